@@ -1,0 +1,63 @@
+SHELL       := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON  ?= python3
+PROFILE ?= quick
+VENV    := .venv
+BIN     := $(VENV)/bin
+STAMP   := $(VENV)/.installed
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help reproduce test lint types lab notebooks bench lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed: make PYTHON=...")'
+	@echo "Setting up $(VENV) (a few minutes the first time)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet -r requirements.lock
+	@$(BIN)/pip install --quiet --no-deps -e .
+	@touch $@
+
+reproduce: $(STAMP) ## train, evaluate and plot the results (PROFILE=quick)
+	$(BIN)/abc-nb reproduce --profile $(PROFILE)
+
+test: lint types ## run every check: lint, types, tests, notebooks
+	$(BIN)/pytest
+
+lint: $(STAMP) ## check style and formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP) ## check types in the package and the notebooks
+	$(BIN)/mypy
+	$(BIN)/nbqa mypy notebooks
+
+lab: $(STAMP) ## open the notebooks in JupyterLab
+	$(BIN)/jupyter lab notebooks
+
+notebooks: $(STAMP) ## re-execute the notebooks in place, on the shipped results
+	$(BIN)/abc-nb notebooks
+
+bench: $(STAMP) ## measure speed
+	$(BIN)/abc-nb bench
+
+# Resolved in a fresh environment. Left out: local version labels (+cpu) and the
+# accelerator libraries, which torch itself pins for each platform.
+lock: ## resolve pyproject.toml anew into requirements.lock
+	$(PYTHON) -m venv --clear build/lock
+	build/lock/bin/pip install --quiet -e '.[dev]'
+	{ echo "# Every dependency, direct and transitive. Written by: make lock"; \
+	  build/lock/bin/pip freeze --all --exclude pip --exclude abc-nb \
+	  | sed 's/+[[:alnum:].]*$$//' | grep -Ev '^(nvidia|cuda|triton)' | LC_ALL=C sort -f; } > build/requirements.lock
+	mv build/requirements.lock requirements.lock
+	rm -rf build/lock
+
+clean: ## remove build files and caches (ALL=1: runs/ and .venv too)
+	rm -rf build figures/smoke *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -path ./$(VENV) -prune -o \( -name __pycache__ -o -name .ipynb_checkpoints \) -type d -prune -exec rm -rf {} +
+	$(if $(filter 1,$(ALL)),rm -rf runs $(VENV))

@@ -1,0 +1,34 @@
+"""abc_nb: small Transformers, arithmetic at any length, attention bias scaffolding and calibration.
+
+The names below are what notebooks and users need; each is imported when it is first used, so that
+`import abc_nb` takes no time.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "load": "abc_nb.api",
+    "answer": "abc_nb.api",
+    "Task": "abc_nb.tasks",
+    "Sampler": "abc_nb.sampling",
+    "Transformer": "abc_nb.model",
+    "ModelConfig": "abc_nb.model",
+    "TrainingConfig": "abc_nb.training",
+    "Trainer": "abc_nb.training",
+    "evaluate": "abc_nb.evaluation",
+    "greedy": "abc_nb.evaluation",
+    "experiment": "abc_nb.experiments",
+    "InputError": "abc_nb.errors",
+}
+__all__ = [*_HOME]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"abc_nb has no {name!r}")
+    return getattr(import_module(_HOME[name]), name)

@@ -1,0 +1,119 @@
+"""Attention biases: what is added to the attention logits, as values.
+
+A bias is a frozen dataclass. It knows, for any layout, the dense matrix of every attention and,
+where few keys are open to a query, those keys alone (`OpenKeys`), so that cost is linear in length.
+Row `i` is the query that predicts output token `i`; minus infinity closes a key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from abc_nb.layouts import Layout
+
+Attention = Literal["self", "cross"]
+CLOSED = float("-inf")
+
+
+@dataclass(frozen=True)
+class OpenKeys:
+    """The open keys of each query: no key twice, closed slots have the value minus infinity."""
+
+    index: Tensor  # (heads or 1, query, slots), integer
+    value: Tensor  # (heads or 1, query, slots), added to the logits
+
+    def dense(self, keys: int) -> Tensor:
+        """The same bias as a matrix of shape (heads or 1, query, keys)."""
+        matrix = torch.full((*self.index.shape[:2], keys), CLOSED)
+        return matrix.scatter_reduce(2, self.index, self.value, "amax")
+
+    def rows(self, rows: slice) -> OpenKeys:
+        return OpenKeys(self.index[:, rows], self.value[:, rows])
+
+    def to(self, device: torch.device) -> OpenKeys:
+        return OpenKeys(self.index.to(device), self.value.to(device))
+
+
+def key_count(layout: Layout, attention: Attention) -> int:
+    return layout.target_length if attention == "self" else layout.source_length
+
+
+@dataclass(frozen=True)
+class Bias:
+    """No bias beyond causality: decoder self-attention sees no future token."""
+
+    def open_keys(self, layout: Layout, attention: Attention, layer: int) -> OpenKeys | None:
+        """The open keys, or None if a query's open keys are not few."""
+        return None
+
+    def dense(self, layout: Layout, attention: Attention, layer: int, heads: int) -> Tensor | None:
+        """The bias as a (heads or 1, query, key) matrix, or None if it is zero everywhere."""
+        keys = self.open_keys(layout, attention, layer)
+        if keys is not None:
+            return keys.dense(key_count(layout, attention))
+        return causal(layout.target_length) if attention == "self" else None
+
+
+@lru_cache(maxsize=64)
+def causal(length: int) -> Tensor:
+    """Zero on and below the diagonal, minus infinity above: (1, length, length)."""
+    return torch.full((length, length), CLOSED).triu(1)[None]
+
+
+@dataclass(frozen=True)
+class Causal(Bias):
+    pass
+
+
+@dataclass(frozen=True)
+class ALiBi(Bias):
+    """Attention with linear biases (Press et al. 2022): minus slope times distance.
+
+    The authors of `000` bias decoder self-attention alone. With `cross` the cross-attention is
+    biased too, by the distance between output place and source index, both from the right end.
+    """
+
+    cross: bool = False
+
+    def dense(self, layout: Layout, attention: Attention, layer: int, heads: int) -> Tensor | None:
+        slope = 2.0 ** (-8 * torch.arange(1, heads + 1) / heads)[:, None, None]
+        query = torch.arange(layout.target_length)[:, None]
+        if attention == "self":
+            return causal(layout.target_length) - slope * (query - query.T).abs()
+        if not self.cross:
+            return None
+        place = torch.arange(layout.source_length - 1, -1, -1) - 1
+        return -slope * (query - place).abs()
+
+
+@dataclass(frozen=True)
+class Window(Bias):
+    """Attention bias scaffolding (`000` section C.4): only a window of `w` is open.
+
+    Self-attention: the token itself and `w` before it. Cross-attention: the digits of this place
+    and `w` columns on either side; the columns slide to the left by one place at each step.
+    """
+
+    w: int = 1
+
+    def open_keys(self, layout: Layout, attention: Attention, layer: int) -> OpenKeys:
+        step = torch.arange(layout.target_length)[:, None]
+        if attention == "self":
+            index, keys = step - torch.arange(self.w + 1), layout.target_length
+        else:
+            offsets = window_offsets(layout, self.w)
+            index, keys = layout.source_length - 1 - layout.operands[-1].stride * step + offsets, layout.source_length
+        inside = (index >= 0) & (index < keys)
+        value = torch.zeros(index.shape).masked_fill(~inside, CLOSED)
+        return OpenKeys(index.clamp(0, keys - 1)[None], value[None])
+
+
+def window_offsets(layout: Layout, w: int) -> Tensor:
+    """Open columns of step 0 relative to the last column: each operand's units and `w` on each side."""
+    units = [operand.last - (layout.source_length - 1) for operand in layout.operands]
+    return torch.tensor(sorted({unit + side for unit in units for side in range(-w, w + 1)}))

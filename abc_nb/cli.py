@@ -1,0 +1,110 @@
+"""The `abc-nb` command."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import NoReturn
+
+from abc_nb.errors import InputError
+
+DESCRIPTION = """Small Transformers that learn arithmetic which holds at any length.
+Experiments are named TASK-MODEL, as in addition-vanilla; `abc-nb list` shows them all."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Bad arguments are one sentence and exit status 2, like every other bad input."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InputError(f"{message} (`{self.prog} --help` shows what is accepted)")
+
+
+def integers(text: str) -> list[int]:
+    """`0,2` or `0-4` as a list."""
+    try:
+        parts = [part.split("-") for part in text.split(",")]
+        found = [n for part in parts for n in range(int(part[0]), int(part[-1]) + 1)]
+    except ValueError as error:
+        raise InputError(f"cannot read {text!r}: give whole numbers like 0,1,2 or a range like 0-4") from error
+    if not found:
+        raise InputError(f"cannot read {text!r}: the range is empty")
+    return found
+
+
+def lengths(text: str) -> list[int]:
+    found = integers(text)
+    if min(found) < 1:
+        raise InputError(f"length {min(found)} is not possible: lengths are whole numbers from 1 on")
+    return found
+
+
+def positive(text: str) -> int:
+    found = integers(text)
+    if len(found) != 1 or found[0] < 1:
+        raise InputError(f"{text!r} is not possible here: give one whole number from 1 on")
+    return found[0]
+
+
+def build_parser() -> Parser:
+    parser = Parser(prog="abc-nb", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
+
+    def command(name: str, text: str, *, named: bool = False) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=text, description=text)
+        if named:
+            sub.add_argument("name", metavar="NAME", help="an experiment, as in addition-vanilla")
+            sub.add_argument("--base", type=int, default=10, help="base of the digits, 2 to 16 (default 10)")
+            sub.add_argument("--seed", type=int, default=0, help="default 0")
+        sub.add_argument("--profile", default="quick", help="smoke, quick (default) or paper")
+        return sub
+
+    command("list", "every experiment, and what is there of it").add_argument("--csv", action="store_true")
+    command("train", "train an experiment, or go on where it stopped", named=True)
+    evaluate = command("evaluate", "exact-match accuracy by length", named=True)
+    evaluate.add_argument("--lengths", type=lengths, default=[6, 10, 20, 60], help="as in 3,6,10 or 1-20")
+    evaluate.add_argument("--samples", type=positive, default=1000, help="problems a length (default 1000)")
+    evaluate.add_argument("--csv", action="store_true")
+    compute = command("compute", "the model's answer to one problem, or to each line of standard input", named=True)
+    compute.add_argument("expression", metavar="EXPR", help="as in 123+456; - reads lines from standard input")
+    sweep = command("sweep", "train many experiments in parallel")
+    sweep.add_argument("pattern", metavar="PATTERN", help="names with wildcards, as in 'addition-*'")
+    sweep.add_argument("--seeds", type=integers, default=[0], help="as in 0,1 or 0-4 (default 0)")
+    reproduce = command("reproduce", "train what is missing, run every notebook, write figures and tables")
+    reproduce.add_argument("--seeds", type=integers, default=[0], help="as in 0,1 or 0-4 (default 0)")
+    notebooks = command("notebooks", "run the notebooks in place on the shipped results")
+    notebooks.add_argument("notebook", nargs="*", metavar="NOTEBOOK", help="as in 01_data (default: all)")
+    notebooks.add_argument("-p", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"), dest="parameters")
+    ship = command("ship", "copy finished runs into the shipped results", named=True)
+    ship.add_argument("--weights", action="store_true", help="with the weights")
+    command("bench", "measure speed on this machine")
+    return parser
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Carry out one command; imports wait until they are needed, so that --help is quick."""
+    from abc_nb import commands
+
+    name = {"list": "list_"}.get(arguments.command, arguments.command)
+    return int(getattr(commands, name)(arguments) or 0)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    warnings.showwarning = lambda message, *_: print(f"abc-nb: {message}", file=sys.stderr)
+    try:
+        return run(build_parser().parse_args(argv))
+    except InputError as error:
+        return fail(str(error))
+    except OSError as error:
+        if error.filename is None:
+            return fail(error.strerror or str(error))
+        return fail(f"cannot use {error.filename}: {error.strerror}; ABC_NB_RUNS can name another folder for runs")
+    except KeyboardInterrupt:
+        print("abc-nb: stopped; the same command goes on from the last checkpoint", file=sys.stderr)
+        return 130
+
+
+def fail(sentence: str) -> int:
+    print(f"abc-nb: {sentence}", file=sys.stderr)
+    return 2

@@ -1,0 +1,122 @@
+"""What each `abc-nb` command does; the function is called like the command (`list_` spares the builtin)."""
+
+from __future__ import annotations
+
+import fnmatch
+import itertools
+import runpy
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+
+import pandas as pd
+from tqdm.auto import tqdm
+
+from abc_nb import api, evaluation, experiments, paths, store
+from abc_nb import compute as computing
+from abc_nb.errors import InputError
+from abc_nb.experiments import Experiment
+from abc_nb.training import Progress
+
+BLOCK = 256  # lines of standard input answered together
+
+
+def chosen(arguments: Namespace) -> Experiment:
+    return experiments.experiment(arguments.name, arguments.profile, arguments.base)
+
+
+def trained(arguments: Namespace) -> store.Run:
+    """The run that a command is about; InputError if it was never made."""
+    return api.load(arguments.name, arguments.seed, arguments.profile, arguments.base)
+
+
+def show(frame: pd.DataFrame, csv: bool) -> None:
+    print(
+        frame.to_csv(index=False, float_format="%.6g") if csv else frame.to_string(index=False), end="" if csv else "\n"
+    )
+
+
+def list_(arguments: Namespace) -> None:
+    rows = []
+    for name in experiments.names():
+        experiment = experiments.experiment(name, arguments.profile)
+        runs = [store.find(experiment, seed) for seed in experiments.SEEDS]
+        seeds = " ".join(str(run.seed) for run in runs if run)
+        weights = " ".join(str(run.seed) for run in runs if run and run.has_weights)
+        model = experiments.MODELS[experiments.split(name)[1]].title
+        rows.append((name, experiment.task.title, model, experiment.sampler.regime, seeds, weights))
+    columns = ["experiment", "task", "model", "regime", "seeds_with_results", "seeds_with_weights"]
+    show(pd.DataFrame(rows, columns=columns), arguments.csv)
+
+
+def train(arguments: Namespace) -> None:
+    experiment = chosen(arguments)
+    with tqdm(total=experiment.training.steps, unit="step", desc=experiment.name) as bar:
+
+        def report(progress: Progress) -> None:
+            if progress.history:
+                bar.set_postfix_str(f"validation {progress.history[-1]['accuracy']:.1%}", refresh=False)
+            bar.update(progress.step - bar.n)
+
+        run = store.ensure(experiment, arguments.seed, report)
+    seconds = run.manifest["seconds"]["training"]
+    print(f"{experiment.name} seed {run.seed}: {run.manifest['steps']} steps in {seconds:.0f} s, kept in {run.folder}")
+    show(run.evaluation(), csv=False)
+
+
+def evaluate(arguments: Namespace) -> None:
+    run = trained(arguments)
+    tests = [(length, arguments.samples) for length in arguments.lengths]
+    show(evaluation.evaluate(run.model(), run.experiment.sampler, tests, run.experiment.name, run.seed), arguments.csv)
+
+
+def compute(arguments: Namespace) -> None:
+    expressions = (
+        (line for line in sys.stdin if line.strip()) if arguments.expression == "-" else [arguments.expression]
+    )
+    experiment = chosen(arguments)
+    if arguments.expression != "-":
+        computing.read(experiment.task, arguments.expression)  # bad input is named before a missing model
+    model = trained(arguments).model()
+    for block in in_blocks(iter(expressions), 1 if sys.stdin.isatty() else BLOCK):
+        for answer in computing.answers(model, experiment, block):
+            print(answer, flush=True)
+
+
+def in_blocks(lines: Iterator[str], size: int) -> Iterator[list[str]]:
+    while block := [*itertools.islice(lines, size)]:
+        yield block
+
+
+def sweep(arguments: Namespace) -> int:
+    from abc_nb import sweep as sweeping
+
+    names = fnmatch.filter(experiments.names(), arguments.pattern)
+    if not names:
+        raise InputError(f"no experiment matches {arguments.pattern!r}: `abc-nb list` shows all")
+    jobs = [(experiments.experiment(name, arguments.profile), seed) for seed in arguments.seeds for name in names]
+    failures = sweeping.sweep(jobs)
+    for failure in failures:
+        print(f"abc-nb: {failure.name} seed {failure.seed} failed: {failure.error}", file=sys.stderr)
+    return 1 if failures else 0
+
+
+def reproduce(arguments: Namespace) -> int:
+    from abc_nb.reproduce import reproduce
+
+    return reproduce(arguments.profile, arguments.seeds)
+
+
+def notebooks(arguments: Namespace) -> None:
+    from abc_nb import notebooks as books
+
+    books.refresh(arguments.notebook, dict(arguments.parameters))
+
+
+def ship(arguments: Namespace) -> None:
+    run = trained(arguments)
+    print(store.ship(run, arguments.weights).relative_to(paths.ROOT))
+
+
+def bench(arguments: Namespace) -> None:
+    runpy.run_path(str(paths.ROOT / "benchmarks" / "run.py"), run_name="__main__")

@@ -1,0 +1,83 @@
+"""Evaluation: exact match of the whole output, at any length.
+
+Greedy decoding is right exactly if one teacher-forced pass is right at every token: as long as the
+decoded prefix is right it is the teacher's, and one wrong token makes both wrong. So accuracy needs
+one parallel pass; `greedy` is there to compute and to look at what a model does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import sqrt
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from abc_nb.layouts import Layout
+from abc_nb.model import Transformer
+from abc_nb.sampling import Batch, Sampler
+
+COLUMNS = ["experiment", "seed", "regime", "length", "samples", "correct", "accuracy", "ci_low", "ci_high"]
+TEST_SEED = 20240701  # one test set a length, the same for every model
+CELLS = 2**23  # attention cells computed at once, per head
+
+
+def wilson(correct: int, samples: int, z: float = 1.959964) -> tuple[float, float]:
+    """The 95% interval of a share (Wilson 1927), as fractions."""
+    if samples == 0:
+        return 0.0, 1.0
+    share, shrink = correct / samples, 1 + z * z / samples
+    centre = (share + z * z / (2 * samples)) / shrink
+    half = z * sqrt(share * (1 - share) / samples + z * z / (4 * samples * samples)) / shrink
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def correct_digits(model: Transformer, batch: Batch, dense: bool | None = None) -> Tensor:
+    """Which output tokens a teacher-forced pass gets right: booleans (batch, target_length)."""
+    layout = batch.layout
+    size = max(1, CELLS // (layout.target_length * layout.source_length))
+    device = next(model.parameters()).device
+    parts = []
+    with torch.inference_mode():
+        for source, target in zip(batch.source.split(size), batch.target.split(size), strict=True):
+            source, target = source.to(device), target.to(device)
+            logits = model(source, target[:, :-1], layout, dense=dense)
+            parts.append((logits.argmax(-1) == target[:, 1:]).cpu())
+    return torch.cat(parts)
+
+
+def exact_match(model: Transformer, batch: Batch, dense: bool | None = None) -> Tensor:
+    """Which problems are answered without a single wrong token: booleans (batch,)."""
+    training = model.training
+    model.eval()
+    right = correct_digits(model, batch, dense).all(dim=1)
+    model.train(training)
+    return right
+
+
+def evaluate(
+    model: Transformer, sampler: Sampler, tests: Iterable[tuple[int, int]], name: str = "", seed: int = 0
+) -> pd.DataFrame:
+    """Tidy rows of accuracy (a fraction) with its Wilson 95% interval, one for each (length, samples)."""
+    rows = []
+    for length, samples in tests:
+        right = exact_match(model, sampler.test_batch(length, samples, TEST_SEED))
+        correct, total = int(right.sum()), len(right)
+        rows.append((name, seed, sampler.regime, length, total, correct, correct / total, *wilson(correct, total)))
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+@torch.inference_mode()
+def greedy(model: Transformer, source: Tensor, layout: Layout, start: int) -> Tensor:
+    """Greedy decoding with cached keys and values: tokens (batch, target_length), from the `start` token."""
+    training = model.training
+    model.eval()
+    frame, caches = model.start(source, layout)
+    tokens = torch.full((len(source),), start, device=source.device)
+    output = []
+    for step in range(layout.target_length):
+        tokens = model.step(tokens, step, frame, caches).argmax(-1)
+        output.append(tokens)
+    model.train(training)
+    return torch.stack(output, dim=1)

@@ -1,0 +1,149 @@
+"""Experiments: every row of every table as a named, frozen configuration.
+
+A name is TASK-MODEL, as in `addition-vanilla`; a profile (`smoke`, `quick`, `paper`) sets its size.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from abc_nb import biases, positions
+from abc_nb.config import digest, to_data
+from abc_nb.errors import InputError
+from abc_nb.layouts import Arrangement
+from abc_nb.model import ModelConfig, SourceIndex
+from abc_nb.sampling import Sampler
+from abc_nb.tasks import OPERATIONS, Task
+from abc_nb.training import TrainingConfig
+
+RECIPE = 1  # counts changes of the code that change what a configuration gives
+PERIOD, W = 3, 1  # T and w of the paper's table 1
+SEEDS = (0, 1, 2)  # fixed beforehand, all of them reported
+CURVE = (*range(1, 21), 30, 40, 50, 60)  # lengths of figures 1 and 4
+BEYOND = (100, 200)  # of the models meant to extrapolate
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """All that determines a run, but for its seed."""
+
+    name: str
+    profile: str
+    sampler: Sampler
+    model: ModelConfig
+    training: TrainingConfig
+    tests: tuple[tuple[int, int], ...]  # (length, samples) of its evaluation
+
+    @property
+    def task(self) -> Task:
+        return self.sampler.task
+
+    @cached_property
+    def data(self) -> dict[str, Any]:
+        return {"recipe": RECIPE, "experiment": to_data(self)}
+
+    def key(self, seed: int) -> str:
+        """The name of its run folder: readable, and changing with anything that determines the run."""
+        return f"{self.name}-{self.profile}-seed{seed}-{digest(self.data | {'seed': seed})}"
+
+
+CAUSAL = biases.Causal()
+
+
+@dataclass(frozen=True)
+class Model:
+    """A column of the design: what a MODEL in TASK-MODEL stands for."""
+
+    title: str  # as the paper's tables call it
+    position: positions.PositionEncoding
+    bias: biases.Bias = CAUSAL
+    source_index: SourceIndex = "right"
+    arrangement: Arrangement = "natural"  # aligned: operands' digits side by side, for the window
+    extends: bool = False  # meant to extrapolate: several training widths, tested further
+
+
+MODELS = {
+    "vanilla": Model("Vanilla", positions.Sinusoidal()),
+    "nope": Model("NoPE", positions.NoPosition()),
+    "rope": Model("RoPE", positions.Rotary(), source_index="left"),
+    "alibi": Model("ALiBi", positions.NoPosition(), biases.ALiBi()),
+    "rpe": Model("RPE", positions.Relative(), source_index="left"),
+    "window": Model("+ w=1", positions.Sinusoidal(), biases.Window(W), arrangement="aligned", extends=True),
+    "window-cyclic": Model(
+        "+ T=3", positions.Sinusoidal(PERIOD), biases.Window(W), arrangement="aligned", extends=True
+    ),
+    "nope-window": Model("NoPE + w=1", positions.NoPosition(), biases.Window(W), arrangement="aligned", extends=True),
+    "rope-right": Model("RoPE, from the right", positions.Rotary()),
+    "rpe-right": Model("RPE, from the right", positions.Relative()),
+    "alibi-cross": Model("ALiBi, cross too", positions.NoPosition(), biases.ALiBi(cross=True)),
+}
+BASELINES = ("vanilla", "nope", "rope", "alibi", "rpe")
+ARITHMETIC = ("successor", "addition", "n-by-1", "parity")  # the paper's four tasks
+TASKS = tuple(name for name in OPERATIONS if name != "parity-classification")
+CLASSIFIER = "parity-classifier"
+
+PROFILES = {
+    "smoke": "proves the pipeline in minutes; its numbers mean nothing",
+    "quick": "every figure and table on 2 cores",
+    "paper": "the paper's model, padded regime, dropout: for a GPU or a patient machine",
+}
+SIZES = {
+    "smoke": ModelConfig(width=16, heads=2, feed_forward=32, decoder_layers=1),
+    "quick": ModelConfig(),
+    "paper": ModelConfig(width=128, feed_forward=512, encoder_layers=1, decoder_layers=6, dropout=0.3),
+}
+RECIPES = {
+    "smoke": TrainingConfig(steps=20, batch=32, warmup=5, validate_every=10, validation=60),
+    "quick": TrainingConfig(),
+    "paper": TrainingConfig(
+        steps=100_000, batch=512, optimizer="adamw", learning_rate=1e-4, warmup=1000, validate_every=500
+    ),
+}
+REGIMES = {"smoke": "tight", "quick": "tight", "paper": "padded"}
+
+
+def names() -> list[str]:
+    """Every experiment, tasks in the paper's order."""
+    return [f"{task}-{model}" for task in TASKS for model in MODELS] + [CLASSIFIER]
+
+
+def experiment(name: str, profile: str = "quick", base: int = 10) -> Experiment:
+    """The configuration of an experiment; InputError for a name, profile or base that is not there."""
+    if profile not in PROFILES:
+        raise InputError(f"unknown profile {profile!r}: choose one of {', '.join(PROFILES)}")
+    if name not in names():
+        near = difflib.get_close_matches(name, names(), 3) or names()[:3]
+        raise InputError(f"unknown experiment {name!r}: did you mean {', '.join(near)}? `abc-nb list` shows all")
+    task_name, model_name = split(name)
+    model, task = MODELS[model_name], Task(task_name, base)
+    config = replace(SIZES[profile], position=model.position, bias=model.bias, source_index=model.source_index)
+    sampler = Sampler(task, model.arrangement, REGIMES[profile], PERIOD if model.extends else 1)
+    label = name if task.base in (2, 10) and base == 10 else f"{name}-base{task.base}"
+    return Experiment(label, profile, sampler, config, RECIPES[profile], tests(profile, model))
+
+
+def split(name: str) -> tuple[str, str]:
+    """(task, model) of an experiment's name."""
+    if name == CLASSIFIER:
+        return "parity-classification", "vanilla"
+    task = next(task for task in TASKS if name.startswith(task + "-"))
+    return task, name[len(task) + 1 :]
+
+
+def tests(profile: str, model: Model) -> tuple[tuple[int, int], ...]:
+    if profile == "smoke":
+        return ((1, 20), (3, 20), (6, 20), (10, 20))
+    if profile == "paper":
+        return tuple((length, 10_000) for length in CURVE)
+    samples = 10_000 if model.extends else 1_000
+    return tuple((length, samples) for length in CURVE) + tuple((n, 1_000) for n in BEYOND if model.extends)
+
+
+def needed(profile: str) -> Sequence[Experiment]:
+    """The experiments that the notebooks show, in the order to train them."""
+    shown = [f"{task}-{model}" for model in BASELINES for task in ARITHMETIC] + [CLASSIFIER]
+    return [experiment(name, profile) for name in shown]

@@ -1,0 +1,67 @@
+"""Layouts: where every token of a problem stands.
+
+A layout is pure geometry. Positions and biases are computed from it, so they hold at any width.
+Columns count the source from the left, places count an operand from its right end (units = 0).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+Arrangement = Literal["natural", "aligned"]
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One operand's columns: place `p` stands at column `last - stride * p`."""
+
+    last: int  # column of the units
+    stride: int  # columns from one place to the next
+    places: int  # places it occupies
+
+    @property
+    def columns(self) -> np.ndarray:
+        """Columns of places 0, 1, ... as an integer array of shape (places,)."""
+        return self.last - self.stride * np.arange(self.places)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The columns of a source `$ ... &` and the number of output tokens.
+
+    Output token `i` is the digit of place `i`; the last one is the end of the sequence.
+    """
+
+    width: int  # places of a multi-digit operand
+    operands: tuple[Operand, ...]
+    symbols: tuple[tuple[int, str], ...]  # (column, token) of SOS, operator and EOS
+    target_length: int  # output tokens, EOS included
+
+    @property
+    def source_length(self) -> int:
+        return len(self.symbols) + sum(operand.places for operand in self.operands)
+
+
+def unary(width: int, operator: str = "", outputs: int | None = None) -> Layout:
+    """`$ a_n ... a_1 &`, with the operator (if any) after `$` (`003` appendix C)."""
+    prefix = ("$", operator) if operator else ("$",)
+    last = len(prefix) + width - 1
+    symbols = (*enumerate(prefix), (last + 1, "&"))
+    return Layout(width, (Operand(last, 1, width),), symbols, (outputs or width) + 1)
+
+
+def binary_natural(width: int, operator: str, second: int) -> Layout:
+    """`$ a_n ... a_1 + b_m ... b_1 &` with m = `second` places."""
+    symbols = ((0, "$"), (width + 1, operator), (width + second + 2, "&"))
+    operands = (Operand(width, 1, width), Operand(width + 1 + second, 1, second))
+    return Layout(width, operands, symbols, width + 1)
+
+
+def binary_aligned(width: int, operator: str) -> Layout:
+    """`$ + a_n b_n ... a_1 b_1 &`: the digits of one place side by side (`000` section C.4)."""
+    end = 2 * width + 2
+    symbols = ((0, "$"), (1, operator), (end, "&"))
+    return Layout(width, (Operand(end - 2, 2, width), Operand(end - 1, 2, width)), symbols, width + 1)

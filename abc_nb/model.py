@@ -1,0 +1,329 @@
+"""The encoder-decoder Transformer (Vaswani et al. 2017; sizes in `000` appendix B).
+
+Shapes: B batch, H heads, S source, L target, D width, d = D / H. Attention is (B, H, query, key).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal, NamedTuple, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from abc_nb.biases import Attention as AttentionName
+from abc_nb.biases import Bias, Causal, OpenKeys
+from abc_nb.layouts import Layout
+from abc_nb.positions import PositionEncoding, Sinusoidal
+
+SourceIndex = Literal["right", "left"]
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Everything that shapes a model; the vocabulary size comes from the task."""
+
+    width: int = 64  # D, embedding size
+    heads: int = 8
+    feed_forward: int = 256
+    encoder_layers: int = 0  # 0: the identity encoder of the authors' code
+    decoder_layers: int = 2
+    norm: Literal["pre", "post"] = "pre"
+    dropout: float = 0.0
+    position: PositionEncoding = field(default_factory=Sinusoidal)
+    bias: Bias = field(default_factory=Causal)
+    source_index: SourceIndex = "right"  # the end that source tokens are counted from
+
+
+@dataclass
+class Record:
+    """Attention that a forward pass leaves behind on request."""
+
+    weights: dict[tuple[AttentionName, int], Tensor] = field(default_factory=dict)  # (B, H, query, key)
+    logits: dict[tuple[AttentionName, int], Tensor] = field(default_factory=dict)  # bias included
+
+
+class Place(NamedTuple):
+    """Where one attention's weights go in a record."""
+
+    record: Record
+    name: AttentionName
+    layer: int
+
+    def keep(self, logits: Tensor, weights: Tensor) -> None:
+        self.record.logits[self.name, self.layer] = logits
+        self.record.weights[self.name, self.layer] = weights
+
+
+class Attention(nn.Module):
+    """Multi-head attention with an additive bias, dense or given by open keys."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.heads, self.dropout = config.heads, config.dropout
+        self.query, self.key, self.value, self.out = (nn.Linear(config.width, config.width) for _ in range(4))
+        self.position = config.position.attention(config.width // config.heads)
+
+    def split(self, x: Tensor) -> Tensor:  # (B, L, D) -> (B, H, L, d)
+        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+    def keys_values(self, memory: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys, rotated to their index if the position encoding does that, and values."""
+        return self.position.rotate(self.split(self.key(memory)), index), self.split(self.value(memory))
+
+    def attend(
+        self,
+        x: Tensor,
+        keys_values: tuple[Tensor, Tensor],
+        bias: Tensor | OpenKeys | None,
+        index: tuple[Tensor, Tensor],
+        record: Place | None = None,
+    ) -> Tensor:
+        """Queries from `x` (B, L, D) over given keys and values; `index` = positions of queries and keys."""
+        query = self.position.rotate(self.split(self.query(x)), index[0])
+        if isinstance(bias, OpenKeys):
+            mixed = self.over_open_keys(query, *keys_values, bias, index)
+        else:
+            mixed = self.over_all_keys(query, *keys_values, bias, index, record)
+        return self.out(mixed.transpose(1, 2).flatten(2))
+
+    def over_all_keys(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        bias: Tensor | None,
+        index: tuple[Tensor, Tensor],
+        record: Place | None,
+    ) -> Tensor:
+        extra = self.position.logits(query, index[1] - index[0][:, None])
+        bias = None if bias is None else bias[None]  # (1, H or 1, L, S): three dimensions miss the fast path
+        total = bias if extra is None else extra if bias is None else extra + bias
+        if record is None:
+            dropout = self.dropout if self.training else 0.0
+            return F.scaled_dot_product_attention(query, key, value, attn_mask=total, dropout_p=dropout)
+        logits = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
+        logits = logits if total is None else logits + total
+        weights = softmax_or_zero(logits)
+        record.keep(logits, weights)
+        return weights @ value
+
+    def over_open_keys(
+        self, query: Tensor, key: Tensor, value: Tensor, bias: OpenKeys, index: tuple[Tensor, Tensor]
+    ) -> Tensor:
+        """Gather each query's few keys: time and memory are linear in length."""
+        heads = torch.arange(self.heads, device=query.device)[:, None, None]
+        chosen = bias.index.expand(self.heads, -1, -1)
+        near_key, near_value = key[:, heads, chosen], value[:, heads, chosen]  # (B, H, L, slots, d)
+        logits = torch.einsum("bhld,bhlsd->bhls", query, near_key) / query.shape[-1] ** 0.5 + bias.value
+        extra = self.position.logits(query, index[1][chosen] - index[0][:, None])
+        weights = softmax_or_zero(logits if extra is None else logits + extra)
+        weights = F.dropout(weights, self.dropout, self.training)
+        return torch.einsum("bhls,bhlsd->bhld", weights, near_value)
+
+
+def softmax_or_zero(logits: Tensor) -> Tensor:
+    """Softmax over keys; a query with no open key attends to nothing instead of becoming NaN."""
+    closed = (logits == float("-inf")).all(dim=-1, keepdim=True)
+    return torch.softmax(logits.masked_fill(closed, 0.0), dim=-1).masked_fill(closed, 0.0)
+
+
+class Residual(nn.Module):
+    """x + f(norm(x)) with pre-normalisation, norm(x + f(x)) with post-normalisation."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.norm, self.pre = nn.LayerNorm(config.width), config.norm == "pre"
+        self.dropout = nn.Dropout(config.dropout)
+
+    def inner(self, x: Tensor) -> Tensor:
+        return self.norm(x) if self.pre else x
+
+    def outer(self, x: Tensor, change: Tensor) -> Tensor:
+        total = x + self.dropout(change)
+        return total if self.pre else self.norm(total)
+
+
+class FeedForward(nn.Sequential):
+    def __init__(self, config: ModelConfig) -> None:
+        up, down = nn.Linear(config.width, config.feed_forward), nn.Linear(config.feed_forward, config.width)
+        super().__init__(up, nn.ReLU(), nn.Dropout(config.dropout), down)
+
+
+class EncoderLayer(nn.Module):
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.self_attention, self.feed_forward = Attention(config), FeedForward(config)
+        self.self_residual, self.forward_residual = Residual(config), Residual(config)
+
+    def forward(self, x: Tensor, index: Tensor) -> Tensor:
+        inner = self.self_residual.inner(x)
+        keys_values = self.self_attention.keys_values(inner, index)
+        x = self.self_residual.outer(x, self.self_attention.attend(inner, keys_values, None, (index, index)))
+        return self.forward_residual.outer(x, self.feed_forward(self.forward_residual.inner(x)))
+
+
+@dataclass
+class LayerCache:
+    """Keys and values a decoder layer has already computed."""
+
+    cross: tuple[Tensor, Tensor]  # (B, H, S, d)
+    own: tuple[Tensor, Tensor]  # (B, H, L, d), filled step by step
+
+
+class DecoderLayer(nn.Module):
+    def __init__(self, config: ModelConfig, layer: int) -> None:
+        super().__init__()
+        self.layer = layer
+        self.self_attention, self.cross_attention = Attention(config), Attention(config)
+        self.feed_forward = FeedForward(config)
+        self.self_residual, self.cross_residual, self.forward_residual = (Residual(config) for _ in range(3))
+
+    def forward(self, x: Tensor, memory: Tensor, frame: Frame, record: Record | None = None) -> Tensor:
+        inner = self.self_residual.inner(x)
+        own = self.self_attention.keys_values(inner, frame.target)
+        return self.mix(x, inner, own, self.cross_attention.keys_values(memory, frame.source), frame, record)
+
+    def step(self, x: Tensor, cache: LayerCache, frame: Frame, step: int) -> Tensor:
+        """One token `x` (B, 1, D) at index `step`; its key and value are added to the cache."""
+        inner = self.self_residual.inner(x)
+        now = frame.target[step : step + 1]
+        for store, new in zip(cache.own, self.self_attention.keys_values(inner, now), strict=True):
+            store[:, :, step] = new[:, :, 0]
+        return self.mix(x, inner, cache.own, cache.cross, frame.row(step), None)
+
+    def mix(
+        self,
+        x: Tensor,
+        inner: Tensor,
+        own: tuple[Tensor, Tensor],
+        cross: tuple[Tensor, Tensor],
+        frame: Frame,
+        record: Record | None,
+    ) -> Tensor:
+        bias, queries = frame.biases[self.layer], frame.queries
+        change = self.self_attention.attend(
+            inner,
+            own,
+            bias["self"],
+            (queries, frame.target),
+            None if record is None else Place(record, "self", self.layer),
+        )
+        x = self.self_residual.outer(x, change)
+        inner = self.cross_residual.inner(x)
+        change = self.cross_attention.attend(
+            inner,
+            cross,
+            bias["cross"],
+            (queries, frame.source),
+            None if record is None else Place(record, "cross", self.layer),
+        )
+        x = self.cross_residual.outer(x, change)
+        return self.forward_residual.outer(x, self.feed_forward(self.forward_residual.inner(x)))
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What a layout fixes for a model: positions of source and target tokens, and every layer's bias."""
+
+    source: Tensor  # (S,)
+    target: Tensor  # (L,)
+    queries: Tensor  # (L,) or (1,): the target positions asked about
+    biases: tuple[dict[str, Tensor | OpenKeys | None], ...]
+
+    def row(self, step: int) -> Frame:
+        """The frame of one decoding step."""
+
+        def cut(bias: Tensor | OpenKeys | None) -> Tensor | OpenKeys | None:
+            if isinstance(bias, OpenKeys):
+                return bias.rows(slice(step, step + 1))
+            return None if bias is None else bias[:, step : step + 1]
+
+        biases = tuple({name: cut(bias) for name, bias in layer.items()} for layer in self.biases)
+        return Frame(self.source, self.target, self.target[step : step + 1], biases)
+
+
+class Transformer(nn.Module):
+    """Logits of every output token from a source and the tokens before it."""
+
+    def __init__(self, config: ModelConfig, vocabulary_size: int) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(vocabulary_size, config.width)
+        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
+        self.decoder = nn.ModuleList(DecoderLayer(config, layer) for layer in range(config.decoder_layers))
+        pre = config.norm == "pre"
+        self.encoder_norm = nn.LayerNorm(config.width) if pre and config.encoder_layers else nn.Identity()
+        self.decoder_norm = nn.LayerNorm(config.width) if pre else nn.Identity()
+        self.head = nn.Linear(config.width, vocabulary_size)
+        self.dropout = nn.Dropout(config.dropout)
+        nn.init.normal_(self.embedding.weight, std=config.width**-0.5)
+        self.frame = lru_cache(maxsize=32)(self.build_frame)
+
+    def build_frame(self, layout: Layout, dense: bool | None = None) -> Frame:
+        """Positions and biases of a layout; open keys where the bias has them and `dense` allows it."""
+        device = self.head.weight.device
+        source, target = (
+            torch.arange(layout.source_length, device=device),
+            torch.arange(layout.target_length, device=device),
+        )
+        if self.config.source_index == "right":
+            source = source.flip(0)
+        long = layout.source_length > 160  # below, dense matrices are the faster path
+
+        def bias(name: AttentionName, layer: int) -> Tensor | OpenKeys | None:
+            keys = None if dense or (dense is None and not long) else self.config.bias.open_keys(layout, name, layer)
+            chosen = self.config.bias.dense(layout, name, layer, self.config.heads) if keys is None else keys
+            return None if chosen is None else chosen.to(device)
+
+        biases = tuple({"self": bias("self", i), "cross": bias("cross", i)} for i in range(self.config.decoder_layers))
+        return Frame(source, target, target, biases)
+
+    @property
+    def decoder_layers(self) -> list[DecoderLayer]:
+        return [cast(DecoderLayer, layer) for layer in self.decoder]
+
+    def embed(self, tokens: Tensor, index: Tensor) -> Tensor:
+        x = self.embedding(tokens) * self.config.width**0.5
+        position = self.config.position.embedding(index, self.config.width)
+        return self.dropout(x if position is None else x + position)
+
+    def encode(self, source: Tensor, frame: Frame) -> Tensor:
+        x = self.embed(source, frame.source)
+        for layer in self.encoder:
+            x = layer(x, frame.source)
+        return self.encoder_norm(x)
+
+    def forward(
+        self, source: Tensor, target: Tensor, layout: Layout, record: Record | None = None, dense: bool | None = None
+    ) -> Tensor:
+        """Logits (B, L, vocabulary) for source (B, S) and the target without its last token (B, L).
+
+        `record` receives attention (and makes the biases dense).
+        """
+        frame = self.frame(layout, True if record is not None else dense)
+        memory = self.encode(source, frame)
+        x = self.embed(target, frame.target)
+        for layer in self.decoder:
+            x = layer(x, memory, frame, record)
+        return self.head(self.decoder_norm(x))
+
+    def start(self, source: Tensor, layout: Layout) -> tuple[Frame, list[LayerCache]]:
+        """What greedy decoding needs: the encoded source as keys and values, and empty caches."""
+        frame = self.frame(layout)
+        memory = self.encode(source, frame)
+        shape = (len(source), self.config.heads, layout.target_length, self.config.width // self.config.heads)
+        caches = []
+        for layer in self.decoder_layers:
+            own = (memory.new_zeros(shape), memory.new_zeros(shape))
+            caches.append(LayerCache(layer.cross_attention.keys_values(memory, frame.source), own))
+        return frame, caches
+
+    def step(self, tokens: Tensor, step: int, frame: Frame, caches: list[LayerCache]) -> Tensor:
+        """Logits (B, vocabulary) of the token after `tokens` (B,), which stand at index `step`."""
+        x = self.embed(tokens[:, None], frame.target[step : step + 1])
+        for layer, cache in zip(self.decoder_layers, caches, strict=True):
+            x = layer.step(x, cache, frame, step)
+        return self.head(self.decoder_norm(x))[:, 0]

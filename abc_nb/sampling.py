@@ -1,0 +1,210 @@
+"""Samples: training batches, validation and test sets (`000` appendix B).
+
+Everything follows from a seed, and each training step from (seed, step), so that a resumed run
+sees what an uninterrupted one would have seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from abc_nb.layouts import Arrangement, Layout
+from abc_nb.tasks import NUMBERS, Digits, Task
+
+TRAIN, VALIDATION, TEST, FIXED = range(4)  # what a generator is for: part of its seed
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Tokens of problems that share one layout."""
+
+    source: Tensor  # (batch, source_length)
+    target: Tensor  # (batch, target_length + 1): SOS, the output digits, EOS
+    layout: Layout
+
+    def to(self, device: torch.device | str) -> Batch:
+        return Batch(self.source.to(device), self.target.to(device), self.layout)
+
+
+def make_batch(task: Task, operands: Sequence[Digits], width: int, arrangement: Arrangement) -> Batch:
+    layout = task.layout(width, arrangement)
+    source, target = task.source(operands, layout), task.target(operands)
+    return Batch(torch.from_numpy(source), torch.from_numpy(target), layout)
+
+
+def generator(seed: int, *purpose: int) -> np.random.Generator:
+    return np.random.default_rng((seed, *purpose))
+
+
+def to_digits(numbers: np.ndarray, base: int, places: int) -> Digits:
+    """Digits of shape (samples, places), least significant first."""
+    digits = np.empty((len(numbers), places), np.int64)
+    for place in range(places):
+        numbers, digits[:, place] = np.divmod(numbers, base)
+    return digits
+
+
+@lru_cache(maxsize=2)
+def split_numbers(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """A random permutation of [0, 2^20], split 7:1 into training and validation numbers."""
+    numbers = generator(seed, FIXED).permutation(NUMBERS + 1)
+    cut = len(numbers) * 7 // 8
+    return numbers[:cut], numbers[cut:]
+
+
+def draw_operands(task: Task, pool: np.ndarray, count: int, width: int, rng: np.random.Generator) -> list[Digits]:
+    """Operands drawn independently from `pool`; lists are `width` random items."""
+    if task.operation.items:
+        return [rng.integers(task.base, size=(count, width))]
+    operands = [to_digits(rng.choice(pool, count), task.base, width)]
+    if task.operation.second == "number":
+        operands.append(to_digits(rng.choice(pool, count), task.base, width))
+    elif task.operation.second == "digit":
+        operands.append(rng.integers(task.base, size=(count, 1)))
+    return operands
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """Training and validation problems of a task, as the model sees them."""
+
+    task: Task
+    arrangement: Arrangement = "natural"
+    regime: str = "tight"
+    width_count: int = 1  # consecutive training widths, tight regime
+    fixed: int | None = None  # size of a fixed training set; None: every batch is fresh
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Widths seen in training.
+
+        Cyclic positions need as many consecutive ones as their period, or the end of the sequence
+        would show one residue modulo T only. Lists have every length up to seven items.
+        """
+        if self.task.operation.items:
+            return tuple(range(1, self.task.training_width + 1))
+        narrowest = self.task.width(6, self.regime)
+        return tuple(range(narrowest, narrowest + (1 if self.regime == "padded" else self.width_count)))
+
+    def training_batch(self, seed: int, step: int, size: int) -> Batch:
+        """Batch number `step`; its width is one of the training widths."""
+        rng = generator(seed, TRAIN, step)
+        width = int(rng.choice(self.widths))
+        if self.fixed is None:
+            operands = draw_operands(self.task, split_numbers(seed)[0], size, width, rng)
+        else:
+            rows = rng.integers(self.fixed, size=size)
+            operands = [digits[rows] for digits in self.fixed_set(seed, width)]
+        return make_batch(self.task, operands, width, self.arrangement)
+
+    @lru_cache(maxsize=8)  # noqa: B019 (a frozen value, and few of them)
+    def fixed_set(self, seed: int, width: int) -> list[Digits]:
+        """The fixed training set: the same problems at every width."""
+        rng = generator(seed, FIXED, 1)
+        return draw_operands(self.task, split_numbers(seed)[0], self.fixed or 0, width, rng)
+
+    def validation_batches(self, seed: int, size: int) -> list[Batch]:
+        """`size` problems in all, from numbers never trained on, at each training width in turn."""
+        rng = generator(seed, VALIDATION)
+        share = -(-size // len(self.widths))
+        pool = split_numbers(seed)[1]
+        return [
+            make_batch(self.task, draw_operands(self.task, pool, share, width, rng), width, self.arrangement)
+            for width in self.widths
+        ]
+
+    def test_batch(self, length: int, samples: int, seed: int) -> Batch:
+        """The test set of `length`-digit operands."""
+        width = self.task.width(length, self.regime)
+        return make_batch(self.task, test_operands(self.task, length, width, samples, seed), width, self.arrangement)
+
+
+def test_operands(task: Task, length: int, width: int, samples: int, seed: int) -> list[Digits]:
+    """min(base^L - base^(L-1), samples) problems whose operands have exactly L digits.
+
+    Each operand's numbers are distinct and uniform; a one-digit operand is uniform over the base.
+    Parity takes numbers of L decimal digits, written in bits.
+    """
+    rng = generator(seed, TEST, length)
+    base = 10 if task.operation.binary_digits else task.base
+    low, high = base ** (length - 1), base**length
+    if task.operation.items:
+        low = 0
+    first = distinct_digits(low, high, task.base, width, min(high - low, samples), rng)
+    if task.operation.second == "number":
+        return [first, distinct_digits(low, high, task.base, width, len(first), rng)]
+    if task.operation.second == "digit":
+        return [first, rng.integers(task.base, size=(len(first), 1))]
+    return [first]
+
+
+test_operands.__test__ = False  # type: ignore[attr-defined]  # its name is not a pytest test
+
+
+def distinct_digits(low: int, high: int, base: int, width: int, count: int, rng: np.random.Generator) -> Digits:
+    """`count` distinct numbers, uniform in [low, high), as digits; of any size."""
+    if high - low <= 2**24:
+        return to_digits(low + rng.choice(high - low, count, replace=False), base, width)
+    found = np.empty((0, width), np.int64)
+    while len(found) < count:
+        drawn = np.concatenate([found, uniform_digits(low, high, base, width, count, rng)])
+        _, first = np.unique(drawn, axis=0, return_index=True)
+        found = drawn[np.sort(first)][:count]
+    return found
+
+
+def uniform_digits(low: int, high: int, base: int, width: int, count: int, rng: np.random.Generator) -> Digits:
+    """About `count` numbers uniform in [low, high): random digits, those out of range rejected."""
+    places = len(python_digits(high - 1, base))
+    digits = np.zeros((count, width), np.int64)
+    digits[:, :places] = rng.integers(base, size=(count, places))
+    return digits[~is_below(digits, low, base) & is_below(digits, high, base)]
+
+
+def is_below(digits: Digits, bound: int, base: int) -> np.ndarray:
+    """Which numbers are smaller than `bound`: the most significant differing digit decides."""
+    limit = python_digits(bound, base)
+    width = max(digits.shape[1], len(limit))
+    padded = np.zeros((len(digits), width), np.int64)
+    padded[:, : digits.shape[1]] = digits
+    difference = (padded - np.pad(limit, (0, width - len(limit))))[:, ::-1]
+    first = (difference != 0).argmax(axis=1)
+    return difference[np.arange(len(digits)), first] < 0
+
+
+@lru_cache(maxsize=64)
+def python_digits(number: int, base: int) -> np.ndarray:
+    """Digits of one Python integer, least significant first."""
+    if base & (base - 1) == 0:
+        bits = base.bit_length() - 1
+        return np.array([number >> shift & (base - 1) for shift in range(0, max(number.bit_length(), 1), bits)])
+    digits = []
+    while number or not digits:
+        number, digit = divmod(number, base)
+        digits.append(digit)
+    return np.array(digits)
+
+
+def carries(operands: Sequence[Digits], base: int) -> np.ndarray:
+    """Where adding two operands carries out of a place: booleans of shape (samples, places)."""
+    a, b = operands
+    out, carry = np.zeros(a.shape, bool), np.zeros(len(a), np.int64)
+    for place in range(a.shape[1]):
+        carry = (a[:, place] + b[:, place] + carry) // base
+        out[:, place] = carry > 0
+    return out
+
+
+def longest_run(flags: np.ndarray) -> np.ndarray:
+    """Longest run of True in each row, shape (samples,)."""
+    run = best = np.zeros(len(flags), np.int64)
+    for column in flags.T:
+        run = np.where(column, run + 1, 0)
+        best = np.maximum(best, run)
+    return best

@@ -1,0 +1,168 @@
+"""Training: one recipe, resumable bit for bit.
+
+Each step's data and dropout follow from (seed, step), so weights, optimiser state and the history
+are all that a checkpoint holds.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from abc_nb.evaluation import exact_match
+from abc_nb.model import Transformer
+from abc_nb.muon import Muon
+from abc_nb.sampling import Batch, Sampler
+
+CHECKPOINT_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """The recipe; what is learned stands in the experiment."""
+
+    steps: int = 1000  # at most
+    batch: int = 256
+    optimizer: Literal["muon", "adamw"] = "muon"  # muon: on the layers' matrices, AdamW on the rest
+    learning_rate: float = 5e-3  # AdamW's
+    matrix_learning_rate: float = 1e-2  # Muon's
+    warmup: int = 50  # steps of linear warm-up, before cosine decay
+    final_rate: float = 0.05  # last learning rate, relative to the highest
+    clip: float = 1.0  # largest gradient norm
+    validate_every: int = 50  # steps
+    validation: int = 1024  # problems from numbers never trained on
+    patience: int = 3  # validations in a row at 100% that end the training; 0: never
+
+
+@dataclass
+class Progress:
+    """Where a training stands."""
+
+    step: int = 0
+    seconds: float = 0.0  # of training, over all resumptions
+    history: list[dict[str, float]] = field(default_factory=list)  # one row a validation
+
+    def finished(self, config: TrainingConfig) -> bool:
+        last = self.history[-config.patience :] if config.patience else []
+        perfect = len(last) == config.patience > 0 and all(row["accuracy"] == 1 for row in last)
+        return self.step >= config.steps or perfect
+
+
+def build_optimizers(model: nn.Module, config: TrainingConfig) -> list[torch.optim.Optimizer]:
+    """AdamW on everything, or Muon on the layers' matrices and AdamW on the rest."""
+    layers = {name: p for name, p in model.named_parameters() if name.startswith(("encoder.", "decoder."))}
+    matrices = [p for p in layers.values() if p.ndim == 2] if config.optimizer == "muon" else []
+    chosen = {id(p) for p in matrices}
+    rest = [p for p in model.parameters() if id(p) not in chosen]
+    adamw = torch.optim.AdamW(rest, lr=config.learning_rate, betas=(0.9, 0.98), weight_decay=0.0, foreach=True)
+    return [adamw, Muon(matrices, lr=config.matrix_learning_rate)] if matrices else [adamw]
+
+
+def rate_at(step: int, config: TrainingConfig) -> float:
+    """Relative learning rate: linear warm-up, then cosine decay to `final_rate`."""
+    if step < config.warmup:
+        return (step + 1) / config.warmup
+    done = (step - config.warmup) / max(1, config.steps - config.warmup)
+    return config.final_rate + (1 - config.final_rate) * (1 + math.cos(math.pi * done)) / 2
+
+
+def loss_of(model: Transformer, batch: Batch) -> Tensor:
+    """Mean cross-entropy of the output tokens, teacher-forced."""
+    logits = model(batch.source, batch.target[:, :-1], batch.layout)
+    return F.cross_entropy(logits.flatten(0, 1), batch.target[:, 1:].flatten())
+
+
+class Trainer:
+    """Trains one model; `run` returns when the training is finished, wherever it began."""
+
+    def __init__(self, model: Transformer, sampler: Sampler, config: TrainingConfig, seed: int) -> None:
+        self.model, self.sampler, self.config, self.seed = model, sampler, config, seed
+        self.device = next(model.parameters()).device
+        self.optimizers = build_optimizers(model, config)
+        self.rates = [optimizer.param_groups[0]["lr"] for optimizer in self.optimizers]
+        self.progress = Progress()
+
+    def run(self, checkpoint: Path | None = None, report: Callable[[Progress], None] | None = None) -> Progress:
+        """Resume from `checkpoint` if it is there, save to it every few seconds."""
+        if checkpoint is not None and checkpoint.exists():
+            load_checkpoint(checkpoint, self)
+        validation = self.sampler.validation_batches(self.seed, self.config.validation)
+        start, saved = time.perf_counter() - self.progress.seconds, time.monotonic()
+        self.model.train()
+        while not self.progress.finished(self.config):
+            loss = self.step()
+            self.progress.seconds = time.perf_counter() - start
+            if self.progress.step % self.config.validate_every == 0:
+                self.validate(validation, loss)
+            if checkpoint is not None and time.monotonic() - saved > CHECKPOINT_SECONDS:
+                save_checkpoint(checkpoint, self)
+                saved = time.monotonic()
+            if report is not None:
+                report(self.progress)
+        self.model.eval()
+        return self.progress
+
+    def step(self) -> Tensor:
+        """One optimiser step; it counts only when it is complete."""
+        step, config = self.progress.step, self.config
+        if self.model.config.dropout:
+            torch.manual_seed(self.seed << 32 | step)
+        loss = loss_of(self.model, self.sampler.training_batch(self.seed, step, config.batch).to(self.device))
+        for parameter in self.model.parameters():
+            parameter.grad = None
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.model.parameters(), config.clip)
+        for optimizer, rate in zip(self.optimizers, self.rates, strict=True):
+            optimizer.param_groups[0]["lr"] = rate * rate_at(step, config)
+            optimizer.step()
+        self.progress.step += 1
+        return loss.detach()
+
+    def validate(self, batches: list[Batch], loss: Tensor) -> None:
+        right = torch.cat([exact_match(self.model, batch) for batch in batches])
+        row = {"step": self.progress.step, "seconds": self.progress.seconds, "loss": loss.item()}
+        self.progress.history.append(row | {"accuracy": right.float().mean().item()})
+
+
+def save_checkpoint(path: Path, trainer: Trainer) -> None:
+    """Weights, optimiser state and progress in one file, written beside `path` and then moved over it."""
+    tensors = {f"model.{name}": tensor for name, tensor in trainer.model.state_dict().items()}
+    for i, optimizer in enumerate(trainer.optimizers):
+        for p, state in optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{i}.{p}.{name}": tensor for name, tensor in state.items()}
+    temporary = path.with_suffix(".tmp")
+    save_file(tensors, temporary, {"progress": json.dumps(vars(trainer.progress))})
+    os.replace(temporary, path)
+
+
+def load_checkpoint(path: Path, trainer: Trainer) -> None:
+    """Restore what `save_checkpoint` wrote; a damaged file is set aside and training starts anew."""
+    try:
+        with safe_open(path, "pt") as file:
+            progress = Progress(**json.loads(file.metadata()["progress"]))
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+        model = {name[6:]: tensor for name, tensor in tensors.items() if name.startswith("model.")}
+        trainer.model.load_state_dict(model)
+    except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError):
+        os.replace(path, path.with_suffix(".damaged"))
+        return
+    for i, optimizer in enumerate(trainer.optimizers):
+        state: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in tensors.items():
+            kind, *where = name.split(".")
+            if kind == "optimizer" and int(where[0]) == i:
+                state.setdefault(int(where[1]), {})[where[2]] = tensor
+        optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+    trainer.progress = progress

@@ -1,0 +1,73 @@
+"""The three lists of dependencies agree, CI runs the tests, and nothing names the machine it was made on."""
+
+import os
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[1]
+PIN = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([0-9][0-9A-Za-z.]*)")  # no URL, no +local label, no marker
+MACHINE_PATH = re.compile(r"(?<![\w.-])/" + "work" + r"/")
+
+
+def parse_pins(requirements: list[str]) -> dict[str, str]:
+    """Map each canonical name to its version; anything but `name==version` is an error."""
+    matches = {line: PIN.fullmatch(line) for line in requirements}
+    loose = [line for line, match in matches.items() if match is None]
+    assert not loose, f"not an exact pin: {loose}"
+    pins = {canonicalize_name(match[1]): match[2] for match in matches.values() if match}
+    assert len(pins) == len(requirements), "a package is listed twice"
+    return pins
+
+
+def project_pins() -> dict[str, str]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return parse_pins(project["dependencies"] + project["optional-dependencies"]["dev"])
+
+
+def lock_lines() -> list[str]:
+    lines = (ROOT / "requirements.lock").read_text().splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def test_lock_holds_every_project_pin() -> None:
+    lock = parse_pins(lock_lines())
+    assert project_pins().items() <= lock.items()
+    assert "abc-nb" not in lock
+
+
+def test_lock_is_sorted() -> None:
+    assert lock_lines() == sorted(lock_lines(), key=str.upper)
+
+
+def test_conda_environment_installs_exactly_the_project_pins() -> None:
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text())
+    (pip,) = (entry["pip"] for entry in environment["dependencies"] if isinstance(entry, dict))
+    assert pip[-1] == "-e ."
+    assert parse_pins(pip[:-1]) == project_pins()
+
+
+def test_ci_runs_the_tests() -> None:
+    script = ROOT / ".ci" / "run"
+    assert os.access(script, os.X_OK)
+    assert "make test" in script.read_text()
+
+
+def test_no_file_names_a_path_of_the_machine() -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout")
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\0")
+    files = [path for name in names if name and (path := ROOT / name).is_file()]
+    assert files
+    leaks = [
+        str(path.relative_to(ROOT))
+        for path in files
+        if b"\0" not in (data := path.read_bytes()) and MACHINE_PATH.search(data.decode(errors="replace"))
+    ]
+    assert not leaks
