@@ -184,7 +184,7 @@ def python_digits(number: int, base: int) -> np.ndarray:
     if base & (base - 1) == 0:
         bits = base.bit_length() - 1
         return np.array([number >> shift & (base - 1) for shift in range(0, max(number.bit_length(), 1), bits)])
-    digits = []
+    digits: list[int] = []
     while number or not digits:
         number, digit = divmod(number, base)
         digits.append(digit)

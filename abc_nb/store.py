@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pandas as pd
 import torch
@@ -34,8 +34,7 @@ from abc_nb.experiments import Experiment
 from abc_nb.model import Transformer
 from abc_nb.training import Progress, Trainer
 
-Origin = Literal["runs", "shipped"]
-ANYWHERE: tuple[Origin, ...] = ("runs", "shipped")
+ANYWHERE = ("runs", "shipped")  # made here, or come with the project
 THREADS = 1  # fixed, so that a run can be repeated bit for bit; two runs at once use two cores
 MANIFEST, CONFIG, WEIGHTS = "manifest.json", "config.json", "weights.safetensors"
 HISTORY, EVALUATION, CHECKPOINT = "history.csv", "evaluation.csv", "checkpoint.safetensors"
@@ -99,7 +98,7 @@ def build_model(experiment: Experiment, seed: int) -> Transformer:
         return Transformer(experiment.model, len(experiment.task.vocabulary))
 
 
-def find(experiment: Experiment, seed: int, origins: Sequence[Origin] = ANYWHERE) -> Run | None:
+def find(experiment: Experiment, seed: int, origins: Sequence[str] = ANYWHERE) -> Run | None:
     """The finished run, from the first of `origins` that has it; a damaged one is set aside with a warning."""
     for origin in origins:
         folder = (paths.SHIPPED if origin == "shipped" else paths.runs()) / experiment.key(seed)

@@ -1,0 +1,168 @@
+"""The ledger of claims: what the papers say, what a run here says, and the verdict.
+
+A judge is a function of the results; notebooks call it and record what it returns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+import pandas as pd
+from filelock import FileLock
+
+from abc_nb import paths
+from abc_nb.errors import InputError
+from abc_nb.files import write_text
+from abc_nb.tables import BAR, over_seeds
+
+VERDICTS = ("holds", "differs", "not run")
+CLOSE = 5.0  # percentage points within which two curves count as the same
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One line of the ledger."""
+
+    id: str
+    verdict: Literal["holds", "differs", "not run"]
+    figure: str  # what was measured, in words and numbers
+    interval: str = ""  # 95% interval of the number that decides
+
+
+def paper_claims() -> pd.DataFrame:
+    return pd.read_csv(paths.DATA / "paper_claims.csv")
+
+
+def record(verdicts: list[Verdict], notebook: str, profile: str) -> pd.DataFrame:
+    """Put verdicts into the profile's ledger, replacing earlier ones; returns their rows with the claims."""
+    path = paths.figures(profile) / "claims.csv"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(path.parent / ".claims.lock"):
+        book = ledger(profile).set_index("id")
+        for verdict in verdicts:
+            if verdict.id not in book.index or verdict.verdict not in VERDICTS:
+                raise InputError(f"no claim {verdict.id} with verdict {verdict.verdict!r}: see paper_claims.csv")
+            row = asdict(verdict) | {"notebook": notebook}
+            book.loc[verdict.id, list(row)[1:]] = list(row.values())[1:]
+        write_text(path, book.reset_index().to_csv(index=False))
+    return book.loc[[verdict.id for verdict in verdicts]].reset_index()
+
+
+def ledger(profile: str) -> pd.DataFrame:
+    """Every claim with its verdict so far: id, topic, claim, verdict, figure, interval, notebook."""
+    claims = paper_claims()[["id", "topic", "claim"]].assign(verdict="not run", figure="", interval="", notebook="")
+    path = paths.figures(profile) / "claims.csv"
+    if not path.exists():
+        return claims
+    known = pd.read_csv(path, dtype=str, keep_default_na=False).set_index("id")
+    columns = ["verdict", "figure", "interval", "notebook"]
+    claims = claims.set_index("id")
+    claims.update(known.loc[known.index.isin(claims.index), columns])
+    return claims.reset_index()
+
+
+class Scores:
+    """Accuracy in percent over seeds, by task, model and length."""
+
+    def __init__(self, rows: pd.DataFrame) -> None:
+        self.rows = {(row["task"], row["model"], row["length"]): row for row in over_seeds(rows).to_dict("records")}
+        self.tasks, self.models = list(dict.fromkeys(rows.task)), list(dict.fromkeys(rows.model))
+
+    def median(self, task: str, model: str, length: int) -> float:
+        return float(self.rows[task, model, length]["ours"])
+
+    def interval(self, task: str, model: str, length: int) -> str:
+        row = self.rows[task, model, length]
+        return f"[{row['ci_low']:.2f}, {row['ci_high']:.2f}]"
+
+    def text(self, task: str, model: str, lengths: tuple[int, ...]) -> str:
+        numbers = ", ".join(f"{self.median(task, model, length):.1f}" for length in lengths)
+        return f"{task} {numbers} at {', '.join(map(str, lengths))} digits"
+
+
+def verdict(id: str, holds: bool, figure: str, interval: str = "") -> Verdict:
+    return Verdict(id, "holds" if holds else "differs", figure, interval)
+
+
+def no_baseline_generalizes(scores: Scores) -> Verdict:
+    """C01 is a definition; it is recorded with how many baselines meet it."""
+    best = {pair[:2]: scores.median(*pair) for pair in scores.rows if pair[2] == 60}
+    task, model = max(best, key=lambda pair: best[pair])
+    meeting = sum(value >= 100 * BAR for value in best.values())
+    figure = (
+        f"{meeting} of {len(best)} baselines reach 99% at 60 digits; best: {model}, {task}, {best[task, model]:.1f}%"
+    )
+    return verdict("C01", meeting == 0, figure, scores.interval(task, model, 60))
+
+
+def vanilla_interpolates_only(scores: Scores) -> Verdict:
+    tasks = ("Successor", "Addition", "N x 1")
+    inside = all(scores.median(task, "Vanilla", 6) >= 100 * BAR for task in tasks)
+    outside = all(scores.median(task, "Vanilla", 60) < 100 * BAR for task in tasks)
+    figure = "; ".join(scores.text(task, "Vanilla", (6, 10, 60)) for task in tasks)
+    return verdict("C02", inside and outside, figure, scores.interval("Addition", "Vanilla", 6))
+
+
+def rope_is_like_vanilla(scores: Scores) -> Verdict:
+    gaps = {
+        (task, length): abs(scores.median(task, "RoPE", length) - scores.median(task, "Vanilla", length))
+        for task in ("Successor", "Addition")
+        for length in (*range(3, 21), 60)
+    }
+    (task, length), gap = max(gaps.items(), key=lambda item: item[1])
+    figure = f"largest difference {gap:.1f} points: {task}, {length} digits; " + "; ".join(
+        f"RoPE {scores.text(task, 'RoPE', (6, 10))}" for task in ("Successor", "Addition")
+    )
+    return verdict("C03", gap <= CLOSE, figure, scores.interval(task, "RoPE", length))
+
+
+def alibi_does_not_interpolate(scores: Scores) -> Verdict:
+    tasks = [task for task in scores.tasks if ("ALiBi" in scores.models) and task != "Parity (classification)"]
+    six = {task: scores.median(task, "ALiBi", 6) for task in tasks}
+    figure = "bias on decoder self-attention: " + ", ".join(f"{task} {value:.1f}" for task, value in six.items())
+    if "ALiBi, cross too" in scores.models:
+        also = ", ".join(f"{task} {scores.median(task, 'ALiBi, cross too', 6):.1f}" for task in tasks)
+        figure += f" at 6 digits; on cross-attention too: {also}"
+    return verdict("C04", max(six.values()) < 5, figure, scores.interval("Successor", "ALiBi", 6))
+
+
+def classification_is_chance(scores: Scores) -> Verdict:
+    task = "Parity (classification)"
+    shown = (6, 10, 20, 60)
+    far = max(abs(scores.median(task, "Vanilla", length) - 50) for length in shown)
+    return verdict("C14", far <= CLOSE, scores.text(task, "Vanilla", shown), scores.interval(task, "Vanilla", 6))
+
+
+def scratchpad_does_not_interpolate(scores: Scores) -> Verdict:
+    six = scores.median("Parity", "Vanilla", 6)
+    figure = scores.text("Parity", "Vanilla", (6, 10, 15)) + "; the paper has 29.23, 0.29, 0"
+    return verdict("C15", six < 100 * BAR, figure, scores.interval("Parity", "Vanilla", 6))
+
+
+def rpe_extrapolates_part_way(scores: Scores) -> Verdict:
+    """Some length beyond training at 90% or better, and below 99% at 60."""
+    models = [model for model in ("RPE", "RPE, from the right") if model in scores.models]
+    figure = "; ".join(f"{model}: {scores.text('Addition', model, (6, 10, 15, 20))}" for model in models)
+    ten = max(scores.median("Addition", model, 10) for model in models)
+    return verdict("C31", ten >= 90, figure, scores.interval("Addition", models[-1], 10))
+
+
+def rope_is_slow_on_addition(scores: Scores) -> Verdict:
+    """C05 has two halves; training RoPE at width 512 is beyond a small machine, so it stays open."""
+    six = {model: scores.median("Addition", model, 6) for model in ("Vanilla", "RoPE", "RoPE, from the right")}
+    text = ", ".join(f"{model} {value:.1f}" for model, value in six.items())
+    figure = f"Addition at 6 digits, embedding size of the profile: {text}; size 512 was not trained here"
+    return Verdict("C05", "not run", figure, scores.interval("Addition", "RoPE", 6))
+
+
+VANILLA_FAILURE = (
+    no_baseline_generalizes,
+    vanilla_interpolates_only,
+    rope_is_like_vanilla,
+    alibi_does_not_interpolate,
+    rope_is_slow_on_addition,
+    classification_is_chance,
+    scratchpad_does_not_interpolate,
+    rpe_extrapolates_part_way,
+)

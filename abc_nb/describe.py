@@ -1,0 +1,82 @@
+"""What the data look like: frames for the first notebook."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from abc_nb.experiments import TASKS
+from abc_nb.sampling import Sampler, carries, generator, longest_run, split_numbers, test_operands, to_digits
+from abc_nb.tasks import NUMBERS, OPERATIONS, Task, digit_count
+
+LENGTHS = (3, 6, 10, 20, 60)
+
+
+def task_examples() -> pd.DataFrame:
+    """One row a task: a problem, its source and target tokens as the model sees them."""
+    from abc_nb.compute import expected, read, widen
+
+    rows = []
+    for name in (*TASKS, "parity-classification"):
+        task = Task(name)
+        problem = OPERATIONS[name].example
+        operands = read(task, problem)
+        width = max(digits.shape[1] for digits in operands) + task.operation.grows
+        operands = widen(operands, width, task)
+        row = {"task": task.title, "problem": problem, "answer": expected(task, problem)}
+        row["source"] = " ".join(task.text(task.source(operands, task.layout(width))[0]))
+        row["aligned source"] = " ".join(task.text(task.source(operands, task.layout(width, "aligned"))[0]))
+        row["target"] = " ".join(task.text(task.target(operands)[0]))
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def example_tokens(task: Task, operands: list[int], width: int) -> dict[str, list[str]]:
+    """Source (natural and aligned) and target tokens of one problem, for `plots.token_grid`."""
+    digits = [to_digits(np.array([number]), task.base, width) for number in operands]
+    sources = {
+        f"source, {arrangement}": task.text(task.source(digits, task.layout(width, arrangement))[0])
+        for arrangement in ("natural", "aligned")
+    }
+    return sources | {"target": task.text(task.target(digits)[0])}
+
+
+def layouts(task: Task) -> pd.DataFrame:
+    """Columns of an operand by length, tight and padded."""
+    rows = [
+        {
+            "length": length,
+            "places": task.places(length),
+            **{f"{regime} width": task.width(length, regime) for regime in ("tight", "padded")},
+            "source tokens, tight": task.layout(task.width(length, "tight")).source_length,
+            "attention cells, tight": task.layout(task.width(length, "tight")).source_length
+            * task.layout(task.width(length, "tight")).target_length,
+        }
+        for length in LENGTHS
+    ]
+    return pd.DataFrame(rows)
+
+
+def training_lengths(seed: int = 0, base: int = 10) -> pd.DataFrame:
+    """Share of the training and validation numbers by their digits."""
+    count = digit_count(NUMBERS, base)
+    bounds = base ** np.arange(1, count)
+    shares = {
+        name: np.bincount(np.searchsorted(bounds, pool, side="right"), minlength=count) / len(pool)
+        for name, pool in zip(("training", "validation"), split_numbers(seed), strict=True)
+    }
+    return pd.DataFrame({"digits": np.arange(1, count + 1), **shares})
+
+
+def carry_runs(samples: int = 10_000, seed: int = 0) -> pd.DataFrame:
+    """Share of Addition problems by their longest run of carries: training, and tests at some lengths."""
+    task, sampler = Task("addition"), Sampler(Task("addition"))
+    pool, rng = split_numbers(seed)[0], generator(seed)
+    drawn = [to_digits(rng.choice(pool, samples), 10, sampler.widths[0]) for _ in range(2)]
+    sets = {"training": drawn}
+    for length in LENGTHS:
+        sets[f"test, {length} digits"] = test_operands(task, length, task.width(length, "tight"), samples, seed)
+    runs = {name: longest_run(carries(operands, 10)) for name, operands in sets.items()}
+    longest = max(run.max() for run in runs.values())
+    shares = {name: np.bincount(run, minlength=longest + 1) / len(run) for name, run in runs.items()}
+    return pd.DataFrame({"longest run of carries": np.arange(longest + 1), **shares})

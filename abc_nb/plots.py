@@ -1,0 +1,113 @@
+"""Figures: each function takes arrays or frames and returns a Figure; `save` writes it for print."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from abc_nb import paths
+from abc_nb.files import write_bytes
+
+WIDTH = 3.4  # inches: one column of print
+ORDER = ["Vanilla", "NoPE", "RoPE", "ALiBi", "RPE", "RoPE, from the right", "RPE, from the right", "ALiBi, cross too"]
+PALETTE = dict(zip(ORDER, sns.color_palette("colorblind", len(ORDER)), strict=True))
+MARKERS = dict(zip(ORDER, "oXsDv^P*", strict=True))
+STYLE: dict[Any, Any] = {"svg.hashsalt": "abc_nb", "svg.fonttype": "none", "figure.dpi": 110, "savefig.bbox": "tight"}
+
+
+def new_figure(columns: int, height: float = 2.4, width: float = WIDTH) -> tuple[Figure, list[Axes]]:
+    """A figure of panels side by side, without a window and without global state."""
+    matplotlib.rcParams.update(sns.axes_style("whitegrid") | sns.plotting_context("paper") | STYLE)
+    figure = Figure(figsize=(width * columns, height), layout="constrained")
+    return figure, list(figure.subplots(1, columns, squeeze=False)[0])
+
+
+def length_curves(rows: pd.DataFrame, longest: int, trained: int = 6) -> Figure:
+    """Accuracy against length, one panel a task and one line a model (figures 1 and 4).
+
+    Lines are the median over seeds, bands run from the worst to the best.
+    """
+    rows = rows[rows.length <= longest].assign(percent=100 * rows.accuracy)
+    tasks = list(dict.fromkeys(rows.task))
+    models = [model for model in ORDER if model in set(rows.model)]
+    figure, panels = new_figure(len(tasks))
+    for panel, task in zip(panels, tasks, strict=True):
+        for model in models:
+            part = rows[(rows.task == task) & (rows.model == model)]
+            if len(part):
+                draw_curve(panel, part, model)
+        panel.axvspan(0, trained + 0.5, color="0.92", zorder=0)
+        panel.set(title=task, xlabel="length (digits)", xlim=(0.5, longest + 0.5), ylim=(-4, 104))
+    panels[0].set_ylabel("exact match (%)")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(models), frameon=False)
+    return figure
+
+
+def draw_curve(panel: Axes, part: pd.DataFrame, model: str) -> None:
+    by_length = part.groupby("length").percent
+    line = by_length.median()
+    look: dict[str, Any] = {"color": PALETTE[model], "label": model}
+    panel.plot(line.index, line, marker=MARKERS[model], markersize=4, linewidth=1.2, **look)
+    panel.fill_between(line.index, by_length.min(), by_length.max(), color=PALETTE[model], alpha=0.18, linewidth=0)
+
+
+def training_curves(histories: pd.DataFrame) -> Figure:
+    """Validation accuracy against training step, one panel a task (columns task, model, seed, step, accuracy)."""
+    tasks = list(dict.fromkeys(histories.task))
+    figure, panels = new_figure(len(tasks))
+    for panel, task in zip(panels, tasks, strict=True):
+        for (model, _), part in histories[histories.task == task].groupby(["model", "seed"], sort=False):
+            panel.plot(part.step, 100 * part.accuracy, color=PALETTE[model], linewidth=1.2, label=model)
+        panel.set(title=task, xlabel="training step", ylim=(-4, 104))
+    panels[0].set_ylabel("validation exact match (%)")
+    entries = dict(zip(*reversed(panels[0].get_legend_handles_labels()), strict=True))
+    figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=len(entries), frameon=False)
+    return figure
+
+
+def shares(frame: pd.DataFrame, category: str, labels: list[str]) -> Figure:
+    """Bars of shares (percent, logarithmic) by category, one panel a label: columns `category` and the labels."""
+    figure, panels = new_figure(len(labels), width=WIDTH * 0.85)
+    for panel, label in zip(panels, labels, strict=True):
+        shown = frame[frame[label] > 0]
+        panel.bar(shown[category].astype(str), 100 * shown[label], color=sns.color_palette("colorblind")[0])
+        panel.set(title=label, xlabel=category, yscale="log")
+        panel.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    panels[0].set_ylabel("share (%)")
+    return figure
+
+
+def token_grid(problems: dict[str, list[str]]) -> Figure:
+    """Token sequences as rows of boxes: what the model sees of a problem, by name of the row."""
+    longest = max(len(tokens) for tokens in problems.values())
+    figure, (panel,) = new_figure(1, 0.34 * len(problems), width=0.3 * longest + 2.2)
+    colors = sns.color_palette("pastel")
+    for row, tokens in enumerate(problems.values()):
+        for column, token in enumerate(tokens):
+            digit = token in "0123456789abcdef"
+            panel.text(
+                column, row, token, ha="center", va="center", family="monospace",
+                bbox={"boxstyle": "round,pad=0.25", "facecolor": colors[0] if digit else colors[1], "linewidth": 0},
+            )  # fmt: skip
+    panel.set(xlim=(-0.7, longest - 0.3), ylim=(len(problems) - 0.5, -0.5), xticks=[])
+    panel.set_yticks(np.arange(len(problems)), list(problems))
+    panel.grid(False)
+    sns.despine(ax=panel, left=True, bottom=True)
+    return figure
+
+
+def save(figure: Figure, name: str, profile: str) -> Figure:
+    """Write PNG and SVG into the profile's figures; returns the figure, for the notebook to show."""
+    for kind, options in {"png": {"dpi": 200}, "svg": {"metadata": {"Date": None}}}.items():
+        buffer = BytesIO()
+        with matplotlib.rc_context(STYLE):
+            figure.savefig(buffer, format=kind, **options)  # type: ignore[arg-type]
+        write_bytes(paths.figures(profile) / f"{name}.{kind}", buffer.getvalue())
+    return figure

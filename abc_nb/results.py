@@ -1,0 +1,82 @@
+"""Results of many runs as tidy frames: what tables, figures and claims are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from abc_nb import store
+from abc_nb.errors import InputError
+from abc_nb.experiments import MODELS, PROFILES, experiment, split
+from abc_nb.store import ANYWHERE, Run
+from abc_nb.tasks import OPERATIONS
+
+
+@dataclass(frozen=True)
+class Results:
+    """The runs of a profile: those shipped with the project, or those made here ("runs")."""
+
+    profile: str
+    origin: str
+    seeds: Sequence[int]
+
+    def __post_init__(self) -> None:
+        if self.profile not in PROFILES:
+            raise InputError(f"unknown profile {self.profile!r}: choose one of {', '.join(PROFILES)}")
+        if self.origin not in ANYWHERE:
+            raise InputError(f"unknown results {self.origin!r}: choose one of {', '.join(ANYWHERE)}")
+
+    def runs(self, names: Sequence[str]) -> list[Run]:
+        """The finished runs of these experiments; InputError names the first one that is missing."""
+        found = []
+        for name in names:
+            for seed in self.seeds:
+                run = store.find(experiment(name, self.profile), seed, (self.origin,))
+                if run is None:
+                    where = "made here" if self.origin == "runs" else "shipped"
+                    raise InputError(f"no results of {name}, seed {seed}, were {where}: run `make reproduce` first")
+                found.append(run)
+        return found
+
+    def evaluation(self, names: Sequence[str]) -> pd.DataFrame:
+        """Evaluation rows with the task's and the model's titles."""
+        return self.frames(names, Run.evaluation)
+
+    def histories(self, names: Sequence[str]) -> pd.DataFrame:
+        """Validation accuracy along every training: task, model, seed, step, seconds, loss, accuracy."""
+        return self.frames(names, lambda run: run.history().assign(seed=run.seed))
+
+    def frames(self, names: Sequence[str], read: Callable[[Run], pd.DataFrame]) -> pd.DataFrame:
+        return pd.concat([read(run).assign(**titles(run)) for run in self.runs(names)], ignore_index=True)
+
+    def trainings(self, names: Sequence[str]) -> pd.DataFrame:
+        """One row a run: steps, seconds, final validation accuracy, and when it first was 100%."""
+        rows = []
+        for run in self.runs(names):
+            history = run.history()
+            perfect = history[history.accuracy == 1]
+            first = perfect.iloc[0] if len(perfect) else {"step": None, "seconds": None}
+            row = {**titles(run), "seed": run.seed, "steps": run.manifest["steps"]}
+            row |= {"validation": history.accuracy.iloc[-1], "steps_to_100": first["step"]}
+            row |= {"seconds_to_100": first["seconds"], "seconds": run.manifest["seconds"]["training"]}
+            rows.append(row)
+        return pd.DataFrame(rows)
+
+    def provenance(self, names: Sequence[str]) -> pd.DataFrame:
+        """Where the results come from: a column for each device, date and set of versions."""
+        rows = []
+        for run in self.runs(names):
+            facts = {key: run.manifest[key] for key in ("device", "threads", "date", "shipped")}
+            rows.append({"profile": self.profile, "regime": run.experiment.sampler.regime, **facts})
+            rows[-1] |= run.manifest["versions"]
+        frame = pd.DataFrame(rows)
+        counted = frame.groupby(list(frame.columns), sort=False).size().rename("runs").reset_index()
+        return counted.T.set_axis([f"group {i + 1}" for i in range(len(counted))], axis=1)
+
+
+def titles(run: Run) -> dict[str, str]:
+    """The task and the model as tables call them."""
+    task, model = split(run.experiment.name)
+    return {"task": OPERATIONS[task].title, "model": MODELS[model].title}

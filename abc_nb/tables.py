@@ -1,0 +1,94 @@
+"""Tables: the paper's number beside ours, and files for print."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from abc_nb import paths
+from abc_nb.files import write_text
+
+BAR = 0.99  # complete generalization: at least 99% at ten times the training length (claim C01)
+TABLE_LENGTHS = {"table1": (6, 10, 15, 20, 60), "table3": (6, 10, 20, 60)}
+
+
+def over_seeds(rows: pd.DataFrame) -> pd.DataFrame:
+    """One row a task, model and length: the median seed with its Wilson interval, the worst seed, all in percent."""
+    found = []
+    for (task, model, length), group in rows.groupby(["task", "model", "length"], sort=False):
+        ordered = group.sort_values("accuracy")
+        middle = ordered.iloc[(len(ordered) - 1) // 2]
+        percent = {"ours": middle.accuracy, "worst": ordered.accuracy.iloc[0]}
+        percent |= {"ci_low": middle.ci_low, "ci_high": middle.ci_high}
+        head = {"task": task, "model": model, "length": length}
+        tail = {"samples": int(middle.samples), "seeds": len(group), "regime": middle.regime}
+        found.append(head | {name: 100 * value for name, value in percent.items()} | tail)
+    return pd.DataFrame(found)
+
+
+def paper_numbers(table: str) -> pd.DataFrame:
+    """The paper's percentages of a table: task, model, length, paper."""
+    numbers = pd.read_csv(paths.DATA / "paper_tables.csv", dtype=str)
+    numbers = numbers[(numbers.table == table) & numbers.length_digits.str.isdigit().fillna(False)]
+    length = numbers.length_digits.astype(int)
+    return pd.DataFrame(
+        {
+            "task": numbers.task,
+            "model": numbers.model,
+            "length": length,
+            "paper": pd.to_numeric(numbers.accuracy_percent),
+        }
+    ).reset_index(drop=True)
+
+
+def beside_paper(rows: pd.DataFrame, table: str) -> pd.DataFrame:
+    """`over_seeds` at the table's lengths, with the paper's number in the column `paper`."""
+    ours = over_seeds(rows[rows.length.isin(TABLE_LENGTHS[table])])
+    scratchpad = (ours.task == "Parity") & (ours.model == "Vanilla")
+    ours.loc[scratchpad, "model"] = "+ scratchpad"
+    merged = ours.merge(paper_numbers(table), how="left", on=["task", "model", "length"])
+    first = ["task", "model", "length", "paper"]
+    return merged[first + [column for column in merged if column not in first]]
+
+
+def wide(frame: pd.DataFrame) -> pd.DataFrame:
+    """For reading: a row a task and model, and for each length `paper | ours (worst seed)` in percent."""
+
+    def cell(row: pd.Series) -> str:
+        paper = "–" if pd.isna(row.paper) else f"{row.paper:.4g}"
+        worst = f" ({row.worst:.1f})" if row.seeds > 1 else ""
+        return f"{paper} | {row.ours:.1f}{worst}"
+
+    cells = frame.assign(cell=frame.apply(cell, axis=1))
+    order = cells[["task", "model"]].drop_duplicates()
+    table = cells.pivot(index=["task", "model"], columns="length", values="cell")
+    return table.loc[list(order.itertuples(index=False, name=None))].fillna("")
+
+
+def interpolation_table(trainings: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+    """Table 2: does Vanilla interpolate (validation) and extrapolate (60 digits) at 99% or better?"""
+    paper = pd.read_csv(paths.DATA / "paper_tables.csv", dtype=str)
+    paper = paper[paper.table == "table2"].pivot(index="task", columns="length_digits", values="accuracy_percent")
+    validation = trainings.groupby("task", sort=False).validation.median()
+    longest = rows[rows.length == 60].groupby("task", sort=False).accuracy.median()
+    found = [
+        {
+            "task": task,
+            "interpolation, paper": paper.loc[task, "interpolation"],
+            "interpolation, ours": "yes" if validation[task] >= BAR else "no",
+            "validation (%)": 100 * validation[task],
+            "extrapolation, paper": paper.loc[task, "extrapolation"],
+            "extrapolation, ours": "yes" if longest[task] >= BAR else "no",
+            "60 digits (%)": 100 * longest[task],
+        }
+        for task in validation.index
+    ]
+    return pd.DataFrame(found)
+
+
+def save(frame: pd.DataFrame, name: str, profile: str, display: pd.DataFrame | None = None) -> None:
+    """Write `frame` as CSV and `display` (by default the same) as Markdown and LaTeX."""
+    folder = paths.figures(profile)
+    shown = frame if display is None else display.reset_index().rename_axis(columns=None)
+    write_text(folder / f"{name}.csv", frame.to_csv(index=False, float_format="%.6g"))
+    write_text(folder / f"{name}.md", shown.to_markdown(index=False, floatfmt=".4g") + "\n")
+    write_text(folder / f"{name}.tex", shown.to_latex(index=False, float_format="%.4g", escape=True))

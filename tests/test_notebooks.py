@@ -1,0 +1,106 @@
+"""The committed notebooks: executed, checked by nbval, and run by papermill in the smoke profile."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pandas as pd
+import pytest
+
+from abc_nb import experiments, notebooks, paths
+from abc_nb.errors import InputError
+
+BOOKS = notebooks.sequence()
+HERE = Path(__file__).parent
+
+
+def code_cells(path: Path) -> list[nbformat.NotebookNode]:
+    return [cell for cell in nbformat.read(path, 4).cells if cell.cell_type == "code"]
+
+
+def tags(cell: nbformat.NotebookNode) -> list[str]:
+    return list(cell.metadata.get("tags", []))
+
+
+def test_there_are_notebooks() -> None:
+    assert [path.stem for path in BOOKS][:2] == ["01_data", "02_vanilla_failure"]
+
+
+@pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
+def test_every_code_cell_is_executed_thin_and_without_error(path: Path) -> None:
+    for cell in code_cells(path):
+        assert cell.execution_count is not None, "nbval compares nothing in a cell that was never run"
+        assert len(cell.source.splitlines()) <= 10
+        assert not any(line.startswith(("def ", "class ", "for ")) for line in cell.source.splitlines())
+        assert not [output for output in cell.outputs if output.output_type == "error"]
+
+
+@pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
+def test_notebook_has_parameters_and_checked_cells(path: Path) -> None:
+    found = [tag for cell in code_cells(path) for tag in tags(cell)]
+    assert found.count("parameters") == 1
+    assert found.count("nbval-check-output") >= 1
+
+
+@pytest.mark.notebooks
+@pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
+def test_stored_outputs_are_what_the_notebook_gives_now(path: Path) -> None:
+    options = ["--nbval-lax", "--nbval-current-env", "--nbval-cell-timeout=600"]
+    sanitize = f"--nbval-sanitize-with={HERE / 'sanitize.cfg'}"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "addopts=", *options, sanitize]
+    done = subprocess.run([*command, str(path)], capture_output=True, text=True, cwd=path.parent)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+
+
+@pytest.mark.notebooks
+def test_unknown_parameter_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no parameter 'profil'"):
+        notebooks.execute(BOOKS[0], tmp_path / "out.ipynb", {"profil": "quick"})
+
+
+@pytest.fixture(scope="module")
+def reproduced(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProcess[str]:
+    """`abc-nb reproduce` from nothing, as a user runs it, in the smoke profile."""
+    from os import environ
+
+    command = [sys.executable, "-m", "abc_nb", "reproduce", "--profile", "smoke"]
+    runs = {"ABC_NB_RUNS": str(tmp_path_factory.mktemp("runs"))}
+    first = subprocess.run(command, capture_output=True, text=True, env={**environ, **runs})
+    assert first.returncode == 0, first.stderr[-4000:]
+    return subprocess.run(command, capture_output=True, text=True, env={**environ, **runs})
+
+
+@pytest.mark.notebooks
+def test_reproduce_reuses_finished_runs(reproduced: subprocess.CompletedProcess[str]) -> None:
+    assert reproduced.returncode == 0, reproduced.stderr[-4000:]
+    count = len(experiments.needed("smoke"))
+    assert f"{count} runs, {count} of them finished before" in reproduced.stdout
+
+
+@pytest.mark.notebooks
+@pytest.mark.parametrize("name", ["figure-04-extrapolation", "figure-01-baselines", "figure-13-tokens"])
+def test_reproduce_writes_figures(reproduced: subprocess.CompletedProcess[str], name: str) -> None:
+    folder = paths.figures("smoke")
+    assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in (folder / f"{name}.svg").read_text()[:2000]
+
+
+@pytest.mark.notebooks
+@pytest.mark.parametrize("name", ["table-1-baselines", "table-2", "table-3-baselines"])
+def test_reproduce_writes_tables(reproduced: subprocess.CompletedProcess[str], name: str) -> None:
+    folder = paths.figures("smoke")
+    assert len(pd.read_csv(folder / f"{name}.csv")) >= 4
+    assert (folder / f"{name}.md").read_text().startswith("|")
+    assert "tabular" in (folder / f"{name}.tex").read_text()
+
+
+@pytest.mark.notebooks
+def test_ledger_has_every_claim_and_a_verdict_where_judged(reproduced: subprocess.CompletedProcess[str]) -> None:
+    book = pd.read_csv(paths.figures("smoke") / "claims.csv", keep_default_na=False)
+    assert len(book) == 31
+    judged = book[book.notebook == "02_vanilla_failure"]
+    assert set(judged.id) >= {"C01", "C02", "C03", "C04", "C05", "C14", "C15", "C31"}
+    assert set(judged.verdict) <= {"holds", "differs", "not run"}
