@@ -11,6 +11,7 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from abc_nb import paths
 from abc_nb.files import write_bytes
@@ -75,11 +76,13 @@ def training_curves(histories: pd.DataFrame) -> Figure:
 def shares(frame: pd.DataFrame, category: str, labels: list[str]) -> Figure:
     """Bars of shares (percent, logarithmic) by category, one panel a label: columns `category` and the labels."""
     figure, panels = new_figure(len(labels), width=WIDTH * 0.85)
+    lowest = 100 * frame[labels].where(frame[labels] > 0).min().min() / 2
     for panel, label in zip(panels, labels, strict=True):
-        shown = frame[frame[label] > 0]
-        panel.bar(shown[category].astype(str), 100 * shown[label], color=sns.color_palette("colorblind")[0])
-        panel.set(title=label, xlabel=category, yscale="log")
+        panel.bar(frame[category], 100 * frame[label], color=sns.color_palette("colorblind")[0])
+        panel.set(title=label, xlabel=category, yscale="log", ylim=(lowest, 150))
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
         panel.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        panel.grid(False, axis="x")
     panels[0].set_ylabel("share (%)")
     return figure
 

@@ -1,0 +1,184 @@
+"""Results, tables, figures' arrays, claims: numbers against hand-made frames."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from abc_nb import claims, describe, paths, plots, tables
+from abc_nb.errors import InputError
+from abc_nb.evaluation import wilson
+from abc_nb.experiments import MODELS
+from abc_nb.results import Results
+from abc_nb.tasks import OPERATIONS, Task
+
+
+def rows(model: str, accuracy: dict[int, list[float]], task: str = "Addition") -> pd.DataFrame:
+    """Evaluation rows: for each length, one accuracy a seed."""
+    made = [
+        {"task": task, "model": model, "seed": seed, "regime": "tight", "length": length, "samples": 1000}
+        | {"correct": round(1000 * value), "accuracy": value}
+        | dict(zip(("ci_low", "ci_high"), wilson(round(1000 * value), 1000), strict=True))
+        for length, values in accuracy.items()
+        for seed, value in enumerate(values)
+    ]
+    return pd.DataFrame(made)
+
+
+@pytest.fixture
+def figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(paths, "figures", lambda profile="quick": tmp_path)
+    return tmp_path
+
+
+def test_median_and_worst_over_seeds_are_those_of_numpy() -> None:
+    values = {6: [1.0, 0.5, 0.75], 10: [0.0, 0.25, 0.125, 0.5, 0.0625]}
+    found = tables.over_seeds(rows("Vanilla", values)).set_index("length")
+    for length, accuracies in values.items():
+        assert found.ours[length] == pytest.approx(100 * np.median(accuracies))
+        assert found.worst[length] == 100 * min(accuracies)
+        low, high = wilson(round(1000 * float(np.median(accuracies))), 1000)
+        assert (found.ci_low[length], found.ci_high[length]) == pytest.approx((100 * low, 100 * high))
+
+
+def test_an_even_number_of_seeds_reports_a_seed_not_a_mean() -> None:
+    assert tables.over_seeds(rows("Vanilla", {6: [0.2, 0.4]})).ours[0] == pytest.approx(20)
+
+
+def test_the_papers_number_stands_beside_ours() -> None:
+    table = tables.beside_paper(rows("RPE", {length: [0.5] for length in (6, 7, 10, 15, 20, 60)}), "table1")
+    assert list(table.length) == [6, 10, 15, 20, 60]
+    assert list(table.paper[:4]) == [100, 99.9, 97.2, 21.3]
+    assert np.isnan(table.paper[4])
+    assert tables.wide(table).loc[("Addition", "RPE"), 10] == "99.9 | 50.0"
+
+
+def test_parity_with_scratchpad_is_compared_with_the_papers_scratchpad_row() -> None:
+    table = tables.beside_paper(rows("Vanilla", {6: [1.0]}, task="Parity"), "table1")
+    assert table.model[0] == "+ scratchpad"
+    assert table.paper[0] == 29.23
+
+
+@pytest.mark.parametrize("table", ["table1", "table3"])
+def test_every_paper_row_is_of_a_task_and_length_that_exist_here(table: str) -> None:
+    numbers = tables.paper_numbers(table)
+    assert set(numbers.task) <= {operation.title for operation in OPERATIONS.values()}
+    assert set(numbers.length) == set(tables.TABLE_LENGTHS[table])
+    known = {model.title for model in MODELS.values()} | {"+ scratchpad", "ABC"}
+    assert set(numbers.model) <= known
+
+
+def test_saved_tables_can_be_read_back(figures: Path) -> None:
+    table = tables.beside_paper(rows("RoPE", {6: [1.0], 10: [0.0]}), "table1")
+    tables.save(table, "table-x", "quick", tables.wide(table))
+    pd.testing.assert_frame_equal(pd.read_csv(figures / "table-x.csv"), table, check_dtype=False)
+    assert (
+        "100 \\| 100.0" in (figures / "table-x.md").read_text() or "100 | 100.0" in (figures / "table-x.md").read_text()
+    )
+    assert "\\begin{tabular}" in (figures / "table-x.tex").read_text()
+
+
+def test_curves_plot_the_median_over_seeds() -> None:
+    figure = plots.length_curves(rows("Vanilla", {1: [1.0, 0.9, 0.8], 2: [0.5, 0.1, 0.3]}), longest=2)
+    line = figure.axes[0].lines[0]
+    np.testing.assert_allclose(line.get_xdata(), [1, 2])
+    np.testing.assert_allclose(line.get_ydata(), [90, 30])
+
+
+def test_bars_show_the_shares() -> None:
+    frame = pd.DataFrame({"digits": [1, 2], "training": [0.25, 0.75]})
+    heights = [patch.get_height() for patch in plots.shares(frame, "digits", ["training"]).axes[0].patches]
+    np.testing.assert_allclose(heights, [25, 75])
+
+
+def test_every_model_of_a_figure_has_its_own_colour_and_marker() -> None:
+    assert len(set(plots.PALETTE.values())) == len(set(plots.MARKERS.values())) == len(plots.ORDER)
+
+
+def test_figures_are_written_as_png_and_svg_and_svg_is_reproducible(figures: Path) -> None:
+    for _ in range(2):
+        plots.save(plots.length_curves(rows("Vanilla", {1: [1.0]}), longest=1), "figure-x", "quick")
+        svg = (figures / "figure-x.svg").read_bytes()
+    assert (figures / "figure-x.png").read_bytes()[:4] == b"\x89PNG"
+    plots.save(plots.length_curves(rows("Vanilla", {1: [1.0]}), longest=1), "figure-y", "quick")
+    assert (figures / "figure-y.svg").read_bytes() == svg
+
+
+def test_ledger_starts_with_every_claim_not_run(figures: Path) -> None:
+    book = claims.ledger("quick")
+    assert len(book) == 31
+    assert set(book.verdict) == {"not run"}
+
+
+def test_recorded_verdicts_stay_and_are_replaced(figures: Path) -> None:
+    claims.record([claims.Verdict("C02", "holds", "100, 0")], "02", "quick")
+    shown = claims.record([claims.Verdict("C03", "differs", "12 points", "[1, 2]")], "02", "quick")
+    assert list(shown.id) == ["C03"]
+    claims.record([claims.Verdict("C02", "differs", "99, 0")], "03", "quick")
+    book = claims.ledger("quick").set_index("id")
+    assert list(book.loc["C02", ["verdict", "figure", "notebook"]]) == ["differs", "99, 0", "03"]
+    assert list(book.loc["C03", ["verdict", "figure", "interval"]]) == ["differs", "12 points", "[1, 2]"]
+
+
+def test_a_claim_that_is_not_in_the_ledger_is_refused(figures: Path) -> None:
+    with pytest.raises(InputError, match="C99"):
+        claims.record([claims.Verdict("C99", "holds", "")], "02", "quick")
+
+
+def both(vanilla: float, rope: float, at: int) -> claims.Scores:
+    lengths = (*range(1, 21), 60)
+    frames = [
+        rows(model, {length: [value if length == at else 0.0] for length in lengths}, task)
+        for task in ("Successor", "Addition")
+        for model, value in (("Vanilla", vanilla), ("RoPE", rope))
+    ]
+    return claims.Scores(pd.concat(frames))
+
+
+@pytest.mark.parametrize(("rope", "verdict"), [(1.0, "holds"), (0.96, "holds"), (0.9, "differs")])
+def test_c03_is_judged_by_the_largest_difference(rope: float, verdict: str) -> None:
+    judged = claims.rope_is_like_vanilla(both(1.0, rope, at=7))
+    assert judged.verdict == verdict
+    assert f"{100 * (1 - rope):.1f} points" in judged.figure
+
+
+@pytest.mark.parametrize(("six", "verdict"), [(0.2923, "holds"), (1.0, "differs")])
+def test_c15_is_judged_at_six_digits(six: float, verdict: str) -> None:
+    scores = claims.Scores(rows("Vanilla", {6: [six], 10: [0.0], 15: [0.0]}, "Parity"))
+    assert claims.scratchpad_does_not_interpolate(scores).verdict == verdict
+
+
+def test_missing_results_are_named() -> None:
+    with pytest.raises(InputError, match=r"addition-vanilla, seed 99, were shipped: run `make reproduce` first"):
+        Results("quick", "shipped", [99]).runs(["addition-vanilla"])
+
+
+@pytest.mark.parametrize(("profile", "origin"), [("fast", "runs"), ("quick", "elsewhere")])
+def test_unknown_profile_or_results_are_errors(profile: str, origin: str) -> None:
+    with pytest.raises(InputError, match="choose one of"):
+        Results(profile, origin, [0])
+
+
+def test_examples_have_the_right_answers() -> None:
+    shown = describe.task_examples().set_index("problem")
+    assert shown.answer["999"] == "1000"
+    assert shown.answer["123+456"] == "579"
+    assert shown.answer["123*4"] == "492"
+    assert list(shown.answer.loc["3 9 4"]) == [str((3 + 9 + 4) % 10), "9", "3"]
+
+
+def test_tokens_of_the_papers_example_are_reversed_in_the_target() -> None:
+    tokens = describe.example_tokens(Task("addition"), [123, 748], width=4)
+    assert "".join(tokens["source, natural"]) == "$0123+0748&"
+    assert "".join(tokens["target"]) == "$1780&"
+
+
+def test_shares_of_training_lengths_and_carries_add_up() -> None:
+    lengths = describe.training_lengths(seed=0)
+    np.testing.assert_allclose(lengths[["training", "validation"]].sum(), 1)
+    assert lengths.set_index("digits").training[7] == pytest.approx((2**20 + 1 - 10**6) / (2**20 + 1), abs=0.002)
+    carries = describe.carry_runs(samples=200, seed=0)
+    np.testing.assert_allclose(carries.drop(columns="longest run of carries").sum(), 1)
