@@ -143,8 +143,12 @@ class Task:
 
     @property
     def training_width(self) -> int:
-        """Narrowest width in training, tight regime: what the result of a number near 2^20 can need."""
-        return digit_count(NUMBERS, self.base) + self.operation.grows
+        """Narrowest width in training, tight regime: what the largest result of training numbers needs.
+
+        So that a carry into the highest place, and the end after it, are seen in training.
+        """
+        largest = {"": NUMBERS + 1, "number": 2 * NUMBERS, "digit": (self.base - 1) * NUMBERS}
+        return digit_count(largest[self.operation.second], self.base)
 
     def width(self, length: int, regime: str) -> int:
         """Columns given to an operand of `length` digits."""

@@ -1,0 +1,77 @@
+"""Layouts: every column is used once, and places are counted from an operand's right end."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from abc_nb.layouts import Layout, Operand, binary_aligned, binary_natural, unary
+
+WIDTHS = st.integers(1, 70)
+LAYOUTS = st.one_of(
+    st.builds(unary, WIDTHS, st.sampled_from(["", "SM"]), st.sampled_from([None, 1])),
+    st.builds(binary_natural, WIDTHS, st.just("+"), WIDTHS),
+    st.builds(binary_aligned, WIDTHS, st.just("+")),
+)
+
+
+@given(LAYOUTS)
+def test_every_column_has_exactly_one_token(layout: Layout) -> None:
+    symbols = [column for column, _ in layout.symbols]
+    digits = [int(column) for operand in layout.operands for column in operand.columns]
+    assert sorted(symbols + digits) == list(range(layout.source_length))
+
+
+@given(LAYOUTS)
+def test_source_starts_with_sos_and_ends_with_eos(layout: Layout) -> None:
+    assert layout.symbols[0] == (0, "$")
+    assert layout.symbols[-1] == (layout.source_length - 1, "&")
+
+
+@given(WIDTHS)
+def test_units_stand_at_the_right_end_of_their_operand(width: int) -> None:
+    text = "$" + "a" * width + "+" + "b" * width + "&"
+    first, second = binary_natural(width, "+", width).operands
+    assert [*first.columns] == [i for i in reversed(range(len(text))) if text[i] == "a"]
+    assert [*second.columns] == [i for i in reversed(range(len(text))) if text[i] == "b"]
+
+
+@given(WIDTHS)
+def test_single_digit_operand_has_one_column(width: int) -> None:
+    layout = binary_natural(width, "*", 1)
+    assert [*layout.operands[1].columns] == [len("$" + "a" * width + "*")]
+    assert layout.symbols[1] == (width + 1, "*")
+
+
+@given(WIDTHS)
+def test_aligned_digits_of_one_place_stand_side_by_side(width: int) -> None:
+    text = "$+" + "ab" * width + "&"
+    layout = binary_aligned(width, "+")
+    first, second = layout.operands
+    assert [*first.columns] == [i for i in reversed(range(len(text))) if text[i] == "a"]
+    assert [*second.columns] == [i for i in reversed(range(len(text))) if text[i] == "b"]
+    assert layout.symbols[1] == (1, "+")
+
+
+@pytest.mark.parametrize(
+    ("layout", "source_length", "target_length"),
+    [
+        (unary(5), 7, 6),
+        (unary(5, "SM"), 8, 6),
+        (unary(5, outputs=1), 7, 2),
+        (binary_natural(4, "+", 4), 11, 5),
+        (binary_natural(4, "*", 1), 8, 5),
+        (binary_aligned(4, "+"), 11, 5),
+    ],
+)
+def test_lengths_count_every_token(layout: Layout, source_length: int, target_length: int) -> None:
+    assert (layout.source_length, layout.target_length) == (source_length, target_length)
+
+
+def test_operator_of_a_list_follows_sos() -> None:
+    assert unary(3, "MAX").symbols == ((0, "$"), (1, "MAX"), (5, "&"))
+
+
+def test_columns_follow_the_stride() -> None:
+    assert Operand(last=9, stride=2, places=4).columns.tolist() == [9, 7, 5, 3]

@@ -1,0 +1,194 @@
+"""Tasks: every result against Python integers, every encoding against the papers' examples."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+import numpy as np
+import pytest
+from helpers import array, integer, integers, places_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+from abc_nb.errors import InputError
+from abc_nb.tasks import OPERATIONS, Task
+
+BASES = st.integers(2, 16)
+NUMBERS = st.integers(0, 10**40)
+PAIRS = st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1, max_size=4)
+
+
+def items(base: int) -> st.SearchStrategy[tuple[int, list[int]]]:
+    return st.tuples(st.just(base), st.lists(st.integers(0, base - 1), min_size=1, max_size=30))
+
+
+# ---- what is computed -------------------------------------------------------------------------------
+
+
+@given(BASES, PAIRS)
+def test_addition_is_integer_addition(base: int, pairs: list[tuple[int, int]]) -> None:
+    places = max(places_of(a + b, base) for a, b in pairs)
+    operands = [array(column, base, places) for column in zip(*pairs, strict=True)]
+    assert integers(Task("addition", base).answer(operands), base) == [a + b for a, b in pairs]
+
+
+@given(BASES, st.lists(NUMBERS, min_size=1, max_size=4))
+def test_successor_is_one_more(base: int, numbers: list[int]) -> None:
+    places = max(places_of(number + 1, base) for number in numbers)
+    answer = Task("successor", base).answer([array(numbers, base, places)])
+    assert integers(answer, base) == [number + 1 for number in numbers]
+
+
+@given(BASES, PAIRS)
+def test_n_by_1_is_integer_multiplication(base: int, pairs: list[tuple[int, int]]) -> None:
+    numbers, digits = [a for a, _ in pairs], [b % base for _, b in pairs]
+    places = max(places_of(a, base) for a in numbers) + 1
+    answer = Task("n-by-1", base).answer([array(numbers, base, places), np.array(digits)[:, None]])
+    assert integers(answer, base) == [a * b for a, b in zip(numbers, digits, strict=True)]
+
+
+@given(st.lists(NUMBERS, min_size=1, max_size=4))
+def test_parity_scratchpad_is_the_parity_of_the_bits_so_far(numbers: list[int]) -> None:
+    bits = array(numbers, 2, 140)
+    expected = [[(number % 2 ** (place + 1)).bit_count() % 2 for place in range(140)] for number in numbers]
+    assert Task("parity").answer([bits]).tolist() == expected
+    assert Task("parity-classification").answer([bits]).tolist() == [[number.bit_count() % 2] for number in numbers]
+
+
+@pytest.mark.parametrize(
+    ("name", "operator"),
+    [("listops-sm", lambda base: lambda x, y: (x + y) % base), ("listops-max", lambda _: max)]
+    + [("listops-min", lambda _: min)],
+)
+@given(BASES.flatmap(items))
+def test_listops_scratchpad_is_the_fold_of_the_items_so_far(name: str, operator, given_items) -> None:  # type: ignore[no-untyped-def]
+    base, values = given_items
+    expected = [reduce(operator(base), values[: count + 1]) for count in range(len(values))]
+    assert Task(name, base).answer([np.array([values])]).tolist() == [expected]
+
+
+@given(st.sampled_from(["successor", "addition", "n-by-1"]), BASES, st.integers(1, 60))
+def test_largest_result_fits_the_width(name: str, base: int, length: int) -> None:
+    task, largest = Task(name, base), base**length - 1
+    largest_result = {"successor": largest + 1, "addition": 2 * largest, "n-by-1": largest * (base - 1)}[name]
+    assert places_of(largest_result, base) <= task.width(length, "tight") <= task.width(length, "padded")
+
+
+# ---- how problems are written -----------------------------------------------------------------------
+
+
+def source_text(task: Task, operands: list[np.ndarray], width: int, arrangement: str = "natural") -> str:
+    layout = task.layout(width, arrangement)  # type: ignore[arg-type]
+    return "".join(task.text(task.source(operands, layout)[0].tolist()))
+
+
+def target_text(task: Task, operands: list[np.ndarray]) -> str:
+    return "".join(task.text(task.target(operands)[0].tolist()))
+
+
+def test_addition_is_written_as_in_the_paper() -> None:
+    task, operands = Task("addition"), [array([123], 10, 4), array([748], 10, 4)]
+    assert source_text(task, operands, 4) == "$0123+0748&"
+    assert source_text(task, operands, 4, "aligned") == "$+00172438&"
+    assert target_text(task, operands) == "$1780&"  # 0871, least significant digit first
+
+
+def test_n_by_1_is_written_as_in_the_paper() -> None:
+    task, operands = Task("n-by-1"), [array([123], 10, 4), np.array([[6]])]
+    assert source_text(task, operands, 4) == "$0123*6&"
+    assert source_text(task, operands, 4, "aligned") == "$*06162636&"
+    assert target_text(task, operands) == "$8370&"
+
+
+@pytest.mark.parametrize("arrangement", ["natural", "aligned"])
+def test_unary_tasks_are_written_the_same_in_either_arrangement(arrangement: str) -> None:
+    assert source_text(Task("successor"), [array([999], 10, 4)], 4, arrangement) == "$0999&"
+    assert source_text(Task("parity"), [array([0b1011], 2, 4)], 4, arrangement) == "$1011&"
+    assert source_text(Task("listops-sm"), [np.array([[4, 9, 3]])], 3, arrangement) == "$SM394&"
+
+
+def test_targets_of_unary_tasks() -> None:
+    assert target_text(Task("successor"), [array([999], 10, 4)]) == "$0001&"
+    assert target_text(Task("parity"), [array([0b1011], 2, 4)]) == "$1001&"
+    assert target_text(Task("parity-classification"), [array([0b1011], 2, 4)]) == "$1&"
+    assert target_text(Task("listops-sm"), [np.array([[4, 9, 3]])]) == "$436&"
+
+
+@given(st.sampled_from(["addition", "n-by-1"]), st.sampled_from(["natural", "aligned"]), BASES, NUMBERS, NUMBERS)
+def test_operands_can_be_read_back_from_the_source(name: str, arrangement: str, base: int, a: int, b: int) -> None:
+    task = Task(name, base)
+    second = b if name == "addition" else b % base
+    width = max(places_of(a, base), places_of(second, base)) + 1
+    operands = [array([a], base, width), array([second], base, width if name == "addition" else 1)]
+    layout = task.layout(width, arrangement)  # type: ignore[arg-type]
+    symbols = task.text(task.source(operands, layout)[0].tolist())
+    body = symbols[1:-1]
+    if arrangement == "aligned":
+        assert body[0] == task.operation.operator
+        first_text, second_text = body[1::2], body[2::2]
+    else:
+        first_text, second_text = body[:width], body[width + 1 :]
+    assert int("".join(first_text), base) == a
+    repeated = arrangement == "aligned" and name == "n-by-1"
+    assert second_text == second_text[:1] * width if repeated else int("".join(second_text), base) == second
+    assert integer([task.vocabulary.index(symbol) for symbol in second_text[-1:]], base) == second % base
+
+
+# ---- vocabulary, lengths, errors --------------------------------------------------------------------
+
+
+def test_decimal_vocabulary_is_the_papers_fifteen_tokens_in_order() -> None:
+    assert Task("addition").vocabulary == tuple("0123456789+*$&@")
+
+
+@given(st.sampled_from([*OPERATIONS]), BASES)
+def test_token_i_is_the_digit_i(name: str, base: int) -> None:
+    task = Task(name, base)
+    assert [int(symbol, 16) for symbol in task.vocabulary[: task.base]] == list(range(task.base))
+    assert len(set(task.vocabulary)) == len(task.vocabulary)
+    assert task.text([task.token(symbol) for symbol in task.vocabulary]) == [*task.vocabulary]
+
+
+def test_lists_have_their_operators_as_extra_tokens() -> None:
+    assert Task("listops-max").vocabulary == (*"0123456789+*$&@", "SM", "MAX", "MIN")
+
+
+def test_parity_is_binary_whatever_base_is_asked_for() -> None:
+    assert Task("parity", 10) == Task("parity", 2)
+    assert Task("parity").vocabulary == tuple("01+*$&@")
+
+
+@given(st.integers(1, 80))
+def test_parity_has_a_place_for_every_bit_of_a_decimal_number(length: int) -> None:
+    assert Task("parity").places(length) == len(bin(10**length - 1)) - 2
+    assert Task("successor").places(length) == length
+
+
+@given(BASES)
+def test_training_width_is_what_results_near_two_to_the_twenty_need(base: int) -> None:
+    assert Task("addition", base).training_width == places_of(2**20, base) + 1
+    assert Task("addition", base).width(1, "tight") == places_of(2**20, base) + 1
+
+
+def test_widths_of_the_padded_regime_are_those_of_sixty_digits() -> None:
+    assert [Task("addition").width(length, "padded") for length in (1, 6, 60, 61)] == [61, 61, 61, 62]
+    assert Task("parity").width(6, "padded") == len(bin(10**60)) - 2
+    assert Task("listops-sm").width(6, "padded") == 6  # a zero in front would be an item
+
+
+def test_unknown_task_names_the_known_ones() -> None:
+    with pytest.raises(InputError, match=r"unknown task 'division': choose one of successor, addition"):
+        Task("division")
+
+
+@pytest.mark.parametrize("base", [-1, 0, 1, 17])
+def test_base_outside_two_to_sixteen_is_an_error(base: int) -> None:
+    with pytest.raises(InputError, match=f"base {base} is not supported"):
+        Task("addition", base)
+
+
+@pytest.mark.parametrize("name", ["addition", "parity", "listops-max"])
+@pytest.mark.parametrize("length", [0, -3])
+def test_length_below_one_is_an_error(name: str, length: int) -> None:
+    with pytest.raises(InputError, match=f"length {length} is not possible"):
+        Task(name).places(length)
