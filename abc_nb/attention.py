@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -11,10 +13,13 @@ import torch
 from torch import Tensor
 
 from abc_nb.biases import Attention, key_count
-from abc_nb.evaluation import correct_digits, greedy
+from abc_nb.compute import read, widen
+from abc_nb.evaluation import TEST_SEED, correct_digits, greedy
 from abc_nb.layouts import Layout
 from abc_nb.model import Record, Transformer
+from abc_nb.plots import Panel
 from abc_nb.sampling import Batch, make_batch
+from abc_nb.store import Run
 from abc_nb.tasks import SOS, Task
 
 
@@ -34,17 +39,6 @@ class Maps:
 
     def keys(self, name: Attention) -> list[str]:
         return self.inputs if name == "self" else self.source
-
-
-def problem(task: Task, text: str, arrangement: str = "natural", regime: str = "tight") -> Batch:
-    """A batch of the one problem in `text`, as wide as it is written (zeros in front count)."""
-    from abc_nb.compute import read, widen
-
-    places = max(len(part) for part in text.replace("*", "+").split("+"))
-    width = task.width_for(places, regime)
-    return make_batch(
-        task, widen(read(task, text), width, task), width, "aligned" if arrangement == "aligned" else "natural"
-    )
 
 
 @torch.inference_mode()
@@ -69,6 +63,16 @@ def look(model: Transformer, task: Task, batch: Batch, decode: bool = True) -> M
             said = model(one.source, inputs, one.layout).argmax(-1)
     text = [task.text(tokens[0].tolist()) for tokens in (one.source, inputs, said, one.target[:, 1:])]
     return Maps({where: weights[0] for where, weights in kept.weights.items()}, *text)
+
+
+def panel(maps: Maps, name: Attention, layer: int, head: int) -> Panel:
+    """One head's map, ready to draw."""
+    right = [said == wanted for said, wanted in zip(maps.outputs, maps.expected, strict=True)]
+    title = f"{name}-attention, layer {layer + 1}, head {head + 1}"
+    weights = maps.weights[name, layer][head].numpy()
+    return Panel(
+        title, weights, maps.outputs, maps.keys(name), right, "input token" if name == "cross" else "token before"
+    )
 
 
 def needed(layout: Layout, name: Attention, operand: int | None = None) -> Tensor:
@@ -100,7 +104,8 @@ def masses(model: Transformer, batch: Batch, trained: int) -> pd.DataFrame:
     kept = record(model, batch, batch.target[:, :-1])
     rows = []
     for (name, layer), weights in kept.weights.items():
-        operands = [None, *range(len(batch.layout.operands))] if name == "cross" else [None]
+        several = name == "cross" and len(batch.layout.operands) > 1
+        operands = [None, *range(len(batch.layout.operands))] if several else [None]
         for operand in operands:
             cells = needed(batch.layout, name, operand)
             mass = (weights * cells).sum(-1).mean(0)[:, : batch.layout.width]  # (head, step)
@@ -111,14 +116,20 @@ def masses(model: Transformer, batch: Batch, trained: int) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["attention", "layer", "head", "operand", "step", "inside", "mass"])
 
 
+def by_head(frame: pd.DataFrame) -> pd.DataFrame:
+    """Mean mass by attention, operand (`all` or its number), layer and head: columns inside and beyond."""
+    named = frame.assign(operand=frame.operand.map(lambda i: "all" if pd.isna(i) else f"{int(i) + 1}"))
+    means = named.groupby(["attention", "operand", "layer", "head", "inside"]).mass.mean().unstack("inside")
+    return means.rename(columns={True: "inside", False: "beyond"}).rename_axis(columns=None)
+
+
 def digit_accuracy(model: Transformer, batch: Batch) -> np.ndarray:
     """Share of problems whose output digit is right, by step, teacher-forced."""
     return correct_digits(model, batch)[:, : batch.layout.width].float().mean(0).numpy()
 
 
-def attention_against_accuracy(model: Transformer, batch: Batch, trained: int) -> pd.DataFrame:
-    """By decoding step: the largest cross-attention mass on a needed cell over heads, and digit accuracy."""
-    frame = masses(model, batch, trained)
+def mass_and_accuracy(model: Transformer, batch: Batch, frame: pd.DataFrame) -> pd.DataFrame:
+    """By decoding step: the largest cross-attention mass on needed cells over heads, and digit accuracy."""
     cross = frame[(frame.attention == "cross") & frame.operand.isna()]
     best = cross.groupby("step").mass.max()
     accuracy = digit_accuracy(model, batch)
@@ -140,3 +151,69 @@ def shares(model: Transformer, batch: Batch) -> pd.DataFrame:
                 found = {group: by_key[list(columns)].sum().item() for group, columns in groups.items()}
                 rows.append({"layer": layer, "head": head, **found})
     return pd.DataFrame(rows)
+
+
+@dataclass(frozen=True)
+class Study:
+    """One run's attention: on problems of `length` digits, and on any problem typed in."""
+
+    run: Run
+    length: int = 20
+    samples: int = 500
+    trained: int = 6  # digits; output digits from here on are beyond the training length
+
+    @cached_property
+    def model(self) -> Transformer:
+        return self.run.model()
+
+    @property
+    def title(self) -> str:
+        return self.run.experiment.task.title
+
+    def batch(self, length: int) -> Batch:
+        return self.run.experiment.sampler.test_batch(length, self.samples, TEST_SEED)
+
+    @cached_property
+    def masses(self) -> pd.DataFrame:
+        return masses(self.model, self.batch(self.length), self.trained)
+
+    @cached_property
+    def steps(self) -> pd.DataFrame:
+        """By output digit: largest mass on needed cells, and accuracy of the digit."""
+        return mass_and_accuracy(self.model, self.batch(self.length), self.masses)
+
+    @cached_property
+    def known(self) -> pd.DataFrame:
+        """Masses by head at the training length, where the model is right."""
+        return by_head(masses(self.model, self.batch(self.trained), self.trained))
+
+    def best_heads(self) -> pd.DataFrame:
+        """In each layer the head that looks most at the needed cells when the model is right, and its fate."""
+        longer = by_head(self.masses)
+        columns = {f"{self.trained} digits": self.known.inside}
+        columns |= {f"{self.length} digits, {part}": longer[part] for part in ("inside", "beyond")}
+        table = pd.DataFrame(columns).reset_index().sort_values(f"{self.trained} digits", ascending=False)
+        best = table.groupby(["attention", "operand", "layer"], as_index=False).first()
+        return best.assign(layer=best.layer + 1, head=best["head"] + 1)  # as people count
+
+    def shares(self) -> pd.DataFrame:
+        """Where each head looks at the training length, where the model is right."""
+        return shares(self.model, self.batch(self.trained))
+
+    def example(self, text: str) -> Maps:
+        """Attention while decoding a problem greedily, as wide as it is written (zeros in front count)."""
+        sampler = self.run.experiment.sampler
+        width = sampler.task.width_for(max(len(part) for part in re.split(r"\D", text)), sampler.regime)
+        operands = widen(read(sampler.task, text), width, sampler.task)
+        return look(self.model, sampler.task, make_batch(sampler.task, operands, width, sampler.arrangement))
+
+    def best_panel(self, maps: Maps, name: Attention, operand: str = "all") -> Panel:
+        """Of all layers the head that looks most at the needed cells when the model is right."""
+        heads = self.known.reset_index()
+        heads = heads[(heads.attention == name) & (heads.operand == operand)].sort_values("inside")
+        return panel(maps, name, int(heads.layer.iloc[-1]), int(heads["head"].iloc[-1]))
+
+    def all_panels(self, maps: Maps, name: Attention) -> list[list[Panel]]:
+        """Every head's map, a list a layer."""
+        config = self.run.experiment.model
+        return [[panel(maps, name, i, head) for head in range(config.heads)] for i in range(config.decoder_layers)]

@@ -60,6 +60,7 @@ class Bias:
 
 
 @lru_cache(maxsize=64)
+@torch.inference_mode(False)  # kept, and used in training later
 def causal(length: int) -> Tensor:
     """Zero on and below the diagonal, minus infinity above: (1, length, length)."""
     return torch.full((length, length), CLOSED).triu(1)[None]

@@ -5,13 +5,16 @@ A judge is a function of the results; notebooks call it and record what it retur
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
+import numpy as np
 import pandas as pd
 from filelock import FileLock
 
 from abc_nb import paths
+from abc_nb.attention import Study
 from abc_nb.errors import InputError
 from abc_nb.files import write_text
 from abc_nb.tables import BAR, over_seeds
@@ -156,6 +159,48 @@ def rope_is_slow_on_addition(scores: Scores) -> Verdict:
     return Verdict("C05", "not run", figure, scores.interval("Addition", "RoPE", 6))
 
 
+def attention_follows_the_digit(successor: Study) -> Verdict:
+    """The best cross head and the best self head look at the needed cell inside, and no longer beyond."""
+    inside, beyond = (f"{successor.length} digits, {part}" for part in ("inside", "beyond"))
+    heads = successor.best_heads()
+    best = heads[heads.operand == "all"].sort_values(inside).groupby("attention").last()
+    figure = "; ".join(
+        f"{name}, layer {row.layer}: {row[inside]:.2f} inside, {row[beyond]:.2f} beyond"
+        for name, row in best.iterrows()
+    )
+    follows = bool((best[inside] >= 0.5).all() and (best[beyond] <= best[inside] / 2).all())
+    return verdict("C06", follows, "mass on the needed cell: " + figure)
+
+
+def heads_divide_the_operands(addition: Study) -> Verdict:
+    """Some head looks at one operand at least twice as much as at the other, and some the other way round."""
+    who = addition.shares()
+    ratio = who["operand 1"] / who["operand 2"]
+    figure = f"{(ratio >= 2).sum()} of {len(who)} heads prefer the first operand, {(ratio <= 0.5).sum()} the second"
+    return verdict("C07", bool((ratio >= 2).any() and (ratio <= 0.5).any()), figure)
+
+
+def attention_goes_with_accuracy(studies: Sequence[Study]) -> Verdict:
+    """Over output digits, mass on the needed cell and digit accuracy correlate at 0.8 or more."""
+    found = {study.title: correlation(study) for study in studies}
+    figure = "correlation over output digits: " + ", ".join(f"{task} {value:.2f}" for task, value in found.items())
+    return verdict("C08", min(found.values()) >= 0.8, figure)
+
+
+def correlation(study: Study) -> float:
+    return float(np.corrcoef(study.steps.mass, study.steps.accuracy)[0, 1])
+
+
+def some_heads_rest_on_a_symbol(addition: Study) -> Verdict:
+    """A sink: a head with more than half of its attention on one symbol (verticals are notebook 5's)."""
+    who = addition.shares()
+    symbols = who[[column for column in who if column in ("$", "&", "+")]]
+    strongest = symbols.max().idxmax()
+    count = int((symbols.max(axis=1) > 0.5).sum())
+    figure = f"{count} of {len(who)} heads rest on a symbol; most on {strongest!r}: {symbols[strongest].max():.2f}"
+    return verdict("C24", count > 0, figure)
+
+
 VANILLA_FAILURE = (
     no_baseline_generalizes,
     vanilla_interpolates_only,
@@ -166,3 +211,13 @@ VANILLA_FAILURE = (
     scratchpad_does_not_interpolate,
     rpe_extrapolates_part_way,
 )
+
+
+def attention_verdicts(successor: Study, addition: Study, n_by_1: Study) -> list[Verdict]:
+    """Claims C06-C08 and C24, from the attention of the three Vanilla models that the paper analyses."""
+    return [
+        attention_follows_the_digit(successor),
+        heads_divide_the_operands(addition),
+        attention_goes_with_accuracy([successor, addition, n_by_1]),
+        some_heads_rest_on_a_symbol(addition),
+    ]

@@ -262,6 +262,7 @@ class Transformer(nn.Module):
         nn.init.normal_(self.embedding.weight, std=config.width**-0.5)
         self.frame = lru_cache(maxsize=32)(self.build_frame)
 
+    @torch.inference_mode(False)  # a frame outlives the pass that builds it, and may serve training next
     def build_frame(self, layout: Layout, dense: bool | None = None) -> Frame:
         """Positions and biases of a layout; open keys where the bias has them and `dense` allows it."""
         device = self.head.weight.device

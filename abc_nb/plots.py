@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
 
@@ -103,6 +105,66 @@ def token_grid(problems: dict[str, list[str]]) -> Figure:
     panel.set_yticks(np.arange(len(problems)), list(problems))
     panel.grid(False)
     sns.despine(ax=panel, left=True, bottom=True)
+    return figure
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One heat map: weights (query, key) and what stands on its axes."""
+
+    title: str
+    weights: np.ndarray
+    queries: list[str]
+    keys: list[str]
+    right: list[bool]  # which queries produce the right token
+    xlabel: str = "input token"
+
+
+def attention_maps(panels: Sequence[Panel], size: float = 0.17) -> Figure:
+    """Heat maps side by side, tokens on both axes; brighter is more attention (figures 2, 5 and 6).
+
+    Rows are queries, labelled with the token they produce; wrong tokens are red.
+    """
+    widths = [panel.weights.shape[1] for panel in panels]
+    figure, axes = new_figure(len(panels), size * panels[0].weights.shape[0] + 1.1, size * max(widths) + 0.9)
+    for axis, panel in zip(axes, panels, strict=True):
+        axis.imshow(panel.weights, cmap="viridis", vmin=0, vmax=1, aspect="auto")
+        axis.set_xticks(range(len(panel.keys)), panel.keys, family="monospace", fontsize=7)
+        axis.set_yticks(range(len(panel.queries)), panel.queries, family="monospace", fontsize=7)
+        for label, right in zip(axis.get_yticklabels(), panel.right, strict=True):
+            label.set_color("black" if right else "tab:red")
+        axis.tick_params(length=0, pad=2)
+        axis.grid(False)
+        axis.set(title=panel.title, xlabel=panel.xlabel)
+    axes[0].set_ylabel("output token")
+    return figure
+
+
+def small_maps(panels: Sequence[Sequence[Panel]], size: float = 1.0) -> Figure:
+    """Many heat maps without labels, a row a layer."""
+    columns = len(panels[0])
+    shape = panels[0][0].weights.shape
+    matplotlib.rcParams.update(sns.plotting_context("paper") | STYLE)
+    figure = Figure(figsize=(size * columns, size * len(panels) * shape[0] / shape[1] + 0.3), layout="constrained")
+    for axis, panel in zip(
+        figure.subplots(len(panels), columns, squeeze=False).flat, (p for row in panels for p in row), strict=True
+    ):
+        axis.imshow(panel.weights, cmap="viridis", vmin=0, vmax=1, aspect="auto")
+        axis.set(xticks=[], yticks=[])
+        axis.set_title(panel.title.split(", ", 1)[1], fontsize=6)
+    return figure
+
+
+def mass_and_accuracy(frames: dict[str, pd.DataFrame], trained: int = 6) -> Figure:
+    """By decoding step: attention on the needed cell and digit accuracy (columns step, mass, accuracy)."""
+    figure, panels = new_figure(len(frames))
+    colors = sns.color_palette("colorblind")
+    for panel, (title, frame) in zip(panels, frames.items(), strict=True):
+        panel.plot(frame.step + 1, frame.accuracy, color=colors[0], marker="o", markersize=3, label="digit accuracy")
+        panel.plot(frame.step + 1, frame.mass, color=colors[1], marker="s", markersize=3, label="attention mass")
+        panel.axvspan(0.5, trained + 0.5, color="0.92", zorder=0)
+        panel.set(title=title, xlabel="output digit, units first", ylim=(-0.04, 1.04), xlim=(0.5, len(frame) + 0.5))
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
     return figure
 
 

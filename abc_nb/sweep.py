@@ -81,10 +81,12 @@ def prepare_worker(queue: Any) -> None:
 
 def work(experiment: Experiment, seed: int) -> None:
     """One job, in a worker; progress goes to the parent as (name, seed, step)."""
-    last = 0.0
+    last, parent = 0.0, os.getppid()
 
     def report(progress: Progress) -> None:
         nonlocal last
+        if os.getppid() != parent:  # the sweep was killed; its checkpoints wait for the next one
+            raise SystemExit
         if time.monotonic() - last > 0.5:
             CHANNEL[0].put((experiment.name, seed, progress.step))
             last = time.monotonic()

@@ -1,0 +1,162 @@
+"""Attention biases against their papers' definitions, written as loops."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from abc_nb.biases import ALiBi, Attention, Bias, Causal, OpenKeys, Window, key_count
+from abc_nb.layouts import Layout, binary_aligned, binary_natural, unary
+
+WIDTHS, WINDOWS = st.integers(1, 20), st.integers(0, 4)
+LAYOUTS = st.one_of(
+    st.builds(unary, WIDTHS, st.sampled_from(["", "SM"]), st.sampled_from([None, 1])),
+    st.builds(binary_natural, WIDTHS, st.just("+"), WIDTHS),
+    st.builds(binary_aligned, WIDTHS, st.just("+")),
+)
+INFINITY = float("inf")
+
+
+def opened(rows: list[set[int]], keys: int) -> torch.Tensor:
+    """Zero at the open keys of each query, minus infinity elsewhere, as (1, query, key)."""
+    matrix = torch.full((1, len(rows), keys), -INFINITY)
+    for i, row in enumerate(rows):
+        for j in row & set(range(keys)):
+            matrix[0, i, j] = 0.0
+    return matrix
+
+
+def dense(bias: Bias, layout: Layout, attention: Attention, heads: int = 1) -> torch.Tensor:
+    matrix = bias.dense(layout, attention, layer=0, heads=heads)
+    assert matrix is not None
+    return matrix
+
+
+# ---- window (ABS) -----------------------------------------------------------------------------------
+
+
+@given(LAYOUTS, WINDOWS)
+def test_window_of_self_attention_is_the_token_and_w_before_it(layout: Layout, w: int) -> None:
+    length = layout.target_length
+    expected = torch.full((1, length, length), -INFINITY)
+    for i in range(length):
+        for j in range(length):
+            for k in range(w + 1):
+                if i - k == j:
+                    expected[0, i, j] = 0.0
+    torch.testing.assert_close(dense(Window(w), layout, "self"), expected)
+
+
+@given(WIDTHS, st.sampled_from(["", "SM"]), WINDOWS)
+def test_window_on_a_unary_source_is_the_anti_diagonal_and_w_on_each_side(width: int, operator: str, w: int) -> None:
+    text = [*("$", operator)[: 1 + bool(operator)], *["a"] * width, "&"]
+    units = len(text) - 2
+    rows = [{units - i + side for side in range(-w, w + 1)} for i in range(width + 1)]
+    torch.testing.assert_close(dense(Window(w), unary(width, operator), "cross"), opened(rows, len(text)))
+
+
+@given(WIDTHS, WINDOWS)
+def test_window_on_an_aligned_source_is_a_pair_and_w_on_each_side(width: int, w: int) -> None:
+    text = "$+" + "ab" * width + "&"
+    rows = []
+    for i in range(width + 1):
+        first = len(text) - 3 - 2 * i  # of the pair for place i; at the end of the sequence: SOS and operator
+        rows.append(set(range(first - w, first + 2 + w)))
+    torch.testing.assert_close(dense(Window(w), binary_aligned(width, "+"), "cross"), opened(rows, len(text)))
+
+
+@given(WIDTHS, WINDOWS)
+def test_window_on_a_natural_source_slides_over_both_operands(width: int, w: int) -> None:
+    text = "$" + "a" * width + "+" + "b" * width + "&"
+    units = text.rindex("a"), text.rindex("b")
+    rows = [{unit - i + side for unit in units for side in range(-w, w + 1)} for i in range(width + 1)]
+    found = dense(Window(w), binary_natural(width, "+", width), "cross")
+    torch.testing.assert_close(found, opened(rows, len(text)))
+
+
+def test_window_of_one_on_aligned_digits_opens_four_keys() -> None:
+    matrix = dense(Window(1), binary_aligned(5, "+"), "cross")[0]
+    assert (matrix == 0).sum(dim=1).tolist() == [4, 4, 4, 4, 4, 3]
+    assert matrix[2].tolist() == [-INFINITY] * 5 + [0.0] * 4 + [-INFINITY] * 4  # $+ab(b)
+
+
+@pytest.mark.parametrize("attention", ["self", "cross"])
+@given(LAYOUTS, WINDOWS)
+def test_open_keys_are_the_dense_matrix_and_hold_no_key_twice(attention: Attention, layout: Layout, w: int) -> None:
+    keys = Window(w).open_keys(layout, attention, layer=0)
+    expected = dense(Window(w), layout, attention)
+    for query in range(layout.target_length):
+        pairs = zip(keys.index[0, query].tolist(), keys.value[0, query].tolist(), strict=True)
+        open_pairs = [(index, value) for index, value in pairs if value > -INFINITY]
+        assert len({index for index, _ in open_pairs}) == len(open_pairs)
+        row = torch.full((key_count(layout, attention),), -INFINITY)
+        for index, value in open_pairs:
+            row[index] = value
+        torch.testing.assert_close(row, expected[0, query])
+
+
+@given(LAYOUTS, WINDOWS)
+def test_window_leaves_every_query_a_key_and_shows_no_future_token(layout: Layout, w: int) -> None:
+    own, cross = dense(Window(w), layout, "self")[0], dense(Window(w), layout, "cross")[0]
+    assert (own == 0).any(dim=1).all()
+    assert (cross == 0).any(dim=1).all()
+    assert (own.triu(1)[torch.ones_like(own, dtype=torch.bool).triu(1)] == -INFINITY).all()
+
+
+def test_number_of_open_keys_does_not_grow_with_length() -> None:
+    shapes = {Window(1).open_keys(binary_aligned(width, "+"), "cross", 0).index.shape[-1] for width in (5, 50, 5000)}
+    assert shapes == {4}
+
+
+def test_rows_of_open_keys_are_rows_of_the_matrix() -> None:
+    layout = binary_aligned(6, "+")
+    keys = Window(1).open_keys(layout, "cross", 0)
+    torch.testing.assert_close(
+        keys.rows(slice(2, 4)).dense(layout.source_length), keys.dense(layout.source_length)[:, 2:4]
+    )
+
+
+def test_open_keys_become_dense_head_by_head() -> None:
+    index = torch.tensor([[[0, 2]], [[1, 1]]])
+    value = torch.tensor([[[0.5, 1.5]], [[-2.0, -INFINITY]]])
+    expected = torch.tensor([[[0.5, -INFINITY, 1.5]], [[-INFINITY, -2.0, -INFINITY]]])
+    torch.testing.assert_close(OpenKeys(index, value).dense(3), expected)
+
+
+# ---- causal and ALiBi -------------------------------------------------------------------------------
+
+
+@given(LAYOUTS)
+def test_causal_hides_the_future_and_leaves_the_source_open(layout: Layout) -> None:
+    rows = [set(range(i + 1)) for i in range(layout.target_length)]
+    torch.testing.assert_close(dense(Causal(), layout, "self"), opened(rows, layout.target_length))
+    assert Causal().dense(layout, "cross", 0, 1) is None
+    assert Causal().open_keys(layout, "self", 0) is None
+
+
+@pytest.mark.parametrize("heads", [1, 2, 4, 8])
+@pytest.mark.parametrize("cross", [False, True])
+def test_alibi_is_minus_slope_times_distance(heads: int, cross: bool) -> None:
+    layout = unary(5)
+    expected = torch.full((heads, layout.target_length, layout.target_length), -INFINITY)
+    for head in range(heads):
+        for i in range(layout.target_length):
+            for j in range(i + 1):
+                expected[head, i, j] = -(2 ** (-8 * (head + 1) / heads)) * (i - j)
+    torch.testing.assert_close(dense(ALiBi(cross), layout, "self", heads), expected)
+
+
+def test_alibi_leaves_cross_attention_alone_unless_asked() -> None:
+    assert ALiBi().dense(unary(5), "cross", 0, 2) is None
+
+
+def test_alibi_of_cross_attention_is_nearest_at_the_digit_of_the_place() -> None:
+    text = "$aaaa&"
+    expected = torch.empty(2, 5, len(text))
+    for head, slope in enumerate((2**-4, 2**-8)):
+        for i in range(5):
+            for j in range(len(text)):
+                expected[head, i, j] = -slope * abs(j - (len(text) - 2 - i))
+    torch.testing.assert_close(dense(ALiBi(cross=True), unary(4), "cross", 2), expected)

@@ -1,0 +1,305 @@
+"""The Transformer against torch.nn's, and its paths (recorded, open keys, step by step) against each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from abc_nb.biases import ALiBi, Attention, Bias, Causal, OpenKeys, Window, key_count
+from abc_nb.layouts import Layout, binary_aligned, binary_natural, unary
+from abc_nb.model import Attention as AttentionModule
+from abc_nb.model import EncoderLayer, ModelConfig, Record, Transformer, softmax_or_zero
+from abc_nb.positions import NoPosition, PositionEncoding, Relative, Rotary, Sinusoidal
+
+VOCABULARY = 15
+TINY = ModelConfig(width=8, heads=2, feed_forward=16, encoder_layers=1, decoder_layers=2)
+POSITIONS = [NoPosition(), Sinusoidal(), Sinusoidal(3), Rotary(), Relative(2)]
+BIASES = [Causal(), Window(1), ALiBi(), ALiBi(cross=True)]
+LAYOUTS = [unary(5), binary_natural(4, "+", 4), binary_aligned(4, "+")]
+
+
+def build(config: ModelConfig) -> Transformer:
+    torch.manual_seed(0)
+    return Transformer(config, VOCABULARY)
+
+
+def tokens(layout: Layout, batch: int = 3) -> tuple[Tensor, Tensor]:
+    """Any source and target: a model does not know which tokens make sense."""
+    rng = torch.Generator().manual_seed(1)
+    shapes = (batch, layout.source_length), (batch, layout.target_length)
+    source, target = (torch.randint(VOCABULARY, shape, generator=rng) for shape in shapes)
+    return source, target
+
+
+def gradients(model: Transformer, logits: Tensor) -> dict[str, Tensor]:
+    """Of a number in which every logit counts differently."""
+    weights = torch.linspace(-1, 1, logits.numel()).view(logits.shape)
+    model.zero_grad()
+    (logits * weights).sum().backward()
+    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+def text(value: object) -> str:
+    return f"{value}"
+
+
+# ---- torch.nn ---------------------------------------------------------------------------------------
+
+
+def copy_attention(ours: AttentionModule, theirs: nn.MultiheadAttention) -> None:
+    parts = ours.query, ours.key, ours.value
+    theirs.in_proj_weight.data = torch.cat([part.weight.data for part in parts])
+    theirs.in_proj_bias.data = torch.cat([part.bias.data for part in parts])
+    theirs.out_proj.load_state_dict(ours.out.state_dict())
+
+
+def copy_forward(ours: nn.Sequential, theirs: nn.TransformerEncoderLayer | nn.TransformerDecoderLayer) -> None:
+    theirs.linear1.load_state_dict(ours[0].state_dict())
+    theirs.linear2.load_state_dict(ours[3].state_dict())
+
+
+def torch_logits(model: Transformer, source: Tensor, target: Tensor) -> Tensor:
+    """The same weights in torch.nn's layers, with no positions and a causal mask."""
+    config = model.config
+    options = {"dropout": 0.0, "activation": "relu", "batch_first": True, "norm_first": config.norm == "pre"}
+    sizes = config.width, config.heads, config.feed_forward
+    memory = model.embedding(source) * config.width**0.5
+    for ours in model.encoder:
+        assert isinstance(ours, EncoderLayer)
+        encoder = nn.TransformerEncoderLayer(*sizes, **options)
+        copy_attention(ours.self_attention, encoder.self_attn)
+        copy_forward(ours.feed_forward, encoder)
+        encoder.norm1.load_state_dict(ours.self_residual.norm.state_dict())
+        encoder.norm2.load_state_dict(ours.forward_residual.norm.state_dict())
+        memory = encoder(memory)
+    memory = model.encoder_norm(memory)
+    x = model.embedding(target) * config.width**0.5
+    mask = nn.Transformer.generate_square_subsequent_mask(target.shape[1])
+    for ours in model.decoder_layers:
+        decoder = nn.TransformerDecoderLayer(*sizes, **options)
+        copy_attention(ours.self_attention, decoder.self_attn)
+        copy_attention(ours.cross_attention, decoder.multihead_attn)
+        copy_forward(ours.feed_forward, decoder)
+        decoder.norm1.load_state_dict(ours.self_residual.norm.state_dict())
+        decoder.norm2.load_state_dict(ours.cross_residual.norm.state_dict())
+        decoder.norm3.load_state_dict(ours.forward_residual.norm.state_dict())
+        x = decoder(x, memory, tgt_mask=mask)
+    return model.head(model.decoder_norm(x))
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("encoder_layers", [0, 2])
+def test_equals_torch_transformer_layers(norm: str, encoder_layers: int) -> None:
+    config = replace(TINY, norm=norm, encoder_layers=encoder_layers, position=NoPosition())
+    model, layout = build(config), binary_natural(4, "+", 4)
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.5)  # norms and biases too, or their places could be swapped unseen
+    source, target = tokens(layout)
+    ours, theirs = model(source, target, layout), torch_logits(model, source, target)
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+    by_us, by_them = gradients(model, ours)["embedding.weight"], gradients(model, theirs)["embedding.weight"]
+    torch.testing.assert_close(by_us, by_them, rtol=1e-3, atol=1e-4)
+
+
+# ---- positions and biases reach the attention -------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", ["right", "left"])
+def test_source_is_counted_from_the_end_asked_for(end: str) -> None:
+    narrow, wide = (build(replace(TINY, source_index=end)).frame(unary(width)).source for width in (4, 6))
+    expected = [5, 4, 3, 2, 1, 0] if end == "right" else [0, 1, 2, 3, 4, 5]
+    assert narrow.tolist() == expected
+    assert (wide[-6:] if end == "right" else wide[:6]).tolist() == expected
+
+
+@pytest.mark.parametrize("bias", BIASES, ids=text)
+@pytest.mark.parametrize("position", [NoPosition(), Relative(2)], ids=text)
+def test_recorded_logits_are_the_scaled_products_plus_position_and_bias(
+    bias: Bias, position: PositionEncoding
+) -> None:
+    """The first layer's self-attention, one query and key at a time."""
+    layout, config = binary_aligned(3, "+"), replace(TINY, position=position, bias=bias)
+    model, record = build(config), Record()
+    source, target = tokens(layout, batch=2)
+    model(source, target, layout, record=record)
+    attention, norm = model.decoder_layers[0].self_attention, model.decoder_layers[0].self_residual.norm
+    inner = norm(model.embedding(target) * config.width**0.5)
+    query, key = (part(inner).view(2, -1, 2, 4) for part in (attention.query, attention.key))
+    added = bias.dense(layout, "self", 0, 2)
+    assert added is not None
+    for head in range(2):
+        for i in range(layout.target_length):
+            for j in range(layout.target_length):
+                keys = key[:, j, head]
+                if isinstance(position, Relative):
+                    keys = keys + attention.position.get_parameter("table")[max(-2, min(2, j - i)) + 2]
+                expected = (query[:, i, head] * keys).sum(-1) / 2 + added[head % len(added), i, j]
+                torch.testing.assert_close(record.logits["self", 0][:, head, i, j], expected)
+
+
+@pytest.mark.parametrize("bias", BIASES, ids=text)
+@pytest.mark.parametrize("position", POSITIONS, ids=text)
+def test_no_logit_depends_on_a_later_token(bias: Bias, position: PositionEncoding) -> None:
+    layout = binary_aligned(4, "+")
+    model = build(replace(TINY, position=position, bias=bias))
+    source, target = tokens(layout)
+    before = model(source, target, layout)
+    for step in range(layout.target_length):
+        changed = target.clone()
+        changed[:, step] = (changed[:, step] + 1) % VOCABULARY
+        after = model(source, changed, layout)
+        torch.testing.assert_close(after[:, :step], before[:, :step])
+        assert not torch.isclose(after[:, step], before[:, step]).all()
+
+
+def test_window_hides_what_is_outside_it() -> None:
+    layout = binary_aligned(6, "+")
+    model = build(replace(TINY, encoder_layers=0, decoder_layers=1, bias=Window(1)))
+    source, target = tokens(layout)
+    before = model(source, target, layout)
+    changed = source.clone()
+    changed[:, 2] = (changed[:, 2] + 1) % VOCABULARY  # the first operand's highest digit, place 5
+    moved = ~torch.isclose(model(source=changed, target=target, layout=layout), before).all(-1)
+    assert moved.all(0).tolist() == [False] * 5 + [True] * 2
+    assert not moved[:, :5].any()
+
+
+# ---- recording --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bias", BIASES, ids=text)
+@pytest.mark.parametrize("position", POSITIONS, ids=text)
+def test_recording_changes_no_logit_and_its_weights_sum_to_one(bias: Bias, position: PositionEncoding) -> None:
+    layout = binary_natural(4, "+", 4)
+    model, record = build(replace(TINY, position=position, bias=bias)), Record()
+    source, target = tokens(layout)
+    torch.testing.assert_close(model(source, target, layout, record=record), model(source, target, layout))
+    assert set(record.weights) == {(name, layer) for name in ("self", "cross") for layer in (0, 1)}
+    for (name, layer), weights in record.weights.items():
+        assert weights.shape == (3, 2, layout.target_length, key_count(layout, name))
+        torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))
+        torch.testing.assert_close(weights, record.logits[name, layer].softmax(-1))
+        closed = bias.dense(layout, name, layer, 2)
+        assert closed is None or not weights[(closed == float("-inf")).expand_as(weights)].any()
+
+
+# ---- open keys --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=["unary", "natural", "aligned"])
+@pytest.mark.parametrize("position", POSITIONS, ids=text)
+@pytest.mark.parametrize("w", [0, 1, 3])
+def test_open_keys_give_the_logits_and_gradients_of_the_dense_bias(
+    layout: Layout, position: PositionEncoding, w: int
+) -> None:
+    model = build(replace(TINY, position=position, bias=Window(w)))
+    source, target = tokens(layout)
+    assert isinstance(model.frame(layout, False).biases[0]["cross"], OpenKeys)
+    few, all_keys = (model(source, target, layout, dense=dense) for dense in (False, True))
+    torch.testing.assert_close(few, all_keys, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(gradients(model, few), gradients(model, all_keys), rtol=1e-3, atol=1e-4)
+
+
+def test_open_keys_are_used_where_sources_are_long() -> None:
+    model = build(replace(TINY, bias=Window(1)))
+    kinds = {width: type(model.frame(binary_aligned(width, "+")).biases[0]["cross"]) for width in (4, 200)}
+    assert kinds == {4: Tensor, 200: OpenKeys}
+
+
+# ---- nothing open -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Shut(Bias):
+    """A bias that closes every key of the cross-attention and, for two queries, of the self-attention."""
+
+    few: bool  # given as open keys
+
+    def open_keys(self, layout: Layout, attention: Attention, layer: int) -> OpenKeys | None:
+        if not self.few:
+            return None
+        index = torch.zeros(1, layout.target_length, 2, dtype=torch.long)
+        value = torch.full(index.shape, float("-inf"))
+        if attention == "self":
+            value[:, 2:, 0] = 0.0
+        return OpenKeys(index, value)
+
+    def dense(self, layout: Layout, attention: Attention, layer: int, heads: int) -> Tensor:
+        matrix = torch.full((1, layout.target_length, key_count(layout, attention)), float("-inf"))
+        if attention == "self":
+            matrix[:, 2:, 0] = 0.0
+        return matrix
+
+
+@pytest.mark.parametrize("path", ["dense", "recorded", "open keys"])
+@pytest.mark.parametrize("position", [NoPosition(), Relative(2)], ids=text)
+def test_a_query_with_nothing_open_gives_finite_logits_and_gradients(path: str, position: PositionEncoding) -> None:
+    layout, source_target = unary(5), tokens(unary(5))
+    model = build(replace(TINY, position=position, bias=Shut(few=path == "open keys")))
+    reference = build(replace(TINY, position=position, bias=Shut(few=True)))(*source_target, layout, dense=False)
+    record = Record() if path == "recorded" else None
+    logits = model(*source_target, layout, record=record, dense=path != "open keys")
+    assert logits.isfinite().all()
+    torch.testing.assert_close(logits, reference)
+    assert all(gradient.isfinite().all() for gradient in gradients(model, logits).values())
+
+
+def test_softmax_of_closed_rows_is_zero_and_of_others_the_usual() -> None:
+    infinity = float("inf")
+    logits = torch.tensor([[0.0, 1.0, -infinity], [-infinity, -infinity, -infinity]])
+    expected = torch.stack([torch.softmax(logits[0], 0), torch.zeros(3)])
+    torch.testing.assert_close(softmax_or_zero(logits), expected)
+
+
+# ---- step by step -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", [*LAYOUTS, binary_aligned(90, "+")], ids=["unary", "natural", "aligned", "long"])
+@pytest.mark.parametrize("position", POSITIONS, ids=text)
+@pytest.mark.parametrize("bias", BIASES, ids=text)
+def test_decoding_step_by_step_gives_the_logits_of_one_pass(
+    layout: Layout, position: PositionEncoding, bias: Bias
+) -> None:
+    model = build(replace(TINY, position=position, bias=bias)).eval()
+    source, target = tokens(layout)
+    with torch.inference_mode():
+        frame, caches = model.start(source, layout)
+        steps = [model.step(target[:, i], i, frame, caches) for i in range(layout.target_length)]
+        together = model(source, target, layout, dense=True)
+    torch.testing.assert_close(torch.stack(steps, dim=1), together, rtol=1e-4, atol=1e-4)
+
+
+# ---- configuration ----------------------------------------------------------------------------------
+
+
+def test_layers_and_sizes_are_those_of_the_configuration() -> None:
+    model = build(ModelConfig(width=8, heads=2, feed_forward=24, encoder_layers=3, decoder_layers=1))
+    assert (len(model.encoder), len(model.decoder)) == (3, 1)
+    shapes = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+    assert shapes["embedding.weight"] == shapes["head.weight"] == (VOCABULARY, 8)
+    assert shapes["decoder.0.feed_forward.0.weight"] == (24, 8)
+    assert all(parameter.isfinite().all() for parameter in model.parameters())
+
+
+def test_without_an_encoder_layer_the_decoder_sees_the_embedded_source() -> None:
+    layout = unary(4)
+    model = build(replace(TINY, encoder_layers=0, position=NoPosition()))
+    source, _ = tokens(layout)
+    expected = model.embedding.weight[source] * 8**0.5
+    torch.testing.assert_close(model.encode(source, model.frame(layout)), expected)
+
+
+@pytest.mark.parametrize("dense", [True, False])
+def test_dropout_acts_in_training_alone(dense: bool) -> None:
+    layout = unary(5)
+    model = build(replace(TINY, bias=Window(1), dropout=0.5))
+    source, target = tokens(layout)
+    first, second = (model.train()(source, target, layout, dense=dense) for _ in range(2))
+    assert not torch.isclose(first, second).all()
+    plain = build(replace(TINY, bias=Window(1)))
+    torch.testing.assert_close(
+        model.eval()(source, target, layout, dense=dense), plain(source, target, layout, dense=dense)
+    )

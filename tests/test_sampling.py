@@ -1,0 +1,252 @@
+"""Samples: the split, what each batch is made of, and test sets, against Python integers."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+import numpy as np
+import pytest
+import torch
+from helpers import array, integers, places_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+from abc_nb import sampling
+from abc_nb.layouts import Arrangement
+from abc_nb.sampling import Batch, Sampler
+from abc_nb.tasks import OPERATIONS, Task
+
+BASES = st.integers(2, 16)
+LISTS = [name for name in OPERATIONS if name.startswith("listops")]
+NUMERIC = ["successor", "addition", "n-by-1", "parity", "parity-classification"]
+
+
+def operands_of(batch: Batch, base: int) -> list[list[int]]:
+    """The numbers in a batch's source, read from its tokens."""
+    return [integers(batch.source[:, operand.columns].numpy(), base) for operand in batch.layout.operands]
+
+
+def same(first: Batch, second: Batch) -> bool:
+    return torch.equal(first.source, second.source) and torch.equal(first.target, second.target)
+
+
+# ---- training and validation ------------------------------------------------------------------------
+
+
+def test_split_is_seven_to_one_disjoint_and_complete() -> None:
+    train, validation = sampling.split_numbers(0)
+    assert abs(len(train) - 7 * len(validation)) < 8
+    np.testing.assert_array_equal(np.sort(np.concatenate([train, validation])), np.arange(2**20 + 1))
+
+
+def test_split_follows_the_seed() -> None:
+    assert not np.array_equal(sampling.split_numbers(0)[0], sampling.split_numbers(1)[0])
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_batch_follows_from_seed_and_step(name: str) -> None:
+    sampler = Sampler(Task(name))
+    batch = sampler.training_batch(seed=3, step=7, size=64)
+    assert same(batch, Sampler(Task(name)).training_batch(seed=3, step=7, size=64))
+    assert not same(batch, sampler.training_batch(seed=3, step=8, size=64))
+    assert not same(batch, sampler.training_batch(seed=4, step=7, size=64))
+
+
+@pytest.mark.parametrize("arrangement", ["natural", "aligned"])
+@pytest.mark.parametrize(("name", "base"), [("successor", 10), ("addition", 7), ("parity", 2)])
+def test_training_and_validation_numbers_come_from_their_own_part(
+    name: str, base: int, arrangement: Arrangement
+) -> None:
+    train, validation = (set(part.tolist()) for part in sampling.split_numbers(0))
+    sampler = Sampler(Task(name, base), arrangement)
+    for step in range(5):
+        for numbers in operands_of(sampler.training_batch(0, step, 200), base):
+            assert set(numbers) <= train
+    for batch in sampler.validation_batches(0, 200):
+        for numbers in operands_of(batch, base):
+            assert set(numbers) <= validation
+
+
+@given(st.sampled_from(["addition", "n-by-1"]), BASES, st.sampled_from(["natural", "aligned"]))
+def test_batches_hold_right_answers(name: str, base: int, arrangement: Arrangement) -> None:
+    batch = Sampler(Task(name, base), arrangement).training_batch(0, 0, 20)
+    first, second = operands_of(batch, base)
+    if name == "n-by-1":
+        second = [number % base for number in second]  # aligned: the digit stands at every place
+    results = [a + b if name == "addition" else a * b for a, b in zip(first, second, strict=True)]
+    assert integers(batch.target[:, 1:-1].numpy(), base) == results
+
+
+def test_both_operands_are_drawn_independently() -> None:
+    first, second = operands_of(Sampler(Task("addition")).training_batch(0, 0, 2000), 10)
+    assert abs(np.corrcoef(first, second)[0, 1]) < 0.1
+
+
+def test_widths_of_training() -> None:
+    narrowest = len(str(2**20 + 2**20))
+    assert Sampler(Task("addition"), width_count=3).widths == (narrowest, narrowest + 1, narrowest + 2)
+    assert Sampler(Task("addition"), regime="padded", width_count=3).widths == (61,)
+    assert Sampler(Task("listops-sm")).widths == (1, 2, 3, 4, 5, 6, 7)
+
+
+@pytest.mark.parametrize("name", ["addition", "listops-max"])
+def test_every_training_width_is_seen_and_no_other(name: str) -> None:
+    sampler = Sampler(Task(name), width_count=3)
+    seen = {sampler.training_batch(0, step, 2).layout.width for step in range(60)}
+    assert seen == set(sampler.widths)
+
+
+@pytest.mark.parametrize("size", [1, 10, 60])
+def test_validation_has_the_problems_asked_for_at_each_width(size: int) -> None:
+    sampler = Sampler(Task("addition"), width_count=3)
+    batches = sampler.validation_batches(0, size)
+    assert [batch.layout.width for batch in batches] == [*sampler.widths]
+    assert size <= sum(len(batch.source) for batch in batches) < size + 3
+
+
+def test_fixed_training_set_has_so_many_problems_at_every_width() -> None:
+    sampler = Sampler(Task("addition"), width_count=3, fixed=5)
+    seen: dict[int, set[tuple[int, int]]] = {width: set() for width in sampler.widths}
+    for step in range(40):
+        batch = sampler.training_batch(0, step, 50)
+        seen[batch.layout.width] |= set(zip(*operands_of(batch, 10), strict=True))
+    first, *others = seen.values()
+    assert len(first) == 5
+    assert all(problems == first for problems in others)
+    assert {number for problem in first for number in problem} <= set(sampling.split_numbers(0)[0].tolist())
+
+
+def test_batch_moves_to_a_device_whole() -> None:
+    batch = Sampler(Task("addition")).training_batch(0, 0, 2)
+    moved = batch.to("meta")
+    assert {moved.source.device.type, moved.target.device.type} == {"meta"}
+    assert moved.layout == batch.layout
+
+
+# ---- test sets --------------------------------------------------------------------------------------
+
+
+@given(st.sampled_from(["successor", "addition"]), BASES, st.sampled_from([1, 2, 3, 6, 7, 8, 20, 60]))
+def test_test_numbers_are_distinct_and_have_exactly_so_many_digits(name: str, base: int, length: int) -> None:
+    task = Task(name, base)
+    for digits in sampling.test_operands(task, length, task.width(length, "tight"), 30, seed=5):
+        numbers = integers(digits, base)
+        assert len(numbers) == len(set(numbers)) == min(base**length - base ** (length - 1), 30)
+        assert all(base ** (length - 1) <= number < base**length for number in numbers)
+
+
+@pytest.mark.parametrize("length", [1, 2, 6, 19, 60])
+def test_parity_takes_numbers_of_so_many_decimal_digits(length: int) -> None:
+    task = Task("parity")
+    (bits,) = sampling.test_operands(task, length, task.width(length, "tight"), 50, seed=5)
+    numbers = integers(bits, 2)
+    assert len(set(numbers)) == len(numbers) == min(9 * 10 ** (length - 1), 50)
+    assert {len(str(number)) for number in numbers} == {length}
+
+
+@pytest.mark.parametrize("name", LISTS)
+@pytest.mark.parametrize(("length", "count"), [(1, 10), (2, 30), (60, 30)])
+def test_lists_have_exactly_so_many_items(name: str, length: int, count: int) -> None:
+    (items,) = sampling.test_operands(Task(name), length, length, 30, seed=5)
+    assert items.shape == (count, length)
+    assert len({tuple(row) for row in items.tolist()}) == count
+    assert 0 in items[:, -1]  # a leading zero is an item like any other
+
+
+@pytest.mark.parametrize("name", ["successor", "addition", "n-by-1", "parity"])
+def test_numbers_of_two_thousand_digits_can_be_drawn(name: str) -> None:
+    task = Task(name)
+    first = sampling.test_operands(task, 2000, task.width(2000, "tight"), 5, seed=5)[0]
+    numbers = integers(first, task.base)
+    assert len(set(numbers)) == 5
+    assert all(10**1999 <= number < 10**2000 for number in numbers)
+
+
+def test_few_numbers_of_a_length_are_all_taken() -> None:
+    numbers = integers(sampling.test_operands(Task("successor"), 3, 8, 10_000, seed=5)[0], 10)
+    assert sorted(numbers) == list(range(100, 1000))
+    bits = integers(sampling.test_operands(Task("parity"), 2, 8, 10_000, seed=5)[0], 2)
+    assert sorted(bits) == list(range(10, 100))
+
+
+@pytest.mark.parametrize("name", ["successor", "parity"])
+@pytest.mark.parametrize("length", [6, 9, 30])
+def test_test_numbers_are_uniform_over_their_range(name: str, length: int) -> None:
+    task, count = Task(name), 9000
+    (digits,) = sampling.test_operands(task, length, task.width(length, "tight"), count, seed=5)
+    leading = [int(str(number)[0]) for number in integers(digits, task.base)]
+    shares = np.bincount(leading, minlength=10)[1:] / count
+    np.testing.assert_allclose(shares, 1 / 9, atol=5 * (1 / 9 / count) ** 0.5)
+
+
+def test_single_digit_operand_takes_every_digit() -> None:
+    _, digit = sampling.test_operands(Task("n-by-1", 7), 6, 8, 500, seed=5)
+    assert digit.shape == (500, 1)
+    assert set(digit[:, 0].tolist()) == set(range(7))
+
+
+@pytest.mark.parametrize("name", NUMERIC)
+def test_test_set_follows_from_its_seed(name: str) -> None:
+    sampler = Sampler(Task(name))
+    batch = sampler.test_batch(8, 20, seed=1)
+    assert same(batch, sampler.test_batch(8, 20, seed=1))
+    assert not same(batch, sampler.test_batch(8, 20, seed=2))
+
+
+@pytest.mark.parametrize("regime", ["tight", "padded"])
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_test_batch_has_the_width_of_its_regime(name: str, regime: str) -> None:
+    batch = Sampler(Task(name), regime=regime).test_batch(12, 3, seed=1)
+    assert batch.layout.width == Task(name).width(12, regime)
+    assert batch.source.shape == (3, batch.layout.source_length)
+    assert batch.target.shape == (3, batch.layout.target_length + 1)
+
+
+# ---- digit arrays -----------------------------------------------------------------------------------
+
+
+@given(BASES, st.lists(st.integers(0, 2**40), min_size=1, max_size=5))
+def test_to_digits_writes_a_number(base: int, numbers: list[int]) -> None:
+    digits = sampling.to_digits(np.array(numbers), base, 41)
+    np.testing.assert_array_equal(digits, array(numbers, base, 41))
+
+
+@given(BASES, st.integers(0, 10**60))
+def test_python_digits_writes_a_number_without_leading_zeros(base: int, number: int) -> None:
+    expected = array([number], base, places_of(number, base))[0]
+    assert sampling.python_digits(number, base).tolist() == expected.tolist()
+
+
+@given(BASES, st.lists(st.integers(0, 10**12), min_size=1, max_size=8), st.integers(0, 10**14), st.data())
+def test_is_below_compares_like_integers(base: int, numbers: list[int], bound: int, data: st.DataObject) -> None:
+    bound = data.draw(st.sampled_from([bound, numbers[0], numbers[0] + 1]))  # equality and its neighbour too
+    below = sampling.is_below(array(numbers, base, 45), bound, base)
+    assert below.tolist() == [number < bound for number in numbers]
+
+
+def test_is_below_takes_a_bound_of_more_digits_than_the_numbers() -> None:
+    assert sampling.is_below(array([0, 99], 10, 2), 100, 10).tolist() == [True, True]
+
+
+@given(BASES, st.integers(0, 10**30), st.integers(1, 10**30))
+def test_uniform_digits_stay_in_range(base: int, low: int, size: int) -> None:
+    rng, width = np.random.default_rng(0), places_of(low + size, base)
+    numbers = integers(sampling.uniform_digits(low, low + size, base, width, 50, rng), base)
+    assert all(low <= number < low + size for number in numbers)
+
+
+def test_distinct_digits_stay_distinct_where_repetitions_are_certain() -> None:
+    digits = sampling.distinct_digits(0, 2**24 + 1, 2, 25, 50_000, np.random.default_rng(0))
+    assert len(set(integers(digits, 2))) == 50_000
+
+
+@given(BASES, st.integers(0, 10**20), st.integers(0, 10**20))
+def test_carries_are_those_of_schoolbook_addition(base: int, a: int, b: int) -> None:
+    expected = [a % base**place + b % base**place >= base**place for place in range(1, 71)]
+    assert sampling.carries([array([a], base, 70), array([b], base, 70)], base).tolist() == [expected]
+
+
+@given(st.lists(st.lists(st.booleans(), min_size=12, max_size=12), min_size=1, max_size=5))
+def test_longest_run_counts_true_in_a_row(flags: list[list[bool]]) -> None:
+    expected = [max([len([*run]) for value, run in groupby(row) if value], default=0) for row in flags]
+    assert sampling.longest_run(np.array(flags)).tolist() == expected
