@@ -291,22 +291,28 @@ class Transformer(nn.Module):
         position = self.config.position.embedding(index, self.config.width)
         return self.dropout(x if position is None else x + position)
 
-    def encode(self, source: Tensor, frame: Frame) -> Tensor:
-        x = self.embed(source, frame.source)
+    def encode(self, source: Tensor, frame: Frame, phase: int = 0) -> Tensor:
+        x = self.embed(source, frame.source + phase)
         for layer in self.encoder:
             x = layer(x, frame.source)
         return self.encoder_norm(x)
 
     def forward(
-        self, source: Tensor, target: Tensor, layout: Layout, record: Record | None = None, dense: bool | None = None
+        self,
+        source: Tensor,
+        target: Tensor,
+        layout: Layout,
+        record: Record | None = None,
+        dense: bool | None = None,
+        phase: int = 0,
     ) -> Tensor:
         """Logits (B, L, vocabulary) for source (B, S) and the target without its last token (B, L).
 
-        `record` receives attention (and makes the biases dense).
+        `record` receives attention (and makes the biases dense); `phase` is added to every position.
         """
         frame = self.frame(layout, True if record is not None else dense)
-        memory = self.encode(source, frame)
-        x = self.embed(target, frame.target)
+        memory = self.encode(source, frame, phase)
+        x = self.embed(target, frame.target + phase)
         for layer in self.decoder:
             x = layer(x, memory, frame, record)
         return self.head(self.decoder_norm(x))

@@ -17,7 +17,7 @@ from torch import Tensor
 from abc_nb.layouts import Arrangement, Layout
 from abc_nb.tasks import NUMBERS, Digits, Task
 
-TRAIN, VALIDATION, TEST, FIXED = range(4)  # what a generator is for: part of its seed
+TRAIN, VALIDATION, TEST, FIXED, PHASE = range(5)  # what a generator is for: part of its seed
 
 
 @dataclass(frozen=True)

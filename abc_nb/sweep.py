@@ -86,7 +86,7 @@ def work(experiment: Experiment, seed: int) -> None:
     def report(progress: Progress) -> None:
         nonlocal last
         if os.getppid() != parent:  # the sweep was killed; its checkpoints wait for the next one
-            raise SystemExit
+            os._exit(1)
         if time.monotonic() - last > 0.5:
             CHANNEL[0].put((experiment.name, seed, progress.step))
             last = time.monotonic()

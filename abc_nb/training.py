@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from abc_nb.evaluation import exact_match
 from abc_nb.model import Transformer
 from abc_nb.muon import Muon
-from abc_nb.sampling import Batch, Sampler
+from abc_nb.sampling import PHASE, Batch, Sampler, generator
 
 CHECKPOINT_SECONDS = 5.0
 
@@ -78,9 +78,9 @@ def rate_at(step: int, config: TrainingConfig) -> float:
     return config.final_rate + (1 - config.final_rate) * (1 + math.cos(math.pi * done)) / 2
 
 
-def loss_of(model: Transformer, batch: Batch) -> Tensor:
+def loss_of(model: Transformer, batch: Batch, phase: int = 0) -> Tensor:
     """Mean cross-entropy of the output tokens, teacher-forced."""
-    logits = model(batch.source, batch.target[:, :-1], batch.layout)
+    logits = model(batch.source, batch.target[:, :-1], batch.layout, phase=phase)
     return F.cross_entropy(logits.flatten(0, 1), batch.target[:, 1:].flatten())
 
 
@@ -119,7 +119,8 @@ class Trainer:
         step, config = self.progress.step, self.config
         if self.model.config.dropout:
             torch.manual_seed(self.seed << 32 | step)
-        loss = loss_of(self.model, self.sampler.training_batch(self.seed, step, config.batch).to(self.device))
+        batch = self.sampler.training_batch(self.seed, step, config.batch).to(self.device)
+        loss = loss_of(self.model, batch, self.phase(step))
         for parameter in self.model.parameters():
             parameter.grad = None
         loss.backward()
@@ -129,6 +130,15 @@ class Trainer:
             optimizer.step()
         self.progress.step += 1
         return loss.detach()
+
+    def phase(self, step: int) -> int:
+        """Where a cyclic position index starts: anywhere in its period, so that every place shows every residue.
+
+        Six-digit numbers fill a period of three only twice; without this some residues meet some
+        neighbours only beyond the training length.
+        """
+        period = getattr(self.model.config.position, "period", None)
+        return int(generator(self.seed, PHASE, step).integers(period)) if period else 0
 
     def validate(self, batches: list[Batch], loss: Tensor) -> None:
         right = torch.cat([exact_match(self.model, batch) for batch in batches])

@@ -117,9 +117,7 @@ def test_source_is_counted_from_the_end_asked_for(end: str) -> None:
 
 @pytest.mark.parametrize("bias", BIASES, ids=text)
 @pytest.mark.parametrize("position", [NoPosition(), Relative(2)], ids=text)
-def test_recorded_logits_are_the_scaled_products_plus_position_and_bias(
-    bias: Bias, position: PositionEncoding
-) -> None:
+def test_recorded_logits_are_the_scaled_products_plus_position_and_bias(bias: Bias, position: PositionEncoding) -> None:
     """The first layer's self-attention, one query and key at a time."""
     layout, config = binary_aligned(3, "+"), replace(TINY, position=position, bias=bias)
     model, record = build(config), Record()

@@ -52,9 +52,7 @@ def test_rotated_products_depend_on_the_offset_alone(query_at: int, key_at: int,
     def product(i: int, j: int) -> torch.Tensor:
         return (rotate(query, torch.tensor([i])) * rotate(key, torch.tensor([j]))).sum()
 
-    torch.testing.assert_close(
-        product(query_at + shift, key_at + shift), product(query_at, key_at), rtol=0, atol=1e-3
-    )
+    torch.testing.assert_close(product(query_at + shift, key_at + shift), product(query_at, key_at), rtol=0, atol=1e-3)
 
 
 def test_rotated_products_do_depend_on_the_offset() -> None:

@@ -1,0 +1,112 @@
+"""Attention analysis against naive loops and a model whose attention is known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from abc_nb import attention, plots, store
+from abc_nb.evaluation import greedy
+from abc_nb.experiments import experiment
+from abc_nb.model import ModelConfig, Transformer
+from abc_nb.sampling import Batch, Sampler
+from abc_nb.tasks import SOS, Task
+
+TASKS = ("successor", "addition", "n-by-1")
+
+
+def uniform_model(task: Task) -> Transformer:
+    """Queries and keys are zero: every open key gets the same attention."""
+    model = Transformer(ModelConfig(width=16, heads=2, feed_forward=16), len(task.vocabulary))
+    for name, parameter in model.named_parameters():
+        if ".query." in name or ".key." in name:
+            torch.nn.init.zeros_(parameter)
+    return model
+
+
+def batch_of(name: str, length: int = 8) -> tuple[Task, Batch]:
+    return Task(name), Sampler(Task(name)).test_batch(length, 20, 0)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_needed_cells_hold_the_digits_of_the_place(name: str) -> None:
+    task = Task(name)
+    layout = task.layout(5)
+    columns = {"successor": [[5, 4, 3, 2, 1]], "addition": [[5, 4, 3, 2, 1], [11, 10, 9, 8, 7]]}
+    columns["n-by-1"] = [[5, 4, 3, 2, 1], [7] * 5]
+    expected = torch.zeros(layout.target_length, layout.source_length, dtype=torch.bool)
+    for operand in columns[name]:
+        for step, column in enumerate(operand):
+            expected[step, column] = True
+    assert torch.equal(attention.needed(layout, "cross"), expected)
+    assert torch.equal(attention.needed(layout, "self"), torch.eye(layout.target_length, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_mass_of_uniform_attention_is_the_share_of_needed_keys(name: str) -> None:
+    task, batch = batch_of(name)
+    frame = attention.masses(uniform_model(task), batch, trained=6)
+    cross = frame[(frame.attention == "cross") & frame.operand.isna()]
+    np.testing.assert_allclose(cross.mass, len(batch.layout.operands) / batch.layout.source_length, rtol=1e-5)
+    own = frame[frame.attention == "self"]
+    np.testing.assert_allclose(own.mass, 1 / (own.step + 1), rtol=1e-5)
+    assert set(frame[frame.inside].step) == set(range(6))
+
+
+def test_shares_of_uniform_attention_count_the_columns() -> None:
+    task, batch = batch_of("addition")
+    table = attention.shares(uniform_model(task), batch)
+    np.testing.assert_allclose(table["operand 1"], batch.layout.width / batch.layout.source_length, rtol=1e-5)
+    np.testing.assert_allclose(table.drop(columns=["layer", "head"]).sum(axis=1), 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize("decode", [True, False])
+def test_maps_belong_to_what_the_model_says(decode: bool) -> None:
+    torch.manual_seed(0)
+    task, batch = batch_of("addition")
+    model = Transformer(ModelConfig(width=16, heads=2, feed_forward=16), len(task.vocabulary)).eval()
+    maps = attention.look(model, task, batch, decode)
+    assert maps.expected == task.text(batch.target[0, 1:].tolist())
+    assert maps.source == task.text(batch.source[0].tolist())
+    if decode:
+        said = greedy(model, batch.source[:1], batch.layout, task.token(SOS))[0]
+        assert maps.outputs == task.text(said.tolist())
+        assert maps.inputs == [SOS, *maps.outputs[:-1]]
+    else:
+        assert maps.inputs == [SOS, *maps.expected[:-1]]
+    for weights in maps.weights.values():
+        torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
+
+
+def test_a_heat_map_shows_the_weights_and_marks_wrong_tokens() -> None:
+    weights = np.array([[0.25, 0.75], [1.0, 0.0]])
+    panel = plots.Panel("title", weights, ["1", "2"], ["$", "3"], [True, False])
+    axis = plots.attention_maps([panel]).axes[0]
+    np.testing.assert_array_equal(np.asarray(axis.images[0].get_array()), weights)
+    assert [label.get_text() for label in axis.get_xticklabels()] == ["$", "3"]
+    assert [label.get_color() for label in axis.get_yticklabels()] == ["black", "tab:red"]
+
+
+@pytest.fixture
+def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> attention.Study:
+    monkeypatch.setenv("ABC_NB_RUNS", str(tmp_path))
+    return attention.Study(store.ensure(experiment("addition-vanilla", "smoke"), 0), length=10, samples=20)
+
+
+def test_study_of_an_example_keeps_zeros_in_front(study: attention.Study) -> None:
+    maps = study.example("078114514+0241919810")
+    assert "".join(maps.source) == "$00078114514+00241919810&"
+    assert "".join(maps.expected) == f"{78114514 + 241919810:011d}"[::-1] + "&"
+
+
+def test_best_heads_are_those_with_most_mass_at_the_training_length(study: attention.Study) -> None:
+    frame = attention.masses(study.model, study.batch(6), 6)
+    for row in study.best_heads().to_dict("records"):
+        operand = frame.operand.isna() if row["operand"] == "all" else frame.operand == int(row["operand"]) - 1
+        part = frame[(frame.attention == row["attention"]) & (frame.layer == row["layer"] - 1) & operand & frame.inside]
+        by_head = {head: group.mass.mean() for head, group in part.groupby("head")}
+        assert by_head[row["head"] - 1] == max(by_head.values())
+        assert row["6 digits"] == pytest.approx(max(by_head.values()))

@@ -1,0 +1,247 @@
+"""The command line: what it prints, and that bad input is one sentence on standard error and status 2."""
+
+from __future__ import annotations
+
+import io
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from conftest import Folders
+
+from abc_nb import experiments, paths
+from abc_nb.cli import main
+from abc_nb.evaluation import COLUMNS
+
+SMOKE = ["--profile", "smoke"]
+COMMANDS = ["list", "train", "evaluate", "compute", "sweep", "reproduce", "notebooks", "ship", "bench"]
+
+
+@pytest.fixture(scope="module")
+def trained_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A runs folder with addition-vanilla trained in the smoke profile."""
+    folder = tmp_path_factory.mktemp("runs")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("ABC_NB_RUNS", str(folder))
+        assert main(["train", "addition-vanilla", *SMOKE]) == 0
+    return folder
+
+
+@pytest.fixture
+def trained(trained_runs: Path, folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ABC_NB_RUNS", str(trained_runs))
+
+
+def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """Standard output of a command that succeeds."""
+    capsys.readouterr()
+    assert main(arguments) == 0
+    return capsys.readouterr().out
+
+
+def table(capsys: pytest.CaptureFixture[str], *arguments: str) -> pd.DataFrame:
+    return pd.read_csv(io.StringIO(output(capsys, *arguments, "--csv")), keep_default_na=False)
+
+
+# ---- help and list ----------------------------------------------------------------------------------
+
+
+def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(["--help"])
+    assert exit_.value.code == 0
+    text = capsys.readouterr().out
+    assert all(re.search(rf"^    {command}\b", text, re.MULTILINE) for command in COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main([command, "--help"])
+    assert exit_.value.code == 0
+    assert f"usage: abc-nb {command}" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_help_does_not_wait_for_torch() -> None:
+    code = "import sys, abc_nb, abc_nb.cli as c; c.build_parser().format_help(); print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=paths.ROOT)
+    assert done.stdout.strip() == "False"
+
+
+def test_list_names_every_experiment(capsys: pytest.CaptureFixture[str], folders: Folders) -> None:
+    listed = table(capsys, "list")
+    assert listed.experiment.tolist() == experiments.names()
+    assert {"task", "model", "regime"} < {*listed.columns}
+    assert (listed.seeds_with_results == "").all()
+    text = output(capsys, "list")
+    assert all(name in text for name in experiments.names())
+
+
+@pytest.mark.usefixtures("trained")
+def test_list_says_what_is_trained(capsys: pytest.CaptureFixture[str]) -> None:
+    listed = table(capsys, "list", *SMOKE).astype(str)
+    there = listed[listed.seeds_with_results != ""]
+    assert there[["experiment", "seeds_with_results", "seeds_with_weights"]].values.tolist() == [
+        ["addition-vanilla", "0", "0"]
+    ]
+
+
+# ---- train, evaluate, compute, ship -----------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("trained")
+def test_train_again_says_where_the_run_is(capsys: pytest.CaptureFixture[str], trained_runs: Path) -> None:
+    text = output(capsys, "train", "addition-vanilla", *SMOKE)
+    assert f"kept in {trained_runs / experiments.experiment('addition-vanilla', 'smoke').key(0)}" in text
+    assert "accuracy" in text
+
+
+@pytest.mark.usefixtures("trained")
+def test_evaluate_gives_a_tidy_table(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["evaluate", "addition-vanilla", *SMOKE, "--lengths", "1,3-5,20", "--samples", "12"]
+    rows = table(capsys, *arguments)
+    assert [*rows.columns] == COLUMNS
+    assert rows.length.tolist() == [1, 3, 4, 5, 20]
+    assert rows.samples.tolist() == [9, 12, 12, 12, 12]
+    assert set(rows.experiment) == {"addition-vanilla"}
+    assert ((rows.ci_low <= rows.accuracy) & (rows.accuracy <= rows.ci_high)).all()
+    assert "ci_high" in output(capsys, *arguments)
+
+
+@pytest.mark.usefixtures("trained")
+def test_compute_reads_lines_and_answers_each_in_order(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problems = ["1+2", "99999999999+1", "  7 + 8  ", "0+0", "123456+654321"]
+    alone = [output(capsys, "compute", "addition-vanilla", problem, *SMOKE) for problem in problems]
+    assert all(answer.count("\n") == 1 for answer in alone)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(problems) + "\n\n"))
+    assert output(capsys, "compute", "addition-vanilla", "-", *SMOKE) == "".join(alone)
+
+
+@pytest.mark.usefixtures("trained")
+def test_compute_answers_more_lines_than_a_block(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("1+2\n" * 600))
+    lines = output(capsys, "compute", "addition-vanilla", "-", *SMOKE).splitlines()
+    assert len(lines) == 600
+    assert len(set(lines)) == 1
+
+
+@pytest.mark.usefixtures("trained")
+def test_compute_of_no_lines_prints_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    assert output(capsys, "compute", "addition-vanilla", "-", *SMOKE) == ""
+
+
+@pytest.mark.usefixtures("trained")
+def test_a_damaged_run_is_one_line_on_standard_error(
+    capsys: pytest.CaptureFixture[str], trained_runs: Path, folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = experiments.experiment("addition-vanilla", "smoke").key(0)
+    (folders.runs / name).mkdir(parents=True)
+    (folders.runs / name / "manifest.json").write_text("{}")
+    monkeypatch.setenv("ABC_NB_RUNS", str(folders.runs))
+    capsys.readouterr()
+    assert main(["evaluate", "addition-vanilla", *SMOKE]) == 2
+    warning, error = capsys.readouterr().err.splitlines()
+    assert warning.startswith("abc-nb: the run in addition-vanilla-smoke-seed0")
+    assert error.startswith("abc-nb: addition-vanilla is not trained yet")
+
+
+# ---- bad input --------------------------------------------------------------------------------------
+
+
+BAD = {
+    "no problem of the task": (["compute", "addition-vanilla", "12a+3"], "cannot read '12a+3': Addition takes"),
+    "no problem, over two lines": (["compute", "addition-vanilla", "1\n2+3"], "cannot read '1\\n2+3'"),
+    "unknown experiment": (["train", "addition-vanila"], "did you mean addition-vanilla"),
+    "unknown experiment to evaluate": (["evaluate", "nothing"], "unknown experiment 'nothing'"),
+    "length zero": (["evaluate", "addition-vanilla", "--lengths", "0"], "length 0 is not possible"),
+    "lengths that are none": (["evaluate", "addition-vanilla", "--lengths", "six"], "cannot read 'six'"),
+    "an empty range": (["evaluate", "addition-vanilla", "--lengths", "6-3"], "the range is empty"),
+    "no samples": (["evaluate", "addition-vanilla", "--samples", "0"], "give one whole number from 1 on"),
+    "base one": (["train", "addition-vanilla", "--base", "1"], "base 1 is not supported: choose a base from 2 to 16"),
+    "base seventeen": (["train", "addition-vanilla", "--base", "17"], "base 17 is not supported"),
+    "base ten in words": (["train", "addition-vanilla", "--base", "ten"], "--base"),
+    "a negative seed": (["train", "addition-vanilla", "--profile", "smoke", "--seed", "-1"], "seed"),
+    "an enormous seed": (["train", "addition-vanilla", "--profile", "smoke", "--seed", "9" * 30], "seed"),
+    "wrong profile": (["train", "addition-vanilla", "--profile", "huge"], "choose one of smoke, quick, paper"),
+    "not trained, evaluate": (
+        ["evaluate", "addition-vanilla"],
+        "is not trained yet: run `abc-nb train addition-vanilla",
+    ),
+    "not trained, compute": (["compute", "addition-vanilla", "1+2"], "is not trained yet"),
+    "not trained, ship": (["ship", "addition-vanilla"], "is not trained yet"),
+    "unknown command": (["fly"], "fly"),
+    "unknown option": (["list", "--colour"], "--colour"),
+    "no command": ([], "COMMAND"),
+    "no expression": (["compute", "addition-vanilla"], "EXPR"),
+    "a pattern without a match": (["sweep", "division-*"], "no experiment matches 'division-*'"),
+    "seeds that are none": (["sweep", "addition-*", "--seeds", "a"], "cannot read 'a'"),
+    "an unknown notebook": (["notebooks", "99_nothing"], "99_nothing"),
+}
+
+
+def assert_one_sentence(capsys: pytest.CaptureFixture[str], status: int, sentence: str) -> None:
+    out, err = capsys.readouterr()
+    assert (status, out) == (2, "")
+    assert err.endswith("\n")
+    (line,) = err.splitlines()
+    assert line.startswith("abc-nb: ")
+    assert sentence in line
+
+
+@pytest.mark.parametrize(("arguments", "sentence"), BAD.values(), ids=BAD.keys())
+def test_bad_input_is_one_sentence_and_status_two(
+    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str], folders: Folders
+) -> None:
+    capsys.readouterr()
+    assert_one_sentence(capsys, main(arguments), sentence)
+
+
+def test_the_advice_of_an_untrained_model_names_the_profile_and_base_it_was_asked_for(
+    capsys: pytest.CaptureFixture[str], folders: Folders
+) -> None:
+    status = main(["evaluate", "addition-vanilla", *SMOKE, "--base", "7", "--seed", "3"])
+    assert_one_sentence(capsys, status, "abc-nb train addition-vanilla --profile smoke")
+
+
+@pytest.mark.usefixtures("trained")
+@pytest.mark.parametrize("lines", [b"1+2\n12a+3\n4+5\n", b"1+2\n\xff\xfe+3\n"], ids=["no problem", "no text"])
+def test_a_bad_line_on_standard_input_is_one_sentence(
+    lines: bytes, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines), encoding="utf-8"))
+    capsys.readouterr()
+    assert_one_sentence(capsys, main(["compute", "addition-vanilla", "-", *SMOKE]), "")
+
+
+def regular_file(folder: Path) -> Path:
+    folder.write_text("not a folder")
+    return folder
+
+
+def inside_a_regular_file(folder: Path) -> Path:
+    return regular_file(folder) / "runs"
+
+
+@pytest.mark.parametrize("place", [regular_file, inside_a_regular_file])
+def test_a_runs_folder_that_cannot_be_written_is_one_sentence(
+    place: Callable[[Path], Path],
+    capsys: pytest.CaptureFixture[str],
+    folders: Folders,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ABC_NB_RUNS", str(place(folders.runs)))
+    capsys.readouterr()
+    assert_one_sentence(capsys, main(["train", "addition-vanilla", *SMOKE]), "ABC_NB_RUNS")
+    assert folders.runs.read_text() == "not a folder"

@@ -1,0 +1,207 @@
+"""Configurations survive JSON, unknown settings are errors, and a run's name changes with every setting."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from abc_nb import biases, config, experiments, positions
+from abc_nb.errors import InputError
+from abc_nb.experiments import Experiment, experiment
+from abc_nb.model import ModelConfig
+from abc_nb.sampling import Sampler
+from abc_nb.tasks import Task
+from abc_nb.training import TrainingConfig
+
+POSITIONS = [positions.NoPosition, positions.Sinusoidal, positions.Rotary, positions.Relative]
+BIASES = [biases.Causal, biases.ALiBi, biases.Window]
+TYPES = [Experiment, Sampler, Task, ModelConfig, TrainingConfig, *POSITIONS, *BIASES]
+NAMES, PROFILES = st.sampled_from(experiments.names()), st.sampled_from([*experiments.PROFILES])
+
+
+# ---- JSON -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("profile", experiments.PROFILES)
+def test_every_experiment_comes_back_from_json(profile: str) -> None:
+    for name in experiments.names():
+        original = experiment(name, profile)
+        restored = config.from_data(json.loads(json.dumps(config.to_data(original))), TYPES)
+        assert restored == original
+        assert restored.key(0) == original.key(0)
+
+
+@given(NAMES, st.integers(2, 16))
+def test_every_base_comes_back_from_json(name: str, base: int) -> None:
+    original = experiment(name, "quick", base)
+    assert config.from_data(config.to_data(original), TYPES) == original
+
+
+def test_unknown_type_is_an_error_that_names_the_known_ones() -> None:
+    with pytest.raises(InputError, match="unknown configuration type 'Sigmoid': choose one of Causal, Window"):
+        config.from_data({"type": "Sigmoid"}, [biases.Window, biases.Causal])
+
+
+def test_data_without_a_type_is_an_error() -> None:
+    with pytest.raises(InputError, match="unknown configuration type None"):
+        config.from_data({"w": 1}, [biases.Window])
+
+
+def test_unknown_setting_is_an_error_that_names_the_known_ones() -> None:
+    with pytest.raises(InputError, match="Window has no setting 'width': it takes w"):
+        config.from_data({"type": "Window", "width": 3}, [biases.Window])
+
+
+def test_an_unknown_setting_deep_inside_is_an_error() -> None:
+    data = config.to_data(experiment("addition-window"))
+    data["model"]["bias"]["slope"] = 2
+    with pytest.raises(InputError, match="Window has no setting 'slope'"):
+        config.from_data(data, TYPES)
+
+
+def test_digest_does_not_depend_on_the_order_of_settings() -> None:
+    assert config.digest({"a": 1, "b": [2]}) == config.digest({"b": [2], "a": 1})
+    assert config.digest({"a": 1, "b": [2]}) != config.digest({"a": 1, "b": [3]})
+
+
+# ---- keys -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OtherPosition(positions.PositionEncoding):
+    pass
+
+
+def changed(value: Any) -> Any:
+    """Another value of the same kind."""
+    match value:
+        case bool():
+            return not value
+        case None:
+            return 1
+        case int() | float():
+            return value + 1
+        case str():
+            return value + "x"
+        case _:
+            return (*value, value[0])
+
+
+def variations(value: Any) -> Iterator[tuple[str, Any]]:
+    """The value with one setting changed, for each setting at any depth, and the setting's path."""
+    for field in fields(value):
+        inner = getattr(value, field.name)
+        if is_dataclass(inner):
+            yield from ((f"{field.name}.{path}", replace(value, **{field.name: v})) for path, v in variations(inner))
+        else:
+            yield field.name, replace(value, **{field.name: changed(inner)})
+
+
+@pytest.mark.parametrize("name", ["addition-window-cyclic", "successor-rpe", "n-by-1-alibi-cross"])
+def test_key_changes_with_every_setting(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Task, "__post_init__", lambda self: None)  # any name of a task will do here
+    original = experiment(name)
+    others = dict(variations(original))
+    assert {"name", "tests", "sampler.task.base", "training.steps", "model.width"} < others.keys()
+    keys = {original.key(0), *(other.key(0) for other in others.values())}
+    assert len(keys) == len(others) + 1
+
+
+def test_key_changes_with_the_kind_of_a_part() -> None:
+    original = experiment("addition-nope")
+    other = replace(original, model=replace(original.model, position=OtherPosition()))
+    assert other.key(0) != original.key(0)
+
+
+def test_key_changes_with_the_recipe_of_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = experiment("addition-vanilla").key(0)
+    monkeypatch.setattr(experiments, "RECIPE", experiments.RECIPE + 1)
+    assert experiment("addition-vanilla").key(0) != before
+
+
+@given(NAMES, PROFILES, st.integers(0, 100), st.integers(0, 100))
+def test_key_changes_with_the_seed_and_with_nothing_else(name: str, profile: str, first: int, second: int) -> None:
+    keys = experiment(name, profile).key(first), experiment(name, profile).key(second)
+    assert (keys[0] == keys[1]) == (first == second)
+    assert all(key.startswith(f"{name}-{profile}-seed") for key in keys)
+
+
+def test_every_experiment_has_a_key_of_its_own() -> None:
+    every = [experiment(name, profile) for name in experiments.names() for profile in experiments.PROFILES]
+    every += [experiment(f"{task}-vanilla", base=base) for task in ("addition", "successor") for base in (2, 3, 16)]
+    assert len({one.key(0) for one in every}) == len(every)
+
+
+# ---- the design -------------------------------------------------------------------------------------
+
+
+def test_names_are_every_task_with_every_model() -> None:
+    names = experiments.names()
+    assert len(set(names)) == len(names)
+    assert {"addition-vanilla", "n-by-1-window-cyclic", "listops-max-nope-window", "parity-classifier"} < {*names}
+    for task in ("successor", "addition", "parity", "n-by-1", "listops-sm", "listops-max", "listops-min"):
+        for model in ("vanilla", "nope", "rope", "alibi", "rpe", "window", "window-cyclic", "nope-window"):
+            assert experiments.split(f"{task}-{model}") == (task, model)
+            assert experiment(f"{task}-{model}").task.name == task
+
+
+def test_profile_paper_is_the_papers_model() -> None:
+    for name in experiments.names():
+        found = experiment(name, "paper")
+        model = found.model
+        assert (model.width, model.heads, model.feed_forward, model.dropout) == (128, 8, 512, 0.3)
+        assert (model.encoder_layers, model.decoder_layers) == (1, 6)
+        assert found.sampler.regime == "padded"
+        assert {samples for _, samples in found.tests} == {10_000}
+
+
+@given(NAMES, PROFILES)
+def test_tests_reach_sixty_digits(name: str, profile: str) -> None:
+    assert {6, 10, 20, 60} <= {length for length, _ in experiment(name, profile).tests}
+
+
+def test_windows_are_those_of_table_one() -> None:
+    assert experiment("addition-window").model.bias == biases.Window(1)
+    assert experiment("addition-window").model.position == positions.Sinusoidal()
+    assert experiment("addition-window-cyclic").model.position == positions.Sinusoidal(3)
+    assert experiment("addition-nope-window").model.position == positions.NoPosition()
+    assert experiment("addition-window").sampler.arrangement == "aligned"
+
+
+def test_cyclic_positions_are_trained_on_as_many_widths_as_their_period() -> None:
+    assert len(experiment("addition-window-cyclic").sampler.widths) == 3
+
+
+def test_another_base_is_in_the_name() -> None:
+    assert experiment("addition-vanilla", base=7).name == "addition-vanilla-base7"
+    assert experiment("addition-vanilla", base=2).name == "addition-vanilla-base2"
+    assert experiment("addition-vanilla").name == "addition-vanilla"
+    assert experiment("parity-vanilla").name == "parity-vanilla"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("addition-vanila",), "unknown experiment 'addition-vanila': did you mean addition-vanilla"),
+        (("",), "unknown experiment ''"),
+        (("zzz",), "unknown experiment 'zzz': did you mean"),
+        (("addition-vanilla", "huge"), "unknown profile 'huge': choose one of smoke, quick, paper"),
+        (("addition-vanilla", "quick", 1), "base 1 is not supported: choose a base from 2 to 16"),
+    ],
+)
+def test_what_does_not_exist_is_named_with_what_does(arguments: tuple[Any, ...], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        experiment(*arguments)
+
+
+@pytest.mark.parametrize("profile", experiments.PROFILES)
+def test_needed_experiments_are_distinct_and_start_with_the_paper_tasks(profile: str) -> None:
+    needed = experiments.needed(profile)
+    assert len({one.key(0) for one in needed}) == len(needed)
+    assert {one.task.name for one in needed} >= {"successor", "addition", "n-by-1", "parity"}

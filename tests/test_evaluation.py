@@ -1,0 +1,203 @@
+"""Evaluation: one teacher-forced pass tells what greedy decoding would do, and intervals are Wilson's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from helpers import half_trained
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binomtest
+from torch import Tensor
+
+from abc_nb import evaluation
+from abc_nb.biases import ALiBi, Bias, Causal, Window
+from abc_nb.evaluation import COLUMNS, correct_digits, evaluate, exact_match, greedy, wilson
+from abc_nb.layouts import Arrangement
+from abc_nb.model import ModelConfig, Transformer
+from abc_nb.positions import NoPosition, PositionEncoding, Relative, Rotary, Sinusoidal
+from abc_nb.sampling import Batch, Sampler, make_batch
+from abc_nb.sampling import test_operands as draw
+from abc_nb.tasks import SOS, Task
+
+TINY = ModelConfig(width=16, heads=2, feed_forward=32, decoder_layers=1)
+ADDITION = Task("addition")
+SAMPLER = Sampler(ADDITION)
+
+
+def problems(
+    task: Task, arrangement: Arrangement = "natural", length: int = 2, count: int = 24, seed: int = 0
+) -> Batch:
+    """Short problems, no wider than they need to be."""
+    width = length + task.operation.grows
+    return make_batch(task, draw(task, length, width, count, seed), width, arrangement)
+
+
+def untrained(config: ModelConfig = TINY, task: Task = ADDITION) -> Transformer:
+    torch.manual_seed(0)
+    return Transformer(config, len(task.vocabulary))
+
+
+def decoded_by_definition(model: Transformer, batch: Batch, start: int) -> Tensor:
+    """Greedy decoding without a cache: a whole pass for each token."""
+    target = torch.full((len(batch.source), 1), start)
+    for step in range(batch.layout.target_length):
+        filled = torch.nn.functional.pad(target, (0, batch.layout.target_length - step - 1))
+        logits = model(batch.source, filled, batch.layout)
+        target = torch.cat([target, logits[:, step].argmax(-1, keepdim=True)], dim=1)
+    return target[:, 1:]
+
+
+def first_wrong(right: Tensor) -> list[int]:
+    """Place of the first wrong token of each problem, or the number of tokens."""
+    return [row.index(False) if False in row else len(row) for row in right.tolist()]
+
+
+# ---- teacher forcing and greedy decoding ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arrangement", "position", "bias"),
+    [
+        ("natural", NoPosition(), Causal()),
+        ("natural", Sinusoidal(), Causal()),
+        ("natural", Sinusoidal(), Window(2)),
+        ("natural", Rotary(), Causal()),
+        ("natural", Relative(4), Causal()),
+        ("natural", NoPosition(), ALiBi(cross=True)),
+        ("aligned", Sinusoidal(), Causal()),
+        ("aligned", Sinusoidal(3), Window(1)),
+        ("aligned", NoPosition(), Window(1)),
+        ("aligned", Rotary(), Window(1)),
+        ("aligned", Relative(4), Window(1)),
+    ],
+    ids=lambda value: f"{value}",
+)
+def test_exact_match_is_greedy_decoding_without_a_wrong_token(
+    arrangement: Arrangement, position: PositionEncoding, bias: Bias
+) -> None:
+    """Accuracy by teacher forcing is accuracy by greedy decoding, shown on a model that is half right."""
+    batch = problems(ADDITION, arrangement)
+    model = half_trained(replace(TINY, position=position, bias=bias), batch, len(ADDITION.vocabulary))
+    for tested in (batch, problems(ADDITION, arrangement, count=90, seed=1)):
+        decoded = greedy(model, tested.source, tested.layout, ADDITION.token(SOS)) == tested.target[:, 1:]
+        assert exact_match(model, tested).tolist() == decoded.all(dim=1).tolist()
+        # Up to the first wrong token both see the same tokens, so they go wrong at the same place.
+        assert first_wrong(correct_digits(model, tested)) == first_wrong(decoded)
+
+
+@pytest.mark.parametrize("task", [Task("n-by-1"), Task("successor"), Task("parity"), Task("listops-sm")], ids=str)
+def test_exact_match_is_greedy_decoding_on_every_kind_of_task(task: Task) -> None:
+    batch = problems(task, length=2 if task.base == 10 else 1)
+    if task.operation.binary_digits:
+        batch = make_batch(task, draw(task, 1, 5, 9, 0), 5, "natural")
+    model = half_trained(TINY, batch, len(task.vocabulary))
+    decoded = greedy(model, batch.source, batch.layout, task.token(SOS)) == batch.target[:, 1:]
+    assert exact_match(model, batch).tolist() == decoded.all(dim=1).tolist()
+    assert first_wrong(correct_digits(model, batch)) == first_wrong(decoded)
+
+
+@pytest.mark.parametrize("bias", [Causal(), Window(1)], ids=str)
+@pytest.mark.parametrize("length", [3, 90])
+def test_greedy_decoding_with_a_cache_is_greedy_decoding(bias: Bias, length: int) -> None:
+    batch = problems(ADDITION, "aligned", length, count=4)
+    model = untrained(replace(TINY, encoder_layers=1, decoder_layers=2, bias=bias)).eval()
+    start = ADDITION.token(SOS)
+    cached, plain = greedy(model, batch.source, batch.layout, start), decoded_by_definition(model, batch, start)
+    assert cached.tolist() == plain.tolist()
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_measuring_leaves_the_model_as_it_was_and_ignores_dropout(training: bool) -> None:
+    batch, model = problems(ADDITION), untrained(replace(TINY, dropout=0.5)).train(training)
+    plain = untrained()
+    decoded = greedy(model, batch.source, batch.layout, 12)
+    exact_match(model, batch)
+    assert model.training is training
+    assert decoded.tolist() == greedy(plain, batch.source, batch.layout, 12).tolist()
+
+
+# ---- counting ---------------------------------------------------------------------------------------
+
+
+class Fixed(torch.nn.Module):
+    """A model that always predicts the tokens it was given."""
+
+    def __init__(self, tokens: Tensor) -> None:
+        super().__init__()
+        self.tokens, self.anything = tokens, torch.nn.Parameter(torch.zeros(()))
+
+    def forward(self, source: Tensor, *_: object, **__: object) -> Tensor:
+        return torch.nn.functional.one_hot(self.tokens[: len(source)], 15).float()
+
+
+def test_one_wrong_token_makes_a_problem_wrong() -> None:
+    batch = problems(ADDITION, count=3)
+    tokens = batch.target[:, 1:].clone()
+    tokens[0, 1] = (tokens[0, 1] + 1) % 10  # a digit
+    tokens[1, -1] = 3  # the end of the sequence
+    model: Transformer = Fixed(tokens)  # type: ignore[assignment]
+    assert exact_match(model, batch).tolist() == [False, False, True]
+    assert correct_digits(model, batch).tolist() == [
+        [True, False, True, True],
+        [True, True, True, False],
+        [True, True, True, True],
+    ]
+
+
+@pytest.mark.parametrize("cells", [1, 50, 1000])
+def test_results_do_not_depend_on_how_many_are_computed_at_once(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    batch, model = problems(ADDITION, count=20), untrained()
+    whole = correct_digits(model, batch)
+    assert 0 < whole.sum() < whole.numel()
+    monkeypatch.setattr(evaluation, "CELLS", cells)
+    assert correct_digits(model, batch).tolist() == whole.tolist()
+
+
+@given(st.integers(1, 100_000), st.floats(0, 1))
+def test_interval_is_wilsons(samples: int, share: float) -> None:
+    correct = round(share * samples)
+    expected = binomtest(correct, samples).proportion_ci(method="wilson")
+    np.testing.assert_allclose(wilson(correct, samples), (expected.low, expected.high), rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("samples", [1, 20, 1000])
+def test_interval_holds_the_share_and_stays_within_zero_and_one(samples: int) -> None:
+    for correct in (0, samples // 2, samples):
+        low, high = wilson(correct, samples)
+        assert 0 <= low <= correct / samples <= high <= 1
+
+
+def test_interval_of_nothing_is_everything() -> None:
+    assert wilson(0, 0) == (0.0, 1.0)
+
+
+def test_table_has_a_tidy_row_for_each_length() -> None:
+    table = evaluate(untrained(), SAMPLER, [(1, 20), (4, 20), (12, 5)], "addition-vanilla", seed=2)
+    assert [*table.columns] == COLUMNS
+    assert table.length.tolist() == [1, 4, 12]
+    assert table.samples.tolist() == [9, 20, 5]
+    assert set(table.experiment) == {"addition-vanilla"}
+    assert set(table.seed) == {2}
+    assert set(table.regime) == {"tight"}
+    np.testing.assert_array_equal(table.accuracy, table.correct / table.samples)
+    intervals = [wilson(row.correct, row.samples) for row in table.itertuples()]
+    np.testing.assert_array_equal(table[["ci_low", "ci_high"]].to_numpy(), intervals)
+
+
+def test_table_counts_what_exact_match_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluation, "exact_match", lambda model, batch: torch.arange(len(batch.source)) < 7)
+    table = evaluate(untrained(), SAMPLER, [(3, 20), (5, 28)])
+    assert table.correct.tolist() == [7, 7]
+    assert table.accuracy.tolist() == [0.35, 0.25]
+
+
+def test_every_model_gets_the_same_test_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Tensor] = []
+    monkeypatch.setattr(evaluation, "exact_match", lambda model, batch: seen.append(batch.source) or torch.ones(1))
+    evaluate(untrained(), SAMPLER, [(6, 10)], seed=0)
+    evaluate(untrained(), SAMPLER, [(6, 10)], seed=1)
+    assert torch.equal(*seen)

@@ -1,0 +1,408 @@
+"""The store: a run is trained once, checked whenever it is read, and never lost or half there."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from threading import Barrier
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from conftest import Folders
+from safetensors.torch import load_file, save_file
+
+from abc_nb import paths, store, training
+from abc_nb.errors import InputError
+from abc_nb.experiments import Experiment
+from abc_nb.training import Progress
+
+FILES = ["manifest.json", "config.json", "weights.safetensors", "history.csv", "evaluation.csv"]
+
+
+@pytest.fixture(scope="session")
+def finished(tiny: Experiment, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run's folder, to be copied."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("ABC_NB_RUNS", str(tmp_path_factory.mktemp("finished")))
+        return store.ensure(tiny, 0).folder
+
+
+@pytest.fixture
+def run(finished: Path, tiny: Experiment, folders: Folders) -> store.Run:
+    """A finished run in this test's runs folder."""
+    shutil.copytree(finished, folders.runs / finished.name)
+    found = store.find(tiny, 0)
+    assert found is not None
+    return found
+
+
+def never(progress: Progress) -> None:
+    raise AssertionError("nothing was to be trained")
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "weights.safetensors")
+
+
+def assert_same_result(folder: Path, expected: Path) -> None:
+    torch.testing.assert_close(weights(folder), weights(expected), rtol=0, atol=0)
+    assert (folder / "evaluation.csv").read_bytes() == (expected / "evaluation.csv").read_bytes()
+    columns = ["step", "loss", "accuracy"]
+    histories = (pd.read_csv(path / "history.csv")[columns] for path in (folder, expected))
+    pd.testing.assert_frame_equal(*histories)
+
+
+def correct_checksums(folder: Path) -> None:
+    """Make the manifest say that every file is what it is now."""
+    manifest = json.loads((folder / "manifest.json").read_text())
+    store.write_manifest(folder, {key: value for key, value in manifest.items() if key != "files"})
+
+
+# ---- finished or absent -----------------------------------------------------------------------------
+
+
+def test_a_run_is_trained_once_and_then_reused(tiny: Experiment, folders: Folders) -> None:
+    steps: list[int] = []
+    first = store.ensure(tiny, 0, lambda progress: steps.append(progress.step))
+    second = store.ensure(tiny, 0, never)
+    assert steps == [1, 2, 3, 4]
+    assert second == first
+    assert first.folder == folders.runs / tiny.key(0)
+    assert sorted(path.name for path in first.folder.iterdir()) == sorted(FILES)
+
+
+def test_training_repeats_bit_for_bit(run: store.Run, tiny: Experiment, finished: Path) -> None:
+    shutil.rmtree(run.folder)
+    assert_same_result(store.ensure(tiny, 0).folder, finished)
+
+
+def test_seeds_have_runs_of_their_own(run: store.Run, tiny: Experiment) -> None:
+    other = store.ensure(tiny, 1)
+    assert other.folder != run.folder
+    assert not torch.equal(weights(other.folder)["head.weight"], weights(run.folder)["head.weight"])
+
+
+def test_run_gives_its_model_history_and_evaluation(run: store.Run, tiny: Experiment) -> None:
+    model = run.model()
+    assert not model.training
+    torch.testing.assert_close(dict(model.state_dict()), weights(run.folder), rtol=0, atol=0)
+    assert run.history().step.tolist() == [2, 4]
+    assert run.evaluation().length.tolist() == [1, 3]
+    np.testing.assert_array_equal(run.evaluation().samples, [5, 5])
+    assert set(run.evaluation().experiment) == {tiny.name}
+
+
+def test_manifest_says_how_the_result_came_about(run: store.Run) -> None:
+    assert run.manifest["steps"] == 4
+    assert run.manifest["shipped"] is False
+    assert run.manifest["versions"]["torch"].split("+")[0] == torch.__version__.split("+")[0]
+    assert set(run.manifest["files"]) == set(FILES) - {"manifest.json"}
+    assert run.manifest["device"]
+
+
+def test_nothing_is_found_where_nothing_was_trained(tiny: Experiment, folders: Folders) -> None:
+    assert store.find(tiny, 0) is None
+
+
+def test_initial_weights_follow_from_the_seed_and_disturb_no_other_random_numbers(tiny: Experiment) -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    first, second, other = (store.build_model(tiny, seed).state_dict() for seed in (0, 0, 1))
+    torch.testing.assert_close(torch.rand(3), expected, rtol=0, atol=0)
+    torch.testing.assert_close(first, second, rtol=0, atol=0)
+    assert not torch.equal(first["head.weight"], other["head.weight"])
+
+
+def test_an_interrupted_run_is_absent_and_then_goes_on(
+    tiny: Experiment, folders: Folders, finished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
+
+    def stop(progress: Progress) -> None:
+        if progress.step == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        store.ensure(tiny, 0, stop)
+    assert store.find(tiny, 0) is None
+    steps: list[int] = []
+    run = store.ensure(tiny, 0, lambda progress: steps.append(progress.step))
+    assert steps == [4]
+    assert_same_result(run.folder, finished)
+    assert sorted(path.name for path in run.folder.iterdir()) == sorted(FILES)
+
+
+def test_a_run_interrupted_in_its_evaluation_is_absent_and_then_finished(
+    tiny: Experiment, folders: Folders, finished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(store, "evaluate", stop)
+        store.ensure(tiny, 0)
+    assert store.find(tiny, 0) is None
+    assert_same_result(store.ensure(tiny, 0).folder, finished)
+
+
+def test_a_finished_run_holds_nothing_of_an_interrupted_one(tiny: Experiment, folders: Folders) -> None:
+    partial_folder = folders.runs / ".partial" / tiny.key(0)
+    partial_folder.mkdir(parents=True)
+    (partial_folder / "checkpoint.tmp").write_bytes(b"half a checkpoint")  # the process was killed while it wrote
+    run = store.ensure(tiny, 0)
+    assert sorted(path.name for path in run.folder.iterdir()) == sorted(FILES)
+
+
+def train_together(experiment: Experiment, log: Path, barrier: Barrier) -> None:
+    barrier.wait()
+    store.ensure(experiment, 0, partial(note, log))
+
+
+def note(log: Path, progress: Progress) -> None:
+    """One short line appended at once, from whichever process."""
+    with log.open("a") as file:
+        file.write(f"{os.getpid()} {progress.step}\n")
+
+
+@pytest.mark.slow
+def test_two_processes_train_a_run_once(tiny: Experiment, folders: Folders) -> None:
+    context, log = get_context("spawn"), folders.runs.with_name("log")
+    experiment = replace(tiny, training=replace(tiny.training, steps=60))
+    barrier = context.Barrier(2)
+    processes = [context.Process(target=train_together, args=(experiment, log, barrier)) for _ in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(timeout=120)
+    assert [process.exitcode for process in processes] == [0, 0]
+    lines = [line.split() for line in log.read_text().splitlines()]
+    assert [int(step) for _, step in lines] == list(range(1, 61))
+    assert len({process for process, _ in lines}) == 1
+    assert store.find(experiment, 0) is not None
+
+
+# ---- damage -----------------------------------------------------------------------------------------
+
+
+def truncated(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def emptied(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def altered(path: Path) -> None:
+    """One digit of a text, one bit of a tensor."""
+    content = bytearray(path.read_bytes())
+    at = content.rindex(b'"steps": 4') + 9 if path.name == "manifest.json" else len(content) - 5
+    content[at] ^= 1
+    path.write_bytes(content)
+
+
+def deleted(path: Path) -> None:
+    path.unlink()
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("damage", [truncated, emptied, altered, deleted])
+def test_a_damaged_run_is_set_aside_with_a_warning_and_computed_again(
+    name: str,
+    damage: Callable[[Path], None],
+    run: store.Run,
+    tiny: Experiment,
+    folders: Folders,
+    finished: Path,
+) -> None:
+    damage(run.folder / name)
+    left = {path.name: path.read_bytes() for path in run.folder.iterdir()}
+    with pytest.warns(UserWarning, match="damaged.*it is kept in") as caught:
+        again = store.ensure(tiny, 0)
+    (kept,) = (folders.runs / ".set-aside").iterdir()
+    assert str(kept) in str(caught[0].message)
+    assert {path.name: path.read_bytes() for path in kept.iterdir()} == left
+    assert again.folder == run.folder
+    assert_same_result(again.folder, finished)
+
+
+def test_a_manifest_that_names_no_files_is_damage(run: store.Run, tiny: Experiment) -> None:
+    manifest = json.loads((run.folder / "manifest.json").read_text())
+    (run.folder / "manifest.json").write_text(json.dumps(manifest | {"files": {}}))
+    with pytest.warns(UserWarning, match="damaged"):
+        assert store.find(tiny, 0) is None
+
+
+def test_a_folder_of_another_experiment_is_set_aside(run: store.Run, tiny: Experiment, folders: Folders) -> None:
+    other = replace(tiny, tests=((2, 3),))
+    run.folder.rename(folders.runs / other.key(0))
+    with pytest.warns(UserWarning, match="holds another experiment; it is kept in"):
+        assert store.find(other, 0) is None
+    (kept,) = (folders.runs / ".set-aside").iterdir()
+    assert sorted(path.name for path in kept.iterdir()) == sorted(FILES)
+
+
+def test_a_folder_of_another_seed_is_set_aside(run: store.Run, tiny: Experiment, folders: Folders) -> None:
+    run.folder.rename(folders.runs / tiny.key(1))
+    with pytest.warns(UserWarning, match="holds another experiment"):
+        assert store.find(tiny, 1) is None
+
+
+def test_what_is_set_aside_twice_is_kept_twice(run: store.Run, tiny: Experiment, folders: Folders) -> None:
+    for _ in range(2):
+        emptied(run.folder / "config.json")
+        with pytest.warns(UserWarning, match="damaged"):
+            store.ensure(tiny, 0)
+    assert len([*(folders.runs / ".set-aside").iterdir()]) == 2
+
+
+class Trap:
+    """Unpickling it leaves a file behind."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Callable[[str], None], tuple[str]]:
+        return os.mkdir, (str(self.path),)
+
+
+def test_weights_that_are_a_pickle_are_refused_and_never_unpickled(run: store.Run, tmp_path: Path) -> None:
+    sprung, file = tmp_path / "sprung", run.folder / "weights.safetensors"
+    for content in (pickle.dumps(Trap(sprung)), torch_file(Trap(sprung), tmp_path)):
+        file.write_bytes(content)
+        correct_checksums(run.folder)
+        with pytest.raises(InputError, match="does not hold the weights of this model"):
+            run.model()
+        assert not sprung.exists()
+    pickle.loads(pickle.dumps(Trap(sprung)))
+    assert sprung.exists(), "the trap itself works"
+
+
+def torch_file(value: object, folder: Path) -> bytes:
+    torch.save(value, folder / "saved.pt")
+    return (folder / "saved.pt").read_bytes()
+
+
+def wider(tensors: dict[str, torch.Tensor]) -> None:
+    tensors["head.weight"] = torch.zeros(99, 8)
+
+
+def fewer(tensors: dict[str, torch.Tensor]) -> None:
+    del tensors["head.weight"]
+
+
+def more(tensors: dict[str, torch.Tensor]) -> None:
+    tensors["another.weight"] = torch.zeros(2)
+
+
+@pytest.mark.parametrize("change", [wider, fewer, more])
+def test_weights_of_another_model_are_refused(
+    change: Callable[[dict[str, torch.Tensor]], None], run: store.Run, tiny: Experiment
+) -> None:
+    tensors = weights(run.folder)
+    change(tensors)
+    save_file(tensors, run.folder / "weights.safetensors")
+    correct_checksums(run.folder)
+    found = store.find(tiny, 0)
+    assert found is not None
+    with pytest.raises(InputError, match="does not hold the weights of this model"):
+        found.model()
+
+
+@pytest.mark.parametrize("content", [b"", b"no tensors here", b"\xff" * 64])
+def test_weights_that_are_no_tensors_are_refused(content: bytes, run: store.Run) -> None:
+    (run.folder / "weights.safetensors").write_bytes(content)
+    correct_checksums(run.folder)
+    with pytest.raises(InputError, match="does not hold the weights of this model"):
+        run.model()
+
+
+# ---- shipped results --------------------------------------------------------------------------------
+
+
+def test_a_run_shipped_with_its_weights_is_found_without_the_run(
+    run: store.Run, tiny: Experiment, folders: Folders, finished: Path
+) -> None:
+    assert store.ship(run, weights=True) == folders.shipped / run.folder.name
+    shutil.rmtree(run.folder)
+    shipped = store.find(tiny, 0)
+    assert shipped is not None
+    assert shipped.folder.parent == folders.shipped
+    assert shipped.manifest["shipped"] is True
+    for fact in ("steps", "seconds", "device", "versions", "date", "files"):
+        assert shipped.manifest[fact] == run.manifest[fact]
+    assert_same_result(shipped.folder, finished)
+    torch.testing.assert_close(dict(shipped.model().state_dict()), weights(finished), rtol=0, atol=0)
+
+
+def test_a_run_shipped_without_its_weights_has_numbers_but_no_model(
+    run: store.Run, tiny: Experiment, folders: Folders
+) -> None:
+    store.ship(run, weights=False)
+    shipped = store.find(tiny, 0, ("shipped",))
+    assert shipped is not None
+    assert not (shipped.folder / "weights.safetensors").exists()
+    pd.testing.assert_frame_equal(shipped.evaluation(), run.evaluation())
+    with pytest.raises(InputError, match="was shipped without its weights: run `abc-nb train"):
+        shipped.model()
+
+
+def test_a_run_made_here_comes_before_a_shipped_one(run: store.Run, tiny: Experiment, folders: Folders) -> None:
+    store.ship(run, weights=False)
+    found = store.find(tiny, 0)
+    assert found is not None
+    assert found.folder.parent == folders.runs
+
+
+def test_shipping_leaves_the_run_alone_and_replaces_what_was_shipped(run: store.Run, folders: Folders) -> None:
+    before = {path.name: path.read_bytes() for path in run.folder.iterdir()}
+    store.ship(run, weights=True)
+    store.ship(run, weights=False)
+    assert {path.name: path.read_bytes() for path in run.folder.iterdir()} == before
+    assert [path.name for path in folders.shipped.iterdir()] == [run.folder.name]
+    assert not (folders.shipped / run.folder.name / "weights.safetensors").exists()
+
+
+def test_a_shipped_result_does_not_stand_for_a_training(run: store.Run, tiny: Experiment) -> None:
+    store.ship(run, weights=False)
+    shutil.rmtree(run.folder)
+    steps: list[int] = []
+    assert store.ensure(tiny, 0, lambda progress: steps.append(progress.step)).has_weights
+    assert steps == [1, 2, 3, 4]
+
+
+def test_a_damaged_shipped_result_is_named_and_left_where_it_is(
+    run: store.Run, tiny: Experiment, folders: Folders
+) -> None:
+    shipped = store.ship(run, weights=True)
+    shutil.rmtree(run.folder)
+    altered(shipped / "evaluation.csv")
+    with pytest.warns(UserWarning, match="evaluation.csv is not what was written"):
+        assert store.find(tiny, 0) is None
+    assert shipped.exists()
+
+
+def test_a_sound_run_is_read_without_a_warning(run: store.Run, tiny: Experiment) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert store.find(tiny, 0) == run
+
+
+# ---- where runs are ---------------------------------------------------------------------------------
+
+
+def test_the_environment_moves_the_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ABC_NB_RUNS", str(tmp_path / "elsewhere"))
+    assert paths.runs() == tmp_path / "elsewhere"
+    monkeypatch.delenv("ABC_NB_RUNS")
+    assert paths.runs() == paths.ROOT / "runs"
