@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from abc_nb.biases import ALiBi, Attention, Bias, Causal, OpenKeys, Window, key_count
 from abc_nb.layouts import Layout, binary_aligned, binary_natural, unary
-from abc_nb.model import Attention as AttentionModule
-from abc_nb.model import EncoderLayer, ModelConfig, Record, Transformer, softmax_or_zero
+from abc_nb.model import EncoderLayer, ModelConfig, Transformer
+from abc_nb.multihead import Attention as AttentionModule
+from abc_nb.multihead import Record, softmax_or_zero
 from abc_nb.positions import NoPosition, PositionEncoding, Relative, Rotary, Sinusoidal
 
 VOCABULARY = 15

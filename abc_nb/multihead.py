@@ -1,0 +1,110 @@
+"""Multi-head attention with an additive bias (Vaswani et al. 2017, section 3.2).
+
+Shapes: B batch, H heads, L queries, D width, d = D / H. Attention is (B, H, query, key).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from abc_nb.biases import Attention as AttentionName
+from abc_nb.biases import OpenKeys
+from abc_nb.positions import PositionEncoding
+
+
+@dataclass
+class Record:
+    """Attention that a forward pass leaves behind on request."""
+
+    weights: dict[tuple[AttentionName, int], Tensor] = field(default_factory=dict)  # (B, H, query, key)
+    logits: dict[tuple[AttentionName, int], Tensor] = field(default_factory=dict)  # bias included
+
+
+class Place(NamedTuple):
+    """Where one attention's weights go in a record."""
+
+    record: Record
+    name: AttentionName
+    layer: int
+
+    def keep(self, logits: Tensor, weights: Tensor) -> None:
+        self.record.logits[self.name, self.layer] = logits
+        self.record.weights[self.name, self.layer] = weights
+
+
+class Attention(nn.Module):
+    """Multi-head attention with an additive bias, dense or given by open keys."""
+
+    def __init__(self, width: int, heads: int, dropout: float, position: PositionEncoding) -> None:
+        super().__init__()
+        self.heads, self.dropout = heads, dropout
+        self.query, self.key, self.value, self.out = (nn.Linear(width, width) for _ in range(4))
+        self.position = position.attention(width // heads)
+
+    def split(self, x: Tensor) -> Tensor:  # (B, L, D) -> (B, H, L, d)
+        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+    def keys_values(self, memory: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys, rotated to their index if the position encoding does that, and values."""
+        return self.position.rotate(self.split(self.key(memory)), index), self.split(self.value(memory))
+
+    def attend(
+        self,
+        x: Tensor,
+        keys_values: tuple[Tensor, Tensor],
+        bias: Tensor | OpenKeys | None,
+        index: tuple[Tensor, Tensor],
+        record: Place | None = None,
+    ) -> Tensor:
+        """Queries from `x` (B, L, D) over given keys and values; `index` = positions of queries and keys."""
+        query = self.position.rotate(self.split(self.query(x)), index[0])
+        if isinstance(bias, OpenKeys):
+            mixed = self.over_open_keys(query, *keys_values, bias, index)
+        else:
+            mixed = self.over_all_keys(query, *keys_values, bias, index, record)
+        return self.out(mixed.transpose(1, 2).flatten(2))
+
+    def over_all_keys(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        bias: Tensor | None,
+        index: tuple[Tensor, Tensor],
+        record: Place | None,
+    ) -> Tensor:
+        extra = self.position.logits(query, index[1] - index[0][:, None])
+        bias = None if bias is None else bias[None]  # (1, H or 1, L, S): three dimensions miss the fast path
+        total = bias if extra is None else extra if bias is None else extra + bias
+        if record is None:
+            dropout = self.dropout if self.training else 0.0
+            return F.scaled_dot_product_attention(query, key, value, attn_mask=total, dropout_p=dropout)
+        logits = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
+        logits = logits if total is None else logits + total
+        weights = softmax_or_zero(logits)
+        record.keep(logits, weights)
+        return weights @ value
+
+    def over_open_keys(
+        self, query: Tensor, key: Tensor, value: Tensor, bias: OpenKeys, index: tuple[Tensor, Tensor]
+    ) -> Tensor:
+        """Gather each query's few keys: time and memory are linear in length."""
+        heads = torch.arange(self.heads, device=query.device)[:, None, None]
+        chosen = bias.index.expand(self.heads, -1, -1)
+        near_key, near_value = key[:, heads, chosen], value[:, heads, chosen]  # (B, H, L, slots, d)
+        logits = torch.einsum("bhld,bhlsd->bhls", query, near_key) / query.shape[-1] ** 0.5 + bias.value
+        extra = self.position.logits(query, index[1][chosen] - index[0][:, None])
+        weights = softmax_or_zero(logits if extra is None else logits + extra)
+        weights = F.dropout(weights, self.dropout, self.training)
+        return torch.einsum("bhls,bhlsd->bhld", weights, near_value)
+
+
+def softmax_or_zero(logits: Tensor) -> Tensor:
+    """Softmax over keys; a query with no open key attends to nothing instead of becoming NaN."""
+    closed = (logits == float("-inf")).all(dim=-1, keepdim=True)
+    return torch.softmax(logits.masked_fill(closed, 0.0), dim=-1).masked_fill(closed, 0.0)
