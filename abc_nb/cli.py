@@ -26,24 +26,24 @@ def integers(text: str) -> list[int]:
     try:
         parts = [part.split("-") for part in text.split(",")]
         found = [n for part in parts for n in range(int(part[0]), int(part[-1]) + 1)]
-    except ValueError as error:
-        raise InputError(f"cannot read {text!r}: give whole numbers like 0,1,2 or a range like 0-4") from error
+    except ValueError:
+        found = []
     if not found:
-        raise InputError(f"cannot read {text!r}: the range is empty")
+        raise argparse.ArgumentTypeError(f"cannot read {text!r}, give whole numbers like 0,1,2 or a range like 0-4")
     return found
 
 
 def lengths(text: str) -> list[int]:
     found = integers(text)
     if min(found) < 1:
-        raise InputError(f"length {min(found)} is not possible: lengths are whole numbers from 1 on")
+        raise argparse.ArgumentTypeError(f"length {min(found)} is not possible, lengths are whole numbers from 1 on")
     return found
 
 
 def positive(text: str) -> int:
     found = integers(text)
     if len(found) != 1 or found[0] < 1:
-        raise InputError(f"{text!r} is not possible here: give one whole number from 1 on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not possible, give one whole number from 1 on")
     return found[0]
 
 
@@ -60,12 +60,14 @@ def build_parser() -> Parser:
         sub.add_argument("--profile", default="quick", help="smoke, quick (default) or paper")
         return sub
 
-    command("list", "every experiment, and what is there of it").add_argument("--csv", action="store_true")
+    command("list", "every experiment, and what is there of it").add_argument(
+        "--csv", action="store_true", help="comma-separated values"
+    )
     command("train", "train an experiment, or go on where it stopped", named=True)
     evaluate = command("evaluate", "exact-match accuracy by length", named=True)
     evaluate.add_argument("--lengths", type=lengths, default=[6, 10, 20, 60], help="as in 3,6,10 or 1-20")
     evaluate.add_argument("--samples", type=positive, default=1000, help="problems a length (default 1000)")
-    evaluate.add_argument("--csv", action="store_true")
+    evaluate.add_argument("--csv", action="store_true", help="comma-separated values")
     compute = command("compute", "the model's answer to one problem, or to each line of standard input", named=True)
     compute.add_argument("expression", metavar="EXPR", help="as in 123+456; - reads lines from standard input")
     sweep = command("sweep", "train many experiments in parallel")

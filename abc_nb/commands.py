@@ -51,6 +51,7 @@ def list_(arguments: Namespace) -> None:
 
 def train(arguments: Namespace) -> None:
     experiment = chosen(arguments)
+    paths.runs().mkdir(parents=True, exist_ok=True)  # a folder that cannot be written is named before the bar
     with tqdm(total=experiment.training.steps, unit="step", desc=experiment.name) as bar:
 
         def report(progress: Progress) -> None:
