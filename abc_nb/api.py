@@ -14,7 +14,9 @@ def load(name: str, seed: int = 0, profile: str = "quick", base: int = 10) -> st
     """
     run = store.find(experiment(name, profile, base), seed)
     if run is None:
-        raise InputError(f"{name} is not trained yet: run `abc-nb train {name}` first")
+        command = f"abc-nb train {name}" + (f" --profile {profile}" if profile != "quick" else "")
+        command += (f" --base {base}" if base != 10 else "") + (f" --seed {seed}" if seed else "")
+        raise InputError(f"{name} is not trained yet: run `{command}` first")
     return run
 
 

@@ -47,6 +47,12 @@ def positive(text: str) -> int:
     return found[0]
 
 
+def seed(text: str) -> int:
+    if not text.isdecimal() or int(text) >= 2**31:
+        raise argparse.ArgumentTypeError(f"{text!r} is not possible: a seed is a whole number from 0 to {2**31 - 1}")
+    return int(text)
+
+
 def build_parser() -> Parser:
     parser = Parser(prog="abc-nb", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
@@ -56,7 +62,7 @@ def build_parser() -> Parser:
         if named:
             sub.add_argument("name", metavar="NAME", help="an experiment, as in addition-vanilla")
             sub.add_argument("--base", type=int, default=10, help="base of the digits, 2 to 16 (default 10)")
-            sub.add_argument("--seed", type=int, default=0, help="default 0")
+            sub.add_argument("--seed", type=seed, default=0, help="default 0")
         sub.add_argument("--profile", default="quick", help="smoke, quick (default) or paper")
         return sub
 
@@ -93,9 +99,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    warnings.showwarning = lambda message, *_: print(f"abc-nb: {message}", file=sys.stderr)
     try:
-        return run(build_parser().parse_args(argv))
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_, **__: print(f"abc-nb: {message}", file=sys.stderr)
+            return run(build_parser().parse_args(argv))
     except InputError as error:
         return fail(str(error))
     except OSError as error:

@@ -85,8 +85,11 @@ def compute(arguments: Namespace) -> None:
 
 
 def in_blocks(lines: Iterator[str], size: int) -> Iterator[list[str]]:
-    while block := [*itertools.islice(lines, size)]:
-        yield block
+    try:
+        while block := [*itertools.islice(lines, size)]:
+            yield block
+    except UnicodeDecodeError as error:
+        raise InputError("cannot read standard input: it is not text in UTF-8") from error
 
 
 def sweep(arguments: Namespace) -> int:

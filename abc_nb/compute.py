@@ -21,15 +21,16 @@ def read(task: Task, text: str) -> list[Digits]:
     operation, known = task.operation, DIGITS[: task.base]
     expression = text.strip().lower().replace("×", "*").replace("x", "*")
     if operation.items:
-        expression = re.sub(rf"^{operation.operator.lower().replace('x', '*')}\b", "", expression)
+        expression = re.sub(rf"^{re.escape(operation.operator.lower().replace('x', '*'))}(?![a-z])", "", expression)
         parts = re.split(r"[\s,]+", expression.strip(" ()"))
         fits = all(len(part) == 1 for part in parts)
     else:
         parts = [part.strip() for part in expression.split(operation.operator)] if operation.second else [expression]
         fits = len(parts) == (2 if operation.second else 1) and (operation.second != "digit" or len(parts[1]) == 1)
     if not fits or not all(part and set(part) <= set(known) for part in parts):
+        example = re.sub(r"\d", lambda digit: str(min(int(digit[0]), task.base - 1)), operation.example)
         digits = f"digits {known[0]}-{known[-1]}"
-        raise InputError(f"cannot read {text.strip()!r}: {task.title} takes {digits}, as in {operation.example}")
+        raise InputError(f"cannot read {text.strip()!r}: {task.title} takes {digits}, as in {example}")
     if operation.items:
         return [digit_array("".join(parts))]
     return [digit_array(part.lstrip("0") or "0") for part in parts]

@@ -30,7 +30,7 @@ def wilson(correct: int, samples: int, z: float = 1.959964) -> tuple[float, floa
     share, shrink = correct / samples, 1 + z * z / samples
     centre = (share + z * z / (2 * samples)) / shrink
     half = z * sqrt(share * (1 - share) / samples + z * z / (4 * samples * samples)) / shrink
-    return max(0.0, centre - half), min(1.0, centre + half)
+    return 0.0 if correct == 0 else centre - half, 1.0 if correct == samples else centre + half
 
 
 def correct_digits(model: Transformer, batch: Batch, dense: bool | None = None) -> Tensor:

@@ -124,7 +124,7 @@ def experiment(name: str, profile: str = "quick", base: int = 10) -> Experiment:
     model, task = MODELS[model_name], Task(task_name, base)
     config = replace(SIZES[profile], position=model.position, bias=model.bias, source_index=model.source_index)
     sampler = Sampler(task, model.arrangement, REGIMES[profile], PERIOD if model.extends else 1)
-    label = name if task.base in (2, 10) and base == 10 else f"{name}-base{task.base}"
+    label = name if base == 10 or task.operation.binary_digits else f"{name}-base{base}"
     return Experiment(label, profile, sampler, config, recipe(profile, model), tests(profile, model))
 
 

@@ -118,6 +118,9 @@ def read_manifest(folder: Path, experiment: Experiment, seed: int) -> dict[str, 
         manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text())
         config = json.loads((folder / CONFIG).read_text())
         files = dict(manifest["files"])
+        facts = {name: value for name, value in manifest.items() if name != "checksum"}
+        if manifest["checksum"] != hashlib.sha256(json.dumps(facts).encode()).hexdigest():
+            raise ValueError(f"{MANIFEST} is not what was written")
         wrong = [name for name, checksum in files.items() if sha256(folder / name) != checksum]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DamagedRun(f"the run in {folder.name} is damaged ({error})") from error
@@ -167,7 +170,8 @@ def train(experiment: Experiment, seed: int, report: Callable[[Progress], None] 
     pd.DataFrame(progress.history).to_csv(partial / HISTORY, index=False)
     rows.to_csv(partial / EVALUATION, index=False)
     write_json(partial / CONFIG, experiment.data | {"seed": seed})
-    (partial / CHECKPOINT).unlink(missing_ok=True)
+    for leftover in partial.glob("checkpoint.*"):
+        leftover.unlink()
     write_manifest(partial, {"steps": progress.step, "seconds": seconds} | environment())
     final = paths.runs() / key
     partial.rename(final)
@@ -189,7 +193,8 @@ def environment() -> dict[str, Any]:
 def write_manifest(folder: Path, facts: dict[str, Any]) -> None:
     """Write the manifest, with the checksum of every other file of the folder."""
     files = {path.name: sha256(path) for path in sorted(folder.iterdir()) if path.name != MANIFEST}
-    write_json(folder / MANIFEST, facts | {"files": files})
+    facts = {name: value for name, value in facts.items() if name != "checksum"} | {"files": files}
+    write_json(folder / MANIFEST, facts | {"checksum": hashlib.sha256(json.dumps(facts).encode()).hexdigest()})
 
 
 def write_json(path: Path, data: Any) -> None:

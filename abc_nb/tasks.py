@@ -111,8 +111,10 @@ class Task:
     def __post_init__(self) -> None:
         if self.name not in OPERATIONS:
             raise InputError(f"unknown task {self.name!r}: choose one of {', '.join(OPERATIONS)}")
-        if self.operation.binary_digits:
+        if self.operation.binary_digits and self.base == 10:  # the default: 10 stands for what the task is written in
             object.__setattr__(self, "base", 2)
+        if self.operation.binary_digits and self.base != 2:
+            raise InputError(f"base {self.base} is not possible: {self.title} is written in base 2")
         if not 2 <= self.base <= 16:
             raise InputError(f"base {self.base} is not supported: choose a base from 2 to 16")
 

@@ -6,6 +6,7 @@ are all that a checkpoint holds.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -153,17 +154,30 @@ def save_checkpoint(path: Path, trainer: Trainer) -> None:
         for p, state in optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{i}.{p}.{name}": tensor for name, tensor in state.items()}
     temporary = path.with_suffix(".tmp")
-    save_file(tensors, temporary, {"progress": json.dumps(vars(trainer.progress))})
+    facts = {"progress": json.dumps(vars(trainer.progress)), "checksum": checksum(tensors)}
+    save_file(tensors, temporary, facts)
     os.replace(temporary, path)
+
+
+def checksum(tensors: dict[str, Tensor]) -> str:
+    """SHA-256 of names and bytes: safetensors itself does not notice a flipped bit."""
+    parts = (name.encode() + tensors[name].cpu().numpy().tobytes() for name in sorted(tensors))
+    return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
 def load_checkpoint(path: Path, trainer: Trainer) -> None:
     """Restore what `save_checkpoint` wrote; a damaged file is set aside and training starts anew."""
     try:
         with safe_open(path, "pt") as file:
-            progress = Progress(**json.loads(file.metadata()["progress"]))
+            facts = file.metadata()
+            progress = Progress(**json.loads(facts["progress"]))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+        if checksum(tensors) != facts["checksum"]:
+            raise ValueError("the tensors are not those that were written")
         model = {name[6:]: tensor for name, tensor in tensors.items() if name.startswith("model.")}
+        shapes = {name: tensor.shape for name, tensor in trainer.model.state_dict().items()}
+        if {name: tensor.shape for name, tensor in model.items()} != shapes:
+            raise ValueError("the tensors are those of another model")  # before any of them is copied
         trainer.model.load_state_dict(model)
     except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError):
         os.replace(path, path.with_suffix(".damaged"))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from abc_nb import biases, config, experiments, positions
@@ -39,6 +39,7 @@ def test_every_experiment_comes_back_from_json(profile: str) -> None:
 
 @given(NAMES, st.integers(2, 16))
 def test_every_base_comes_back_from_json(name: str, base: int) -> None:
+    assume(base in (2, 10) or not name.startswith("parity"))
     original = experiment(name, "quick", base)
     assert config.from_data(config.to_data(original), TYPES) == original
 

@@ -111,13 +111,16 @@ def test_greedy_decoding_with_a_cache_is_greedy_decoding(bias: Bias, length: int
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_measuring_leaves_the_model_as_it_was_and_ignores_dropout(training: bool) -> None:
-    batch, model = problems(ADDITION), untrained(replace(TINY, dropout=0.5)).train(training)
-    plain = untrained()
-    decoded = greedy(model, batch.source, batch.layout, 12)
-    exact_match(model, batch)
+def test_measuring_ignores_dropout_and_leaves_the_model_as_it_was(training: bool) -> None:
+    batch = problems(ADDITION)
+    plain = half_trained(TINY, batch, len(ADDITION.vocabulary))
+    model = untrained(replace(TINY, dropout=0.5)).train(training)
+    model.load_state_dict(plain.state_dict())
+    assert exact_match(model, batch).tolist() == exact_match(plain.eval(), batch).tolist()
     assert model.training is training
-    assert decoded.tolist() == greedy(plain, batch.source, batch.layout, 12).tolist()
+    decoded, expected = (greedy(each, batch.source, batch.layout, 12) for each in (model, plain))
+    assert decoded.tolist() == expected.tolist()
+    assert model.training is training
 
 
 # ---- counting ---------------------------------------------------------------------------------------

@@ -136,7 +136,7 @@ def test_decimal_vocabulary_is_the_papers_fifteen_tokens_in_order() -> None:
 
 @given(st.sampled_from([*OPERATIONS]), BASES)
 def test_token_i_is_the_digit_i(name: str, base: int) -> None:
-    task = Task(name, base)
+    task = Task(name, 2 if OPERATIONS[name].binary_digits else base)
     assert [int(symbol, 16) for symbol in task.vocabulary[: task.base]] == list(range(task.base))
     assert len(set(task.vocabulary)) == len(task.vocabulary)
     assert task.text([task.token(symbol) for symbol in task.vocabulary]) == [*task.vocabulary]
@@ -146,8 +146,10 @@ def test_lists_have_their_operators_as_extra_tokens() -> None:
     assert Task("listops-max").vocabulary == (*"0123456789+*$&@", "SM", "MAX", "MIN")
 
 
-def test_parity_is_binary_whatever_base_is_asked_for() -> None:
-    assert Task("parity", 10) == Task("parity", 2)
+def test_parity_is_binary_and_another_base_is_an_error() -> None:
+    assert Task("parity") == Task("parity", 2)
+    with pytest.raises(InputError, match="base 7 is not possible: Parity is written in base 2"):
+        Task("parity", 7)
     assert Task("parity").vocabulary == tuple("01+*$&@")
 
 
