@@ -99,8 +99,8 @@ def needed(layout: Layout, name: Attention, operand: int | None = None) -> Tenso
 def masses(model: Transformer, batch: Batch, trained: int) -> pd.DataFrame:
     """Mean attention on the needed cells: attention, layer, head, step, inside (the training length), mass.
 
-    Teacher-forced, so that each step is asked with the right past. Rows with `operand` None count
-    all operands together.
+    Mass is a fraction from 0 to 1; layers, heads and steps count from 0. Teacher-forced, so that
+    each step is asked with the right past. Rows with `operand` None count all operands together.
     """
     kept = record(model, batch, batch.target[:, :-1])
     rows = []
@@ -130,11 +130,15 @@ def digit_accuracy(model: Transformer, batch: Batch) -> np.ndarray:
 
 
 def mass_and_accuracy(model: Transformer, batch: Batch, frame: pd.DataFrame) -> pd.DataFrame:
-    """By decoding step: the largest cross-attention mass on needed cells over heads, and digit accuracy."""
-    cross = frame[(frame.attention == "cross") & frame.operand.isna()]
-    best = cross.groupby("step").mass.max()
-    accuracy = digit_accuracy(model, batch)
-    return pd.DataFrame({"step": best.index, "mass": best.to_numpy(), "accuracy": accuracy[best.index]})
+    """By decoding step (from 0): cross-attention on the needed digit, and digit accuracy, both from 0 to 1.
+
+    Each operand has a head that looks at its digit most; the operand that is looked at least decides.
+    """
+    cross = frame[frame.attention == "cross"]
+    several = cross.operand.notna().any()
+    by_operand = cross[cross.operand.notna()] if several else cross.assign(operand=0)
+    mass = by_operand.groupby(["step", "operand"]).mass.max().groupby("step").min()
+    return pd.DataFrame({"step": mass.index, "mass": mass.to_numpy(), "accuracy": digit_accuracy(model, batch)})
 
 
 def shares(model: Transformer, batch: Batch) -> pd.DataFrame:
@@ -150,7 +154,7 @@ def shares(model: Transformer, batch: Batch) -> pd.DataFrame:
             mean = weights[:, :, : batch.layout.width].mean(dim=(0, 2))  # (head, key)
             for head, by_key in enumerate(mean):
                 found = {group: by_key[list(columns)].sum().item() for group, columns in groups.items()}
-                rows.append({"layer": layer, "head": head, **found})
+                rows.append({"layer": layer + 1, "head": head + 1, **found})  # as people count
     return pd.DataFrame(rows)
 
 
@@ -180,7 +184,7 @@ class Study:
 
     @cached_property
     def steps(self) -> pd.DataFrame:
-        """By output digit: largest mass on needed cells, and accuracy of the digit."""
+        """By output digit: attention on the needed digits, and accuracy of the digit."""
         return mass_and_accuracy(self.model, self.batch(self.length), self.masses)
 
     @cached_property
@@ -208,11 +212,12 @@ class Study:
         operands = widen(read(sampler.task, text), width, sampler.task)
         return look(self.model, sampler.task, make_batch(sampler.task, operands, width, sampler.arrangement))
 
-    def best_panel(self, maps: Maps, name: Attention, operand: str = "all") -> Panel:
-        """Of all layers the head that looks most at the needed cells when the model is right."""
+    def best_panels(self, maps: Maps, name: Attention, count: int = 1) -> list[Panel]:
+        """Of all layers the heads that look most at the needed cells when the model is right, best first."""
         heads = self.known.reset_index()
-        heads = heads[(heads.attention == name) & (heads.operand == operand)].sort_values("inside")
-        return panel(maps, name, int(heads.layer.iloc[-1]), int(heads["head"].iloc[-1]))
+        heads = heads[(heads.attention == name) & (heads.operand == "all")].sort_values("inside", ascending=False)
+        chosen = zip(heads.layer[:count], heads["head"][:count], strict=True)
+        return [panel(maps, name, int(layer), int(head)) for layer, head in chosen]
 
     def all_panels(self, maps: Maps, name: Attention) -> list[list[Panel]]:
         """Every head's map, a list a layer."""

@@ -16,10 +16,11 @@ from filelock import FileLock
 from abc_nb import paths
 from abc_nb.attention import Study
 from abc_nb.errors import InputError
+from abc_nb.evaluation import wilson
 from abc_nb.files import write_text
 from abc_nb.tables import BAR, over_seeds
 
-VERDICTS = ("holds", "differs", "not run")
+VERDICTS = ("holds", "differs", "not run", "definition")
 CLOSE = 5.0  # percentage points within which two curves count as the same
 
 
@@ -28,7 +29,7 @@ class Verdict:
     """One line of the ledger."""
 
     id: str
-    verdict: Literal["holds", "differs", "not run"]
+    verdict: Literal["holds", "differs", "not run", "definition"]
     figure: str  # what was measured, in words and numbers
     interval: str = ""  # 95% interval of the number that decides
 
@@ -89,14 +90,12 @@ def verdict(id: str, holds: bool, figure: str, interval: str = "") -> Verdict:
 
 
 def no_baseline_generalizes(scores: Scores) -> Verdict:
-    """C01 is a definition; it is recorded with how many baselines meet it."""
+    """C01 is a definition; it is recorded with how many baselines and variants of them meet it."""
     best = {pair[:2]: scores.median(*pair) for pair in scores.rows if pair[2] == 60}
     task, model = max(best, key=lambda pair: best[pair])
     meeting = sum(value >= 100 * BAR for value in best.values())
-    figure = (
-        f"{meeting} of {len(best)} baselines reach 99% at 60 digits; best: {model}, {task}, {best[task, model]:.1f}%"
-    )
-    return verdict("C01", meeting == 0, figure, scores.interval(task, model, 60))
+    figure = f"{meeting} of {len(best)} baselines and variants meet it; best: {model}, {task}, {best[task, model]:.1f}%"
+    return Verdict("C01", "definition", figure, scores.interval(task, model, 60))
 
 
 def vanilla_interpolates_only(scores: Scores) -> Verdict:
@@ -130,10 +129,14 @@ def alibi_does_not_interpolate(scores: Scores) -> Verdict:
 
 
 def classification_is_chance(scores: Scores) -> Verdict:
-    task = "Parity (classification)"
-    shown = (6, 10, 20, 60)
+    """Within 5 points of a half at every length shown; the interval is of all of them together."""
+    task, shown = "Parity (classification)", (6, 10, 20, 60)
     far = max(abs(scores.median(task, "Vanilla", length) - 50) for length in shown)
-    return verdict("C14", far <= CLOSE, scores.text(task, "Vanilla", shown), scores.interval(task, "Vanilla", 6))
+    rows = [scores.rows[task, "Vanilla", length] for length in shown]
+    samples = sum(row["samples"] for row in rows)
+    low, high = wilson(round(sum(row["ours"] * row["samples"] / 100 for row in rows)), samples)
+    interval = f"[{100 * low:.2f}, {100 * high:.2f}] over these lengths"
+    return verdict("C14", far <= CLOSE, scores.text(task, "Vanilla", shown), interval)
 
 
 def scratchpad_does_not_interpolate(scores: Scores) -> Verdict:
@@ -193,16 +196,6 @@ def correlation(study: Study) -> float:
     return float(np.corrcoef(study.steps.mass, study.steps.accuracy)[0, 1])
 
 
-def some_heads_rest_on_a_symbol(addition: Study) -> Verdict:
-    """A sink: a head with more than half of its attention on one symbol (verticals are notebook 5's)."""
-    who = addition.shares()
-    symbols = who[[column for column in who if column in ("$", "&", "+")]]
-    strongest = symbols.max().idxmax()
-    count = int((symbols.max(axis=1) > 0.5).sum())
-    figure = f"{count} of {len(who)} heads rest on a symbol; most on {strongest!r}: {symbols[strongest].max():.2f}"
-    return verdict("C24", count > 0, figure)
-
-
 VANILLA_FAILURE = (
     no_baseline_generalizes,
     vanilla_interpolates_only,
@@ -216,10 +209,9 @@ VANILLA_FAILURE = (
 
 
 def attention_verdicts(successor: Study, addition: Study, n_by_1: Study) -> list[Verdict]:
-    """Claims C06-C08 and C24, from the attention of the three Vanilla models that the paper analyses."""
+    """Claims C06-C08, from the attention of the three Vanilla models that the paper analyses."""
     return [
         attention_follows_the_digit(successor),
         heads_divide_the_operands(addition),
         attention_goes_with_accuracy([successor, addition, n_by_1]),
-        some_heads_rest_on_a_symbol(addition),
     ]

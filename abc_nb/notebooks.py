@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import warnings
@@ -46,24 +47,24 @@ def execute(notebook: Path, output: Path, parameters: Mapping[str, Any]) -> None
 
     check_parameters(notebook, parameters)
     output.parent.mkdir(parents=True, exist_ok=True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        papermill.execute_notebook(
-            str(notebook),
-            str(output),
-            dict(parameters),
-            kernel_name="python3",
-            cwd=str(paths.NOTEBOOKS),
-            execution_timeout=TIMEOUT,
-            progress_bar=True,
-        )
+    options = {"kernel_name": "python3", "cwd": str(paths.NOTEBOOKS), "execution_timeout": TIMEOUT}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            papermill.execute_notebook(str(notebook), str(output), dict(parameters), **options)
+    except papermill.PapermillExecutionError as error:
+        if error.ename == InputError.__name__:
+            raise InputError(f"{notebook.stem}: {error.evalue}") from error
+        raise
 
 
 def refresh(names: Sequence[str], parameters: Mapping[str, str]) -> None:
     """Re-run notebooks in place with their default parameters and normalise them for the repository.
 
-    With parameters the executed copy goes to the build folder instead: what is committed shows the defaults.
+    With parameters the executed copy and its figures go to the build folder: what is committed shows the defaults.
     """
+    if parameters:
+        os.environ["ABC_NB_FIGURES"] = str(paths.BUILD / "figures")  # for the notebook's kernel
     values = {name: json_or_text(value) for name, value in parameters.items()}
     for notebook in [find(name) for name in names] or sequence():
         output = paths.BUILD / "notebooks" / notebook.name

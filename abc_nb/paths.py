@@ -19,5 +19,9 @@ def runs() -> Path:
 
 
 def figures(profile: str = "quick") -> Path:
-    """Folder of figures and tables: `figures/`, with one folder inside for each profile but `quick`."""
-    return ROOT / "figures" if profile == "quick" else ROOT / "figures" / profile
+    """Folder of figures and tables: `figures/`, with one folder inside for each profile but `quick`.
+
+    The environment variable ABC_NB_FIGURES moves it.
+    """
+    folder = Path(os.environ.get("ABC_NB_FIGURES") or ROOT / "figures").absolute()
+    return folder if profile == "quick" else folder / profile

@@ -22,6 +22,7 @@ WIDTH = 3.4  # inches: one column of print
 ORDER = ["Vanilla", "NoPE", "RoPE", "ALiBi", "RPE", "RoPE, from the right", "RPE, from the right", "ALiBi, cross too"]
 PALETTE = dict(zip(ORDER, sns.color_palette("colorblind", len(ORDER)), strict=True))
 MARKERS = dict(zip(ORDER, "oXsDv^P*", strict=True))
+SIZES = dict(zip(ORDER, (5.0, 4.2, 3.2, 2.2, 1.2, 3.6, 2.4, 1.2), strict=True))
 STYLE: dict[Any, Any] = {"svg.hashsalt": "abc_nb", "svg.fonttype": "none", "figure.dpi": 110, "savefig.bbox": "tight"}
 
 
@@ -57,7 +58,8 @@ def draw_curve(panel: Axes, part: pd.DataFrame, model: str) -> None:
     by_length = part.groupby("length").percent
     line = by_length.median()
     look: dict[str, Any] = {"color": PALETTE[model], "label": model}
-    panel.plot(line.index, line, marker=MARKERS[model], markersize=4, linewidth=1.2, **look)
+    size = SIZES[model]  # a line drawn later is thinner, so that one below it still shows
+    panel.plot(line.index, line, marker=MARKERS[model], markersize=2 + size, linewidth=size, **look)
     panel.fill_between(line.index, by_length.min(), by_length.max(), color=PALETTE[model], alpha=0.18, linewidth=0)
 
 
@@ -182,7 +184,7 @@ def attention_maps(panels: Sequence[Panel], size: float = 0.17) -> Figure:
     widths = [panel.weights.shape[1] for panel in panels]
     figure, axes = new_figure(len(panels), size * panels[0].weights.shape[0] + 1.1, size * max(widths) + 0.9)
     for axis, panel in zip(axes, panels, strict=True):
-        axis.imshow(panel.weights, cmap="viridis", vmin=0, vmax=1, aspect="auto")
+        image = axis.imshow(panel.weights, cmap="viridis", vmin=0, vmax=1, aspect="auto")
         axis.set_xticks(range(len(panel.keys)), panel.keys, family="monospace", fontsize=7)
         axis.set_yticks(range(len(panel.queries)), panel.queries, family="monospace", fontsize=7)
         for label, right in zip(axis.get_yticklabels(), panel.right, strict=True):
@@ -191,6 +193,7 @@ def attention_maps(panels: Sequence[Panel], size: float = 0.17) -> Figure:
         axis.grid(False)
         axis.set(title=panel.title, xlabel=panel.xlabel)
     axes[0].set_ylabel("output token")
+    figure.colorbar(image, ax=axes, label="attention", fraction=0.03, pad=0.01)
     return figure
 
 
@@ -218,6 +221,7 @@ def mass_and_accuracy(frames: dict[str, pd.DataFrame], trained: int = 6) -> Figu
         panel.plot(frame.step + 1, frame.mass, color=colors[1], marker="s", markersize=3, label="attention mass")
         panel.axvspan(0.5, trained + 0.5, color="0.92", zorder=0)
         panel.set(title=title, xlabel="output digit, units first", ylim=(-0.04, 1.04), xlim=(0.5, len(frame) + 0.5))
+    panels[0].set_ylabel("share")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
     return figure
 

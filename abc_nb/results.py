@@ -25,6 +25,9 @@ class Results:
     def __post_init__(self) -> None:
         if self.profile not in PROFILES:
             raise InputError(f"unknown profile {self.profile!r}: choose one of {', '.join(PROFILES)}")
+        listed = isinstance(self.seeds, Sequence) and len(self.seeds) > 0
+        if not listed or not all(isinstance(seed, int) for seed in self.seeds):
+            raise InputError(f"seeds {self.seeds!r} are not possible: give a list of whole numbers, as in [0, 1]")
         if self.origin not in ANYWHERE:
             raise InputError(f"unknown results {self.origin!r}: choose one of {', '.join(ANYWHERE)}")
 
@@ -36,7 +39,8 @@ class Results:
                 run = store.find(experiment(name, self.profile), seed, (self.origin,))
                 if run is None:
                     where = "made here" if self.origin == "runs" else "shipped"
-                    raise InputError(f"no results of {name}, seed {seed}, were {where}: run `make reproduce` first")
+                    mend = f"run `abc-nb train {name} --profile {self.profile} --seed {seed}` and take results 'runs'"
+                    raise InputError(f"no results of {name}, seed {seed}, were {where}: {mend}")
                 found.append(run)
         return found
 

@@ -110,3 +110,23 @@ def test_best_heads_are_those_with_most_mass_at_the_training_length(study: atten
         by_head = {head: group.mass.mean() for head, group in part.groupby("head")}
         assert by_head[row["head"] - 1] == max(by_head.values())
         assert row["6 digits"] == pytest.approx(max(by_head.values()))
+
+
+def test_the_best_panels_are_different_heads_in_order(study: attention.Study) -> None:
+    panels = study.best_panels(study.example("123+456"), "cross", count=2)
+    assert panels[0].title != panels[1].title
+    masses = study.known.loc["cross"].loc["all"].inside.sort_values(ascending=False)
+    assert [panel.title for panel in panels] == [
+        f"cross-attention, layer {layer + 1}, head {head + 1}" for layer, head in masses.index[:2]
+    ]
+
+
+def test_of_two_operands_the_one_that_is_looked_at_less_decides() -> None:
+    """Uniform attention is the same for both; closing the first operand leaves its mass at zero."""
+    task, batch = batch_of("addition")
+    model = uniform_model(task)
+    frame = attention.masses(model, batch, trained=6)
+    even = attention.mass_and_accuracy(model, batch, frame)
+    np.testing.assert_allclose(even.mass, 1 / batch.layout.source_length, rtol=1e-5)
+    frame.loc[frame.operand == 0, "mass"] = 0.0
+    assert (attention.mass_and_accuracy(model, batch, frame).mass == 0).all()

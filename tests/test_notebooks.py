@@ -10,7 +10,7 @@ import nbformat
 import pandas as pd
 import pytest
 
-from abc_nb import experiments, notebooks, paths
+from abc_nb import claims, experiments, notebooks, paths
 from abc_nb.errors import InputError
 
 BOOKS = notebooks.sequence()
@@ -61,6 +61,17 @@ def test_unknown_parameter_is_an_error(tmp_path: Path) -> None:
         notebooks.execute(BOOKS[0], tmp_path / "out.ipynb", {"profil": "quick"})
 
 
+@pytest.mark.notebooks
+@pytest.mark.parametrize(
+    ("name", "value"), [("seeds", []), ("seeds", 0), ("results", "elsewhere"), ("profile", "fast")]
+)
+def test_a_bad_parameter_is_one_sentence(tmp_path: Path, name: str, value: object) -> None:
+    with pytest.raises(
+        InputError, match=r"^02_vanilla_failure: (seeds|unknown)[^\n]*(choose one of|give a list)[^\n]*$"
+    ):
+        notebooks.execute(BOOKS[1], tmp_path / "out.ipynb", {name: value})
+
+
 @pytest.fixture(scope="module")
 def reproduced(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProcess[str]:
     """`abc-nb reproduce` from nothing, as a user runs it, in the smoke profile."""
@@ -103,4 +114,4 @@ def test_ledger_has_every_claim_and_a_verdict_where_judged(reproduced: subproces
     assert len(book) == 31
     judged = book[book.notebook == "02_vanilla_failure"]
     assert set(judged.id) >= {"C01", "C02", "C03", "C04", "C05", "C14", "C15", "C31"}
-    assert set(judged.verdict) <= {"holds", "differs", "not run"}
+    assert set(judged.verdict) <= set(claims.VERDICTS)

@@ -152,7 +152,9 @@ def test_c15_is_judged_at_six_digits(six: float, verdict: str) -> None:
 
 
 def test_missing_results_are_named() -> None:
-    with pytest.raises(InputError, match=r"addition-vanilla, seed 99, were shipped: run `make reproduce` first"):
+    with pytest.raises(
+        InputError, match=r"addition-vanilla, seed 99, were shipped: run `abc-nb train addition-vanilla"
+    ):
         Results("quick", "shipped", [99]).runs(["addition-vanilla"])
 
 
