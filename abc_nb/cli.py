@@ -41,10 +41,9 @@ def lengths(text: str) -> list[int]:
 
 
 def positive(text: str) -> int:
-    found = integers(text)
-    if len(found) != 1 or found[0] < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not possible, give one whole number from 1 on")
-    return found[0]
+    return int(text)
 
 
 def seed(text: str) -> int:

@@ -100,18 +100,17 @@ def sweep(jobs: Sequence[Job], show: bool = True) -> list[Failure]:
     if not todo:
         return []
     context = get_context("spawn")
-    with context.Manager() as manager:
-        queue = manager.Queue()
-        pool = ProcessPoolExecutor(min(workers(), len(todo)), context, prepare_worker, (queue,))
-        futures = {pool.submit(work, experiment, seed): (experiment, seed) for experiment, seed in todo}
-        try:
-            follow(futures, queue, show)
-        except BaseException:
-            for process in list(pool._processes.values()):
-                process.kill()
-            raise
-        finally:
-            pool.shutdown(cancel_futures=True)
+    queue = context.Queue()
+    pool = ProcessPoolExecutor(min(workers(), len(todo)), context, prepare_worker, (queue,))
+    futures = {pool.submit(work, experiment, seed): (experiment, seed) for experiment, seed in todo}
+    try:
+        follow(futures, queue, show)
+    except BaseException:
+        for process in list(pool._processes.values()):
+            process.kill()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
     errors = ((job, future.exception()) for future, job in futures.items())
     return [Failure(job[0].name, job[1], f"{error}") for job, error in errors if error is not None]
 
