@@ -122,60 +122,6 @@ class Panel:
     xlabel: str = "input token"
 
 
-def bias_matrices(matrices: dict[str, np.ndarray], size: float = 0.16) -> Figure:
-    """Which cells a bias leaves open, drawn bright, rows the queries (figures 3, 8, 10 and 11)."""
-    shapes = [matrix.shape for matrix in matrices.values()]
-    matplotlib.rcParams.update(sns.axes_style("white") | sns.plotting_context("paper") | STYLE)
-    figure = Figure(
-        figsize=(size * sum(shape[1] for shape in shapes) + 1.2 * len(shapes), size * max(s[0] for s in shapes) + 0.9),
-        layout="constrained",
-    )
-    axes = figure.subplots(1, len(shapes), squeeze=False, width_ratios=[shape[1] for shape in shapes])[0]
-    for axis, (title, matrix) in zip(axes, matrices.items(), strict=True):
-        rows, columns = np.arange(matrix.shape[0] + 1), np.arange(matrix.shape[1] + 1)
-        axis.pcolormesh(
-            columns, rows, np.isfinite(matrix), cmap="cividis", vmin=0, vmax=1, edgecolor="0.55", linewidth=0.3
-        )
-        axis.set(title=title, xlabel="key", aspect="equal", xticks=[], yticks=[])
-        axis.invert_yaxis()
-    axes[0].set_ylabel("query (output token)")
-    return figure
-
-
-def dependencies(title: str, source: list[str], target: list[str], cells: np.ndarray, shown: Sequence[int]) -> Figure:
-    """Which source tokens an output token depends on: a line for each open cell of the steps `shown` (figure 7)."""
-    figure, (panel,) = new_figure(1, 1.7, width=0.34 * max(len(source), len(target)) + 0.8)
-    colors = sns.color_palette("colorblind", len(shown))
-    right = len(source) - 1
-    for color, step in zip(colors, shown, strict=True):
-        for key in np.flatnonzero(cells[step]).tolist():
-            panel.plot([key, right - step], [0.12, 0.88], color=color, linewidth=1.4)
-    look: dict[str, Any] = {"ha": "center", "va": "center", "family": "monospace"}
-    for column, token in enumerate(source):
-        panel.text(column, 0, token, **look)
-    for step, token in enumerate(target):
-        panel.text(right - step, 1, token, **look)
-    panel.set(title=title, xlim=(-0.8, right + 0.8), ylim=(-0.2, 1.2), xticks=[])
-    panel.set_yticks([0, 1], ["input", "output"])
-    panel.grid(False)
-    sns.despine(ax=panel, left=True, bottom=True)
-    return figure
-
-
-def grid_map(frame: pd.DataFrame, length: int) -> Figure:
-    """Accuracy over window w and period T, a heat map a task (columns task, w, T, accuracy in percent)."""
-    tasks = list(dict.fromkeys(frame.task))
-    figure, panels = new_figure(len(tasks), 2.1)
-    for panel, task in zip(panels, tasks, strict=True):
-        table = frame[frame.task == task].pivot(index="w", columns="T", values="accuracy")
-        last = panel is panels[-1]
-        sns.heatmap(
-            table, ax=panel, annot=True, fmt=".0f", cmap="cividis", vmin=0, vmax=100, cbar=last, annot_kws={"size": 6}
-        )
-        panel.set_title(f"{task}, {length} digits")
-    return figure
-
-
 def attention_maps(panels: Sequence[Panel], size: float = 0.17) -> Figure:
     """Heat maps side by side, tokens on both axes; brighter is more attention (figures 2, 5 and 6).
 
