@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from abc_nb.compute import expected, read, widen
 from abc_nb.experiments import TASKS
 from abc_nb.sampling import Sampler, carries, generator, longest_run, split_numbers, test_operands, to_digits
 from abc_nb.tasks import NUMBERS, OPERATIONS, Task, digit_count
@@ -14,8 +15,6 @@ LENGTHS = (3, 6, 10, 20, 60)
 
 def task_examples() -> pd.DataFrame:
     """One row a task: a problem, its source and target tokens as the model sees them."""
-    from abc_nb.compute import expected, read, widen
-
     rows = []
     for name in (*TASKS, "parity-classification"):
         task = Task(name)
@@ -43,17 +42,12 @@ def example_tokens(task: Task, operands: list[int], width: int) -> dict[str, lis
 
 def layouts(task: Task) -> pd.DataFrame:
     """Columns of an operand by length, tight and padded."""
-    rows = [
-        {
-            "length": length,
-            "places": task.places(length),
-            **{f"{regime} width": task.width(length, regime) for regime in ("tight", "padded")},
-            "source tokens, tight": task.layout(task.width(length, "tight")).source_length,
-            "attention cells, tight": task.layout(task.width(length, "tight")).source_length
-            * task.layout(task.width(length, "tight")).target_length,
-        }
-        for length in LENGTHS
-    ]
+    rows = []
+    for length in LENGTHS:
+        widths = {f"{regime} width": task.width(length, regime) for regime in ("tight", "padded")}
+        tight = task.layout(widths["tight width"])
+        row = {"length": length, "places": task.places(length), **widths, "source tokens, tight": tight.source_length}
+        rows.append(row | {"attention cells, tight": tight.source_length * tight.target_length})
     return pd.DataFrame(rows)
 
 

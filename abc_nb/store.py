@@ -118,8 +118,7 @@ def read_manifest(folder: Path, experiment: Experiment, seed: int) -> dict[str, 
         manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text())
         config = json.loads((folder / CONFIG).read_text())
         files = dict(manifest["files"])
-        facts = {name: value for name, value in manifest.items() if name != "checksum"}
-        if manifest["checksum"] != hashlib.sha256(json.dumps(facts).encode()).hexdigest():
+        if manifest["checksum"] != fingerprint(manifest):
             raise ValueError(f"{MANIFEST} is not what was written")
         wrong = [name for name, checksum in files.items() if sha256(folder / name) != checksum]
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -193,8 +192,14 @@ def environment() -> dict[str, Any]:
 def write_manifest(folder: Path, facts: dict[str, Any]) -> None:
     """Write the manifest, with the checksum of every other file of the folder."""
     files = {path.name: sha256(path) for path in sorted(folder.iterdir()) if path.name != MANIFEST}
-    facts = {name: value for name, value in facts.items() if name != "checksum"} | {"files": files}
-    write_json(folder / MANIFEST, facts | {"checksum": hashlib.sha256(json.dumps(facts).encode()).hexdigest()})
+    facts = {name: value for name, value in facts.items() if name not in ("files", "checksum")} | {"files": files}
+    write_json(folder / MANIFEST, facts | {"checksum": fingerprint(facts)})
+
+
+def fingerprint(manifest: dict[str, Any]) -> str:
+    """The checksum of a manifest: of everything in it but the checksum itself."""
+    facts = {name: value for name, value in manifest.items() if name != "checksum"}
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 
 def write_json(path: Path, data: Any) -> None:
@@ -211,6 +216,6 @@ def ship(run: Run, weights: bool) -> Path:
     temporary = target.with_name(f".{target.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     shutil.copytree(run.folder, temporary, ignore=None if weights else shutil.ignore_patterns(WEIGHTS))
-    write_manifest(temporary, {k: v for k, v in run.manifest.items() if k != "files"} | {"shipped": True})
+    write_manifest(temporary, run.manifest | {"shipped": True})
     shutil.rmtree(target, ignore_errors=True)
     return temporary.rename(target)
