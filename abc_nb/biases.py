@@ -24,16 +24,20 @@ CLOSED = float("-inf")
 class OpenKeys:
     """The open keys of each query: no key twice, closed slots have the value minus infinity."""
 
-    index: Tensor  # (heads or 1, query, slots), integer
+    index: Tensor  # (query, slots), integer: the keys, the same for all heads
     value: Tensor  # (heads or 1, query, slots), added to the logits
 
     def dense(self, keys: int) -> Tensor:
         """The same bias as a matrix of shape (heads or 1, query, keys)."""
-        matrix = torch.full((*self.index.shape[:2], keys), CLOSED)
-        return matrix.scatter_reduce(2, self.index, self.value, "amax")
+        matrix = torch.full((*self.value.shape[:2], keys), CLOSED)
+        return matrix.scatter_reduce(2, self.index.expand_as(self.value), self.value, "amax")
+
+    def few(self, keys: int) -> bool:
+        """Whether gathering is faster than the dense matrix (measured: from three keys a slot on)."""
+        return 3 * self.index.shape[1] <= keys
 
     def rows(self, rows: slice) -> OpenKeys:
-        return OpenKeys(self.index[:, rows], self.value[:, rows])
+        return OpenKeys(self.index[rows], self.value[:, rows])
 
     def to(self, device: torch.device) -> OpenKeys:
         return OpenKeys(self.index.to(device), self.value.to(device))
@@ -111,7 +115,7 @@ class Window(Bias):
             index, keys = layout.source_length - 1 - layout.operands[-1].stride * step + offsets, layout.source_length
         inside = (index >= 0) & (index < keys)
         value = torch.zeros(index.shape).masked_fill(~inside, CLOSED)
-        return OpenKeys(index.clamp(0, keys - 1)[None], value[None])
+        return OpenKeys(index.clamp(0, keys - 1), value[None])
 
 
 def window_offsets(layout: Layout, w: int) -> Tensor:

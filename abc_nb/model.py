@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from abc_nb.biases import Attention as AttentionName
-from abc_nb.biases import Bias, Causal, OpenKeys
+from abc_nb.biases import Bias, Causal, OpenKeys, key_count
 from abc_nb.layouts import Layout
 from abc_nb.multihead import Attention, Place, Record
 from abc_nb.positions import PositionEncoding, Sinusoidal
@@ -182,12 +182,13 @@ class Transformer(nn.Module):
         )
         if self.config.source_index == "right":
             source = source.flip(0)
-        long = layout.source_length > 160  # below, dense matrices are the faster path
 
         def bias(name: AttentionName, layer: int) -> Tensor | OpenKeys | None:
-            keys = None if dense or (dense is None and not long) else self.config.bias.open_keys(layout, name, layer)
-            chosen = self.config.bias.dense(layout, name, layer, self.config.heads) if keys is None else keys
-            return None if chosen is None else chosen.to(device)
+            keys = None if dense else self.config.bias.open_keys(layout, name, layer)
+            if keys is not None and (dense is False or keys.few(key_count(layout, name))):
+                return keys.to(device)
+            matrix = self.config.bias.dense(layout, name, layer, self.config.heads)
+            return None if matrix is None else matrix.to(device)
 
         biases = tuple({"self": bias("self", i), "cross": bias("cross", i)} for i in range(self.config.decoder_layers))
         return Frame(source, target, target, biases)
@@ -201,7 +202,7 @@ class Transformer(nn.Module):
         position = self.config.position.embedding(index, self.config.width)
         return self.dropout(x if position is None else x + position)
 
-    def encode(self, source: Tensor, frame: Frame, phase: int = 0) -> Tensor:
+    def encode(self, source: Tensor, frame: Frame, phase: Tensor | int = 0) -> Tensor:
         x = self.embed(source, frame.source + phase)
         for layer in self.encoder:
             x = layer(x, frame.source)
@@ -214,11 +215,12 @@ class Transformer(nn.Module):
         layout: Layout,
         record: Record | None = None,
         dense: bool | None = None,
-        phase: int = 0,
+        phase: Tensor | int = 0,
     ) -> Tensor:
         """Logits (B, L, vocabulary) for source (B, S) and the target without its last token (B, L).
 
-        `record` receives attention (and makes the biases dense); `phase` is added to every position.
+        `record` receives attention (and makes the biases dense); `phase`, one number or (B, 1), is added to
+        every position.
         """
         frame = self.frame(layout, True if record is not None else dense)
         memory = self.encode(source, frame, phase)
@@ -231,10 +233,10 @@ class Transformer(nn.Module):
         """What greedy decoding needs: the encoded source as keys and values, and empty caches."""
         frame = self.frame(layout)
         memory = self.encode(source, frame)
-        shape = (len(source), self.config.heads, layout.target_length, self.config.width // self.config.heads)
+        shape = (len(source), layout.target_length, self.config.heads, self.config.width // self.config.heads)
         caches = []
         for layer in self.decoder_layers:
-            own = (memory.new_zeros(shape), memory.new_zeros(shape))
+            own = (memory.new_zeros(shape).transpose(1, 2), memory.new_zeros(shape).transpose(1, 2))
             caches.append(LayerCache(layer.cross_attention.keys_values(memory, frame.source), own))
         return frame, caches
 

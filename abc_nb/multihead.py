@@ -94,17 +94,18 @@ class Attention(nn.Module):
         self, query: Tensor, key: Tensor, value: Tensor, bias: OpenKeys, index: tuple[Tensor, Tensor]
     ) -> Tensor:
         """Gather each query's few keys: time and memory are linear in length."""
-        heads = torch.arange(self.heads, device=query.device)[:, None, None]
-        chosen = bias.index.expand(self.heads, -1, -1)
-        near_key, near_value = key[:, heads, chosen], value[:, heads, chosen]  # (B, H, L, slots, d)
-        logits = torch.einsum("bhld,bhlsd->bhls", query, near_key) / query.shape[-1] ** 0.5 + bias.value
-        extra = self.position.logits(query, index[1][chosen] - index[0][:, None])
-        weights = softmax_or_zero(logits if extra is None else logits + extra)
+        by_token = [x.transpose(1, 2) for x in (query, key, value)]  # (B, L or S, H, d), as it lies in memory
+        slots = bias.index.shape
+        near_key, near_value = (x.index_select(1, bias.index.flatten()).unflatten(1, slots) for x in by_token[1:])
+        logits = (by_token[0][:, :, None] * near_key).sum(-1) / query.shape[-1] ** 0.5  # (B, L, slots, H)
+        logits = logits + bias.value.permute(1, 2, 0)
+        extra = self.position.logits(query, index[1][bias.index] - index[0][:, None])
+        weights = softmax_or_zero(logits if extra is None else logits + extra.permute(0, 2, 3, 1), dim=2)
         weights = F.dropout(weights, self.dropout, self.training)
-        return torch.einsum("bhls,bhlsd->bhld", weights, near_value)
+        return (weights[..., None] * near_value).sum(2).transpose(1, 2)
 
 
-def softmax_or_zero(logits: Tensor) -> Tensor:
+def softmax_or_zero(logits: Tensor, dim: int = -1) -> Tensor:
     """Softmax over keys; a query with no open key attends to nothing instead of becoming NaN."""
-    closed = (logits == float("-inf")).all(dim=-1, keepdim=True)
-    return torch.softmax(logits.masked_fill(closed, 0.0), dim=-1).masked_fill(closed, 0.0)
+    closed = (logits == float("-inf")).all(dim=dim, keepdim=True)
+    return torch.softmax(logits.masked_fill(closed, 0.0), dim=dim).masked_fill(closed, 0.0)

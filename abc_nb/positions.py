@@ -29,7 +29,7 @@ class PositionEncoding:
     """No position encoding at all (NoPE, Kazemnejad et al. 2023)."""
 
     def embedding(self, index: Tensor, width: int) -> Tensor | None:
-        """What is added to the embeddings of tokens at `index` (length,): (length, width) or None."""
+        """What is added to the embeddings of tokens at `index` (..., length): (..., length, width) or None."""
         return None
 
     def attention(self, head_size: int) -> AttentionPosition:
@@ -54,8 +54,8 @@ class Sinusoidal(PositionEncoding):
         if self.period is not None:
             index = index % self.period
         frequency = 10000 ** (-torch.arange(0, width, 2, device=index.device) / width)
-        angle = index[:, None] * frequency
-        return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)
+        angle = index[..., None] * frequency
+        return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2)
 
 
 @dataclass(frozen=True)

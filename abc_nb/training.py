@@ -79,7 +79,7 @@ def rate_at(step: int, config: TrainingConfig) -> float:
     return config.final_rate + (1 - config.final_rate) * (1 + math.cos(math.pi * done)) / 2
 
 
-def loss_of(model: Transformer, batch: Batch, phase: int = 0) -> Tensor:
+def loss_of(model: Transformer, batch: Batch, phase: Tensor | int = 0) -> Tensor:
     """Mean cross-entropy of the output tokens, teacher-forced."""
     logits = model(batch.source, batch.target[:, :-1], batch.layout, phase=phase)
     return F.cross_entropy(logits.flatten(0, 1), batch.target[:, 1:].flatten())
@@ -121,7 +121,7 @@ class Trainer:
         if self.model.config.dropout:
             torch.manual_seed(self.seed << 32 | step)
         batch = self.sampler.training_batch(self.seed, step, config.batch).to(self.device)
-        loss = loss_of(self.model, batch, self.phase(step))
+        loss = loss_of(self.model, batch, self.phases(step))
         for parameter in self.model.parameters():
             parameter.grad = None
         loss.backward()
@@ -132,14 +132,17 @@ class Trainer:
         self.progress.step += 1
         return loss.detach()
 
-    def phase(self, step: int) -> int:
-        """Where a cyclic position index starts: anywhere in its period, so that every place shows every residue.
+    def phases(self, step: int) -> Tensor | int:
+        """Where a cyclic position index starts, for each sample: (batch, 1), or 0 if it is not cyclic.
 
-        Six-digit numbers fill a period of three only twice; without this some residues meet some
-        neighbours only beyond the training length.
+        Six-digit numbers fill a period of three only twice. Starting anywhere in the period shows
+        every residue next to every neighbour; otherwise some would meet only beyond the training length.
         """
         period = getattr(self.model.config.position, "period", None)
-        return int(generator(self.seed, PHASE, step).integers(period)) if period else 0
+        if not period:
+            return 0
+        drawn = generator(self.seed, PHASE, step).integers(period, size=(self.config.batch, 1))
+        return torch.from_numpy(drawn).to(self.device)
 
     def validate(self, batches: list[Batch], loss: Tensor) -> None:
         right = torch.cat([exact_match(self.model, batch) for batch in batches])

@@ -88,7 +88,7 @@ def test_open_keys_are_the_dense_matrix_and_hold_no_key_twice(attention: Attenti
     keys = Window(w).open_keys(layout, attention, layer=0)
     expected = dense(Window(w), layout, attention)
     for query in range(layout.target_length):
-        pairs = zip(keys.index[0, query].tolist(), keys.value[0, query].tolist(), strict=True)
+        pairs = zip(keys.index[query].tolist(), keys.value[0, query].tolist(), strict=True)
         open_pairs = [(index, value) for index, value in pairs if value > -INFINITY]
         assert len({index for index, _ in open_pairs}) == len(open_pairs)
         row = torch.full((key_count(layout, attention),), -INFINITY)

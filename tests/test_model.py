@@ -220,8 +220,8 @@ class Shut(Bias):
     def open_keys(self, layout: Layout, attention: Attention, layer: int) -> OpenKeys | None:
         if not self.few:
             return None
-        index = torch.zeros(1, layout.target_length, 2, dtype=torch.long)
-        value = torch.full(index.shape, float("-inf"))
+        index = torch.zeros(layout.target_length, 2, dtype=torch.long)
+        value = torch.full((1, *index.shape), float("-inf"))
         if attention == "self":
             value[:, 2:, 0] = 0.0
         return OpenKeys(index, value)

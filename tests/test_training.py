@@ -342,7 +342,17 @@ def test_a_phase_of_a_whole_period_changes_nothing_and_another_one_does() -> Non
 
 def test_training_starts_cyclic_positions_anywhere_in_the_period_and_others_at_zero() -> None:
     cyclic = trainer(model=replace(TINY, position=Sinusoidal(3)))
-    phases = [cyclic.phase(step) for step in range(60)]
-    assert set(phases) == {0, 1, 2}
-    assert phases == [cyclic.phase(step) for step in range(60)], "a resumed training sees the same phases"
-    assert {trainer().phase(step) for step in range(10)} == {0}
+    phases = [cyclic.phases(step) for step in range(10)]
+    assert all(isinstance(phase, Tensor) and phase.shape == (cyclic.config.batch, 1) for phase in phases)
+    assert set(torch.cat(phases).flatten().tolist()) == {0, 1, 2}
+    again = [cyclic.phases(step) for step in range(10)]
+    torch.testing.assert_close(phases, again, msg="a resumed training sees the same phases")
+    assert trainer().phases(3) == 0
+
+
+def test_each_sample_has_its_own_phase() -> None:
+    model, batch = build(replace(TINY, position=Sinusoidal(3))), SAMPLER.training_batch(0, 0, 4)
+    together = model(batch.source, batch.target[:, :-1], batch.layout, phase=torch.tensor([[0], [1], [2], [1]]))
+    for sample, phase in enumerate((0, 1, 2, 1)):
+        alone = model(batch.source[sample : sample + 1], batch.target[sample : sample + 1, :-1], batch.layout, phase=phase)
+        torch.testing.assert_close(together[sample : sample + 1], alone)

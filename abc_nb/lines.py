@@ -1,0 +1,158 @@
+"""Lines: attention patterns that a person can read and that hold at any length (`000` appendix D).
+
+A line runs over a span of keys: an operand, a symbol or the output. It is anchored where the span is,
+an operand at its units, so the same line exists in every layout. At step `i` it opens the column
+
+    diagonal       origin + stride * i + offset
+    antidiagonal   origin - stride * i + offset
+    vertical       origin + offset
+
+and adds its value to the logit there; where lines meet, the largest value counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from abc_nb.biases import CLOSED, Attention, Bias, OpenKeys, causal, key_count
+from abc_nb.layouts import Layout
+
+Direction = Literal["diagonal", "antidiagonal", "vertical"]
+SLOPES: dict[Direction, int] = {"diagonal": 1, "antidiagonal": -1, "vertical": 0}
+WHOLE = "whole"  # the span of all keys, as in the paper
+OUTPUT = "output"  # the span of self-attention
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of one head; `value` is added to the logits on it, in units of what was calibrated."""
+
+    attention: Attention
+    layer: int
+    head: int
+    direction: Direction
+    span: str
+    offset: int  # columns to the right of the aligned key
+    value: float
+
+
+@dataclass(frozen=True)
+class Span:
+    """A run of keys in one layout: columns `first` to `last`, and where offset 0 is at step 0."""
+
+    name: str
+    first: int
+    last: int
+    origins: dict[Direction, int]
+    stride: int = 1
+
+    def columns(self, direction: Direction, offset: int | Tensor, steps: int) -> Tensor:
+        """The line's column at each step (steps, ...); it may lie outside the span."""
+        step = torch.arange(steps)
+        step = step if isinstance(offset, int) else step[:, None]
+        return self.origins[direction] + SLOPES[direction] * self.stride * step + offset
+
+    def inside(self, columns: Tensor) -> Tensor:
+        return (columns >= self.first) & (columns <= self.last)
+
+
+def same_origin(column: int) -> dict[Direction, int]:
+    return dict.fromkeys(SLOPES, column)
+
+
+def spans(layout: Layout, attention: Attention) -> list[Span]:
+    """What lines can be anchored at: operands with the token on either side, symbols, the output."""
+    keys = key_count(layout, attention)
+    if attention == "self":
+        return [Span(OUTPUT, 0, keys - 1, same_origin(0))]
+    found = [Span(symbol, column, column, same_origin(column)) for column, symbol in layout.symbols]
+    for number, operand in enumerate(layout.operands, 1):
+        single = operand.places == 1 < layout.width
+        before, after = (0, 0) if single else (operand.stride * operand.places, operand.stride)
+        first, last = max(operand.last - before, 0), min(operand.last + after, keys - 1)
+        found.append(Span(f"operand {number}", first, last, same_origin(operand.last), operand.stride))
+    return found
+
+
+def whole(queries: int, keys: int) -> Span:
+    """All keys as one span: antidiagonals start in the top right corner (Algorithm 1, footnote 6)."""
+    return Span(WHOLE, 0, keys - 1, {"diagonal": 0, "vertical": 0, "antidiagonal": keys - 1})
+
+
+def extends(direction: Direction, span: Span, attention: Attention) -> bool:
+    """Whether a line means the same at any length.
+
+    An operand of many digits is followed against its order, the output along its own; symbols and
+    single digits stay where they are. All else is an absolute position.
+    """
+    if attention == "self":
+        return direction == "diagonal"
+    return direction == ("antidiagonal" if span.first < span.last else "vertical")
+
+
+@dataclass(frozen=True)
+class Lines(Bias):
+    """Attention bias from lines; a head without any is transparent, or closed."""
+
+    heads: int
+    lines: tuple[Line, ...]
+    floor: float = CLOSED  # bias off the lines
+    empty: Literal["transparent", "closed"] = "transparent"
+
+    def of(self, attention: Attention, layer: int) -> tuple[Line, ...]:
+        return tuple(line for line in self.lines if (line.attention, line.layer) == (attention, layer))
+
+    def open_keys(self, layout: Layout, attention: Attention, layer: int) -> OpenKeys | None:
+        """The keys on any head's line, with each head's own value; None if a head sees all keys."""
+        chosen = self.of(attention, layer)
+        transparent = self.empty == "transparent" and len({line.head for line in chosen}) < self.heads
+        if transparent or self.floor > CLOSED:
+            return None
+        return on_lines(chosen, layout, attention, self.heads)
+
+    def dense(self, layout: Layout, attention: Attention, layer: int, heads: int) -> Tensor:
+        chosen = self.of(attention, layer)
+        keys = key_count(layout, attention)
+        matrix = on_lines(chosen, layout, attention, self.heads).dense(keys).clamp(min=self.floor)
+        if self.empty == "transparent":
+            matrix[[head for head in range(self.heads) if head not in {line.head for line in chosen}]] = 0.0
+        return matrix + causal(layout.target_length) if attention == "self" else matrix
+
+
+def on_lines(lines: Iterable[Line], layout: Layout, attention: Attention, heads: int) -> OpenKeys:
+    """Open keys of lines, in time and memory linear in length: one slot for each line, keys never twice."""
+    lines, steps, keys = list(lines), layout.target_length, key_count(layout, attention)
+    places: dict[tuple[Direction, str, int], list[Line]] = {}
+    for line in lines:
+        places.setdefault((line.direction, line.span, line.offset), []).append(line)
+    known = {span.name: span for span in (*spans(layout, attention), whole(steps, keys))}
+    index = torch.zeros(steps, max(len(places), 1), dtype=torch.long)
+    value = torch.full((heads, *index.shape), CLOSED)
+    for slot, ((direction, name, offset), members) in enumerate(places.items()):
+        span = known[name]
+        columns = span.columns(direction, offset, steps)
+        inside = span.inside(columns)
+        if attention == "self":
+            inside &= columns <= torch.arange(steps)
+        index[:, slot] = columns.clamp(0, keys - 1)
+        for line in members:
+            value[line.head, inside, slot] = line.value
+    return OpenKeys(index, without_repeats(index, value))
+
+
+def without_repeats(index: Tensor, value: Tensor) -> Tensor:
+    """Where two slots hold the same key, the larger value in the first of them and the other closed."""
+    value = value.clone()
+    for later in range(1, index.shape[1]):
+        for earlier in range(later):
+            same = index[:, later] == index[:, earlier]
+            both = torch.maximum(value[:, :, earlier], value[:, :, later])
+            value[:, :, earlier] = torch.where(same, both, value[:, :, earlier])
+            value[:, :, later] = value[:, :, later].masked_fill(same, CLOSED)
+    return value
