@@ -1,31 +1,154 @@
-"""Attention bias calibration: averaged attention in, lines out (`000` section 4, appendices D and F)."""
+"""Attention bias calibration: averaged attention in, lines out (`000` section 4, appendices D and F).
+
+`Calibration()` is this project's way: every layer's own attention, lines anchored at operands, only
+those that mean the same at any length, strongest first. `PAPER` is Algorithm 1: one matrix, every
+line, a threshold of kappa standard deviations, the last layer's lines for all layers. Where the
+pseudo-code and the text differ the text is followed: keys off every line are closed (the
+pseudo-code leaves them at 0), and mean, deviation and maximum are those of the lines of one
+direction (the pseudo-code takes the maximum over cells, which is the same number).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from abc_nb.biases import Attention
+from abc_nb.biases import CLOSED, Attention
+from abc_nb.errors import InputError
 from abc_nb.layouts import Layout
-from abc_nb.lines import SLOPES, Direction, Line, Span, extends, spans, whole
-
-DIRECTIONS: tuple[Direction, ...] = ("diagonal", "antidiagonal", "vertical")
+from abc_nb.lines import DIRECTIONS, SLOPES, Direction, Line, Span, extends, spans, whole
 
 
-def line_means(attention: Tensor, span: Span, direction: Direction) -> tuple[Tensor, Tensor, Tensor]:
-    """Step 2.1: offsets (lines,), mean attention on each line (heads, lines), and its cells (lines,)."""
-    queries = attention.shape[1]
-    reach = SLOPES[direction] * span.stride * (queries - 1)
-    low, high = min(0, reach), max(0, reach)
-    origin = span.origins[direction]
-    offsets = torch.arange(span.first - origin - high, span.last - origin - low + 1)
-    columns = span.columns(direction, offsets, queries)
-    inside = span.inside(columns)
-    cells = inside.sum(0)
+@dataclass(frozen=True)
+class Calibration:
+    """How lines are read out of attention."""
+
+    source: Literal["weights", "logits"] = "weights"  # what is averaged, and so the unit of a line's value
+    layers: Literal["each", "last"] = "each"  # whose attention a layer is biased with
+    anchor: Literal["operands", "whole"] = "operands"  # what lines run over
+    directions: tuple[Direction, ...] = DIRECTIONS
+    share: float | None = None  # of its head's attention that a line must carry; None: chosen by `keep`
+    keep: float = 2 / 3  # of the model's digits that must survive when all keys off the lines are closed
+    kappa: tuple[float, float] | None = None  # threshold in deviations (cross, self) instead of the share
+    floor: float | None = None  # bias off the lines; None: minus infinity
+    empty: Literal["transparent", "closed"] = "closed"  # a head without any line
+
+
+SHARE = 0.2  # where attention alone is given, and no model to choose a threshold with
+PAPER = Calibration(layers="last", anchor="whole", kappa=(4.5, 0.87), empty="transparent")
+
+
+class Candidates(NamedTuple):
+    """Lines that could be kept, and their cells."""
+
+    spans: list[Span]  # of each line
+    directions: list[Direction]
+    offsets: Tensor  # (line,)
+    columns: Tensor  # (query, line)
+    inside: Tensor  # (query, line): where the line has a cell
+
+
+def calibrate(
+    attention: Tensor,
+    layout: Layout | None = None,
+    name: Attention = "cross",
+    settings: Calibration | None = None,
+    layer: int = 0,
+) -> list[Line]:
+    """Lines of averaged `attention` (head, query, key), any model's; query `i` predicts output `i`.
+
+    `layout` says where the operands sit; without one, lines run over the whole matrix.
+    Raises InputError for a tensor of another shape, or one that is not finite.
+    """
+    settings = settings or (Calibration() if layout else PAPER)
+    if attention.ndim != 3 or not attention.isfinite().all():
+        shape = tuple(attention.shape)
+        raise InputError(f"attention of shape {shape} cannot be calibrated: give finite numbers (head, query, key)")
+    places = [whole(*attention.shape[1:])] if settings.anchor == "whole" or layout is None else spans(layout, name)
+    if any(span.last >= attention.shape[2] for span in places):
+        raise InputError(f"attention has {attention.shape[2]} keys, fewer than the layout's tokens")
+    found = candidates(places, name, settings, attention.shape[1])
+    means = line_means(attention, found)
+    if settings.kappa is None:
+        weights = attention if settings.source == "weights" else attention.softmax(-1)
+        kept = strongest_first(weights, enough_cells(found), SHARE if settings.share is None else settings.share)
+        values = means - means.masked_fill(~kept, CLOSED).amax(1, keepdim=True)
+    else:
+        kept, values = above_threshold(means, found, settings.kappa[name == "self"])
+    return [
+        Line(name, layer, head, found.directions[i], found.spans[i].name, int(found.offsets[i]), values[head, i].item())
+        for head, i in kept.nonzero().tolist()
+    ]
+
+
+def candidates(places: Sequence[Span], name: Attention, settings: Calibration, queries: int) -> Candidates:
+    """Every line with a cell; anchored at operands, only those that extend to any length."""
+    owners: list[Span] = []
+    directions: list[Direction] = []
+    offsets, columns = [], []
+    for span in places:
+        for direction in settings.directions:
+            if settings.anchor == "operands" and not extends(direction, span, name):
+                continue
+            reach = SLOPES[direction] * span.stride * (queries - 1)
+            origin = span.origins[direction]
+            last = 0 if settings.anchor == "operands" and name == "self" else span.last - origin - min(0, reach)
+            offset = torch.arange(span.first - origin - max(0, reach), last + 1)
+            owners += [span] * len(offset)
+            directions += [direction] * len(offset)
+            offsets.append(offset)
+            columns.append(span.columns(direction, offset, queries))
+    if not columns:
+        raise InputError(f"no line of the directions {', '.join(settings.directions)} extends in {name}-attention")
+    column = torch.cat(columns, dim=1)
+    limits = torch.tensor([(span.first, span.last) for span in owners]).T
+    inside = (column >= limits[0]) & (column <= limits[1])
+    return Candidates(owners, directions, torch.cat(offsets), column.clamp(*limits), inside)
+
+
+def enough_cells(found: Candidates) -> Candidates:
+    """Leave out lines that exist at less than half of the steps: what they meet beyond them was never seen."""
+    long = 2 * found.inside.sum(0) >= len(found.inside)
+    return found._replace(inside=found.inside & long)
+
+
+def line_means(attention: Tensor, found: Candidates) -> Tensor:
+    """Step 2.1: the mean attention d_l on each line, shape (head, line)."""
+    steps = torch.arange(attention.shape[1])[:, None]
+    return (attention[:, steps, found.columns] * found.inside).sum(1) / found.inside.sum(0)
+
+
+def above_threshold(means: Tensor, found: Candidates, kappa: float) -> tuple[Tensor, Tensor]:
+    """Step 2.2: lines whose mean exceeds mu + kappa sigma of their direction, and d_l - d_max; (head, line)."""
+    kept, values = torch.zeros_like(means, dtype=torch.bool), torch.zeros_like(means)
+    for direction in dict.fromkeys(found.directions):
+        lines = torch.tensor([i for i, own in enumerate(found.directions) if own == direction])
+        part = means[:, lines]
+        threshold = part.mean(1, keepdim=True) + kappa * part.std(1, correction=0, keepdim=True)
+        kept[:, lines] = part > threshold
+        values[:, lines] = part - part.amax(1, keepdim=True)
+    return kept, values
+
+
+def strongest_first(weights: Tensor, found: Candidates, share: float) -> Tensor:
+    """Lines that carry at least `share` of their head's attention, booleans (head, line).
+
+    The strongest line is taken first and its cells count for no other line, so that a line does not
+    seem strong because it crosses one that is. Every head keeps its strongest line.
+    """
+    rest, queries = weights.clone(), weights.shape[1]
+    kept = torch.zeros(len(weights), len(found.offsets), dtype=torch.bool)
     steps = torch.arange(queries)[:, None]
-    found = attention[:, steps, columns.clamp(span.first, span.last)] * inside
-    return offsets, found.sum(1) / cells.clamp(min=1), cells
+    for head, own in enumerate(rest):
+        mass, top = torch.tensor(1.0), None
+        while mass >= share:
+            if top is not None:
+                kept[head, top] = True
+                own[steps[found.inside[:, top], 0], found.columns[found.inside[:, top], top]] = 0
+            mass, top = ((own[steps, found.columns] * found.inside).sum(0) / queries).max(0)
+            mass = torch.tensor(1.0) if not kept[head].any() else mass
+    return kept

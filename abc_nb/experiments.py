@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from abc_nb import biases, positions
+from abc_nb.calibration import Calibration
 from abc_nb.config import digest, to_data
 from abc_nb.errors import InputError
 from abc_nb.layouts import Arrangement
@@ -38,6 +39,8 @@ class Experiment:
     model: ModelConfig
     training: TrainingConfig
     tests: tuple[tuple[int, int], ...]  # (length, samples) of its evaluation
+    parent: Experiment | None = None  # whose attention is calibrated, and whose weights are retrained
+    calibration: Calibration | None = None
 
     @property
     def task(self) -> Task:
@@ -65,6 +68,7 @@ class Model:
     source_index: SourceIndex = "right"
     arrangement: Arrangement = "natural"  # aligned: operands' digits side by side, for the window
     extends: bool = False  # meant to extrapolate: several training widths, tested further
+    calibration: Calibration | None = None  # read the bias out of Vanilla, and retrain it
 
 
 MODELS = {
@@ -78,6 +82,7 @@ MODELS = {
         "+ T=3", positions.Sinusoidal(PERIOD), biases.Window(W), arrangement="aligned", extends=True
     ),
     "nope-window": Model("NoPE + w=1", positions.NoPosition(), biases.Window(W), arrangement="aligned", extends=True),
+    "abc": Model("ABC", positions.Sinusoidal(PERIOD), extends=True, calibration=Calibration()),
     "rope-right": Model("RoPE, from the right", positions.Rotary()),
     "rpe-right": Model("RPE, from the right", positions.Relative()),
     "alibi-cross": Model("ALiBi, cross too", positions.NoPosition(), biases.ALiBi(cross=True)),
@@ -99,11 +104,16 @@ SIZES = {
     "paper": ModelConfig(width=128, feed_forward=512, encoder_layers=1, decoder_layers=6, dropout=0.3),
 }
 RECIPES = {
-    "smoke": TrainingConfig(steps=20, batch=32, warmup=5, validate_every=10, validation=60),
+    "smoke": TrainingConfig(steps=20, batch=32, warmup=5, decay=10, validate_every=10, validation=60),
     "quick": TrainingConfig(),
     "paper": TrainingConfig(
-        steps=100_000, batch=512, optimizer="adamw", learning_rate=1e-4, warmup=1000, validate_every=500
+        steps=100_000, batch=512, optimizer="adamw", learning_rate=1e-4, warmup=1000, decay=20_000, validate_every=500
     ),
+}
+RETRAINING = {  # (steps, decay): a fifth of the budget, for a model that has been trained before
+    "smoke": (20, 10),
+    "quick": (300, 150),
+    "paper": (20_000, 10_000),
 }
 REGIMES = {"smoke": "tight", "quick": "tight", "paper": "padded"}
 
@@ -125,7 +135,11 @@ def experiment(name: str, profile: str = "quick", base: int = 10) -> Experiment:
     config = replace(SIZES[profile], position=model.position, bias=model.bias, source_index=model.source_index)
     sampler = Sampler(task, model.arrangement, REGIMES[profile], PERIOD if model.extends else 1)
     label = name if base == 10 or task.operation.binary_digits else f"{name}-base{base}"
-    return Experiment(label, profile, sampler, config, RECIPES[profile], tests(profile, model))
+    recipe, parent = RECIPES[profile], None
+    if model.calibration is not None:
+        steps, decay = RETRAINING[profile]
+        recipe, parent = replace(recipe, steps=steps, decay=decay), experiment(f"{task_name}-vanilla", profile, base)
+    return Experiment(label, profile, sampler, config, recipe, tests(profile, model), parent, model.calibration)
 
 
 def split(name: str) -> tuple[str, str]:

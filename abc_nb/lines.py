@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal
 
 import torch
@@ -22,9 +21,11 @@ from torch import Tensor
 
 from abc_nb.biases import CLOSED, Attention, Bias, OpenKeys, causal, key_count
 from abc_nb.layouts import Layout
+from abc_nb.tasks import SOS
 
 Direction = Literal["diagonal", "antidiagonal", "vertical"]
 SLOPES: dict[Direction, int] = {"diagonal": 1, "antidiagonal": -1, "vertical": 0}
+DIRECTIONS: tuple[Direction, ...] = tuple(SLOPES)
 WHOLE = "whole"  # the span of all keys, as in the paper
 OUTPUT = "output"  # the span of self-attention
 
@@ -70,7 +71,7 @@ def spans(layout: Layout, attention: Attention) -> list[Span]:
     """What lines can be anchored at: operands with the token on either side, symbols, the output."""
     keys = key_count(layout, attention)
     if attention == "self":
-        return [Span(OUTPUT, 0, keys - 1, same_origin(0))]
+        return [Span(SOS, 0, 0, same_origin(0)), Span(OUTPUT, 0, keys - 1, same_origin(0))]
     found = [Span(symbol, column, column, same_origin(column)) for column, symbol in layout.symbols]
     for number, operand in enumerate(layout.operands, 1):
         single = operand.places == 1 < layout.width
@@ -91,9 +92,9 @@ def extends(direction: Direction, span: Span, attention: Attention) -> bool:
     An operand of many digits is followed against its order, the output along its own; symbols and
     single digits stay where they are. All else is an absolute position.
     """
-    if attention == "self":
-        return direction == "diagonal"
-    return direction == ("antidiagonal" if span.first < span.last else "vertical")
+    if span.first == span.last:
+        return direction == "vertical"
+    return direction == ("diagonal" if attention == "self" else "antidiagonal")
 
 
 @dataclass(frozen=True)

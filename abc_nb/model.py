@@ -202,8 +202,8 @@ class Transformer(nn.Module):
         position = self.config.position.embedding(index, self.config.width)
         return self.dropout(x if position is None else x + position)
 
-    def encode(self, source: Tensor, frame: Frame, phase: Tensor | int = 0) -> Tensor:
-        x = self.embed(source, frame.source + phase)
+    def encode(self, source: Tensor, frame: Frame, shift: Tensor | int = 0) -> Tensor:
+        x = self.embed(source, frame.source + shift)
         for layer in self.encoder:
             x = layer(x, frame.source)
         return self.encoder_norm(x)
@@ -220,10 +220,10 @@ class Transformer(nn.Module):
         """Logits (B, L, vocabulary) for source (B, S) and the target without its last token (B, L).
 
         `record` receives attention (and makes the biases dense); `phase`, one number or (B, 1), is added to
-        every position.
+        every position, in places: aligned digits of two operands take two columns a place.
         """
         frame = self.frame(layout, True if record is not None else dense)
-        memory = self.encode(source, frame, phase)
+        memory = self.encode(source, frame, phase * layout.operands[0].stride)
         x = self.embed(target, frame.target + phase)
         for layer in self.decoder:
             x = layer(x, memory, frame, record)

@@ -17,7 +17,7 @@ from torch import Tensor
 from abc_nb.layouts import Arrangement, Layout
 from abc_nb.tasks import NUMBERS, Digits, Task
 
-TRAIN, VALIDATION, TEST, FIXED, PHASE = range(5)  # what a generator is for: part of its seed
+TRAIN, VALIDATION, TEST, FIXED, PHASE, CALIBRATION = range(6)  # what a generator is for: part of its seed
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,11 @@ def split_numbers(seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def draw_operands(task: Task, pool: np.ndarray, count: int, width: int, rng: np.random.Generator) -> list[Digits]:
-    """Operands drawn independently from `pool`; lists are `width` random items."""
+    """Operands drawn independently from the numbers of `pool` that fit; lists are `width` random items."""
     if task.operation.items:
         return [rng.integers(task.base, size=(count, width))]
+    if task.base**width <= NUMBERS:
+        pool = pool[pool < task.base**width]
     operands = [to_digits(rng.choice(pool, count), task.base, width)]
     if task.operation.second == "number":
         operands.append(to_digits(rng.choice(pool, count), task.base, width))
@@ -102,6 +104,13 @@ class Sampler:
             rows = rng.integers(self.fixed, size=size)
             operands = [digits[rows] for digits in self.fixed_set(seed, width)]
         return make_batch(self.task, operands, width, self.arrangement)
+
+    def calibration_batch(self, seed: int, size: int = 1000) -> Batch:
+        """Training problems to average attention over (`000` appendix D, step 1)."""
+        rng, width = generator(seed, CALIBRATION), self.widths[0]
+        return make_batch(
+            self.task, draw_operands(self.task, split_numbers(seed)[0], size, width, rng), width, self.arrangement
+        )
 
     @lru_cache(maxsize=8)  # noqa: B019 (a frozen value, and few of them)
     def fixed_set(self, seed: int, width: int) -> list[Digits]:

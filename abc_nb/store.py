@@ -15,7 +15,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -28,9 +28,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from abc_nb import paths
+from abc_nb.config import from_data, to_data
+from abc_nb.diagnosis import calibrate_model
 from abc_nb.errors import InputError
 from abc_nb.evaluation import evaluate
 from abc_nb.experiments import Experiment
+from abc_nb.lines import Line, Lines
 from abc_nb.model import Transformer
 from abc_nb.training import Progress, Trainer
 
@@ -38,6 +41,7 @@ ANYWHERE = ("runs", "shipped")  # made here, or come with the project
 THREADS = 1  # fixed, so that a run can be repeated bit for bit; two runs at once use two cores
 MANIFEST, CONFIG, WEIGHTS = "manifest.json", "config.json", "weights.safetensors"
 HISTORY, EVALUATION, CHECKPOINT = "history.csv", "evaluation.csv", "checkpoint.safetensors"
+BIAS, SHARES = "bias.json", "shares.csv"  # of a calibrated run: its lines, and the thresholds that were tried
 
 
 class DamagedRun(Exception):
@@ -63,12 +67,17 @@ class Run:
     def has_weights(self) -> bool:
         return WEIGHTS in self.manifest["files"]
 
+    def bias(self) -> Lines | None:
+        """The calibrated bias, or None for a run that has none."""
+        path = self.folder / BIAS
+        return from_data(json.loads(path.read_text()), (Lines, Line)) if path.exists() else None
+
     def model(self) -> Transformer:
         """The trained model, ready to evaluate; InputError where only its numbers were shipped."""
         if not self.has_weights:
             name = self.experiment.name
             raise InputError(f"{name} was shipped without its weights: run `abc-nb train {name}` first")
-        model = build_model(self.experiment, self.seed)
+        model = build_model(self.experiment, self.seed, self.bias())
         try:
             model.load_state_dict(load_file(self.folder / WEIGHTS))
         except (SafetensorError, RuntimeError) as error:
@@ -91,11 +100,37 @@ def device_name() -> str:
     return f"CPU ({model}, {os.cpu_count()} cores)"
 
 
-def build_model(experiment: Experiment, seed: int) -> Transformer:
-    """The untrained model; its initial weights follow from the seed."""
+def build_model(experiment: Experiment, seed: int, bias: Lines | None = None) -> Transformer:
+    """The untrained model; its initial weights follow from the seed. `bias` replaces the configured one."""
+    config = experiment.model if bias is None else replace(experiment.model, bias=bias)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return Transformer(experiment.model, len(experiment.task.vocabulary))
+        return Transformer(config, len(experiment.task.vocabulary))
+
+
+def prepare(experiment: Experiment, seed: int, partial: Path) -> tuple[Transformer, dict[str, Any]]:
+    """The model to train and facts about it: a new one, or the parent's weights under the bias read out of it.
+
+    The bias is kept in `partial`, so that a resumed run goes on with it.
+    """
+    if experiment.parent is None or experiment.calibration is None:
+        return build_model(experiment, seed), {}
+    parent = find(experiment.parent, seed)
+    if parent is None or not parent.has_weights:
+        parent = ensure(experiment.parent, seed)
+    path, seconds = partial / BIAS, 0.0
+    if not path.exists():
+        begun = time.perf_counter()
+        batch = experiment.parent.sampler.calibration_batch(seed)
+        found = calibrate_model(parent.model().to(device()), batch, experiment.calibration)
+        found.tried.to_csv(partial / SHARES, index=False)
+        seconds = time.perf_counter() - begun
+        write_json(path, to_data(found.bias))
+    bias = from_data(json.loads(path.read_text()), (Lines, Line))
+    model = build_model(experiment, seed, bias)
+    model.load_state_dict(load_file(parent.folder / WEIGHTS))
+    origin = {"run": parent.folder.name, "weights": parent.manifest["files"][WEIGHTS]}
+    return model, {"parent": origin | {"seconds": parent.manifest["seconds"]["training"]}, "calibration": seconds}
 
 
 def find(experiment: Experiment, seed: int, origins: Sequence[str] = ANYWHERE) -> Run | None:
@@ -160,7 +195,8 @@ def train(experiment: Experiment, seed: int, report: Callable[[Progress], None] 
     key = experiment.key(seed)
     partial = paths.runs() / ".partial" / key
     partial.mkdir(parents=True, exist_ok=True)
-    model = build_model(experiment, seed).to(device())
+    model, origin = prepare(experiment, seed, partial)
+    model = model.to(device())
     progress = Trainer(model, experiment.sampler, experiment.training, seed).run(partial / CHECKPOINT, report)
     start = time.perf_counter()
     rows = evaluate(model, experiment.sampler, experiment.tests, experiment.name, seed)
@@ -171,7 +207,9 @@ def train(experiment: Experiment, seed: int, report: Callable[[Progress], None] 
     write_json(partial / CONFIG, experiment.data | {"seed": seed})
     for leftover in partial.glob("checkpoint.*"):
         leftover.unlink()
-    write_manifest(partial, {"steps": progress.step, "seconds": seconds} | environment())
+    if origin:
+        seconds["calibration"] = round(origin.pop("calibration"), 3)
+    write_manifest(partial, {"steps": progress.step, "seconds": seconds} | origin | environment())
     final = paths.runs() / key
     partial.rename(final)
     return Run(experiment, seed, final, read_manifest(final, experiment, seed))

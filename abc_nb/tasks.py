@@ -147,8 +147,12 @@ class Task:
     def training_width(self) -> int:
         """Narrowest width in training, tight regime: what the largest result of training numbers needs.
 
-        So that a carry into the highest place, and the end after it, are seen in training.
+        So that a carry into the highest place, and the end after it, are seen in training. Where
+        results don't grow, the highest place is one that training numbers fill: with one more, a
+        leading 1 of Parity would not be seen (2^20 itself, one number in a million, is left out).
         """
+        if not self.operation.grows:
+            return digit_count(NUMBERS - 1, self.base)
         largest = {"": NUMBERS + 1, "number": 2 * NUMBERS, "digit": (self.base - 1) * NUMBERS}
         return digit_count(largest[self.operation.second], self.base)
 

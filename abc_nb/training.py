@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import time
 from collections.abc import Callable
@@ -32,19 +31,21 @@ CHECKPOINT_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """The recipe; what is learned stands in the experiment."""
+    """The recipe; what is learned stands in the experiment.
 
-    steps: int = 1000  # at most
-    batch: int = 256
+    The budget of steps ends early only where validation, on numbers of training length, is perfect.
+    """
+
+    steps: int = 1500  # at most
+    batch: int = 64
     optimizer: Literal["muon", "adamw"] = "muon"  # muon: on the layers' matrices, AdamW on the rest
     learning_rate: float = 5e-3  # AdamW's
     matrix_learning_rate: float = 1e-2  # Muon's
-    warmup: int = 50  # steps of linear warm-up, before cosine decay
-    final_rate: float = 0.05  # last learning rate, relative to the highest
+    warmup: int = 50  # steps of linear warm-up
+    decay: int = 500  # the last steps, over which the rate falls to zero: from the first perfect validation on
     clip: float = 1.0  # largest gradient norm
     validate_every: int = 50  # steps
     validation: int = 1024  # problems from numbers never trained on
-    patience: int = 3  # validations in a row at 100% that end the training; 0: never
 
 
 @dataclass
@@ -55,10 +56,13 @@ class Progress:
     seconds: float = 0.0  # of training, over all resumptions
     history: list[dict[str, float]] = field(default_factory=list)  # one row a validation
 
+    def decay_start(self, config: TrainingConfig) -> int:
+        """The step from which the rate falls: validation is perfect, or the budget is nearly used."""
+        perfect = (int(row["step"]) for row in self.history if row["accuracy"] == 1)
+        return min(next(perfect, config.steps), config.steps - config.decay)
+
     def finished(self, config: TrainingConfig) -> bool:
-        last = self.history[-config.patience :] if config.patience else []
-        perfect = len(last) == config.patience > 0 and all(row["accuracy"] == 1 for row in last)
-        return self.step >= config.steps or perfect
+        return self.step >= self.decay_start(config) + config.decay
 
 
 def build_optimizers(model: nn.Module, config: TrainingConfig) -> list[torch.optim.Optimizer]:
@@ -71,12 +75,9 @@ def build_optimizers(model: nn.Module, config: TrainingConfig) -> list[torch.opt
     return [adamw, Muon(matrices, lr=config.matrix_learning_rate)] if matrices else [adamw]
 
 
-def rate_at(step: int, config: TrainingConfig) -> float:
-    """Relative learning rate: linear warm-up, then cosine decay to `final_rate`."""
-    if step < config.warmup:
-        return (step + 1) / config.warmup
-    done = (step - config.warmup) / max(1, config.steps - config.warmup)
-    return config.final_rate + (1 - config.final_rate) * (1 + math.cos(math.pi * done)) / 2
+def rate_at(step: int, decay_start: int, config: TrainingConfig) -> float:
+    """Relative learning rate: linear warm-up, a constant, and from `decay_start` a linear fall to zero."""
+    return min(1.0, (step + 1) / max(1, config.warmup), 1 - (step - decay_start) / config.decay)
 
 
 def loss_of(model: Transformer, batch: Batch, phase: Tensor | int = 0) -> Tensor:
@@ -126,8 +127,9 @@ class Trainer:
             parameter.grad = None
         loss.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), config.clip)
+        relative = rate_at(step, self.progress.decay_start(config), config)
         for optimizer, rate in zip(self.optimizers, self.rates, strict=True):
-            optimizer.param_groups[0]["lr"] = rate * rate_at(step, config)
+            optimizer.param_groups[0]["lr"] = rate * relative
             optimizer.step()
         self.progress.step += 1
         return loss.detach()

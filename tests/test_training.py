@@ -354,5 +354,7 @@ def test_each_sample_has_its_own_phase() -> None:
     model, batch = build(replace(TINY, position=Sinusoidal(3))), SAMPLER.training_batch(0, 0, 4)
     together = model(batch.source, batch.target[:, :-1], batch.layout, phase=torch.tensor([[0], [1], [2], [1]]))
     for sample, phase in enumerate((0, 1, 2, 1)):
-        alone = model(batch.source[sample : sample + 1], batch.target[sample : sample + 1, :-1], batch.layout, phase=phase)
+        alone = model(
+            batch.source[sample : sample + 1], batch.target[sample : sample + 1, :-1], batch.layout, phase=phase
+        )
         torch.testing.assert_close(together[sample : sample + 1], alone)
