@@ -55,8 +55,7 @@ def read_lines(averages: Averages, layout: Layout, settings: Calibration) -> lis
 
 
 def as_bias(lines: Sequence[Line], heads: int, settings: Calibration) -> Lines:
-    floor = CLOSED if settings.floor is None else settings.floor
-    return Lines(heads, tuple(lines), floor, settings.empty)
+    return Lines(heads, tuple(lines), settings.floor, settings.empty)
 
 
 def under(model: Transformer, bias: Bias) -> Transformer:

@@ -103,7 +103,7 @@ class Lines(Bias):
 
     heads: int
     lines: tuple[Line, ...]
-    floor: float = CLOSED  # bias off the lines
+    floor: float | None = None  # bias off the lines; None: minus infinity
     empty: Literal["transparent", "closed"] = "transparent"
 
     def of(self, attention: Attention, layer: int) -> tuple[Line, ...]:
@@ -113,14 +113,15 @@ class Lines(Bias):
         """The keys on any head's line, with each head's own value; None if a head sees all keys."""
         chosen = self.of(attention, layer)
         transparent = self.empty == "transparent" and len({line.head for line in chosen}) < self.heads
-        if transparent or self.floor > CLOSED:
+        if transparent or self.floor is not None:
             return None
         return on_lines(chosen, layout, attention, self.heads)
 
     def dense(self, layout: Layout, attention: Attention, layer: int, heads: int) -> Tensor:
         chosen = self.of(attention, layer)
         keys = key_count(layout, attention)
-        matrix = on_lines(chosen, layout, attention, self.heads).dense(keys).clamp(min=self.floor)
+        matrix = on_lines(chosen, layout, attention, self.heads).dense(keys)
+        matrix = matrix if self.floor is None else matrix.clamp(min=self.floor)
         if self.empty == "transparent":
             matrix[[head for head in range(self.heads) if head not in {line.head for line in chosen}]] = 0.0
         return matrix + causal(layout.target_length) if attention == "self" else matrix

@@ -47,6 +47,11 @@ class TrainingConfig:
     validate_every: int = 50  # steps
     validation: int = 1024  # problems from numbers never trained on
 
+    @property
+    def falling(self) -> int:
+        """Steps over which the rate falls: a short training does nothing else."""
+        return min(self.decay, self.steps)
+
 
 @dataclass
 class Progress:
@@ -59,10 +64,10 @@ class Progress:
     def decay_start(self, config: TrainingConfig) -> int:
         """The step from which the rate falls: validation is perfect, or the budget is nearly used."""
         perfect = (int(row["step"]) for row in self.history if row["accuracy"] == 1)
-        return min(next(perfect, config.steps), config.steps - config.decay)
+        return min(next(perfect, config.steps), config.steps - config.falling)
 
     def finished(self, config: TrainingConfig) -> bool:
-        return self.step >= self.decay_start(config) + config.decay
+        return self.step >= self.decay_start(config) + config.falling
 
 
 def build_optimizers(model: nn.Module, config: TrainingConfig) -> list[torch.optim.Optimizer]:
@@ -77,7 +82,7 @@ def build_optimizers(model: nn.Module, config: TrainingConfig) -> list[torch.opt
 
 def rate_at(step: int, decay_start: int, config: TrainingConfig) -> float:
     """Relative learning rate: linear warm-up, a constant, and from `decay_start` a linear fall to zero."""
-    return min(1.0, (step + 1) / max(1, config.warmup), 1 - (step - decay_start) / config.decay)
+    return min(1.0, (step + 1) / max(1, config.warmup), 1 - (step - decay_start) / config.falling)
 
 
 def loss_of(model: Transformer, batch: Batch, phase: Tensor | int = 0) -> Tensor:
