@@ -16,9 +16,9 @@ from abc_nb.biases import Attention, key_count
 from abc_nb.compute import read, widen
 from abc_nb.evaluation import TEST_SEED, correct_digits, greedy
 from abc_nb.layouts import Layout
+from abc_nb.maps import Panel
 from abc_nb.model import Transformer
 from abc_nb.multihead import Record
-from abc_nb.plots import Panel
 from abc_nb.sampling import Batch, make_batch
 from abc_nb.store import Run
 from abc_nb.tasks import SOS, Task

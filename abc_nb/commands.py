@@ -43,7 +43,7 @@ def list_(arguments: Namespace) -> None:
         runs = [store.find(experiment, seed) for seed in experiments.SEEDS]
         seeds = " ".join(str(run.seed) for run in runs if run)
         weights = " ".join(str(run.seed) for run in runs if run and run.has_weights)
-        model = experiments.MODELS[experiments.split(name)[1]].title
+        model = experiments.find(name).title
         rows.append((name, experiment.task.title, model, experiment.sampler.regime, seeds, weights))
     columns = ["experiment", "task", "model", "regime", "seeds_with_results", "seeds_with_weights"]
     show(pd.DataFrame(rows, columns=columns), arguments.csv)

@@ -31,7 +31,7 @@ def task_examples() -> pd.DataFrame:
 
 
 def example_tokens(task: Task, operands: list[int], width: int) -> dict[str, list[str]]:
-    """Source (natural and aligned) and target tokens of one problem, for `plots.token_grid`."""
+    """Source (natural and aligned) and target tokens of one problem, for `maps.token_grid`."""
     digits = [to_digits(np.array([number]), task.base, width) for number in operands]
     sources = {
         f"source, {arrangement}": task.text(task.source(digits, task.layout(width, arrangement))[0])

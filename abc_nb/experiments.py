@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from abc_nb import biases, positions
-from abc_nb.calibration import Calibration
+from abc_nb.calibration import PAPER, Calibration
 from abc_nb.config import digest, to_data
 from abc_nb.errors import InputError
 from abc_nb.layouts import Arrangement
@@ -41,6 +41,7 @@ class Experiment:
     tests: tuple[tuple[int, int], ...]  # (length, samples) of its evaluation
     parent: Experiment | None = None  # whose attention is calibrated, and whose weights are retrained
     calibration: Calibration | None = None
+    warm: bool = False  # retraining starts from the parent's weights
 
     @property
     def task(self) -> Task:
@@ -69,6 +70,8 @@ class Model:
     arrangement: Arrangement = "natural"  # aligned: operands' digits side by side, for the window
     extends: bool = False  # meant to extrapolate: several training widths, tested further
     calibration: Calibration | None = None  # read the bias out of Vanilla, and retrain it
+    warm: bool = True  # retraining starts from Vanilla's weights
+    width: int | None = None  # embedding size, where it is not the profile's
 
 
 MODELS = {
@@ -83,11 +86,50 @@ MODELS = {
     ),
     "nope-window": Model("NoPE + w=1", positions.NoPosition(), biases.Window(W), arrangement="aligned", extends=True),
     "abc": Model("ABC", positions.Sinusoidal(PERIOD), extends=True, calibration=Calibration()),
+    "rope-128": Model("RoPE, size 128", positions.Rotary(), source_index="left", width=128),
+    "rope-512": Model("RoPE, size 512", positions.Rotary(), source_index="left", width=512),
     "rope-right": Model("RoPE, from the right", positions.Rotary()),
     "rpe-right": Model("RPE, from the right", positions.Relative()),
     "alibi-cross": Model("ALiBi, cross too", positions.NoPosition(), biases.ALiBi(cross=True)),
 }
+
+
+def calibrated(title: str, calibration: Calibration, warm: bool = True) -> Model:
+    return Model(title, positions.Sinusoidal(PERIOD), extends=True, calibration=calibration, warm=warm)
+
+
+ABLATIONS = {  # of ABC: one change each
+    "abc-new-weights": calibrated("new weights", Calibration(), warm=False),
+    "abc-last-layer": calibrated("last layer for all", Calibration(layers="last")),
+    "abc-whole": calibrated("lines over the whole matrix", Calibration(anchor="whole")),
+    "abc-antidiagonals": calibrated("no verticals", Calibration(directions=("diagonal", "antidiagonal"))),
+    "abc-logits": calibrated("logits", Calibration(source="logits")),
+    "abc-finite": calibrated("finite bias", Calibration(floor=-5.0)),
+    "abc-kappa-0.5": calibrated("kappa 0.5", Calibration(kappa=(0.5, 0.5))),
+    "abc-kappa-1": calibrated("kappa 1", Calibration(kappa=(1.0, 1.0))),
+    "abc-kappa-2": calibrated("kappa 2 (003)", Calibration(kappa=(2.0, 2.0))),
+    "abc-kappa-paper": calibrated("kappa 4.5, 0.87", Calibration(kappa=(4.5, 0.87))),
+    "abc-share-0.05": calibrated("share 0.05", Calibration(share=0.05)),
+    "abc-share-0.1": calibrated("share 0.1", Calibration(share=0.1)),
+    "abc-share-0.2": calibrated("share 0.2", Calibration(share=0.2)),
+    "abc-share-0.5": calibrated("share 0.5", Calibration(share=0.5)),
+    "abc-paper": calibrated("Algorithm 1", PAPER),
+}
+MODELS |= ABLATIONS
+GRID_W, GRID_T = (None, 0, 1, 2, 3), (None, 2, 3, 4, 5, 6, 7, 8)
+GRID = {  # window and period (claim C13); None: no window, an index without a period
+    f"grid-w{w}-t{t}".replace("None", "x"): Model(
+        f"w={w}, T={t}",
+        positions.Sinusoidal(t),
+        CAUSAL if w is None else biases.Window(w),
+        arrangement="aligned",
+        extends=True,
+    )
+    for w in GRID_W
+    for t in GRID_T
+}
 BASELINES = ("vanilla", "nope", "rope", "alibi", "rpe")
+SCAFFOLDS = ("window", "window-cyclic", "nope-window")
 VARIANTS = ("rope-right", "rpe-right", "alibi-cross")  # baselines that tell why a baseline fails
 ARITHMETIC = ("successor", "addition", "n-by-1", "parity")  # the paper's four tasks
 TASKS = tuple(name for name in OPERATIONS if name != "parity-classification")
@@ -106,20 +148,21 @@ SIZES = {
 RECIPES = {
     "smoke": TrainingConfig(steps=20, batch=32, warmup=5, decay=10, validate_every=10, validation=60),
     "quick": TrainingConfig(),
+    "grid": TrainingConfig(steps=600, decay=300),
     "paper": TrainingConfig(
         steps=100_000, batch=512, optimizer="adamw", learning_rate=1e-4, warmup=1000, decay=20_000, validate_every=500
     ),
 }
 RETRAINING = {  # (steps, decay): a fifth of the budget, for a model that has been trained before
     "smoke": (20, 10),
-    "quick": (300, 150),
+    "quick": (300, 200),
     "paper": (20_000, 10_000),
 }
 REGIMES = {"smoke": "tight", "quick": "tight", "paper": "padded"}
 
 
 def names() -> list[str]:
-    """Every experiment, tasks in the paper's order."""
+    """Every experiment, tasks in the paper's order; those of the grid are found by their names too."""
     return [f"{task}-{model}" for task in TASKS for model in MODELS] + [CLASSIFIER]
 
 
@@ -127,32 +170,47 @@ def experiment(name: str, profile: str = "quick", base: int = 10) -> Experiment:
     """The configuration of an experiment; InputError for a name, profile or base that is not there."""
     if profile not in PROFILES:
         raise InputError(f"unknown profile {profile!r}: choose one of {', '.join(PROFILES)}")
-    if name not in names():
-        near = difflib.get_close_matches(name, names(), 3) or names()[:3]
-        raise InputError(f"unknown experiment {name!r}: did you mean {', '.join(near)}? `abc-nb list` shows all")
     task_name, model_name = split(name)
-    model, task = MODELS[model_name], Task(task_name, base)
-    config = replace(SIZES[profile], position=model.position, bias=model.bias, source_index=model.source_index)
+    model, task, size = find(name), Task(task_name, base), SIZES[profile]
+    if model.width is not None:
+        size = replace(size, width=model.width, feed_forward=4 * model.width)
+    config = replace(size, position=model.position, bias=model.bias, source_index=model.source_index)
     sampler = Sampler(task, model.arrangement, REGIMES[profile], PERIOD if model.extends else 1)
     label = name if base == 10 or task.operation.binary_digits else f"{name}-base{base}"
-    recipe, parent = RECIPES[profile], None
-    if model.calibration is not None:
+    short = profile == "quick" and model_name in GRID
+    recipe = RECIPES["grid" if short else profile]
+    tested = tests("grid" if short else profile, model)
+    if model.calibration is None:
+        return Experiment(label, profile, sampler, config, recipe, tested)
+    parent = experiment(f"{task_name}-vanilla", profile, base)
+    if model.warm:
         steps, decay = RETRAINING[profile]
-        recipe, parent = replace(recipe, steps=steps, decay=decay), experiment(f"{task_name}-vanilla", profile, base)
-    return Experiment(label, profile, sampler, config, recipe, tests(profile, model), parent, model.calibration)
+        recipe = replace(recipe, steps=steps, decay=decay)
+    return Experiment(label, profile, sampler, config, recipe, tested, parent, model.calibration, model.warm)
+
+
+def find(name: str) -> Model:
+    """The model in an experiment's name."""
+    task, model = split(name)
+    if task not in OPERATIONS or model not in MODELS | GRID:
+        near = difflib.get_close_matches(name, names(), 3) or names()[:3]
+        raise InputError(f"unknown experiment {name!r}: did you mean {', '.join(near)}? `abc-nb list` shows all")
+    return (MODELS | GRID)[model]
 
 
 def split(name: str) -> tuple[str, str]:
     """(task, model) of an experiment's name."""
     if name == CLASSIFIER:
         return "parity-classification", "vanilla"
-    task = next(task for task in TASKS if name.startswith(task + "-"))
+    task = next((task for task in TASKS if name.startswith(task + "-")), "")
     return task, name[len(task) + 1 :]
 
 
 def tests(profile: str, model: Model) -> tuple[tuple[int, int], ...]:
     if profile == "smoke":
         return tuple((length, 10) for length in CURVE)
+    if profile == "grid":
+        return (6, 500), (20, 500), (60, 500)
     if profile == "paper":
         return tuple((length, 10_000) for length in CURVE)
     if not model.extends:

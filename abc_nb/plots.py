@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
 
 import matplotlib
-import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
@@ -19,10 +16,21 @@ from abc_nb import paths
 from abc_nb.files import write_bytes
 
 WIDTH = 3.4  # inches: one column of print
-ORDER = ["Vanilla", "NoPE", "RoPE", "ALiBi", "RPE", "RoPE, from the right", "RPE, from the right", "ALiBi, cross too"]
-PALETTE = dict(zip(ORDER, sns.color_palette("colorblind", len(ORDER)), strict=True))
-MARKERS = dict(zip(ORDER, "oXsDv^P*", strict=True))
-SIZES = dict(zip(ORDER, (5.0, 4.2, 3.2, 2.2, 1.2, 3.6, 2.4, 1.2), strict=True))
+LOOKS = {  # of each model's curve: colour, marker, and size, so that a line drawn later still shows those below
+    "Vanilla": (0, "o", 5.0),
+    "NoPE": (1, "X", 4.2),
+    "RoPE": (2, "s", 3.2),
+    "ALiBi": (3, "D", 2.2),
+    "RPE": (4, "v", 1.2),
+    "RoPE, from the right": (5, "^", 3.6),
+    "RPE, from the right": (6, "P", 2.4),
+    "ALiBi, cross too": (7, "*", 1.2),
+    "+ w=1": (8, "p", 3.6),
+    "NoPE + w=1": (1, ">", 2.4),
+    "+ T=3": (9, "h", 1.4),
+    "ABC": (5, "d", 1.4),
+}
+COLORS = sns.color_palette("colorblind")
 STYLE: dict[Any, Any] = {"svg.hashsalt": "abc_nb", "svg.fonttype": "none", "figure.dpi": 110, "savefig.bbox": "tight"}
 
 
@@ -40,7 +48,7 @@ def length_curves(rows: pd.DataFrame, longest: int, trained: int = 6) -> Figure:
     """
     rows = rows[rows.length <= longest].assign(percent=100 * rows.accuracy)
     tasks = list(dict.fromkeys(rows.task))
-    models = [model for model in ORDER if model in set(rows.model)]
+    models = sorted(set(rows.model), key=[*LOOKS].index)
     figure, panels = new_figure(len(tasks))
     for panel, task in zip(panels, tasks, strict=True):
         for model in models:
@@ -57,10 +65,10 @@ def length_curves(rows: pd.DataFrame, longest: int, trained: int = 6) -> Figure:
 def draw_curve(panel: Axes, part: pd.DataFrame, model: str) -> None:
     by_length = part.groupby("length").percent
     line = by_length.median()
-    look: dict[str, Any] = {"color": PALETTE[model], "label": model}
-    size = SIZES[model]  # a line drawn later is thinner, so that one below it still shows
-    panel.plot(line.index, line, marker=MARKERS[model], markersize=2 + size, linewidth=size, **look)
-    panel.fill_between(line.index, by_length.min(), by_length.max(), color=PALETTE[model], alpha=0.18, linewidth=0)
+    color, marker, size = LOOKS[model]
+    look: dict[str, Any] = {"color": COLORS[color], "label": model}
+    panel.plot(line.index, line, marker=marker, markersize=2 + size, linewidth=size, **look)
+    panel.fill_between(line.index, by_length.min(), by_length.max(), color=COLORS[color], alpha=0.18, linewidth=0)
 
 
 def training_curves(histories: pd.DataFrame) -> Figure:
@@ -69,7 +77,7 @@ def training_curves(histories: pd.DataFrame) -> Figure:
     figure, panels = new_figure(len(tasks))
     for panel, task in zip(panels, tasks, strict=True):
         for (model, _), part in histories[histories.task == task].groupby(["model", "seed"], sort=False):
-            panel.plot(part.step, 100 * part.accuracy, color=PALETTE[model], linewidth=1.2, label=model)
+            panel.plot(part.step, 100 * part.accuracy, color=COLORS[LOOKS[model][0]], linewidth=1.2, label=model)
         panel.set(title=task, xlabel="training step", ylim=(-4, 104))
     panels[0].set_ylabel("validation exact match (%)")
     entries = dict(zip(*reversed(panels[0].get_legend_handles_labels()), strict=True))
@@ -88,73 +96,6 @@ def shares(frame: pd.DataFrame, category: str, labels: list[str]) -> Figure:
         panel.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         panel.grid(False, axis="x")
     panels[0].set_ylabel("share (%)")
-    return figure
-
-
-def token_grid(problems: dict[str, list[str]]) -> Figure:
-    """Token sequences as rows of boxes: what the model sees of a problem, by name of the row."""
-    longest = max(len(tokens) for tokens in problems.values())
-    figure, (panel,) = new_figure(1, 0.34 * len(problems), width=0.3 * longest + 2.2)
-    colors = sns.color_palette("pastel")
-    for row, tokens in enumerate(problems.values()):
-        for column, token in enumerate(tokens):
-            digit = token in "0123456789abcdef"
-            panel.text(
-                column, row, token, ha="center", va="center", family="monospace",
-                bbox={"boxstyle": "round,pad=0.25", "facecolor": colors[0] if digit else colors[1], "linewidth": 0},
-            )  # fmt: skip
-    panel.set(xlim=(-0.7, longest - 0.3), ylim=(len(problems) - 0.5, -0.5), xticks=[])
-    panel.set_yticks(np.arange(len(problems)), list(problems))
-    panel.grid(False)
-    sns.despine(ax=panel, left=True, bottom=True)
-    return figure
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One heat map: weights (query, key) and what stands on its axes."""
-
-    title: str
-    weights: np.ndarray
-    queries: list[str]
-    keys: list[str]
-    right: list[bool]  # which queries produce the right token
-    xlabel: str = "input token"
-
-
-def attention_maps(panels: Sequence[Panel], size: float = 0.17) -> Figure:
-    """Heat maps side by side, tokens on both axes; brighter is more attention (figures 2, 5 and 6).
-
-    Rows are queries, labelled with the token they produce; wrong tokens are red.
-    """
-    widths = [panel.weights.shape[1] for panel in panels]
-    figure, axes = new_figure(len(panels), size * panels[0].weights.shape[0] + 1.1, size * max(widths) + 0.9)
-    for axis, panel in zip(axes, panels, strict=True):
-        image = axis.imshow(panel.weights, cmap="viridis", vmin=0, vmax=1, aspect="auto")
-        axis.set_xticks(range(len(panel.keys)), panel.keys, family="monospace", fontsize=7)
-        axis.set_yticks(range(len(panel.queries)), panel.queries, family="monospace", fontsize=7)
-        for label, right in zip(axis.get_yticklabels(), panel.right, strict=True):
-            label.set_color("black" if right else "tab:red")
-        axis.tick_params(length=0, pad=2)
-        axis.grid(False)
-        axis.set(title=panel.title, xlabel=panel.xlabel)
-    axes[0].set_ylabel("output token")
-    figure.colorbar(image, ax=axes, label="attention", fraction=0.03, pad=0.01)
-    return figure
-
-
-def small_maps(panels: Sequence[Sequence[Panel]], size: float = 1.0) -> Figure:
-    """Many heat maps without labels, a row a layer."""
-    columns = len(panels[0])
-    shape = panels[0][0].weights.shape
-    matplotlib.rcParams.update(sns.plotting_context("paper") | STYLE)
-    figure = Figure(figsize=(size * columns, size * len(panels) * shape[0] / shape[1] + 0.3), layout="constrained")
-    for axis, panel in zip(
-        figure.subplots(len(panels), columns, squeeze=False).flat, (p for row in panels for p in row), strict=True
-    ):
-        axis.imshow(panel.weights, cmap="viridis", vmin=0, vmax=1, aspect="auto")
-        axis.set(xticks=[], yticks=[])
-        axis.set_title(panel.title.split(", ", 1)[1], fontsize=6)
     return figure
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from abc_nb import store
 from abc_nb.errors import InputError
-from abc_nb.experiments import MODELS, PROFILES, experiment, split
+from abc_nb.experiments import PROFILES, experiment, find, split
 from abc_nb.store import ANYWHERE, Run
 from abc_nb.tasks import OPERATIONS
 
@@ -82,5 +82,5 @@ class Results:
 
 def titles(run: Run) -> dict[str, str]:
     """The task and the model as tables call them."""
-    task, model = split(run.experiment.name)
-    return {"task": OPERATIONS[task].title, "model": MODELS[model].title}
+    task, _ = split(run.experiment.name)
+    return {"task": OPERATIONS[task].title, "model": find(run.experiment.name).title}

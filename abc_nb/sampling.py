@@ -17,7 +17,7 @@ from torch import Tensor
 from abc_nb.layouts import Arrangement, Layout
 from abc_nb.tasks import NUMBERS, Digits, Task
 
-TRAIN, VALIDATION, TEST, FIXED, PHASE, CALIBRATION = range(6)  # what a generator is for: part of its seed
+TRAIN, VALIDATION, TEST, FIXED, PHASE, CALIBRATION, AGAIN = range(7)  # what a generator is for: part of its seed
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,11 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         return Batch(self.source.to(device), self.target.to(device), self.layout)
+
+    def operands(self, rows: Tensor) -> list[Digits]:
+        """The digits of some problems' operands, least significant first."""
+        source = self.source[rows].cpu().numpy()
+        return [source[:, operand.columns] for operand in self.layout.operands]
 
 
 def make_batch(task: Task, operands: Sequence[Digits], width: int, arrangement: Arrangement) -> Batch:
@@ -62,14 +67,20 @@ def draw_operands(task: Task, pool: np.ndarray, count: int, width: int, rng: np.
     """Operands drawn independently from the numbers of `pool` that fit; lists are `width` random items."""
     if task.operation.items:
         return [rng.integers(task.base, size=(count, width))]
-    if task.base**width <= NUMBERS:
-        pool = pool[pool < task.base**width]
+    if task.base**task.training_width <= NUMBERS:
+        pool = pool[pool < task.base**task.training_width]
     operands = [to_digits(rng.choice(pool, count), task.base, width)]
     if task.operation.second == "number":
         operands.append(to_digits(rng.choice(pool, count), task.base, width))
     elif task.operation.second == "digit":
         operands.append(rng.integers(task.base, size=(count, 1)))
     return operands
+
+
+def fit(operands: Sequence[Digits], like: Sequence[Digits]) -> list[Digits]:
+    """The same numbers in as many places as others have; places that are cut off hold zeros."""
+    pairs = zip(operands, like, strict=True)
+    return [np.pad(a[:, : b.shape[1]], [(0, 0), (0, max(0, b.shape[1] - a.shape[1]))]) for a, b in pairs]
 
 
 @dataclass(frozen=True)
@@ -94,12 +105,15 @@ class Sampler:
         narrowest = self.task.width(6, self.regime)
         return tuple(range(narrowest, narrowest + (1 if self.regime == "padded" else self.width_count)))
 
-    def training_batch(self, seed: int, step: int, size: int) -> Batch:
-        """Batch number `step`; its width is one of the training widths."""
+    def training_batch(self, seed: int, step: int, size: int, again: Sequence[Digits] = ()) -> Batch:
+        """Batch number `step`, of one of the training widths; `again` are earlier operands to put into it."""
         rng = generator(seed, TRAIN, step)
         width = int(rng.choice(self.widths))
         if self.fixed is None:
-            operands = draw_operands(self.task, split_numbers(seed)[0], size, width, rng)
+            fresh = size - (len(again[0]) if again else 0)
+            operands = draw_operands(self.task, split_numbers(seed)[0], fresh, width, rng)
+            if again:
+                operands = [np.concatenate(pair) for pair in zip(operands, fit(again, operands), strict=True)]
         else:
             rows = rng.integers(self.fixed, size=size)
             operands = [digits[rows] for digits in self.fixed_set(seed, width)]

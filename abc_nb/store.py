@@ -128,7 +128,8 @@ def prepare(experiment: Experiment, seed: int, partial: Path) -> tuple[Transform
         write_json(path, to_data(found.bias))
     bias = from_data(json.loads(path.read_text()), (Lines, Line))
     model = build_model(experiment, seed, bias)
-    model.load_state_dict(load_file(parent.folder / WEIGHTS))
+    if experiment.warm:
+        model.load_state_dict(load_file(parent.folder / WEIGHTS))
     origin = {"run": parent.folder.name, "weights": parent.manifest["files"][WEIGHTS]}
     return model, {"parent": origin | {"seconds": parent.manifest["seconds"]["training"]}, "calibration": seconds}
 

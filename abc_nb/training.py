@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from safetensors import SafetensorError, safe_open
@@ -24,7 +25,8 @@ from torch import Tensor, nn
 from abc_nb.evaluation import exact_match
 from abc_nb.model import Transformer
 from abc_nb.muon import Muon
-from abc_nb.sampling import PHASE, Batch, Sampler, generator
+from abc_nb.sampling import AGAIN, PHASE, Batch, Sampler, generator
+from abc_nb.tasks import Digits
 
 CHECKPOINT_SECONDS = 5.0
 
@@ -42,6 +44,7 @@ class TrainingConfig:
     learning_rate: float = 5e-3  # AdamW's
     matrix_learning_rate: float = 1e-2  # Muon's
     warmup: int = 50  # steps of linear warm-up
+    again: int = 16  # problems of a batch that repeat earlier ones which were answered wrong
     decay: int = 500  # the last steps, over which the rate falls to zero: from the first perfect validation on
     clip: float = 1.0  # largest gradient norm
     validate_every: int = 50  # steps
@@ -85,10 +88,11 @@ def rate_at(step: int, decay_start: int, config: TrainingConfig) -> float:
     return min(1.0, (step + 1) / max(1, config.warmup), 1 - (step - decay_start) / config.falling)
 
 
-def loss_of(model: Transformer, batch: Batch, phase: Tensor | int = 0) -> Tensor:
-    """Mean cross-entropy of the output tokens, teacher-forced."""
-    logits = model(batch.source, batch.target[:, :-1], batch.layout, phase=phase)
-    return F.cross_entropy(logits.flatten(0, 1), batch.target[:, 1:].flatten())
+def loss_of(model: Transformer, batch: Batch, phase: Tensor | int = 0) -> tuple[Tensor, Tensor]:
+    """Mean cross-entropy of the output tokens, teacher-forced, and which problems have a wrong one (batch,)."""
+    logits, wanted = model(batch.source, batch.target[:, :-1], batch.layout, phase=phase), batch.target[:, 1:]
+    wrong = (logits.argmax(-1) != wanted).any(1)
+    return F.cross_entropy(logits.flatten(0, 1), wanted.flatten()), wrong
 
 
 class Trainer:
@@ -100,6 +104,8 @@ class Trainer:
         self.optimizers = build_optimizers(model, config)
         self.rates = [optimizer.param_groups[0]["lr"] for optimizer in self.optimizers]
         self.progress = Progress()
+        self.single = [False, sampler.task.operation.second == "digit"][: 1 + bool(sampler.task.operation.second)]
+        self.missed: list[Digits] = []  # operands of problems answered wrong lately, (problems, places) each
 
     def run(self, checkpoint: Path | None = None, report: Callable[[Progress], None] | None = None) -> Progress:
         """Resume from `checkpoint` if it is there, save to it every few seconds."""
@@ -126,8 +132,8 @@ class Trainer:
         step, config = self.progress.step, self.config
         if self.model.config.dropout:
             torch.manual_seed(self.seed << 32 | step)
-        batch = self.sampler.training_batch(self.seed, step, config.batch).to(self.device)
-        loss = loss_of(self.model, batch, self.phases(step))
+        batch = self.sampler.training_batch(self.seed, step, config.batch, self.again(step)).to(self.device)
+        loss, wrong = loss_of(self.model, batch, self.phases(step))
         for parameter in self.model.parameters():
             parameter.grad = None
         loss.backward()
@@ -136,8 +142,30 @@ class Trainer:
         for optimizer, rate in zip(self.optimizers, self.rates, strict=True):
             optimizer.param_groups[0]["lr"] = rate * relative
             optimizer.step()
+        self.remember(batch, wrong)
         self.progress.step += 1
         return loss.detach()
+
+    def again(self, step: int) -> list[Digits]:
+        """Problems to practise again, drawn from those missed lately."""
+        if not self.missed or not self.config.again:
+            return []
+        count = min(self.config.again, len(self.missed[0]))
+        rows = generator(self.seed, AGAIN, step).choice(len(self.missed[0]), count, replace=False)
+        return [digits[rows] for digits in self.missed]
+
+    def remember(self, batch: Batch, wrong: Tensor) -> None:
+        """Keep the last problems that were answered wrong, as many as a batch holds.
+
+        A context that one problem in a hundred thousand shows is learned when it has been met once,
+        instead of being met once.
+        """
+        if self.sampler.task.operation.items or self.sampler.fixed is not None or not wrong.any():
+            return
+        new = [digits[:, : self.sampler.widths[0]] for digits in batch.operands(wrong)]
+        new = [digits[:, :1] if one else digits for digits, one in zip(new, self.single, strict=True)]
+        old = self.missed or [digits[:0] for digits in new]
+        self.missed = [np.concatenate(pair)[-self.config.batch :] for pair in zip(old, new, strict=True)]
 
     def phases(self, step: int) -> Tensor | int:
         """Where a cyclic position index starts, for each sample: (batch, 1), or 0 if it is not cyclic.
@@ -163,6 +191,7 @@ def save_checkpoint(path: Path, trainer: Trainer) -> None:
     for i, optimizer in enumerate(trainer.optimizers):
         for p, state in optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{i}.{p}.{name}": tensor for name, tensor in state.items()}
+    tensors |= {f"missed.{i}": torch.from_numpy(digits) for i, digits in enumerate(trainer.missed)}
     temporary = path.with_suffix(".tmp")
     facts = {"progress": json.dumps(vars(trainer.progress)), "checksum": checksum(tensors)}
     save_file(tensors, temporary, facts)
@@ -199,4 +228,5 @@ def load_checkpoint(path: Path, trainer: Trainer) -> None:
             if kind == "optimizer" and int(where[0]) == i:
                 state.setdefault(int(where[1]), {})[where[2]] = tensor
         optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+    trainer.missed = [tensors[name].numpy() for name in sorted(tensors) if name.startswith("missed.")]
     trainer.progress = progress

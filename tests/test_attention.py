@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from abc_nb import attention, plots, store
+from abc_nb import attention, maps, store
 from abc_nb.evaluation import greedy
 from abc_nb.experiments import experiment
 from abc_nb.model import ModelConfig, Transformer
@@ -68,23 +68,23 @@ def test_maps_belong_to_what_the_model_says(decode: bool) -> None:
     torch.manual_seed(0)
     task, batch = batch_of("addition")
     model = Transformer(ModelConfig(width=16, heads=2, feed_forward=16), len(task.vocabulary)).eval()
-    maps = attention.look(model, task, batch, decode)
-    assert maps.expected == task.text(batch.target[0, 1:].tolist())
-    assert maps.source == task.text(batch.source[0].tolist())
+    found = attention.look(model, task, batch, decode)
+    assert found.expected == task.text(batch.target[0, 1:].tolist())
+    assert found.source == task.text(batch.source[0].tolist())
     if decode:
         said = greedy(model, batch.source[:1], batch.layout, task.token(SOS))[0]
-        assert maps.outputs == task.text(said.tolist())
-        assert maps.inputs == [SOS, *maps.outputs[:-1]]
+        assert found.outputs == task.text(said.tolist())
+        assert found.inputs == [SOS, *found.outputs[:-1]]
     else:
-        assert maps.inputs == [SOS, *maps.expected[:-1]]
-    for weights in maps.weights.values():
+        assert found.inputs == [SOS, *found.expected[:-1]]
+    for weights in found.weights.values():
         torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
 
 
 def test_a_heat_map_shows_the_weights_and_marks_wrong_tokens() -> None:
     weights = np.array([[0.25, 0.75], [1.0, 0.0]])
-    panel = plots.Panel("title", weights, ["1", "2"], ["$", "3"], [True, False])
-    axis = plots.attention_maps([panel]).axes[0]
+    panel = maps.Panel("title", weights, ["1", "2"], ["$", "3"], [True, False])
+    axis = maps.attention_maps([panel]).axes[0]
     np.testing.assert_array_equal(np.asarray(axis.images[0].get_array()), weights)
     assert [label.get_text() for label in axis.get_xticklabels()] == ["$", "3"]
     assert [label.get_color() for label in axis.get_yticklabels()] == ["black", "tab:red"]
@@ -97,9 +97,9 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> attention.Study:
 
 
 def test_study_of_an_example_keeps_zeros_in_front(study: attention.Study) -> None:
-    maps = study.example("078114514+0241919810")
-    assert "".join(maps.source) == "$00078114514+00241919810&"
-    assert "".join(maps.expected) == f"{78114514 + 241919810:011d}"[::-1] + "&"
+    found = study.example("078114514+0241919810")
+    assert "".join(found.source) == "$00078114514+00241919810&"
+    assert "".join(found.expected) == f"{78114514 + 241919810:011d}"[::-1] + "&"
 
 
 def test_best_heads_are_those_with_most_mass_at_the_training_length(study: attention.Study) -> None:

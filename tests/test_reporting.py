@@ -11,7 +11,7 @@ import pytest
 from abc_nb import claims, describe, paths, plots, tables
 from abc_nb.errors import InputError
 from abc_nb.evaluation import wilson
-from abc_nb.experiments import MODELS
+from abc_nb.experiments import BASELINES, MODELS, SCAFFOLDS, VARIANTS
 from abc_nb.results import Results
 from abc_nb.tasks import OPERATIONS, Task
 
@@ -95,7 +95,9 @@ def test_bars_show_the_shares() -> None:
 
 
 def test_every_model_of_a_figure_has_its_own_colour_and_marker() -> None:
-    assert len(set(plots.PALETTE.values())) == len(set(plots.MARKERS.values())) == len(plots.ORDER)
+    assert len({(color, marker) for color, marker, _ in plots.LOOKS.values()}) == len(plots.LOOKS)
+    drawn = {*BASELINES, *VARIANTS, *SCAFFOLDS, "abc"}
+    assert {MODELS[name].title for name in drawn} <= {*plots.LOOKS}
 
 
 def test_figures_are_written_as_png_and_svg_and_svg_is_reproducible(figures: Path) -> None:

@@ -1,0 +1,136 @@
+"""Maps: attention, biases, grids and tokens as pictures of cells; each function returns a Figure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.figure import Figure
+
+from abc_nb.plots import STYLE, new_figure
+
+
+def token_grid(problems: dict[str, list[str]]) -> Figure:
+    """Token sequences as rows of boxes: what the model sees of a problem, by name of the row."""
+    longest = max(len(tokens) for tokens in problems.values())
+    figure, (panel,) = new_figure(1, 0.34 * len(problems), width=0.3 * longest + 2.2)
+    colors = sns.color_palette("pastel")
+    for row, tokens in enumerate(problems.values()):
+        for column, token in enumerate(tokens):
+            digit = token in "0123456789abcdef"
+            panel.text(
+                column, row, token, ha="center", va="center", family="monospace",
+                bbox={"boxstyle": "round,pad=0.25", "facecolor": colors[0] if digit else colors[1], "linewidth": 0},
+            )  # fmt: skip
+    panel.set(xlim=(-0.7, longest - 0.3), ylim=(len(problems) - 0.5, -0.5), xticks=[])
+    panel.set_yticks(np.arange(len(problems)), list(problems))
+    panel.grid(False)
+    sns.despine(ax=panel, left=True, bottom=True)
+    return figure
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One heat map: weights (query, key) and what stands on its axes."""
+
+    title: str
+    weights: np.ndarray
+    queries: list[str]
+    keys: list[str]
+    right: list[bool]  # which queries produce the right token
+    xlabel: str = "input token"
+
+
+def attention_maps(panels: Sequence[Panel], size: float = 0.17) -> Figure:
+    """Heat maps side by side, tokens on both axes; brighter is more attention (figures 2, 5 and 6).
+
+    Rows are queries, labelled with the token they produce; wrong tokens are red.
+    """
+    widths = [panel.weights.shape[1] for panel in panels]
+    figure, axes = new_figure(len(panels), size * panels[0].weights.shape[0] + 1.1, size * max(widths) + 0.9)
+    for axis, panel in zip(axes, panels, strict=True):
+        image = axis.imshow(panel.weights, cmap="viridis", vmin=0, vmax=1, aspect="auto")
+        axis.set_xticks(range(len(panel.keys)), panel.keys, family="monospace", fontsize=7)
+        axis.set_yticks(range(len(panel.queries)), panel.queries, family="monospace", fontsize=7)
+        for label, right in zip(axis.get_yticklabels(), panel.right, strict=True):
+            label.set_color("black" if right else "tab:red")
+        axis.tick_params(length=0, pad=2)
+        axis.grid(False)
+        axis.set(title=panel.title, xlabel=panel.xlabel)
+    axes[0].set_ylabel("output token")
+    figure.colorbar(image, ax=axes, label="attention", fraction=0.03, pad=0.01)
+    return figure
+
+
+def small_maps(panels: Sequence[Sequence[Panel]], size: float = 1.0) -> Figure:
+    """Many heat maps without labels, a row a layer."""
+    columns = len(panels[0])
+    shape = panels[0][0].weights.shape
+    matplotlib.rcParams.update(sns.plotting_context("paper") | STYLE)
+    figure = Figure(figsize=(size * columns, size * len(panels) * shape[0] / shape[1] + 0.3), layout="constrained")
+    for axis, panel in zip(
+        figure.subplots(len(panels), columns, squeeze=False).flat, (p for row in panels for p in row), strict=True
+    ):
+        axis.imshow(panel.weights, cmap="viridis", vmin=0, vmax=1, aspect="auto")
+        axis.set(xticks=[], yticks=[])
+        axis.set_title(panel.title.split(", ", 1)[1], fontsize=6)
+    return figure
+
+
+def bias_matrices(matrices: dict[str, np.ndarray], size: float = 0.16) -> Figure:
+    """Which cells a bias leaves open, drawn bright, rows the queries (figures 3, 8, 10 and 11)."""
+    shapes = [matrix.shape for matrix in matrices.values()]
+    matplotlib.rcParams.update(sns.axes_style("white") | sns.plotting_context("paper") | STYLE)
+    figure = Figure(
+        figsize=(size * sum(shape[1] for shape in shapes) + 1.2 * len(shapes), size * max(s[0] for s in shapes) + 0.9),
+        layout="constrained",
+    )
+    axes = figure.subplots(1, len(shapes), squeeze=False, width_ratios=[shape[1] for shape in shapes])[0]
+    for axis, (title, matrix) in zip(axes, matrices.items(), strict=True):
+        rows, columns = np.arange(matrix.shape[0] + 1), np.arange(matrix.shape[1] + 1)
+        axis.pcolormesh(
+            columns, rows, np.isfinite(matrix), cmap="cividis", vmin=0, vmax=1, edgecolor="0.55", linewidth=0.3
+        )
+        axis.set(title=title, xlabel="key", aspect="equal", xticks=[], yticks=[])
+        axis.invert_yaxis()
+    axes[0].set_ylabel("query (output token)")
+    return figure
+
+
+def dependencies(title: str, source: list[str], target: list[str], cells: np.ndarray, shown: Sequence[int]) -> Figure:
+    """Which source tokens an output token depends on: a line for each open cell of the steps `shown` (figure 7)."""
+    figure, (panel,) = new_figure(1, 1.7, width=0.34 * max(len(source), len(target)) + 0.8)
+    colors = sns.color_palette("colorblind", len(shown))
+    right = len(source) - 1
+    for color, step in zip(colors, shown, strict=True):
+        for key in np.flatnonzero(cells[step]).tolist():
+            panel.plot([key, right - step], [0.12, 0.88], color=color, linewidth=1.4)
+    look: dict[str, Any] = {"ha": "center", "va": "center", "family": "monospace"}
+    for column, token in enumerate(source):
+        panel.text(column, 0, token, **look)
+    for step, token in enumerate(target):
+        panel.text(right - step, 1, token, **look)
+    panel.set(title=title, xlim=(-0.8, right + 0.8), ylim=(-0.2, 1.2), xticks=[])
+    panel.set_yticks([0, 1], ["input", "output"])
+    panel.grid(False)
+    sns.despine(ax=panel, left=True, bottom=True)
+    return figure
+
+
+def grid_map(frame: pd.DataFrame, length: int) -> Figure:
+    """Accuracy over window w and period T, a heat map a task (columns task, w, T, accuracy in percent)."""
+    tasks = list(dict.fromkeys(frame.task))
+    figure, panels = new_figure(len(tasks), 2.1)
+    for panel, task in zip(panels, tasks, strict=True):
+        table = frame[frame.task == task].pivot(index="w", columns="T", values="accuracy")
+        last = panel is panels[-1]
+        sns.heatmap(
+            table, ax=panel, annot=True, fmt=".0f", cmap="cividis", vmin=0, vmax=100, cbar=last, annot_kws={"size": 6}
+        )
+        panel.set_title(f"{task}, {length} digits")
+    return figure
