@@ -146,16 +146,16 @@ SIZES = {
     "paper": ModelConfig(width=128, feed_forward=512, encoder_layers=1, decoder_layers=6, dropout=0.3),
 }
 RECIPES = {
-    "smoke": TrainingConfig(steps=20, batch=32, warmup=5, decay=10, validate_every=10, validation=60),
+    "smoke": TrainingConfig(steps=20, batch=32, warmup=5, hold=10, validate_every=10, validation=60),
     "quick": TrainingConfig(),
-    "grid": TrainingConfig(steps=600, decay=300),
+    "grid": TrainingConfig(steps=600, hold=300),
     "paper": TrainingConfig(
-        steps=100_000, batch=512, optimizer="adamw", learning_rate=1e-4, warmup=1000, decay=20_000, validate_every=500
+        steps=100_000, batch=512, optimizer="adamw", learning_rate=1e-4, warmup=1000, hold=80_000, validate_every=500
     ),
 }
-RETRAINING = {  # (steps, decay): a fifth of the budget, for a model that has been trained before
+RETRAINING = {  # (steps, hold): a sixth of the budget, for a model that has been trained before
     "smoke": (20, 10),
-    "quick": (300, 200),
+    "quick": (300, 100),
     "paper": (20_000, 10_000),
 }
 REGIMES = {"smoke": "tight", "quick": "tight", "paper": "padded"}
@@ -184,8 +184,8 @@ def experiment(name: str, profile: str = "quick", base: int = 10) -> Experiment:
         return Experiment(label, profile, sampler, config, recipe, tested)
     parent = experiment(f"{task_name}-vanilla", profile, base)
     if model.warm:
-        steps, decay = RETRAINING[profile]
-        recipe = replace(recipe, steps=steps, decay=decay)
+        steps, hold = RETRAINING[profile]
+        recipe = replace(recipe, steps=steps, hold=hold)
     return Experiment(label, profile, sampler, config, recipe, tested, parent, model.calibration, model.warm)
 
 

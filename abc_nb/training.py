@@ -33,27 +33,20 @@ CHECKPOINT_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """The recipe; what is learned stands in the experiment.
+    """The recipe; what is learned stands in the experiment."""
 
-    The budget of steps ends early only where validation, on numbers of training length, is perfect.
-    """
-
-    steps: int = 1500  # at most
+    steps: int = 1800  # at most
     batch: int = 64
     optimizer: Literal["muon", "adamw"] = "muon"  # muon: on the layers' matrices, AdamW on the rest
     learning_rate: float = 5e-3  # AdamW's
     matrix_learning_rate: float = 1e-2  # Muon's
     warmup: int = 50  # steps of linear warm-up
     again: int = 16  # problems of a batch that repeat earlier ones which were answered wrong
-    decay: int = 500  # the last steps, over which the rate falls to zero: from the first perfect validation on
+    hold: int = 1300  # steps at the full rate, at most
+    learned: float = 0.9  # validation accuracy that ends them earlier
     clip: float = 1.0  # largest gradient norm
     validate_every: int = 50  # steps
     validation: int = 1024  # problems from numbers never trained on
-
-    @property
-    def falling(self) -> int:
-        """Steps over which the rate falls: a short training does nothing else."""
-        return min(self.decay, self.steps)
 
 
 @dataclass
@@ -64,13 +57,18 @@ class Progress:
     seconds: float = 0.0  # of training, over all resumptions
     history: list[dict[str, float]] = field(default_factory=list)  # one row a validation
 
-    def decay_start(self, config: TrainingConfig) -> int:
-        """The step from which the rate falls: validation is perfect, or the budget is nearly used."""
-        perfect = (int(row["step"]) for row in self.history if row["accuracy"] == 1)
-        return min(next(perfect, config.steps), config.steps - config.falling)
+    def fall(self, config: TrainingConfig) -> tuple[int, int]:
+        """The steps at which the rate begins to fall and reaches zero; the training ends there.
+
+        It begins when validation shows that the task is being learned, or at the end of `hold`; the
+        whole training takes at most ten times as long as it took to get there.
+        """
+        learned = (int(row["step"]) for row in self.history if row["accuracy"] >= config.learned)
+        start = min(next(learned, config.hold), config.hold)
+        return start, min(10 * start, config.steps)
 
     def finished(self, config: TrainingConfig) -> bool:
-        return self.step >= self.decay_start(config) + config.falling
+        return self.step >= self.fall(config)[1]
 
 
 def build_optimizers(model: nn.Module, config: TrainingConfig) -> list[torch.optim.Optimizer]:
@@ -83,9 +81,10 @@ def build_optimizers(model: nn.Module, config: TrainingConfig) -> list[torch.opt
     return [adamw, Muon(matrices, lr=config.matrix_learning_rate)] if matrices else [adamw]
 
 
-def rate_at(step: int, decay_start: int, config: TrainingConfig) -> float:
-    """Relative learning rate: linear warm-up, a constant, and from `decay_start` a linear fall to zero."""
-    return min(1.0, (step + 1) / max(1, config.warmup), 1 - (step - decay_start) / config.falling)
+def rate_at(step: int, fall: tuple[int, int], config: TrainingConfig) -> float:
+    """Relative learning rate: linear warm-up, a constant, and a linear fall to zero over the steps of `fall`."""
+    start, end = fall
+    return min(1.0, (step + 1) / max(1, config.warmup), (end - step) / max(1, end - start))
 
 
 def loss_of(model: Transformer, batch: Batch, phase: Tensor | int = 0) -> tuple[Tensor, Tensor]:
@@ -138,7 +137,7 @@ class Trainer:
             parameter.grad = None
         loss.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), config.clip)
-        relative = rate_at(step, self.progress.decay_start(config), config)
+        relative = rate_at(step, self.progress.fall(config), config)
         for optimizer, rate in zip(self.optimizers, self.rates, strict=True):
             optimizer.param_groups[0]["lr"] = rate * relative
             optimizer.step()

@@ -119,9 +119,11 @@ def test_rows_of_open_keys_are_rows_of_the_matrix() -> None:
 
 
 def test_open_keys_become_dense_head_by_head() -> None:
-    index = torch.tensor([[[0, 2]], [[1, 1]]])
-    value = torch.tensor([[[0.5, 1.5]], [[-2.0, -INFINITY]]])
-    expected = torch.tensor([[[0.5, -INFINITY, 1.5]], [[-INFINITY, -2.0, -INFINITY]]])
+    """Both heads look at the same keys, each with its own values."""
+    index = torch.tensor([[0, 2], [1, 1]])
+    value = torch.tensor([[[0.5, 1.5], [-2.0, -INFINITY]], [[-INFINITY, 3.0], [-INFINITY, -INFINITY]]])
+    expected = torch.full((2, 2, 3), -INFINITY)
+    expected[0, 0, 0], expected[0, 0, 2], expected[0, 1, 1], expected[1, 0, 2] = 0.5, 1.5, -2.0, 3.0
     torch.testing.assert_close(OpenKeys(index, value).dense(3), expected)
 
 

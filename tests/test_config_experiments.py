@@ -11,17 +11,19 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from abc_nb import biases, config, experiments, positions
+from abc_nb import biases, config, experiments, positions, store
+from abc_nb.calibration import PAPER, Calibration
 from abc_nb.errors import InputError
 from abc_nb.experiments import Experiment, experiment
+from abc_nb.lines import Line, Lines
 from abc_nb.model import ModelConfig
 from abc_nb.sampling import Sampler
 from abc_nb.tasks import Task
 from abc_nb.training import TrainingConfig
 
 POSITIONS = [positions.NoPosition, positions.Sinusoidal, positions.Rotary, positions.Relative]
-BIASES = [biases.Causal, biases.ALiBi, biases.Window]
-TYPES = [Experiment, Sampler, Task, ModelConfig, TrainingConfig, *POSITIONS, *BIASES]
+BIASES = [biases.Causal, biases.ALiBi, biases.Window, Lines, Line]
+TYPES = [Experiment, Sampler, Task, ModelConfig, TrainingConfig, Calibration, *POSITIONS, *BIASES]
 NAMES, PROFILES = st.sampled_from(experiments.names()), st.sampled_from([*experiments.PROFILES])
 
 
@@ -42,6 +44,17 @@ def test_every_base_comes_back_from_json(name: str, base: int) -> None:
     assume(base in (2, 10) or not name.startswith("parity"))
     original = experiment(name, "quick", base)
     assert config.from_data(config.to_data(original), TYPES) == original
+
+
+@pytest.mark.parametrize("calibration", [PAPER, Calibration(source="logits", share=0.1, floor=-5.0)])
+def test_an_experiment_with_a_calibrated_bias_comes_back_from_json(calibration: Calibration) -> None:
+    lines = (Line("cross", 0, 1, "antidiagonal", "operand 1", -1, 0.0), Line("self", 1, 0, "vertical", "$", 0, -1.5))
+    original = experiment("addition-abc")
+    model = replace(original.model, bias=Lines(8, lines, floor=-5.0, empty="closed"))
+    changed = replace(original, calibration=calibration, model=model)
+    restored = config.from_data(json.loads(json.dumps(config.to_data(changed))), TYPES)
+    assert restored == changed
+    assert len({original.key(0), changed.key(0), replace(original, calibration=calibration).key(0)}) == 3
 
 
 def test_unknown_type_is_an_error_that_names_the_known_ones() -> None:
@@ -104,12 +117,16 @@ def variations(value: Any) -> Iterator[tuple[str, Any]]:
             yield field.name, replace(value, **{field.name: changed(inner)})
 
 
-@pytest.mark.parametrize("name", ["addition-window-cyclic", "successor-rpe", "n-by-1-alibi-cross"])
+@pytest.mark.parametrize("name", ["addition-window-cyclic", "successor-rpe", "n-by-1-alibi-cross", "addition-abc"])
 def test_key_changes_with_every_setting(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Task, "__post_init__", lambda self: None)  # any name of a task will do here
     original = experiment(name)
     others = dict(variations(original))
-    assert {"name", "tests", "sampler.task.base", "training.steps", "model.width"} < others.keys()
+    expected = {"name", "tests", "sampler.task.base", "training.steps", "model.width"}
+    if name.endswith("-abc"):
+        expected |= {"parent.training.steps", "parent.model.width", "parent.sampler.regime"}
+        expected |= {"calibration.share", "calibration.keep", "calibration.directions", "calibration.kappa"}
+    assert expected < others.keys()
     keys = {original.key(0), *(other.key(0) for other in others.values())}
     assert len(keys) == len(others) + 1
 
@@ -147,7 +164,7 @@ def test_names_are_every_task_with_every_model() -> None:
     assert len(set(names)) == len(names)
     assert {"addition-vanilla", "n-by-1-window-cyclic", "listops-max-nope-window", "parity-classifier"} < {*names}
     for task in ("successor", "addition", "parity", "n-by-1", "listops-sm", "listops-max", "listops-min"):
-        for model in ("vanilla", "nope", "rope", "alibi", "rpe", "window", "window-cyclic", "nope-window"):
+        for model in ("vanilla", "nope", "rope", "alibi", "rpe", "window", "window-cyclic", "nope-window", "abc"):
             assert experiments.split(f"{task}-{model}") == (task, model)
             assert experiment(f"{task}-{model}").task.name == task
 
@@ -175,8 +192,39 @@ def test_windows_are_those_of_table_one() -> None:
     assert experiment("addition-window").sampler.arrangement == "aligned"
 
 
+@given(NAMES, PROFILES, st.integers(2, 16))
+def test_only_abc_has_a_parent_which_is_vanilla_of_the_same_profile_and_base(
+    name: str, profile: str, base: int
+) -> None:
+    assume(base in (2, 10) or not name.startswith("parity"))
+    found = experiment(name, profile, base)
+    if not name.endswith("-abc"):
+        assert (found.parent, found.calibration) == (None, None)
+        return
+    assert found.parent == experiment(name.replace("-abc", "-vanilla"), profile, base)
+    assert found.parent.parent is None
+    assert found.calibration == Calibration()
+    assert found.model.position == positions.Sinusoidal(3)
+
+
+@pytest.mark.parametrize("profile", experiments.PROFILES)
+def test_abc_takes_its_parents_weights_and_retrains_them_in_fewer_steps(profile: str) -> None:
+    found = experiment("n-by-1-abc", profile)
+    assert found.parent is not None
+    shapes = [
+        {name: tensor.shape for name, tensor in store.build_model(one, 0).state_dict().items()}
+        for one in (found, found.parent)
+    ]
+    assert shapes[0] == shapes[1]
+    assert found.training.steps <= found.parent.training.steps
+    same = replace(found.training, steps=found.parent.training.steps, decay=found.parent.training.decay)
+    assert same == found.parent.training
+    assert found.training.decay < found.training.steps
+
+
 def test_cyclic_positions_are_trained_on_as_many_widths_as_their_period() -> None:
     assert len(experiment("addition-window-cyclic").sampler.widths) == 3
+    assert len(experiment("addition-abc").sampler.widths) == 3
 
 
 def test_another_base_is_in_the_name() -> None:

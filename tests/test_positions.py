@@ -32,6 +32,14 @@ def test_cyclic_positions_repeat_with_their_period(period: int) -> None:
     assert len(table.unique(dim=0)) == period
 
 
+def test_each_sample_of_a_batch_has_positions_of_its_own() -> None:
+    index = torch.tensor([[0, 1, 2], [5, 6, 7]])
+    table = Sinusoidal(3).embedding(index, 8)
+    for row in range(2):
+        torch.testing.assert_close(table[row], Sinusoidal(3).embedding(index[row], 8), rtol=0, atol=0)
+    assert not torch.isclose(table[0], table[1]).all()
+
+
 def test_rotation_is_multiplication_by_a_complex_number() -> None:
     size, index = 8, [0, 1, 5, 33]
     x = torch.randn(2, 3, len(index), size, generator=torch.Generator().manual_seed(0))

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from abc_nb import claims, describe, paths, plots, tables
+from abc_nb import claims, describe, judges_failure, paths, plots, tables
 from abc_nb.errors import InputError
 from abc_nb.evaluation import wilson
 from abc_nb.experiments import BASELINES, MODELS, SCAFFOLDS, VARIANTS
@@ -142,7 +142,7 @@ def both(vanilla: float, rope: float, at: int) -> claims.Scores:
 
 @pytest.mark.parametrize(("rope", "verdict"), [(1.0, "holds"), (0.96, "holds"), (0.9, "differs")])
 def test_c03_is_judged_by_the_largest_difference(rope: float, verdict: str) -> None:
-    judged = claims.rope_is_like_vanilla(both(1.0, rope, at=7))
+    judged = judges_failure.rope_is_like_vanilla(both(1.0, rope, at=7))
     assert judged.verdict == verdict
     assert f"{100 * (1 - rope):.1f} points" in judged.figure
 
@@ -150,7 +150,7 @@ def test_c03_is_judged_by_the_largest_difference(rope: float, verdict: str) -> N
 @pytest.mark.parametrize(("six", "verdict"), [(0.2923, "holds"), (1.0, "differs")])
 def test_c15_is_judged_at_six_digits(six: float, verdict: str) -> None:
     scores = claims.Scores(rows("Vanilla", {6: [six], 10: [0.0], 15: [0.0]}, "Parity"))
-    assert claims.scratchpad_does_not_interpolate(scores).verdict == verdict
+    assert judges_failure.scratchpad_does_not_interpolate(scores).verdict == verdict
 
 
 def test_missing_results_are_named() -> None:

@@ -116,6 +116,43 @@ def test_fixed_training_set_has_so_many_problems_at_every_width() -> None:
     assert {number for problem in first for number in problem} <= set(sampling.split_numbers(0)[0].tolist())
 
 
+@pytest.mark.parametrize("name", NUMERIC)
+def test_numbers_that_need_more_places_than_there_are_are_left_out(name: str) -> None:
+    pool = np.array([3, 2**19, 2**20 - 1, 2**20])
+    operands = sampling.draw_operands(Task(name, 2), pool, 200, 20, np.random.default_rng(0))
+    assert set(integers(operands[0], 2)) == {3, 2**19, 2**20 - 1}
+    if name == "addition":
+        assert set(integers(operands[1], 2)) == {3, 2**19, 2**20 - 1}
+    wider = sampling.draw_operands(Task(name, 2), pool, 200, 21, np.random.default_rng(0))
+    assert set(integers(wider[0], 2)) == {3, 2**19, 2**20 - 1, 2**20}
+
+
+def test_half_of_the_parity_problems_have_the_highest_bit() -> None:
+    batch = Sampler(Task("parity")).training_batch(0, 0, 4000)
+    share = (batch.source[:, 1] == 1).double().mean().item()
+    assert abs(share - 0.5) < 5 * (0.25 / 4000) ** 0.5
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_calibration_problems_follow_from_the_seed_at_the_narrowest_width(name: str) -> None:
+    sampler = Sampler(Task(name), width_count=3)
+    batch = sampler.calibration_batch(3, 50)
+    assert batch.source.shape == (50, batch.layout.source_length)
+    assert batch.layout.width == sampler.widths[0]
+    assert same(batch, sampler.calibration_batch(3, 50))
+    assert not same(batch, sampler.calibration_batch(4, 50))
+
+
+@pytest.mark.parametrize(("name", "base"), [("successor", 10), ("addition", 7), ("parity", 2)])
+def test_calibration_problems_are_training_problems(name: str, base: int) -> None:
+    train = set(sampling.split_numbers(0)[0].tolist())
+    batch = Sampler(Task(name, base)).calibration_batch(0)
+    assert all(set(numbers) <= train for numbers in operands_of(batch, base))
+    answers = batch.layout.width - (base == 2)
+    assert batch.target.shape == (1000, batch.layout.target_length + 1)
+    assert answers <= batch.layout.target_length
+
+
 def test_batch_moves_to_a_device_whole() -> None:
     batch = Sampler(Task("addition")).training_batch(0, 0, 2)
     moved = batch.to("meta")

@@ -167,6 +167,14 @@ def test_training_width_is_what_the_largest_result_of_training_numbers_needs(bas
         assert Task(name, base).width(1, "tight") == places_of(result, base)
 
 
+def test_training_fills_the_highest_place_where_results_do_not_grow() -> None:
+    """The largest training number below 2^20 has 20 bits, and its highest one is 1."""
+    assert Task("parity").training_width == len(f"{2**20 - 1:b}") == 20
+    assert [Task("parity").width(length, "tight") for length in (1, 6, 7)] == [20, 20, len(f"{10**7 - 1:b}")]
+    assert Task("parity-classification").training_width == 20
+    assert Task("listops-max").training_width == len(str(2**20 - 1))
+
+
 def test_widths_of_the_padded_regime_are_those_of_sixty_digits() -> None:
     assert [Task("addition").width(length, "padded") for length in (1, 6, 60, 61)] == [61, 61, 61, 62]
     assert Task("parity").width(6, "padded") == len(bin(10**60)) - 2

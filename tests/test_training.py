@@ -19,7 +19,7 @@ from abc_nb.biases import Window
 from abc_nb.evaluation import evaluate
 from abc_nb.model import ModelConfig, Transformer
 from abc_nb.positions import Sinusoidal
-from abc_nb.sampling import Sampler
+from abc_nb.sampling import Batch, Sampler
 from abc_nb.tasks import Task
 from abc_nb.training import Progress, Trainer, TrainingConfig, build_optimizers, loss_of, rate_at
 
@@ -108,52 +108,112 @@ def test_adamw_alone_takes_every_parameter() -> None:
 
 # ---- schedule ---------------------------------------------------------------------------------------
 
+LONG = TrainingConfig(steps=110, warmup=10, decay=40)
+RATES = [(0, 0.1), (4, 0.5), (9, 1.0), (10, 1.0), (69, 1.0), (70, 1.0), (71, 0.975), (90, 0.5), (109, 0.025)]
 
-@pytest.mark.parametrize(
-    ("step", "rate"), [(0, 0.1), (4, 0.5), (9, 1.0), (10, 1.0), (60, 0.55), (110, 0.1), (35, 0.1 + 0.9 * 0.853553)]
-)
-def test_rate_warms_up_and_decays_along_a_cosine(step: int, rate: float) -> None:
-    config = TrainingConfig(steps=110, warmup=10, final_rate=0.1)
-    assert rate_at(step, config) == pytest.approx(rate, rel=1e-5)
+
+@pytest.mark.parametrize(("step", "rate"), RATES)
+def test_rate_warms_up_stays_and_falls_to_zero(step: int, rate: float) -> None:
+    assert rate_at(step, 70, LONG) == pytest.approx(rate)
+
+
+@pytest.mark.parametrize(("step", "rate"), [(0, 0.1), (29, 1.0), (30, 1.0), (31, 0.975), (50, 0.5), (69, 0.025)])
+def test_rate_falls_from_where_it_is_told_to(step: int, rate: float) -> None:
+    assert rate_at(step, 30, LONG) == pytest.approx(rate)
 
 
 def test_rate_without_warm_up_starts_at_its_highest() -> None:
-    assert rate_at(0, TrainingConfig(warmup=0)) == 1.0
+    assert rate_at(0, 70, replace(LONG, warmup=0)) == 1.0
+
+
+def test_rate_of_a_short_training_falls_from_its_first_step_on() -> None:
+    short = TrainingConfig(steps=4, warmup=2, decay=500)
+    assert short.falling == 4
+    assert [rate_at(step, 0, short) for step in range(4)] == [0.5, 0.75, 0.5, 0.25]
 
 
 def test_each_optimizer_runs_at_its_own_rate_times_the_schedule() -> None:
-    config = replace(SHORT, learning_rate=0.5, matrix_learning_rate=0.25, warmup=4)
-    run = trainer(config)
-    for step in range(6):
+    run = trainer(replace(SHORT, learning_rate=0.5, matrix_learning_rate=0.25, warmup=4, steps=8, decay=3))
+    for relative in (0.25, 0.5, 0.75, 1.0, 1.0, 1.0, 2 / 3, 1 / 3):
         run.step()
-        rates = [optimizer.param_groups[0]["lr"] for optimizer in run.optimizers]
-        assert rates == pytest.approx([0.5 * rate_at(step, config), 0.25 * rate_at(step, config)])
+        assert rates_of(run) == pytest.approx([0.5 * relative, 0.25 * relative])
+
+
+def rates_of(run: Trainer) -> list[float]:
+    """Of the last step, an optimiser each."""
+    return [optimizer.param_groups[0]["lr"] for optimizer in run.optimizers]
 
 
 # ---- the end of a training --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("patience", "accuracies", "finished"),
+    ("accuracies", "start"),
     [
-        (2, [], False),
-        (2, [1.0], False),
-        (2, [1.0, 1.0], True),
-        (2, [1.0, 0.999], False),
-        (2, [1.0, 0.9, 1.0], False),
-        (2, [0.5, 1.0, 1.0], True),
-        (0, [1.0, 1.0, 1.0], False),
+        ({}, 70),
+        ({20: 0.9, 40: 0.999}, 70),
+        ({20: 1.0}, 20),
+        ({20: 0.9, 40: 1.0, 60: 1.0}, 40),
+        ({20: 1.0, 40: 0.5}, 20),
+        ({60: 0.9, 80: 1.0}, 70),
     ],
 )
-def test_perfect_validations_in_a_row_end_the_training(patience: int, accuracies: list[float], finished: bool) -> None:
-    progress = Progress(step=5, history=[{"accuracy": accuracy} for accuracy in accuracies])
-    assert progress.finished(TrainingConfig(steps=6, patience=patience)) is finished
+def test_rate_falls_from_the_first_perfect_validation_or_at_the_end_of_the_budget(
+    accuracies: dict[int, float], start: int
+) -> None:
+    history = [{"step": step, "accuracy": accuracy} for step, accuracy in accuracies.items()]
+    assert Progress(history=history).decay_start(LONG) == start
+    assert not Progress(step=start + 39, history=history).finished(LONG)
+    assert Progress(step=start + 40, history=history).finished(LONG)
 
 
-def test_training_stops_early_by_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "exact_match", lambda model, batch: torch.ones(len(batch.source), dtype=torch.bool))
-    assert trainer(replace(SHORT, steps=100, validate_every=5, patience=3)).run().step == 15
-    assert trainer(replace(SHORT, steps=30, validate_every=5, patience=0)).run().step == 30
+def always_right(model: Transformer, batch: Batch) -> Tensor:
+    return torch.ones(len(batch.source), dtype=torch.bool)
+
+
+def always_wrong(model: Transformer, batch: Batch) -> Tensor:
+    return ~always_right(model, batch)
+
+
+def relative_rates(run: Trainer, path: Path | None = None) -> list[float]:
+    """Train to the end and give each step's rate, AdamW's as a part of its highest."""
+    rates: list[float] = []
+    run.run(path, lambda progress: rates.append(rates_of(run)[0] / run.rates[0]))
+    return rates
+
+
+def test_a_perfect_validation_ends_the_training_once_the_rate_has_fallen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "exact_match", always_right)
+    run = trainer(replace(SHORT, steps=100, validate_every=5, warmup=2, decay=4))
+    assert relative_rates(run) == pytest.approx([0.5, 1.0, 1.0, 1.0, 1.0, 1.0, 0.75, 0.5, 0.25])
+    assert run.progress.step == 5 + 4
+
+
+def test_a_perfect_validation_ends_no_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "exact_match", always_right)
+    run = trainer(replace(SHORT, steps=100, validate_every=2, warmup=5, decay=4))
+    assert relative_rates(run) == pytest.approx([0.2, 0.4, 0.6, 0.75, 0.5, 0.25])
+
+
+@pytest.mark.parametrize("accuracy", [always_right, always_wrong])
+def test_a_training_never_takes_more_than_its_steps(
+    accuracy: Callable[[Transformer, Batch], Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Validation is perfect at step 5 or never; either way the rate falls over the last 7 of 10 steps."""
+    monkeypatch.setattr(training, "exact_match", accuracy)
+    run = trainer(replace(SHORT, steps=10, validate_every=5, warmup=1, decay=7))
+    assert relative_rates(run) == pytest.approx([1.0, 1.0, 1.0, *(left / 7 for left in range(7, 0, -1))])
+
+
+def test_a_resumed_training_has_the_same_rates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The perfect validation at step 3 is remembered: without it the rate would stay for 94 steps."""
+    monkeypatch.setattr(training, "exact_match", always_right)
+    config = replace(SHORT, steps=100, decay=6)
+    whole, path = relative_rates(trainer(config)), tmp_path / "checkpoint.safetensors"
+    interrupt(trainer(config), path, monkeypatch, saved=4, stopped=5)
+    monkeypatch.setattr(training, "exact_match", always_wrong)
+    assert len(whole) == 3 + 6
+    assert relative_rates(trainer(config), path) == whole[4:]
 
 
 def test_history_has_a_row_for_each_validation() -> None:

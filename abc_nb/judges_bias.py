@@ -1,0 +1,80 @@
+"""Judges of claims C05 and C09-C13: attention bias scaffolding, and RoPE's need for width."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from abc_nb.claims import Scores, Verdict, verdict
+from abc_nb.tables import BAR
+
+FULL = 99.9  # percent that still reads as the paper's "100%", in the median seed
+LENGTHS = (6, 10, 15, 20, 60)
+UNARY, BINARY = ("Successor", "Parity"), ("Addition", "N x 1")
+
+
+def lowest(scores: Scores, tasks: Sequence[str], model: str, lengths: Sequence[int] = LENGTHS) -> tuple[str, int]:
+    """The task and length at which a model does worst."""
+    return min(
+        ((task, length) for task in tasks for length in lengths), key=lambda at: scores.median(at[0], model, at[1])
+    )
+
+
+def window_solves_unary(scores: Scores) -> Verdict:
+    task, length = lowest(scores, UNARY, "+ w=1")
+    figure = "; ".join(scores.text(name, "+ w=1", (6, 20, 60)) for name in UNARY)
+    return verdict("C09", scores.median(task, "+ w=1", length) >= FULL, figure, scores.interval(task, "+ w=1", length))
+
+
+def window_alone_interpolates_binary(scores: Scores) -> Verdict:
+    inside = all(scores.median(task, "+ w=1", 6) >= 100 * BAR for task in BINARY)
+    outside = all(scores.median(task, "+ w=1", 60) < 100 * BAR for task in BINARY)
+    figure = "; ".join(scores.text(task, "+ w=1", (6, 10, 60)) for task in BINARY)
+    return verdict("C10", inside and outside, figure, scores.interval("Addition", "+ w=1", 60))
+
+
+def cyclic_window_solves_all(scores: Scores) -> Verdict:
+    task, length = lowest(scores, (*UNARY, *BINARY), "+ T=3")
+    worst = min(scores.rows[name, "+ T=3", 60]["worst"] for name in (*UNARY, *BINARY))
+    figure = "; ".join(scores.text(name, "+ T=3", (6, 60)) for name in (*UNARY, *BINARY))
+    figure += f"; worst seed at 60 digits {worst:.2f}"
+    return verdict("C11", scores.median(task, "+ T=3", length) >= FULL, figure, scores.interval(task, "+ T=3", length))
+
+
+def window_without_positions(scores: Scores) -> Verdict:
+    """Perfect on the unary tasks; on the binary ones 98% or better, but not perfect."""
+    model = "NoPE + w=1"
+    unary = min(scores.median(task, model, length) for task in UNARY for length in LENGTHS)
+    binary = [scores.median(task, model, length) for task in BINARY for length in LENGTHS]
+    holds = unary >= FULL and min(binary) >= 98 and min(binary) < 100
+    figure = "; ".join(scores.text(task, model, (6, 20, 60)) for task in (*UNARY, *BINARY))
+    return verdict("C12", holds, figure, scores.interval("Addition", model, 60))
+
+
+def period_does_not_matter(grid: pd.DataFrame) -> Verdict:
+    """With w=1 every period that tells the keys of the window apart reaches the bar at 60 digits.
+
+    `grid` has columns task, w, T (0: none), length, accuracy (percent). Unary windows hold three
+    keys, binary ones four, of which two may share a residue: T of three and more.
+    """
+    part = grid[(grid.w == "1") & (grid.length == 60)]
+    by_period = part[part["T"] >= 3].groupby("T").accuracy.min()
+    figure = "lowest of four tasks at 60 digits, w=1: " + ", ".join(f"T={t} {x:.1f}" for t, x in by_period.items())
+    return verdict("C13", bool((by_period >= 100 * BAR).all()), figure)
+
+
+def rope_needs_width(trainings: pd.DataFrame) -> Verdict:
+    """C05: RoPE on Addition, validation accuracy by embedding size (columns model, validation in %, steps)."""
+    best = trainings.groupby("model", sort=False).validation.max()
+    figure = "Addition, validation after the same steps: " + ", ".join(f"{name} {x:.1f}" for name, x in best.items())
+    wide, narrow = best.get("RoPE, size 512", 0.0), best.drop("RoPE, size 512", errors="ignore").max()
+    return verdict("C05", bool(wide >= 100 * BAR > narrow), figure)
+
+
+SCAFFOLDING = (
+    window_solves_unary,
+    window_alone_interpolates_binary,
+    cyclic_window_solves_all,
+    window_without_positions,
+)
