@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
+from abc_nb.attention import needed
+from abc_nb.biases import Attention, Window, key_count
 from abc_nb.compute import expected, read, widen
 from abc_nb.experiments import TASKS
+from abc_nb.layouts import Layout
 from abc_nb.sampling import Sampler, carries, generator, longest_run, split_numbers, test_operands, to_digits
 from abc_nb.tasks import NUMBERS, OPERATIONS, Task, digit_count
 
@@ -74,3 +79,31 @@ def carry_runs(samples: int = 10_000, seed: int = 0) -> pd.DataFrame:
     longest = max(run.max() for run in runs.values())
     shares = {name: np.bincount(run, minlength=longest + 1) / len(run) for name, run in runs.items()}
     return pd.DataFrame({"longest run of carries": np.arange(longest + 1), **shares})
+
+
+def window_matrices(w: int, width: int = 6) -> dict[str, np.ndarray]:
+    """The open cells of a window of `w`, True where open: decoder self-attention and cross-attention."""
+    one, two = Task("successor").layout(width), Task("addition").layout(width, "aligned")
+    parts: dict[str, tuple[Layout, Attention]] = {
+        f"self-attention, w={w}": (one, "self"),
+        "cross-attention, unary": (one, "cross"),
+        "cross-attention, binary": (two, "cross"),
+    }
+    found = {}
+    for title, (layout, name) in parts.items():
+        keys = Window(w).open_keys(layout, name, 0)
+        found[title] = keys.dense(key_count(layout, name))[0].isfinite().numpy()
+    return found
+
+
+def needed_cells(name: str, problem: str) -> dict[str, Any]:
+    """What `maps.dependencies` draws: tokens, and the cells that each output digit needs."""
+    task = Task(name)
+    operands = read(task, problem)
+    operands = widen(operands, max(digits.shape[1] for digits in operands) + task.operation.grows, task)
+    layout = task.layout(operands[0].shape[1], "aligned")
+    return {
+        "source": task.text(task.source(operands, layout)[0].tolist()),
+        "target": task.text(task.target(operands)[0, 1:-1].tolist()),
+        "cells": needed(layout, "cross").numpy(),
+    }

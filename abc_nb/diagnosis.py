@@ -113,23 +113,25 @@ def coverage(averages: Averages, bias: Lines, layout: Layout) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["attention", "step", "mean", "highest"])
 
 
-def diagnose(model: Transformer, batch: Batch, found: Calibrated, settings: Calibration | None = None) -> list[str]:
+def diagnose(
+    model: Transformer, batch: Batch, bias: Lines, left: float, settings: Calibration | None = None
+) -> list[str]:
     """Why calibration cannot be expected to work, a sentence each; nothing if it can.
 
-    `batch` holds problems of training length that the model was not trained on.
+    `batch` holds problems of training length that the model was not trained on, `left` is the skill
+    that it keeps under the bias.
     """
     settings = settings or Calibration()
     reasons = []
     exact = correct_digits(model, batch).all(1).float().mean().item()
     if exact < INTERPOLATES:
         reasons.append(f"the model answers {exact:.1%} of problems of training length: train it to {INTERPOLATES:.0%}")
-    left = found.tried.skill.iloc[-1]
     if left < settings.keep:
         reasons.append(
             f"under its own lines alone the model gets {left:.0%} of digits right, less than {settings.keep:.0%}: "
             "its attention follows other patterns than lines that extend"
         )
-    covered = coverage(average_attention(model, batch), found.bias, batch.layout)
+    covered = coverage(average_attention(model, batch), bias, batch.layout)
     for name, part in covered[covered.highest == 0].groupby("attention"):
         steps = ", ".join(str(step + 1) for step in part.step)
         reasons.append(f"no key that the model looks at is open in {name}-attention at output token {steps}")

@@ -27,6 +27,7 @@ SEEDS = (0, 1, 2, 3, 4)  # those that `abc-nb list` looks for
 CURVE = (*range(1, 21), 30, 40, 50, 60)  # lengths of figures 1 and 4
 TABLE = (6, 10, 15, 20, 60)  # lengths of table 1
 BEYOND = (100, 200)  # of the models meant to extrapolate
+MANY = (6, 60)  # where those are tested on 10,000 problems
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class Experiment:
     parent: Experiment | None = None  # whose attention is calibrated, and whose weights are retrained
     calibration: Calibration | None = None
     warm: bool = False  # retraining starts from the parent's weights
+    rank: int = 0  # of a low-rank change of queries and keys, the only thing that is retrained (LoRA)
 
     @property
     def task(self) -> Task:
@@ -71,7 +73,10 @@ class Model:
     extends: bool = False  # meant to extrapolate: several training widths, tested further
     calibration: Calibration | None = None  # read the bias out of Vanilla, and retrain it
     warm: bool = True  # retraining starts from Vanilla's weights
+    rank: int = 0  # of a low-rank change of Vanilla's queries and keys
     width: int | None = None  # embedding size, where it is not the profile's
+    regime: str | None = None  # tight or padded, where it is not the profile's
+    short: bool = False  # one of many: in `quick` a third of the steps and few test problems
 
 
 MODELS = {
@@ -86,6 +91,7 @@ MODELS = {
     ),
     "nope-window": Model("NoPE + w=1", positions.NoPosition(), biases.Window(W), arrangement="aligned", extends=True),
     "abc": Model("ABC", positions.Sinusoidal(PERIOD), extends=True, calibration=Calibration()),
+    "lora": Model("LoRA", positions.Sinusoidal(), extends=True, rank=4),
     "rope-128": Model("RoPE, size 128", positions.Rotary(), source_index="left", width=128),
     "rope-512": Model("RoPE, size 512", positions.Rotary(), source_index="left", width=512),
     "rope-right": Model("RoPE, from the right", positions.Rotary()),
@@ -117,17 +123,23 @@ ABLATIONS = {  # of ABC: one change each
 }
 MODELS |= ABLATIONS
 GRID_W, GRID_T = (None, 0, 1, 2, 3), (None, 2, 3, 4, 5, 6, 7, 8)
+GRID_NAMES = {(w, t): f"grid-w{w}-t{t}".replace("None", "x") for w in GRID_W for t in GRID_T}
 GRID = {  # window and period (claim C13); None: no window, an index without a period
-    f"grid-w{w}-t{t}".replace("None", "x"): Model(
+    name: Model(
         f"w={w}, T={t}",
         positions.Sinusoidal(t),
         CAUSAL if w is None else biases.Window(w),
         arrangement="aligned",
         extends=True,
+        short=True,
     )
-    for w in GRID_W
-    for t in GRID_T
+    for (w, t), name in GRID_NAMES.items()
 }
+PADDED = {
+    f"{name}-padded": replace(MODELS[name], regime="padded", short=True)
+    for name in ("vanilla", "window", "window-cyclic", "nope-window")
+}
+MODELS |= PADDED
 BASELINES = ("vanilla", "nope", "rope", "alibi", "rpe")
 SCAFFOLDS = ("window", "window-cyclic", "nope-window")
 VARIANTS = ("rope-right", "rpe-right", "alibi-cross")  # baselines that tell why a baseline fails
@@ -148,11 +160,11 @@ SIZES = {
 RECIPES = {
     "smoke": TrainingConfig(steps=20, batch=32, warmup=5, hold=10, validate_every=10, validation=60),
     "quick": TrainingConfig(),
-    "grid": TrainingConfig(steps=600, hold=300),
     "paper": TrainingConfig(
         steps=100_000, batch=512, optimizer="adamw", learning_rate=1e-4, warmup=1000, hold=80_000, validate_every=500
     ),
 }
+SHORT = TrainingConfig(steps=600, hold=300)
 RETRAINING = {  # (steps, hold): a sixth of the budget, for a model that has been trained before
     "smoke": (20, 10),
     "quick": (300, 100),
@@ -170,23 +182,27 @@ def experiment(name: str, profile: str = "quick", base: int = 10) -> Experiment:
     """The configuration of an experiment; InputError for a name, profile or base that is not there."""
     if profile not in PROFILES:
         raise InputError(f"unknown profile {profile!r}: choose one of {', '.join(PROFILES)}")
-    task_name, model_name = split(name)
+    task_name, _ = split(name)
     model, task, size = find(name), Task(task_name, base), SIZES[profile]
     if model.width is not None:
         size = replace(size, width=model.width, feed_forward=4 * model.width)
     config = replace(size, position=model.position, bias=model.bias, source_index=model.source_index)
-    sampler = Sampler(task, model.arrangement, REGIMES[profile], PERIOD if model.extends else 1)
+    regime = model.regime or REGIMES[profile]
+    sampler = Sampler(task, model.arrangement, regime, PERIOD if model.extends else 1)
     label = name if base == 10 or task.operation.binary_digits else f"{name}-base{base}"
-    short = profile == "quick" and model_name in GRID
-    recipe = RECIPES["grid" if short else profile]
-    tested = tests("grid" if short else profile, model)
-    if model.calibration is None:
+    recipe, tested = RECIPES[profile], tests(profile, model)
+    if model.short and profile == "quick":
+        recipe, tested = SHORT, tuple((length, 500) for length in TABLE)
+    if model.calibration is None and not model.rank:
         return Experiment(label, profile, sampler, config, recipe, tested)
     parent = experiment(f"{task_name}-vanilla", profile, base)
     if model.warm:
         steps, hold = RETRAINING[profile]
         recipe = replace(recipe, steps=steps, hold=hold)
-    return Experiment(label, profile, sampler, config, recipe, tested, parent, model.calibration, model.warm)
+    if model.rank:
+        recipe = replace(recipe, optimizer="adamw")  # as LoRA is trained
+    retraining = (parent, model.calibration, model.warm, model.rank)
+    return Experiment(label, profile, sampler, config, recipe, tested, *retraining)
 
 
 def find(name: str) -> Model:
@@ -209,13 +225,11 @@ def split(name: str) -> tuple[str, str]:
 def tests(profile: str, model: Model) -> tuple[tuple[int, int], ...]:
     if profile == "smoke":
         return tuple((length, 10) for length in CURVE)
-    if profile == "grid":
-        return (6, 500), (20, 500), (60, 500)
     if profile == "paper":
         return tuple((length, 10_000) for length in CURVE)
     if not model.extends:
         return tuple((length, 1_000) for length in CURVE)
-    return tuple((length, 10_000 if length in TABLE else 1_000) for length in (*CURVE, *BEYOND))
+    return tuple((length, 10_000 if length in MANY else 1_000) for length in (*CURVE, *BEYOND))
 
 
 def needed(profile: str) -> Sequence[Experiment]:

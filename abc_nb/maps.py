@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
-from abc_nb.plots import STYLE, new_figure
+from abc_nb.plots import COLORS, STYLE, WIDTH, new_figure
 
 
 def token_grid(problems: dict[str, list[str]]) -> Figure:
@@ -93,9 +94,7 @@ def bias_matrices(matrices: dict[str, np.ndarray], size: float = 0.16) -> Figure
     axes = figure.subplots(1, len(shapes), squeeze=False, width_ratios=[shape[1] for shape in shapes])[0]
     for axis, (title, matrix) in zip(axes, matrices.items(), strict=True):
         rows, columns = np.arange(matrix.shape[0] + 1), np.arange(matrix.shape[1] + 1)
-        axis.pcolormesh(
-            columns, rows, np.isfinite(matrix), cmap="cividis", vmin=0, vmax=1, edgecolor="0.55", linewidth=0.3
-        )
+        axis.pcolormesh(columns, rows, matrix, cmap="cividis", vmin=0, vmax=1, edgecolor="0.55", linewidth=0.3)
         axis.set(title=title, xlabel="key", aspect="equal", xticks=[], yticks=[])
         axis.invert_yaxis()
     axes[0].set_ylabel("query (output token)")
@@ -133,4 +132,46 @@ def grid_map(frame: pd.DataFrame, length: int) -> Figure:
             table, ax=panel, annot=True, fmt=".0f", cmap="cividis", vmin=0, vmax=100, cbar=last, annot_kws={"size": 6}
         )
         panel.set_title(f"{task}, {length} digits")
+    return figure
+
+
+def heads(
+    matrices: Sequence[np.ndarray], titles: Sequence[str], outlined: Sequence[np.ndarray] = (), columns: int = 4
+) -> Figure:
+    """One matrix a head (figures 10 and 11): closed cells grey, cells that are `outlined` framed in red.
+
+    Rows are queries from the top, columns keys; each head has its own scale, brighter is more.
+    """
+    rows = -(-len(matrices) // columns)
+    height, width = matrices[0].shape
+    size = min(0.16, 6.8 / (columns * width))
+    matplotlib.rcParams.update(sns.axes_style("white") | sns.plotting_context("paper") | STYLE)
+    figure = Figure(figsize=(columns * (size * width + 0.15), rows * (size * height + 0.4)), layout="constrained")
+    colors = matplotlib.colormaps["viridis"].with_extremes(bad="0.88")
+    for axis, matrix, title in zip(figure.subplots(rows, columns, squeeze=False).flat, matrices, titles, strict=False):
+        axis.imshow(np.where(np.isfinite(matrix), matrix, np.nan), cmap=colors, aspect="equal", interpolation="nearest")
+        axis.set(xticks=[], yticks=[])
+        axis.set_title(title, fontsize=7)
+    for axis, cells in zip(figure.axes, outlined, strict=False):
+        for row, column in np.argwhere(cells).tolist():
+            axis.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor="tab:red", linewidth=0.8))
+    return figure
+
+
+def directions(matrix: np.ndarray) -> Figure:
+    """The mean attention on every line, beside the matrix, for each direction (figure 9)."""
+    found = {
+        "diagonal": [np.diag(matrix, k) for k in range(-matrix.shape[0] + 1, matrix.shape[1])],
+        "antidiagonal": [np.diag(matrix[:, ::-1], k) for k in range(-matrix.shape[0] + 1, matrix.shape[1])],
+        "vertical": list(matrix.T),
+    }
+    figure, panels = new_figure(4, 2.0, width=WIDTH * 0.7)
+    panels[0].imshow(matrix, cmap="viridis", vmin=0, aspect="auto")
+    panels[0].set(title="averaged attention", xlabel="key", ylabel="output token", xticks=[], yticks=[])
+    panels[0].grid(False)
+    for panel, (title, lines) in zip(panels[1:], found.items(), strict=True):
+        first = 0 if title == "vertical" else 1 - matrix.shape[0]
+        panel.bar(range(first, first + len(lines)), [line.mean() for line in lines], color=COLORS[0])
+        panel.set(title=title, xlabel="line", ylim=(0, 1))
+    panels[1].set_ylabel("mean attention on the line")
     return figure

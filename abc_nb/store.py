@@ -27,12 +27,13 @@ from filelock import FileLock
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from abc_nb import paths
+from abc_nb import lora, paths
 from abc_nb.config import from_data, to_data
 from abc_nb.diagnosis import calibrate_model
 from abc_nb.errors import InputError
 from abc_nb.evaluation import evaluate
 from abc_nb.experiments import Experiment
+from abc_nb.files import write_text
 from abc_nb.lines import Line, Lines
 from abc_nb.model import Transformer
 from abc_nb.training import Progress, Trainer
@@ -70,7 +71,7 @@ class Run:
     def bias(self) -> Lines | None:
         """The calibrated bias, or None for a run that has none."""
         path = self.folder / BIAS
-        return from_data(json.loads(path.read_text()), (Lines, Line)) if path.exists() else None
+        return read_bias(path) if path.exists() else None
 
     def model(self) -> Transformer:
         """The trained model, ready to evaluate; InputError where only its numbers were shipped."""
@@ -109,29 +110,39 @@ def build_model(experiment: Experiment, seed: int, bias: Lines | None = None) ->
 
 
 def prepare(experiment: Experiment, seed: int, partial: Path) -> tuple[Transformer, dict[str, Any]]:
-    """The model to train and facts about it: a new one, or the parent's weights under the bias read out of it.
-
-    The bias is kept in `partial`, so that a resumed run goes on with it.
-    """
-    if experiment.parent is None or experiment.calibration is None:
+    """The model to train, and facts about where it comes from: a new one, or what its parent has learned."""
+    if experiment.parent is None:
         return build_model(experiment, seed), {}
     parent = find(experiment.parent, seed)
     if parent is None or not parent.has_weights:
         parent = ensure(experiment.parent, seed)
-    path, seconds = partial / BIAS, 0.0
-    if not path.exists():
-        begun = time.perf_counter()
-        batch = experiment.parent.sampler.calibration_batch(seed)
-        found = calibrate_model(parent.model().to(device()), batch, experiment.calibration)
-        found.tried.to_csv(partial / SHARES, index=False)
-        seconds = time.perf_counter() - begun
-        write_json(path, to_data(found.bias))
-    bias = from_data(json.loads(path.read_text()), (Lines, Line))
-    model = build_model(experiment, seed, bias)
+    start = time.perf_counter()
+    model = build_model(experiment, seed, calibrated_bias(experiment, parent, partial))
     if experiment.warm:
         model.load_state_dict(load_file(parent.folder / WEIGHTS))
-    origin = {"run": parent.folder.name, "weights": parent.manifest["files"][WEIGHTS]}
-    return model, {"parent": origin | {"seconds": parent.manifest["seconds"]["training"]}, "calibration": seconds}
+    if experiment.rank:
+        lora.adapt(model, experiment.rank, seed)
+    facts = {"run": parent.folder.name, "weights": parent.manifest["files"][WEIGHTS]}
+    facts["seconds"] = parent.manifest["seconds"]["training"]
+    return model, {"parent": facts, "calibration_seconds": round(time.perf_counter() - start, 3)}
+
+
+def calibrated_bias(experiment: Experiment, parent: Run, partial: Path) -> Lines | None:
+    """The bias read out of the parent's attention, kept in `partial` so that a resumed run goes on with it."""
+    if experiment.calibration is None:
+        return None
+    path = partial / BIAS
+    if not path.exists():
+        batch = parent.experiment.sampler.calibration_batch(parent.seed)
+        found = calibrate_model(parent.model().to(device()), batch, experiment.calibration)
+        write_text(partial / SHARES, found.tried.to_csv(index=False))
+        write_text(path, json.dumps(to_data(found.bias), indent=1) + "\n")
+    return read_bias(path)
+
+
+def read_bias(path: Path) -> Lines:
+    bias: Lines = from_data(json.loads(path.read_text()), (Lines, Line))
+    return bias
 
 
 def find(experiment: Experiment, seed: int, origins: Sequence[str] = ANYWHERE) -> Run | None:
@@ -199,6 +210,7 @@ def train(experiment: Experiment, seed: int, report: Callable[[Progress], None] 
     model, origin = prepare(experiment, seed, partial)
     model = model.to(device())
     progress = Trainer(model, experiment.sampler, experiment.training, seed).run(partial / CHECKPOINT, report)
+    lora.merge(model)
     start = time.perf_counter()
     rows = evaluate(model, experiment.sampler, experiment.tests, experiment.name, seed)
     seconds = {"training": round(progress.seconds, 2), "evaluation": round(time.perf_counter() - start, 2)}
@@ -208,8 +220,6 @@ def train(experiment: Experiment, seed: int, report: Callable[[Progress], None] 
     write_json(partial / CONFIG, experiment.data | {"seed": seed})
     for leftover in partial.glob("checkpoint.*"):
         leftover.unlink()
-    if origin:
-        seconds["calibration"] = round(origin.pop("calibration"), 3)
     write_manifest(partial, {"steps": progress.step, "seconds": seconds} | origin | environment())
     final = paths.runs() / key
     partial.rename(final)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pandas as pd
 
 from abc_nb import paths
+from abc_nb.experiments import ARITHMETIC, GRID_NAMES, find
 from abc_nb.files import write_text
+from abc_nb.hard import hard_cases
+from abc_nb.results import Results
+from abc_nb.store import Run
 
 BAR = 0.99  # complete generalization: at least 99% at ten times the training length (claim C01)
 TABLE_LENGTHS = {"table1": (6, 10, 15, 20, 60), "table3": (6, 10, 20, 60)}
@@ -83,6 +89,25 @@ def interpolation_table(trainings: pd.DataFrame, rows: pd.DataFrame) -> pd.DataF
         for task in validation.index
     ]
     return pd.DataFrame(found)
+
+
+def hard_problems(runs: Sequence[Run], length: int, samples: int = 200) -> pd.DataFrame:
+    """Accuracy (percent) of each run on each kind of hard problem: task, model, kind, samples, accuracy."""
+    parts = []
+    for run in runs:
+        cases = hard_cases(run.model(), run.experiment.sampler, length, samples)
+        model = find(run.experiment.name).title
+        parts.append(cases.assign(task=run.experiment.task.title, model=model, accuracy=100 * cases.accuracy))
+    return pd.concat(parts, ignore_index=True)[["task", "model", "kind", "samples", "accuracy"]]
+
+
+def grid(found: Results) -> pd.DataFrame:
+    """Accuracy (percent) over window and period: task, w (`–`: none), T (0: none), length, accuracy, samples."""
+    parts = []
+    for (w, t), name in GRID_NAMES.items():
+        rows = found.evaluation([f"{task}-{name}" for task in ARITHMETIC])
+        parts.append(rows.assign(w="–" if w is None else str(w), T=t or 0, accuracy=100 * rows.accuracy))
+    return pd.concat(parts, ignore_index=True)[["task", "w", "T", "length", "accuracy", "samples"]]
 
 
 def save(frame: pd.DataFrame, name: str, profile: str, display: pd.DataFrame | None = None) -> None:

@@ -73,10 +73,11 @@ class Progress:
 
 def build_optimizers(model: nn.Module, config: TrainingConfig) -> list[torch.optim.Optimizer]:
     """AdamW on everything, or Muon on the layers' matrices and AdamW on the rest."""
-    layers = {name: p for name, p in model.named_parameters() if name.startswith(("encoder.", "decoder."))}
+    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    layers = {name: p for name, p in trained.items() if name.startswith(("encoder.", "decoder."))}
     matrices = [p for p in layers.values() if p.ndim == 2] if config.optimizer == "muon" else []
     chosen = {id(p) for p in matrices}
-    rest = [p for p in model.parameters() if id(p) not in chosen]
+    rest = [p for p in trained.values() if id(p) not in chosen]
     adamw = torch.optim.AdamW(rest, lr=config.learning_rate, betas=(0.9, 0.98), weight_decay=0.0, foreach=True)
     return [adamw, Muon(matrices, lr=config.matrix_learning_rate)] if matrices else [adamw]
 
@@ -190,7 +191,7 @@ def save_checkpoint(path: Path, trainer: Trainer) -> None:
     for i, optimizer in enumerate(trainer.optimizers):
         for p, state in optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{i}.{p}.{name}": tensor for name, tensor in state.items()}
-    tensors |= {f"missed.{i}": torch.from_numpy(digits) for i, digits in enumerate(trainer.missed)}
+    tensors |= {f"missed.{i}": torch.from_numpy(digits).contiguous() for i, digits in enumerate(trainer.missed)}
     temporary = path.with_suffix(".tmp")
     facts = {"progress": json.dumps(vars(trainer.progress)), "checksum": checksum(tensors)}
     save_file(tensors, temporary, facts)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from abc_nb.biases import ALiBi, Attention, Bias, Causal, OpenKeys, Window, key_count
 from abc_nb.layouts import Layout, binary_aligned, binary_natural, unary
+from abc_nb.lines import Line, Lines
 from abc_nb.model import EncoderLayer, ModelConfig, Transformer
 from abc_nb.multihead import Attention as AttentionModule
 from abc_nb.multihead import Record, softmax_or_zero
@@ -18,7 +19,26 @@ from abc_nb.positions import NoPosition, PositionEncoding, Relative, Rotary, Sin
 VOCABULARY = 15
 TINY = ModelConfig(width=8, heads=2, feed_forward=16, encoder_layers=1, decoder_layers=2)
 POSITIONS = [NoPosition(), Sinusoidal(), Sinusoidal(3), Rotary(), Relative(2)]
-BIASES = [Causal(), Window(1), ALiBi(), ALiBi(cross=True)]
+LINES = Lines(  # two heads in two layers, each with a key for every query
+    heads=2,
+    lines=tuple(
+        line
+        for layer in (0, 1)
+        for line in (
+            Line("cross", layer, 0, "antidiagonal", "operand 1", 0, 0.0),
+            Line("cross", layer, 0, "vertical", "&", 0, -0.5),
+            Line("cross", layer, 1, "antidiagonal", "operand 1", 1 - 2 * layer, 0.0),
+            Line("cross", layer, 1, "vertical", "$", 0, -1.0),
+            Line("self", layer, 0, "diagonal", "output", 0, 0.0),
+            Line("self", layer, 1, "diagonal", "output", -1, 0.0),
+            Line("self", layer, 1, "vertical", "$", 0, -2.0),
+        )
+    ),
+)
+GAPS = Lines(
+    heads=2, lines=LINES.lines[:1] + LINES.lines[5:6], empty="closed"
+)  # heads, layers and queries without a key
+BIASES = [Causal(), Window(1), ALiBi(), ALiBi(cross=True), LINES]
 LAYOUTS = [unary(5), binary_natural(4, "+", 4), binary_aligned(4, "+")]
 
 
@@ -44,7 +64,7 @@ def gradients(model: Transformer, logits: Tensor) -> dict[str, Tensor]:
 
 
 def text(value: object) -> str:
-    return f"{value}"
+    return f"{len(value.lines)} lines" if isinstance(value, Lines) else f"{value}"
 
 
 # ---- torch.nn ---------------------------------------------------------------------------------------
@@ -190,11 +210,11 @@ def test_recording_changes_no_logit_and_its_weights_sum_to_one(bias: Bias, posit
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=["unary", "natural", "aligned"])
 @pytest.mark.parametrize("position", POSITIONS, ids=text)
-@pytest.mark.parametrize("w", [0, 1, 3])
+@pytest.mark.parametrize("bias", [Window(0), Window(1), Window(3), LINES, GAPS], ids=text)
 def test_open_keys_give_the_logits_and_gradients_of_the_dense_bias(
-    layout: Layout, position: PositionEncoding, w: int
+    layout: Layout, position: PositionEncoding, bias: Bias
 ) -> None:
-    model = build(replace(TINY, position=position, bias=Window(w)))
+    model = build(replace(TINY, position=position, bias=bias))
     source, target = tokens(layout)
     assert isinstance(model.frame(layout, False).biases[0]["cross"], OpenKeys)
     few, all_keys = (model(source, target, layout, dense=dense) for dense in (False, True))

@@ -1,0 +1,132 @@
+"""One calibration to look at: the parent's averaged attention, its lines, and the bias they become."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+from torch import Tensor
+
+from abc_nb import store
+from abc_nb.biases import CLOSED, Attention
+from abc_nb.diagnosis import average_attention, coverage, diagnose
+from abc_nb.errors import InputError
+from abc_nb.layouts import Layout
+from abc_nb.lines import Lines
+from abc_nb.model import Transformer
+from abc_nb.sampling import Batch, Sampler
+from abc_nb.store import Run
+
+
+@dataclass(frozen=True)
+class CalibrationStudy:
+    """What an ABC run was made from. Raises InputError for a run without calibration."""
+
+    run: Run
+
+    def __post_init__(self) -> None:
+        if self.run.experiment.calibration is None:
+            raise InputError(
+                f"{self.run.experiment.name} has no calibrated bias: take an experiment such as addition-abc"
+            )
+
+    @cached_property
+    def bias(self) -> Lines:
+        bias = self.run.bias()
+        assert bias is not None
+        return bias
+
+    @cached_property
+    def parent(self) -> Transformer:
+        """The model that was calibrated: from the runs made here, or shipped."""
+        experiment = self.run.experiment.parent
+        found = None if experiment is None else store.find(experiment, self.run.seed)
+        if found is None:
+            raise InputError(
+                f"the model that {self.run.experiment.name} was calibrated from is not there: train it first"
+            )
+        return found.model()
+
+    @cached_property
+    def batch(self) -> Batch:
+        """The training problems that attention was averaged over."""
+        return self.sampler.calibration_batch(self.run.seed)
+
+    @property
+    def sampler(self) -> Sampler:
+        experiment = self.run.experiment.parent or self.run.experiment
+        return experiment.sampler
+
+    @property
+    def layout(self) -> Layout:
+        return self.batch.layout
+
+    @cached_property
+    def averages(self) -> dict[tuple[Attention, int], Tensor]:
+        """The parent's attention (head, query, key), averaged."""
+        return average_attention(self.parent, self.batch)
+
+    def lines(self) -> pd.DataFrame:
+        """Every kept line, layers and heads counted from 1; `share` of its head's attention is on it."""
+        rows = []
+        for line in self.bias.lines:
+            cells = Lines(self.bias.heads, (line,), empty="closed").dense(self.layout, line.attention, line.layer, 0)
+            weights = self.averages[line.attention, line.layer][line.head]
+            share = (weights * (cells[line.head] > CLOSED)).sum().item() / len(weights)
+            where = (line.attention, line.layer + 1, line.head + 1, line.span, line.direction, line.offset)
+            rows.append((*where, share, line.value))
+        names = ["attention", "layer", "head", "span", "direction", "offset", "share", "value"]
+        return pd.DataFrame(rows, columns=names)
+
+    def averaged(self, name: Attention, layer: int) -> list[np.ndarray]:
+        return list(self.averages[name, layer].numpy())
+
+    def opened(self, name: Attention, layer: int) -> list[np.ndarray]:
+        """Which cells of the averaged attention lie on kept lines, a boolean matrix a head."""
+        return [np.isfinite(matrix) for matrix in self.extended(name, layer, self.layout)]
+
+    def extended(self, name: Attention, layer: int, layout: Layout | int) -> list[np.ndarray]:
+        """The bias of every head for a layout, or for problems of so many digits."""
+        if isinstance(layout, int):
+            sampler = self.run.experiment.sampler
+            layout = sampler.task.layout(sampler.task.width(layout, sampler.regime), sampler.arrangement)
+        return list(self.bias.dense(layout, name, layer, self.bias.heads).numpy())
+
+    def coverage(self) -> pd.DataFrame:
+        return coverage(self.averages, self.bias, self.layout)
+
+    def shares(self) -> pd.DataFrame:
+        """The thresholds that were tried: share, lines, skill of the parent under those lines alone."""
+        return pd.read_csv(self.run.folder / store.SHARES)
+
+    def diagnosis(self) -> list[str]:
+        """Why this calibration should not work; empty if nothing speaks against it."""
+        held_out = self.sampler.validation_batches(self.run.seed, 1000)[0]
+        return diagnose(self.parent, held_out, self.bias, self.shares().skill.iloc[-1], self.run.experiment.calibration)
+
+
+def kept_by_head(study: CalibrationStudy, name: Attention = "cross") -> pd.DataFrame:
+    """Number of heads of all layers by the spans that their lines follow."""
+    lines = study.lines()
+    spans = lines[lines.attention == name].groupby(["layer", "head"]).span.agg(lambda s: " + ".join(sorted(set(s))))
+    return spans.value_counts().rename_axis("follows").rename("heads").reset_index()
+
+
+def over_runs(studies: Sequence[CalibrationStudy]) -> pd.DataFrame:
+    """One row a calibration: task, seed, threshold, lines, skill left, and the cost of retraining."""
+    rows = []
+    for study in studies:
+        run, tried = study.run, study.shares().iloc[-1]
+        parent = run.manifest["parent"]["seconds"]
+        own = run.manifest["seconds"]["training"] + run.manifest["calibration_seconds"]
+        row = {
+            "task": run.experiment.task.title,
+            "seed": run.seed,
+            "share": tried["share"],
+            "lines": len(study.bias.lines),
+        }
+        rows.append(row | {"skill": tried.skill, "seconds": own, "parent seconds": parent, "ratio": own / parent})
+    return pd.DataFrame(rows)

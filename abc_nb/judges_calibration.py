@@ -1,0 +1,96 @@
+"""Judges of claims C16-C24: attention bias calibration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from abc_nb.calibration_study import CalibrationStudy
+from abc_nb.claims import Scores, Verdict, verdict
+from abc_nb.tables import BAR
+
+THREE = ("Successor", "Addition", "N x 1")
+PERCENT = 100 * BAR
+
+
+def at_sixty(scores: Scores, model: str, tasks: Sequence[str] = THREE) -> tuple[bool, str, str]:
+    """Whether a model reaches the bar at 60 digits on all tasks, in words, and the interval of the worst task."""
+    found = {task: scores.median(task, model, 60) for task in tasks}
+    words = ", ".join(f"{task} {value:.1f}" for task, value in found.items())
+    return min(found.values()) >= PERCENT, words, scores.interval(min(found, key=lambda task: found[task]), model, 60)
+
+
+def abc_generalizes(scores: Scores) -> Verdict:
+    holds, words, interval = at_sixty(scores, "ABC")
+    worst = min(scores.rows[task, "ABC", 60]["worst"] for task in THREE)
+    return verdict("C16", holds, f"ABC at 60 digits: {words}; worst seed {worst:.1f}", interval)
+
+
+def abc_fails_on_parity(scores: Scores) -> Verdict:
+    value = scores.median("Parity", "ABC", 60)
+    figure = "ABC, " + scores.text("Parity", "ABC", (6, 20, 60, 200))
+    return verdict("C17", value < PERCENT, figure, scores.interval("Parity", "ABC", 60))
+
+
+def three_directions_suffice(scores: Scores) -> Verdict:
+    holds, words, interval = at_sixty(scores, "ABC")
+    _, without, _ = at_sixty(scores, "no verticals")
+    return verdict("C18", holds, f"at 60 digits: all directions {words}; without verticals {without}", interval)
+
+
+def strict_thresholds_work(scores: Scores, lines: pd.DataFrame) -> Verdict:
+    """The paper's kappas on lines anchored at operands; `lines` counts those kept (columns model, task, lines)."""
+    holds, words, interval = at_sixty(scores, "kappa 4.5, 0.87")
+    kept = lines[lines.model == "kappa 4.5, 0.87"].set_index("task").lines
+    counted = ", ".join(f"{task} {kept[task]}" for task in THREE)
+    return verdict("C19", holds, f"kappa 4.5 and 0.87 at 60 digits: {words}; lines kept: {counted}", interval)
+
+
+def last_layer_is_enough(scores: Scores) -> Verdict:
+    holds, words, interval = at_sixty(scores, "last layer for all")
+    _, each, _ = at_sixty(scores, "ABC")
+    return verdict("C20", holds, f"at 60 digits: last layer for all {words}; each layer its own {each}", interval)
+
+
+def retraining_is_short(costs: pd.DataFrame) -> Verdict:
+    """1/100 to 1/10 of the time to interpolate; columns task, ratio (of seconds, calibration included)."""
+    ratio = costs.groupby("task", sort=False).ratio.median()
+    words = ", ".join(f"{task} 1/{1 / value:.1f}" for task, value in ratio.items())
+    return verdict("C21", bool((ratio <= 0.1).all()), f"seconds of calibration and retraining over training: {words}")
+
+
+def followed(study: CalibrationStudy) -> dict[tuple[int, int], set[str]]:
+    """What the cross-attention lines of each head follow, by (layer, head)."""
+    lines = study.lines()
+    cross = lines[lines.attention == "cross"]
+    return {place: set(part.span) for place, part in cross.groupby(["layer", "head"])}  # type: ignore[misc]
+
+
+def addition_divides_operands(study: CalibrationStudy) -> Verdict:
+    spans = followed(study)
+    one, two = ({"operand 1"}, {"operand 2"})
+    only = [sum(bool(one & own) and not two & own for own in spans.values())]
+    only.append(sum(bool(two & own) and not one & own for own in spans.values()))
+    both = sum(one | two <= own for own in spans.values())
+    figure = f"of {len(spans)} heads {only[0]} follow the first operand alone, {only[1]} the second, {both} both"
+    return verdict("C22", min(only) >= 2, figure)
+
+
+def n_by_1_heads(study: CalibrationStudy) -> Verdict:
+    """Most heads follow the number, at least one the digit; none is transparent, since each keeps a line."""
+    spans = followed(study)
+    number = sum("operand 1" in own for own in spans.values())
+    digit = sum("operand 2" in own for own in spans.values())
+    figure = f"of {len(spans)} heads {number} follow the number, {digit} the single digit; every head keeps a line"
+    return verdict("C23", number > len(spans) / 2 and digit >= 1, figure)
+
+
+def verticals_are_sinks(studies: Sequence[CalibrationStudy]) -> Verdict:
+    """Of the attention on vertical lines, more than half is on symbols, which carry no digit."""
+    lines = pd.concat([study.lines() for study in studies])
+    vertical = lines[lines.direction == "vertical"].groupby("span").share.sum()
+    shares = (vertical / vertical.sum()).sort_values(ascending=False)
+    symbols = float(shares[~shares.index.str.startswith("operand")].sum())
+    words = ", ".join(f"{span} {share:.0%}" for span, share in shares.items())
+    return verdict("C24", symbols > 0.5, f"attention on vertical lines by token: {words}")

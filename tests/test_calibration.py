@@ -1,0 +1,345 @@
+"""Calibration: Algorithm 1 transcribed loop by loop, and planted lines found again, strongest first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from statistics import fmean, pstdev
+from typing import Literal
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from abc_nb.biases import Attention, key_count
+from abc_nb.calibration import PAPER, Calibration, calibrate
+from abc_nb.errors import InputError
+from abc_nb.layouts import Layout, Operand, binary_aligned, binary_natural, unary
+from abc_nb.lines import DIRECTIONS, Direction, Line, Lines
+
+INFINITY = float("inf")
+ATTENTIONS: list[Attention] = ["self", "cross"]
+WIDTHS = st.integers(3, 9)
+LAYOUTS = st.one_of(
+    st.builds(unary, WIDTHS),
+    st.builds(binary_natural, WIDTHS, st.just("+"), WIDTHS),
+    st.builds(binary_natural, WIDTHS, st.just("*"), st.just(1)),
+    st.builds(binary_aligned, WIDTHS, st.just("+")),
+)
+Place = tuple[Direction, str, int]  # direction, span and offset of a line
+
+
+def random_attention(layout: Layout, name: Attention, heads: int, seed: int, contrast: float = 1.0) -> Tensor:
+    """Attention (head, query, key) of random logits; the higher the contrast, the fewer keys hold most of it."""
+    rng = torch.Generator().manual_seed(seed)
+    logits = contrast * torch.randn(heads, layout.target_length, key_count(layout, name), generator=rng)
+    if name == "self":
+        logits = logits.masked_fill(torch.ones_like(logits).triu(1).bool(), -INFINITY)
+    return logits.softmax(-1)
+
+
+def places(lines: list[Line], head: int = 0) -> set[Place]:
+    return {(line.direction, line.span, line.offset) for line in lines if line.head == head}
+
+
+# ---- Algorithm 1 ------------------------------------------------------------------------------------
+
+
+def algorithm_1(attention: Tensor, rows: int, columns: int, kappa: float) -> Tensor:
+    """The bias (H, M, N) out of attention (H, m, n), in the order of the pseudo-code, from 0 where it counts from 1."""
+    heads, m, n = attention.shape
+    bias = torch.full((heads, rows, columns), -INFINITY)
+    for h in range(heads):
+        for delta in (1, -1, 0):
+            shift = columns - n if delta < 0 else 0  # footnote 6: the top right corners are aligned
+            d: dict[tuple[int, int], float] = {}
+            for i in range(rows):
+                for j in range(columns):
+                    total, size = 0.0, 0
+                    for k in range(-i, m - i):
+                        if 0 <= j + k * delta - shift < n:
+                            total += attention[h, i + k, j + k * delta - shift].item()
+                            size += 1
+                    if size:  # the line exists in A; the text closes all others
+                        d[i, j] = total / size
+            of_lines = [*{j - delta * i: mean for (i, j), mean in d.items()}.values()]
+            threshold = kappa * pstdev(of_lines) + fmean(of_lines)
+            for (i, j), mean in d.items():
+                dropped = mean - max(of_lines) if mean > threshold else -INFINITY
+                bias[h, i, j] = max(bias[h, i, j].item(), dropped)
+        if (bias[h] == -INFINITY).all():
+            bias[h] = 0.0
+    return bias
+
+
+def as_matrix(lines: list[Line], heads: int, rows: int, columns: int, name: Attention = "cross") -> Tensor:
+    """The bias of lines at any size: a source of so many columns, so many output tokens."""
+    layout = Layout(rows, (Operand(columns - 1, 1, columns),), (), rows)
+    return Lines(heads, tuple(lines)).dense(layout, name, 0, heads)
+
+
+@pytest.mark.parametrize("kappa", [-9.0, 0.0, 0.87, 1.5, 4.5])
+@pytest.mark.parametrize(
+    ("sizes", "larger"), [((5, 7), (5, 7)), ((5, 7), (9, 16)), ((8, 3), (9, 11)), ((4, 4), (11, 11)), ((1, 6), (3, 8))]
+)
+def test_paper_settings_are_algorithm_1(kappa: float, sizes: tuple[int, int], larger: tuple[int, int]) -> None:
+    for seed in range(3):
+        attention = torch.rand(3, *sizes, generator=torch.Generator().manual_seed(seed))
+        lines = calibrate(attention, settings=replace(PAPER, kappa=(kappa, 99.0)))
+        found = as_matrix(lines, 3, *larger)
+        torch.testing.assert_close(found, algorithm_1(attention, *larger, kappa))
+
+
+@given(
+    st.integers(1, 6), st.integers(1, 8), st.integers(0, 5), st.integers(0, 5), st.integers(-4, 8), st.integers(0, 99)
+)
+def test_paper_settings_are_algorithm_1_at_any_size(
+    m: int, n: int, taller: int, wider: int, quarters: int, seed: int
+) -> None:
+    attention = torch.rand(1, m, n, generator=torch.Generator().manual_seed(seed))
+    lines = calibrate(attention, settings=replace(PAPER, kappa=(quarters / 4, 99.0)))
+    larger = (m + taller, n + wider)
+    torch.testing.assert_close(as_matrix(lines, 1, *larger), algorithm_1(attention, *larger, quarters / 4))
+
+
+@pytest.mark.parametrize(("size", "larger"), [(6, 6), (9, 15)])
+def test_paper_settings_for_self_attention_are_algorithm_1_under_the_causal_mask(size: int, larger: int) -> None:
+    attention = random_attention(unary(size - 1), "self", 3, seed=0)
+    assert attention.shape == (3, size, size)
+    found = as_matrix(calibrate(attention, name="self", settings=PAPER), 3, larger, larger, "self")
+    future = torch.ones(larger, larger).triu(1).bool()
+    expected = algorithm_1(attention, larger, larger, 0.87).masked_fill(future, -INFINITY)
+    torch.testing.assert_close(found, expected)
+    assert (found > -INFINITY).sum() < 3 * (~future).sum(), "nothing was dropped"
+
+
+def test_paper_settings_keep_only_the_strong_antidiagonal_and_leave_a_head_without_pattern_open() -> None:
+    """At the ends of the antidiagonal short diagonals would cross it, and be strong too: it has none here."""
+    attention = 0.01 * torch.rand(2, 20, 25, generator=torch.Generator().manual_seed(0))
+    for i in range(4, 16):
+        attention[0, i, 23 - i] += 0.9
+    lines = calibrate(attention)
+    assert places(lines, 0) == {("antidiagonal", "whole", -1)}
+    assert places(lines, 1) == set()
+    found = as_matrix(lines, 2, 40, 50)
+    torch.testing.assert_close(found, algorithm_1(attention, 40, 50, 4.5))
+    assert found[0].isfinite().sum() == 40
+    assert (found[1] == 0).all()
+
+
+def test_a_layout_does_not_change_what_the_paper_finds() -> None:
+    layout = binary_natural(4, "+", 4)
+    attention = torch.rand(2, 5, layout.source_length, generator=torch.Generator().manual_seed(0))
+    settings = replace(PAPER, kappa=(0.5, 0.5))
+    assert calibrate(attention, layout, settings=settings) == calibrate(attention, settings=settings)
+
+
+# ---- strongest first: planted lines -----------------------------------------------------------------
+
+
+def plant(layout: Layout, name: Attention, lines: list[Place], shares: list[float], seed: int = 0) -> Tensor:
+    """One head's attention: on each line its share, the rest on random keys; lines as tokens, written by hand."""
+    attention = random_attention(layout, name, 1, seed)
+    for step in range(layout.target_length):
+        cells = [column_of(layout, place, step) for place in lines]
+        found = [(cell, share) for cell, share in zip(cells, shares, strict=True) if cell is not None]
+        attention[0, step] *= 1 - sum(share for _, share in found)
+        for cell, share in found:
+            attention[0, step, cell] += share
+    return attention
+
+
+def column_of(layout: Layout, place: Place, step: int) -> int | None:
+    """Where a line is at a step: at the digit of this place and so many columns to the right, or at a symbol."""
+    _, span, offset = place
+    if span == "output":
+        return step + offset if step + offset >= 0 else None
+    if span.startswith("operand"):
+        operand = layout.operands[int(span[-1]) - 1]
+        if operand.places == 1:
+            return operand.last
+        column = operand.last - operand.stride * step + offset
+        reach = operand.last - operand.stride * operand.places, operand.last + operand.stride
+        return column if max(reach[0], 0) <= column <= min(reach[1], layout.source_length - 1) else None
+    return next(column for column, symbol in [*layout.symbols] if symbol == span)
+
+
+NATURAL, BY_DIGIT, UNARY = binary_natural(8, "+", 8), binary_natural(8, "*", 1), unary(8)
+CROSS: list[tuple[Layout, Place]] = [
+    *((NATURAL, ("antidiagonal", f"operand {number}", offset)) for number in (1, 2) for offset in (-2, -1, 0, 1, 2)),
+    *((UNARY, ("antidiagonal", "operand 1", offset)) for offset in (-1, 0, 1)),
+    *((NATURAL, ("vertical", symbol, 0)) for symbol in "$+&"),
+    (BY_DIGIT, ("vertical", "operand 2", 0)),
+    (BY_DIGIT, ("antidiagonal", "operand 1", 0)),
+]
+
+
+@pytest.mark.parametrize(("layout", "place"), CROSS)
+def test_a_planted_line_of_cross_attention_is_found_and_no_other(layout: Layout, place: Place) -> None:
+    for seed in range(5):
+        attention = plant(layout, "cross", [place], [0.8], seed)
+        (line,) = calibrate(attention, layout, settings=Calibration(share=0.2))
+        assert line == Line("cross", 0, 0, *place, 0.0)
+
+
+@pytest.mark.parametrize("offset", [0, -1, -2, -3])
+def test_a_planted_diagonal_of_the_output_is_found_and_no_other(offset: int) -> None:
+    place: Place = ("diagonal", "output", offset)
+    attention = plant(unary(20), "self", [place], [0.8])
+    assert calibrate(attention, unary(20), "self", Calibration(share=0.3)) == [Line("self", 0, 0, *place, 0.0)]
+
+
+def test_the_first_token_is_found_in_self_attention() -> None:
+    attention = torch.zeros(1, 9, 9)
+    attention[0, :, 0] = 1.0
+    assert places(calibrate(attention, UNARY, "self", Calibration(share=0.2))) == {("vertical", "$", 0)}
+
+
+def test_lines_in_aligned_digits_are_found_by_their_cells() -> None:
+    """A pair's second digit is also the first operand's line one column to the right."""
+    layout = binary_aligned(8, "+")
+    for operand in (1, 2):
+        place: Place = ("antidiagonal", f"operand {operand}", 0)
+        (line,) = calibrate(plant(layout, "cross", [place], [0.8]), layout, settings=Calibration(share=0.2))
+        wide = binary_aligned(30, "+")
+        opened = Lines(1, (line,)).dense(wide, "cross", 0, 1)[0] > -INFINITY
+        columns = [column_of(wide, place, step) for step in range(31)]
+        assert [row.nonzero().flatten().tolist() for row in opened] == [[column] for column in columns]
+
+
+def test_several_lines_of_a_head_are_found_with_the_strongest_at_zero() -> None:
+    lines: list[Place] = [("antidiagonal", "operand 1", 0), ("antidiagonal", "operand 2", 0), ("vertical", "&", 0)]
+    attention = plant(NATURAL, "cross", lines, [0.3, 0.4, 0.2])
+    found = calibrate(attention, NATURAL, settings=Calibration(share=0.15))
+    assert places(found) == {*lines}
+    assert {line.span: line.value for line in found}["operand 2"] == 0.0
+    means = {}
+    for place in lines:
+        cells = [(step, column_of(NATURAL, place, step)) for step in range(9)]
+        means[place[1]] = fmean(attention[0, step, column].item() for step, column in cells if column is not None)
+    for line in found:
+        assert line.value == pytest.approx(means[line.span] - means["operand 2"], abs=1e-6)
+
+
+def test_heads_are_calibrated_on_their_own_and_lines_carry_the_layer_they_are_given() -> None:
+    planted: list[Place] = [("antidiagonal", "operand 1", -1), ("vertical", "+", 0), ("antidiagonal", "operand 2", 1)]
+    attention = torch.cat([plant(NATURAL, "cross", [place], [0.7]) for place in planted])
+    found = calibrate(attention, NATURAL, settings=Calibration(share=0.2), layer=3)
+    assert found == [Line("cross", 3, head, *place, 0.0) for head, place in enumerate(planted)]
+
+
+def test_a_line_crossed_by_a_strong_vertical_is_not_reported() -> None:
+    """Each antidiagonal meets the vertical in one cell, which alone is more than the share asked for."""
+    attention = 0.002 * torch.rand(1, 9, 10, generator=torch.Generator().manual_seed(0))
+    attention[0, :, 5] = 0.9
+    assert attention[0, 0, 5] / 9 > 0.08
+    settings = Calibration(anchor="whole", share=0.08)
+    assert places(calibrate(attention, settings=settings)) == {("vertical", "whole", 5)}
+    without = replace(settings, directions=("diagonal", "antidiagonal"))
+    assert len(calibrate(attention, settings=without)) > 5, "the crossed lines are long and strong enough"
+
+
+def test_logits_are_weighed_as_attention_and_give_values_in_their_own_unit() -> None:
+    lines: list[Place] = [("antidiagonal", "operand 1", 0), ("vertical", "&", 0)]
+    logits = torch.full((1, 9, NATURAL.source_length), -20.0)
+    for place, logit in zip(lines, (3.0, 2.5), strict=True):
+        for step in range(9):
+            column = column_of(NATURAL, place, step)
+            assert column is not None
+            logits[0, step, column] = logit
+    found = calibrate(logits, NATURAL, settings=Calibration(source="logits", share=0.2))
+    assert {line.span: line.value for line in found} == {"operand 1": 0.0, "&": -0.5}
+
+
+# ---- strongest first: what always holds -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ATTENTIONS)
+@given(LAYOUTS, st.integers(0, 10**6), st.floats(0.01, 0.9), st.sampled_from([0.0, 1.0, 4.0]))
+def test_every_head_keeps_a_line_and_its_best_one_has_the_value_zero(
+    name: Attention, layout: Layout, seed: int, share: float, contrast: float
+) -> None:
+    attention = random_attention(layout, name, 3, seed, contrast)
+    found = calibrate(attention, layout, name, Calibration(share=share))
+    best = [max((line.value for line in found if line.head == head), default=None) for head in range(3)]
+    assert best == [0.0, 0.0, 0.0]
+    assert len(set(found)) == len(found)
+
+
+@pytest.mark.parametrize("name", ATTENTIONS)
+@given(LAYOUTS, st.integers(0, 10**6), st.floats(0.01, 0.9), st.floats(0.01, 0.9))
+def test_a_higher_share_keeps_a_part_of_the_lines(
+    name: Attention, layout: Layout, seed: int, one: float, other: float
+) -> None:
+    attention = random_attention(layout, name, 1, seed, contrast=3.0)
+    many, few = (places(calibrate(attention, layout, name, Calibration(share=s))) for s in sorted([one, other]))
+    assert few <= many
+
+
+@pytest.mark.parametrize(("name", "anchor"), [("cross", "operands"), ("cross", "whole"), ("self", "operands")])
+@given(LAYOUTS, st.integers(0, 10**6))
+def test_a_line_of_less_than_half_of_the_steps_is_never_kept(
+    name: Attention, anchor: Literal["operands", "whole"], layout: Layout, seed: int
+) -> None:
+    attention = random_attention(layout, name, 1, seed, contrast=6.0)
+    for line in calibrate(attention, layout, name, Calibration(share=0.01, anchor=anchor)):
+        opened = Lines(1, (replace(line, value=0.0),), empty="closed").dense(layout, name, 0, 1)
+        assert 2 * (opened == 0).any(-1).sum() >= layout.target_length
+
+
+@given(LAYOUTS, st.integers(0, 10**6), st.sets(st.sampled_from(DIRECTIONS), min_size=1))
+def test_only_the_directions_asked_for_are_searched(layout: Layout, seed: int, chosen: set[Direction]) -> None:
+    attention = random_attention(layout, "cross", 2, seed, contrast=3.0)
+    for kappa in (None, (0.0, 0.0)):
+        settings = Calibration(anchor="whole", share=0.05, kappa=kappa, directions=tuple(chosen))
+        found = {line.direction for line in calibrate(attention, layout, settings=settings)}
+        assert found
+        assert found <= chosen
+
+
+@given(LAYOUTS, st.integers(0, 10**6), st.sampled_from(ATTENTIONS))
+def test_lines_at_operands_extend_and_all_others_are_left_out(layout: Layout, seed: int, name: Attention) -> None:
+    found = calibrate(random_attention(layout, name, 2, seed, 3.0), layout, name, Calibration(share=0.02))
+    for line in found:
+        number = line.span.startswith("operand") and layout.operands[int(line.span[-1]) - 1].places > 1
+        expected = "diagonal" if line.span == "output" else "antidiagonal" if number else "vertical"
+        assert line.direction == expected
+        assert line.span != "output" or line.offset <= 0
+
+
+def test_a_head_without_a_line_is_there_with_kappa_alone() -> None:
+    attention = torch.full((1, 9, NATURAL.source_length), 1 / NATURAL.source_length)
+    assert calibrate(attention, NATURAL, settings=Calibration(kappa=(9.0, 9.0))) == []
+    assert len(calibrate(attention, NATURAL, settings=Calibration(share=0.9))) == 1
+
+
+# ---- what cannot be calibrated ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(), (9,), (9, 10), (2, 2, 9, 10)])
+def test_another_shape_is_an_error(shape: tuple[int, ...]) -> None:
+    with pytest.raises(InputError, match=r"cannot be calibrated: give finite numbers \(head, query, key\)"):
+        calibrate(torch.rand(shape), UNARY)
+
+
+@pytest.mark.parametrize("value", [float("nan"), INFINITY, -INFINITY])
+@pytest.mark.parametrize("layout", [UNARY, None])
+def test_what_is_not_finite_is_an_error(value: float, layout: Layout | None) -> None:
+    attention = torch.rand(2, 9, 10)
+    attention[1, 2, 3] = value
+    with pytest.raises(InputError, match=r"shape \(2, 9, 10\) cannot be calibrated"):
+        calibrate(attention, layout)
+
+
+@pytest.mark.parametrize(("name", "keys"), [("cross", 9), ("self", 8)])
+def test_fewer_keys_than_the_layout_has_is_an_error(name: Attention, keys: int) -> None:
+    with pytest.raises(InputError, match=f"attention has {keys} keys, fewer than the layout's tokens"):
+        calibrate(torch.rand(2, 9, keys), UNARY, name)
+
+
+def test_directions_of_which_none_extends_are_an_error() -> None:
+    settings = Calibration(directions=("antidiagonal",))
+    with pytest.raises(InputError, match="no line of the directions antidiagonal extends in self-attention"):
+        calibrate(torch.rand(2, 9, 9), UNARY, "self", settings)
+    assert calibrate(torch.rand(2, 9, 10), UNARY, "cross", settings)

@@ -1,0 +1,314 @@
+"""Lines against a loop over cells, and lines that mean the same at every length."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Literal
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from abc_nb import config
+from abc_nb.biases import Attention, key_count
+from abc_nb.layouts import Layout, binary_aligned, binary_natural, unary
+from abc_nb.lines import DIRECTIONS, Direction, Line, Lines, extends, spans, whole
+
+INFINITY = float("inf")
+WIDTHS = st.integers(1, 12)
+LAYOUTS = st.one_of(
+    st.builds(unary, WIDTHS, st.sampled_from(["", "SM"]), st.sampled_from([None, 1])),
+    st.builds(binary_natural, WIDTHS, st.just("+"), WIDTHS),
+    st.builds(binary_natural, WIDTHS, st.just("*"), st.just(1)),
+    st.builds(binary_aligned, WIDTHS, st.just("+")),
+)
+ATTENTIONS: list[Attention] = ["self", "cross"]
+
+
+def unary_tokens(width: int) -> list[str]:
+    return ["$", *(f"a{place}" for place in reversed(range(width))), "&"]
+
+
+def natural_tokens(width: int, second: int) -> list[str]:
+    first, other = ([f"{name}{place}" for place in reversed(range(n))] for name, n in (("a", width), ("b", second)))
+    return ["$", *first, "+", *other, "&"]
+
+
+def aligned_tokens(width: int) -> list[str]:
+    return ["$", "+", *(f"{name}{place}" for place in reversed(range(width)) for name in "ab"), "&"]
+
+
+# ---- the definition, cell by cell -------------------------------------------------------------------
+
+
+def run_of_keys(layout: Layout, attention: Attention, name: str) -> tuple[range, int, int]:
+    """A span's columns, the column at which offset 0 starts, and its stride."""
+    keys = layout.target_length if attention == "self" else layout.source_length
+    if name == "output":
+        return range(keys), 0, 1
+    if attention == "self":  # "$", the token before the first output
+        return range(1), 0, 1
+    if name.startswith("operand"):
+        operand = layout.operands[int(name.split()[1]) - 1]
+        columns = operand.columns.tolist()
+        if len(columns) == 1 and layout.width > 1:
+            return range(columns[0], columns[0] + 1), columns[0], operand.stride
+        reached = [min(columns) - operand.stride, max(columns) + operand.stride]
+        return range(max(0, reached[0]), min(reached[1], keys - 1) + 1), max(columns), operand.stride
+    column = next(column for column, symbol in layout.symbols if symbol == name)
+    return range(column, column + 1), column, 1
+
+
+def column_at(line: Line, layout: Layout, step: int) -> int | None:
+    """The column that a line opens at a step, if any."""
+    if line.span == "whole":
+        keys = layout.target_length if line.attention == "self" else layout.source_length
+        run, origin, stride = range(keys), keys - 1 if line.direction == "antidiagonal" else 0, 1
+    else:
+        run, origin, stride = run_of_keys(layout, line.attention, line.span)
+    move = {"diagonal": stride * step, "antidiagonal": -stride * step, "vertical": 0}[line.direction]
+    column = origin + move + line.offset
+    return column if column in run and (line.attention == "cross" or column <= step) else None
+
+
+def cell_by_cell(bias: Lines, layout: Layout, attention: Attention, layer: int) -> Tensor:
+    keys = layout.target_length if attention == "self" else layout.source_length
+    matrix = torch.empty(bias.heads, layout.target_length, keys)
+    for head in range(bias.heads):
+        own = [line for line in bias.lines if (line.attention, line.layer, line.head) == (attention, layer, head)]
+        for i in range(layout.target_length):
+            for j in range(keys):
+                values = [line.value for line in own if column_at(line, layout, i) == j]
+                matrix[head, i, j] = max(values, default=-INFINITY if bias.floor is None else bias.floor)
+                if not own and bias.empty == "transparent":
+                    matrix[head, i, j] = 0.0
+                if attention == "self" and j > i:
+                    matrix[head, i, j] = -INFINITY
+    return matrix
+
+
+def span_names(layout: Layout, attention: Attention) -> list[str]:
+    if attention == "self":
+        return ["$", "output", "whole"]
+    operands = [f"operand {i + 1}" for i in range(len(layout.operands))]
+    return [*(symbol for _, symbol in layout.symbols), *operands, "whole"]
+
+
+@st.composite
+def layouts_and_lines(draw: st.DrawFn) -> tuple[Layout, int, tuple[Line, ...]]:
+    """A layout, a number of heads, and lines of two layers that lie anywhere, also beyond their spans."""
+    layout, heads = draw(LAYOUTS), draw(st.integers(1, 3))
+
+    def line(head: int) -> Line:
+        attention = draw(st.sampled_from(ATTENTIONS))
+        name, offset = draw(st.sampled_from(span_names(layout, attention))), draw(st.integers(-8, 8))
+        direction, layer = draw(st.sampled_from(DIRECTIONS)), draw(st.integers(0, 1))
+        return Line(attention, layer, head, direction, name, offset, draw(st.integers(-8, 0)) / 4)
+
+    lines = [line(draw(st.integers(0, heads - 1))) for _ in range(draw(st.integers(0, 8)))]
+    return layout, heads, tuple(lines)
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+@pytest.mark.parametrize(("floor", "empty"), [(None, "transparent"), (None, "closed"), (-3.0, "transparent")])
+@given(layouts_and_lines())
+def test_lines_are_their_definition_cell_by_cell(
+    attention: Attention,
+    floor: float | None,
+    empty: Literal["transparent", "closed"],
+    drawn: tuple[Layout, int, tuple[Line, ...]],
+) -> None:
+    layout, heads, lines = drawn
+    bias = Lines(heads, lines, floor, empty)
+    for layer in (0, 1):
+        expected = cell_by_cell(bias, layout, attention, layer)
+        torch.testing.assert_close(bias.dense(layout, attention, layer, heads), expected, rtol=0, atol=0)
+
+
+@given(LAYOUTS)
+def test_spans_are_operands_with_a_token_on_either_side_and_symbols(layout: Layout) -> None:
+    for attention in ATTENTIONS:
+        found = {
+            span.name: (range(span.first, span.last + 1), span.origins, span.stride)
+            for span in spans(layout, attention)
+        }
+        assert set(found) == {*span_names(layout, attention)} - {"whole"}
+        for name, (columns, origins, stride) in found.items():
+            run, origin, step = run_of_keys(layout, attention, name)
+            assert (columns, set(origins.values())) == (run, {origin})
+            assert stride == step
+
+
+def test_spans_of_addition_as_they_are_written() -> None:
+    tokens = natural_tokens(3, 2)
+    found = {
+        span.name: "".join(tokens[span.first : span.last + 1]) for span in spans(binary_natural(3, "+", 2), "cross")
+    }
+    assert found == {"$": "$", "+": "+", "&": "&", "operand 1": "$a2a1a0+", "operand 2": "+b1b0&"}
+
+
+# ---- open keys --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+@given(layouts_and_lines())
+def test_open_keys_are_the_dense_matrix_and_hold_no_key_twice(
+    attention: Attention, drawn: tuple[Layout, int, tuple[Line, ...]]
+) -> None:
+    layout, heads, lines = drawn
+    bias = Lines(heads, lines, empty="closed")
+    keys = bias.open_keys(layout, attention, 0)
+    assert keys is not None
+    assert keys.index.shape == keys.value.shape[1:]
+    expected = bias.dense(layout, attention, 0, heads)
+    for head in range(heads):
+        for query in range(layout.target_length):
+            pairs = zip(keys.index[query].tolist(), keys.value[head, query].tolist(), strict=True)
+            open_pairs = [(index, value) for index, value in pairs if value > -INFINITY]
+            assert len({index for index, _ in open_pairs}) == len(open_pairs)
+            row = torch.full((key_count(layout, attention),), -INFINITY)
+            for index, value in open_pairs:
+                row[index] = value
+            torch.testing.assert_close(row, expected[head, query], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+@given(layouts_and_lines())
+def test_there_are_no_open_keys_where_a_head_sees_all(
+    attention: Attention, drawn: tuple[Layout, int, tuple[Line, ...]]
+) -> None:
+    layout, heads, lines = drawn
+    with_lines = {line.head for line in lines if (line.attention, line.layer) == (attention, 1)}
+    keys = Lines(heads, lines, empty="transparent").open_keys(layout, attention, 1)
+    assert (keys is None) == (len(with_lines) < heads)
+    assert Lines(heads, lines, floor=-3.0, empty="closed").open_keys(layout, attention, 1) is None
+
+
+def test_where_lines_meet_the_largest_value_counts() -> None:
+    lines = [Line("cross", 0, 0, "vertical", "&", 0, -1.0), Line("cross", 0, 0, "antidiagonal", "operand 1", 1, -2.0)]
+    for order in (lines, lines[::-1]):
+        matrix = Lines(1, tuple(order), empty="closed").dense(unary(3), "cross", 0, 1)
+        assert matrix[0, 0].tolist() == [-INFINITY] * 4 + [-1.0]
+        assert matrix[0, 1].tolist() == [-INFINITY] * 3 + [-2.0, -1.0]
+
+
+def some_lines(attention: Attention) -> tuple[Line, ...]:
+    """For two heads, with a place on which both have a line."""
+    if attention == "self":
+        places: list[tuple[Direction, str, int]] = [("diagonal", "output", 0), ("diagonal", "output", -1)]
+        places += [("vertical", "$", 0)]
+    else:
+        places = [("antidiagonal", "operand 1", 0), ("antidiagonal", "operand 2", 1), ("vertical", "&", 0)]
+    lines = [Line(attention, 0, head, *place, -head) for head in (0, 1) for place in places[head:]]
+    return tuple(lines)
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_number_of_open_keys_is_that_of_the_lines_places_at_every_length(attention: Attention) -> None:
+    bias = Lines(2, some_lines(attention), empty="closed")
+    for width in (5, 50, 2000):
+        keys = bias.open_keys(binary_natural(width, "+", width), attention, 0)
+        assert keys is not None
+        assert keys.index.shape == (width + 1, 3)
+        assert keys.value.shape == (2, width + 1, 3)
+
+
+# ---- lines that hold at any length ------------------------------------------------------------------
+
+WRITINGS = ("unary", "natural", "aligned")
+
+
+def written(writing: str, width: int) -> tuple[Layout, list[str]]:
+    """A layout, and what stands in each of its columns: a letter an operand, a number a place."""
+    if writing == "unary":
+        return unary(width), unary_tokens(width)
+    if writing == "natural":
+        return binary_natural(width, "+", width), natural_tokens(width, width)
+    return binary_aligned(width, "+"), aligned_tokens(width)
+
+
+def opened(line: Line, layout: Layout, tokens: Sequence[str]) -> list[str]:
+    """The token that a line opens at each step; an empty text where it opens none."""
+    matrix = Lines(1, (line,), empty="closed").dense(layout, line.attention, 0, 1)[0]
+    assert (matrix > -INFINITY).sum(1).max() <= 1
+    return ["".join(tokens[int(j)] for j in row.nonzero()) for row in matrix > -INFINITY]
+
+
+@pytest.mark.parametrize(
+    ("writing", "operand"), [("unary", 1), ("natural", 1), ("natural", 2), ("aligned", 1), ("aligned", 2)]
+)
+@given(st.integers(1, 60))
+def test_the_antidiagonal_of_an_operand_opens_the_digit_of_each_place(writing: str, operand: int, width: int) -> None:
+    line = Line("cross", 0, 0, "antidiagonal", f"operand {operand}", 0, 0.0)
+    layout, tokens = written(writing, width)
+    digits = [f"{' ab'[operand]}{place}" for place in range(width)]
+    assert opened(line, layout, tokens)[:width] == digits
+
+
+@pytest.mark.parametrize("writing", WRITINGS)
+@given(st.integers(3, 40), st.integers(3, 40), st.integers(-2, 2))
+def test_a_line_opens_the_same_tokens_at_every_width(writing: str, narrow: int, wide: int, offset: int) -> None:
+    """All but the steps at which the narrower operand ends."""
+    lines = [
+        Line("cross", 0, 0, "antidiagonal", "operand 1", offset, 0.0),
+        Line("cross", 0, 0, "vertical", "$", 0, 0.0),
+        Line("cross", 0, 0, "vertical", "&", 0, 0.0),
+    ]
+    for line in lines:
+        first, second = (opened(line, *written(writing, width)) for width in (narrow, wide))
+        steps = min(narrow, wide) - 2
+        assert first[:steps] == second[:steps]
+        assert any(first)
+
+
+def test_a_single_digit_is_the_same_key_at_every_step() -> None:
+    line = Line("cross", 0, 0, "vertical", "operand 2", 0, 0.0)
+    for width in (2, 7, 30):
+        assert opened(line, binary_natural(width, "*", 1), natural_tokens(width, 1)) == ["b0"] * (width + 1)
+
+
+@given(st.integers(2, 40), st.integers(-3, 0))
+def test_a_diagonal_of_the_output_opens_an_earlier_token(width: int, offset: int) -> None:
+    tokens = [str(step) for step in range(width + 1)]
+    found = opened(Line("self", 0, 0, "diagonal", "output", offset, 0.0), unary(width), tokens)
+    assert found == [str(step + offset) if step + offset >= 0 else "" for step in range(width + 1)]
+
+
+def extending(layout: Layout, attention: Attention) -> set[tuple[str, Direction]]:
+    return {
+        (span.name, each) for span in spans(layout, attention) for each in DIRECTIONS if extends(each, span, attention)
+    }
+
+
+def test_numbers_extend_against_their_order_outputs_along_it_and_single_tokens_where_they_are() -> None:
+    symbols: set[tuple[str, Direction]] = {("$", "vertical"), ("+", "vertical"), ("&", "vertical")}
+    first: tuple[str, Direction] = ("operand 1", "antidiagonal")
+    for layout in (binary_natural(5, "+", 5), binary_natural(5, "+", 2), binary_aligned(5, "+")):
+        assert extending(layout, "cross") == symbols | {first, ("operand 2", "antidiagonal")}
+        assert extending(layout, "self") == {("$", "vertical"), ("output", "diagonal")}
+    assert extending(binary_natural(5, "+", 1), "cross") == symbols | {first, ("operand 2", "vertical")}
+    assert extending(unary(5), "cross") == {("$", "vertical"), ("&", "vertical"), first}
+
+
+@given(st.integers(1, 9), st.integers(1, 9), st.integers(-10, 10))
+def test_antidiagonals_of_the_whole_matrix_start_in_its_top_right_corner(queries: int, keys: int, offset: int) -> None:
+    span = whole(queries, keys)
+    columns = span.columns("antidiagonal", offset, queries)
+    assert columns.tolist() == [keys - 1 + offset - step for step in range(queries)]
+    assert span.inside(columns).tolist() == [0 <= keys - 1 + offset - step < keys for step in range(queries)]
+
+
+# ---- files ------------------------------------------------------------------------------------------
+
+
+@given(layouts_and_lines(), st.sampled_from([None, -5.0]), st.sampled_from(["transparent", "closed"]))
+def test_lines_come_back_from_json(
+    drawn: tuple[Layout, int, tuple[Line, ...]], floor: float | None, empty: Literal["transparent", "closed"]
+) -> None:
+    bias = Lines(drawn[1], drawn[2], floor, empty)
+    restored = config.from_data(json.loads(json.dumps(config.to_data(bias))), [Lines, Line])
+    assert restored == bias
+    assert hash(restored) == hash(bias)
