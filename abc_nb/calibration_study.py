@@ -81,6 +81,19 @@ class CalibrationStudy:
         names = ["attention", "layer", "head", "span", "direction", "offset", "share", "value"]
         return pd.DataFrame(rows, columns=names)
 
+    @property
+    def head_titles(self) -> list[str]:
+        return [f"head {head + 1}" for head in range(self.bias.heads)]
+
+    def strongest_head(self, name: Attention, direction: str) -> tuple[int, int]:
+        """Layer and head (from 0) of the line in this direction that carries most attention."""
+        lines = self.lines()
+        chosen = lines[(lines.attention == name) & (lines.direction == direction)]
+        if chosen.empty:
+            raise InputError(f"no {direction} line was kept in {name}-attention of {self.run.experiment.name}")
+        best = chosen.sort_values("share").iloc[-1]
+        return int(best["layer"]) - 1, int(best["head"]) - 1
+
     def averaged(self, name: Attention, layer: int) -> list[np.ndarray]:
         return list(self.averages[name, layer].numpy())
 

@@ -101,7 +101,7 @@ MODELS = {
 
 
 def calibrated(title: str, calibration: Calibration, warm: bool = True) -> Model:
-    return Model(title, positions.Sinusoidal(PERIOD), extends=True, calibration=calibration, warm=warm)
+    return replace(MODELS["abc"], title=title, calibration=calibration, warm=warm, short=True)
 
 
 ABLATIONS = {  # of ABC: one change each

@@ -1,4 +1,4 @@
-"""Judges of claims C16-C24: attention bias calibration."""
+"""Judges of claims C16-C26: attention bias calibration, and what it is related to."""
 
 from __future__ import annotations
 
@@ -94,3 +94,20 @@ def verticals_are_sinks(studies: Sequence[CalibrationStudy]) -> Verdict:
     symbols = float(shares[~shares.index.str.startswith("operand")].sum())
     words = ", ".join(f"{span} {share:.0%}" for span, share in shares.items())
     return verdict("C24", symbols > 0.5, f"attention on vertical lines by token: {words}")
+
+
+def same_index(equal: bool, offsets: pd.DataFrame) -> Verdict:
+    """`equal`: the index matrices agree; `offsets`: RPE's bias and ABC's share by offset (columns offset, RPE, ABC)."""
+    ours, theirs = (int(offsets.sort_values(name)["offset"].iloc[-1]) for name in ("ABC", "RPE"))
+    figure = f"index matrices {'agree' if equal else 'differ'}; strongest offset on Successor: ABC {ours}, RPE {theirs}"
+    return verdict("C25", equal and ours == theirs, figure)
+
+
+def lora_depends_on_input(changes: pd.DataFrame, scores: Scores) -> Verdict:
+    """Both are additive; ABC's change must be the same for every input, LoRA's must not."""
+    spread = changes.groupby("method").spread.max()
+    words = ", ".join(f"{method} {value:.3g}" for method, value in spread.items())
+    tasks = [task for task in scores.tasks if (task, "LoRA", 60) in scores.rows]
+    sixty = ", ".join(f"{task} {scores.median(task, 'LoRA', 60):.1f}" for task in tasks)
+    figure = f"spread of the change of logits over inputs: {words}; LoRA at 60 digits: {sixty}"
+    return verdict("C26", bool(spread["ABC"] < 1e-4 < spread["LoRA"]), figure)

@@ -128,21 +128,27 @@ class Lines(Bias):
 
 
 def on_lines(lines: Iterable[Line], layout: Layout, attention: Attention, heads: int) -> OpenKeys:
-    """Open keys of lines, in time and memory linear in length: one slot for each line, keys never twice."""
-    lines, steps, keys = list(lines), layout.target_length, key_count(layout, attention)
-    places: dict[tuple[Direction, str, int], list[Line]] = {}
+    """Open keys of lines in a layout, in time and memory linear in its length."""
+    steps, keys = layout.target_length, key_count(layout, attention)
+    return open_cells(lines, (*spans(layout, attention), whole(steps, keys)), (steps, keys), heads, attention == "self")
+
+
+def open_cells(
+    lines: Iterable[Line], places: Iterable[Span], shape: tuple[int, int], heads: int, causal: bool = False
+) -> OpenKeys:
+    """Open keys of lines over given spans, for a matrix of `shape` (query, key): a slot for each distinct line."""
+    distinct: dict[tuple[Direction, str, int], list[Line]] = {}
     for line in lines:
-        places.setdefault((line.direction, line.span, line.offset), []).append(line)
-    known = {span.name: span for span in (*spans(layout, attention), whole(steps, keys))}
-    index = torch.zeros(steps, max(len(places), 1), dtype=torch.long)
+        distinct.setdefault((line.direction, line.span, line.offset), []).append(line)
+    known = {span.name: span for span in places}
+    index = torch.zeros(shape[0], max(len(distinct), 1), dtype=torch.long)
     value = torch.full((heads, *index.shape), CLOSED)
-    for slot, ((direction, name, offset), members) in enumerate(places.items()):
-        span = known[name]
-        columns = span.columns(direction, offset, steps)
-        inside = span.inside(columns)
-        if attention == "self":
-            inside &= columns <= torch.arange(steps)
-        index[:, slot] = columns.clamp(0, keys - 1)
+    for slot, ((direction, name, offset), members) in enumerate(distinct.items()):
+        columns = known[name].columns(direction, offset, shape[0])
+        inside = known[name].inside(columns)
+        if causal:
+            inside &= columns <= torch.arange(shape[0])
+        index[:, slot] = columns.clamp(0, shape[1] - 1)
         for line in members:
             value[line.head, inside, slot] = line.value
     return OpenKeys(index, without_repeats(index, value))

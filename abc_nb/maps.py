@@ -175,3 +175,18 @@ def directions(matrix: np.ndarray) -> Figure:
         panel.set(title=title, xlabel="line", ylim=(0, 1))
     panels[1].set_ylabel("mean attention on the line")
     return figure
+
+
+def index_matrices(matrices: dict[str, np.ndarray]) -> Figure:
+    """Matrices with their numbers written in the cells; cells without one are grey (figure 12)."""
+    figure, panels = new_figure(len(matrices), 2.2, width=WIDTH * 0.7)
+    colors = matplotlib.colormaps["vlag"].with_extremes(bad="0.88")
+    for panel, (title, matrix) in zip(panels, matrices.items(), strict=True):
+        reach = np.nanmax(np.abs(matrix))
+        panel.imshow(matrix, cmap=colors, vmin=-reach, vmax=reach)
+        for row, column in np.argwhere(np.isfinite(matrix)).tolist():
+            panel.text(column, row, f"{matrix[row, column]:g}", ha="center", va="center", fontsize=6)
+        panel.set(title=title, xlabel="key", xticks=[], yticks=[])
+        panel.grid(False)
+    panels[0].set_ylabel("query")
+    return figure

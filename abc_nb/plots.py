@@ -113,6 +113,20 @@ def mass_and_accuracy(frames: dict[str, pd.DataFrame], trained: int = 6) -> Figu
     return figure
 
 
+def offsets(frame: pd.DataFrame) -> Figure:
+    """Bars by offset, a panel a column of `frame` other than `offset`."""
+    names = [name for name in frame if name != "offset"]
+    figure, panels = new_figure(len(names), 2.0, width=WIDTH * 0.85)
+    for panel, name, color in zip(panels, names, COLORS, strict=False):
+        panel.bar(frame.offset, frame[name], color=color)
+        panel.set(title=name, xlabel="offset j - i")
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+        panel.grid(False, axis="x")
+    panels[0].set_ylabel("added to the logit")
+    panels[-1].set_ylabel("share of attention")
+    return figure
+
+
 def save(figure: Figure, name: str, profile: str) -> Figure:
     """Write PNG and SVG into the profile's figures; returns the figure, for the notebook to show."""
     for kind, options in {"png": {"dpi": 200}, "svg": {"metadata": {"Date": None}}}.items():

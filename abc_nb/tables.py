@@ -101,6 +101,25 @@ def hard_problems(runs: Sequence[Run], length: int, samples: int = 200) -> pd.Da
     return pd.concat(parts, ignore_index=True)[["task", "model", "kind", "samples", "accuracy"]]
 
 
+def kept_lines(runs: Sequence[Run]) -> pd.DataFrame:
+    """How many lines each calibrated run keeps: task, model, lines."""
+    rows = []
+    for run in runs:
+        bias = run.bias()
+        title = find(run.experiment.name).title
+        rows.append({"task": run.experiment.task.title, "model": title, "lines": len(bias.lines) if bias else 0})
+    return pd.DataFrame(rows)
+
+
+def ablations(rows: pd.DataFrame, kept: pd.DataFrame, length: int = 60) -> pd.DataFrame:
+    """ABC and its ablations at one length: task, model, ours (percent), lines, and both as text in `shown`."""
+    wanted = rows[(rows.length == length) & rows.model.isin(["ABC", *kept.model])]
+    table = over_seeds(wanted)[["task", "model", "ours", "ci_low", "ci_high", "samples", "seeds"]]
+    table = table.merge(kept, how="left", on=["task", "model"])
+    counted = table.lines.map(lambda lines: "" if pd.isna(lines) else f" ({lines:.0f})")
+    return table.assign(shown=table.ours.map("{:.1f}".format) + counted)
+
+
 def grid(found: Results) -> pd.DataFrame:
     """Accuracy (percent) over window and period: task, w (`–`: none), T (0: none), length, accuracy, samples."""
     parts = []

@@ -1,16 +1,20 @@
-"""Digit arrays from Python integers and back, independent of the package; models that are half right."""
+"""Digit arrays from Python integers and back; models that are half right; run folders, compared and damaged."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_file
 
 from abc_nb.evaluation import exact_match
 from abc_nb.model import ModelConfig, Transformer
 from abc_nb.sampling import Batch
+from abc_nb.training import Progress
 
 
 def places_of(number: int, base: int) -> int:
@@ -50,3 +54,45 @@ def half_trained(config: ModelConfig, batch: Batch, vocabulary_size: int, seed: 
         optimizer.step()
     assert 0.2 < share < 0.8, f"the model knows {share:.0%} of the batch"
     return model
+
+
+# ---- runs -------------------------------------------------------------------------------------------
+
+
+def never(progress: Progress) -> None:
+    raise AssertionError("nothing was to be trained")
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "weights.safetensors")
+
+
+def assert_same_result(folder: Path, expected: Path) -> None:
+    torch.testing.assert_close(weights(folder), weights(expected), rtol=0, atol=0)
+    assert (folder / "evaluation.csv").read_bytes() == (expected / "evaluation.csv").read_bytes()
+    columns = ["step", "loss", "accuracy"]
+    histories = (pd.read_csv(path / "history.csv")[columns] for path in (folder, expected))
+    pd.testing.assert_frame_equal(*histories)
+
+
+def truncated(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def emptied(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def altered(path: Path) -> None:
+    """One digit of a text, one bit of a tensor."""
+    content = bytearray(path.read_bytes())
+    at = content.rindex(b'"steps": 4') + 9 if path.name == "manifest.json" else len(content) - 5
+    content[at] ^= 1
+    path.write_bytes(content)
+
+
+def deleted(path: Path) -> None:
+    path.unlink()
+
+
+DAMAGES = [truncated, emptied, altered, deleted]

@@ -19,7 +19,8 @@ import pandas as pd
 import pytest
 import torch
 from conftest import Folders
-from safetensors.torch import load_file, save_file
+from helpers import DAMAGES, altered, assert_same_result, emptied, never, weights
+from safetensors.torch import save_file
 
 from abc_nb import paths, store, training
 from abc_nb.errors import InputError
@@ -44,22 +45,6 @@ def run(finished: Path, tiny: Experiment, folders: Folders) -> store.Run:
     found = store.find(tiny, 0)
     assert found is not None
     return found
-
-
-def never(progress: Progress) -> None:
-    raise AssertionError("nothing was to be trained")
-
-
-def weights(folder: Path) -> dict[str, torch.Tensor]:
-    return load_file(folder / "weights.safetensors")
-
-
-def assert_same_result(folder: Path, expected: Path) -> None:
-    torch.testing.assert_close(weights(folder), weights(expected), rtol=0, atol=0)
-    assert (folder / "evaluation.csv").read_bytes() == (expected / "evaluation.csv").read_bytes()
-    columns = ["step", "loss", "accuracy"]
-    histories = (pd.read_csv(path / "history.csv")[columns] for path in (folder, expected))
-    pd.testing.assert_frame_equal(*histories)
 
 
 def correct_checksums(folder: Path) -> None:
@@ -195,28 +180,8 @@ def test_two_processes_train_a_run_once(tiny: Experiment, folders: Folders) -> N
 # ---- damage -----------------------------------------------------------------------------------------
 
 
-def truncated(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-
-def emptied(path: Path) -> None:
-    path.write_bytes(b"")
-
-
-def altered(path: Path) -> None:
-    """One digit of a text, one bit of a tensor."""
-    content = bytearray(path.read_bytes())
-    at = content.rindex(b'"steps": 4') + 9 if path.name == "manifest.json" else len(content) - 5
-    content[at] ^= 1
-    path.write_bytes(content)
-
-
-def deleted(path: Path) -> None:
-    path.unlink()
-
-
 @pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("damage", [truncated, emptied, altered, deleted])
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_run_is_set_aside_with_a_warning_and_computed_again(
     name: str,
     damage: Callable[[Path], None],

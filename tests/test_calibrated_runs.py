@@ -1,0 +1,240 @@
+"""Calibrated runs: the parent comes first, its attention gives the bias, its weights are trained on."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from conftest import Folders
+from helpers import DAMAGES, assert_same_result, never, weights
+
+from abc_nb import diagnosis, store, training
+from abc_nb.calibration import Calibration
+from abc_nb.experiments import Experiment
+from abc_nb.lines import Lines
+from abc_nb.positions import Sinusoidal
+from abc_nb.training import Progress
+
+FILES = ["manifest.json", "config.json", "weights.safetensors", "history.csv", "evaluation.csv"]
+CALIBRATED = sorted([*FILES, "bias.json", "shares.csv"])
+
+
+@pytest.fixture(scope="session")
+def child(tiny: Experiment) -> Experiment:
+    """An experiment that calibrates and retrains the tiny one."""
+    return replace(
+        tiny,
+        name="successor-abc",
+        parent=tiny,
+        calibration=Calibration(share=0.2),
+        warm=True,
+        sampler=replace(tiny.sampler, width_count=3),
+        model=replace(tiny.model, position=Sinusoidal(3)),
+    )
+
+
+@pytest.fixture(scope="session")
+def trained(child: Experiment, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of runs that holds the child and its parent, to be copied."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("ABC_NB_RUNS", str(tmp_path_factory.mktemp("calibrated")))
+        return store.ensure(child, 0).folder.parent
+
+
+@pytest.fixture
+def run(trained: Path, child: Experiment, folders: Folders) -> store.Run:
+    """A finished child in this test's runs folder, without its parent."""
+    shutil.copytree(trained / child.key(0), folders.runs / child.key(0))
+    found = store.find(child, 0)
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def parent(trained: Path, tiny: Experiment, folders: Folders) -> store.Run:
+    """A finished parent in this test's runs folder, without its child."""
+    shutil.copytree(trained / tiny.key(0), folders.runs / tiny.key(0))
+    found = store.find(tiny, 0)
+    assert found is not None
+    return found
+
+
+def assert_same_calibrated_result(folder: Path, expected: Path) -> None:
+    assert_same_result(folder, expected)
+    for name in ("bias.json", "shares.csv"):
+        assert (folder / name).read_bytes() == (expected / name).read_bytes()
+
+
+# ---- the parent -------------------------------------------------------------------------------------
+
+
+def test_a_missing_parent_is_trained_first(
+    child: Experiment, tiny: Experiment, folders: Folders, trained: Path
+) -> None:
+    steps: list[int] = []
+    run = store.ensure(child, 0, lambda progress: steps.append(progress.step))
+    assert steps == [1, 2, 3, 4], "the child's own"
+    assert sorted(path.name for path in run.folder.iterdir()) == CALIBRATED
+    found = store.find(tiny, 0)
+    assert found is not None
+    assert found.folder == folders.runs / tiny.key(0)
+    assert_same_result(found.folder, trained / tiny.key(0))
+    assert_same_calibrated_result(run.folder, trained / child.key(0))
+
+
+def test_a_parent_that_is_there_is_not_trained_again(
+    parent: store.Run, child: Experiment, trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = {path.name: path.stat().st_mtime_ns for path in parent.folder.iterdir()}
+    run = store.ensure(child, 0)
+    assert {path.name: path.stat().st_mtime_ns for path in parent.folder.iterdir()} == before
+    assert_same_calibrated_result(run.folder, trained / child.key(0))
+
+
+def test_a_shipped_parents_weights_are_used(
+    parent: store.Run, child: Experiment, tiny: Experiment, folders: Folders, trained: Path
+) -> None:
+    shipped = store.ship(parent, weights=True)
+    shutil.rmtree(parent.folder)
+    run = store.ensure(child, 0)
+    assert store.find(tiny, 0, ("runs",)) is None, "the parent was not trained"
+    assert run.manifest["parent"]["run"] == shipped.name
+    assert_same_calibrated_result(run.folder, trained / child.key(0))
+
+
+def test_a_parent_shipped_without_its_weights_is_trained(
+    parent: store.Run, child: Experiment, tiny: Experiment, trained: Path
+) -> None:
+    store.ship(parent, weights=False)
+    shutil.rmtree(parent.folder)
+    run = store.ensure(child, 0)
+    assert store.find(tiny, 0, ("runs",)) is not None
+    assert_same_calibrated_result(run.folder, trained / child.key(0))
+
+
+def test_manifest_names_the_parent_and_its_weights(run: store.Run, tiny: Experiment, trained: Path) -> None:
+    folder = trained / tiny.key(0)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert run.manifest["parent"] == {
+        "run": folder.name,
+        "weights": store.sha256(folder / "weights.safetensors"),
+        "seconds": manifest["seconds"]["training"],
+    }
+    assert "parent" not in manifest
+    assert set(run.manifest["files"]) == {*CALIBRATED} - {"manifest.json"}
+
+
+def test_each_seed_has_a_parent_of_its_own(child: Experiment, tiny: Experiment, folders: Folders) -> None:
+    run = store.ensure(child, 1)
+    assert run.manifest["parent"]["run"] == tiny.key(1)
+    assert not (folders.runs / tiny.key(0)).exists()
+
+
+@pytest.mark.parametrize("warm", [True, False])
+def test_retraining_starts_from_the_parents_weights_or_from_new_ones(
+    warm: bool, parent: store.Run, child: Experiment
+) -> None:
+    untrained = replace(child, warm=warm, training=replace(child.training, steps=0))
+    found, start = weights(store.ensure(untrained, 0).folder), weights(parent.folder)
+    new = dict(store.build_model(child, 0).state_dict())
+    torch.testing.assert_close(found, start if warm else new, rtol=0, atol=0)
+    assert not torch.equal(start["head.weight"], new["head.weight"])
+
+
+# ---- the bias ---------------------------------------------------------------------------------------
+
+
+def test_the_bias_is_read_out_of_the_parent_on_its_own_training_problems(
+    run: store.Run, parent: store.Run, child: Experiment, tiny: Experiment
+) -> None:
+    batch = tiny.sampler.calibration_batch(0)
+    expected = diagnosis.calibrate_model(parent.model(), batch, child.calibration)
+    assert run.bias() == expected.bias
+    assert run.bias() != Lines(2, ())
+    pd.testing.assert_frame_equal(pd.read_csv(run.folder / "shares.csv"), expected.tried)
+    assert parent.bias() is None
+
+
+def test_the_trained_model_has_the_bias_and_gives_the_evaluation_that_was_written(
+    run: store.Run, child: Experiment
+) -> None:
+    model = run.model()
+    assert model.config == replace(child.model, bias=run.bias())
+    torch.testing.assert_close(dict(model.state_dict()), weights(run.folder), rtol=0, atol=0)
+    rows = store.evaluate(model, child.sampler, child.tests, child.name, 0)
+    pd.testing.assert_frame_equal(rows, run.evaluation())
+
+
+def test_a_calibrated_run_is_shipped_with_its_bias(run: store.Run, child: Experiment) -> None:
+    bias = run.bias()
+    store.ship(run, weights=False)
+    shutil.rmtree(run.folder)
+    shipped = store.find(child, 0, ("shipped",))
+    assert shipped is not None
+    assert shipped.bias() == bias
+    assert shipped.manifest["parent"] == run.manifest["parent"]
+
+
+@pytest.mark.parametrize("name", ["bias.json", "shares.csv"])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_bias_is_noticed_and_the_run_computed_again(
+    name: str, damage: Callable[[Path], None], run: store.Run, child: Experiment, folders: Folders, trained: Path
+) -> None:
+    damage(run.folder / name)
+    with pytest.warns(UserWarning, match=f"damaged.*{name}.*it is kept in"):
+        again = store.ensure(child, 0)
+    assert len([*(folders.runs / ".set-aside").iterdir()]) == 1
+    assert_same_calibrated_result(again.folder, trained / child.key(0))
+
+
+# ---- interrupted ------------------------------------------------------------------------------------
+
+
+def test_an_interrupted_retraining_goes_on_with_the_bias_it_had(
+    child: Experiment, folders: Folders, trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
+
+    def stop(progress: Progress) -> None:
+        if progress.step == 3:
+            raise KeyboardInterrupt
+
+    def never_again(*_: object) -> None:
+        raise AssertionError("the bias was there")
+
+    with pytest.raises(KeyboardInterrupt):
+        store.ensure(child, 0, stop)
+    assert store.find(child, 0) is None
+    monkeypatch.setattr(store, "calibrate_model", never_again)
+    steps: list[int] = []
+    run = store.ensure(child, 0, lambda progress: steps.append(progress.step))
+    assert steps == [4]
+    assert_same_calibrated_result(run.folder, trained / child.key(0))
+    assert sorted(path.name for path in run.folder.iterdir()) == CALIBRATED
+
+
+@pytest.mark.parametrize("where", ["calibrate_model", "evaluate"])
+def test_a_run_interrupted_before_or_after_retraining_is_absent_and_then_finished(
+    where: str, child: Experiment, folders: Folders, trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.ensure(child.parent or child, 0)
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(store, where, stop)
+        store.ensure(child, 0)
+    assert store.find(child, 0) is None
+    assert_same_calibrated_result(store.ensure(child, 0).folder, trained / child.key(0))
+
+
+def test_a_finished_child_asks_for_no_parent(run: store.Run, child: Experiment, folders: Folders) -> None:
+    assert store.ensure(child, 0, never) == run
+    assert [path.name for path in folders.runs.iterdir() if not path.name.startswith(".")] == [run.folder.name]
