@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from abc_nb import compute, store
+from abc_nb.calibration import Calibration
 from abc_nb.errors import InputError
-from abc_nb.experiments import experiment
+from abc_nb.experiments import experiment, split
 
 
 def load(name: str, seed: int = 0, profile: str = "quick", base: int = 10) -> store.Run:
@@ -24,3 +27,16 @@ def answer(name: str, expression: str, seed: int = 0, profile: str = "quick", ba
     """What the trained model answers, decoding greedily: `answer("addition-vanilla", "123+456")`."""
     run = load(name, seed, profile, base)
     return next(compute.answers(run.model(), run.experiment, [expression]))
+
+
+def retrain(name: str, calibration: Calibration | None = None, seed: int = 0, profile: str = "quick") -> store.Run:
+    """Calibrate the plain model of a task and train its weights on under that bias: the finished run.
+
+    `retrain("addition-vanilla", Calibration(share=0.3))`; without settings it is `addition-abc`.
+    Trains the plain model first if it is not there. InputError if `name` is not a plain model.
+    """
+    task, model = split(name)
+    if model != "vanilla":
+        raise InputError(f"{name!r} cannot be calibrated here: name a plain model such as addition-vanilla")
+    child = experiment(f"{task}-abc", profile)
+    return store.ensure(replace(child, calibration=calibration or child.calibration), seed)

@@ -108,7 +108,7 @@ def sweep(arguments: Namespace) -> int:
 def reproduce(arguments: Namespace) -> int:
     from abc_nb.reproduce import reproduce
 
-    return reproduce(arguments.profile, arguments.seeds)
+    return reproduce(arguments.profile, arguments.seeds, arguments.all)
 
 
 def notebooks(arguments: Namespace) -> None:

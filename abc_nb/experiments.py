@@ -146,6 +146,7 @@ VARIANTS = ("rope-right", "rpe-right", "alibi-cross")  # baselines that tell why
 ARITHMETIC = ("successor", "addition", "n-by-1", "parity")  # the paper's four tasks
 TASKS = tuple(name for name in OPERATIONS if name != "parity-classification")
 CLASSIFIER = "parity-classifier"
+ROPE_SIZES = ("addition-rope-128", "addition-rope-512")  # claim C05
 
 PROFILES = {
     "smoke": "proves the pipeline in minutes; its numbers mean nothing",
@@ -164,11 +165,11 @@ RECIPES = {
         steps=100_000, batch=512, optimizer="adamw", learning_rate=1e-4, warmup=1000, hold=80_000, validate_every=500
     ),
 }
-SHORT = TrainingConfig(steps=600, hold=300)
-RETRAINING = {  # (steps, hold): a sixth of the budget, for a model that has been trained before
-    "smoke": (20, 10),
-    "quick": (300, 100),
-    "paper": (20_000, 10_000),
+SHORT = TrainingConfig(steps=400, hold=200)
+RETRAINING = {  # a sixth of the budget, for a model that has been trained before
+    "smoke": RECIPES["smoke"],
+    "quick": replace(RECIPES["quick"], steps=300, hold=100, validate_every=10, validation=256),
+    "paper": replace(RECIPES["paper"], steps=20_000, hold=10_000),
 }
 REGIMES = {"smoke": "tight", "quick": "tight", "paper": "padded"}
 
@@ -197,8 +198,7 @@ def experiment(name: str, profile: str = "quick", base: int = 10) -> Experiment:
         return Experiment(label, profile, sampler, config, recipe, tested)
     parent = experiment(f"{task_name}-vanilla", profile, base)
     if model.warm:
-        steps, hold = RETRAINING[profile]
-        recipe = replace(recipe, steps=steps, hold=hold)
+        recipe = RETRAINING[profile]
     if model.rank:
         recipe = replace(recipe, optimizer="adamw")  # as LoRA is trained
     retraining = (parent, model.calibration, model.warm, model.rank)
@@ -232,7 +232,22 @@ def tests(profile: str, model: Model) -> tuple[tuple[int, int], ...]:
     return tuple((length, 10_000 if length in MANY else 1_000) for length in (*CURVE, *BEYOND))
 
 
-def needed(profile: str) -> Sequence[Experiment]:
-    """The experiments that the notebooks show, in the order to train them."""
-    shown = [f"{task}-{model}" for model in (*BASELINES, *VARIANTS) for task in ARITHMETIC] + [CLASSIFIER]
-    return [experiment(name, profile) for name in shown]
+def grid_names(profile: str) -> dict[tuple[int | None, int | None], str]:
+    """Models of the grid by (window, period); `smoke` takes a corner of it."""
+    wanted = {(1, 3), (1, None), (None, 3)} if profile == "smoke" else GRID_NAMES.keys()
+    return {place: name for place, name in GRID_NAMES.items() if place in wanted}
+
+
+def needed(profile: str, everything: bool = False) -> Sequence[Experiment]:
+    """The experiments that the notebooks show, in the order to train them.
+
+    `quick` leaves the maps of many runs (grid, ablations, padded, sizes) to the shipped results,
+    unless `everything` is asked for.
+    """
+    models = [*BASELINES, *SCAFFOLDS, "abc", "lora", *VARIANTS]
+    if everything or profile == "smoke":
+        models += [*ABLATIONS, *PADDED, *grid_names(profile).values()]
+    names = [f"{task}-{model}" for model in models for task in ARITHMETIC] + [CLASSIFIER]
+    if everything or profile == "smoke":
+        names += ROPE_SIZES
+    return [experiment(name, profile) for name in names]

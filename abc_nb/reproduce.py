@@ -12,9 +12,9 @@ from abc_nb import claims, experiments, notebooks, paths, store, sweep
 from abc_nb.files import write_text
 
 
-def reproduce(profile: str, seeds: Sequence[int]) -> int:
-    """Everything of a profile; 1 if a run failed."""
-    jobs = [(experiment, seed) for seed in seeds for experiment in experiments.needed(profile)]
+def reproduce(profile: str, seeds: Sequence[int], everything: bool = False) -> int:
+    """All figures and tables of a profile; 1 if a run failed. `everything`: the maps of many runs anew, too."""
+    jobs = [(experiment, seed) for seed in seeds for experiment in experiments.needed(profile, everything)]
     todo = sweep.missing(jobs)
     print(f"profile {profile}: {len(jobs)} runs, {len(jobs) - len(todo)} of them finished before")
     if todo:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
@@ -16,7 +16,7 @@ from abc_nb.tasks import OPERATIONS
 
 @dataclass(frozen=True)
 class Results:
-    """The runs of a profile: those shipped with the project, or those made here ("runs")."""
+    """The runs of a profile: those shipped with the project, those made here ("runs"), or either ("any")."""
 
     profile: str
     origin: str
@@ -28,8 +28,12 @@ class Results:
         listed = isinstance(self.seeds, Sequence) and len(self.seeds) > 0
         if not listed or not all(isinstance(seed, int) for seed in self.seeds):
             raise InputError(f"seeds {self.seeds!r} are not possible: give a list of whole numbers, as in [0, 1]")
-        if self.origin not in ANYWHERE:
-            raise InputError(f"unknown results {self.origin!r}: choose one of {', '.join(ANYWHERE)}")
+        if self.origin not in (*ANYWHERE, "any"):
+            raise InputError(f"unknown results {self.origin!r}: choose one of {', '.join(ANYWHERE)}, any")
+
+    def or_shipped(self) -> Results:
+        """The same, and shipped runs where none were made here: for the maps that take many runs."""
+        return replace(self, origin="any", seeds=self.seeds[:1])
 
     def runs(self, names: Sequence[str]) -> list[Run]:
         """The finished runs of these experiments; InputError names the first one that is missing.
@@ -38,10 +42,11 @@ class Results:
         """
         found = []
         for name in names:
-            runs = {seed: store.find(experiment(name, self.profile), seed, (self.origin,)) for seed in self.seeds}
+            origins = ANYWHERE if self.origin == "any" else (self.origin,)
+            runs = {seed: store.find(experiment(name, self.profile), seed, origins) for seed in self.seeds}
             missing = [seed for seed, run in runs.items() if run is None]
             if missing and (self.origin == "runs" or len(missing) == len(runs)):
-                where = "made here" if self.origin == "runs" else "shipped"
+                where = {"runs": "made here", "shipped": "shipped", "any": "made here or shipped"}[self.origin]
                 mend = f"run `abc-nb train {name} --profile {self.profile} --seed {missing[0]}` and take results 'runs'"
                 raise InputError(f"no results of {name}, seed {missing[0]}, were {where}: {mend}")
             found += [run for run in runs.values() if run is not None]

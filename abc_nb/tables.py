@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from abc_nb import paths
-from abc_nb.experiments import ARITHMETIC, GRID_NAMES, find
+from abc_nb.experiments import ARITHMETIC, find, grid_names
 from abc_nb.files import write_text
 from abc_nb.hard import hard_cases
 from abc_nb.results import Results
@@ -123,7 +123,7 @@ def ablations(rows: pd.DataFrame, kept: pd.DataFrame, length: int = 60) -> pd.Da
 def grid(found: Results) -> pd.DataFrame:
     """Accuracy (percent) over window and period: task, w (`–`: none), T (0: none), length, accuracy, samples."""
     parts = []
-    for (w, t), name in GRID_NAMES.items():
+    for (w, t), name in grid_names(found.profile).items():
         rows = found.evaluation([f"{task}-{name}" for task in ARITHMETIC])
         parts.append(rows.assign(w="–" if w is None else str(w), T=t or 0, accuracy=100 * rows.accuracy))
     return pd.concat(parts, ignore_index=True)[["task", "w", "T", "length", "accuracy", "samples"]]

@@ -43,7 +43,7 @@ class TrainingConfig:
     warmup: int = 50  # steps of linear warm-up
     again: int = 16  # problems of a batch that repeat earlier ones which were answered wrong
     hold: int = 1300  # steps at the full rate, at most
-    learned: float = 0.9  # validation accuracy that ends them earlier
+    learned: float = 0.5  # validation accuracy that ends them earlier
     clip: float = 1.0  # largest gradient norm
     validate_every: int = 50  # steps
     validation: int = 1024  # problems from numbers never trained on

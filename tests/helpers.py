@@ -1,4 +1,4 @@
-"""Digit arrays from Python integers and back; models that are half right; run folders, compared and damaged."""
+"""Digit arrays from Python integers and back, tiny models and trainings, run folders compared and damaged."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from safetensors.torch import load_file
 
 from abc_nb.evaluation import exact_match
 from abc_nb.model import ModelConfig, Transformer
-from abc_nb.sampling import Batch
-from abc_nb.training import Progress
+from abc_nb.sampling import Batch, Sampler
+from abc_nb.tasks import Task
+from abc_nb.training import Progress, Trainer, TrainingConfig
 
 
 def places_of(number: int, base: int) -> int:
@@ -56,6 +57,38 @@ def half_trained(config: ModelConfig, batch: Batch, vocabulary_size: int, seed: 
     return model
 
 
+# ---- trainings --------------------------------------------------------------------------------------
+
+TINY = ModelConfig(width=8, heads=2, feed_forward=16, encoder_layers=1, decoder_layers=1)
+SHORT = TrainingConfig(steps=8, batch=8, warmup=2, again=3, validate_every=3, validation=12)
+SAMPLER = Sampler(Task("addition"), width_count=3)
+
+
+def build(config: ModelConfig = TINY, sampler: Sampler = SAMPLER, seed: int = 0) -> Transformer:
+    torch.manual_seed(seed)
+    return Transformer(config, len(sampler.task.vocabulary))
+
+
+def trainer(config: TrainingConfig = SHORT, model: ModelConfig = TINY, seed: int = 0) -> Trainer:
+    return Trainer(build(model, seed=seed), SAMPLER, config, seed=0)
+
+
+def rates_of(run: Trainer) -> list[float]:
+    """Of the last step, an optimiser each."""
+    return [optimizer.param_groups[0]["lr"] for optimizer in run.optimizers]
+
+
+def relative_rates(run: Trainer, path: Path | None = None) -> list[float]:
+    """Train to the end and give each step's rate, AdamW's as a part of its highest."""
+    rates: list[float] = []
+    run.run(path, lambda progress: rates.append(rates_of(run)[0] / run.rates[0]))
+    return rates
+
+
+def assert_same_weights(first: Trainer, second: Trainer) -> None:
+    torch.testing.assert_close(first.model.state_dict(), second.model.state_dict(), rtol=0, atol=0)
+
+
 # ---- runs -------------------------------------------------------------------------------------------
 
 
@@ -71,8 +104,8 @@ def assert_same_result(folder: Path, expected: Path) -> None:
     torch.testing.assert_close(weights(folder), weights(expected), rtol=0, atol=0)
     assert (folder / "evaluation.csv").read_bytes() == (expected / "evaluation.csv").read_bytes()
     columns = ["step", "loss", "accuracy"]
-    histories = (pd.read_csv(path / "history.csv")[columns] for path in (folder, expected))
-    pd.testing.assert_frame_equal(*histories)
+    found, wanted = (pd.read_csv(path / "history.csv")[columns] for path in (folder, expected))
+    pd.testing.assert_frame_equal(found, wanted)
 
 
 def truncated(path: Path) -> None:

@@ -16,6 +16,7 @@ from helpers import DAMAGES, assert_same_result, never, weights
 
 from abc_nb import diagnosis, store, training
 from abc_nb.calibration import Calibration
+from abc_nb.evaluation import evaluate
 from abc_nb.experiments import Experiment
 from abc_nb.lines import Lines
 from abc_nb.positions import Sinusoidal
@@ -88,9 +89,7 @@ def test_a_missing_parent_is_trained_first(
     assert_same_calibrated_result(run.folder, trained / child.key(0))
 
 
-def test_a_parent_that_is_there_is_not_trained_again(
-    parent: store.Run, child: Experiment, trained: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_parent_that_is_there_is_not_trained_again(parent: store.Run, child: Experiment, trained: Path) -> None:
     before = {path.name: path.stat().st_mtime_ns for path in parent.folder.iterdir()}
     run = store.ensure(child, 0)
     assert {path.name: path.stat().st_mtime_ns for path in parent.folder.iterdir()} == before
@@ -164,10 +163,11 @@ def test_the_bias_is_read_out_of_the_parent_on_its_own_training_problems(
 def test_the_trained_model_has_the_bias_and_gives_the_evaluation_that_was_written(
     run: store.Run, child: Experiment
 ) -> None:
-    model = run.model()
-    assert model.config == replace(child.model, bias=run.bias())
+    model, bias = run.model(), run.bias()
+    assert bias is not None
+    assert model.config == replace(child.model, bias=bias)
     torch.testing.assert_close(dict(model.state_dict()), weights(run.folder), rtol=0, atol=0)
-    rows = store.evaluate(model, child.sampler, child.tests, child.name, 0)
+    rows = evaluate(model, child.sampler, child.tests, child.name, 0)
     pd.testing.assert_frame_equal(rows, run.evaluation())
 
 
@@ -221,10 +221,8 @@ def test_an_interrupted_retraining_goes_on_with_the_bias_it_had(
 
 @pytest.mark.parametrize("where", ["calibrate_model", "evaluate"])
 def test_a_run_interrupted_before_or_after_retraining_is_absent_and_then_finished(
-    where: str, child: Experiment, folders: Folders, trained: Path, monkeypatch: pytest.MonkeyPatch
+    where: str, parent: store.Run, child: Experiment, trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store.ensure(child.parent or child, 0)
-
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 

@@ -32,7 +32,7 @@ NAMES, PROFILES = st.sampled_from(experiments.names()), st.sampled_from([*experi
 
 @pytest.mark.parametrize("profile", experiments.PROFILES)
 def test_every_experiment_comes_back_from_json(profile: str) -> None:
-    for name in experiments.names():
+    for name in [*experiments.names(), *(f"addition-{model}" for model in experiments.GRID)]:
         original = experiment(name, profile)
         restored = config.from_data(json.loads(json.dumps(config.to_data(original))), TYPES)
         assert restored == original
@@ -173,7 +173,8 @@ def test_profile_paper_is_the_papers_model() -> None:
     for name in experiments.names():
         found = experiment(name, "paper")
         model = found.model
-        assert (model.width, model.heads, model.feed_forward, model.dropout) == (128, 8, 512, 0.3)
+        width = experiments.find(name).width or 128
+        assert (model.width, model.heads, model.feed_forward, model.dropout) == (width, 8, 4 * width, 0.3)
         assert (model.encoder_layers, model.decoder_layers) == (1, 6)
         assert found.sampler.regime == "padded"
         assert {samples for _, samples in found.tests} == {10_000}
@@ -192,19 +193,38 @@ def test_windows_are_those_of_table_one() -> None:
     assert experiment("addition-window").sampler.arrangement == "aligned"
 
 
+RETRAINED = ("abc", "lora", *experiments.ABLATIONS)
+
+
 @given(NAMES, PROFILES, st.integers(2, 16))
-def test_only_abc_has_a_parent_which_is_vanilla_of_the_same_profile_and_base(
+def test_what_is_retrained_has_vanilla_of_the_same_profile_and_base_as_its_parent(
     name: str, profile: str, base: int
 ) -> None:
     assume(base in (2, 10) or not name.startswith("parity"))
-    found = experiment(name, profile, base)
-    if not name.endswith("-abc"):
-        assert (found.parent, found.calibration) == (None, None)
+    found, (task, model) = experiment(name, profile, base), experiments.split(name)
+    if model not in RETRAINED:
+        assert (found.parent, found.calibration, found.warm, found.rank) == (None, None, False, 0)
         return
-    assert found.parent == experiment(name.replace("-abc", "-vanilla"), profile, base)
+    assert found.parent == experiment(f"{task}-vanilla", profile, base)
     assert found.parent.parent is None
-    assert found.calibration == Calibration()
-    assert found.model.position == positions.Sinusoidal(3)
+    assert (found.calibration is None) == (model == "lora") == (found.rank > 0)
+
+
+def test_abc_is_calibrated_in_this_projects_way_or_the_papers() -> None:
+    assert experiment("addition-abc").calibration == Calibration()
+    assert experiment("addition-abc-paper").calibration == PAPER
+    assert experiment("addition-abc").warm
+    assert experiment("addition-abc").model.position == positions.Sinusoidal(3)
+
+
+@pytest.mark.parametrize("model", [model for model in experiments.ABLATIONS if model != "abc-paper"])
+def test_an_ablation_changes_one_thing_about_abc(model: str) -> None:
+    found, original = experiment(f"addition-{model}"), experiment("addition-abc")
+    assert found.calibration is not None
+    settings = [field.name for field in fields(Calibration)]
+    changes = [name for name in settings if getattr(found.calibration, name) != getattr(Calibration(), name)]
+    assert len(changes) + (not found.warm) == 1
+    assert (found.sampler, found.model, found.parent) == (original.sampler, original.model, original.parent)
 
 
 @pytest.mark.parametrize("profile", experiments.PROFILES)
@@ -217,9 +237,9 @@ def test_abc_takes_its_parents_weights_and_retrains_them_in_fewer_steps(profile:
     ]
     assert shapes[0] == shapes[1]
     assert found.training.steps <= found.parent.training.steps
-    same = replace(found.training, steps=found.parent.training.steps, decay=found.parent.training.decay)
-    assert same == found.parent.training
-    assert found.training.decay < found.training.steps
+    longer = replace(found.training, steps=found.parent.training.steps, hold=found.parent.training.hold)
+    assert longer == found.parent.training
+    assert found.training.hold < found.training.steps
 
 
 def test_cyclic_positions_are_trained_on_as_many_widths_as_their_period() -> None:

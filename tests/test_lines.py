@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 import pytest
@@ -102,14 +103,14 @@ def layouts_and_lines(draw: st.DrawFn) -> tuple[Layout, int, tuple[Line, ...]]:
     """A layout, a number of heads, and lines of two layers that lie anywhere, also beyond their spans."""
     layout, heads = draw(LAYOUTS), draw(st.integers(1, 3))
 
-    def line(head: int) -> Line:
+    def line() -> Line:
         attention = draw(st.sampled_from(ATTENTIONS))
         name, offset = draw(st.sampled_from(span_names(layout, attention))), draw(st.integers(-8, 8))
-        direction, layer = draw(st.sampled_from(DIRECTIONS)), draw(st.integers(0, 1))
-        return Line(attention, layer, head, direction, name, offset, draw(st.integers(-8, 0)) / 4)
+        head, layer, value = draw(st.integers(0, heads - 1)), draw(st.integers(0, 1)), draw(st.integers(-8, 0)) / 4
+        return Line(attention, layer, head, draw(st.sampled_from(DIRECTIONS)), name, offset, value)
 
-    lines = [line(draw(st.integers(0, heads - 1))) for _ in range(draw(st.integers(0, 8)))]
-    return layout, heads, tuple(lines)
+    lines = [line() for _ in range(draw(st.integers(0, 8)))]
+    return layout, heads, tuple({replace(line, value=0.0): line for line in lines}.values())  # none twice
 
 
 @pytest.mark.parametrize("attention", ATTENTIONS)

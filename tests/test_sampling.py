@@ -116,15 +116,15 @@ def test_fixed_training_set_has_so_many_problems_at_every_width() -> None:
     assert {number for problem in first for number in problem} <= set(sampling.split_numbers(0)[0].tolist())
 
 
+@pytest.mark.parametrize("width", [21, 22, 23])
 @pytest.mark.parametrize("name", NUMERIC)
-def test_numbers_that_need_more_places_than_there_are_are_left_out(name: str) -> None:
+def test_only_parity_leaves_out_the_one_number_of_21_bits(name: str, width: int) -> None:
     pool = np.array([3, 2**19, 2**20 - 1, 2**20])
-    operands = sampling.draw_operands(Task(name, 2), pool, 200, 20, np.random.default_rng(0))
-    assert set(integers(operands[0], 2)) == {3, 2**19, 2**20 - 1}
+    expected = {3, 2**19, 2**20 - 1} if name.startswith("parity") else {*pool.tolist()}
+    operands = sampling.draw_operands(Task(name, 2), pool, 200, width, np.random.default_rng(0))
+    assert set(integers(operands[0], 2)) == expected
     if name == "addition":
-        assert set(integers(operands[1], 2)) == {3, 2**19, 2**20 - 1}
-    wider = sampling.draw_operands(Task(name, 2), pool, 200, 21, np.random.default_rng(0))
-    assert set(integers(wider[0], 2)) == {3, 2**19, 2**20 - 1, 2**20}
+        assert set(integers(operands[1], 2)) == expected
 
 
 def test_half_of_the_parity_problems_have_the_highest_bit() -> None:
@@ -148,9 +148,23 @@ def test_calibration_problems_are_training_problems(name: str, base: int) -> Non
     train = set(sampling.split_numbers(0)[0].tolist())
     batch = Sampler(Task(name, base)).calibration_batch(0)
     assert all(set(numbers) <= train for numbers in operands_of(batch, base))
-    answers = batch.layout.width - (base == 2)
     assert batch.target.shape == (1000, batch.layout.target_length + 1)
-    assert answers <= batch.layout.target_length
+
+
+def test_operands_of_a_batch_are_what_it_was_made_of() -> None:
+    operands = [array([123, 45, 6], 10, 4), array([7, 8, 9], 10, 4)]
+    for arrangement in ("natural", "aligned"):
+        batch = sampling.make_batch(Task("addition"), operands, 4, arrangement)
+        found = batch.operands(torch.tensor([True, False, True]))
+        assert [integers(digits, 10) for digits in found] == [[123, 6], [7, 9]]
+
+
+@given(BASES, st.lists(st.integers(0, 10**4), min_size=1, max_size=5), st.integers(14, 20))
+def test_fit_writes_the_same_numbers_in_other_places(base: int, numbers: list[int], places: int) -> None:
+    given_operands = [array(numbers, base, 16), np.array([[1]] * len(numbers))]
+    first, digit = sampling.fit(given_operands, [np.zeros((9, places)), np.zeros((9, 1))])
+    np.testing.assert_array_equal(first, array(numbers, base, places))
+    np.testing.assert_array_equal(digit, given_operands[1])
 
 
 def test_batch_moves_to_a_device_whole() -> None:
