@@ -159,16 +159,23 @@ SIZES = {
     "paper": ModelConfig(width=128, feed_forward=512, encoder_layers=1, decoder_layers=6, dropout=0.3),
 }
 RECIPES = {
-    "smoke": TrainingConfig(steps=20, batch=32, warmup=5, hold=10, validate_every=10, validation=60),
+    "smoke": TrainingConfig(steps=20, batch=32, held_batch=32, warmup=5, hold=10, validate_every=10, validation=60),
     "quick": TrainingConfig(),
     "paper": TrainingConfig(
-        steps=100_000, batch=512, optimizer="adamw", learning_rate=1e-4, warmup=1000, hold=80_000, validate_every=500
+        steps=100_000,
+        batch=512,
+        held_batch=512,
+        optimizer="adamw",
+        learning_rate=1e-4,
+        warmup=1000,
+        hold=80_000,
+        validate_every=500,
     ),
 }
-SHORT = TrainingConfig(steps=400, hold=200)
+SHORT = TrainingConfig(steps=400, held_batch=64, hold=200)
 RETRAINING = {  # a sixth of the budget, for a model that has been trained before
     "smoke": RECIPES["smoke"],
-    "quick": replace(RECIPES["quick"], steps=300, hold=100, validate_every=10, validation=256),
+    "quick": replace(RECIPES["quick"], steps=300, held_batch=64, hold=100, validate_every=10, validation=256),
     "paper": replace(RECIPES["paper"], steps=20_000, hold=10_000),
 }
 REGIMES = {"smoke": "tight", "quick": "tight", "paper": "padded"}

@@ -97,10 +97,11 @@ def test_paper_settings_are_algorithm_1(kappa: float, sizes: tuple[int, int], la
 def test_paper_settings_are_algorithm_1_at_any_size(
     m: int, n: int, taller: int, wider: int, quarters: int, seed: int
 ) -> None:
+    kappa = quarters / 4 + 0.1  # of two lines one lies just at a kappa of 1
     attention = torch.rand(1, m, n, generator=torch.Generator().manual_seed(seed))
-    lines = calibrate(attention, settings=replace(PAPER, kappa=(quarters / 4, 99.0)))
+    lines = calibrate(attention, settings=replace(PAPER, kappa=(kappa, 99.0)))
     larger = (m + taller, n + wider)
-    torch.testing.assert_close(as_matrix(lines, 1, *larger), algorithm_1(attention, *larger, quarters / 4))
+    torch.testing.assert_close(as_matrix(lines, 1, *larger), algorithm_1(attention, *larger, kappa))
 
 
 @pytest.mark.parametrize(("size", "larger"), [(6, 6), (9, 15)])
@@ -242,8 +243,8 @@ def test_a_line_crossed_by_a_strong_vertical_is_not_reported() -> None:
 
 def test_logits_are_weighed_as_attention_and_give_values_in_their_own_unit() -> None:
     lines: list[Place] = [("antidiagonal", "operand 1", 0), ("vertical", "&", 0)]
-    logits = torch.full((1, 9, NATURAL.source_length), -20.0)
-    for place, logit in zip(lines, (3.0, 2.5), strict=True):
+    logits = torch.full((1, 9, NATURAL.source_length), -30.0)
+    for place, logit in zip(lines, (-7.0, -7.5), strict=True):
         for step in range(9):
             column = column_of(NATURAL, place, step)
             assert column is not None
@@ -306,6 +307,17 @@ def test_lines_at_operands_extend_and_all_others_are_left_out(layout: Layout, se
         expected = "diagonal" if line.span == "output" else "antidiagonal" if number else "vertical"
         assert line.direction == expected
         assert line.span != "output" or line.offset <= 0
+
+
+def test_kappa_weighs_a_diagonal_of_the_output_against_all_that_see_the_past() -> None:
+    """The future, all zeros, is no part of the mean and the deviation."""
+    attention = random_attention(UNARY, "self", 1, seed=0, contrast=3.0)
+    diagonals = [attention[0].diagonal(-back).mean().item() for back in range(9)]
+    for kappa in (0.0, 0.4, 0.8, 1.2):
+        found = calibrate(attention, UNARY, "self", Calibration(kappa=(99.0, kappa)))
+        threshold = fmean(diagonals) + kappa * pstdev(diagonals)
+        expected = {("diagonal", "output", -back) for back, mean in enumerate(diagonals) if mean > threshold}
+        assert places(found) == expected  # the vertical is the only one, and not above its own mean
 
 
 def test_a_head_without_a_line_is_there_with_kappa_alone() -> None:
