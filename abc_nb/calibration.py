@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from abc_nb.biases import CLOSED, Attention
+from abc_nb.biases import CLOSED, Attention, key_count
 from abc_nb.errors import InputError
 from abc_nb.layouts import Layout
 from abc_nb.lines import DIRECTIONS, SLOPES, Direction, Line, Span, extends, spans, whole
@@ -36,6 +36,12 @@ class Calibration:
     kappa: tuple[float, float] | None = None  # threshold in deviations (cross, self) instead of the share
     floor: float | None = None  # bias off the lines; None: minus infinity
     empty: Literal["transparent", "closed"] = "closed"  # a head without any line
+
+    def __post_init__(self) -> None:
+        if self.share is not None and not 0 < self.share <= 1:
+            raise InputError(f"a share of {self.share} is not possible: give a part of a head's attention, as in 0.2")
+        if not self.directions or any(direction not in DIRECTIONS for direction in self.directions):
+            raise InputError(f"directions {self.directions!r} are not possible: choose from {', '.join(DIRECTIONS)}")
 
 
 SHARE = 0.2  # where attention alone is given, and no model to choose a threshold with
@@ -65,17 +71,14 @@ def calibrate(
     Raises InputError for a tensor of another shape, or one that is not finite.
     """
     settings = settings or (Calibration() if layout else PAPER)
-    if attention.ndim != 3 or not attention.isfinite().all():
-        shape = tuple(attention.shape)
-        raise InputError(f"attention of shape {shape} cannot be calibrated: give finite numbers (head, query, key)")
+    attention = attention.detach()
+    check(attention, layout, name, settings)
     places = [whole(*attention.shape[1:])] if settings.anchor == "whole" or layout is None else spans(layout, name)
-    if any(span.last >= attention.shape[2] for span in places):
-        raise InputError(f"attention has {attention.shape[2]} keys, fewer than the layout's tokens")
     found = candidates(places, name, settings, attention.shape[1])
     means = line_means(attention, found)
     if settings.kappa is None:
         weights = attention if settings.source == "weights" else attention.softmax(-1)
-        kept = strongest_first(weights, enough_cells(found), SHARE if settings.share is None else settings.share)
+        kept = strongest_first(weights, enough_cells(found, name), settings.share or SHARE)
         values = means - means.masked_fill(~kept, CLOSED).amax(1, keepdim=True)
     else:
         kept, values = above_threshold(means, found, settings.kappa[name == "self"])
@@ -83,6 +86,18 @@ def calibrate(
         Line(name, layer, head, found.directions[i], found.spans[i].name, int(found.offsets[i]), values[head, i].item())
         for head, i in kept.nonzero().tolist()
     ]
+
+
+def check(attention: Tensor, layout: Layout | None, name: Attention, settings: Calibration) -> None:
+    """InputError for a tensor that cannot be calibrated."""
+    shape = tuple(attention.shape)
+    if len(shape) != 3 or 0 in shape or not attention.isfinite().all():
+        raise InputError(f"attention of shape {shape} cannot be calibrated: give finite numbers (head, query, key)")
+    if layout is not None and shape[1:] != (layout.target_length, key_count(layout, name)):
+        wanted = f"{layout.target_length} queries and {key_count(layout, name)} keys"
+        raise InputError(f"attention of shape {shape} does not fit the layout, which has {wanted}")
+    if settings.kappa is None and settings.source == "weights" and (attention < 0).any():
+        raise InputError("attention weights are never negative: for logits, calibrate with source='logits'")
 
 
 def candidates(places: Sequence[Span], name: Attention, settings: Calibration, queries: int) -> Candidates:
@@ -110,10 +125,12 @@ def candidates(places: Sequence[Span], name: Attention, settings: Calibration, q
     return Candidates(owners, directions, torch.cat(offsets), column.clamp(*limits), inside)
 
 
-def enough_cells(found: Candidates) -> Candidates:
-    """Leave out lines that exist at less than half of the steps: what they meet beyond them was never seen."""
-    long = 2 * found.inside.sum(0) >= len(found.inside)
-    return found._replace(inside=found.inside & long)
+def enough_cells(found: Candidates, name: Attention) -> Candidates:
+    """Leave out lines that are seen at less than half of the steps: what they meet beyond was never seen."""
+    seen = found.inside
+    if name == "self":
+        seen = seen & (found.columns <= torch.arange(len(seen))[:, None])
+    return found._replace(inside=seen & (2 * seen.sum(0) >= len(seen)))
 
 
 def line_means(attention: Tensor, found: Candidates) -> Tensor:
@@ -143,12 +160,14 @@ def strongest_first(weights: Tensor, found: Candidates, share: float) -> Tensor:
     rest, queries = weights.clone(), weights.shape[1]
     kept = torch.zeros(len(weights), len(found.offsets), dtype=torch.bool)
     steps = torch.arange(queries)[:, None]
-    for head, own in enumerate(rest):
-        mass, top = torch.tensor(1.0), None
-        while mass >= share:
-            if top is not None:
-                kept[head, top] = True
-                own[steps[found.inside[:, top], 0], found.columns[found.inside[:, top], top]] = 0
-            mass, top = ((own[steps, found.columns] * found.inside).sum(0) / queries).max(0)
-            mass = torch.tensor(1.0) if not kept[head].any() else mass
+    for head in range(len(rest)):
+        while True:
+            mass = (rest[head, steps, found.columns] * found.inside).sum(0) / queries
+            mass, top = mass.masked_fill(~found.inside.any(0), CLOSED).max(0)
+            if mass == CLOSED or (mass < share and kept[head].any()):
+                break
+            kept[head, top] = True
+            rest[head, steps[found.inside[:, top], 0], found.columns[found.inside[:, top], top]] = 0
+            if mass < share:
+                break
     return kept

@@ -128,7 +128,7 @@ def diagnose(
         reasons.append(f"the model answers {exact:.1%} of problems of training length: train it to {INTERPOLATES:.0%}")
     if left < settings.keep:
         reasons.append(
-            f"under its own lines alone the model gets {left:.0%} of digits right, less than {settings.keep:.0%}: "
+            f"under its own lines alone the model gets {left:.1%} of digits right, less than {settings.keep:.1%}: "
             "its attention follows other patterns than lines that extend"
         )
     covered = coverage(average_attention(model, batch), bias, batch.layout)

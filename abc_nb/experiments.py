@@ -27,7 +27,7 @@ SEEDS = (0, 1, 2, 3, 4)  # those that `abc-nb list` looks for
 CURVE = (*range(1, 21), 30, 40, 50, 60)  # lengths of figures 1 and 4
 TABLE = (6, 10, 15, 20, 60)  # lengths of table 1
 BEYOND = (100, 200)  # of the models meant to extrapolate
-MANY = (6, 60)  # where those are tested on 10,000 problems
+MANY = (6, 60)  # where the main ones are tested on more problems
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,7 @@ class Model:
     calibration: Calibration | None = None  # read the bias out of Vanilla, and retrain it
     warm: bool = True  # retraining starts from Vanilla's weights
     rank: int = 0  # of a low-rank change of Vanilla's queries and keys
+    many: int = 1_000  # problems at the lengths `MANY`
     width: int | None = None  # embedding size, where it is not the profile's
     regime: str | None = None  # tight or padded, where it is not the profile's
     short: bool = False  # one of many: in `quick` a third of the steps and few test problems
@@ -87,7 +88,7 @@ MODELS = {
     "rpe": Model("RPE", positions.Relative(), source_index="left"),
     "window": Model("+ w=1", positions.Sinusoidal(), biases.Window(W), arrangement="aligned", extends=True),
     "window-cyclic": Model(
-        "+ T=3", positions.Sinusoidal(PERIOD), biases.Window(W), arrangement="aligned", extends=True
+        "+ T=3", positions.Sinusoidal(PERIOD), biases.Window(W), arrangement="aligned", extends=True, many=10_000
     ),
     "nope-window": Model("NoPE + w=1", positions.NoPosition(), biases.Window(W), arrangement="aligned", extends=True),
     "abc": Model("ABC", positions.Sinusoidal(PERIOD), extends=True, calibration=Calibration()),
@@ -236,7 +237,7 @@ def tests(profile: str, model: Model) -> tuple[tuple[int, int], ...]:
         return tuple((length, 10_000) for length in CURVE)
     if not model.extends:
         return tuple((length, 1_000) for length in CURVE)
-    return tuple((length, 10_000 if length in MANY else 1_000) for length in (*CURVE, *BEYOND))
+    return tuple((length, model.many if length in MANY else 1_000) for length in (*CURVE, *BEYOND))
 
 
 def grid_names(profile: str) -> dict[tuple[int | None, int | None], str]:

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from abc_nb.biases import CLOSED, Attention, Bias, OpenKeys, causal, key_count
+from abc_nb.errors import InputError
 from abc_nb.layouts import Layout
 from abc_nb.tasks import SOS
 
@@ -99,12 +100,16 @@ def extends(direction: Direction, span: Span, attention: Attention) -> bool:
 
 @dataclass(frozen=True)
 class Lines(Bias):
-    """Attention bias from lines; a head without any is transparent, or closed."""
+    """Attention bias from lines; a head without any is transparent, or closed (with a floor, that is the same)."""
 
     heads: int
     lines: tuple[Line, ...]
     floor: float | None = None  # bias off the lines; None: minus infinity
     empty: Literal["transparent", "closed"] = "transparent"
+
+    def __post_init__(self) -> None:
+        if any(line.head >= self.heads for line in self.lines):
+            raise InputError(f"a line belongs to a head beyond the {self.heads} that there are: give more heads")
 
     def of(self, attention: Attention, layer: int) -> tuple[Line, ...]:
         return tuple(line for line in self.lines if (line.attention, line.layer) == (attention, layer))
@@ -144,13 +149,15 @@ def open_cells(
     index = torch.zeros(shape[0], max(len(distinct), 1), dtype=torch.long)
     value = torch.full((heads, *index.shape), CLOSED)
     for slot, ((direction, name, offset), members) in enumerate(distinct.items()):
+        if name not in known:
+            raise InputError(f"this bias follows {name!r}, which the layout does not have: it has {', '.join(known)}")
         columns = known[name].columns(direction, offset, shape[0])
         inside = known[name].inside(columns)
         if causal:
             inside &= columns <= torch.arange(shape[0])
         index[:, slot] = columns.clamp(0, shape[1] - 1)
         for line in members:
-            value[line.head, inside, slot] = line.value
+            value[line.head, inside, slot] = value[line.head, inside, slot].clamp(min=line.value)
     return OpenKeys(index, without_repeats(index, value))
 
 

@@ -14,7 +14,7 @@ import shutil
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -132,12 +132,13 @@ def calibrated_bias(experiment: Experiment, parent: Run, partial: Path) -> Lines
     if experiment.calibration is None:
         return None
     path = partial / BIAS
-    if not path.exists():
-        batch = parent.experiment.sampler.calibration_batch(parent.seed)
-        found = calibrate_model(parent.model().to(device()), batch, experiment.calibration)
-        write_text(partial / SHARES, found.tried.to_csv(index=False))
-        write_text(path, json.dumps(to_data(found.bias), indent=1) + "\n")
-    return read_bias(path)
+    with suppress(OSError, ValueError, TypeError, InputError):  # not there yet, or damaged: read anew
+        return read_bias(path)
+    batch = parent.experiment.sampler.calibration_batch(parent.seed)
+    found = calibrate_model(parent.model().to(device()), batch, experiment.calibration)
+    write_text(partial / SHARES, found.tried.to_csv(index=False))
+    write_text(path, json.dumps(to_data(found.bias), indent=1) + "\n")
+    return found.bias
 
 
 def read_bias(path: Path) -> Lines:
@@ -218,7 +219,7 @@ def train(experiment: Experiment, seed: int, report: Callable[[Progress], None] 
     pd.DataFrame(progress.history).to_csv(partial / HISTORY, index=False)
     rows.to_csv(partial / EVALUATION, index=False)
     write_json(partial / CONFIG, experiment.data | {"seed": seed})
-    for leftover in partial.glob("checkpoint.*"):
+    for leftover in (*partial.glob("checkpoint.*"), *partial.glob(".*.tmp")):
         leftover.unlink()
     write_manifest(partial, {"steps": progress.step, "seconds": seconds} | origin | environment())
     final = paths.runs() / key

@@ -22,6 +22,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from abc_nb.errors import InputError
 from abc_nb.evaluation import exact_match
 from abc_nb.model import Transformer
 from abc_nb.muon import Muon
@@ -52,6 +53,10 @@ class TrainingConfig:
     clip: float = 1.0  # largest gradient norm
     validate_every: int = 50  # steps
     validation: int = 1024  # problems from numbers never trained on
+
+    def __post_init__(self) -> None:
+        if min(self.steps, self.hold, self.batch, self.held_batch) < 1:
+            raise InputError("a training needs at least one step, one held step and one problem a batch")
 
 
 @dataclass
@@ -138,7 +143,7 @@ class Trainer:
         if self.model.config.dropout:
             torch.manual_seed(self.seed << 32 | step)
         size = config.held_batch if step < fall[0] else config.batch
-        batch = self.sampler.training_batch(self.seed, step, size, self.again(step)).to(self.device)
+        batch = self.sampler.training_batch(self.seed, step, size, self.again(step, size)).to(self.device)
         loss, wrong = loss_of(self.model, batch, self.phases(step, size))
         for parameter in self.model.parameters():
             parameter.grad = None
@@ -152,11 +157,11 @@ class Trainer:
         self.progress.step += 1
         return loss.detach()
 
-    def again(self, step: int) -> list[Digits]:
-        """Problems to practise again, drawn from those missed lately."""
+    def again(self, step: int, size: int) -> list[Digits]:
+        """Problems to practise again, drawn from those missed lately; at most a quarter of the batch."""
         if not self.missed or not self.config.again:
             return []
-        count = min(self.config.again, len(self.missed[0]))
+        count = min(self.config.again, size // 4, len(self.missed[0]))
         rows = generator(self.seed, AGAIN, step).choice(len(self.missed[0]), count, replace=False)
         return [digits[rows] for digits in self.missed]
 

@@ -237,8 +237,6 @@ def test_abc_takes_its_parents_weights_and_retrains_them_in_fewer_steps(profile:
     ]
     assert shapes[0] == shapes[1]
     assert found.training.steps <= found.parent.training.steps
-    longer = replace(found.training, steps=found.parent.training.steps, hold=found.parent.training.hold)
-    assert longer == found.parent.training
     assert found.training.hold < found.training.steps
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from abc_nb import config
 from abc_nb.biases import Attention, key_count
 from abc_nb.layouts import Layout, binary_aligned, binary_natural, unary
-from abc_nb.lines import DIRECTIONS, Direction, Line, Lines, extends, spans, whole
+from abc_nb.lines import DIRECTIONS, Direction, Line, Lines, extends, open_cells, spans, whole
 
 INFINITY = float("inf")
 WIDTHS = st.integers(1, 12)
@@ -300,6 +300,20 @@ def test_antidiagonals_of_the_whole_matrix_start_in_its_top_right_corner(queries
     columns = span.columns("antidiagonal", offset, queries)
     assert columns.tolist() == [keys - 1 + offset - step for step in range(queries)]
     assert span.inside(columns).tolist() == [0 <= keys - 1 + offset - step < keys for step in range(queries)]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_lines_over_the_whole_matrix_need_no_layout(causal: bool) -> None:
+    lines = [Line("cross", 0, 0, "antidiagonal", "whole", -1, -0.5), Line("cross", 0, 1, "diagonal", "whole", 1, 0.0)]
+    lines += [Line("cross", 0, 1, "vertical", "whole", 1, -2.0)]
+    found = open_cells(lines, [whole(3, 4)], (3, 4), heads=2, causal=causal).dense(4)
+    expected = torch.full((2, 3, 4), -INFINITY)
+    for head, i, j, value in ((0, 0, 2, -0.5), (0, 1, 1, -0.5), (0, 2, 0, -0.5), (1, 0, 1, 0.0), (1, 1, 2, 0.0)):
+        expected[head, i, j] = value
+    expected[1, 1, 1] = expected[1, 2, 1] = -2.0
+    expected[1, 2, 3] = 0.0
+    expected[:, torch.ones(3, 4).triu(1).bool() & torch.tensor(causal)] = -INFINITY
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
 
 
 # ---- files ------------------------------------------------------------------------------------------

@@ -171,6 +171,20 @@ def test_a_training_never_takes_more_than_its_steps(
     assert relative_rates(run) == pytest.approx([1.0] * 5 + [left / 7 for left in range(7, 0, -1)])
 
 
+def test_batches_are_large_as_long_as_the_rate_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With positions of each sample's own, which have to be as many."""
+    run = trainer(replace(SHORT, batch=4, held_batch=20, hold=3), replace(TINY, position=Sinusoidal(3)))
+    sizes: list[int] = []
+
+    def counted(model: Transformer, batch: Batch, phase: Tensor | int) -> tuple[Tensor, Tensor]:
+        sizes.append(len(batch.source))
+        return loss_of(model, batch, phase)
+
+    monkeypatch.setattr(training, "loss_of", counted)
+    run.run()
+    assert sizes == [20, 20, 20, 4, 4, 4, 4, 4]
+
+
 # ---- validation and the end -------------------------------------------------------------------------
 
 
@@ -279,12 +293,12 @@ def test_a_phase_of_a_whole_period_changes_nothing_and_another_one_does() -> Non
 
 def test_training_starts_cyclic_positions_anywhere_in_the_period_and_others_at_zero() -> None:
     cyclic = trainer(model=replace(TINY, position=Sinusoidal(3)))
-    phases = [torch.as_tensor(cyclic.phases(step)) for step in range(10)]
-    assert all(phase.shape == (cyclic.config.batch, 1) for phase in phases)
+    phases = [torch.as_tensor(cyclic.phases(step, 12)) for step in range(10)]
+    assert all(phase.shape == (12, 1) for phase in phases)
     assert set(torch.cat(phases).flatten().tolist()) == {0, 1, 2}
-    again = [torch.as_tensor(cyclic.phases(step)) for step in range(10)]
+    again = [torch.as_tensor(cyclic.phases(step, 12)) for step in range(10)]
     torch.testing.assert_close(phases, again, msg="a resumed training sees the same phases")
-    assert trainer().phases(3) == 0
+    assert trainer().phases(3, 12) == 0
 
 
 def test_each_sample_has_its_own_phase() -> None:
