@@ -12,7 +12,7 @@ from torch import Tensor
 
 from abc_nb import store
 from abc_nb.biases import CLOSED, Attention
-from abc_nb.diagnosis import average_attention, coverage, diagnose
+from abc_nb.diagnosis import average_attention, calibrate_model, coverage, diagnose
 from abc_nb.errors import InputError
 from abc_nb.layouts import Layout
 from abc_nb.lines import Lines
@@ -115,10 +115,18 @@ class CalibrationStudy:
         """The thresholds that were tried: share, lines, skill of the parent under those lines alone."""
         return pd.read_csv(self.run.folder / store.SHARES)
 
-    def diagnosis(self) -> list[str]:
-        """Why this calibration should not work; empty if nothing speaks against it."""
+    def diagnosis(self, model: Transformer | None = None) -> list[str]:
+        """Why calibration of the parent, or of another `model` for the task, should not work; empty if it can."""
+        settings = self.run.experiment.calibration
         held_out = self.sampler.validation_batches(self.run.seed, 1000)[0]
-        return diagnose(self.parent, held_out, self.bias, self.shares().skill.iloc[-1], self.run.experiment.calibration)
+        if model is None:
+            return diagnose(self.parent, held_out, self.bias, self.shares().skill.iloc[-1], settings)
+        found = calibrate_model(model, self.batch, settings)
+        return diagnose(model, held_out, found.bias, found.tried.skill.iloc[-1], settings)
+
+    def untrained(self) -> Transformer:
+        """The parent before its training."""
+        return store.build_model(self.run.experiment.parent or self.run.experiment, self.run.seed)
 
 
 def kept_by_head(study: CalibrationStudy, name: Attention = "cross") -> pd.DataFrame:

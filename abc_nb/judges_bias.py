@@ -65,10 +65,12 @@ def period_does_not_matter(grid: pd.DataFrame) -> Verdict:
 
 
 def rope_needs_width(trainings: pd.DataFrame) -> Verdict:
-    """C05: RoPE on Addition, validation accuracy by embedding size (columns model, validation in %, steps)."""
-    best = trainings.groupby("model", sort=False).validation.max()
+    """C05: RoPE on Addition, validation accuracy by embedding size (columns model, validation from 0 to 1)."""
+    best = 100 * trainings.groupby("model", sort=False).validation.max()
     figure = "Addition, validation after the same steps: " + ", ".join(f"{name} {x:.1f}" for name, x in best.items())
-    wide, narrow = best.get("RoPE, size 512", 0.0), best.drop("RoPE, size 512", errors="ignore").max()
+    if "RoPE, size 512" not in best:
+        return Verdict("C05", "not run", figure + "; size 512 was not trained here")
+    wide, narrow = best["RoPE, size 512"], best.drop("RoPE, size 512").filter(like="RoPE").max()
     return verdict("C05", bool(wide >= 100 * BAR > narrow), figure)
 
 
