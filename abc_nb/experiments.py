@@ -176,7 +176,9 @@ RECIPES = {
 SHORT = TrainingConfig(steps=400, held_batch=64, hold=200)
 RETRAINING = {  # a sixth of the budget, for a model that has been trained before
     "smoke": RECIPES["smoke"],
-    "quick": replace(RECIPES["quick"], steps=300, held_batch=64, hold=100, validate_every=10, validation=256),
+    "quick": replace(
+        RECIPES["quick"], steps=300, held_batch=64, hold=100, learned=0.9, validate_every=10, validation=256
+    ),
     "paper": replace(RECIPES["paper"], steps=20_000, hold=10_000),
 }
 REGIMES = {"smoke": "tight", "quick": "tight", "paper": "padded"}

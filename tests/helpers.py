@@ -1,4 +1,4 @@
-"""Digit arrays from Python integers and back, tiny models and trainings, run folders compared and damaged."""
+"""Digit arrays from Python integers and back, tiny models and trainings, run folders, evaluation rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
 
-from abc_nb.evaluation import exact_match
+from abc_nb.evaluation import exact_match, wilson
 from abc_nb.model import ModelConfig, Transformer
 from abc_nb.sampling import Batch, Sampler
 from abc_nb.tasks import Task
@@ -129,3 +129,18 @@ def deleted(path: Path) -> None:
 
 
 DAMAGES = [truncated, emptied, altered, deleted]
+
+
+# ---- evaluation rows --------------------------------------------------------------------------------
+
+
+def rows(model: str, accuracy: dict[int, list[float]], task: str = "Addition") -> pd.DataFrame:
+    """Evaluation rows: for each length, one accuracy a seed."""
+    made = [
+        {"task": task, "model": model, "seed": seed, "regime": "tight", "length": length, "samples": 1000}
+        | {"correct": round(1000 * value), "accuracy": value}
+        | dict(zip(("ci_low", "ci_high"), wilson(round(1000 * value), 1000), strict=True))
+        for length, values in accuracy.items()
+        for seed, value in enumerate(values)
+    ]
+    return pd.DataFrame(made)

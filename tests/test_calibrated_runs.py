@@ -137,10 +137,10 @@ def test_each_seed_has_a_parent_of_its_own(child: Experiment, tiny: Experiment, 
 
 @pytest.mark.parametrize("warm", [True, False])
 def test_retraining_starts_from_the_parents_weights_or_from_new_ones(
-    warm: bool, parent: store.Run, child: Experiment
+    warm: bool, parent: store.Run, child: Experiment, tmp_path: Path
 ) -> None:
-    untrained = replace(child, warm=warm, training=replace(child.training, steps=0))
-    found, start = weights(store.ensure(untrained, 0).folder), weights(parent.folder)
+    model, _ = store.prepare(replace(child, warm=warm), 0, tmp_path / "partial")
+    found, start = dict(model.state_dict()), weights(parent.folder)
     new = dict(store.build_model(child, 0).state_dict())
     torch.testing.assert_close(found, start if warm else new, rtol=0, atol=0)
     assert not torch.equal(start["head.weight"], new["head.weight"])
@@ -217,6 +217,31 @@ def test_an_interrupted_retraining_goes_on_with_the_bias_it_had(
     assert steps == [4]
     assert_same_calibrated_result(run.folder, trained / child.key(0))
     assert sorted(path.name for path in run.folder.iterdir()) == CALIBRATED
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b'{"type": "Lines"}', b'{"type": "Rows"}', None])
+def test_a_damaged_bias_of_an_interrupted_run_is_read_anew(
+    content: bytes | None, parent: store.Run, child: Experiment, folders: Folders, trained: Path
+) -> None:
+    """`None` is the first half of what was written."""
+    partial = folders.runs / ".partial" / child.key(0)
+    store.prepare(child, 0, partial)
+    bias = partial / "bias.json"
+    bias.write_bytes(bias.read_bytes()[: bias.stat().st_size // 2] if content is None else content)
+    assert_same_calibrated_result(store.ensure(child, 0).folder, trained / child.key(0))
+
+
+def test_files_that_were_half_written_are_no_part_of_the_finished_run(
+    parent: store.Run, child: Experiment, folders: Folders, trained: Path
+) -> None:
+    partial = folders.runs / ".partial" / child.key(0)
+    store.prepare(child, 0, partial)
+    for name in (".bias.json.99.tmp", ".shares.csv.99.tmp", "checkpoint.tmp", "checkpoint.damaged"):
+        (partial / name).write_text("half")
+    run = store.ensure(child, 0)
+    assert sorted(path.name for path in run.folder.iterdir()) == CALIBRATED
+    assert set(run.manifest["files"]) == {*CALIBRATED} - {"manifest.json"}
+    assert_same_calibrated_result(run.folder, trained / child.key(0))
 
 
 @pytest.mark.parametrize("where", ["calibrate_model", "evaluate"])

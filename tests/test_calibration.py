@@ -278,7 +278,9 @@ def test_a_higher_share_keeps_a_part_of_the_lines(
     assert few <= many
 
 
-@pytest.mark.parametrize(("name", "anchor"), [("cross", "operands"), ("cross", "whole"), ("self", "operands")])
+@pytest.mark.parametrize(
+    ("name", "anchor"), [("cross", "operands"), ("cross", "whole"), ("self", "operands"), ("self", "whole")]
+)
 @given(LAYOUTS, st.integers(0, 10**6))
 def test_a_line_of_less_than_half_of_the_steps_is_never_kept(
     name: Attention, anchor: Literal["operands", "whole"], layout: Layout, seed: int
@@ -287,6 +289,35 @@ def test_a_line_of_less_than_half_of_the_steps_is_never_kept(
     for line in calibrate(attention, layout, name, Calibration(share=0.01, anchor=anchor)):
         opened = Lines(1, (replace(line, value=0.0),), empty="closed").dense(layout, name, 0, 1)
         assert 2 * (opened == 0).any(-1).sum() >= layout.target_length
+
+
+@pytest.mark.parametrize("name", ATTENTIONS)
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize(("queries", "wider"), [(5, 0), (8, 0), (9, 0), (4, 5), (9, 3)])
+def test_of_one_direction_all_lines_that_are_seen_at_half_of_the_steps_are_kept(
+    name: Attention, direction: Direction, queries: int, wider: int
+) -> None:
+    """In self-attention the future is not seen; lines of one direction do not cross."""
+    keys = queries if name == "self" else queries + wider
+    attention = random_attention(Layout(keys - 1, (), ((0, "$"),) * keys, queries), name, 1, seed=0)
+    seen: dict[int, int] = {}
+    for i in range(queries):
+        for j in range(keys if name == "cross" else i + 1):
+            offset = {"diagonal": j - i, "antidiagonal": j - (keys - 1) + i, "vertical": j}[direction]
+            seen[offset] = seen.get(offset, 0) + 1
+    found = calibrate(attention, None, name, Calibration(anchor="whole", share=1e-6, directions=(direction,)))
+    assert {line.offset for line in found} == {offset for offset, steps in seen.items() if 2 * steps >= queries}
+
+
+def test_short_lines_are_not_kept_where_all_long_ones_are_empty_or_there_are_none() -> None:
+    attention = torch.zeros(1, 9, 10)
+    for step in range(3):
+        attention[0, step, 2 - step] = 1.0  # the three cells of a short antidiagonal hold all there is
+    settings = Calibration(anchor="whole", share=0.01, directions=("antidiagonal",))
+    (line,) = calibrate(attention, settings=settings)
+    assert -5 <= line.offset <= 4, "the head's one line is a long one"
+    sparse = replace(settings, directions=("diagonal", "antidiagonal"))
+    assert calibrate(torch.rand(2, 9, 3), settings=sparse) == [], "no line has more than three cells"
 
 
 @given(LAYOUTS, st.integers(0, 10**6), st.sets(st.sampled_from(DIRECTIONS), min_size=1))
@@ -329,7 +360,7 @@ def test_a_head_without_a_line_is_there_with_kappa_alone() -> None:
 # ---- what cannot be calibrated ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shape", [(), (9,), (9, 10), (2, 2, 9, 10)])
+@pytest.mark.parametrize("shape", [(), (9,), (9, 10), (2, 2, 9, 10), (0, 9, 10), (2, 0, 10), (2, 9, 0)])
 def test_another_shape_is_an_error(shape: tuple[int, ...]) -> None:
     with pytest.raises(InputError, match=r"cannot be calibrated: give finite numbers \(head, query, key\)"):
         calibrate(torch.rand(shape), UNARY)
@@ -344,10 +375,44 @@ def test_what_is_not_finite_is_an_error(value: float, layout: Layout | None) -> 
         calibrate(attention, layout)
 
 
-@pytest.mark.parametrize(("name", "keys"), [("cross", 9), ("self", 8)])
-def test_fewer_keys_than_the_layout_has_is_an_error(name: Attention, keys: int) -> None:
-    with pytest.raises(InputError, match=f"attention has {keys} keys, fewer than the layout's tokens"):
-        calibrate(torch.rand(2, 9, keys), UNARY, name)
+@pytest.mark.parametrize(
+    ("name", "queries", "keys"),
+    [("cross", 9, 9), ("cross", 9, 11), ("cross", 8, 10), ("cross", 10, 10), ("self", 9, 8), ("self", 9, 10)],
+)
+def test_another_number_of_queries_or_keys_than_the_layout_has_is_an_error(
+    name: Attention, queries: int, keys: int
+) -> None:
+    wanted = f"does not fit the layout, which has 9 queries and {10 if name == 'cross' else 9} keys"
+    with pytest.raises(InputError, match=rf"shape \(2, {queries}, {keys}\) {wanted}"):
+        calibrate(torch.rand(2, queries, keys), UNARY, name)
+
+
+def test_negative_weights_are_an_error_and_negative_logits_are_not() -> None:
+    attention = torch.rand(2, 9, 10)
+    attention[1, 2, 3] = -0.01
+    with pytest.raises(InputError, match="never negative: for logits, calibrate with source='logits'"):
+        calibrate(attention, UNARY)
+    assert calibrate(attention, UNARY, settings=Calibration(source="logits"))
+
+
+@pytest.mark.parametrize("share", [0.0, -0.2, 1.01, float("nan")])
+def test_a_share_that_is_no_part_of_the_attention_is_an_error(share: float) -> None:
+    with pytest.raises(InputError, match=f"a share of {share} is not possible"):
+        Calibration(share=share)
+    assert Calibration(share=1.0).share == 1.0
+
+
+@pytest.mark.parametrize("directions", [(), ("sideways",), ("vertical", "sideways")])
+def test_unknown_directions_and_none_at_all_are_an_error(directions: tuple[Direction, ...]) -> None:
+    with pytest.raises(InputError, match="not possible: choose from diagonal, antidiagonal, vertical"):
+        Calibration(directions=directions)
+
+
+@pytest.mark.parametrize("settings", [Calibration(share=0.2), Calibration(source="logits"), PAPER])
+def test_attention_that_is_still_being_differentiated_gives_the_same_lines(settings: Calibration) -> None:
+    attention = random_attention(UNARY, "cross", 2, seed=0, contrast=3.0)
+    tracked = attention.clone().requires_grad_()
+    assert calibrate(2 * tracked / 2, UNARY, settings=settings) == calibrate(attention, UNARY, settings=settings)
 
 
 def test_directions_of_which_none_extends_are_an_error() -> None:

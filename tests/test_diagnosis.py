@@ -274,7 +274,7 @@ def test_digits_that_are_lost_under_the_lines_are_named() -> None:
     model = build()
     batch = answered(model)
     (sentence,) = diagnose(model, batch, OPEN, 0.6)
-    assert sentence.startswith("under its own lines alone the model gets 60% of digits right, less than 67%")
+    assert sentence.startswith("under its own lines alone the model gets 60.0% of digits right, less than 66.7%")
     assert diagnose(model, batch, OPEN, 0.67) == []
     assert len(diagnose(model, batch, OPEN, 0.67, Calibration(keep=0.7))) == 1
 

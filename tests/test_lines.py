@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import permutations
 from typing import Literal
 
 import pytest
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from abc_nb import config
 from abc_nb.biases import Attention, key_count
+from abc_nb.errors import InputError
 from abc_nb.layouts import Layout, binary_aligned, binary_natural, unary
 from abc_nb.lines import DIRECTIONS, Direction, Line, Lines, extends, open_cells, spans, whole
 
@@ -194,6 +196,36 @@ def test_where_lines_meet_the_largest_value_counts() -> None:
         matrix = Lines(1, tuple(order), empty="closed").dense(unary(3), "cross", 0, 1)
         assert matrix[0, 0].tolist() == [-INFINITY] * 4 + [-1.0]
         assert matrix[0, 1].tolist() == [-INFINITY] * 3 + [-2.0, -1.0]
+
+
+@pytest.mark.parametrize("layout", [unary(3), unary(40)])
+def test_of_two_lines_at_one_place_the_larger_value_counts_whatever_their_order(layout: Layout) -> None:
+    lines = [Line("cross", 0, 0, "antidiagonal", "operand 1", 0, value) for value in (-2.0, -0.5, -1.0)]
+    other = Line("cross", 0, 1, "antidiagonal", "operand 1", 0, -4.0)
+    for order in permutations(lines):
+        bias = Lines(2, (*order, other), empty="closed")
+        matrix, keys = bias.dense(layout, "cross", 0, 2), bias.open_keys(layout, "cross", 0)
+        assert keys is not None
+        torch.testing.assert_close(keys.dense(layout.source_length), matrix, rtol=0, atol=0)
+        for head, value in enumerate((-0.5, -4.0)):
+            assert set(matrix[head].flatten().tolist()) == {-INFINITY, value}
+
+
+def test_a_bias_that_follows_what_a_layout_lacks_is_an_error() -> None:
+    bias = Lines(1, (Line("cross", 0, 0, "antidiagonal", "operand 2", 0, 0.0),), empty="closed")
+    assert bias.dense(binary_natural(3, "+", 3), "cross", 0, 1).shape == (1, 4, 9)
+    missing = r"follows 'operand 2', which the layout does not have: it has \$, &, operand 1"
+    with pytest.raises(InputError, match=missing):
+        bias.dense(unary(3), "cross", 0, 1)
+    with pytest.raises(InputError, match=missing):
+        bias.open_keys(unary(3), "cross", 0)
+
+
+def test_a_line_of_a_head_beyond_those_that_there_are_is_an_error() -> None:
+    lines = (Line("cross", 0, 2, "vertical", "&", 0, 0.0),)
+    assert Lines(3, lines).lines == lines
+    with pytest.raises(InputError, match="a head beyond the 2 that there are"):
+        Lines(2, lines)
 
 
 def some_lines(attention: Attention) -> tuple[Line, ...]:

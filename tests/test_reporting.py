@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from helpers import rows
 
 from abc_nb import claims, describe, judges_failure, paths, plots, tables
 from abc_nb.errors import InputError
@@ -14,18 +15,6 @@ from abc_nb.evaluation import wilson
 from abc_nb.experiments import BASELINES, MODELS, SCAFFOLDS, VARIANTS
 from abc_nb.results import Results
 from abc_nb.tasks import OPERATIONS, Task
-
-
-def rows(model: str, accuracy: dict[int, list[float]], task: str = "Addition") -> pd.DataFrame:
-    """Evaluation rows: for each length, one accuracy a seed."""
-    made = [
-        {"task": task, "model": model, "seed": seed, "regime": "tight", "length": length, "samples": 1000}
-        | {"correct": round(1000 * value), "accuracy": value}
-        | dict(zip(("ci_low", "ci_high"), wilson(round(1000 * value), 1000), strict=True))
-        for length, values in accuracy.items()
-        for seed, value in enumerate(values)
-    ]
-    return pd.DataFrame(made)
 
 
 @pytest.fixture

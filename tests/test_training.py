@@ -15,6 +15,7 @@ from torch import Tensor
 
 from abc_nb import training
 from abc_nb.biases import Window
+from abc_nb.errors import InputError
 from abc_nb.evaluation import evaluate, greedy
 from abc_nb.model import ModelConfig, Transformer
 from abc_nb.positions import Sinusoidal
@@ -236,7 +237,7 @@ def as_numbers(operands: list[np.ndarray]) -> list[tuple[int, ...]]:
 @pytest.mark.parametrize("sampler", [SAMPLER, DIGIT, Sampler(Task("successor")), replace(DIGIT, arrangement="aligned")])
 def test_the_last_problems_that_were_wrong_are_remembered(sampler: Sampler) -> None:
     run = Trainer(build(sampler=sampler), sampler, SHORT, seed=0)
-    assert run.again(0) == []
+    assert run.again(0, 8) == []
     expected: list[tuple[int, ...]] = []
     for step in range(4):
         batch = sampler.training_batch(0, step, 8)
@@ -261,12 +262,31 @@ def test_nothing_is_remembered_of_lists_fixed_sets_and_right_answers() -> None:
 def test_some_of_the_problems_missed_come_again_each_once() -> None:
     run = trainer(replace(SHORT, batch=30, again=5))
     run.remember(SAMPLER.training_batch(0, 0, 30), torch.ones(30, dtype=torch.bool))
-    drawn = [as_numbers(run.again(step)) for step in range(20)]
+    drawn = [as_numbers(run.again(step, 30)) for step in range(20)]
     assert all(len({*problems}) == 5 for problems in drawn)
     assert {problem for problems in drawn for problem in problems} <= {*as_numbers(run.missed)}
     assert len({tuple(problems) for problems in drawn}) == 20
-    np.testing.assert_array_equal(run.again(3), run.again(3))
-    assert trainer(replace(SHORT, again=0)).again(3) == []
+    np.testing.assert_array_equal(run.again(3, 30), run.again(3, 30))
+    none = trainer(replace(SHORT, again=0))
+    none.remember(SAMPLER.training_batch(0, 0, 8), torch.ones(8, dtype=torch.bool))
+    assert none.again(3, 30) == []
+
+
+@pytest.mark.parametrize(("size", "count"), [(30, 5), (20, 5), (19, 4), (8, 2), (4, 1), (3, 0)])
+def test_no_more_than_a_quarter_of_a_batch_comes_again(size: int, count: int) -> None:
+    run = trainer(replace(SHORT, batch=30, again=5))
+    run.remember(SAMPLER.training_batch(0, 0, 30), torch.ones(30, dtype=torch.bool))
+    again = run.again(0, size)
+    assert [len(digits) for digits in again] == [count, count]
+    assert len(SAMPLER.training_batch(0, 1, size, again).source) == size
+
+
+@pytest.mark.parametrize("setting", ["steps", "hold", "batch", "held_batch"])
+@pytest.mark.parametrize("value", [0, -1])
+def test_a_training_of_no_steps_or_problems_is_an_error(setting: str, value: int) -> None:
+    with pytest.raises(InputError, match="at least one step, one held step and one problem a batch"):
+        replace(SHORT, **{setting: value})
+    assert vars(replace(SHORT, **{setting: 1}))[setting] == 1
 
 
 @pytest.mark.parametrize("sampler", [SAMPLER, DIGIT, Sampler(Task("successor"), width_count=3)])
