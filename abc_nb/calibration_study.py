@@ -82,6 +82,10 @@ class CalibrationStudy:
         return pd.DataFrame(rows, columns=names)
 
     @property
+    def layers(self) -> int:
+        return self.run.experiment.model.decoder_layers
+
+    @property
     def head_titles(self) -> list[str]:
         return [f"head {head + 1}" for head in range(self.bias.heads)]
 

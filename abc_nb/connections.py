@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import torch
@@ -75,7 +77,7 @@ def lines_by_offset(study: CalibrationStudy, clip: int) -> pd.DataFrame:
 def by_offset(model: Transformer, batch: Batch, study: CalibrationStudy, reach: int = 6) -> pd.DataFrame:
     """Over all layers and heads: RPE's learned bias (the highest head) and ABC's share of attention, by offset."""
     learned = learned_by_offset(model, batch).groupby("offset").value.max()
-    shares = lines_by_offset(study, reach).groupby("offset").share.sum() / (2 * study.bias.heads)
+    shares = lines_by_offset(study, reach).groupby("offset").share.sum() / (study.layers * study.bias.heads)
     frame = pd.DataFrame({"RPE": learned, "ABC": shares}).loc[-reach:reach].fillna({"ABC": 0.0})
     return frame.reset_index()
 
@@ -101,10 +103,16 @@ def logit_change(before: Transformer, after: Transformer, batch: Batch) -> pd.Da
 
 
 def changes(study: CalibrationStudy, adapted: Transformer) -> pd.DataFrame:
-    """The change of logits by ABC's bias and by LoRA, of the same parent on the same problems."""
+    """The change of logits by ABC's bias and by LoRA, of the same parent on the same problems.
+
+    Each attention under its own lines: cross-attention's queries come after self-attention, and
+    would carry its change.
+    """
     parent, batch = study.parent, study.batch
-    parts = {
-        "ABC": logit_change(parent, under(parent, study.bias), batch),
-        "LoRA": logit_change(parent, adapted, batch),
-    }
-    return pd.concat([frame.assign(method=method) for method, frame in parts.items()], ignore_index=True)
+    parts = [logit_change(parent, adapted, batch).assign(method="LoRA")]
+    for name in ("self", "cross"):
+        lines = tuple(line for line in study.bias.lines if line.attention == name)
+        biased = under(parent, replace(study.bias, lines=lines, empty="transparent"))
+        change = logit_change(parent, biased, batch).assign(method="ABC")
+        parts.insert(-1, change[change.attention == name])
+    return pd.concat(parts, ignore_index=True)

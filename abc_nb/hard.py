@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
+from abc_nb.compute import widen
 from abc_nb.evaluation import TEST_SEED, exact_match, wilson
 from abc_nb.model import Transformer
 from abc_nb.sampling import Sampler, generator, make_batch
@@ -73,7 +74,7 @@ def hard_cases(model: Transformer, sampler: Sampler, length: int, samples: int =
     places, width = task.places(length), task.width(length, sampler.regime)
     for number, (kind, make) in enumerate(KINDS.items()):
         operands = make(task, places, samples, generator(TEST_SEED, length, number))
-        wide = [np.pad(a, [(0, 0), (0, width - places)]) if a.shape[1] == places else a for a in operands]
-        right = exact_match(model, make_batch(task, wide, width, sampler.arrangement))
+        batch = make_batch(task, widen(operands, width, task), width, sampler.arrangement)
+        right = exact_match(model, batch)
         rows.append((kind, samples, right.float().mean().item(), *wilson(int(right.sum()), samples)))
     return pd.DataFrame(rows, columns=["kind", "samples", "accuracy", "ci_low", "ci_high"])

@@ -61,7 +61,7 @@ def period_does_not_matter(grid: pd.DataFrame) -> Verdict:
     part = grid[(grid.w == "1") & (grid.length == 60)]
     by_period = part[part["T"] >= 3].groupby("T").accuracy.min()
     figure = "lowest of four tasks at 60 digits, w=1: " + ", ".join(f"T={t} {x:.1f}" for t, x in by_period.items())
-    return verdict("C13", bool((by_period >= 100 * BAR).all()), figure)
+    return verdict("C13", bool(len(by_period) and (by_period >= 100 * BAR).all()), figure)
 
 
 def rope_needs_width(trainings: pd.DataFrame) -> Verdict:

@@ -43,7 +43,7 @@ def strict_thresholds_work(scores: Scores, lines: pd.DataFrame) -> Verdict:
     """The paper's kappas on lines anchored at operands; `lines` counts those kept (columns model, task, lines)."""
     holds, words, interval = at_sixty(scores, "kappa 4.5, 0.87")
     kept = lines[lines.model == "kappa 4.5, 0.87"].set_index("task").lines
-    counted = ", ".join(f"{task} {kept[task]}" for task in THREE)
+    counted = ", ".join(f"{task} {kept[task]:.0f}" for task in THREE)
     return verdict("C19", holds, f"kappa 4.5 and 0.87 at 60 digits: {words}; lines kept: {counted}", interval)
 
 

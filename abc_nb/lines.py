@@ -108,8 +108,8 @@ class Lines(Bias):
     empty: Literal["transparent", "closed"] = "transparent"
 
     def __post_init__(self) -> None:
-        if any(line.head >= self.heads for line in self.lines):
-            raise InputError(f"a line belongs to a head beyond the {self.heads} that there are: give more heads")
+        if not all(0 <= line.head < self.heads for line in self.lines):
+            raise InputError(f"a line belongs to a head that is not there: heads are numbered 0 to {self.heads - 1}")
 
     def of(self, attention: Attention, layer: int) -> tuple[Line, ...]:
         return tuple(line for line in self.lines if (line.attention, line.layer) == (attention, layer))

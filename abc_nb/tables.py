@@ -102,13 +102,13 @@ def hard_problems(runs: Sequence[Run], length: int, samples: int = 200) -> pd.Da
 
 
 def kept_lines(runs: Sequence[Run]) -> pd.DataFrame:
-    """How many lines each calibrated run keeps: task, model, lines."""
+    """How many lines calibrated runs keep, the median over seeds: task, model, lines."""
     rows = []
     for run in runs:
         bias = run.bias()
         title = find(run.experiment.name).title
         rows.append({"task": run.experiment.task.title, "model": title, "lines": len(bias.lines) if bias else 0})
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows).groupby(["task", "model"], sort=False)[["lines"]].median().reset_index()
 
 
 def ablations(rows: pd.DataFrame, kept: pd.DataFrame, length: int = 60) -> pd.DataFrame:

@@ -151,12 +151,12 @@ def test_one_wrong_token_makes_a_problem_wrong() -> None:
     ]
 
 
-@pytest.mark.parametrize("cells", [1, 50, 1000])
-def test_results_do_not_depend_on_how_many_are_computed_at_once(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("tokens", [1, 50, 1000])
+def test_results_do_not_depend_on_how_many_are_computed_at_once(tokens: int, monkeypatch: pytest.MonkeyPatch) -> None:
     batch, model = problems(ADDITION, count=20), untrained()
     whole = correct_digits(model, batch)
     assert 0 < whole.sum() < whole.numel()
-    monkeypatch.setattr(evaluation, "CELLS", cells)
+    monkeypatch.setattr(evaluation, "TOKENS", tokens)
     assert correct_digits(model, batch).tolist() == whole.tolist()
 
 

@@ -224,7 +224,7 @@ def test_a_bias_that_follows_what_a_layout_lacks_is_an_error() -> None:
 def test_a_line_of_a_head_beyond_those_that_there_are_is_an_error() -> None:
     lines = (Line("cross", 0, 2, "vertical", "&", 0, 0.0),)
     assert Lines(3, lines).lines == lines
-    with pytest.raises(InputError, match="a head beyond the 2 that there are"):
+    with pytest.raises(InputError, match="heads are numbered 0 to 1"):
         Lines(2, lines)
 
 

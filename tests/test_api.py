@@ -1,0 +1,58 @@
+"""Retraining by name: the same as TASK-abc, with other settings if they are given, and only of a plain model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from conftest import Folders
+from helpers import assert_same_result
+
+import abc_nb
+from abc_nb import store
+from abc_nb.calibration import Calibration
+from abc_nb.errors import InputError
+from abc_nb.experiments import experiment
+
+
+def test_retraining_without_settings_is_training_the_calibrated_experiment(
+    folders: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = abc_nb.retrain("successor-vanilla", seed=1, profile="smoke")
+    child = experiment("successor-abc", "smoke")
+    assert (run.experiment, run.seed, run.folder) == (child, 1, folders.runs / child.key(1))
+    assert (folders.runs / experiment("successor-vanilla", "smoke").key(1)).exists(), "the plain model was trained"
+    monkeypatch.setenv("ABC_NB_RUNS", str(tmp_path / "elsewhere"))
+    other = store.ensure(child, 1)
+    assert other.folder != run.folder
+    assert_same_result(run.folder, other.folder)
+    assert other.bias() == run.bias()
+
+
+def test_retraining_takes_other_settings_and_keeps_both_runs(folders: Folders) -> None:
+    plain = abc_nb.retrain("successor-vanilla", profile="smoke")
+    settings = Calibration(share=0.5, directions=("antidiagonal", "vertical", "diagonal"), floor=-4.0)
+    run = abc_nb.retrain("successor-vanilla", settings, profile="smoke")
+    assert run.experiment == replace(experiment("successor-abc", "smoke"), calibration=settings)
+    assert run.folder != plain.folder
+    assert plain.folder.exists()
+    bias = run.bias()
+    assert bias is not None
+    assert bias.floor == -4.0
+    assert run.model().config.bias == bias
+    assert run.manifest["parent"] == plain.manifest["parent"]
+
+
+@pytest.mark.parametrize("name", ["addition-abc", "addition-rope", "addition", "vanilla", "vanilla-addition", ""])
+def test_what_is_no_plain_model_is_refused(name: str, folders: Folders) -> None:
+    with pytest.raises(InputError, match="cannot be calibrated here: name a plain model such as addition-vanilla"):
+        abc_nb.retrain(name, profile="smoke")
+    assert not folders.runs.exists()
+
+
+@pytest.mark.parametrize("name", ["nothing-vanilla", "-vanilla", "parity-classifier"])
+def test_a_plain_model_that_cannot_be_retrained_is_an_input_error(name: str, folders: Folders) -> None:
+    with pytest.raises(InputError):
+        abc_nb.retrain(name, profile="smoke")
+    assert not folders.runs.exists()

@@ -1,0 +1,114 @@
+"""Hard problems: digits of the right shape, carries that run far, and a row for each kind."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from helpers import TINY, build
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from abc_nb import hard
+from abc_nb.evaluation import wilson
+from abc_nb.hard import KINDS, carried, hard_cases, mostly, repeated, short, uniform
+from abc_nb.layouts import Arrangement
+from abc_nb.model import Transformer
+from abc_nb.sampling import Batch, Sampler, carries, generator, longest_run
+from abc_nb.tasks import Task
+
+TASKS = ("successor", "addition", "n-by-1", "parity")
+BASES = st.sampled_from([2, 3, 10, 16])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", TASKS)
+@given(st.integers(1, 12), BASES, st.integers(0, 99))
+def test_every_kind_gives_digits_of_the_base_in_the_places_of_the_operands(
+    name: str, kind: str, length: int, base: int, seed: int
+) -> None:
+    task = Task(name, 2 if name == "parity" else base)
+    operands = KINDS[kind](task, length, 5, generator(seed))
+    second = {"addition": [(5, length)], "n-by-1": [(5, 1)]}.get(name, [])
+    assert [digits.shape for digits in operands] == [(5, length), *second]
+    assert all(((digits >= 0) & (digits < task.base)).all() for digits in operands)
+
+
+@given(st.integers(1, 40), BASES, st.integers(0, 99))
+def test_a_long_carry_of_two_numbers_runs_through_half_of_the_places(length: int, base: int, seed: int) -> None:
+    operands = carried(Task("addition", base), length, 20, generator(seed))
+    runs = longest_run(carries(operands, base))
+    assert (runs >= max(1, length // 2)).all()
+    assert all(((digits >= 0) & (digits < base)).all() for digits in operands)
+
+
+def test_long_carries_are_of_any_length_from_half_of_the_places_to_all() -> None:
+    operands = carried(Task("addition"), 6, 500, generator(0))
+    starts = carries(operands, 10)
+    assert starts[:, 0].all(), "they begin at the units"
+    assert {int(run) for run in longest_run(starts)} == {3, 4, 5, 6}
+
+
+@pytest.mark.parametrize("name", ["successor", "n-by-1", "parity"])
+def test_a_long_carry_of_one_number_is_a_run_of_the_highest_digit_from_the_units_on(name: str) -> None:
+    task = Task(name)
+    number = carried(task, 8, 500, generator(0))[0]
+    runs = np.cumprod(number == task.base - 1, axis=1).sum(axis=1)
+    assert runs.min() >= 4
+    assert runs.max() == 8
+
+
+@pytest.mark.parametrize(("digit", "expected"), [(0, 0), (-1, 9), (3, 3)])
+def test_mostly_one_digit_is_nine_in_ten_and_the_rest_is_random(digit: int, expected: int) -> None:
+    for number in mostly(digit)(Task("addition"), 20, 500, generator(0)):
+        assert (number == expected).mean() == pytest.approx(0.91, abs=0.01)
+        assert set(number.flatten().tolist()) == set(range(10))
+
+
+def test_a_repeated_digit_fills_its_number_and_is_drawn_for_each() -> None:
+    operands = repeated(Task("addition"), 7, 500, generator(0))
+    for number in operands:
+        assert (number == number[:, :1]).all()
+        assert set(number[:, 0].tolist()) == set(range(10))
+    assert (operands[0] != operands[1]).any()
+
+
+def test_operands_of_different_lengths_have_zeros_in_front_and_keep_their_own_digits() -> None:
+    first, second = (
+        [np.max(np.nonzero(row)[0], initial=-1) + 1 for row in number]
+        for number in short(Task("addition"), 6, 500, generator(0))
+    )
+    assert {int(places) for places in first} == {int(places) for places in second} == set(range(7))
+    assert first != second
+    digit = short(Task("n-by-1"), 6, 500, generator(0))[1]
+    np.testing.assert_array_equal(digit, uniform(Task("n-by-1"), 6, 500, generator(0))[1])
+
+
+@pytest.mark.parametrize("arrangement", ["natural", "aligned"])
+@pytest.mark.parametrize("name", TASKS)
+def test_hard_cases_have_a_row_for_each_kind(name: str, arrangement: Arrangement) -> None:
+    sampler = Sampler(Task(name), arrangement)
+    model = build(TINY, sampler)
+    found = hard_cases(model, sampler, 3, samples=10)
+    assert list(found.kind) == [*KINDS]
+    assert (found.samples == 10).all()
+    assert found.accuracy.between(0, 1).all()
+    for row in found.itertuples():
+        assert (row.ci_low, row.ci_high) == pytest.approx(wilson(round(10 * row.accuracy), 10))
+    assert found.equals(hard_cases(model, sampler, 3, samples=10)), "the same problems for every model"
+
+
+def test_accuracy_of_hard_cases_is_that_of_the_models_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three problems of ten are said to be right; their batch holds the operands at the width of the length."""
+    sampler = Sampler(Task("addition"))
+    seen: list[Batch] = []
+
+    def answered(model: Transformer, batch: Batch) -> Tensor:
+        seen.append(batch)
+        return torch.arange(10) < 3
+
+    monkeypatch.setattr(hard, "exact_match", answered)
+    found = hard_cases(build(), sampler, 9, samples=10)
+    assert found.accuracy.tolist() == pytest.approx([0.3] * len(KINDS))
+    assert {batch.layout for batch in seen} == {sampler.test_batch(9, 2, 0).layout}

@@ -1,0 +1,261 @@
+"""Judges of scaffolding and calibration: each says what hand-made numbers say, and shows the one that decides."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+from helpers import rows
+
+from abc_nb import judges_bias, judges_calibration
+from abc_nb.claims import Scores, Verdict
+from abc_nb.evaluation import wilson
+
+LENGTHS = (6, 10, 15, 20, 60, 200)
+TASKS = ("Successor", "Addition", "N x 1", "Parity")
+Place = tuple[str, str, int]  # task, model, length
+
+
+def scores(models: list[str], changed: dict[Place, float] | None = None, value: float = 1.0) -> Scores:
+    """The same accuracy everywhere, but for some places."""
+    changed = changed or {}
+    frames = [
+        rows(model, {length: [changed.get((task, model, length), value)] for length in LENGTHS}, task)
+        for model in models
+        for task in TASKS
+    ]
+    return Scores(pd.concat(frames))
+
+
+def interval(correct: int) -> str:
+    low, high = wilson(correct, 1000)
+    return f"[{100 * low:.2f}, {100 * high:.2f}]"
+
+
+def assert_judged(judged: Verdict, id: str, verdict: str, *shown: str) -> None:
+    assert (judged.id, judged.verdict) == (id, verdict)
+    for part in shown:
+        assert part in judged.figure
+
+
+# ---- scaffolding ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("task", "length", "value"), [("Parity", 20, 0.99), ("Successor", 6, 0.5)])
+def test_c09_is_judged_by_the_worst_length_of_the_unary_tasks(task: str, length: int, value: float) -> None:
+    binary = {(name, "+ w=1", 60): 0.0 for name in ("Addition", "N x 1")}
+    assert_judged(judges_bias.window_solves_unary(scores(["+ w=1"], binary)), "C09", "holds", "100.0, 100.0, 100.0 at")
+    judged = judges_bias.window_solves_unary(scores(["+ w=1"], binary | {(task, "+ w=1", length): value}))
+    assert_judged(judged, "C09", "differs", task, f"{100 * value:.1f}")
+    assert judged.interval == interval(round(1000 * value))
+
+
+@pytest.mark.parametrize(
+    ("inside", "beyond", "verdict"), [(1.0, 0.2, "holds"), (0.99, 0.98, "holds"), (0.9, 0.2, "differs")]
+)
+def test_c10_needs_interpolation(inside: float, beyond: float, verdict: str) -> None:
+    changed = {(task, "+ w=1", 60): beyond for task in ("Addition", "N x 1")}
+    judged = judges_bias.window_alone_interpolates_binary(scores(["+ w=1"], changed | {("N x 1", "+ w=1", 6): inside}))
+    assert_judged(judged, "C10", verdict, f"N x 1 {100 * inside:.1f}, 100.0, {100 * beyond:.1f} at 6, 10, 60 digits")
+    assert judged.interval == interval(round(1000 * beyond))
+
+
+def test_c10_differs_where_one_binary_task_extrapolates() -> None:
+    judged = judges_bias.window_alone_interpolates_binary(scores(["+ w=1"], {("Addition", "+ w=1", 60): 0.1}))
+    assert_judged(judged, "C10", "differs", "Addition 100.0, 100.0, 10.0 at", "N x 1 100.0, 100.0, 100.0 at")
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_c11_differs_where_any_task_is_lost(task: str) -> None:
+    assert_judged(
+        judges_bias.cyclic_window_solves_all(scores(["+ T=3"])), "C11", "holds", "worst seed at 60 digits 100"
+    )
+    judged = judges_bias.cyclic_window_solves_all(scores(["+ T=3"], {(task, "+ T=3", 60): 0.25}))
+    assert_judged(judged, "C11", "differs", f"{task} 100.0, 25.0 at 6, 60 digits", "worst seed at 60 digits 25.00")
+    assert judged.interval == interval(250)
+
+
+def test_c11_names_the_worst_seed_and_is_judged_by_the_median() -> None:
+    seeds = {length: [1.0, 1.0, 0.375 if length == 60 else 1.0] for length in LENGTHS}
+    judged = judges_bias.cyclic_window_solves_all(Scores(pd.concat([rows("+ T=3", seeds, task) for task in TASKS])))
+    assert_judged(judged, "C11", "holds", "100.0, 100.0 at 6, 60 digits", "worst seed at 60 digits 37.50")
+
+
+@pytest.mark.parametrize(
+    ("changed", "verdict"),
+    [
+        ({("Addition", 60): 0.985}, "holds"),
+        ({}, "differs"),  # perfect on the binary tasks too
+        ({("Addition", 60): 0.97}, "differs"),
+        ({("Addition", 60): 0.985, ("Parity", 20): 0.985}, "differs"),
+    ],
+)
+def test_c12_needs_perfect_unary_and_nearly_perfect_binary_tasks(
+    changed: dict[tuple[str, int], float], verdict: str
+) -> None:
+    places = {(task, "NoPE + w=1", length): value for (task, length), value in changed.items()}
+    judged = judges_bias.window_without_positions(scores(["NoPE + w=1"], places))
+    assert_judged(judged, "C12", verdict, *(f"{100 * value:.1f} at" for (_, at), value in changed.items() if at == 60))
+    assert judged.interval == interval(round(1000 * changed.get(("Addition", 60), 1.0)))
+
+
+def grid(accuracy: dict[tuple[str, int, int], float]) -> pd.DataFrame:
+    """Accuracy (percent) by window, period and length, on one task, and 100 on the others."""
+    found = [
+        (task, w, t, length, value if task == "Addition" else 100.0)
+        for (w, t, length), value in accuracy.items()
+        for task in TASKS
+    ]
+    return pd.DataFrame(found, columns=["task", "w", "T", "length", "accuracy"])
+
+
+def test_c13_is_judged_by_the_worst_task_of_every_period_that_tells_keys_apart() -> None:
+    others = {("1", 2, 60): 0.0, ("1", 0, 60): 0.0, ("3", 3, 60): 0.0, ("–", 3, 60): 0.0, ("1", 3, 20): 0.0}
+    fine = grid(others | {("1", 3, 60): 99.0, ("1", 8, 60): 100.0})
+    assert_judged(judges_bias.period_does_not_matter(fine), "C13", "holds", "T=3 99.0, T=8 100.0")
+    poor = grid(others | {("1", 3, 60): 100.0, ("1", 8, 60): 98.0})
+    assert_judged(judges_bias.period_does_not_matter(poor), "C13", "differs", "T=3 100.0, T=8 98.0")
+
+
+@pytest.mark.parametrize(("wide", "narrow", "verdict"), [(1.0, 0.5, "holds"), (0.9, 0.5, "differs")])
+def test_c05_needs_the_wide_model_alone_to_interpolate(wide: float, narrow: float, verdict: str) -> None:
+    values = [("RoPE", 0.2), ("RoPE", 0.25), ("RoPE, size 128", narrow), ("RoPE, size 512", wide), ("Vanilla", 1.0)]
+    trainings = pd.DataFrame(values, columns=["model", "validation"])
+    shown = f"RoPE 25.0, RoPE, size 128 {100 * narrow:.1f}, RoPE, size 512 {100 * wide:.1f}"
+    assert_judged(judges_bias.rope_needs_width(trainings), "C05", verdict, shown)
+    enough = trainings.replace({"validation": narrow}, 0.995)
+    assert_judged(judges_bias.rope_needs_width(enough), "C05", "differs", "RoPE, size 128 99.5")
+    missing = trainings[trainings.model != "RoPE, size 512"]
+    assert_judged(judges_bias.rope_needs_width(missing), "C05", "not run", f"size 128 {100 * narrow:.1f}")
+
+
+# ---- calibration ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("task", TASKS[:3])
+def test_c16_needs_all_three_tasks_at_sixty_digits(task: str) -> None:
+    lost = {("Parity", "ABC", 60): 0.0, ("Addition", "ABC", 200): 0.0}
+    fine = judges_calibration.abc_generalizes(scores(["ABC"], lost | {(task, "ABC", 60): 0.995}))
+    assert_judged(fine, "C16", "holds", f"{task} 99.5", "worst seed 99.5")
+    assert fine.interval == interval(995)
+    poor = judges_calibration.abc_generalizes(scores(["ABC"], lost | {(task, "ABC", 60): 0.125}))
+    assert_judged(poor, "C16", "differs", f"{task} 12.5", "worst seed 12.5")
+    assert poor.interval == interval(125)
+
+
+@pytest.mark.parametrize(("value", "verdict"), [(0.5, "holds"), (1.0, "differs")])
+def test_c17_is_judged_by_parity_at_sixty_digits(value: float, verdict: str) -> None:
+    judged = judges_calibration.abc_fails_on_parity(scores(["ABC"], {("Parity", "ABC", 60): value}))
+    assert_judged(judged, "C17", verdict, f"Parity 100.0, 100.0, {100 * value:.1f}, 100.0 at 6, 20, 60, 200 digits")
+    assert judged.interval == interval(round(1000 * value))
+
+
+def test_c18_is_judged_with_all_directions_and_shows_what_verticals_do() -> None:
+    models = ["ABC", "no verticals"]
+    without = {("N x 1", "no verticals", 60): 0.25}
+    judged = judges_calibration.three_directions_suffice(scores(models, without))
+    assert_judged(judged, "C18", "holds", "without verticals Successor 100.0, Addition 100.0, N x 1 25.0")
+    judged = judges_calibration.three_directions_suffice(scores(models, {("N x 1", "ABC", 60): 0.5}))
+    assert_judged(judged, "C18", "differs", "all directions Successor 100.0, Addition 100.0, N x 1 50.0")
+    assert judged.interval == interval(500)
+
+
+@pytest.mark.parametrize(("value", "verdict"), [(1.0, "holds"), (0.75, "differs")])
+def test_c19_is_judged_with_the_papers_thresholds_and_counts_their_lines(value: float, verdict: str) -> None:
+    model = "kappa 4.5, 0.87"
+    kept = [(model, "Successor", 7), (model, "Addition", 8), (model, "N x 1", 9), ("ABC", "Addition", 99)]
+    found = scores([model], {("Addition", model, 60): value})
+    judged = judges_calibration.strict_thresholds_work(found, pd.DataFrame(kept, columns=["model", "task", "lines"]))
+    assert_judged(judged, "C19", verdict, f"Addition {100 * value:.1f}", "lines kept: Successor 7, Addition 8, N x 1 9")
+    assert judged.interval == interval(round(1000 * value))
+
+
+@pytest.mark.parametrize(("value", "verdict"), [(1.0, "holds"), (0.75, "differs")])
+def test_c20_is_judged_with_the_last_layer_and_shows_each_layers_own(value: float, verdict: str) -> None:
+    last = "last layer for all"
+    changed = {("Successor", last, 60): value, ("Successor", "ABC", 60): 0.5}
+    judged = judges_calibration.last_layer_is_enough(scores([last, "ABC"], changed))
+    assert_judged(judged, "C20", verdict, f"for all Successor {100 * value:.1f}", "its own Successor 50.0")
+    assert judged.interval == interval(round(1000 * value))
+
+
+@pytest.mark.parametrize(
+    ("ratios", "verdict", "shown"), [([0.01, 0.05, 0.5], "holds", "1/20.0"), ([0.01, 0.25, 0.5], "differs", "1/4.0")]
+)
+def test_c21_is_judged_by_the_median_ratio_of_every_task(ratios: list[float], verdict: str, shown: str) -> None:
+    costs = pd.DataFrame({"task": ["Addition"] * 3 + ["Successor"], "ratio": [*ratios, 0.1]})
+    assert_judged(judges_calibration.retraining_is_short(costs), "C21", verdict, f"Addition {shown}, Successor 1/10.0")
+
+
+class Study:
+    """Stands for a calibration study with these lines: (attention, layer, head, span, direction, share)."""
+
+    def __init__(self, *lines: tuple[str, int, int, str, str, float]) -> None:
+        self.frame = pd.DataFrame(lines, columns=["attention", "layer", "head", "span", "direction", "share"])
+
+    def lines(self) -> pd.DataFrame:
+        return self.frame
+
+
+def following(*spans: str) -> Study:
+    """One head for each, whose cross-attention follows these spans, and self-attention that does not count."""
+    lines = [("cross", 1, head, span, "antidiagonal", 0.5) for head, own in enumerate(spans) for span in own.split("/")]
+    return Study(*lines, ("self", 1, 0, "operand 1", "diagonal", 0.5), ("self", 1, 9, "operand 2", "diagonal", 0.5))
+
+
+ONE, TWO, BOTH = "operand 1", "operand 2/&", "operand 1/operand 2"
+
+
+@pytest.mark.parametrize(
+    ("spans", "verdict", "shown"),
+    [
+        ([ONE, ONE, TWO, TWO, BOTH], "holds", "of 5 heads 2 follow the first operand alone, 2 the second, 1 both"),
+        ([ONE, ONE, ONE, TWO, BOTH], "differs", "of 5 heads 3 follow the first operand alone, 1 the second, 1 both"),
+        ([BOTH, BOTH, "&"], "differs", "of 3 heads 0 follow the first operand alone, 0 the second, 2 both"),
+    ],
+)
+def test_c22_counts_heads_that_follow_one_operand_alone(spans: list[str], verdict: str, shown: str) -> None:
+    study = following(*spans)
+    assert_judged(judges_calibration.addition_divides_operands(study), "C22", verdict, shown)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("spans", "verdict", "shown"),
+    [
+        ([ONE, ONE, TWO], "holds", "of 3 heads 2 follow the number, 1 the single digit"),
+        ([ONE, ONE, BOTH], "holds", "of 3 heads 3 follow the number, 1 the single digit"),
+        ([ONE, TWO], "differs", "of 2 heads 1 follow the number, 1 the single digit"),
+        ([ONE, ONE, "&"], "differs", "of 3 heads 2 follow the number, 0 the single digit"),
+    ],
+)
+def test_c23_needs_most_heads_on_the_number_and_one_on_the_digit(spans: list[str], verdict: str, shown: str) -> None:
+    judged = judges_calibration.n_by_1_heads(following(*spans))  # type: ignore[arg-type]
+    assert_judged(judged, "C23", verdict, shown)
+
+
+@pytest.mark.parametrize(
+    ("symbol", "digit", "verdict", "shown"), [(0.6, 0.2, "holds", "& 75%"), (0.2, 0.6, "differs", "operand 2 75%")]
+)
+def test_c24_is_judged_by_the_attention_on_symbols(symbol: float, digit: float, verdict: str, shown: str) -> None:
+    studies = [
+        Study(("cross", 1, 1, "&", "vertical", symbol), ("cross", 1, 1, "operand 1", "antidiagonal", 9.0)),
+        Study(("cross", 1, 2, "operand 2", "vertical", digit)),
+    ]
+    assert_judged(judges_calibration.verticals_are_sinks(studies), "C24", verdict, shown)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("equal", "rpe", "verdict"), [(True, 0.9, "holds"), (True, 0.1, "differs"), (False, 0.9, "differs")]
+)
+def test_c25_needs_the_same_index_and_the_same_strongest_offset(equal: bool, rpe: float, verdict: str) -> None:
+    offsets = pd.DataFrame({"offset": [-1, 0, 1], "RPE": [0.2, rpe, 0.5], "ABC": [0.0, 0.3, 0.1]})
+    shown = f"{'agree' if equal else 'differ'}; strongest offset on Successor: ABC 0, RPE {0 if rpe > 0.5 else 1}"
+    assert_judged(judges_calibration.same_index(equal, offsets), "C25", verdict, shown)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "verdict"), [(1e-7, 0.25, "holds"), (0.125, 0.25, "differs"), (1e-7, 1e-7, "differs")]
+)
+def test_c26_needs_a_change_that_depends_on_the_input_for_lora_alone(ours: float, theirs: float, verdict: str) -> None:
+    changes = pd.DataFrame({"method": ["ABC", "ABC", "LoRA", "LoRA"], "spread": [0.0, ours, 0.0, theirs]})
+    judged = judges_calibration.lora_depends_on_input(changes, scores(["LoRA"], {("Addition", "LoRA", 60): 0.25}))
+    assert_judged(judged, "C26", verdict, f"ABC {ours:.3g}, LoRA {theirs:.3g}", "Addition 25.0")

@@ -1,0 +1,177 @@
+"""Low-rank adaptation: nothing changes at first, only A and B are trained, and what comes out is an ordinary model."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import Folders
+from helpers import SAMPLER, TINY, assert_same_result, build, weights
+from torch import Tensor
+
+from abc_nb import lora, store, training
+from abc_nb.experiments import Experiment
+from abc_nb.model import ModelConfig, Transformer
+from abc_nb.training import Progress, loss_of
+
+CONFIG = replace(TINY, decoder_layers=2)
+
+
+def outputs(model: Transformer) -> Tensor:
+    batch = SAMPLER.test_batch(3, 5, seed=0)
+    with torch.inference_mode():
+        out: Tensor = model.eval()(batch.source, batch.target[:, :-1], batch.layout)
+    return out
+
+
+def adapted(config: ModelConfig = CONFIG, rank: int = 2) -> Transformer:
+    """A model under adaptation whose B, which starts at zero, has become something."""
+    model = build(config)
+    lora.adapt(model, rank, seed=0)
+    for name, parameter in model.named_parameters():
+        if name.endswith(".b"):
+            torch.nn.init.normal_(parameter)
+    return model
+
+
+def rank_of(change: Tensor) -> int:
+    """How many directions a change has that are more than rounding."""
+    values = torch.linalg.svdvals(change)
+    return int((values > 1e-4 * values[0]).sum())
+
+
+def is_adapted(name: str) -> bool:
+    return name.endswith((".query.weight", ".key.weight"))
+
+
+def test_adaptation_changes_no_output_at_first() -> None:
+    model = build(CONFIG)
+    expected = outputs(model)
+    lora.adapt(model, 2, seed=0)
+    torch.testing.assert_close(outputs(model), expected)
+    assert not torch.allclose(outputs(adapted()), expected)
+
+
+def test_every_query_and_key_projection_gets_two_narrow_matrices_and_only_they_are_trained() -> None:
+    model = build(CONFIG)
+    lora.adapt(model, 3, seed=0)
+    shapes = {name: tuple(p.shape) for name, p in model.named_parameters() if p.requires_grad}
+    attentions = ["encoder.0.self_attention"]
+    attentions += [f"decoder.{layer}.{name}_attention" for layer in (0, 1) for name in ("self", "cross")]
+    expected = {
+        f"{attention}.{projection}.parametrizations.weight.0.{matrix}": shape
+        for attention in attentions
+        for projection in ("query", "key")
+        for matrix, shape in (("a", (3, 8)), ("b", (8, 3)))
+    }
+    assert shapes == expected
+
+
+def test_a_gradient_reaches_the_low_rank_matrices_alone() -> None:
+    model = adapted()
+    loss_of(model, SAMPLER.training_batch(0, 0, 8))[0].backward()
+    reached = {name for name, p in model.named_parameters() if p.grad is not None and p.grad.abs().max() > 0}
+    assert reached == {name for name, _ in model.named_parameters() if name.endswith((".a", ".b"))}
+
+
+def test_adaptation_follows_from_its_seed_and_disturbs_no_other_random_numbers() -> None:
+    found = []
+    for seed in (0, 0, 1):
+        model = build(CONFIG)
+        before = torch.random.get_rng_state()
+        lora.adapt(model, 2, seed)
+        torch.testing.assert_close(torch.random.get_rng_state(), before)
+        found.append(torch.cat([p.flatten() for name, p in model.named_parameters() if name.endswith(".a")]))
+    torch.testing.assert_close(found[0], found[1], rtol=0, atol=0)
+    assert not torch.equal(found[0], found[2])
+
+
+def test_a_merged_model_is_an_ordinary_one_with_the_same_outputs() -> None:
+    plain, model = build(CONFIG), adapted()
+    expected = outputs(model)
+    lora.merge(model)
+    torch.testing.assert_close(outputs(model), expected)
+    assert {*model.state_dict()} == {*plain.state_dict()}
+    assert {name for name, _ in model.named_parameters()} == {name for name, _ in plain.named_parameters()}
+    assert all(parameter.requires_grad for parameter in model.parameters())
+    plain.load_state_dict(model.state_dict())
+    torch.testing.assert_close(outputs(plain), expected)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 4])
+def test_a_merged_change_has_no_more_than_the_rank_and_nothing_else_changes(rank: int) -> None:
+    before, model = build(CONFIG).state_dict(), adapted(rank=rank)
+    lora.merge(model)
+    changed = set()
+    for name, tensor in model.state_dict().items():
+        if not torch.equal(tensor, before[name]):
+            assert rank_of(tensor - before[name]) == rank
+            changed.add(name)
+    assert changed == {name for name in before if is_adapted(name)}
+
+
+def test_merging_leaves_a_model_without_adaptation_as_it_is() -> None:
+    model = build(CONFIG)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    lora.merge(model)
+    torch.testing.assert_close(dict(model.state_dict()), before, rtol=0, atol=0)
+
+
+# ---- in the store -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def child(tiny: Experiment) -> Experiment:
+    """An experiment that adapts the tiny one."""
+    recipe = replace(tiny.training, optimizer="adamw", learning_rate=0.05)
+    return replace(tiny, name="successor-lora", parent=tiny, warm=True, rank=2, training=recipe)
+
+
+@pytest.fixture(scope="session")
+def trained(child: Experiment, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of runs that holds the child and its parent, to be copied."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("ABC_NB_RUNS", str(tmp_path_factory.mktemp("adapted")))
+        return store.ensure(child, 0).folder.parent
+
+
+def test_an_adapted_run_differs_from_its_parent_in_queries_and_keys_alone(
+    trained: Path, child: Experiment, tiny: Experiment
+) -> None:
+    start, found = weights(trained / tiny.key(0)), weights(trained / child.key(0))
+    assert {*found} == {*start}
+    changed = {name for name in start if not torch.equal(found[name], start[name])}
+    assert changed == {name for name in start if is_adapted(name)}
+    assert all(1 <= rank_of(found[name] - start[name]) <= 2 for name in changed)
+
+
+def test_an_adapted_run_gives_its_model_and_names_its_parent(
+    trained: Path, child: Experiment, tiny: Experiment, folders: Folders
+) -> None:
+    shutil.copytree(trained / child.key(0), folders.runs / child.key(0))
+    run = store.find(child, 0)
+    assert run is not None
+    assert run.bias() is None
+    assert run.manifest["parent"]["run"] == tiny.key(0)
+    torch.testing.assert_close(dict(run.model().state_dict()), weights(run.folder), rtol=0, atol=0)
+
+
+def test_an_interrupted_adaptation_goes_on_where_it_was(
+    trained: Path, child: Experiment, tiny: Experiment, folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(trained / tiny.key(0), folders.runs / tiny.key(0))
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
+
+    def stop(progress: Progress) -> None:
+        if progress.step == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        store.ensure(child, 0, stop)
+    steps: list[int] = []
+    run = store.ensure(child, 0, lambda progress: steps.append(progress.step))
+    assert steps == [4]
+    assert_same_result(run.folder, trained / child.key(0))

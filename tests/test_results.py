@@ -1,0 +1,106 @@
+"""Results: which runs may be missing, and the tables that are made of many runs."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import Folders
+from helpers import rows
+
+from abc_nb import results, store, tables
+from abc_nb.errors import InputError
+from abc_nb.experiments import ARITHMETIC, Experiment, grid_names
+from abc_nb.results import Results
+
+NAME = "successor-vanilla"
+
+
+@pytest.fixture
+def run(tiny: Experiment, folders: Folders, monkeypatch: pytest.MonkeyPatch) -> store.Run:
+    """Seed 0 of the tiny experiment, made here; it stands for every name."""
+    monkeypatch.setattr(results, "experiment", lambda *_: tiny)
+    return store.ensure(tiny, 0)
+
+
+def test_runs_made_here_must_have_every_seed(run: store.Run) -> None:
+    assert Results("smoke", "runs", [0]).runs([NAME]) == [run]
+    with pytest.raises(InputError, match=f"no results of {NAME}, seed 1, were made here: run `abc-nb train {NAME}"):
+        Results("smoke", "runs", [0, 1]).runs([NAME])
+
+
+@pytest.mark.parametrize("origin", ["shipped", "any"])
+def test_of_shipped_results_one_seed_is_enough(origin: str, run: store.Run) -> None:
+    store.ship(run, weights=False)
+    shutil.rmtree(run.folder)
+    (found,) = Results("smoke", origin, [1, 0, 2]).runs([NAME])
+    assert (found.seed, found.manifest["shipped"]) == (0, True)
+    with pytest.raises(InputError, match=f"no results of {NAME}, seed 1, were .*shipped"):
+        Results("smoke", origin, [1, 2]).runs([NAME])
+
+
+def test_runs_made_here_are_not_shipped_results_and_the_other_way_round(run: store.Run) -> None:
+    with pytest.raises(InputError, match="were shipped"):
+        Results("smoke", "shipped", [0]).runs([NAME])
+    store.ship(run, weights=False)
+    shutil.rmtree(run.folder)
+    with pytest.raises(InputError, match="were made here"):
+        Results("smoke", "runs", [0]).runs([NAME])
+
+
+@pytest.mark.parametrize("origin", ["runs", "shipped"])
+def test_maps_of_many_runs_take_shipped_ones_where_none_were_made_here(origin: str, run: store.Run) -> None:
+    found = Results("smoke", origin, [0, 1]).or_shipped()
+    assert found == Results("smoke", "any", [0])
+    assert found.runs([NAME]) == [run], "one made here comes first"
+    shipped = store.ship(run, weights=False)
+    shutil.rmtree(run.folder)
+    assert [each.folder for each in found.runs([NAME])] == [shipped]
+
+
+# ---- tables of many runs ----------------------------------------------------------------------------
+
+
+def test_ablations_stand_beside_the_lines_that_they_keep() -> None:
+    accuracy = {"ABC": [1.0, 0.5, 0.75], "kappa 2 (003)": [0.25, 0.125, 0.0], "Vanilla": [1.0]}
+    tested = [rows(model, {60: values, 20: [0.0] * len(values)}) for model, values in accuracy.items()]
+    tested.append(rows("ABC", {60: [1.0]}, "Successor"))
+    kept = pd.DataFrame({"task": ["Addition"] * 2, "model": ["kappa 2 (003)", "ABC"], "lines": [12, 34]})
+    found = tables.ablations(pd.concat(tested), kept).set_index(["task", "model"])
+    assert len(found) == 3, "Vanilla is no ablation, and 20 digits are another table"
+    assert found.ours.to_dict() == {
+        ("Addition", "ABC"): 75.0,
+        ("Addition", "kappa 2 (003)"): 12.5,
+        ("Successor", "ABC"): 100.0,
+    }
+    assert found.shown.to_list() == ["75.0 (34)", "12.5 (12)", "100.0"]
+    assert found.seeds.to_list() == [3, 3, 1]
+    shorter = tables.ablations(pd.concat(tested), kept, length=20)
+    assert shorter.shown.to_list() == ["0.0 (34)", "0.0 (12)"]
+
+
+@pytest.mark.parametrize("profile", ["smoke", "quick"])
+def test_the_grid_has_a_row_for_each_window_period_task_and_length(profile: str) -> None:
+    class Found:
+        """Results whose accuracy tells the window and the period of the model that was asked for."""
+
+        def __init__(self) -> None:
+            self.profile = profile
+
+        def evaluation(self, names: list[str]) -> pd.DataFrame:
+            (model,) = {name.split("grid-")[1] for name in names}
+            w, t = (0 if text == "x" else int(text) for text in model[1:].split("-t"))
+            assert [name.split("-grid")[0] for name in names] == [*ARITHMETIC]
+            return pd.concat([rows(model, {6: [1.0], 60: [w / 10 + t / 100]}, task) for task in ARITHMETIC])
+
+    found = tables.grid(Found())  # type: ignore[arg-type]
+    places = grid_names(profile)
+    assert found.shape == (len(places) * len(ARITHMETIC) * 2, 6)
+    assert set(zip(found.w, found["T"], strict=True)) == {
+        ("–" if w is None else str(w), 0 if t is None else t) for w, t in places
+    }
+    longest = found[found.length == 60]
+    expected = longest.w.replace("–", "0").astype(int) * 10 + longest["T"]
+    np.testing.assert_allclose(longest.accuracy, expected)
