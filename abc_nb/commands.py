@@ -10,6 +10,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 
 import pandas as pd
+import torch
 from tqdm.auto import tqdm
 
 from abc_nb import api, evaluation, experiments, paths, store
@@ -79,6 +80,7 @@ def compute(arguments: Namespace) -> None:
     if arguments.expression != "-":
         computing.read(experiment.task, arguments.expression)  # bad input is named before a missing model
     model = trained(arguments).model()
+    torch.set_num_threads(store.THREADS)  # one token at a time is too little to share
     for block in in_blocks(iter(expressions), 1 if sys.stdin.isatty() else BLOCK):
         for answer in computing.answers(model, experiment, block):
             print(answer, flush=True)
