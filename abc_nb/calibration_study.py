@@ -86,6 +86,11 @@ class CalibrationStudy:
         return self.run.experiment.model.decoder_layers
 
     @property
+    def last(self) -> int:
+        """The last decoder layer, counted from 0."""
+        return self.layers - 1
+
+    @property
     def head_titles(self) -> list[str]:
         return [f"head {head + 1}" for head in range(self.bias.heads)]
 
@@ -104,6 +109,10 @@ class CalibrationStudy:
     def opened(self, name: Attention, layer: int) -> list[np.ndarray]:
         """Which cells of the averaged attention lie on kept lines, a boolean matrix a head."""
         return [np.isfinite(matrix) for matrix in self.extended(name, layer, self.layout)]
+
+    def with_lines(self, name: Attention, layer: int) -> tuple[list[np.ndarray], list[str], list[np.ndarray]]:
+        """Averaged attention, titles and the cells on kept lines, a head each: what `maps.heads` draws."""
+        return self.averaged(name, layer), self.head_titles, self.opened(name, layer)
 
     def extended(self, name: Attention, layer: int, layout: Layout | int) -> list[np.ndarray]:
         """The bias of every head for a layout, or for problems of so many digits."""

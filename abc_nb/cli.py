@@ -80,7 +80,7 @@ def build_parser() -> Parser:
     sweep.add_argument("--seeds", type=integers, default=[0], help="as in 0,1 or 0-4 (default 0)")
     reproduce = command("reproduce", "train what is missing, run every notebook, write figures and tables")
     reproduce.add_argument("--seeds", type=integers, default=[0], help="as in 0,1 or 0-4 (default 0)")
-    reproduce.add_argument("--all", action="store_true", help="train the grid, ablations and padded runs anew, too")
+    reproduce.add_argument("--all", action="store_true", help="train the ablations anew, too")
     notebooks = command("notebooks", "run the notebooks in place on the shipped results")
     notebooks.add_argument("notebook", nargs="*", metavar="NOTEBOOK", help="as in 01_data (default: all)")
     notebooks.add_argument("-p", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"), dest="parameters")

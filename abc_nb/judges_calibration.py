@@ -29,7 +29,7 @@ def abc_generalizes(scores: Scores) -> Verdict:
 
 def abc_fails_on_parity(scores: Scores) -> Verdict:
     value = scores.median("Parity", "ABC", 60)
-    figure = "ABC, " + scores.text("Parity", "ABC", (6, 20, 60, 200))
+    figure = "ABC, " + scores.text("Parity", "ABC", (6, 20, 60))
     return verdict("C17", value < PERCENT, figure, scores.interval("Parity", "ABC", 60))
 
 

@@ -13,7 +13,7 @@ from abc_nb.files import write_text
 
 
 def reproduce(profile: str, seeds: Sequence[int], everything: bool = False) -> int:
-    """All figures and tables of a profile; 1 if a run failed. `everything`: the maps of many runs anew, too."""
+    """All figures and tables of a profile; 1 if a run failed. `everything`: the ablations anew, too."""
     jobs = [(experiment, seed) for seed in seeds for experiment in experiments.needed(profile, everything)]
     todo = sweep.missing(jobs)
     print(f"profile {profile}: {len(jobs)} runs, {len(jobs) - len(todo)} of them finished before")
