@@ -145,7 +145,7 @@ def test_c16_needs_all_three_tasks_at_sixty_digits(task: str) -> None:
 @pytest.mark.parametrize(("value", "verdict"), [(0.5, "holds"), (1.0, "differs")])
 def test_c17_is_judged_by_parity_at_sixty_digits(value: float, verdict: str) -> None:
     judged = judges_calibration.abc_fails_on_parity(scores(["ABC"], {("Parity", "ABC", 60): value}))
-    assert_judged(judged, "C17", verdict, f"Parity 100.0, 100.0, {100 * value:.1f}, 100.0 at 6, 20, 60, 200 digits")
+    assert_judged(judged, "C17", verdict, f"Parity 100.0, 100.0, {100 * value:.1f} at 6, 20, 60 digits")
     assert judged.interval == interval(round(1000 * value))
 
 
