@@ -46,7 +46,7 @@ def length_curves(rows: pd.DataFrame, longest: int, trained: int = 6) -> Figure:
 
     Lines are the median over seeds, bands run from the worst to the best.
     """
-    rows = rows[rows.length <= longest].assign(percent=100 * rows.accuracy)
+    rows = rows[rows.length <= longest].assign(percent=lambda frame: 100 * frame.accuracy)
     tasks = list(dict.fromkeys(rows.task))
     models = sorted(set(rows.model), key=[*LOOKS].index)
     figure, panels = new_figure(len(tasks))
