@@ -1,4 +1,4 @@
-"""Judges of claims C05 and C09-C13: attention bias scaffolding, and RoPE's need for width."""
+"""Judges of claims C09-C13: attention bias scaffolding."""
 
 from __future__ import annotations
 
@@ -62,16 +62,6 @@ def period_does_not_matter(grid: pd.DataFrame) -> Verdict:
     by_period = part[part["T"] >= 3].groupby("T").accuracy.min()
     figure = "lowest of four tasks at 60 digits, w=1: " + ", ".join(f"T={t} {x:.1f}" for t, x in by_period.items())
     return verdict("C13", bool(len(by_period) and (by_period >= 100 * BAR).all()), figure)
-
-
-def rope_needs_width(trainings: pd.DataFrame) -> Verdict:
-    """C05: RoPE on Addition, validation accuracy by embedding size (columns model, validation from 0 to 1)."""
-    best = 100 * trainings.groupby("model", sort=False).validation.max()
-    figure = "Addition, validation after the same steps: " + ", ".join(f"{name} {x:.1f}" for name, x in best.items())
-    if "RoPE, size 512" not in best:
-        return Verdict("C05", "not run", figure + "; size 512 was not trained here")
-    wide, narrow = best["RoPE, size 512"], best.drop("RoPE, size 512").filter(like="RoPE").max()
-    return verdict("C05", bool(wide >= 100 * BAR > narrow), figure)
 
 
 SCAFFOLDING = (

@@ -1,10 +1,11 @@
-"""Judges of claims C01-C04, C06-C08, C14, C15 and C31: how plain models fail, and what they look at."""
+"""Judges of claims C01-C08, C14, C15 and C31: how plain models fail, and what they look at."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
+import pandas as pd
 
 from abc_nb.attention import Study
 from abc_nb.claims import Scores, Verdict, verdict
@@ -82,6 +83,16 @@ def rpe_extrapolates_part_way(scores: Scores) -> Verdict:
     )
     ten = max(scores.median("Addition", model, 10) for model in models)
     return verdict("C31", ten >= 90, figure, scores.interval("Addition", models[-1], 10))
+
+
+def rope_needs_width(trainings: pd.DataFrame) -> Verdict:
+    """C05: RoPE on Addition, validation accuracy by embedding size (columns model, validation from 0 to 1)."""
+    best = 100 * trainings.groupby("model", sort=False).validation.max()
+    figure = "Addition, validation after the same steps: " + ", ".join(f"{name} {x:.1f}" for name, x in best.items())
+    if "RoPE, size 512" not in best:
+        return Verdict("C05", "not run", figure + "; size 512 was not trained here")
+    wide, narrow = best["RoPE, size 512"], best.drop("RoPE, size 512").filter(like="RoPE").max()
+    return verdict("C05", bool(wide >= 100 * BAR > narrow), figure)
 
 
 def attention_follows_the_digit(successor: Study) -> Verdict:

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from helpers import rows
 
-from abc_nb import judges_bias, judges_calibration
+from abc_nb import judges_bias, judges_calibration, judges_failure
 from abc_nb.claims import Scores, Verdict
 from abc_nb.evaluation import wilson
 
@@ -121,11 +121,11 @@ def test_c05_needs_the_wide_model_alone_to_interpolate(wide: float, narrow: floa
     values = [("RoPE", 0.2), ("RoPE", 0.25), ("RoPE, size 128", narrow), ("RoPE, size 512", wide), ("Vanilla", 1.0)]
     trainings = pd.DataFrame(values, columns=["model", "validation"])
     shown = f"RoPE 25.0, RoPE, size 128 {100 * narrow:.1f}, RoPE, size 512 {100 * wide:.1f}"
-    assert_judged(judges_bias.rope_needs_width(trainings), "C05", verdict, shown)
+    assert_judged(judges_failure.rope_needs_width(trainings), "C05", verdict, shown)
     enough = trainings.replace({"validation": narrow}, 0.995)
-    assert_judged(judges_bias.rope_needs_width(enough), "C05", "differs", "RoPE, size 128 99.5")
+    assert_judged(judges_failure.rope_needs_width(enough), "C05", "differs", "RoPE, size 128 99.5")
     missing = trainings[trainings.model != "RoPE, size 512"]
-    assert_judged(judges_bias.rope_needs_width(missing), "C05", "not run", f"size 128 {100 * narrow:.1f}")
+    assert_judged(judges_failure.rope_needs_width(missing), "C05", "not run", f"size 128 {100 * narrow:.1f}")
 
 
 # ---- calibration ------------------------------------------------------------------------------------
