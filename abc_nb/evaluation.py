@@ -40,10 +40,9 @@ def correct_digits(model: Transformer, batch: Batch, dense: bool | None = None) 
     device = next(model.parameters()).device
     parts = []
     with torch.inference_mode():
-        for source, target in zip(batch.source.split(size), batch.target.split(size), strict=True):
-            source, target = source.to(device), target.to(device)
-            logits = model(source, target[:, :-1], layout, dense=dense)
-            parts.append((logits.argmax(-1) == target[:, 1:]).cpu())
+        for part in (part.to(device) for part in batch.split(size)):
+            logits = model(part.source, part.target[:, :-1], layout, dense=dense)
+            parts.append((logits.argmax(-1) == part.target[:, 1:]).cpu())
     return torch.cat(parts)
 
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from abc_nb.biases import Attention as AttentionName
 from abc_nb.biases import Bias, Causal, OpenKeys, key_count
+from abc_nb.dropout import Dropout
 from abc_nb.layouts import Layout
 from abc_nb.multihead import Attention, Place, Record
 from abc_nb.positions import PositionEncoding, Sinusoidal
@@ -46,7 +47,7 @@ class Residual(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.norm, self.pre = nn.LayerNorm(config.width), config.norm == "pre"
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def inner(self, x: Tensor) -> Tensor:
         return self.norm(x) if self.pre else x
@@ -59,7 +60,7 @@ class Residual(nn.Module):
 class FeedForward(nn.Sequential):
     def __init__(self, config: ModelConfig) -> None:
         up, down = nn.Linear(config.width, config.feed_forward), nn.Linear(config.feed_forward, config.width)
-        super().__init__(up, nn.ReLU(), nn.Dropout(config.dropout), down)
+        super().__init__(up, nn.ReLU(), Dropout(config.dropout), down)
 
 
 class EncoderLayer(nn.Module):
@@ -168,7 +169,7 @@ class Transformer(nn.Module):
         self.encoder_norm = nn.LayerNorm(config.width) if pre and config.encoder_layers else nn.Identity()
         self.decoder_norm = nn.LayerNorm(config.width) if pre else nn.Identity()
         self.head = nn.Linear(config.width, vocabulary_size)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         nn.init.normal_(self.embedding.weight, std=config.width**-0.5)
         self.frame = lru_cache(maxsize=32)(self.build_frame)
 

@@ -13,8 +13,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from abc_nb.biases import Attention as AttentionName
-from abc_nb.biases import OpenKeys
+from abc_nb.biases import CLOSED, OpenKeys
+from abc_nb.dropout import drop
 from abc_nb.positions import PositionEncoding
+
+BLOCK = 2**20  # numbers gathered at once: about 4 MB
 
 
 @dataclass
@@ -64,7 +67,7 @@ class Attention(nn.Module):
         """Queries from `x` (B, L, D) over given keys and values; `index` = positions of queries and keys."""
         query = self.position.rotate(self.split(self.query(x)), index[0])
         if isinstance(bias, OpenKeys):
-            mixed = self.over_open_keys(query, *keys_values, bias, index)
+            mixed = self.in_blocks(query, *keys_values, bias, index)
         else:
             mixed = self.over_all_keys(query, *keys_values, bias, index, record)
         return self.out(mixed.transpose(1, 2).flatten(2))
@@ -81,14 +84,30 @@ class Attention(nn.Module):
         extra = self.position.logits(query, index[1] - index[0][:, None])
         bias = None if bias is None else bias[None]  # (1, H or 1, L, S): three dimensions miss the fast path
         total = bias if extra is None else extra if bias is None else extra + bias
-        if record is None:
+        dropping = self.training and self.dropout > 0 and not query.is_cuda
+        if record is None and not dropping:  # the fast path, which knows no dropout on a processor
             dropout = self.dropout if self.training else 0.0
             return F.scaled_dot_product_attention(query, key, value, attn_mask=total, dropout_p=dropout)
         logits = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
         logits = logits if total is None else logits + total
-        weights = softmax_or_zero(logits)
-        record.keep(logits, weights)
-        return weights @ value
+        weights = softmax_or_zero(logits, without_key(bias, dim=-1))
+        if record is not None:
+            record.keep(logits, weights)
+        return drop(weights, self.dropout, self.training) @ value
+
+    def in_blocks(
+        self, query: Tensor, key: Tensor, value: Tensor, bias: OpenKeys, index: tuple[Tensor, Tensor]
+    ) -> Tensor:
+        """Over open keys, so many queries at a time that what is gathered stays in the cache."""
+        rows = max(1, BLOCK // (query.shape[0] * bias.index.shape[1] * query.shape[1] * query.shape[3]))
+        if torch.is_grad_enabled() or rows >= len(bias.index):
+            return self.over_open_keys(query, key, value, bias, index)
+        parts = []
+        for start in range(0, len(bias.index), rows):
+            block = slice(start, start + rows)
+            here = (index[0][block], index[1])
+            parts.append(self.over_open_keys(query[:, :, block], key, value, bias.rows(block), here))
+        return torch.cat(parts, dim=2)
 
     def over_open_keys(
         self, query: Tensor, key: Tensor, value: Tensor, bias: OpenKeys, index: tuple[Tensor, Tensor]
@@ -98,14 +117,24 @@ class Attention(nn.Module):
         slots = bias.index.shape
         near_key, near_value = (x.index_select(1, bias.index.flatten()).unflatten(1, slots) for x in by_token[1:])
         logits = (by_token[0][:, :, None] * near_key).sum(-1) / query.shape[-1] ** 0.5  # (B, L, slots, H)
-        logits = logits + bias.value.permute(1, 2, 0)
+        added = bias.value.permute(1, 2, 0)
+        logits = logits + added
         extra = self.position.logits(query, index[1][bias.index] - index[0][:, None])
-        weights = softmax_or_zero(logits if extra is None else logits + extra.permute(0, 2, 3, 1), dim=2)
-        weights = F.dropout(weights, self.dropout, self.training)
+        logits = logits if extra is None else logits + extra.permute(0, 2, 3, 1)
+        weights = drop(softmax_or_zero(logits, without_key(added, dim=1), dim=2), self.dropout, self.training)
         return (weights[..., None] * near_value).sum(2).transpose(1, 2)
 
 
-def softmax_or_zero(logits: Tensor, dim: int = -1) -> Tensor:
-    """Softmax over keys; a query with no open key attends to nothing instead of becoming NaN."""
-    closed = (logits == float("-inf")).all(dim=dim, keepdim=True)
+def without_key(bias: Tensor | None, dim: int) -> Tensor | None:
+    """The queries to which a bias leaves no key open (`dim` runs over keys and is kept), or None if it has none."""
+    if bias is None:
+        return None
+    closed = (bias == CLOSED).all(dim, keepdim=True)
+    return closed if closed.any() else None
+
+
+def softmax_or_zero(logits: Tensor, closed: Tensor | None, dim: int = -1) -> Tensor:
+    """Softmax over keys; `closed` queries attend to nothing instead of becoming NaN."""
+    if closed is None:
+        return torch.softmax(logits, dim=dim)
     return torch.softmax(logits.masked_fill(closed, 0.0), dim=dim).masked_fill(closed, 0.0)

@@ -31,6 +31,11 @@ class Batch:
     def to(self, device: torch.device | str) -> Batch:
         return Batch(self.source.to(device), self.target.to(device), self.layout)
 
+    def split(self, rows: int) -> list[Batch]:
+        """The problems in order, so many at a time."""
+        pairs = zip(self.source.split(rows), self.target.split(rows), strict=True)
+        return [Batch(source, target, self.layout) for source, target in pairs]
+
     def operands(self, rows: Tensor) -> list[Digits]:
         """The digits of some problems' operands, least significant first."""
         source = self.source[rows].cpu().numpy()

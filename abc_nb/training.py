@@ -30,6 +30,7 @@ from abc_nb.sampling import AGAIN, PHASE, Batch, Sampler, generator
 from abc_nb.tasks import Digits
 
 CHECKPOINT_SECONDS = 5.0
+PART = 2**20  # embedded numbers of a batch (tokens times width) that go through the model at once
 
 
 @dataclass(frozen=True)
@@ -144,10 +145,7 @@ class Trainer:
             torch.manual_seed(self.seed << 32 | step)
         size = config.held_batch if step < fall[0] else config.batch
         batch = self.sampler.training_batch(self.seed, step, size, self.again(step, size)).to(self.device)
-        loss, wrong = loss_of(self.model, batch, self.phases(step, size))
-        for parameter in self.model.parameters():
-            parameter.grad = None
-        loss.backward()
+        loss, wrong = self.gradients(batch, self.phases(step, size))
         nn.utils.clip_grad_norm_(self.model.parameters(), config.clip)
         relative = rate_at(step, fall, config)
         for optimizer, rate in zip(self.optimizers, self.rates, strict=True):
@@ -155,7 +153,28 @@ class Trainer:
             optimizer.step()
         self.remember(batch, wrong)
         self.progress.step += 1
-        return loss.detach()
+        return loss
+
+    def gradients(self, batch: Batch, phase: Tensor | int) -> tuple[Tensor, Tensor]:
+        """The mean loss, whose gradients are left in the parameters, and which problems have a wrong token.
+
+        A large batch goes through the model in parts: what a part needs stays in the cache.
+        """
+        for parameter in self.model.parameters():
+            parameter.grad = None
+        tokens = batch.layout.source_length + batch.layout.target_length
+        rows = max(1, PART // (tokens * self.model.config.width))
+        if batch.source.is_cuda:
+            rows = len(batch.source)
+        losses, wrong = [], []
+        for i, part in enumerate(batch.split(rows)):
+            own = phase if isinstance(phase, int) else phase[i * rows : (i + 1) * rows]
+            loss, bad = loss_of(self.model, part, own)
+            loss = loss * (len(part.source) / len(batch.source))
+            loss.backward()
+            losses.append(loss.detach())
+            wrong.append(bad)
+        return torch.stack(losses).sum(), torch.cat(wrong)
 
     def again(self, step: int, size: int) -> list[Digits]:
         """Problems to practise again, drawn from those missed lately; at most a quarter of the batch."""

@@ -8,12 +8,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from abc_nb import multihead
 from abc_nb.biases import ALiBi, Attention, Bias, Causal, OpenKeys, Window, key_count
+from abc_nb.dropout import Dropout
 from abc_nb.layouts import Layout, binary_aligned, binary_natural, unary
 from abc_nb.lines import Line, Lines
 from abc_nb.model import EncoderLayer, ModelConfig, Transformer
 from abc_nb.multihead import Attention as AttentionModule
-from abc_nb.multihead import Record, softmax_or_zero
+from abc_nb.multihead import Record, softmax_or_zero, without_key
 from abc_nb.positions import NoPosition, PositionEncoding, Relative, Rotary, Sinusoidal
 
 VOCABULARY = 15
@@ -270,7 +272,40 @@ def test_softmax_of_closed_rows_is_zero_and_of_others_the_usual() -> None:
     infinity = float("inf")
     logits = torch.tensor([[0.0, 1.0, -infinity], [-infinity, -infinity, -infinity]])
     expected = torch.stack([torch.softmax(logits[0], 0), torch.zeros(3)])
-    torch.testing.assert_close(softmax_or_zero(logits), expected)
+    closed = without_key(logits, dim=-1)
+    torch.testing.assert_close(softmax_or_zero(logits, closed), expected)
+    assert without_key(logits[:1], dim=-1) is None
+    torch.testing.assert_close(softmax_or_zero(logits[:1], None), expected[:1])
+
+
+@pytest.mark.parametrize("position", [NoPosition(), Relative(2)], ids=text)
+@pytest.mark.parametrize("bias", BIASES, ids=text)
+def test_blocks_of_queries_give_what_all_together_give(
+    bias: Bias, position: PositionEncoding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout = binary_aligned(9, "+")
+    model = build(replace(TINY, position=position, bias=bias)).eval()
+    with torch.inference_mode():
+        together = model(*tokens(layout), layout, dense=False)
+        monkeypatch.setattr(multihead, "BLOCK", 1)
+        torch.testing.assert_close(model(*tokens(layout), layout, dense=False), together)
+
+
+@pytest.mark.parametrize("bias", [Causal(), ALiBi(), Shut(few=False)], ids=text)
+def test_dropout_of_attention_is_that_of_its_weights(bias: Bias, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With dropout replaced by doubling, attention doubles; the path with dropout is otherwise the fast one."""
+    layout = unary(5)
+    model = build(replace(TINY, bias=bias, dropout=0.5)).train()
+    for part in model.modules():
+        if isinstance(part, Dropout):
+            part.p = 0.0
+    monkeypatch.setattr(multihead, "drop", lambda x, rate, training: 2 * x)
+    doubled = model(*tokens(layout), layout)
+    plain = build(replace(TINY, bias=bias)).eval()
+    for attention in (part for part in plain.modules() if isinstance(part, multihead.Attention)):
+        attention.value.weight.data *= 2
+        attention.value.bias.data *= 2
+    torch.testing.assert_close(doubled, plain(*tokens(layout), layout))
 
 
 # ---- step by step -----------------------------------------------------------------------------------

@@ -186,6 +186,22 @@ def test_batches_are_large_as_long_as_the_rate_is_held(monkeypatch: pytest.Monke
     assert sizes == [20, 20, 20, 4, 4, 4, 4, 4]
 
 
+@pytest.mark.parametrize("position", [Sinusoidal(), Sinusoidal(3)])
+def test_a_batch_in_parts_gives_the_gradients_of_the_whole(
+    position: Sinusoidal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = trainer(replace(SHORT, batch=7, held_batch=7), replace(TINY, position=position))
+    batch, phase = SAMPLER.training_batch(0, 0, 7), run.phases(0, 7)
+    whole, wrong = run.gradients(batch, phase)
+    expected = [parameter.grad for parameter in run.model.parameters()]
+    tokens = batch.layout.source_length + batch.layout.target_length
+    monkeypatch.setattr(training, "PART", 3 * tokens * TINY.width)  # parts of 3, 3 and 1 problems
+    loss, bad = run.gradients(batch, phase)
+    torch.testing.assert_close(loss, whole)
+    assert torch.equal(bad, wrong)
+    torch.testing.assert_close([parameter.grad for parameter in run.model.parameters()], expected)
+
+
 # ---- validation and the end -------------------------------------------------------------------------
 
 
