@@ -28,6 +28,7 @@ CURVE = (*range(1, 21), 30, 40, 50, 60)  # lengths of figures 1 and 4
 TABLE = (6, 10, 15, 20, 60)  # lengths of table 1
 BEYOND = (100, 200)  # of the models meant to extrapolate
 MANY = (6, 60)  # where the main ones are tested on more problems
+FAR = {500: 200, 1_000: 1_000, 2_000: 100, 5_000: 50, 10_000: 100}  # samples of notebook 7's lengths
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,7 @@ class Model:
     warm: bool = True  # retraining starts from Vanilla's weights
     rank: int = 0  # of a low-rank change of Vanilla's queries and keys
     many: int = 1_000  # problems at the lengths `MANY`
+    far: bool = False  # tested at the lengths `FAR`, too
     width: int | None = None  # embedding size, where it is not the profile's
     regime: str | None = None  # tight or padded, where it is not the profile's
     short: bool = False  # one of many: in `quick` a third of the steps and few test problems
@@ -88,10 +90,16 @@ MODELS = {
     "rpe": Model("RPE", positions.Relative(), source_index="left"),
     "window": Model("+ w=1", positions.Sinusoidal(), biases.Window(W), arrangement="aligned", extends=True),
     "window-cyclic": Model(
-        "+ T=3", positions.Sinusoidal(PERIOD), biases.Window(W), arrangement="aligned", extends=True, many=10_000
+        "+ T=3",
+        positions.Sinusoidal(PERIOD),
+        biases.Window(W),
+        arrangement="aligned",
+        extends=True,
+        many=10_000,
+        far=True,
     ),
     "nope-window": Model("NoPE + w=1", positions.NoPosition(), biases.Window(W), arrangement="aligned", extends=True),
-    "abc": Model("ABC", positions.Sinusoidal(PERIOD), extends=True, calibration=Calibration()),
+    "abc": Model("ABC", positions.Sinusoidal(PERIOD), extends=True, calibration=Calibration(), far=True),
     "lora": Model("LoRA", positions.Sinusoidal(), extends=True, rank=4),
     "rope-128": Model("RoPE, size 128", positions.Rotary(), source_index="left", width=128),
     "rope-512": Model("RoPE, size 512", positions.Rotary(), source_index="left", width=512),
@@ -174,7 +182,7 @@ RECIPES = {
 SHORT = TrainingConfig(steps=400, held_batch=64, hold=200)
 SCAFFOLDING = {  # a model whose bias says where to look has less to search for at the full rate
     "smoke": RECIPES["smoke"],
-    "quick": replace(RECIPES["quick"], hold=300, learned=0.99),
+    "quick": replace(RECIPES["quick"], steps=1800, held_batch=64, hold=500, learned=0.99),
     "paper": RECIPES["paper"],
 }
 RETRAINING = {  # a sixth of the budget, for a model that has been trained before
@@ -244,7 +252,8 @@ def tests(profile: str, model: Model) -> tuple[tuple[int, int], ...]:
         return tuple((length, 10_000) for length in CURVE)
     if not model.extends:
         return tuple((length, 1_000) for length in CURVE)
-    return tuple((length, model.many if length in MANY else 1_000) for length in (*CURVE, *BEYOND))
+    tested = {length: model.many if length in MANY else 1_000 for length in (*CURVE, *BEYOND)}
+    return tuple((tested | FAR if model.far else tested).items())
 
 
 def grid_names(profile: str) -> dict[tuple[int | None, int | None], str]:

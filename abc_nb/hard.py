@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -37,16 +37,26 @@ def repeated(task: Task, length: int, count: int, rng: np.random.Generator) -> l
     return [np.repeat(number[:, :1], number.shape[1], axis=1) for number in uniform(task, length, count, rng)]
 
 
-def carried(task: Task, length: int, count: int, rng: np.random.Generator) -> list[Digits]:
-    """One long carry: a run of highest digits from the units on, or for two numbers digits that just carry on."""
-    numbers = uniform(task, length, count, rng)
-    run = np.arange(length) < rng.integers(length // 2, length + 1, size=(count, 1))
+def carry(task: Task, numbers: list[Digits], run: np.ndarray) -> list[Digits]:
+    """Change a number from the units on, so that a carry runs through `run` places, (count, 1).
+
+    Successor and N x 1 get highest digits, two numbers get digits that just carry on: the units add up
+    to the base itself, the other places to one less. What is left may carry the run further.
+    """
+    inside = np.arange(numbers[0].shape[1]) < run
     if task.operation.second != "number":
-        return [np.where(run, task.base - 1, numbers[0]), *numbers[1:]]
-    complement = task.base - 1 - numbers[0]
-    start = np.arange(length) == 0  # the units add up to the base itself, the other places to one less
-    numbers[0] = np.where(start, np.maximum(numbers[0], 1), numbers[0])
-    return [numbers[0], np.where(start, task.base - numbers[0], np.where(run, complement, numbers[1]))]
+        return [np.where(inside, task.base - 1, numbers[0]), *numbers[1:]]
+    first, second = numbers
+    start = inside & (np.arange(inside.shape[1]) == 0)
+    first = np.where(start, np.maximum(first, 1), first)
+    complement = task.base - 1 - first
+    return [first, np.where(start, complement + 1, np.where(inside, complement, second))]
+
+
+def carried(task: Task, length: int, count: int, rng: np.random.Generator) -> list[Digits]:
+    """One long carry, through half of the places or more."""
+    numbers = uniform(task, length, count, rng)
+    return carry(task, numbers, rng.integers(max(1, length // 2), length + 1, size=(count, 1)))
 
 
 def short(task: Task, length: int, count: int, rng: np.random.Generator) -> list[Digits]:
@@ -68,13 +78,31 @@ KINDS: dict[str, Maker] = {
 }
 
 
+SCORE = ["samples", "accuracy", "ci_low", "ci_high"]
+
+
+def score(model: Transformer, sampler: Sampler, operands: list[Digits], length: int) -> tuple[int, float, float, float]:
+    """Exact match on these operands of up to `length` digits: samples, accuracy and its 95% interval, fractions."""
+    task, width = sampler.task, sampler.task.width(length, sampler.regime)
+    right = exact_match(model, make_batch(task, widen(operands, width, task), width, sampler.arrangement))
+    return len(right), right.float().mean().item(), *wilson(int(right.sum()), len(right))
+
+
 def hard_cases(model: Transformer, sampler: Sampler, length: int, samples: int = 200) -> pd.DataFrame:
     """Exact match on each kind of problem of up to `length` digits: kind, samples, accuracy, ci_low, ci_high."""
-    task, rows = sampler.task, []
-    places, width = task.places(length), task.width(length, sampler.regime)
+    places, rows = sampler.task.places(length), []
     for number, (kind, make) in enumerate(KINDS.items()):
-        operands = make(task, places, samples, generator(TEST_SEED, length, number))
-        batch = make_batch(task, widen(operands, width, task), width, sampler.arrangement)
-        right = exact_match(model, batch)
-        rows.append((kind, samples, right.float().mean().item(), *wilson(int(right.sum()), samples)))
-    return pd.DataFrame(rows, columns=["kind", "samples", "accuracy", "ci_low", "ci_high"])
+        operands = make(sampler.task, places, samples, generator(TEST_SEED, length, number))
+        rows.append((kind, *score(model, sampler, operands, length)))
+    return pd.DataFrame(rows, columns=["kind", *SCORE])
+
+
+def carry_runs(
+    model: Transformer, sampler: Sampler, length: int, runs: Sequence[int], samples: int = 20
+) -> pd.DataFrame:
+    """Exact match on random numbers of `length` digits in which a carry runs through so many places: run, samples, ..."""
+    task, rows = sampler.task, []
+    for run in runs:
+        numbers = uniform(task, length, samples, generator(TEST_SEED, length, len(KINDS), run))
+        rows.append((run, *score(model, sampler, carry(task, numbers, np.full((samples, 1), run)), length)))
+    return pd.DataFrame(rows, columns=["run", *SCORE])

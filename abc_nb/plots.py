@@ -41,7 +41,7 @@ def new_figure(columns: int, height: float = 2.4, width: float = WIDTH) -> tuple
     return figure, list(figure.subplots(1, columns, squeeze=False)[0])
 
 
-def length_curves(rows: pd.DataFrame, longest: int, trained: int = 6) -> Figure:
+def length_curves(rows: pd.DataFrame, longest: int, trained: int = 6, logarithmic: bool = False) -> Figure:
     """Accuracy against length, one panel a task and one line a model (figures 1 and 4).
 
     Lines are the median over seeds, bands run from the worst to the best.
@@ -57,6 +57,8 @@ def length_curves(rows: pd.DataFrame, longest: int, trained: int = 6) -> Figure:
                 draw_curve(panel, part, model)
         panel.axvspan(0, trained + 0.5, color="0.92", zorder=0)
         panel.set(title=task, xlabel="length (digits)", xlim=(0.5, longest + 0.5), ylim=(-4, 104))
+        if logarithmic:
+            panel.set(xscale="log", xlim=(0.9, 1.3 * longest))
     panels[0].set_ylabel("exact match (%)")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(models), frameon=False)
     return figure
@@ -69,6 +71,36 @@ def draw_curve(panel: Axes, part: pd.DataFrame, model: str) -> None:
     look: dict[str, Any] = {"color": COLORS[color], "label": model}
     panel.plot(line.index, line, marker=marker, markersize=2 + size, linewidth=size, **look)
     panel.fill_between(line.index, by_length.min(), by_length.max(), color=COLORS[color], alpha=0.18, linewidth=0)
+
+
+def reach(table: pd.DataFrame) -> Figure:
+    """From the training length to the longest length that holds, a line a system (columns of `tables.reach`)."""
+    figure, (panel,) = new_figure(1, 0.3 * len(table) + 0.7, width=1.6 * WIDTH)
+    ends = zip(table.system, table.trained.tolist(), table.tested.tolist(), strict=True)
+    for row, (system, trained, tested) in enumerate(ends):
+        color = COLORS[1] if system.endswith("here") else "0.45"
+        panel.plot([trained, tested], [row, row], color=color, linewidth=2.5, marker="|", markersize=9)
+        panel.text(1.15 * tested, row, f"{tested:,} ({tested / trained:,.1f} times)", va="center", fontsize=7)
+    panel.set(xscale="log", xlabel="digits: trained on, holds to", xlim=(4, 40 * table.tested.max()))
+    panel.set_yticks(range(len(table)), table.system)
+    panel.invert_yaxis()
+    panel.grid(False, axis="y")
+    return figure
+
+
+def carry_runs(frame: pd.DataFrame) -> Figure:
+    """Accuracy (percent) against the length of the carry run, a panel a task, a line a model."""
+    tasks = list(dict.fromkeys(frame.task))
+    figure, panels = new_figure(len(tasks), 2.0)
+    for panel, task in zip(panels, tasks, strict=True):
+        for model, part in frame[frame.task == task].groupby("model", sort=False):
+            color, marker, size = LOOKS[str(model)]
+            look: dict[str, Any] = {"color": COLORS[color], "label": model, "marker": marker}
+            panel.plot(part.run, part.accuracy, markersize=3 + 2 * size, linewidth=size, **look)
+        panel.set(title=task, xlabel="places that the carry runs through", xscale="log", ylim=(-4, 104))
+    panels[0].set_ylabel("exact match (%)")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
+    return figure
 
 
 def training_curves(histories: pd.DataFrame) -> Figure:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pandas as pd
 
 from abc_nb import paths
 from abc_nb.experiments import ARITHMETIC, find, grid_names
 from abc_nb.files import write_text
-from abc_nb.hard import hard_cases
+from abc_nb.hard import carry_runs, hard_cases
 from abc_nb.results import Results
 from abc_nb.store import Run
 
@@ -70,6 +70,18 @@ def wide(frame: pd.DataFrame) -> pd.DataFrame:
     return table.loc[list(order.itertuples(index=False, name=None))].fillna("")
 
 
+def by_length(frame: pd.DataFrame) -> pd.DataFrame:
+    """`over_seeds` for reading: a row a task and model, a column a length, and below them the problems a length."""
+    worst = frame.worst.map(" ({:.1f})".format).where(frame.seeds > 1, "")
+    cells = frame.assign(cell=frame.ours.map("{:.1f}".format) + worst)
+    table = cells.pivot(index=["task", "model"], columns="length", values="cell").fillna("")
+    table = table.loc[list(frame[["task", "model"]].drop_duplicates().itertuples(index=False, name=None))]
+    table.loc[("problems", ""), :] = frame.groupby("length").samples.agg(
+        lambda n: " to ".join(map(str, sorted(set(n))))
+    )
+    return table
+
+
 def interpolation_table(trainings: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     """Table 2: does Vanilla interpolate (validation) and extrapolate (60 digits) at 99% or better?"""
     paper = pd.read_csv(paths.DATA / "paper_tables.csv", dtype=str)
@@ -93,12 +105,23 @@ def interpolation_table(trainings: pd.DataFrame, rows: pd.DataFrame) -> pd.DataF
 
 def hard_problems(runs: Sequence[Run], length: int, samples: int = 200) -> pd.DataFrame:
     """Accuracy (percent) of each run on each kind of hard problem: task, model, kind, samples, accuracy."""
+    return over_runs(runs, lambda run: hard_cases(run.model(), run.experiment.sampler, length, samples))
+
+
+def carry_problems(runs: Sequence[Run], length: int, places: Sequence[int], samples: int = 20) -> pd.DataFrame:
+    """Accuracy (percent) on numbers of `length` digits by the run of a carry: task, model, run, samples, accuracy."""
+    return over_runs(runs, lambda run: carry_runs(run.model(), run.experiment.sampler, length, places, samples))
+
+
+def over_runs(runs: Sequence[Run], measure: Callable[[Run], pd.DataFrame]) -> pd.DataFrame:
+    """What is measured on each run, with task and model in front and accuracy in percent, without its interval."""
     parts = []
     for run in runs:
-        cases = hard_cases(run.model(), run.experiment.sampler, length, samples)
-        model = find(run.experiment.name).title
-        parts.append(cases.assign(task=run.experiment.task.title, model=model, accuracy=100 * cases.accuracy))
-    return pd.concat(parts, ignore_index=True)[["task", "model", "kind", "samples", "accuracy"]]
+        titles = {"task": run.experiment.task.title, "model": find(run.experiment.name).title}
+        rows = measure(run).drop(columns=["ci_low", "ci_high"])
+        parts.append(rows.assign(**titles, accuracy=100 * rows.accuracy))
+    frame = pd.concat(parts, ignore_index=True)
+    return frame[["task", "model", *frame.columns.drop(["task", "model"])]]
 
 
 def kept_lines(runs: Sequence[Run]) -> pd.DataFrame:
@@ -127,6 +150,23 @@ def grid(found: Results) -> pd.DataFrame:
         rows = found.evaluation([f"{task}-{name}" for task in ARITHMETIC])
         parts.append(rows.assign(w="–" if w is None else str(w), T=t or 0, accuracy=100 * rows.accuracy))
     return pd.concat(parts, ignore_index=True)[["task", "w", "T", "length", "accuracy", "samples"]]
+
+
+def reach(rows: pd.DataFrame, task: str, trained: int = 6) -> pd.DataFrame:
+    """How far beyond their training length systems hold: system, trained, tested (digits), ratio, source.
+
+    Others as they report it; ours up to the length from which on a tested one falls below the bar, median seed.
+    """
+    others = pd.read_csv(paths.DATA / "systems.csv")
+    ours = []
+    for model, part in over_seeds(rows[rows.task == task]).groupby("model", sort=False):
+        ordered = part.sort_values("length")
+        holds = ordered[(ordered.ours >= 100 * BAR).cummin()]
+        longest = int(holds.length.max()) if len(holds) else 0
+        ours.append((f"{model}, here", trained, longest, "this notebook"))
+    table = pd.concat([others, pd.DataFrame(ours, columns=list(others))], ignore_index=True)
+    table.insert(3, "ratio", table.tested / table.trained)
+    return table
 
 
 def save(frame: pd.DataFrame, name: str, profile: str, display: pd.DataFrame | None = None) -> None:
