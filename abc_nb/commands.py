@@ -113,6 +113,13 @@ def reproduce(arguments: Namespace) -> int:
     return reproduce(arguments.profile, arguments.seeds, arguments.all)
 
 
+def report(arguments: Namespace) -> None:
+    from abc_nb import report as reporting
+    from abc_nb.results import Results
+
+    print(reporting.write(Results(arguments.profile, arguments.results, arguments.seeds)))
+
+
 def notebooks(arguments: Namespace) -> None:
     from abc_nb import notebooks as books
 

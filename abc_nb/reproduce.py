@@ -1,15 +1,12 @@
-"""`make reproduce`: train what is missing, run every notebook, write a summary."""
+"""`make reproduce`: train what is missing, run every notebook, write the report."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-import pandas as pd
-
-from abc_nb import claims, experiments, notebooks, paths, store, sweep
-from abc_nb.files import write_text
+from abc_nb import experiments, notebooks, paths, report, sweep
+from abc_nb.results import Results
 
 
 def reproduce(profile: str, seeds: Sequence[int], everything: bool = False) -> int:
@@ -29,34 +26,6 @@ def reproduce(profile: str, seeds: Sequence[int], everything: bool = False) -> i
     for notebook in notebooks.sequence():
         print(f"notebook {notebook.stem}", flush=True)
         notebooks.execute(notebook, paths.BUILD / "notebooks" / profile / notebook.name, parameters)
-    print(f"figures and tables are in {write_summary(profile, seeds).parent}")
+    page = report.write(Results(profile, "runs", seeds))
+    print(f"figures and tables are in {paths.figures(profile)}, all on one page: {page.name}")
     return 0
-
-
-def write_summary(profile: str, seeds: Sequence[int]) -> Path:
-    """Which runs made the figures: steps, seconds, accuracy, device; and the ledger so far."""
-    rows = []
-    for experiment in experiments.needed(profile):
-        for seed in seeds:
-            run = store.find(experiment, seed, ("runs",))
-            if run is None:
-                continue
-            accuracy = run.evaluation().set_index("length").accuracy
-            rows.append(
-                {
-                    "experiment": experiment.name,
-                    "seed": seed,
-                    "steps": run.manifest["steps"],
-                    "seconds": round(sum(run.manifest["seconds"].values())),
-                    **{f"{length} digits (%)": round(100 * accuracy[length], 1) for length in (6, 10, 60)},
-                    "device": run.manifest["device"],
-                    "date": run.manifest["date"],
-                }
-            )
-    facts = store.environment()
-    versions = ", ".join(f"{name} {number}" for name, number in facts["versions"].items())
-    text = f"# Profile {profile}, seeds {', '.join(map(str, seeds))}\n\n{experiments.PROFILES[profile]}\n\n"
-    text += f"Device: {facts['device']}; {versions}.\n\n## Runs\n\n{pd.DataFrame(rows).to_markdown(index=False)}\n\n"
-    judged = claims.ledger(profile)
-    text += f"## Claims\n\n{judged[judged.notebook != ''].drop(columns='topic').to_markdown(index=False)}\n"
-    return write_text(paths.figures(profile) / "summary.md", text)

@@ -1,0 +1,140 @@
+"""Saved tables for a reader: the paper's number beside ours, and a mark where the two differ."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+HIGHER, LOWER, OTHER = "▲", "▼", "≠"  # ours, seen from the paper's number
+MEANING = {HIGHER: "higher than the paper", LOWER: "lower than the paper", OTHER: "differs from the paper"}
+KEYS = ["task", "model", "length"]
+NEEDED = {*KEYS, "ours", "worst", "ci_low", "ci_high", "samples", "seeds", "regime"}
+TOLERANCE = 1e-4  # percent; tables are saved with six digits
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One accuracy in percent, as text."""
+
+    paper: str
+    ours: str
+    worst: str  # of several seeds; empty if there is one
+    interval: str
+    mark: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Accuracies by length, a row a model, in groups of one task; None where there is no number."""
+
+    lengths: tuple[int, ...]
+    groups: tuple[tuple[str, tuple[tuple[str, tuple[Cell | None, ...]], ...]], ...]
+    has_paper: bool
+    has_worst: bool
+    note: str
+
+
+@dataclass(frozen=True)
+class Plain:
+    """Any other table as text; `numeric` says of each column whether it holds numbers only."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    numeric: tuple[bool, ...]
+    note: str = ""
+
+
+def mark(paper: float, low: float, high: float) -> str:
+    """Where our interval lies: above the paper's number, below it, or (nothing) around it."""
+    if paper < low - TOLERANCE:
+        return HIGHER
+    return LOWER if paper > high + TOLERANCE else ""
+
+
+def read(path: Path) -> Comparison | Plain:
+    """A table as `tables.save` wrote it: a comparison if it has accuracies by length, plain otherwise."""
+    frame = pd.read_csv(path)
+    if frame.empty or not set(frame) >= NEEDED:
+        return plain(path)
+    if frame.regime.nunique() > 1:
+        frame = frame.assign(model=frame.model + ", " + frame.regime)
+    return plain(path) if frame.duplicated(KEYS).any() else comparison(frame)
+
+
+def comparison(frame: pd.DataFrame) -> Comparison:
+    """From the columns of `tables.beside_paper`, or of `tables.over_seeds` where the paper has no number."""
+    lengths = tuple(sorted({int(length) for length in frame.length}))
+    cells = {(row.task, row.model, row.length): cell(row) for _, row in frame.iterrows()}
+    groups = []
+    for task, part in frame.groupby("task", sort=False):
+        models = [(str(model), tuple(cells.get((task, model, length)) for length in lengths)) for model in unique(part)]
+        groups.append((str(task), tuple(models)))
+    return Comparison(lengths, tuple(groups), "paper" in frame, bool(frame.seeds.max() > 1), note(frame))
+
+
+def unique(frame: pd.DataFrame) -> list[str]:
+    return list(dict.fromkeys(frame.model))
+
+
+def cell(row: pd.Series) -> Cell:
+    """One row of a saved table as text."""
+    paper = float(row.get("paper", float("nan")))
+    return Cell(
+        paper="" if pd.isna(paper) else f"{paper:.4g}",
+        ours=percent(row.ours),
+        worst=percent(row.worst) if row.seeds > 1 else "",
+        interval=f"{percent(row.ci_low)}–{percent(row.ci_high)}",
+        mark=mark(paper, row.ci_low, row.ci_high),
+    )
+
+
+def percent(value: float) -> str:
+    """One decimal place; two where one would make it all or nothing, which it is not."""
+    text = f"{value:.1f}"
+    return f"{value:.2f}" if text in ("0.0", "100.0") and min(value, 100 - value) > TOLERANCE else text
+
+
+def note(frame: pd.DataFrame) -> str:
+    """Regime, problems and seeds, in one sentence."""
+    regime = " and ".join(f"{name}" for name in dict.fromkeys(frame.regime))
+    few, many = (f"{count:,}" for count in (frame.samples.min(), frame.samples.max()))
+    problems = few if few == many else f"{few} to {many}"
+    seeds = "one seed" if frame.seeds.max() == 1 else f"{frame.seeds.min()} to {frame.seeds.max()} seeds"
+    return f"Exact match in percent; {regime} regime, {problems} problems of each length, {seeds}."
+
+
+def plain(path: Path) -> Plain:
+    """Cell by cell as text, so that what looks like a number but is a token stays as it is."""
+    with path.open(newline="") as lines:
+        head, *rows = csv.reader(lines)
+    numeric = tuple(all(is_number(row[i]) for row in rows if row[i]) for i in range(len(head)))
+    shown = tuple(tuple(short(text) for text in marked(head, row)) for row in rows)
+    differs = any(text.endswith(OTHER) for row in shown for text in row)
+    return Plain(tuple(head), shown, numeric, f"{OTHER}: ours is not what the paper has." if differs else "")
+
+
+def marked(head: list[str], row: list[str]) -> list[str]:
+    """Mark what stands under `X, ours` where it is not what stands under `X, paper`."""
+    values = dict(zip(head, row, strict=True))
+    ours = {name for name in head if name.endswith(", ours")}
+    differing = {name for name in ours if values.get(name.removesuffix("ours") + "paper", values[name]) != values[name]}
+    return [f"{text} {OTHER}" if name in differing else text for name, text in values.items()]
+
+
+def short(text: str) -> str:
+    """Four digits of a fraction; anything else unchanged."""
+    if not is_number(text) or text.lstrip("-").isdigit():
+        return text
+    value = float(text)
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
