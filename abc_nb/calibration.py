@@ -5,7 +5,8 @@ those that mean the same at any length, strongest first. `PAPER` is Algorithm 1:
 line, a threshold of kappa standard deviations, the last layer's lines for all layers. Where the
 pseudo-code and the text differ the text is followed: keys off every line are closed (the
 pseudo-code leaves them at 0), and mean, deviation and maximum are those of the lines of one
-direction (the pseudo-code takes the maximum over cells, which is the same number).
+direction (the pseudo-code takes the maximum over cells, which is the same number). The threshold
+mu + kappa sigma is compared with d_l, from which it is computed; the text writes d_l - d_max there.
 """
 
 from __future__ import annotations
@@ -51,8 +52,9 @@ PAPER = Calibration(layers="last", anchor="whole", kappa=(4.5, 0.87), empty="tra
 class Candidates(NamedTuple):
     """Lines that could be kept, and their cells."""
 
-    spans: list[Span]  # of each line
-    directions: list[Direction]
+    spans: Sequence[Span]  # those that lines run over
+    span: Tensor  # (line,), which of them
+    direction: Tensor  # (line,), which of DIRECTIONS
     offsets: Tensor  # (line,)
     columns: Tensor  # (query, line)
     inside: Tensor  # (query, line): where the line has a cell
@@ -82,16 +84,19 @@ def calibrate(
         values = means - means.masked_fill(~kept, CLOSED).amax(1, keepdim=True)
     else:
         kept, values = above_threshold(means, found, settings.kappa[name == "self"])
+    heads, lines = kept.nonzero(as_tuple=True)
+    facts = zip(*(x[lines].tolist() for x in (found.direction, found.span, found.offsets)), strict=True)
+    named = ((DIRECTIONS[direction], places[span].name, offset) for direction, span, offset in facts)
     return [
-        Line(name, layer, head, found.directions[i], found.spans[i].name, int(found.offsets[i]), values[head, i].item())
-        for head, i in kept.nonzero().tolist()
+        Line(name, layer, head, *own, value)
+        for head, own, value in zip(heads.tolist(), named, values[kept].tolist(), strict=True)
     ]
 
 
 def check(attention: Tensor, layout: Layout | None, name: Attention, settings: Calibration) -> None:
     """InputError for a tensor that cannot be calibrated."""
     shape = tuple(attention.shape)
-    if len(shape) != 3 or 0 in shape or not attention.isfinite().all():
+    if len(shape) != 3 or 0 in shape or not attention.sum().isfinite():
         raise InputError(f"attention of shape {shape} cannot be calibrated: give finite numbers (head, query, key)")
     if layout is not None and shape[1:] != (layout.target_length, key_count(layout, name)):
         wanted = f"{layout.target_length} queries and {key_count(layout, name)} keys"
@@ -102,10 +107,8 @@ def check(attention: Tensor, layout: Layout | None, name: Attention, settings: C
 
 def candidates(places: Sequence[Span], name: Attention, settings: Calibration, queries: int) -> Candidates:
     """Every line with a cell; anchored at operands, only those that extend to any length."""
-    owners: list[Span] = []
-    directions: list[Direction] = []
-    offsets, columns = [], []
-    for span in places:
+    lines, columns = [], []
+    for i, span in enumerate(places):
         for direction in settings.directions:
             if settings.anchor == "operands" and not extends(direction, span, name):
                 continue
@@ -113,16 +116,15 @@ def candidates(places: Sequence[Span], name: Attention, settings: Calibration, q
             origin = span.origins[direction]
             last = 0 if settings.anchor == "operands" and name == "self" else span.last - origin - min(0, reach)
             offset = torch.arange(span.first - origin - max(0, reach), last + 1)
-            owners += [span] * len(offset)
-            directions += [direction] * len(offset)
-            offsets.append(offset)
+            facts = (i, DIRECTIONS.index(direction), span.first, span.last)
+            lines.append(torch.stack([*(torch.full_like(offset, fact) for fact in facts), offset]))
             columns.append(span.columns(direction, offset, queries))
     if not columns:
         raise InputError(f"no line of the directions {', '.join(settings.directions)} extends in {name}-attention")
+    owner, direction_of, first, last_of, offsets = torch.cat(lines, dim=1)
     column = torch.cat(columns, dim=1)
-    limits = torch.tensor([(span.first, span.last) for span in owners]).T
-    inside = (column >= limits[0]) & (column <= limits[1])
-    return Candidates(owners, directions, torch.cat(offsets), column.clamp(*limits), inside)
+    inside = (column >= first) & (column <= last_of)
+    return Candidates(places, owner, direction_of, offsets, column.clamp(first, last_of), inside)
 
 
 def enough_cells(found: Candidates, name: Attention) -> Candidates:
@@ -135,15 +137,18 @@ def enough_cells(found: Candidates, name: Attention) -> Candidates:
 
 def line_means(attention: Tensor, found: Candidates) -> Tensor:
     """Step 2.1: the mean attention d_l on each line, shape (head, line)."""
-    steps = torch.arange(attention.shape[1])[:, None]
-    return (attention[:, steps, found.columns] * found.inside).sum(1) / found.inside.sum(0)
+    queries, keys = attention.shape[1:]
+    cells = torch.arange(0, queries * keys, keys)[:, None] + found.columns
+    inside = found.inside.to(attention.dtype)
+    sums = [(head.index_select(0, cells.flatten()).view(cells.shape) * inside).sum(0) for head in attention.flatten(1)]
+    return torch.stack(sums) / inside.sum(0)
 
 
 def above_threshold(means: Tensor, found: Candidates, kappa: float) -> tuple[Tensor, Tensor]:
     """Step 2.2: lines whose mean exceeds mu + kappa sigma of their direction, and d_l - d_max; (head, line)."""
     kept, values = torch.zeros_like(means, dtype=torch.bool), torch.zeros_like(means)
-    for direction in dict.fromkeys(found.directions):
-        lines = torch.tensor([i for i, own in enumerate(found.directions) if own == direction])
+    for direction in found.direction.unique():
+        lines = found.direction == direction
         part = means[:, lines]
         threshold = part.mean(1, keepdim=True) + kappa * part.std(1, correction=0, keepdim=True)
         kept[:, lines] = part > threshold
