@@ -89,7 +89,9 @@ def build_parser() -> Parser:
     notebooks.add_argument("-p", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"), dest="parameters")
     ship = command("ship", "copy finished runs into the shipped results", named=True)
     ship.add_argument("--weights", action="store_true", help="with the weights")
-    command("bench", "measure speed on this machine")
+    command("bench", "measure speed on this machine").add_argument(
+        "measurement", nargs="*", metavar="MEASUREMENT", help="as in step or calibration (default: all)"
+    )
     return parser
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import itertools
-import runpy
+import subprocess
 import sys
 from argparse import Namespace
 from collections.abc import Iterator
@@ -131,5 +131,6 @@ def ship(arguments: Namespace) -> None:
     print(store.ship(run, arguments.weights).relative_to(paths.ROOT))
 
 
-def bench(arguments: Namespace) -> None:
-    runpy.run_path(str(paths.ROOT / "benchmarks" / "run.py"), run_name="__main__")
+def bench(arguments: Namespace) -> int:
+    script = paths.ROOT / "benchmarks" / "run.py"
+    return subprocess.run([sys.executable, str(script), *arguments.measurement], check=False).returncode

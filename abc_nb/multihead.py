@@ -84,8 +84,8 @@ class Attention(nn.Module):
         extra = self.position.logits(query, index[1] - index[0][:, None])
         bias = None if bias is None else bias[None]  # (1, H or 1, L, S): three dimensions miss the fast path
         total = bias if extra is None else extra if bias is None else extra + bias
-        dropping = self.training and self.dropout > 0 and not query.is_cuda
-        if record is None and not dropping:  # the fast path, which knows no dropout on a processor
+        dropping = self.training and self.dropout > 0
+        if record is None and (query.is_cuda or not dropping):  # PyTorch's fast path knows no dropout on a processor
             dropout = self.dropout if self.training else 0.0
             return F.scaled_dot_product_attention(query, key, value, attn_mask=total, dropout_p=dropout)
         logits = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5

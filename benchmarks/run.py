@@ -1,7 +1,7 @@
-"""Speed on this machine: training steps, their share of the matrix-product rate, time to 100%, import time.
+"""Speed on this machine, one table: training, evaluation, calibration, length, time to a finished model.
 
-Ratios come first: baseline and ours are measured in turn in the same run. Writes
-figures/benchmarks.csv and .md.
+Ratios come first: baseline and ours are measured in turn in the same run. Writes figures/benchmarks.csv
+and .md. `run.py NAME ...` takes some of the measurements only and leaves the other rows as they are.
 """
 
 from __future__ import annotations
@@ -14,29 +14,47 @@ from statistics import median
 
 import pandas as pd
 import torch
+from baselines import TorchTransformer, decode_from_the_start, line_means_in_loops
 from tqdm import tqdm
 
 from abc_nb import paths, store
 from abc_nb.calibration import PAPER, calibrate
-from abc_nb.experiments import ARITHMETIC, Experiment, experiment
+from abc_nb.diagnosis import calibrate_model
+from abc_nb.evaluation import TEST_SEED, exact_match
+from abc_nb.experiments import SEEDS, Experiment, experiment
 from abc_nb.files import write_text
 from abc_nb.muon import Muon
+from abc_nb.sampling import Batch
 from abc_nb.training import Trainer
 
 ROUNDS = 5  # medians of so many measurements
+CORES = torch.get_num_threads()
+LENGTHS = (1024, 2048, 4096, 8192)
+Row = dict[str, str]
 
 
 def seconds(action: Callable[[], object], repeats: int = 1) -> float:
+    """Wall time of an action, the device's work included."""
     start = time.perf_counter()
     for _ in range(repeats):
         action()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
     return (time.perf_counter() - start) / repeats
 
 
+def in_turn(ours: Callable[[], object], baseline: Callable[[], object], rounds: int) -> tuple[float, float, float]:
+    """Medians of our seconds, the baseline's, and their ratio, after a first round that does not count."""
+    ours(), baseline()
+    pairs = [(seconds(ours), seconds(baseline)) for _ in range(rounds)]
+    mine, theirs = (median(pair[i] for pair in pairs) for i in (0, 1))
+    return mine, theirs, median(b / a for a, b in pairs)
+
+
 def matrix_rate() -> float:
-    """Floating-point operations a second of a large float32 matrix product, one thread."""
-    size = 1024
-    a, b = torch.randn(size, size), torch.randn(size, size)
+    """Floating-point operations a second of a large float32 matrix product, with as many threads as are set."""
+    size = 1024 if store.device() == "cpu" else 8192
+    a, b = (torch.randn(size, size, device=store.device()) for _ in range(2))
     return 2 * size**3 / seconds(lambda: a @ b, 10)
 
 
@@ -50,72 +68,181 @@ def step_operations(trainer: Trainer) -> float:
     return float(counter.get_total_flops())
 
 
-def trainer_of(chosen: Experiment) -> Trainer:
-    return Trainer(store.build_model(chosen, 0), chosen.sampler, chosen.training, 0)
+def trainer_of(chosen: Experiment, seed: int = 0) -> Trainer:
+    model = store.build_model(chosen, seed).to(store.device())
+    return Trainer(model, chosen.sampler, chosen.training, seed)
 
 
-def training_rate(chosen: Experiment) -> dict[str, object]:
-    """Samples a second, and the share of the matrix-product rate, measured in turn."""
+def paper_step() -> Row:
+    """1: a training step at the paper's size."""
+    torch.set_num_threads(CORES)
+    chosen = experiment("addition-vanilla", "paper")
     trainer = trainer_of(chosen)
-    operations = step_operations(trainer)
-    pairs = [(seconds(trainer.step, 3), matrix_rate()) for _ in range(ROUNDS)]
-    step = median(pair[0] for pair in pairs)
-    share = median(operations / pair[0] / pair[1] for pair in pairs)
+    theirs = TorchTransformer(chosen.model, len(chosen.task.vocabulary)).to(store.device())
+    optimizer = torch.optim.AdamW(theirs.parameters(), lr=1e-4, foreach=True)
+
+    def baseline() -> None:
+        batch = chosen.sampler.training_batch(0, trainer.progress.step, chosen.training.batch).to(store.device())
+        optimizer.zero_grad()
+        theirs.loss(batch).backward()
+        optimizer.step()
+
+    ours, other, ratio = in_turn(trainer.step, baseline, 3)
     return {
-        "what": f"training step, {chosen.name}, {chosen.profile}, one thread",
-        "ratio": f"{share:.0%} of the matrix-product rate",
-        "ours": f"{1000 * step:.0f} ms, {chosen.training.batch / step:.0f} samples/s",
-        "baseline": f"{median(pair[1] for pair in pairs) / 1e9:.0f} GFLOP/s in a matrix product",
+        "what": f"training step, paper's size, padded, batch {chosen.training.batch}, dropout 0.3, {CORES} threads",
+        "ratio": f"{ratio:.1f} times faster",
+        "goal": "3 times",
+        "ours": f"{ours:.2f} s",
+        "baseline": f"{other:.2f} s with torch.nn.Transformer",
     }
 
 
-def optimizer_rate() -> dict[str, object]:
-    """Our Muon against PyTorch's, on the matrices of the quick model."""
-    matrices = [p for p in store.build_model(experiment("addition-vanilla"), 0).decoder.parameters() if p.ndim == 2]
-    for p in matrices:
-        p.grad = torch.randn_like(p)
-    ours = Muon(matrices, lr=0.0)
-    theirs = torch.optim.Muon(matrices, lr=0.0, weight_decay=0.0, adjust_lr_fn="match_rms_adamw")
-    pairs = [(seconds(ours.step, 3), seconds(theirs.step, 3)) for _ in range(ROUNDS)]
+def paper_evaluation() -> Row:
+    """2: exact match at 60 digits at the paper's size."""
+    torch.set_num_threads(CORES)
+    chosen = experiment("addition-vanilla", "paper")
+    model = store.build_model(chosen, 0).to(store.device()).eval()
+    theirs = TorchTransformer(chosen.model, len(chosen.task.vocabulary)).to(store.device()).eval()
+    batch = chosen.sampler.test_batch(60, 256, TEST_SEED)
+    few = Batch(batch.source[:64], batch.target[:64], batch.layout).to(store.device())
+    ours, other, _ = in_turn(lambda: exact_match(model, batch), lambda: decode_from_the_start(theirs, few), 3)
+    mine, rate = 256 / ours, 64 / other
     return {
-        "what": "Muon step, quick model, one thread",
-        "ratio": f"{median(b / a for a, b in pairs):.1f} times faster",
-        "ours": f"{1000 * median(a for a, _ in pairs):.1f} ms",
-        "baseline": f"{1000 * median(b for _, b in pairs):.1f} ms in torch.optim.Muon",
+        "what": f"exact match at 60 digits, paper's size, {CORES} threads",
+        "ratio": f"{mine / rate:.0f} times faster",
+        "goal": "50 times",
+        "ours": f"{mine:.0f} problems/s",
+        "baseline": f"{rate:.1f} problems/s, decoding from the start for every token",
     }
 
 
-def line_means_in_loops(attention: list[list[list[float]]]) -> list[list[list[list[float]]]]:
-    """The loops of Algorithm 1 (`000` appendix F), for delta = 1, 0, -1: for every cell the mean of its line."""
-    found = []
-    for matrix in attention:
-        m, n = len(matrix), len(matrix[0])
-        for delta in (1, 0, -1):
-            means = [[0.0] * n for _ in range(m)]
-            for i in range(m):
-                for j in range(n):
-                    cells = [matrix[i + k][j + k * delta] for k in range(-i, m - i) if 0 <= j + k * delta < n]
-                    means[i][j] = sum(cells) / len(cells)
-            found.append(means)
-    return found
-
-
-def calibration_time() -> dict[str, object]:
-    """Calibration at the size of sixty-digit Addition against the pseudo-code's loops; the paper's settings."""
+def calibration() -> Row:
+    """3: calibration at the size of sixty-digit Addition against the pseudo-code's loops; the paper's settings."""
+    torch.set_num_threads(1)
     attention = torch.rand(8, 62, 125).softmax(-1)
+    lists = attention.tolist()
+    calibrate(attention, settings=PAPER)
     pairs = []
     for _ in range(3):
-        ours = seconds(lambda: calibrate(attention, settings=PAPER), 5)
-        pairs.append((ours, seconds(lambda: line_means_in_loops(attention.tolist()))))
+        ours = seconds(lambda: calibrate(attention, settings=PAPER), 20)
+        pairs.append((ours, seconds(lambda: line_means_in_loops(lists))))
     return {
         "what": "calibration of 8 heads of 62 x 125",
         "ratio": f"{median(b / a for a, b in pairs):.0f} times faster",
+        "goal": "1,000 times",
         "ours": f"{1000 * median(a for a, _ in pairs):.1f} ms",
         "baseline": f"{median(b for _, b in pairs):.1f} s in loops over cells",
     }
 
 
-def import_time() -> dict[str, object]:
+def training_rate(name: str, profile: str, goal: str) -> Row:
+    """4: samples a second, and the share of the matrix-product rate, measured in turn."""
+    torch.set_num_threads(CORES if profile == "paper" else 1)
+    chosen = experiment(name, profile)
+    trainer = trainer_of(chosen)
+    operations, size = step_operations(trainer), chosen.training.held_batch
+    rounds = 2 if profile == "paper" else ROUNDS
+    pairs = [(seconds(trainer.step, 1 if profile == "paper" else 3), matrix_rate()) for _ in range(rounds)]
+    step = median(pair[0] for pair in pairs)
+    share = median(operations / pair[0] / pair[1] for pair in pairs)
+    return {
+        "what": f"training step, {chosen.name}, {profile}, batch {size}, {torch.get_num_threads()} threads",
+        "ratio": f"{share:.0%} of the matrix-product rate",
+        "goal": goal,
+        "ours": f"{1000 * step:.0f} ms, {size / step:.0f} samples/s",
+        "baseline": f"{median(pair[1] for pair in pairs) / 1e9:.0f} GFLOP/s in a matrix product",
+    }
+
+
+def length_cost() -> Row:
+    """5: time and peak memory of exact match at growing length, each length in a process of its own."""
+    found = []
+    for length in LENGTHS:
+        output = subprocess.run(
+            [sys.executable, __file__, "--length", str(length)], check=True, capture_output=True, text=True
+        )
+        found.append([float(number) for number in output.stdout.split()])
+    per_digit = [[value / length for value in pair] for pair, length in zip(found, LENGTHS, strict=True)]
+    spread = [max(column) / min(column) - 1 for column in zip(*per_digit, strict=True)]
+    shown = "; ".join(f"{n}: {t:.2f} s, {m:.0f} MB" for n, (t, m) in zip(LENGTHS, found, strict=True))
+    return {
+        "what": "exact match of addition-abc by length, four problems at a time, one thread",
+        "ratio": f"a digit's time varies by {spread[0]:.0%}, its memory by {spread[1]:.0%}",
+        "goal": "10%",
+        "ours": shown,
+        "baseline": "proportional to length",
+    }
+
+
+def one_length(length: int) -> None:
+    """Print seconds and peak memory (MB, above what a first small problem left) of four problems."""
+    import resource
+
+    torch.set_num_threads(1)
+    run = store.find(experiment("addition-abc"), 0)
+    assert run is not None, "addition-abc comes with the project"
+    model, sampler = run.model().to(store.device()), run.experiment.sampler
+    exact_match(model, sampler.test_batch(60, 4, TEST_SEED))
+    batch = sampler.test_batch(length, 4, TEST_SEED)
+
+    def peak() -> float:
+        if torch.cuda.is_available():
+            return torch.cuda.max_memory_allocated() / 2**20
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+
+    before = peak()
+    spent = [seconds(lambda: exact_match(model, batch)) for _ in range(ROUNDS)]
+    print(median(spent[1:]), peak() - before)
+
+
+def from_nothing(seed: int) -> tuple[float, float]:
+    """Seconds of training, calibration and retraining of addition-abc, and its accuracy at 60 digits."""
+    child = experiment("addition-abc")
+    assert child.parent is not None
+    start = time.perf_counter()
+    trainer = trainer_of(child.parent, seed)
+    trainer.run()
+    bias = calibrate_model(trainer.model, child.parent.sampler.calibration_batch(seed), child.calibration).bias
+    model = store.build_model(child, seed, bias).to(store.device())
+    model.load_state_dict(trainer.model.state_dict())
+    Trainer(model, child.sampler, child.training, seed).run()
+    spent = time.perf_counter() - start
+    return spent, exact_match(model, child.sampler.test_batch(60, 1000, TEST_SEED)).float().mean().item()
+
+
+def time_to_abc() -> Row:
+    """6: from nothing to ABC on Addition, every seed."""
+    torch.set_num_threads(CORES)
+    found = [from_nothing(seed) for seed in SEEDS]
+    times = [spent for spent, _ in found]
+    return {
+        "what": f"from nothing to addition-abc, median of seeds 0-4, {CORES} threads",
+        "ratio": f"{median(times):.0f} s",
+        "goal": "60 s, 100% at 60 digits",
+        "ours": ", ".join(f"{spent:.0f} s ({100 * accuracy:.1f}%)" for spent, accuracy in found),
+        "baseline": "20.9 hours of one GPU in the authors' logs",
+    }
+
+
+def optimizer_rate() -> Row:
+    """Our Muon against PyTorch's, on the matrices of the quick model."""
+    torch.set_num_threads(1)
+    matrices = [p for p in store.build_model(experiment("addition-vanilla"), 0).decoder.parameters() if p.ndim == 2]
+    for p in matrices:
+        p.grad = torch.randn_like(p)
+    ours = Muon(matrices, lr=0.0)
+    theirs = torch.optim.Muon(matrices, lr=0.0, weight_decay=0.0, adjust_lr_fn="match_rms_adamw")
+    mine, other, ratio = in_turn(ours.step, theirs.step, ROUNDS)
+    return {
+        "what": "Muon step, quick model, one thread",
+        "ratio": f"{ratio:.1f} times faster",
+        "goal": "",
+        "ours": f"{1000 * mine:.1f} ms",
+        "baseline": f"{1000 * other:.1f} ms in torch.optim.Muon",
+    }
+
+
+def import_time() -> Row:
     """`import abc_nb` and `import abc_nb.training` against `import torch`, each in a fresh process."""
 
     def fresh(statement: str) -> float:
@@ -126,38 +253,45 @@ def import_time() -> dict[str, object]:
     return {
         "what": "import abc_nb (and everything that trains)",
         "ratio": f"{whole / baseline:.2f} times `import torch`",
+        "goal": "",
         "ours": f"{1000 * package:.0f} ms ({whole:.1f} s)",
         "baseline": f"{baseline:.1f} s for torch",
     }
 
 
-def time_to_perfect(task: str) -> dict[str, object]:
-    """Training from nothing to 100% on validation numbers, one thread, seed 0."""
-    chosen = experiment(f"{task}-vanilla")
-    trainer = trainer_of(chosen)
-    progress = trainer.run()
-    perfect = [row for row in progress.history if row["accuracy"] == 1]
-    reached = f"{perfect[0]['seconds']:.0f} s, {perfect[0]['step']:.0f} steps" if perfect else "not reached"
-    return {
-        "what": f"{chosen.name} to 100% of validation numbers, one thread",
-        "ratio": "",
-        "ours": reached,
-        "baseline": "",
-    }
+JOBS: dict[str, Callable[[], Row]] = {
+    "step": paper_step,
+    "evaluation": paper_evaluation,
+    "calibration": calibration,
+    "rate-paper": lambda: training_rate("addition-vanilla", "paper", "60%"),
+    "rate-quick": lambda: training_rate("addition-vanilla", "quick", "45%"),
+    "rate-window": lambda: training_rate("addition-window-cyclic", "quick", "45%"),
+    "length": length_cost,
+    "abc": time_to_abc,
+    "muon": optimizer_rate,
+    "import": import_time,
+}
 
 
-def main() -> None:
-    torch.set_num_threads(1)
-    jobs: list[Callable[[], dict[str, object]]] = [import_time, optimizer_rate, calibration_time]
-    jobs += [lambda task=task: training_rate(experiment(f"{task}-vanilla")) for task in ARITHMETIC]  # type: ignore[misc]
-    jobs += [lambda task=task: time_to_perfect(task) for task in ARITHMETIC]  # type: ignore[misc]
-    frame = pd.DataFrame([job() for job in tqdm(jobs, unit="measurement")])
-    print(frame.to_string(index=False))
-    folder = paths.figures()
-    note = f"Device: {store.device_name()}; torch {torch.__version__}."
-    write_text(folder / "benchmarks.csv", frame.assign(device=store.device_name()).to_csv(index=False))
-    write_text(folder / "benchmarks.md", f"{frame.to_markdown(index=False)}\n\n{note}\n")
+def main(names: list[str]) -> None:
+    unknown = [name for name in names if name not in JOBS]
+    if unknown:
+        sys.exit(f"abc-nb: unknown measurement {unknown[0]!r}: choose from {', '.join(JOBS)}")
+    path = paths.figures() / "benchmarks.csv"
+    known = names and path.exists()
+    kept = pd.read_csv(path, dtype=str, keep_default_na=False).set_index("name") if known else pd.DataFrame()
+    rows = {str(name): dict(row) for name, row in kept.iterrows()}
+    facts = {"device": store.device_name(), "torch": torch.__version__}
+    for name in tqdm(names or JOBS, unit="measurement"):
+        rows[name] = JOBS[name]() | facts
+        print(rows[name], flush=True)
+    frame = pd.DataFrame([{"name": name} | rows[name] for name in JOBS if name in rows])
+    write_text(path, frame.to_csv(index=False))
+    write_text(path.with_suffix(".md"), frame.drop(columns="name").to_markdown(index=False) + "\n")
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == ["--length"]:
+        one_length(int(sys.argv[2]))
+    else:
+        main(sys.argv[1:])
