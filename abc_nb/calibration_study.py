@@ -12,7 +12,7 @@ from torch import Tensor
 
 from abc_nb import store
 from abc_nb.biases import CLOSED, Attention
-from abc_nb.diagnosis import average_attention, calibrate_model, coverage, diagnose
+from abc_nb.diagnosis import average_attention, calibrate_model, diagnose
 from abc_nb.errors import InputError
 from abc_nb.layouts import Layout
 from abc_nb.lines import Lines
@@ -69,6 +69,7 @@ class CalibrationStudy:
         """The parent's attention (head, query, key), averaged."""
         return average_attention(self.parent, self.batch)
 
+    @cached_property
     def lines(self) -> pd.DataFrame:
         """Every kept line, layers and heads counted from 1; `share` of its head's attention is on it."""
         rows = []
@@ -96,7 +97,7 @@ class CalibrationStudy:
 
     def strongest_head(self, name: Attention, direction: str) -> tuple[int, int]:
         """Layer and head (from 0) of the line in this direction that carries most attention."""
-        lines = self.lines()
+        lines = self.lines
         chosen = lines[(lines.attention == name) & (lines.direction == direction)]
         if chosen.empty:
             raise InputError(f"no {direction} line was kept in {name}-attention of {self.run.experiment.name}")
@@ -121,9 +122,6 @@ class CalibrationStudy:
             layout = sampler.task.layout(sampler.task.width(layout, sampler.regime), sampler.arrangement)
         return list(self.bias.dense(layout, name, layer, self.bias.heads).numpy())
 
-    def coverage(self) -> pd.DataFrame:
-        return coverage(self.averages, self.bias, self.layout)
-
     def shares(self) -> pd.DataFrame:
         """The thresholds that were tried: share, lines, skill of the parent under those lines alone."""
         return pd.read_csv(self.run.folder / store.SHARES)
@@ -140,13 +138,6 @@ class CalibrationStudy:
     def untrained(self) -> Transformer:
         """The parent before its training."""
         return store.build_model(self.run.experiment.parent or self.run.experiment, self.run.seed)
-
-
-def kept_by_head(study: CalibrationStudy, name: Attention = "cross") -> pd.DataFrame:
-    """Number of heads of all layers by the spans that their lines follow."""
-    lines = study.lines()
-    spans = lines[lines.attention == name].groupby(["layer", "head"]).span.agg(lambda s: " + ".join(sorted(set(s))))
-    return spans.value_counts().rename_axis("follows").rename("heads").reset_index()
 
 
 def over_runs(studies: Sequence[CalibrationStudy]) -> pd.DataFrame:

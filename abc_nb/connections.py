@@ -68,7 +68,7 @@ def lines_by_offset(study: CalibrationStudy, clip: int) -> pd.DataFrame:
     RPE counts the source from its right end, where the end of the sequence is 0 and the units are 1:
     the digit of place i stands at offset 1, one column to its right at offset 0.
     """
-    lines = study.lines()
+    lines = study.lines
     chosen = lines[(lines.attention == "cross") & (lines.direction == "antidiagonal")]
     found = chosen.assign(offset=1 - chosen.offset)
     return found[found.offset.abs() <= clip][["layer", "head", "offset", "share"]]

@@ -62,7 +62,7 @@ def retraining_is_short(costs: pd.DataFrame) -> Verdict:
 
 def followed(study: CalibrationStudy) -> dict[tuple[int, int], set[str]]:
     """What the cross-attention lines of each head follow, by (layer, head)."""
-    lines = study.lines()
+    lines = study.lines
     cross = lines[lines.attention == "cross"]
     return {place: set(part.span) for place, part in cross.groupby(["layer", "head"])}  # type: ignore[misc]
 
@@ -88,7 +88,7 @@ def n_by_1_heads(study: CalibrationStudy) -> Verdict:
 
 def verticals_are_sinks(studies: Sequence[CalibrationStudy]) -> Verdict:
     """Of the attention on vertical lines, more than half is on symbols, which carry no digit."""
-    lines = pd.concat([study.lines() for study in studies])
+    lines = pd.concat([study.lines for study in studies])
     vertical = lines[lines.direction == "vertical"].groupby("span").share.sum()
     shares = (vertical / vertical.sum()).sort_values(ascending=False)
     symbols = float(shares[~shares.index.str.startswith("operand")].sum())

@@ -14,7 +14,7 @@ import torch
 
 from abc_nb import paths, store, tables
 from abc_nb.biases import Attention
-from abc_nb.calibration_study import CalibrationStudy, kept_by_head, over_runs
+from abc_nb.calibration_study import CalibrationStudy, over_runs
 from abc_nb.errors import InputError
 from abc_nb.experiments import experiment
 from abc_nb.layouts import Layout
@@ -76,7 +76,7 @@ def test_averages_are_the_parents_attention_on_its_own_training_problems(study: 
 
 
 def test_every_line_has_a_row_with_its_share_of_the_averaged_attention(study: CalibrationStudy) -> None:
-    found = study.lines()
+    found = study.lines
     assert len(found) == len(study.bias.lines) > 0
     assert found.share.between(0, 1).all()
     for row, line in zip(found.to_dict("records"), study.bias.lines, strict=True):
@@ -103,23 +103,12 @@ def test_opened_cells_are_those_of_the_lines(study: CalibrationStudy) -> None:
 
 
 def test_the_strongest_head_has_the_line_with_the_largest_share(study: CalibrationStudy) -> None:
-    lines = study.lines()
+    lines = study.lines
     chosen = lines[(lines.attention == "cross") & (lines.direction == "antidiagonal")]
     best = max(chosen.to_dict("records"), key=lambda row: row["share"])
     assert study.strongest_head("cross", "antidiagonal") == (best["layer"] - 1, best["head"] - 1)
     with pytest.raises(InputError, match="no diagonal line was kept in cross-attention of addition-abc"):
         study.strongest_head("cross", "diagonal")
-
-
-def test_heads_are_counted_by_the_spans_that_they_follow(study: CalibrationStudy) -> None:
-    for name in ATTENTIONS:
-        by_head: dict[int, set[str]] = {}
-        for line in study.bias.lines:
-            if line.attention == name:
-                by_head.setdefault(line.head, set()).add(line.span)
-        counted = [" + ".join(sorted(spans)) for spans in by_head.values()]
-        found = kept_by_head(study, name)
-        assert dict(zip(found.follows, found.heads, strict=True)) == {key: counted.count(key) for key in counted}
 
 
 # ---- at other lengths -------------------------------------------------------------------------------

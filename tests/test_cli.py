@@ -18,7 +18,7 @@ from abc_nb.cli import main
 from abc_nb.evaluation import COLUMNS
 
 SMOKE = ["--profile", "smoke"]
-COMMANDS = ["list", "train", "evaluate", "compute", "sweep", "reproduce", "notebooks", "ship", "bench"]
+COMMANDS = ["list", "train", "evaluate", "compute", "sweep", "reproduce", "report", "notebooks", "ship", "bench"]
 
 
 @pytest.fixture(scope="module")

@@ -111,6 +111,7 @@ def test_calibrated_antidiagonals_are_counted_from_the_offset_of_relative_positi
     """The units' line, offset 0, has the offset 1; a line one column to its right has the offset 0."""
 
     class Study:
+        @property
         def lines(self) -> pd.DataFrame:
             lines = [("cross", "antidiagonal", offset, share) for offset, share in ((0, 0.5), (1, 0.25), (9, 0.1))]
             lines += [("self", "diagonal", 0, 0.75), ("cross", "vertical", 0, 0.875)]

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from abc_nb import hard
 from abc_nb.evaluation import wilson
-from abc_nb.hard import KINDS, carried, hard_cases, mostly, repeated, short, uniform
+from abc_nb.hard import KINDS, carried, carry, carry_runs, hard_cases, mostly, repeated, short, uniform
 from abc_nb.layouts import Arrangement
 from abc_nb.model import Transformer
 from abc_nb.sampling import Batch, Sampler, carries, generator, longest_run
@@ -112,3 +112,45 @@ def test_accuracy_of_hard_cases_is_that_of_the_models_answers(monkeypatch: pytes
     found = hard_cases(build(), sampler, 9, samples=10)
     assert found.accuracy.tolist() == pytest.approx([0.3] * len(KINDS))
     assert {batch.layout for batch in seen} == {sampler.test_batch(9, 2, 0).layout}
+
+
+@given(st.integers(1, 30), st.integers(1, 30), BASES, st.integers(0, 99))
+def test_a_carry_of_two_numbers_runs_from_the_units_through_so_many_places(
+    length: int, run: int, base: int, seed: int
+) -> None:
+    task, run = Task("addition", base), min(run, length)
+    operands = carry(task, uniform(task, length, 20, generator(seed)), np.full((20, 1), run))
+    assert carries(operands, base)[:, :run].all()
+    assert all(((digits >= 0) & (digits < base)).all() for digits in operands)
+    sums = operands[0] + operands[1]
+    assert (sums[:, 0] == base).all() and (sums[:, 1:run] == base - 1).all()
+
+
+def test_a_carry_of_one_number_is_highest_digits_and_leaves_the_rest() -> None:
+    task = Task("successor")
+    before = uniform(task, 9, 50, generator(1))
+    (number,) = carry(task, before, np.full((50, 1), 4))
+    assert (number[:, :4] == 9).all()
+    np.testing.assert_array_equal(number[:, 4:], before[0][:, 4:])
+
+
+@pytest.mark.parametrize("name", ["successor", "addition"])
+def test_carry_runs_have_a_row_for_each_length_of_run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the model is asked has the run; the wrong answers of one run are counted as such."""
+    sampler, asked = Sampler(Task(name)), []
+
+    def answered(model: Transformer, batch: Batch) -> Tensor:
+        asked.append(batch)
+        return torch.arange(8) < 8 - 2 * (len(asked) - 1)
+
+    monkeypatch.setattr(hard, "exact_match", answered)
+    found = carry_runs(build(TINY, sampler), sampler, 20, (1, 5, 20), samples=8)
+    assert found.run.tolist() == [1, 5, 20]
+    assert found.accuracy.tolist() == [1.0, 0.75, 0.5]
+    for row in found.itertuples():
+        assert (row.ci_low, row.ci_high) == pytest.approx(wilson(round(8 * row.accuracy), 8))
+    digits = asked[-1].operands(torch.arange(8))
+    if name == "addition":
+        assert (longest_run(carries(digits, 10)) >= 20).all()
+    else:
+        assert (digits[0][:, :20] == 9).all()

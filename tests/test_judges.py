@@ -192,6 +192,7 @@ class Study:
     def __init__(self, *lines: tuple[str, int, int, str, str, float]) -> None:
         self.frame = pd.DataFrame(lines, columns=["attention", "layer", "head", "span", "direction", "share"])
 
+    @property
     def lines(self) -> pd.DataFrame:
         return self.frame
 

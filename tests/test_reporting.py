@@ -60,6 +60,29 @@ def test_every_paper_row_is_of_a_task_and_length_that_exist_here(table: str) -> 
     assert set(numbers.model) <= known
 
 
+def test_accuracies_by_length_say_the_worst_seed_and_how_many_problems() -> None:
+    far = rows("ABC", {60: [1.0, 0.75, 1.0], 1000: [0.5, 1.0, 0.75]}).assign(samples=lambda x: x.length + 40)
+    several = tables.over_seeds(pd.concat([far, rows("+ T=3", {60: [1.0], 1000: [0.998]})]))
+    table = tables.by_length(several)
+    assert table.loc[("Addition", "ABC")].to_list() == ["100.0 (75.0)", "75.0 (50.0)"]
+    assert table.loc[("Addition", "+ T=3")].to_list() == ["100.0", "99.8"]
+    assert table.loc[("problems", "")].to_list() == ["100 to 1000", "1000 to 1040"]
+    assert list(table.index) == [("Addition", "ABC"), ("Addition", "+ T=3"), ("problems", "")]
+
+
+def test_reach_ends_where_the_median_first_falls_below_the_bar() -> None:
+    far = rows("ABC", {6: [1.0], 60: [1.0, 0.995, 0.2], 100: [0.98], 200: [1.0]})
+    never = rows("+ T=3", {6: [0.5], 60: [1.0]})
+    table = tables.reach(pd.concat([far, never, rows("ABC", {500: [1.0]}, "Successor")]), "Addition")
+    ours = table[table.source == "this notebook"].set_index("system")
+    assert ours.tested.to_dict() == {"ABC, here": 60, "+ T=3, here": 0}
+    assert ours.ratio.to_dict() == {"ABC, here": 10, "+ T=3, here": 0}
+    others = table[table.source != "this notebook"].set_index("system").ratio.round(1)
+    assert others.to_dict() == {
+        "Zhou et al.": 2.5, "Abacus embeddings": 5.0, "position coupling": 6.7, "the paper (ABS and ABC)": 10.0,
+    }  # fmt: skip
+
+
 def test_saved_tables_can_be_read_back(figures: Path) -> None:
     table = tables.beside_paper(rows("RoPE", {6: [1.0], 10: [0.0]}), "table1")
     tables.save(table, "table-x", "quick", tables.wide(table))
@@ -75,6 +98,33 @@ def test_curves_plot_the_median_over_seeds() -> None:
     line = figure.axes[0].lines[0]
     np.testing.assert_allclose(line.get_xdata(), [1, 2])
     np.testing.assert_allclose(line.get_ydata(), [90, 30])
+
+
+def test_curves_over_many_lengths_are_logarithmic_and_keep_every_length() -> None:
+    frame = rows("ABC", {1: [1.0], 60: [1.0], 10_000: [0.5]})
+    (panel,) = plots.length_curves(frame, longest=10_000, logarithmic=True).axes
+    assert panel.get_xscale() == "log"
+    low, high = panel.get_xlim()
+    assert low < 1 and high > 10_000
+    np.testing.assert_allclose(panel.lines[0].get_ydata(), [100, 100, 50])
+
+
+def test_reach_is_drawn_from_the_training_length_to_the_longest_that_holds() -> None:
+    table = tables.reach(rows("ABC", {60: [1.0], 10_000: [1.0]}), "Addition")
+    (panel,) = plots.reach(table).axes
+    assert [list(line.get_xdata()) for line in panel.lines] == table[["trained", "tested"]].to_numpy().tolist()
+    assert [label.get_text() for label in panel.get_yticklabels()] == list(table.system)
+    assert "10,000 (1,666.7 times)" in [text.get_text() for text in panel.texts]
+
+
+def test_carry_runs_are_drawn_for_each_task_and_model() -> None:
+    frame = pd.DataFrame(
+        [("Addition", "ABC", 1, 20, 100.0), ("Addition", "ABC", 10, 20, 50.0), ("Successor", "ABC", 1, 20, 75.0)],
+        columns=["task", "model", "run", "samples", "accuracy"],
+    )
+    addition, successor = plots.carry_runs(frame).axes
+    np.testing.assert_allclose(addition.lines[0].get_xydata(), [[1, 100], [10, 50]])
+    np.testing.assert_allclose(successor.lines[0].get_xydata(), [[1, 75]])
 
 
 def test_bars_show_the_shares() -> None:
