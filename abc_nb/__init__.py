@@ -33,6 +33,9 @@ _HOME = {
     "greedy": "abc_nb.evaluation",
     "experiment": "abc_nb.experiments",
     "InputError": "abc_nb.errors",
+    "explore_attention": "abc_nb.widgets_attention",
+    "explore_window": "abc_nb.widgets_window",
+    "explore_calibration": "abc_nb.widgets_calibration",
 }
 __all__ = [*_HOME]
 

@@ -79,7 +79,15 @@ class Model:
     far: bool = False  # tested at the lengths `FAR`, too
     width: int | None = None  # embedding size, where it is not the profile's
     regime: str | None = None  # tight or padded, where it is not the profile's
-    short: bool = False  # one of many: in `quick` a third of the steps and few test problems
+    recipe: str = "plain"  # how it is trained: a key of `RECIPES`
+    few: bool = False  # one of many: in `quick` few test problems
+
+
+def scaffold(title: str, position: positions.PositionEncoding, w: int | None = W, **changes: Any) -> Model:
+    """A window, on aligned input (ABS)."""
+    bias = CAUSAL if w is None else biases.Window(w)
+    settings: dict[str, Any] = {"arrangement": "aligned", "extends": True, "recipe": "scaffold"} | changes
+    return Model(title, position, bias, **settings)
 
 
 MODELS = {
@@ -88,19 +96,13 @@ MODELS = {
     "rope": Model("RoPE", positions.Rotary(), source_index="left"),
     "alibi": Model("ALiBi", positions.NoPosition(), biases.ALiBi()),
     "rpe": Model("RPE", positions.Relative(), source_index="left"),
-    "window": Model("+ w=1", positions.Sinusoidal(), biases.Window(W), arrangement="aligned", extends=True),
-    "window-cyclic": Model(
-        "+ T=3",
-        positions.Sinusoidal(PERIOD),
-        biases.Window(W),
-        arrangement="aligned",
-        extends=True,
-        many=10_000,
-        far=True,
+    "window": scaffold("+ w=1", positions.Sinusoidal()),
+    "window-cyclic": scaffold("+ T=3", positions.Sinusoidal(PERIOD), many=10_000, far=True),
+    "nope-window": scaffold("NoPE + w=1", positions.NoPosition()),
+    "abc": Model(
+        "ABC", positions.Sinusoidal(PERIOD), extends=True, calibration=Calibration(), recipe="retraining", far=True
     ),
-    "nope-window": Model("NoPE + w=1", positions.NoPosition(), biases.Window(W), arrangement="aligned", extends=True),
-    "abc": Model("ABC", positions.Sinusoidal(PERIOD), extends=True, calibration=Calibration(), far=True),
-    "lora": Model("LoRA", positions.Sinusoidal(), extends=True, rank=4),
+    "lora": Model("LoRA", positions.Sinusoidal(), extends=True, rank=4, recipe="low rank"),
     "rope-128": Model("RoPE, size 128", positions.Rotary(), source_index="left", width=128),
     "rope-512": Model("RoPE, size 512", positions.Rotary(), source_index="left", width=512),
     "rope-right": Model("RoPE, from the right", positions.Rotary()),
@@ -109,12 +111,12 @@ MODELS = {
 }
 
 
-def calibrated(title: str, calibration: Calibration, warm: bool = True) -> Model:
-    return replace(MODELS["abc"], title=title, calibration=calibration, warm=warm, short=True)
+def calibrated(title: str, calibration: Calibration, **changes: Any) -> Model:
+    return replace(MODELS["abc"], title=title, calibration=calibration, few=True, far=False, **changes)
 
 
 ABLATIONS = {  # of ABC: one change each
-    "abc-new-weights": calibrated("new weights", Calibration(), warm=False),
+    "abc-new-weights": calibrated("new weights", Calibration(), warm=False, recipe="short"),
     "abc-last-layer": calibrated("last layer for all", Calibration(layers="last")),
     "abc-whole": calibrated("lines over the whole matrix", Calibration(anchor="whole")),
     "abc-antidiagonals": calibrated("no verticals", Calibration(directions=("diagonal", "antidiagonal"))),
@@ -130,18 +132,11 @@ MODELS |= ABLATIONS
 GRID_W, GRID_T = (None, 0, 1, 2, 3), (None, 2, 3, 4, 5, 6, 7, 8)
 GRID_NAMES = {(w, t): f"grid-w{w}-t{t}".replace("None", "x") for w in GRID_W for t in GRID_T}
 GRID = {  # window and period (claim C13); None: no window, an index without a period
-    name: Model(
-        f"w={w}, T={t}",
-        positions.Sinusoidal(t),
-        CAUSAL if w is None else biases.Window(w),
-        arrangement="aligned",
-        extends=True,
-        short=True,
-    )
+    name: scaffold(f"w={w}, T={t}", positions.Sinusoidal(t), w, recipe="short", few=True)
     for (w, t), name in GRID_NAMES.items()
 }
 PADDED = {
-    f"{name}-padded": replace(MODELS[name], regime="padded", short=True)
+    f"{name}-padded": replace(MODELS[name], regime="padded", recipe="short", many=1_000, few=True, far=False)
     for name in ("vanilla", "window", "window-cyclic", "nope-window")
 }
 MODELS |= PADDED
@@ -152,8 +147,8 @@ ARITHMETIC = ("successor", "addition", "n-by-1", "parity")  # the paper's four t
 TASKS = tuple(name for name in OPERATIONS if name != "parity-classification")
 VARIANT_NAMES = (*(f"{task}-{model}" for model in VARIANTS for task in ("successor", "addition")), "parity-rpe-right")
 CLASSIFIER = "parity-classifier"
-ABLATED = ("successor", "addition", "n-by-1")  # the tasks of the ablations
-ROPE_SIZES = ("addition-rope-128",)  # claim C05; addition-rope-512 is for a GPU
+ABLATED = ("successor", "addition", "n-by-1")  # the tasks of the ablations, and of padded problems
+ROPE_SIZES = ("addition-rope-128",)  # claim C05; addition-rope-512 takes a GPU, or an hour
 
 PROFILES = {
     "smoke": "proves the pipeline in minutes; its numbers mean nothing",
@@ -165,32 +160,29 @@ SIZES = {
     "quick": ModelConfig(),
     "paper": ModelConfig(width=128, feed_forward=512, encoder_layers=1, decoder_layers=6, dropout=0.3),
 }
-RECIPES = {
-    "smoke": TrainingConfig(steps=20, batch=32, held_batch=32, warmup=5, hold=10, validate_every=10, validation=60),
-    "quick": TrainingConfig(),
-    "paper": TrainingConfig(
-        steps=100_000,
-        batch=512,
-        held_batch=512,
-        optimizer="adamw",
-        learning_rate=1e-4,
-        warmup=1000,
-        hold=80_000,
-        validate_every=500,
-    ),
-}
-SHORT = TrainingConfig(steps=400, held_batch=64, hold=200)
-SCAFFOLDING = {  # a model whose bias says where to look has less to search for at the full rate
-    "smoke": RECIPES["smoke"],
-    "quick": replace(RECIPES["quick"], steps=1800, held_batch=64, hold=500, learned=0.99),
-    "paper": RECIPES["paper"],
-}
-RETRAINING = {  # a sixth of the budget, for a model that has been trained before
-    "smoke": RECIPES["smoke"],
-    "quick": replace(
-        RECIPES["quick"], steps=300, held_batch=64, hold=100, learned=0.9, validate_every=10, validation=256
-    ),
-    "paper": replace(RECIPES["paper"], steps=20_000, hold=10_000),
+QUICK, SMOKE = TrainingConfig(), TrainingConfig(20, 32, 32, warmup=5, hold=10, validate_every=10, validation=60)
+LONG = TrainingConfig(
+    steps=100_000,
+    batch=512,
+    held_batch=512,
+    optimizer="adamw",
+    learning_rate=1e-4,
+    warmup=1000,
+    hold=80_000,
+    validate_every=500,
+)
+# A model whose bias says where to look has less to search for at the full rate, and with large batches.
+SCAFFOLDING = replace(QUICK, steps=1800, held_batch=64, hold=500, learned=0.99)
+SHORT = replace(QUICK, steps=400, held_batch=64, hold=200)
+# A sixth of the budget, for a model that has been trained before.
+RETRAINING = replace(QUICK, steps=300, held_batch=64, hold=100, learned=0.9, validate_every=10, validation=256)
+LONG_RETRAINING = replace(LONG, steps=20_000, hold=10_000)
+RECIPES = {  # by profile: smoke, quick, paper
+    "plain": (SMOKE, QUICK, LONG),
+    "scaffold": (SMOKE, SCAFFOLDING, LONG),
+    "short": (SMOKE, SHORT, LONG),
+    "retraining": (SMOKE, RETRAINING, LONG_RETRAINING),
+    "low rank": tuple(replace(recipe, optimizer="adamw") for recipe in (SMOKE, RETRAINING, LONG_RETRAINING)),
 }
 REGIMES = {"smoke": "tight", "quick": "tight", "paper": "padded"}
 
@@ -212,18 +204,10 @@ def experiment(name: str, profile: str = "quick", base: int = 10) -> Experiment:
     regime = model.regime or REGIMES[profile]
     sampler = Sampler(task, model.arrangement, regime, PERIOD if model.extends else 1)
     label = name if base == 10 or task.operation.binary_digits else f"{name}-base{base}"
-    recipe, tested = RECIPES[profile], tests(profile, model)
-    if isinstance(model.bias, biases.Window):
-        recipe = SCAFFOLDING[profile]
-    if model.short and profile == "quick":
-        recipe, tested = SHORT, tuple((length, 500) for length in TABLE)
+    recipe, tested = RECIPES[model.recipe][list(PROFILES).index(profile)], tests(profile, model)
     if model.calibration is None and not model.rank:
         return Experiment(label, profile, sampler, config, recipe, tested)
     parent = experiment(f"{task_name}-vanilla", profile, base)
-    if model.warm:
-        recipe = RETRAINING[profile]
-    if model.rank:
-        recipe = replace(recipe, optimizer="adamw")  # as LoRA is trained
     retraining = (parent, model.calibration, model.warm, model.rank)
     return Experiment(label, profile, sampler, config, recipe, tested, *retraining)
 
@@ -250,6 +234,8 @@ def tests(profile: str, model: Model) -> tuple[tuple[int, int], ...]:
         return tuple((length, 10) for length in CURVE)
     if profile == "paper":
         return tuple((length, 10_000) for length in CURVE)
+    if model.few:
+        return tuple((length, 500) for length in TABLE)
     if not model.extends:
         return tuple((length, 1_000) for length in CURVE)
     tested = {length: model.many if length in MANY else 1_000 for length in (*CURVE, *BEYOND)}
@@ -269,10 +255,13 @@ def grid_names(profile: str) -> dict[tuple[int | None, int | None], str]:
 def needed(profile: str, everything: bool = False) -> Sequence[Experiment]:
     """The experiments that the notebooks show, in the order to train them.
 
-    `quick` leaves the ablations to the shipped results, unless `everything` is asked for.
+    `quick` leaves the ablations, the map of windows and periods, padded problems and large models to
+    the shipped results, unless `everything` is asked for.
     """
-    models = [*BASELINES, "window-cyclic", "abc", "lora"]
+    models = [*BASELINES, *SCAFFOLDS, "abc", "lora"]
     names = [f"{task}-{model}" for model in models for task in ARITHMETIC] + [*VARIANT_NAMES, CLASSIFIER]
     if everything or profile == "smoke":
-        names += [f"{task}-{model}" for model in ABLATIONS for task in ABLATED]
+        names += [f"{task}-{model}" for model in (*ABLATIONS, *PADDED) for task in ABLATED]
+        names += [f"{task}-{model}" for model in grid_names(profile).values() for task in ARITHMETIC]
+        names += ROPE_SIZES
     return [experiment(name, profile) for name in names]

@@ -1,0 +1,227 @@
+"""The explorers in a real JupyterLab and a real Chromium: typed into, moved by keyboard, looked at.
+
+Without Chromium these tests are skipped; where CI is set, its absence is a failure.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_notebook
+
+from abc_nb import paths
+
+pytest.importorskip("playwright", reason="Playwright is not installed: pip install -e '.[dev]'")
+from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+
+pytestmark = pytest.mark.slow
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+ARGUMENTS += ["--disable-sync", "--no-first-run"]
+TOKEN = "for-this-test-only"
+SECONDS = 1000  # Playwright counts milliseconds
+CELLS = [
+    'import abc_nb\n\nabc_nb.explore_attention("addition-vanilla", "123+989")',
+    'abc_nb.explore_window("addition")',
+    'abc_nb.explore_calibration("addition-vanilla")',
+]
+
+
+def chromium() -> str:
+    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    if found is None and os.environ.get("CI"):
+        pytest.fail("Chromium is not installed: apt-get install chromium")
+    return found or pytest.skip("Chromium is not installed")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A JupyterLab of its own on the loopback address, with one notebook: its URL."""
+    chromium()
+    folder, port = tmp_path_factory.mktemp("lab"), free_port()
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3 (ipykernel)"}}
+    book = new_notebook(cells=[new_code_cell(source) for source in CELLS], metadata=kernel)
+    nbformat.write(book, folder / "explorers.ipynb")
+    places = {f"JUPYTER_{kind}_DIR": str(folder / kind.lower()) for kind in ("CONFIG", "DATA", "RUNTIME")}
+    places |= {f"JUPYTERLAB_{kind}_DIR": str(folder / kind.lower()) for kind in ("SETTINGS", "WORKSPACES")}
+    places["ABC_NB_RUNS"] = str(folder / "runs")  # the shipped results are all there is, as after an installation
+    quiet = {"@jupyterlab/apputils-extension:announcements": True}
+    page_config = folder / "config" / "labconfig" / "page_config.json"
+    page_config.parent.mkdir(parents=True)
+    page_config.write_text(json.dumps({"disabledExtensions": quiet}))
+    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", f"--port={port}"]
+    command += ["--ServerApp.ip=127.0.0.1", f"--IdentityProvider.token={TOKEN}", "--LabApp.extension_manager=readonly"]
+    with (folder / "lab.log").open("w") as log:
+        server = subprocess.Popen(command, cwd=folder, env={**os.environ, **places}, stdout=log, stderr=log)
+        try:
+            wait_for(f"http://127.0.0.1:{port}/api/status?token={TOKEN}", server, folder / "lab.log")
+            yield f"http://127.0.0.1:{port}/lab/tree/explorers.ipynb?token={TOKEN}"
+        finally:
+            server.terminate()
+            server.wait(20)
+
+
+def wait_for(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
+    for _ in range(300):
+        assert server.poll() is None, log.read_text()[-2000:]
+        try:
+            urllib.request.urlopen(url, timeout=5).close()
+            return
+        except OSError:
+            time.sleep(0.1)
+    pytest.fail(f"JupyterLab did not answer: {log.read_text()[-2000:]}")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def page(lab: str, browser: Browser) -> Page:
+    """The notebook, with all its cells run from the menu and an explorer in each."""
+    opened = browser.new_page(viewport={"width": 1400, "height": 900})
+    opened.set_default_timeout(30 * SECONDS)
+    opened.goto(lab)
+    try:
+        opened.get_by_text("Python 3 (ipykernel) | Idle").wait_for()
+        opened.get_by_role("menuitem", name="Run", exact=True).click()
+        opened.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+        opened.locator(".abc-count").wait_for(state="attached")
+    finally:
+        keep(opened, "started")
+    return opened
+
+
+def cells(page: Page) -> Locator:
+    return page.locator(".jp-CodeCell")
+
+
+def cell(page: Page, index: int) -> Locator:
+    found = cells(page).nth(index)
+    found.locator(".jp-OutputArea-output").first.scroll_into_view_if_needed()
+    return found
+
+
+def keep(page: Page, name: str) -> None:
+    """A screenshot to look at."""
+    folder = paths.BUILD / "screenshots"
+    folder.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=folder / f"{name}.png")
+
+
+def picture(cell: Locator) -> str:
+    """Where the browser has the first picture: another address for other bytes."""
+    return str(cell.locator("img").first.get_attribute("src"))
+
+
+def expect_redrawn(cell: Locator, before: str) -> None:
+    expect(cell.locator("img").first).not_to_have_attribute("src", before)
+
+
+def type_problem(cell: Locator, text: str) -> None:
+    """As a person types: over what is there, then Enter."""
+    box = cell.locator("input[type=text]").first
+    box.press("Control+a")
+    box.press_sequentially(text)
+    box.press("Enter")
+
+
+def labelled(cell: Locator, label: str) -> Locator:
+    """The slider with this label."""
+    row = cell.locator(".widget-inline-hbox").filter(has=cell.page.get_by_text(label, exact=True))
+    return row.get_by_role("slider")
+
+
+def test_a_typed_problem_is_decoded_and_its_wrong_digits_are_marked(page: Page) -> None:
+    explorer = cell(page, 0)
+    expect(explorer.locator(".abc-answer")).to_have_text("123+989 = 1112 ✓ right")
+    keep(page, "attention-right")
+    before = picture(explorer)
+    type_problem(explorer, "078114514+0241919810")
+    expect(explorer.locator(".abc-answer")).to_contain_text("✗ wrong in")
+    expect(explorer.locator(".abc-answer")).to_contain_text(f"right is {78114514 + 241919810}")
+    assert explorer.locator("td", has_text="✗").count() >= 1
+    expect_redrawn(explorer, before)
+    keep(page, "attention-wrong")
+
+
+def test_arrow_keys_step_through_the_decoding(page: Page) -> None:
+    explorer = cell(page, 0)
+    last = explorer.locator(".abc-step").inner_text()
+    before = picture(explorer)
+    step = labelled(explorer, "step")
+    step.press("ArrowLeft")
+    expect(explorer.locator(".abc-step")).not_to_have_text(last)
+    number = int(last.split()[1])
+    expect(explorer.locator(".abc-step")).to_contain_text(f"Step {number - 1} writes")
+    expect(explorer.locator("td", has_text="·")).to_have_count(1)
+    expect_redrawn(explorer, before)
+    keep(page, "attention-step")
+
+
+def test_a_bad_problem_shows_one_sentence(page: Page) -> None:
+    explorer = cell(page, 0)
+    type_problem(explorer, "12*3")
+    expect(explorer.get_by_role("status")).to_have_text(
+        "⚠ cannot read '12*3': Addition takes digits 0-9, as in 123+456"
+    )
+    assert page.get_by_text("Traceback").count() == 0
+    keep(page, "attention-sentence")
+
+
+def test_the_window_slider_opens_keys(page: Page) -> None:
+    explorer = cell(page, 1)
+    cross = explorer.locator("tr", has_text="cross")
+    before = cross.inner_text()
+    slider = labelled(explorer, "window w")
+    slider.press("ArrowRight")
+    expect(cross).not_to_have_text(before)
+    keep(page, "window")
+
+
+def test_the_threshold_slider_changes_lines_and_pictures_without_a_jump(page: Page) -> None:
+    explorer = cell(page, 2)
+    count = explorer.locator(".abc-count")
+    before, shown, place = count.inner_text(), picture(explorer), explorer.bounding_box()
+    keep(page, "calibration")
+    for _ in range(10):
+        labelled(explorer, "share").press("ArrowRight")
+    expect(count).not_to_have_text(before)
+    expect_redrawn(explorer, shown)
+    after = explorer.bounding_box()
+    assert after is not None and place is not None
+    assert (after["width"], after["height"]) == (place["width"], place["height"])
+    explorer.locator("img").last.scroll_into_view_if_needed()
+    keep(page, "calibration-below")
+
+
+def test_a_retraining_can_be_started_and_stopped(page: Page) -> None:
+    explorer = cell(page, 2)
+    start, stop = explorer.get_by_role("button", name="Retrain"), explorer.get_by_role("button", name="Stop")
+    start.press("Space")
+    expect(start).to_be_disabled()
+    expect(explorer.locator(".abc-status")).to_contain_text("step", timeout=20 * SECONDS)
+    keep(page, "retraining")
+    stop.press("Space")
+    expect(explorer.locator(".abc-status")).to_contain_text("Stopped", timeout=10 * SECONDS)
+    expect(start).to_be_enabled()
