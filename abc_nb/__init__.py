@@ -33,9 +33,9 @@ _HOME = {
     "greedy": "abc_nb.evaluation",
     "experiment": "abc_nb.experiments",
     "InputError": "abc_nb.errors",
-    "explore_attention": "abc_nb.widgets_attention",
-    "explore_window": "abc_nb.widgets_window",
-    "explore_calibration": "abc_nb.widgets_calibration",
+    "explore_attention": "abc_nb.explorers.attention_widget",
+    "explore_window": "abc_nb.explorers.window_widget",
+    "explore_calibration": "abc_nb.explorers.calibration_widget",
 }
 __all__ = [*_HOME]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +12,7 @@ import torch
 from torch import Tensor
 
 from abc_nb.biases import Attention, key_count
-from abc_nb.compute import read, widen
+from abc_nb.compute import read, typed_places, widen
 from abc_nb.evaluation import TEST_SEED, correct_digits, greedy
 from abc_nb.layouts import Layout
 from abc_nb.maps import Panel
@@ -208,7 +207,7 @@ class Study:
     def example(self, text: str) -> Maps:
         """Attention while decoding a problem greedily, as wide as it is written (zeros in front count)."""
         sampler = self.run.experiment.sampler
-        width = sampler.task.width_for(max(len(part) for part in re.split(r"\D", text)), sampler.regime)
+        width = sampler.task.width_for(typed_places(sampler.task, text), sampler.regime)
         operands = widen(read(sampler.task, text), width, sampler.task)
         return look(self.model, sampler.task, make_batch(sampler.task, operands, width, sampler.arrangement))
 

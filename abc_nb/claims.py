@@ -1,6 +1,6 @@
 """The ledger of claims: what the papers say, what a run here says, and the verdict.
 
-A judge (`judges_failure`, `judges_bias`) is a function of the results; notebooks record what it returns.
+A judge (in `judges/`) is a function of the results; notebooks record what it returns.
 """
 
 from __future__ import annotations

@@ -114,10 +114,10 @@ def reproduce(arguments: Namespace) -> int:
 
 
 def report(arguments: Namespace) -> None:
-    from abc_nb import report as reporting
+    from abc_nb.report import page
     from abc_nb.results import Results
 
-    print(reporting.write(Results(arguments.profile, arguments.results, arguments.seeds)))
+    print(page.write(Results(arguments.profile, arguments.results, arguments.seeds)))
 
 
 def notebooks(arguments: Namespace) -> None:

@@ -36,6 +36,14 @@ def read(task: Task, text: str) -> list[Digits]:
     return [digit_array(part.lstrip("0") or "0") for part in parts]
 
 
+def typed_places(task: Task, text: str) -> int:
+    """Places of the longest operand as it is typed, zeros in front included; of a list its items."""
+    operands = read(task, text)
+    if task.operation.items:
+        return operands[0].shape[1]
+    return max(len(digits) for digits in re.findall(rf"[{DIGITS[: task.base]}]+", text.lower()))
+
+
 def digit_array(text: str) -> Digits:
     return np.array([[DIGITS.index(character) for character in reversed(text)]])
 

@@ -100,7 +100,7 @@ def hard_cases(model: Transformer, sampler: Sampler, length: int, samples: int =
 def carry_runs(
     model: Transformer, sampler: Sampler, length: int, runs: Sequence[int], samples: int = 20
 ) -> pd.DataFrame:
-    """Exact match on random numbers of `length` digits in which a carry runs through so many places: run, samples, ..."""
+    """Exact match on random numbers of `length` digits with a carry through so many places: run, samples, ..."""
     task, rows = sampler.task, []
     for run in runs:
         numbers = uniform(task, length, samples, generator(TEST_SEED, length, len(KINDS), run))

@@ -120,7 +120,8 @@ class Lines(Bias):
         transparent = self.empty == "transparent" and len({line.head for line in chosen}) < self.heads
         if transparent or self.floor is not None:
             return None
-        return on_lines(chosen, layout, attention, self.heads)
+        keys = on_lines(chosen, layout, attention, self.heads)
+        return OpenKeys(keys.index, without_repeats(keys.index, keys.value))
 
     def dense(self, layout: Layout, attention: Attention, layer: int, heads: int) -> Tensor:
         chosen = self.of(attention, layer)
@@ -141,7 +142,10 @@ def on_lines(lines: Iterable[Line], layout: Layout, attention: Attention, heads:
 def open_cells(
     lines: Iterable[Line], places: Iterable[Span], shape: tuple[int, int], heads: int, causal: bool = False
 ) -> OpenKeys:
-    """Open keys of lines over given spans, for a matrix of `shape` (query, key): a slot for each distinct line."""
+    """Open keys of lines over given spans, for a matrix of `shape` (query, key): a slot for each distinct line.
+
+    Where lines meet a key stands in several slots.
+    """
     distinct: dict[tuple[Direction, str, int], list[Line]] = {}
     for line in lines:
         distinct.setdefault((line.direction, line.span, line.offset), []).append(line)
@@ -158,7 +162,7 @@ def open_cells(
         index[:, slot] = columns.clamp(0, shape[1] - 1)
         for line in members:
             value[line.head, inside, slot] = value[line.head, inside, slot].clamp(min=line.value)
-    return OpenKeys(index, without_repeats(index, value))
+    return OpenKeys(index, value)
 
 
 def without_repeats(index: Tensor, value: Tensor) -> Tensor:

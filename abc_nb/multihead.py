@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from abc_nb.biases import Attention as AttentionName
 from abc_nb.biases import CLOSED, OpenKeys
+from abc_nb.biases import Attention as AttentionName
 from abc_nb.dropout import drop
 from abc_nb.positions import PositionEncoding
 

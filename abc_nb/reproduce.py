@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from abc_nb import experiments, notebooks, paths, report, sweep
+from abc_nb import experiments, notebooks, paths, sweep
+from abc_nb.report import page
 from abc_nb.results import Results
 
 
@@ -26,6 +27,6 @@ def reproduce(profile: str, seeds: Sequence[int], everything: bool = False) -> i
     for notebook in notebooks.sequence():
         print(f"notebook {notebook.stem}", flush=True)
         notebooks.execute(notebook, paths.BUILD / "notebooks" / profile / notebook.name, parameters)
-    page = report.write(Results(profile, "runs", seeds))
-    print(f"figures and tables are in {paths.figures(profile)}, all on one page: {page.name}")
+    written = page.write(Results(profile, "runs", seeds))
+    print(f"figures and tables are in {paths.figures(profile)}, all on one page: {written.name}")
     return 0

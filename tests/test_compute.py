@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from abc_nb import api, compute, store
-from abc_nb.compute import answers, expected, read, write
+from abc_nb.compute import answers, expected, read, typed_places, write
 from abc_nb.errors import InputError
 from abc_nb.experiments import Experiment, experiment
 from abc_nb.layouts import Layout
@@ -221,3 +221,18 @@ def test_an_answer_by_name_is_that_of_the_trained_model(
         api.answer("successor-vanilla", "123")
     run = store.ensure(tiny, 0)
     assert api.answer("successor-vanilla", "123") == next(answers(run.model(), tiny, ["123"]))
+
+
+@pytest.mark.parametrize(
+    ("task", "text", "places"),
+    [
+        (Task("addition"), "007+12", 3),
+        (Task("addition"), "7+0012", 4),
+        (Task("successor"), "0099", 4),
+        (Task("n-by-1"), "00012x7", 5),
+        (Task("addition", 16), "ff+1", 2),
+        (Task("listops-max"), "(3 9 4)", 3),
+    ],
+)
+def test_typed_places_count_zeros_in_front_and_items(task: Task, text: str, places: int) -> None:
+    assert typed_places(task, text) == places

@@ -12,14 +12,18 @@ import pytest
 from conftest import Folders
 from helpers import rows
 
-from abc_nb import bench_calibration, bench_window, compute, explore, paths, pictures, store
+from abc_nb import compute, paths, store
 from abc_nb.attention import Study
-from abc_nb.bench_calibration import Bench
 from abc_nb.biases import Attention, Window
 from abc_nb.calibration import PAPER, Calibration
 from abc_nb.diagnosis import calibrate_model
 from abc_nb.errors import InputError
 from abc_nb.experiments import GRID_NAMES, GRID_W, experiment
+from abc_nb.explorers import attention as explore
+from abc_nb.explorers import calibration as bench_calibration
+from abc_nb.explorers import pictures
+from abc_nb.explorers import window as bench_window
+from abc_nb.explorers.calibration import Bench
 from abc_nb.lines import Lines
 
 ATTENTIONS: list[Attention] = ["self", "cross"]

@@ -6,9 +6,11 @@ import pandas as pd
 import pytest
 from helpers import rows
 
-from abc_nb import judges_bias, judges_calibration, judges_failure
 from abc_nb.claims import Scores, Verdict
 from abc_nb.evaluation import wilson
+from abc_nb.judges import calibration as judges_calibration
+from abc_nb.judges import failure as judges_failure
+from abc_nb.judges import scaffolding as judges_bias
 
 LENGTHS = (6, 10, 15, 20, 60, 200)
 TASKS = ("Successor", "Addition", "N x 1", "Parity")

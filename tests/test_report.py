@@ -13,10 +13,12 @@ import pytest
 from conftest import Folders
 from helpers import rows
 
-from abc_nb import claims, comparison, exhibits, experiments, paths, report, reproduce, store, tables
+from abc_nb import claims, experiments, paths, reproduce, store, tables
 from abc_nb.cli import main
-from abc_nb.comparison import Comparison, Plain
 from abc_nb.experiments import Experiment
+from abc_nb.report import comparison, exhibits
+from abc_nb.report import page as report
+from abc_nb.report.comparison import Comparison, Plain
 from abc_nb.results import Results
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (400).to_bytes(4, "big") + (300).to_bytes(4, "big") + b"the rest"

@@ -13,13 +13,15 @@ import pytest
 from conftest import Folders
 
 import abc_nb
-from abc_nb import compute, explore, retraining, store, training
+from abc_nb import compute, store, training
 from abc_nb.experiments import experiment
+from abc_nb.explorers import attention as explore
+from abc_nb.explorers import retraining
+from abc_nb.explorers.attention_widget import AttentionExplorer
+from abc_nb.explorers.calibration_widget import CalibrationBench
+from abc_nb.explorers.parts import Explorer, Sorry
+from abc_nb.explorers.window_widget import WindowBench
 from abc_nb.training import Progress
-from abc_nb.widgets import Explorer, Sorry
-from abc_nb.widgets_attention import AttentionExplorer
-from abc_nb.widgets_calibration import CalibrationBench
-from abc_nb.widgets_window import WindowBench
 
 VANILLA = experiment("addition-vanilla", "smoke")
 

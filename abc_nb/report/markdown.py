@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from abc_nb.comparison import HIGHER, LOWER, Cell, Comparison, Plain
-from abc_nb.report_content import Item, Report, Section
+from abc_nb.report.comparison import HIGHER, LOWER, Cell, Comparison, Plain
+from abc_nb.report.content import Item, Report, Section
 
 LEGEND = (
     f"Paper / ours; {HIGHER}: ours is higher than the paper's number by more than our 95% interval, {LOWER}: lower."

@@ -9,10 +9,11 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from abc_nb import comparison, paths, report_content, report_markdown
+from abc_nb import paths
 from abc_nb.errors import InputError
 from abc_nb.files import write_text
-from abc_nb.report_content import Report
+from abc_nb.report import comparison, content, markdown
+from abc_nb.report.content import Report
 from abc_nb.results import Results
 
 TEMPLATE = "report.html.jinja"
@@ -24,12 +25,12 @@ def write(found: Results) -> Path:
 
     The runs it lists are those of `found`. InputError if the profile has no figure and no table.
     """
-    report = report_content.collect(found)
+    report = content.collect(found)
     if not any(section.items for section in report.sections):
         command = f"abc-nb reproduce --profile {found.profile}"
         raise InputError(f"the profile {found.profile} has no figure and no table yet: run `{command}`")
     folder = paths.figures(found.profile)
-    write_text(folder / "REPORT.md", report_markdown.render(report))
+    write_text(folder / "REPORT.md", markdown.render(report))
     return write_text(folder / "report.html", render(report))
 
 

@@ -7,11 +7,11 @@ from html import escape
 
 import ipywidgets as widgets
 
-from abc_nb import bench_window
 from abc_nb.errors import InputError
 from abc_nb.experiments import ARITHMETIC, GRID_T, GRID_W, TABLE
+from abc_nb.explorers import window as logic
+from abc_nb.explorers.parts import Explorer, choice, line, or_sorry, picture, slider, style, table
 from abc_nb.tasks import OPERATIONS
-from abc_nb.widgets import Explorer, choice, line, or_sorry, picture, slider, style, table
 
 
 def explore_window(task: str = "addition", seed: int = 0) -> Explorer:
@@ -33,8 +33,8 @@ class WindowBench(Explorer):
         self.length = slider("digits in the mask", 6, 1, 20)
         self.tested = selection("digits tested", TABLE, 60)
         self.opened, self.accuracy = line(100, 320), line(44)
-        self.mask = picture(bench_window.MASK_SIZE)
-        self.grid = picture(bench_window.GRID_SIZE)
+        self.mask = picture(logic.MASK_SIZE)
+        self.grid = picture(logic.GRID_SIZE)
         self.children = [
             widgets.HBox([self.task, self.window, self.period]), widgets.HBox([self.length, self.tested]), self.message,
             self.mask, self.accuracy, widgets.HBox([self.grid, self.opened]),
@@ -45,20 +45,20 @@ class WindowBench(Explorer):
 
     def take_task(self) -> None:
         """Read the task's part of the grid."""
-        self.measured = bench_window.measured(self.task.value, self.seed)
+        self.measured = logic.measured(self.task.value, self.seed)
         self.redraw()
 
     def redraw(self) -> None:
         task, w, t = self.task.value, GRID_W[self.window.index], GRID_T[self.period.index]
-        layout = bench_window.layout_of(task, self.length.value)
-        self.draw(self.mask, bench_window.mask_figure(layout, w, t))
-        self.draw(self.grid, bench_window.grid_figure(self.measured, TABLE[self.tested.index], w, t))
-        self.opened.value = table(bench_window.open_keys(layout, w), 90)
-        self.accuracy.value = escape(bench_window.sentence(task, self.measured, w, t))
+        layout = logic.layout_of(task, self.length.value)
+        self.draw(self.mask, logic.mask_figure(layout, w, t))
+        self.draw(self.grid, logic.grid_figure(self.measured, TABLE[self.tested.index], w, t))
+        self.opened.value = table(logic.open_keys(layout, w), 90)
+        self.accuracy.value = escape(logic.sentence(task, self.measured, w, t))
 
 
 def selection(description: str, values: Sequence[int | None], value: int) -> widgets.SelectionSlider:
     """A slider over values of which one can be none; its `index` says which."""
-    options, chosen = [bench_window.label(each) for each in values], bench_window.label(value)
+    options, chosen = [logic.label(each) for each in values], logic.label(value)
     layout, room = widgets.Layout(width="320px"), style(description)
     return widgets.SelectionSlider(description=description, options=options, value=chosen, layout=layout, style=room)

@@ -6,12 +6,12 @@ from html import escape
 
 import ipywidgets as w
 
-from abc_nb import explore
 from abc_nb.attention import Study
 from abc_nb.errors import InputError
 from abc_nb.experiments import experiment
+from abc_nb.explorers import attention as logic
+from abc_nb.explorers.parts import Explorer, choice, line, or_sorry, picture, slider
 from abc_nb.store import find
-from abc_nb.widgets import Explorer, choice, line, or_sorry, picture, slider
 
 
 def explore_attention(
@@ -30,7 +30,7 @@ class AttentionExplorer(Explorer):
     def __init__(self, name: str, problem: str | None, seed: int, profile: str) -> None:
         super().__init__()
         self.seed, self.profile = seed, profile
-        known = explore.models(experiment(name, profile).task.name, seed, profile)
+        known = logic.models(experiment(name, profile).task.name, seed, profile)
         if name not in known:
             raise InputError(f"the weights of {name} are not here: run `abc-nb train {name}` first")
         problem = problem or experiment(name, profile).task.operation.example
@@ -44,7 +44,7 @@ class AttentionExplorer(Explorer):
         self.step = slider("step", 1, 1, 1, 300)
         self.mark = w.Checkbox(True, description="mark the needed cells □", indent=False)
         self.answer, self.digits, self.facts = line(32), line(96), line(28)
-        self.map = picture(explore.SIZE)
+        self.map = picture(logic.SIZE)
         self.lay_out()
         self.on(self.take_model, self.model)
         self.on(self.take_problem, self.problem)
@@ -68,7 +68,7 @@ class AttentionExplorer(Explorer):
         self.take_problem()
 
     def choose_head(self) -> None:
-        layer, head = explore.best_head(self.study, self.attention.value)
+        layer, head = logic.best_head(self.study, self.attention.value)
         self.layer.value, self.head.value = layer + 1, head + 1
 
     def take_attention(self) -> None:
@@ -77,7 +77,7 @@ class AttentionExplorer(Explorer):
 
     def take_problem(self) -> None:
         """Decode the problem; shown as a whole at first."""
-        self.asked = explore.ask(self.study, self.problem.value)
+        self.asked = logic.ask(self.study, self.problem.value)
         self.step.max = len(self.asked.digits)
         self.step.value = self.step.max
         self.redraw()
@@ -85,8 +85,8 @@ class AttentionExplorer(Explorer):
     def redraw(self) -> None:
         place = (self.attention.value, self.layer.value - 1, self.head.value - 1, self.step.value - 1)
         self.answer.value = (
-            f'<b class="abc-answer" style="font-size:16px;white-space:nowrap">{escape(explore.verdict(self.asked))}</b>'
+            f'<b class="abc-answer" style="font-size:16px;white-space:nowrap">{escape(logic.verdict(self.asked))}</b>'
         )
-        self.digits.value = explore.digits_table(self.asked, place[3])
-        self.facts.value = f'<span class="abc-step">{escape(explore.step_sentence(self.asked, *place))}</span>'
-        self.draw(self.map, explore.attention_figure(self.asked, *place, mark=self.mark.value))
+        self.digits.value = logic.digits_table(self.asked, place[3])
+        self.facts.value = f'<span class="abc-step">{escape(logic.step_sentence(self.asked, *place))}</span>'
+        self.draw(self.map, logic.attention_figure(self.asked, *place, mark=self.mark.value))

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from abc_nb import claims, comparison, exhibits, experiments, paths, store
-from abc_nb.comparison import Comparison, Plain
+from abc_nb import claims, experiments, paths, store
+from abc_nb.report import comparison, exhibits
+from abc_nb.report.comparison import Comparison, Plain
 from abc_nb.results import Results
 
 HEADLINE = "figure-23-abc-200"

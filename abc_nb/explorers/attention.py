@@ -5,7 +5,6 @@ Layers, heads and steps count from 0 here; what people read counts from 1.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
@@ -16,15 +15,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from abc_nb import compute, pictures, store
+from abc_nb import compute, store
 from abc_nb.attention import Maps, Study, look, needed
 from abc_nb.biases import Attention
 from abc_nb.errors import InputError
 from abc_nb.experiments import experiment, names, split
+from abc_nb.explorers import pictures
+from abc_nb.explorers.pictures import MONO, TEXT
 from abc_nb.layouts import Layout
-from abc_nb.pictures import MONO, TEXT
 from abc_nb.sampling import make_batch
-from abc_nb.tasks import DIGITS
 
 LONGEST = 64  # places: more do not fit on the picture
 SIZE = (940, 440)  # of the picture, in pixels
@@ -100,13 +99,9 @@ def ask(study: Study, text: str) -> Asked:
     Raises InputError for a problem of another task, or one too long to be drawn.
     """
     task, sampler = study.run.experiment.task, study.run.experiment.sampler
-    typed = [len(digits) for digits in re.findall(rf"[{DIGITS[: task.base]}]+", text.lower())]
-    if sum(typed) > 2 * LONGEST or max(typed, default=0) > LONGEST:
-        raise InputError(f"a number of {max(typed)} digits is too long to be drawn: type at most {LONGEST}")
-    operands = compute.read(task, text)
-    places = max(digits.shape[1] for digits in operands)
-    if not task.operation.items:
-        places = max(places, *typed)
+    operands, places = compute.read(task, text), compute.typed_places(task, text)
+    if places > LONGEST:
+        raise InputError(f"a number of {places} digits is too long to be drawn: type at most {LONGEST}")
     width = task.width_for(places, sampler.regime)
     batch = make_batch(task, compute.widen(operands, width, task), width, sampler.arrangement)
     return Asked(study, text.strip(), look(study.model, task, batch), batch.layout)

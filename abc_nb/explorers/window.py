@@ -7,11 +7,12 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from abc_nb import pictures, store
+from abc_nb import store
 from abc_nb.biases import Attention, Bias, Causal, Window, key_count
 from abc_nb.experiments import GRID_NAMES, GRID_T, GRID_W, experiment
+from abc_nb.explorers import pictures
+from abc_nb.explorers.pictures import TEXT
 from abc_nb.layouts import Layout
-from abc_nb.pictures import TEXT
 from abc_nb.tasks import Task
 
 ATTENTIONS: tuple[Attention, ...] = ("cross", "self")

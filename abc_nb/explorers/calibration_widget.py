@@ -7,14 +7,14 @@ from functools import partial
 import ipywidgets as w
 import pandas as pd
 
-from abc_nb import bench_calibration as logic
 from abc_nb import store
 from abc_nb.calibration import PAPER, SHARE, Calibration
 from abc_nb.experiments import experiment, split
+from abc_nb.explorers import calibration as logic
+from abc_nb.explorers.parts import Explorer, choice, line, or_sorry, picture, slider, style, table
+from abc_nb.explorers.retraining import Retraining
 from abc_nb.lines import DIRECTIONS
-from abc_nb.retraining import Retraining
 from abc_nb.store import Run
-from abc_nb.widgets import Explorer, choice, line, or_sorry, picture, slider, style, table
 
 SIDE, TABLE = 280, 390  # pixels: of the controls' column, of the table of lines
 LABEL = "105px"  # one width, so that controls stand in a column

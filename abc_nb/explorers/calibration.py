@@ -14,16 +14,16 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from abc_nb import pictures
 from abc_nb.api import load
 from abc_nb.biases import Attention
 from abc_nb.calibration import Calibration
 from abc_nb.diagnosis import as_bias, average_attention, read_lines
 from abc_nb.errors import InputError
 from abc_nb.experiments import Experiment, experiment, split
+from abc_nb.explorers import pictures
+from abc_nb.explorers.pictures import TEXT
 from abc_nb.layouts import Layout
 from abc_nb.lines import WHOLE, Line, Lines, spans, whole
-from abc_nb.pictures import TEXT
 from abc_nb.store import Run
 
 SIZE, CURVES_SIZE = (640, 300), (530, 300)  # pixels

@@ -14,8 +14,8 @@ import ipywidgets as w
 import pandas as pd
 from matplotlib.figure import Figure
 
-from abc_nb import pictures
 from abc_nb.errors import InputError
+from abc_nb.explorers import pictures
 
 WIDTH = 940  # pixels: fits a notebook beside an open sidebar
 
