@@ -71,3 +71,12 @@ def test_no_file_names_a_path_of_the_machine() -> None:
         if b"\0" not in (data := path.read_bytes()) and MACHINE_PATH.search(data.decode(errors="replace"))
     ]
     assert not leaks
+
+
+def test_code_that_the_readme_shows_from_a_file_is_in_that_file() -> None:
+    blocks = re.findall(r"```python\n# (abc_nb/\S+)\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert len(blocks) >= 4, "a task, a position encoding, a bias and an experiment"
+    for name, block in blocks:
+        source = (ROOT / name).read_text()
+        for part in re.split(r"\n\n(?=    \")", block.rstrip("\n")):
+            assert part in source, f"{name} has no longer\n{part}"
