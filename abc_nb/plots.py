@@ -17,18 +17,18 @@ from abc_nb.files import write_bytes
 
 WIDTH = 3.4  # inches: one column of print
 LOOKS = {  # of each model's curve: colour, marker, and size, so that a line drawn later still shows those below
-    "Vanilla": (0, "o", 5.0),
+    "Vanilla": (7, "o", 5.0),
     "NoPE": (1, "X", 4.2),
     "RoPE": (2, "s", 3.2),
     "ALiBi": (3, "D", 2.2),
     "RPE": (4, "v", 1.2),
     "RoPE, from the right": (5, "^", 3.6),
     "RPE, from the right": (6, "P", 2.4),
-    "ALiBi, cross too": (7, "*", 1.2),
+    "ALiBi, cross too": (3, "*", 1.2),
     "+ w=1": (8, "p", 3.6),
     "NoPE + w=1": (1, ">", 2.4),
     "+ T=3": (9, "h", 1.4),
-    "ABC": (5, "d", 1.4),
+    "ABC": (0, "d", 1.8),
 }
 COLORS = sns.color_palette("colorblind")
 STYLE: dict[Any, Any] = {"svg.hashsalt": "abc_nb", "svg.fonttype": "none", "figure.dpi": 110, "savefig.bbox": "tight"}
