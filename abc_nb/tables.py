@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import pandas as pd
 
 from abc_nb import paths
+from abc_nb.evaluation import TEST_SEED, correct_digits
 from abc_nb.experiments import ARITHMETIC, find, grid_names
 from abc_nb.files import write_text
 from abc_nb.hard import carry_runs, hard_cases
@@ -111,6 +112,19 @@ def hard_problems(runs: Sequence[Run], length: int, samples: int = 200) -> pd.Da
 def carry_problems(runs: Sequence[Run], length: int, places: Sequence[int], samples: int = 20) -> pd.DataFrame:
     """Accuracy (percent) on numbers of `length` digits by the run of a carry: task, model, run, samples, accuracy."""
     return over_runs(runs, lambda run: carry_runs(run.model(), run.experiment.sampler, length, places, samples))
+
+
+def first_errors(runs: Sequence[Run], length: int, samples: int = 500) -> pd.DataFrame:
+    """How many answers are wrong (percent), and of those the share (percent) that is wrong from the first digit on."""
+    rows = []
+    for run in runs:
+        batch = run.experiment.sampler.test_batch(length, samples, TEST_SEED)
+        right = correct_digits(run.model(), batch)
+        wrong = ~right.all(1)
+        at_once = 100 * (~right[wrong, 0]).float().mean().item()  # NaN where nothing is wrong
+        share = 100 * wrong.float().mean().item()
+        rows.append((run.experiment.task.title, find(run.experiment.name).title, len(right), share, at_once))
+    return pd.DataFrame(rows, columns=["task", "model", "samples", "wrong", "from the first digit on"])
 
 
 def over_runs(runs: Sequence[Run], measure: Callable[[Run], pd.DataFrame]) -> pd.DataFrame:

@@ -6,6 +6,7 @@ and .md. `run.py NAME ...` takes some of the measurements only and leaves the ot
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 import time
@@ -155,44 +156,41 @@ def training_rate(name: str, profile: str, goal: str) -> Row:
 
 
 def length_cost() -> Row:
-    """5: time and peak memory of exact match at growing length, each in a process of its own."""
-    found = []
-    for length in LENGTHS:
-        output = subprocess.run(
-            [sys.executable, __file__, "--length", str(length)], check=True, capture_output=True, text=True
-        )
-        found.append([float(number) for number in output.stdout.split()])
-    per_digit = [[value / length for value in pair] for pair, length in zip(found, LENGTHS, strict=True)]
-    spread = [max(column) / min(column) - 1 for column in zip(*per_digit, strict=True)]
-    shown = "; ".join(f"{n}: {t:.2f} s, {m:.0f} MB" for n, (t, m) in zip(LENGTHS, found, strict=True))
-    return {
-        "what": "exact match of addition-abc by length, one problem at a time, one thread",
-        "ratio": f"a digit's time varies by {spread[0]:.0%}, its memory by {spread[1]:.0%}",
-        "goal": "10%",
-        "ours": shown,
-        "baseline": "proportional to length",
-    }
-
-
-def one_length(length: int) -> None:
-    """Print seconds and peak memory (MB, above what a small problem left) of one problem."""
-    import resource
-
+    """5: time and peak memory of exact match at growing length."""
     torch.set_num_threads(1)
     run = store.find(experiment("addition-abc"), 0)
     assert run is not None, "addition-abc comes with the project"
     model, sampler = run.model().to(store.device()), run.experiment.sampler
-    exact_match(model, sampler.test_batch(60, 1, TEST_SEED))
-    batch = sampler.test_batch(length, 1, TEST_SEED)
+    times, memory = [], []
+    for length in LENGTHS:
+        batch = sampler.test_batch(length, 1, TEST_SEED)
+        memory.append(peak_memory(lambda batch=batch: exact_match(model, batch)))  # type: ignore[misc]
+        repeats = LENGTHS[-1] // length  # as long a measurement for short problems
+        rounds = (seconds(lambda batch=batch: exact_match(model, batch), repeats) for _ in range(ROUNDS))  # type: ignore[misc]
+        times.append(median(rounds))
+    longer, slower, larger = (values[-1] / values[0] for values in (LENGTHS, times, memory))
+    shown = zip(LENGTHS, times, memory, strict=True)
+    return {
+        "what": "exact match of addition-abc, one problem, one thread",
+        "ratio": f"{longer:.0f} times the length takes {slower:.1f} times as long and {larger:.1f} times the memory",
+        "goal": "within 10% of proportional",
+        "ours": "; ".join(f"{n:,} digits: {1000 * t:.0f} ms, {m / 2**20:.0f} MB" for n, t, m in shown),
+        "baseline": "proportional to length",
+    }
 
-    def peak() -> float:
-        if torch.cuda.is_available():
-            return torch.cuda.max_memory_allocated() / 2**20
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
 
-    before = peak()
-    spent = [seconds(lambda: exact_match(model, batch)) for _ in range(ROUNDS)]
-    print(median(spent[1:]), peak() - before)
+def peak_memory(action: Callable[[], object]) -> float:
+    """The most bytes that an action's tensors take at once."""
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        action()
+        return float(torch.cuda.max_memory_allocated() - before)
+    with torch.profiler.profile(profile_memory=True) as found:
+        action()
+    events = found.profiler.kineto_results.events()  # type: ignore[union-attr]
+    changes = sorted((event.start_ns(), event.nbytes()) for event in events if event.name() == "[memory]")
+    return float(max(itertools.accumulate(change for _, change in changes)))
 
 
 def from_nothing(seed: int) -> tuple[float, float]:
@@ -291,7 +289,4 @@ def main(names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--length"]:
-        one_length(int(sys.argv[2]))
-    else:
-        main(sys.argv[1:])
+    main(sys.argv[1:])

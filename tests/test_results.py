@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from conftest import Folders
 from helpers import rows
 
 from abc_nb import results, store, tables
 from abc_nb.errors import InputError
-from abc_nb.experiments import ARITHMETIC, Experiment, grid_names
+from abc_nb.experiments import ARITHMETIC, Experiment, experiment, grid_names
 from abc_nb.results import Results
 
 NAME = "successor-vanilla"
@@ -104,3 +106,16 @@ def test_the_grid_has_a_row_for_each_window_period_task_and_length(profile: str)
     longest = found[found.length == 60]
     expected = longest.w.replace("–", "0").astype(int) * 10 + longest["T"]
     np.testing.assert_allclose(longest.accuracy, expected)
+
+
+def test_first_errors_are_counted_among_the_wrong_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of ten answers four are wrong, three of those from the first digit on."""
+    right = torch.ones(10, 5, dtype=torch.bool)
+    right[:3, 0], right[3, 2] = False, False
+    monkeypatch.setattr(tables, "correct_digits", lambda model, batch: right)
+    monkeypatch.setattr(store.Run, "model", lambda self: None)
+    chosen = experiment("successor-nope-window")
+    found = tables.first_errors([store.Run(chosen, 0, Path(), {})], length=5, samples=10)
+    assert found.loc[0].to_list() == ["Successor", "NoPE + w=1", 10, pytest.approx(40), pytest.approx(75)]
+    monkeypatch.setattr(tables, "correct_digits", lambda model, batch: torch.ones(10, 5, dtype=torch.bool))
+    assert np.isnan(tables.first_errors([store.Run(chosen, 0, Path(), {})], 5)["from the first digit on"][0])
