@@ -139,7 +139,10 @@ PADDED = {
     f"{name}-padded": replace(MODELS[name], regime="padded", recipe="short", many=1_000, few=True, far=False)
     for name in ("vanilla", "window", "window-cyclic", "nope-window")
 }
-MODELS |= PADDED
+PERIODS = {  # other periods with the whole training, on the tasks where a quarter of it is not enough
+    f"window-t{t}": scaffold(f"+ T={t}", positions.Sinusoidal(t), few=True) for t in (4, 5, 6, 7, 8)
+}
+MODELS |= PADDED | PERIODS
 BASELINES = ("vanilla", "nope", "rope", "alibi", "rpe")
 SCAFFOLDS = ("window", "window-cyclic", "nope-window")
 VARIANTS = ("rope-right", "rpe-right", "alibi-cross")  # baselines that tell why a baseline fails
@@ -147,6 +150,7 @@ ARITHMETIC = ("successor", "addition", "n-by-1", "parity")  # the paper's four t
 TASKS = tuple(name for name in OPERATIONS if name != "parity-classification")
 VARIANT_NAMES = (*(f"{task}-{model}" for model in VARIANTS for task in ("successor", "addition")), "parity-rpe-right")
 CLASSIFIER = "parity-classifier"
+BINARY = ("addition", "n-by-1")
 ABLATED = ("successor", "addition", "n-by-1")  # the tasks of the ablations, and of padded problems
 ROPE_SIZES = ("addition-rope-128",)  # claim C05; addition-rope-512 takes a GPU, or an hour
 
@@ -263,5 +267,5 @@ def needed(profile: str, everything: bool = False) -> Sequence[Experiment]:
     if everything or profile == "smoke":
         names += [f"{task}-{model}" for model in (*ABLATIONS, *PADDED) for task in ABLATED]
         names += [f"{task}-{model}" for model in grid_names(profile).values() for task in ARITHMETIC]
-        names += ROPE_SIZES
+        names += [f"{task}-{model}" for model in PERIODS for task in BINARY] + [*ROPE_SIZES]
     return [experiment(name, profile) for name in names]

@@ -8,7 +8,7 @@ import pandas as pd
 
 from abc_nb import paths
 from abc_nb.evaluation import TEST_SEED, correct_digits
-from abc_nb.experiments import ARITHMETIC, find, grid_names
+from abc_nb.experiments import ARITHMETIC, BINARY, PERIOD, PERIODS, find, grid_names
 from abc_nb.files import write_text
 from abc_nb.hard import carry_runs, hard_cases
 from abc_nb.results import Results
@@ -163,6 +163,16 @@ def grid(found: Results) -> pd.DataFrame:
     for (w, t), name in grid_names(found.profile).items():
         rows = found.evaluation([f"{task}-{name}" for task in ARITHMETIC])
         parts.append(rows.assign(w="–" if w is None else str(w), T=t or 0, accuracy=100 * rows.accuracy))
+    return pd.concat(parts, ignore_index=True)[["task", "w", "T", "length", "accuracy", "samples"]]
+
+
+def periods(found: Results) -> pd.DataFrame:
+    """The window w=1 with each period after the whole training, binary tasks: the columns of `grid`."""
+    models = {"window-cyclic": PERIOD, **{name: int(name.removeprefix("window-t")) for name in PERIODS}}
+    parts = []
+    for model, period in models.items():
+        rows = found.evaluation([f"{task}-{model}" for task in BINARY])
+        parts.append(rows.assign(w="1", T=period, accuracy=100 * rows.accuracy))
     return pd.concat(parts, ignore_index=True)[["task", "w", "T", "length", "accuracy", "samples"]]
 
 

@@ -101,7 +101,7 @@ def test_every_table_and_every_claim_is_in_the_page_and_in_the_markdown(written:
 
 def test_the_headline_comes_first(page: Page) -> None:
     order = [attributes.get("id") for _, attributes in page.tags if attributes.get("id")]
-    assert order[:3] == ["figure-23-abc-200", "counts", "ledger"]
+    assert order[:3] == ["figure-25-beyond", "counts", "ledger"]
 
 
 def test_the_page_loads_nothing_and_runs_nothing(page: Page) -> None:

@@ -14,7 +14,7 @@ from helpers import rows
 
 from abc_nb import results, store, tables
 from abc_nb.errors import InputError
-from abc_nb.experiments import ARITHMETIC, Experiment, experiment, grid_names
+from abc_nb.experiments import ARITHMETIC, BINARY, Experiment, experiment, grid_names
 from abc_nb.results import Results
 
 NAME = "successor-vanilla"
@@ -119,3 +119,19 @@ def test_first_errors_are_counted_among_the_wrong_answers(monkeypatch: pytest.Mo
     assert found.loc[0].to_list() == ["Successor", "NoPE + w=1", 10, pytest.approx(40), pytest.approx(75)]
     monkeypatch.setattr(tables, "correct_digits", lambda model, batch: torch.ones(10, 5, dtype=torch.bool))
     assert np.isnan(tables.first_errors([store.Run(chosen, 0, Path(), {})], 5)["from the first digit on"][0])
+
+
+def test_periods_are_those_of_the_models_that_have_them() -> None:
+    class Found:
+        """Results whose accuracy tells the period of the model that was asked for."""
+
+        def evaluation(self, names: list[str]) -> pd.DataFrame:
+            (model,) = {name.split("-window-")[1] for name in names}
+            assert [name.split("-window-")[0] for name in names] == [*BINARY]
+            value = experiment(names[0]).data["experiment"]["model"]["position"]["period"] / 10
+            return pd.concat([rows(model, {60: [value]}, task) for task in ("Addition", "N x 1")])
+
+    found = tables.periods(Found())  # type: ignore[arg-type]
+    assert sorted(set(found["T"])) == [3, 4, 5, 6, 7, 8]
+    np.testing.assert_allclose(found.accuracy, 10 * found["T"])
+    assert set(found.w) == {"1"} and set(found.task) == {"Addition", "N x 1"}

@@ -55,12 +55,13 @@ def window_without_positions(scores: Scores) -> Verdict:
 def period_does_not_matter(grid: pd.DataFrame) -> Verdict:
     """With w=1 every period that tells the keys of the window apart reaches the bar at 60 digits.
 
-    `grid` has columns task, w, T (0: none), length, accuracy (percent). Unary windows hold three
-    keys, binary ones four, of which two may share a residue: T of three and more.
+    `grid` has columns task, w, T (0: none), length, accuracy (percent), as `tables.periods` gives them.
+    Unary windows hold three keys, binary ones four, of which two may share a residue: T of three and more.
     """
     part = grid[(grid.w == "1") & (grid.length == 60)]
     by_period = part[part["T"] >= 3].groupby("T").accuracy.min()
-    figure = "lowest of four tasks at 60 digits, w=1: " + ", ".join(f"T={t} {x:.1f}" for t, x in by_period.items())
+    tasks = " and ".join(dict.fromkeys(part.task))
+    figure = f"lowest of {tasks} at 60 digits, w=1: " + ", ".join(f"T={t} {x:.1f}" for t, x in by_period.items())
     return verdict("C13", bool(len(by_period) and (by_period >= 100 * BAR).all()), figure)
 
 

@@ -13,7 +13,7 @@ from abc_nb.report import comparison, exhibits
 from abc_nb.report.comparison import Comparison, Plain
 from abc_nb.results import Results
 
-HEADLINE = "figure-23-abc-200"
+HEADLINE = "figure-25-beyond"
 SHOWN_LENGTHS = (6, 10, 60)
 
 
