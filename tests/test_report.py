@@ -16,7 +16,7 @@ from helpers import rows
 from abc_nb import claims, experiments, paths, reproduce, store, tables
 from abc_nb.cli import main
 from abc_nb.experiments import Experiment
-from abc_nb.report import comparison, exhibits
+from abc_nb.report import comparison, content, exhibits, markdown
 from abc_nb.report import page as report
 from abc_nb.report.comparison import Comparison, Plain
 from abc_nb.results import Results
@@ -324,3 +324,9 @@ def test_reproduce_ends_with_the_report(folder: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(reproduce.notebooks, "execute", save_one)
     assert reproduce.reproduce("smoke", [0]) == 0
     assert Page((folder / "report.html").read_text()).pictures == [PNG]
+
+
+def test_the_report_that_comes_with_the_project_is_that_of_its_results() -> None:
+    found = content.collect(Results("quick", "shipped", experiments.SEEDS))
+    written = (paths.ROOT / "figures" / "REPORT.md").read_text()
+    assert markdown.render(found) == written, "the results have changed since: run `abc-nb report`"
