@@ -122,7 +122,8 @@ def dependencies(title: str, source: list[str], target: list[str], cells: np.nda
 
 
 def grid_map(frame: pd.DataFrame, length: int) -> Figure:
-    """Accuracy over window w and period T, a heat map a task (columns task, w, T, accuracy in percent)."""
+    """Accuracy at a length over window w and period T, a heat map a task (columns of `tables.grid`)."""
+    frame = frame[frame.length == length]
     tasks = list(dict.fromkeys(frame.task))
     figure, panels = new_figure(len(tasks), 2.1)
     for panel, task in zip(panels, tasks, strict=True):

@@ -25,7 +25,7 @@ LOOKS = {  # of each model's curve: colour, marker, and size, so that a line dra
     "RoPE, from the right": (5, "^", 3.6),
     "RPE, from the right": (6, "P", 2.4),
     "ALiBi, cross too": (3, "*", 1.2),
-    "+ w=1": (8, "p", 3.6),
+    "+ w=1": (6, "p", 3.6),
     "NoPE + w=1": (1, ">", 2.4),
     "+ T=3": (9, "h", 1.4),
     "ABC": (0, "d", 1.8),

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from helpers import rows
 
-from abc_nb import claims, describe, paths, plots, tables
+from abc_nb import claims, describe, maps, paths, plots, tables
 from abc_nb.errors import InputError
 from abc_nb.evaluation import wilson
 from abc_nb.experiments import BASELINES, MODELS, SCAFFOLDS, VARIANTS
@@ -226,3 +226,15 @@ def test_shares_of_training_lengths_and_carries_add_up() -> None:
     assert lengths.set_index("digits").training[7] == pytest.approx((2**20 + 1 - 10**6) / (2**20 + 1), abs=0.002)
     carries = describe.carry_runs(samples=200, seed=0)
     np.testing.assert_allclose(carries.drop(columns="longest run of carries").sum(), 1)
+
+
+def test_the_map_shows_each_windows_and_periods_accuracy_at_one_length() -> None:
+    cells = [("–", 0, 1.0), ("–", 3, 2.0), ("1", 0, 3.0), ("1", 3, 100.0)]
+    rows_ = [(task, w, t, 60, x / k) for k, task in ((1, "Addition"), (2, "Parity")) for w, t, x in cells]
+    rows_ += [(task, w, t, 6, 50.0) for task in ("Addition", "Parity") for w, t, _ in cells]
+    frame = pd.DataFrame(rows_, columns=["task", "w", "T", "length", "accuracy"])
+    for panel, factor in zip(maps.grid_map(frame, length=60).axes[:2], (1, 2), strict=True):
+        shown = [label.get_text() for label in panel.get_yticklabels()], [x.get_text() for x in panel.get_xticklabels()]
+        values = np.asarray(panel.collections[0].get_array()).reshape(2, 2)
+        found = {(w, int(t)): values[i, j] for i, w in enumerate(shown[0]) for j, t in enumerate(shown[1])}
+        assert found == {(w, t): x / factor for w, t, x in cells}
