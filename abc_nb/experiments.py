@@ -143,6 +143,19 @@ PERIODS = {  # other periods with the whole training, on the tasks where a quart
     f"window-t{t}": scaffold(f"+ T={t}", positions.Sinusoidal(t), few=True) for t in (4, 5, 6, 7, 8)
 }
 MODELS |= PADDED | PERIODS
+MODERN = {  # what others proposed; the source is counted from the right, where a place has one index at all lengths
+    "learned": Model("Learned positions", positions.Learned()),
+    "transformer-xl": Model("Transformer-XL", positions.TransformerXL()),
+    "randomized": Model("Randomized positions", positions.Randomized()),
+    "kerple": Model("KERPLE", positions.Kerple()),
+    "sandwich": Model("Sandwich", positions.Sandwich()),
+    "rope-interpolated": Model("RoPE, interpolated", positions.InterpolatedRotary()),
+    "rope-ntk": Model("RoPE, NTK-aware", positions.NTKRotary()),
+    "fire": Model("FIRE", positions.Fire()),
+    "abacus": Model("Abacus", positions.Abacus()),
+    "coupling": Model("Position coupling", positions.Coupling()),
+}
+MODELS |= MODERN
 BASELINES = ("vanilla", "nope", "rope", "alibi", "rpe")
 SCAFFOLDS = ("window", "window-cyclic", "nope-window")
 VARIANTS = ("rope-right", "rpe-right", "alibi-cross")  # baselines that tell why a baseline fails
@@ -204,9 +217,10 @@ def experiment(name: str, profile: str = "quick", base: int = 10) -> Experiment:
     model, task, size = find(name), Task(task_name, base), SIZES[profile]
     if model.width is not None:
         size = replace(size, width=model.width, feed_forward=4 * model.width)
-    config = replace(size, position=model.position, bias=model.bias, source_index=model.source_index)
     regime = model.regime or REGIMES[profile]
     sampler = Sampler(task, model.arrangement, regime, PERIOD if model.extends else 1)
+    position = model.position.trained_on(task.layout(max(sampler.widths), model.arrangement))
+    config = replace(size, position=position, bias=model.bias, source_index=model.source_index)
     label = name if base == 10 or task.operation.binary_digits else f"{name}-base{base}"
     recipe, tested = RECIPES[model.recipe][list(PROFILES).index(profile)], tests(profile, model)
     if model.calibration is None and not model.rank:

@@ -5,7 +5,7 @@ Shapes: B batch, H heads, S source, L target, D width, d = D / H.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal, cast
 
@@ -17,7 +17,7 @@ from abc_nb.biases import Bias, Causal, OpenKeys, key_count
 from abc_nb.dropout import Dropout
 from abc_nb.layouts import Layout
 from abc_nb.multihead import Attention, Place, Record
-from abc_nb.positions import PositionEncoding, Sinusoidal
+from abc_nb.positions import Index, PositionEncoding, Sinusoidal
 
 SourceIndex = Literal["right", "left"]
 
@@ -171,6 +171,7 @@ class Transformer(nn.Module):
         self.head = nn.Linear(config.width, vocabulary_size)
         self.dropout = Dropout(config.dropout)
         nn.init.normal_(self.embedding.weight, std=config.width**-0.5)
+        self.position = config.position.table(config.width)
         self.frame = lru_cache(maxsize=32)(self.build_frame)
 
     @torch.inference_mode(False)  # a frame outlives the pass that builds it, and may serve training next
@@ -194,17 +195,24 @@ class Transformer(nn.Module):
         biases = tuple({"self": bias("self", i), "cross": bias("cross", i)} for i in range(self.config.decoder_layers))
         return Frame(source, target, target, biases)
 
+    def placed(self, frame: Frame, layout: Layout) -> Frame:
+        """The frame with its tokens where the position encoding puts them; in training it may draw that."""
+        index, head_size = Index(frame.source, frame.target), self.config.width // self.config.heads
+        source, target = self.config.position.place(index, layout, head_size, self.training)
+        return replace(frame, source=source, target=target, queries=target)
+
     @property
     def decoder_layers(self) -> list[DecoderLayer]:
         return [cast(DecoderLayer, layer) for layer in self.decoder]
 
     def embed(self, tokens: Tensor, index: Tensor) -> Tensor:
         x = self.embedding(tokens) * self.config.width**0.5
-        position = self.config.position.embedding(index, self.config.width)
+        fixed = self.config.position.embedding(index, self.config.width)
+        position = fixed if self.position is None else self.position(index)
         return self.dropout(x if position is None else x + position)
 
-    def encode(self, source: Tensor, frame: Frame, shift: Tensor | int = 0) -> Tensor:
-        x = self.embed(source, frame.source + shift)
+    def encode(self, source: Tensor, frame: Frame, phase: Tensor | int = 0, stride: int = 1) -> Tensor:
+        x = self.embed(source, self.config.position.shifted(frame.source, phase, stride))
         for layer in self.encoder:
             x = layer(x, frame.source)
         return self.encoder_norm(x)
@@ -223,16 +231,16 @@ class Transformer(nn.Module):
         `record` receives attention (and makes the biases dense); `phase`, one number or (B, 1), is added to
         every position, in places: aligned digits of two operands take two columns a place.
         """
-        frame = self.frame(layout, True if record is not None else dense)
-        memory = self.encode(source, frame, phase * layout.operands[0].stride)
-        x = self.embed(target, frame.target + phase)
+        frame = self.placed(self.frame(layout, True if record is not None else dense), layout)
+        memory = self.encode(source, frame, phase, layout.operands[0].stride)
+        x = self.embed(target, self.config.position.shifted(frame.target, phase))
         for layer in self.decoder:
             x = layer(x, memory, frame, record)
         return self.head(self.decoder_norm(x))
 
     def start(self, source: Tensor, layout: Layout) -> tuple[Frame, list[LayerCache]]:
         """What greedy decoding needs: the encoded source as keys and values, and empty caches."""
-        frame = self.frame(layout)
+        frame = self.placed(self.frame(layout), layout)
         memory = self.encode(source, frame)
         shape = (len(source), layout.target_length, self.config.heads, self.config.width // self.config.heads)
         caches = []

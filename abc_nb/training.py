@@ -1,6 +1,6 @@
 """Training: one recipe, resumable bit for bit.
 
-Each step's data and dropout follow from (seed, step), so weights, optimiser state and the history
+Each step's data, dropout and random positions follow from (seed, step), so weights, optimiser state and the history
 are all that a checkpoint holds.
 """
 
@@ -141,8 +141,7 @@ class Trainer:
     def step(self) -> Tensor:
         """One optimiser step; it counts only when it is complete."""
         step, config, fall = self.progress.step, self.config, self.progress.fall(self.config)
-        if self.model.config.dropout:
-            torch.manual_seed(self.seed << 32 | step)
+        torch.manual_seed(self.seed << 32 | step)
         size = config.held_batch if step < fall[0] else config.batch
         batch = self.sampler.training_batch(self.seed, step, size, self.again(step, size)).to(self.device)
         loss, wrong = self.gradients(batch, self.phases(step, size))
@@ -198,15 +197,15 @@ class Trainer:
         self.missed = [np.concatenate(pair)[-self.config.batch :] for pair in zip(old, new, strict=True)]
 
     def phases(self, step: int, size: int) -> Tensor | int:
-        """Where a cyclic position index starts, for each sample: (batch, 1), or 0 if it is not cyclic.
+        """Where positions start to count, for each sample: (batch, 1), or 0 if they all start at zero.
 
-        Six-digit numbers fill a period of three only twice. Starting anywhere in the period shows
+        Six-digit numbers fill a cyclic index of period three only twice. Starting anywhere in it shows
         every residue next to every neighbour; otherwise some would meet only beyond the training length.
         """
-        period = getattr(self.model.config.position, "period", None)
-        if not period:
+        count = self.model.config.position.phases()
+        if count == 1:
             return 0
-        drawn = generator(self.seed, PHASE, step).integers(period, size=(size, 1))
+        drawn = generator(self.seed, PHASE, step).integers(count, size=(size, 1))
         return torch.from_numpy(drawn).to(self.device)
 
     def validate(self, batches: list[Batch], loss: Tensor) -> None:

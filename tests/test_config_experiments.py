@@ -22,6 +22,7 @@ from abc_nb.tasks import Task
 from abc_nb.training import TrainingConfig
 
 POSITIONS = [positions.NoPosition, positions.Sinusoidal, positions.Rotary, positions.Relative]
+POSITIONS += [type(model.position) for model in experiments.MODERN.values()]
 BIASES = [biases.Causal, biases.ALiBi, biases.Window, Lines, Line]
 TYPES = [Experiment, Sampler, Task, ModelConfig, TrainingConfig, Calibration, *POSITIONS, *BIASES]
 NAMES, PROFILES = st.sampled_from(experiments.names()), st.sampled_from([*experiments.PROFILES])

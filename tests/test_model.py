@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from abc_nb import multihead
 from abc_nb.biases import ALiBi, Attention, Bias, Causal, OpenKeys, Window, key_count
 from abc_nb.dropout import Dropout
+from abc_nb.experiments import MODERN
 from abc_nb.layouts import Layout, binary_aligned, binary_natural, unary
 from abc_nb.lines import Line, Lines
 from abc_nb.model import EncoderLayer, ModelConfig, Transformer
@@ -21,6 +22,7 @@ from abc_nb.positions import NoPosition, PositionEncoding, Relative, Rotary, Sin
 VOCABULARY = 15
 TINY = ModelConfig(width=8, heads=2, feed_forward=16, encoder_layers=1, decoder_layers=2)
 POSITIONS = [NoPosition(), Sinusoidal(), Sinusoidal(3), Rotary(), Relative(2)]
+POSITIONS += [model.position for model in MODERN.values()]
 LINES = Lines(  # two heads in two layers, each with a key for every query
     heads=2,
     lines=tuple(
@@ -46,7 +48,7 @@ LAYOUTS = [unary(5), binary_natural(4, "+", 4), binary_aligned(4, "+")]
 
 def build(config: ModelConfig) -> Transformer:
     torch.manual_seed(0)
-    return Transformer(config, VOCABULARY)
+    return Transformer(config, VOCABULARY).eval()  # where it draws no positions
 
 
 def tokens(layout: Layout, batch: int = 3) -> tuple[Tensor, Tensor]:

@@ -10,7 +10,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abc_nb.positions import NoPosition, PositionEncoding, Relative, Rotary, Sinusoidal
+from abc_nb.layouts import binary_natural
+from abc_nb.model import ModelConfig, Transformer
+from abc_nb.positions import Index, NoPosition, PositionEncoding, Relative, Rotary, Sinusoidal
+
+PLAIN = [NoPosition(), Sinusoidal(), Sinusoidal(3), Rotary(), Relative()]
 
 
 def test_sinusoidal_is_the_formula_of_vaswani() -> None:
@@ -43,7 +47,7 @@ def test_each_sample_of_a_batch_has_positions_of_its_own() -> None:
 def test_rotation_is_multiplication_by_a_complex_number() -> None:
     size, index = 8, [0, 1, 5, 33]
     x = torch.randn(2, 3, len(index), size, generator=torch.Generator().manual_seed(0))
-    found = Rotary().attention(size).rotate(x, torch.tensor(index))
+    found = Rotary().attention(size, heads=2).rotate(x, torch.tensor(index))
     for row, position in enumerate(index):
         for pair in range(size // 2):
             turn = cmath.exp(1j * position * 10000 ** (-2 * pair / size))
@@ -55,7 +59,7 @@ def test_rotation_is_multiplication_by_a_complex_number() -> None:
 @given(st.integers(0, 100), st.integers(0, 100), st.integers(1, 200))
 def test_rotated_products_depend_on_the_offset_alone(query_at: int, key_at: int, shift: int) -> None:
     query, key = torch.randn(2, 1, 1, 1, 16, generator=torch.Generator().manual_seed(1))
-    rotate = Rotary().attention(16).rotate
+    rotate = Rotary().attention(16, heads=1).rotate
 
     def product(i: int, j: int) -> torch.Tensor:
         return (rotate(query, torch.tensor([i])) * rotate(key, torch.tensor([j]))).sum()
@@ -65,7 +69,7 @@ def test_rotated_products_depend_on_the_offset_alone(query_at: int, key_at: int,
 
 def test_rotated_products_do_depend_on_the_offset() -> None:
     x = torch.ones(1, 1, 4, 8)
-    rotated = Rotary().attention(8).rotate(x, torch.arange(4))
+    rotated = Rotary().attention(8, heads=1).rotate(x, torch.arange(4))
     products = rotated[0, 0] @ rotated[0, 0, 0]
     assert len(products.round(decimals=3).unique()) == 4
 
@@ -75,7 +79,7 @@ def test_relative_logits_are_shaws_equation_with_clipped_offsets(clip: int) -> N
     """e_ij - q_i k_j / sqrt(d) = q_i a_clip(j - i) / sqrt(d)."""
     torch.manual_seed(0)
     size, queries, keys = 4, [0, 1, 2, 9], [0, 1, 2, 3, 30]
-    position = Relative(clip).attention(size)
+    position = Relative(clip).attention(size, heads=2)
     (table,) = (parameter.detach() for parameter in position.parameters())
     query = torch.randn(2, 3, len(queries), size)
     expected = torch.empty(2, 3, len(queries), len(keys))
@@ -86,8 +90,9 @@ def test_relative_logits_are_shaws_equation_with_clipped_offsets(clip: int) -> N
                     vector = table[max(-clip, min(clip, j - i)) + clip]
                     product = sum(float(a * b) for a, b in zip(query[batch, head, row], vector, strict=True))
                     expected[batch, head, row, column] = product / math.sqrt(size)
-    offset = torch.tensor(keys) - torch.tensor(queries)[:, None]
-    torch.testing.assert_close(position.logits(query, offset), expected, check_stride=False)
+    index = torch.tensor(queries)
+    offset = torch.tensor(keys) - index[:, None]
+    torch.testing.assert_close(position.logits(query, offset, index), expected, check_stride=False)
 
 
 @pytest.mark.parametrize("encoding", [NoPosition(), Rotary(), Relative()])
@@ -98,7 +103,51 @@ def test_encodings_inside_attention_leave_embeddings_alone(encoding: PositionEnc
 @pytest.mark.parametrize("encoding", [NoPosition(), Sinusoidal(), Sinusoidal(3)])
 def test_encodings_of_embeddings_leave_attention_alone(encoding: PositionEncoding) -> None:
     x = torch.randn(1, 2, 5, 4, generator=torch.Generator().manual_seed(0))
-    attention = encoding.attention(4)
+    attention = encoding.attention(4, heads=2)
     torch.testing.assert_close(attention.rotate(x, torch.arange(5)), x, rtol=0, atol=0)
-    assert attention.logits(x, torch.zeros(5, 5)) is None
+    assert attention.logits(x, torch.zeros(5, 5), torch.arange(5)) is None
     assert [*attention.parameters()] == []
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("encoding", PLAIN)
+def test_plain_encodings_take_the_index_as_it_is(encoding: PositionEncoding, training: bool) -> None:
+    layout = binary_natural(4, "+", 4)
+    index = Index(torch.arange(layout.source_length), torch.arange(layout.target_length))
+    assert encoding.place(index, layout, 8, training) is index
+    assert encoding.trained_on(layout) is encoding
+    assert encoding.table(8) is None
+    shifted = encoding.shifted(index.source, torch.tensor([[0], [2]]), stride=2)
+    assert shifted.tolist() == [index.source.tolist(), (index.source + 4).tolist()]
+
+
+def test_only_a_cyclic_index_starts_anywhere() -> None:
+    assert [encoding.phases() for encoding in PLAIN] == [1, 1, 3, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "end", "parameters", "expected"),
+    [
+        (NoPosition(), "right", 75, [-0.07609, 0.39936, -0.41759, -0.44438]),
+        (NoPosition(), "left", 75, [-0.07609, 0.39936, -0.41759, -0.44438]),
+        (Sinusoidal(), "right", 75, [-0.19369, 0.29663, -0.43956, -0.40778]),
+        (Sinusoidal(), "left", 75, [-0.19600, 0.29913, -0.43680, -0.40669]),
+        (Sinusoidal(3), "right", 75, [-0.12022, 0.52655, -0.60000, -0.20952]),
+        (Sinusoidal(3), "left", 75, [-0.13316, 0.53105, -0.61187, -0.20108]),
+        (Rotary(), "right", 75, [-0.06256, 0.38289, -0.41825, -0.42157]),
+        (Rotary(), "left", 75, [-0.08506, 0.39583, -0.43281, -0.41934]),
+        (Relative(2), "right", 80, [-1.10487, -1.01935, -0.09671, -1.11881]),
+        (Relative(2), "left", 80, [-1.09956, -1.01261, -0.09925, -1.12226]),
+    ],
+)
+def test_models_give_what_they_gave_when_the_shipped_runs_were_trained(
+    encoding: PositionEncoding, end: str, parameters: int, expected: list[float]
+) -> None:
+    """Initial weights from a seed and the logits of the last token, written down then."""
+    layout, rng = binary_natural(4, "+", 4), torch.Generator().manual_seed(1)
+    torch.manual_seed(0)
+    model = Transformer(ModelConfig(8, 2, 16, 1, 2, position=encoding, source_index=end), 15).eval()
+    source, target = (torch.randint(15, (3, length), generator=rng) for length in (11, 5))
+    assert len(model.state_dict()) == parameters
+    found = model(source, target, layout)[0, -1, :4]
+    torch.testing.assert_close(found, torch.tensor(expected), rtol=0, atol=2e-5)

@@ -1,0 +1,30 @@
+"""Position coupling (Cho et al. 2024)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from abc_nb.layouts import Layout
+from abc_nb.positions.abacus import Abacus, digit_places
+from abc_nb.positions.base import Index
+from abc_nb.tasks import EOS, SOS
+
+
+@dataclass(frozen=True)
+class Coupling(Abacus):
+    """Digits of one place share a position, in operands and output (Cho et al. 2024, section 3).
+
+    The operator and what comes before the output (the paper's =, here its first token) stand next to
+    the units, at 1; a place p (units = 0) is at p + 2, and the ends of the source are at 0. In training
+    each problem starts at random, in evaluation at 1. The paper counts the other way, from the highest
+    place: no more than another name for the same positions.
+    """
+
+    def place(self, index: Index, layout: Layout, head_size: int, training: bool) -> Index:
+        places = digit_places(layout)
+        source = torch.where(places > 0, places + 1, 0)
+        source[[column for column, symbol in layout.symbols if symbol not in (SOS, EOS)]] = 1
+        self.check(max(int(source.max()), layout.target_length) + 1)
+        return Index(source.to(index.source.device), index.target + 1)

@@ -1,0 +1,44 @@
+"""Learned absolute positions (Gehring et al. 2017, section 3.1; Vaswani et al. 2017, section 3.5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from abc_nb.errors import InputError
+from abc_nb.layouts import Layout
+from abc_nb.positions.base import Index, PositionEncoding, longer_side
+
+
+@dataclass(frozen=True)
+class Learned(PositionEncoding):
+    """A trained vector for each position, the same for source and target, as those of tokens are.
+
+    Vectors of positions that training never reached stay as they were drawn. Beyond the table there
+    is none: InputError.
+    """
+
+    longest: int = 256  # positions that a problem can have
+
+    def place(self, index: Index, layout: Layout, head_size: int, training: bool) -> Index:
+        self.check(longer_side(layout))
+        return index
+
+    def check(self, needed: int) -> None:
+        if needed > self.longest:
+            raise InputError(f"{needed} positions are too many: this model has learned vectors for {self.longest}")
+
+    def table(self, width: int) -> nn.Module:
+        return Table(self.longest + self.phases() - 1, width)
+
+
+class Table(nn.Embedding):
+    """Drawn and scaled as the embeddings of tokens are: their numbers have the variance 1."""
+
+    def __init__(self, rows: int, width: int) -> None:
+        super().__init__(rows, width)
+        nn.init.normal_(self.weight, std=width**-0.5)
+
+    def forward(self, index: Tensor) -> Tensor:
+        return super().forward(index) * self.embedding_dim**0.5

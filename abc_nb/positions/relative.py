@@ -1,0 +1,32 @@
+"""Relative positions (RPE, Shaw et al. 2018)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from abc_nb.positions.base import AttentionPosition, PositionEncoding
+
+
+@dataclass(frozen=True)
+class Relative(PositionEncoding):
+    """A learned vector for each clipped offset is added to the keys (Shaw et al. 2018, equation 4)."""
+
+    clip: int = 16
+
+    def attention(self, head_size: int, heads: int) -> AttentionPosition:
+        return RelativeAttention(self.clip, head_size)
+
+
+class RelativeAttention(AttentionPosition):
+    def __init__(self, clip: int, head_size: int) -> None:
+        super().__init__()
+        self.clip = clip
+        self.table = nn.Parameter(torch.randn(2 * clip + 1, head_size) * head_size**-0.5)
+
+    def logits(self, query: Tensor, offset: Tensor, index: Tensor) -> Tensor:
+        by_offset = query @ self.table.T / query.shape[-1] ** 0.5  # (batch, head, query, 2 * clip + 1)
+        row = offset.clamp(-self.clip, self.clip) + self.clip
+        return by_offset.gather(-1, row.expand(*query.shape[:-1], row.shape[-1]))

@@ -1,0 +1,92 @@
+"""Each later baseline as a model: its parameters are trained, its training repeats, it can be run and asked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+
+import pytest
+import torch
+from helpers import SAMPLER, SHORT, TINY, assert_same_weights, build
+from torch import Tensor
+
+from abc_nb import compute, experiments, store
+from abc_nb.experiments import MODERN, experiment
+from abc_nb.training import Trainer, loss_of
+
+LEARNS = {  # parameters of the encoding: of the model, or of each attention
+    "learned": {"position.weight"},
+    "transformer-xl": {"key.weight", "v_minus_u"},
+    "randomized": {"key.weight", "v_minus_u"},
+    "kerple": {"r1", "r2"},
+    "sandwich": set(),
+    "rope-interpolated": set(),
+    "rope-ntk": set(),
+    "fire": {"c", "multiple", "network.0.weight", "network.0.bias", "network.2.weight", "network.2.bias"},
+    "abacus": {"position.weight"},
+    "coupling": {"position.weight"},
+}
+
+
+def trainer(name: str) -> Trainer:
+    config = replace(TINY, position=MODERN[name].position)
+    return Trainer(build(config), SAMPLER, SHORT, seed=0)
+
+
+@pytest.mark.parametrize("name", MODERN)
+def test_every_parameter_of_the_encoding_gets_a_gradient(name: str) -> None:
+    run = trainer(name)
+    batch = SAMPLER.training_batch(0, 0, 16)
+    loss, _ = loss_of(run.model.train(), batch, run.phases(0, 16))
+    loss.backward()
+    owned = {key: p for key, p in run.model.named_parameters() if "position." in key}
+    assert {key.split(".position.")[-1] for key in owned} == LEARNS[name]
+    gradients = {key: p.grad for key, p in run.model.named_parameters()}
+    assert all(gradient is not None and gradient.isfinite().all() for gradient in gradients.values())
+    for key in owned:
+        moves = cast(Tensor, gradients[key]) != 0
+        assert moves.any() or key.endswith("network.2.bias"), key  # the same for all keys of a head: softmax drops it
+
+
+@pytest.mark.parametrize("name", MODERN)
+def test_training_repeats_whatever_else_drew_random_numbers(name: str) -> None:
+    first, second = trainer(name), trainer(name)
+    first.model.train(), second.model.train()
+    for step in range(3):
+        torch.manual_seed(step)
+        first.step()
+        torch.manual_seed(99)
+        second.step()
+    assert_same_weights(first, second)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODERN)
+@pytest.mark.usefixtures("folders")
+def test_it_is_trained_evaluated_to_sixty_digits_and_asked(name: str) -> None:
+    chosen = experiment(f"addition-{name}", "smoke")
+    run = store.ensure(chosen, seed=0)
+    assert set(run.evaluation().length) >= {6, 60}
+    assert run.history().loss.notna().all()
+    (answer,) = compute.answers(run.model(), chosen, ["999999999999+1"])
+    assert answer
+
+
+@pytest.mark.parametrize("name", MODERN)
+@pytest.mark.parametrize("profile", experiments.PROFILES)
+@pytest.mark.parametrize("task", ["parity", "n-by-1", "listops-max"])
+def test_its_longest_test_fits(task: str, name: str, profile: str) -> None:
+    """Where a table ends, an evaluation would end in an error."""
+    chosen = experiment(f"{task}-{name}", profile)
+    length = max(length for length, _ in chosen.tests)
+    layout = chosen.task.layout(chosen.task.width(length, chosen.sampler.regime))
+    with torch.device("meta"):
+        model = store.build_model(replace(chosen, model=replace(TINY, position=chosen.model.position)), 0)
+    model = model.to_empty(device="cpu").eval()
+    model.placed(model.frame(layout), layout)
+
+
+def test_they_are_trained_on_demand_only() -> None:
+    for profile in experiments.PROFILES:
+        needed = {one.name for one in experiments.needed(profile, everything=True)}
+        assert not needed & {f"{task}-{name}" for task in experiments.TASKS for name in MODERN}
