@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pandas as pd
+import torch
 
 from abc_nb import paths
 from abc_nb.evaluation import TEST_SEED, correct_digits
@@ -13,6 +14,7 @@ from abc_nb.files import write_text
 from abc_nb.hard import carry_runs, hard_cases
 from abc_nb.results import Results
 from abc_nb.store import Run
+from abc_nb.tasks import DIGITS
 
 BAR = 0.99  # complete generalization: at least 99% at ten times the training length (claim C01)
 TABLE_LENGTHS = {"table1": (6, 10, 15, 20, 60), "table3": (6, 10, 20, 60)}
@@ -125,6 +127,32 @@ def first_errors(runs: Sequence[Run], length: int, samples: int = 500) -> pd.Dat
         share = 100 * wrong.float().mean().item()
         rows.append((run.experiment.task.title, find(run.experiment.name).title, len(right), share, at_once))
     return pd.DataFrame(rows, columns=["task", "model", "samples", "wrong", "from the first digit on"])
+
+
+def worst_run(runs: Sequence[Run]) -> Run:
+    """The run that is right least often at the longest length."""
+    return min(runs, key=lambda run: run.evaluation().accuracy.iloc[-1])
+
+
+def wrong_digits(run: Run, below: int = 2) -> pd.DataFrame:
+    """Every wrong output token at the longest length that a run was tested on, with what stands there.
+
+    Columns problem, place (0: units), residue (of the period 3), and for each operand its digits at this
+    place and at those `below` it, most significant first; a single digit stands for itself.
+    """
+    batch = run.experiment.sampler.test_batch(*run.experiment.tests[-1], TEST_SEED)
+    operands = batch.operands(torch.arange(len(batch.source)))
+    if run.experiment.task.operation.second == "digit":
+        operands[1] = operands[1][:, :1]
+    rows = []
+    for problem, place in (~correct_digits(run.model(), batch)).nonzero().tolist():
+        row = {"problem": problem, "place": place, "residue": place % PERIOD}
+        for i, digits in enumerate(operands):
+            here = min(place, digits.shape[1] - 1)
+            chosen = digits[problem, max(0, here - below) : here + 1]
+            row[f"operand {i + 1}"] = "".join(DIGITS[digit] for digit in reversed(chosen.tolist()))
+        rows.append(row)
+    return pd.DataFrame(rows)
 
 
 def over_runs(runs: Sequence[Run], measure: Callable[[Run], pd.DataFrame]) -> pd.DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -135,3 +136,33 @@ def test_periods_are_those_of_the_models_that_have_them() -> None:
     assert sorted(set(found["T"])) == [3, 4, 5, 6, 7, 8]
     np.testing.assert_allclose(found.accuracy, 10 * found["T"])
     assert set(found.w) == {"1"} and set(found.task) == {"Addition", "N x 1"}
+
+
+@pytest.mark.parametrize("name", ["n-by-1-window-cyclic", "addition-abc"])
+def test_wrong_digits_are_shown_with_what_stands_there(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = replace(experiment(name), tests=((2, 5), (8, 4)))
+    batch = chosen.sampler.test_batch(8, 4, tables.TEST_SEED)
+    right = torch.ones(4, batch.layout.target_length, dtype=torch.bool)
+    right[1, 0] = right[3, 5] = False
+    monkeypatch.setattr(tables, "correct_digits", lambda model, batch: right)
+    monkeypatch.setattr(store.Run, "model", lambda self: None)
+    found = tables.wrong_digits(store.Run(chosen, 0, Path(), {}))
+    assert found[["problem", "place", "residue"]].to_numpy().tolist() == [[1, 0, 0], [3, 5, 2]]
+    source = chosen.task.text(batch.source[3].tolist())
+    if name == "addition-abc":
+        first, second = "".join(source[1:-1]).split("+")
+        assert found.loc[1, ["operand 1", "operand 2"]].to_list() == [first[-6:-3], second[-6:-3]]
+        assert found.loc[0, "operand 1"] == "".join(chosen.task.text(batch.source[1].tolist())[1:-1]).split("+")[0][-1]
+    else:
+        assert found.loc[1, "operand 1"] == "".join(source[i] for i in batch.layout.operands[0].columns[[5, 4, 3]])
+        assert found.loc[1, "operand 2"] == source[batch.layout.operands[1].last]
+
+
+def test_the_worst_run_is_that_at_the_longest_length(tmp_path: Path) -> None:
+    runs = []
+    for seed, longest in enumerate((1.0, 0.5, 0.75)):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        pd.DataFrame({"length": [6, 60], "accuracy": [0.1 * (3 - seed), longest]}).to_csv(folder / "evaluation.csv")
+        runs.append(store.Run(experiment("addition-abc"), seed, folder, {}))
+    assert tables.worst_run(runs).seed == 1
