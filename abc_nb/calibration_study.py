@@ -40,15 +40,19 @@ class CalibrationStudy:
         return bias
 
     @cached_property
-    def parent(self) -> Transformer:
-        """The model that was calibrated: from the runs made here, or shipped."""
+    def parent_run(self) -> Run:
+        """The run that was calibrated: made here, or shipped."""
         experiment = self.run.experiment.parent
         found = None if experiment is None else store.find(experiment, self.run.seed)
         if found is None:
             raise InputError(
                 f"the model that {self.run.experiment.name} was calibrated from is not there: train it first"
             )
-        return found.model()
+        return found
+
+    @cached_property
+    def parent(self) -> Transformer:
+        return self.parent_run.model()
 
     @cached_property
     def batch(self) -> Batch:
@@ -141,7 +145,10 @@ class CalibrationStudy:
 
 
 def over_runs(studies: Sequence[CalibrationStudy]) -> pd.DataFrame:
-    """One row a calibration: task, seed, threshold, lines, skill left, and the cost of retraining."""
+    """One row a calibration: task, seed, threshold, lines, skill left, and the cost of retraining.
+
+    `ratio` is of seconds, which depend on how busy the machine was, `problems ratio` of problems seen.
+    """
     rows = []
     for study in studies:
         run, tried = study.run, study.shares().iloc[-1]
@@ -153,5 +160,6 @@ def over_runs(studies: Sequence[CalibrationStudy]) -> pd.DataFrame:
             "share": tried["share"],
             "lines": len(study.bias.lines),
         }
-        rows.append(row | {"skill": tried.skill, "seconds": own, "parent seconds": parent, "ratio": own / parent})
+        row |= {"skill": tried.skill, "seconds": own, "parent seconds": parent, "ratio": own / parent}
+        rows.append(row | {"problems ratio": run.problems() / study.parent_run.problems()})
     return pd.DataFrame(rows)

@@ -64,6 +64,13 @@ class Run:
     def history(self) -> pd.DataFrame:
         return pd.read_csv(self.folder / HISTORY)
 
+    def problems(self) -> int:
+        """How many problems the training went through; unlike seconds, the same on any machine."""
+        config, steps = self.experiment.training, int(self.manifest["steps"])
+        history: list[Any] = self.history().to_dict("records")
+        held = min(steps, Progress(history=history).fall(config)[0])
+        return held * config.held_batch + (steps - held) * config.batch
+
     @property
     def has_weights(self) -> bool:
         return WEIGHTS in self.manifest["files"]

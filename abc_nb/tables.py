@@ -129,9 +129,19 @@ def first_errors(runs: Sequence[Run], length: int, samples: int = 500) -> pd.Dat
     return pd.DataFrame(rows, columns=["task", "model", "samples", "wrong", "from the first digit on"])
 
 
-def worst_run(runs: Sequence[Run]) -> Run:
-    """The run that is right least often at the longest length."""
-    return min(runs, key=lambda run: run.evaluation().accuracy.iloc[-1])
+def imperfect(runs: Sequence[Run]) -> list[Run]:
+    """The runs that are not always right at the longest length."""
+    return [run for run in runs if run.evaluation().accuracy.iloc[-1] < 1]
+
+
+def all_wrong_digits(runs: Sequence[Run]) -> pd.DataFrame:
+    """`wrong_digits` of several runs, with task, model and seed in front."""
+    columns = ["task", "model", "seed", "problem", "place", "residue", "operand 1", "operand 2"]
+    parts = [
+        wrong_digits(run).assign(task=run.experiment.task.title, model=find(run.experiment.name).title, seed=run.seed)
+        for run in runs
+    ]
+    return pd.concat([pd.DataFrame(columns=columns), *parts], ignore_index=True)[columns].fillna("")
 
 
 def wrong_digits(run: Run, below: int = 2) -> pd.DataFrame:

@@ -181,6 +181,7 @@ def test_costs_are_those_of_calibration_and_retraining_over_those_of_the_parent(
     before = json.loads((parent.folder / "manifest.json").read_text())["seconds"]["training"]
     assert (row["seconds"], row["parent seconds"]) == (seconds, before)
     assert row["ratio"] == pytest.approx(seconds / before)
+    assert row["problems ratio"] == 1, "both take twenty steps of 32 problems in this profile"
     tried = pd.read_csv(study.run.folder / "shares.csv").iloc[-1]
     assert (row["share"], row["skill"]) == (tried.share, tried.skill)
     assert (row["task"], row["seed"], row["lines"]) == ("Addition", 0, len(study.bias.lines))

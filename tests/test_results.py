@@ -158,11 +158,16 @@ def test_wrong_digits_are_shown_with_what_stands_there(name: str, monkeypatch: p
         assert found.loc[1, "operand 2"] == source[batch.layout.operands[1].last]
 
 
-def test_the_worst_run_is_that_at_the_longest_length(tmp_path: Path) -> None:
+def test_runs_are_imperfect_if_they_err_at_the_longest_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = []
     for seed, longest in enumerate((1.0, 0.5, 0.75)):
         folder = tmp_path / str(seed)
         folder.mkdir()
         pd.DataFrame({"length": [6, 60], "accuracy": [0.1 * (3 - seed), longest]}).to_csv(folder / "evaluation.csv")
         runs.append(store.Run(experiment("addition-abc"), seed, folder, {}))
-    assert tables.worst_run(runs).seed == 1
+    assert tables.imperfect(runs) == runs[1:]
+    one = pd.DataFrame({"problem": [7], "place": [1], "residue": [1], "operand 1": ["05"]})
+    monkeypatch.setattr(tables, "wrong_digits", lambda run: one)
+    found = tables.all_wrong_digits(tables.imperfect(runs))
+    assert found.to_numpy().tolist() == [["Addition", "ABC", seed, 7, 1, 1, "05", ""] for seed in (1, 2)]
+    assert list(tables.all_wrong_digits([]).columns) == list(found.columns)

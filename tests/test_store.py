@@ -25,6 +25,8 @@ from safetensors.torch import save_file
 from abc_nb import paths, store, training
 from abc_nb.errors import InputError
 from abc_nb.experiments import Experiment
+from abc_nb.model import Transformer
+from abc_nb.sampling import Batch
 from abc_nb.training import Progress
 
 FILES = ["manifest.json", "config.json", "weights.safetensors", "history.csv", "evaluation.csv"]
@@ -93,6 +95,24 @@ def test_manifest_says_how_the_result_came_about(run: store.Run) -> None:
     assert run.manifest["versions"]["torch"].split("+")[0] == torch.__version__.split("+")[0]
     assert set(run.manifest["files"]) == set(FILES) - {"manifest.json"}
     assert run.manifest["device"]
+
+
+def test_problems_are_counted_as_training_drew_them(
+    tiny: Experiment, folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With large batches while the rate is held, and small ones after it."""
+    chosen = replace(tiny, training=replace(tiny.training, steps=12, batch=4, held_batch=20, hold=7))
+    drawn: list[int] = []
+    loss_of = training.loss_of
+
+    def counted(model: Transformer, batch: Batch, phase: torch.Tensor | int) -> tuple[torch.Tensor, torch.Tensor]:
+        drawn.append(len(batch.source))
+        return loss_of(model, batch, phase)
+
+    monkeypatch.setattr(training, "loss_of", counted)
+    run = store.ensure(chosen, 0)
+    assert set(drawn) == {4, 20}
+    assert run.problems() == sum(drawn)
 
 
 def test_nothing_is_found_where_nothing_was_trained(tiny: Experiment, folders: Folders) -> None:
