@@ -146,14 +146,14 @@ def line_means(attention: Tensor, found: Candidates) -> Tensor:
 
 def above_threshold(means: Tensor, found: Candidates, kappa: float) -> tuple[Tensor, Tensor]:
     """Step 2.2: lines whose mean exceeds mu + kappa sigma of their direction, and d_l - d_max; (head, line)."""
-    kept, values = torch.zeros_like(means, dtype=torch.bool), torch.zeros_like(means)
-    for direction in found.direction.unique():
-        lines = found.direction == direction
-        part = means[:, lines]
-        threshold = part.mean(1, keepdim=True) + kappa * part.std(1, correction=0, keepdim=True)
-        kept[:, lines] = part > threshold
-        values[:, lines] = part - part.amax(1, keepdim=True)
-    return kept, values
+    own, heads = found.direction, len(means)
+    members = torch.zeros(len(own), len(DIRECTIONS)).scatter_(1, own[:, None], 1.0).to(means.dtype)  # (line, direction)
+    count = members.sum(0).clamp(min=1)
+    mean = means @ members / count
+    deviation = ((means - mean[:, own]).square() @ members / count).sqrt()
+    kept = means > (mean + kappa * deviation)[:, own]
+    highest = torch.full_like(mean, CLOSED).scatter_reduce_(1, own.expand(heads, -1), means, "amax")
+    return kept, means - highest[:, own]
 
 
 def strongest_first(weights: Tensor, found: Candidates, share: float) -> Tensor:
