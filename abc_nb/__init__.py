@@ -40,6 +40,10 @@ _HOME = {
 __all__ = [*_HOME]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"abc_nb has no {name!r}")

@@ -73,7 +73,9 @@ def calibrate(
     Raises InputError for a tensor of another shape, or one that is not finite.
     """
     settings = settings or (Calibration() if layout else PAPER)
-    attention = attention.detach()
+    attention = torch.as_tensor(attention).detach()
+    if name not in ("self", "cross"):
+        raise InputError(f"unknown attention {name!r}: choose self or cross")
     check(attention, layout, name, settings)
     places = [whole(*attention.shape[1:])] if settings.anchor == "whole" or layout is None else spans(layout, name)
     found = candidates(places, name, settings, attention.shape[1])

@@ -141,7 +141,8 @@ def heads(
 ) -> Figure:
     """One matrix a head (figures 10 and 11): closed cells grey, cells that are `outlined` framed in red.
 
-    Rows are queries from the top, columns keys; each head has its own scale, brighter is more.
+    Rows are queries from the top, columns keys; brighter is more, on one scale for all heads of a bias, on
+    each head's own for attention.
     """
     rows = -(-len(matrices) // columns)
     height, width = matrices[0].shape
@@ -149,8 +150,12 @@ def heads(
     matplotlib.rcParams.update(sns.axes_style("white") | sns.plotting_context("paper") | STYLE)
     figure = Figure(figsize=(columns * (size * width + 0.15), rows * (size * height + 0.4)), layout="constrained")
     colors = matplotlib.colormaps["viridis"].with_extremes(bad="0.88")
+    values = np.concatenate([matrix[np.isfinite(matrix)] for matrix in matrices])
+    shared = values.size < sum(matrix.size for matrix in matrices)  # a bias has closed cells
+    scale = {"vmin": min(values, default=0) - 0.1, "vmax": max(values, default=0)} if shared else {}
     for axis, matrix, title in zip(figure.subplots(rows, columns, squeeze=False).flat, matrices, titles, strict=False):
-        axis.imshow(np.where(np.isfinite(matrix), matrix, np.nan), cmap=colors, aspect="equal", interpolation="nearest")
+        shown = np.where(np.isfinite(matrix), matrix, np.nan)
+        axis.imshow(shown, cmap=colors, aspect="equal", interpolation="nearest", **scale)
         axis.set(xticks=[], yticks=[])
         axis.set_title(title, fontsize=7)
     for axis, cells in zip(figure.axes, outlined, strict=False):

@@ -8,6 +8,7 @@ from typing import Any
 import matplotlib
 import pandas as pd
 import seaborn as sns
+from IPython.display import Image
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -16,6 +17,7 @@ from abc_nb import paths
 from abc_nb.files import write_bytes
 
 WIDTH = 3.4  # inches: one column of print
+DENSITY = 200  # pixels an inch
 LOOKS = {  # of each model's curve: colour, marker, and size, so that a line drawn later still shows those below
     "Vanilla": (7, "o", 5.0),
     "NoPE": (1, "X", 4.2),
@@ -159,11 +161,17 @@ def offsets(frame: pd.DataFrame) -> Figure:
     return figure
 
 
-def save(figure: Figure, name: str, profile: str) -> Figure:
-    """Write PNG and SVG into the profile's figures; returns the figure, for the notebook to show."""
-    for kind, options in {"png": {"dpi": 200}, "svg": {"metadata": {"Date": None}}}.items():
+def save(figure: Figure, name: str, profile: str) -> Image:
+    """Write PNG and SVG into the profile's figures; returns the picture, which a notebook shows and keeps.
+
+    (A `Figure` made without pyplot would be shown as its name.)
+    """
+    written = {}
+    for kind, options in {"png": {"dpi": DENSITY}, "svg": {"metadata": {"Date": None}}}.items():
         buffer = BytesIO()
         with matplotlib.rc_context(STYLE):
             figure.savefig(buffer, format=kind, **options)  # type: ignore[arg-type]
-        write_bytes(paths.figures(profile) / f"{name}.{kind}", buffer.getvalue())
-    return figure
+        written[kind] = buffer.getvalue()
+        write_bytes(paths.figures(profile) / f"{name}.{kind}", written[kind])
+    pixels = int.from_bytes(written["png"][16:20], "big")  # as its header says
+    return Image(written["png"], width=round(96 * pixels / DENSITY))

@@ -83,8 +83,8 @@ class Run:
     def model(self) -> Transformer:
         """The trained model, ready to evaluate; InputError where only its numbers were shipped."""
         if not self.has_weights:
-            name = self.experiment.name
-            raise InputError(f"{name} was shipped without its weights: run `abc-nb train {name}` first")
+            name, seed = self.experiment.name, f" --seed {self.seed}" if self.seed else ""
+            raise InputError(f"{name} was shipped without its weights: run `abc-nb train {name}{seed}` first")
         model = build_model(self.experiment, self.seed, self.bias())
         try:
             model.load_state_dict(load_file(self.folder / WEIGHTS))

@@ -236,5 +236,6 @@ def save(frame: pd.DataFrame, name: str, profile: str, display: pd.DataFrame | N
     folder = paths.figures(profile)
     shown = frame if display is None else display.reset_index().rename_axis(columns=None)
     write_text(folder / f"{name}.csv", frame.to_csv(index=False, float_format="%.6g"))
-    write_text(folder / f"{name}.md", shown.to_markdown(index=False, floatfmt=".4g") + "\n")
+    escaped = shown.map(lambda cell: cell.replace("|", "\\|") if isinstance(cell, str) else cell)
+    write_text(folder / f"{name}.md", escaped.to_markdown(index=False, floatfmt=".4g") + "\n")
     write_text(folder / f"{name}.tex", shown.to_latex(index=False, float_format="%.4g", escape=True))

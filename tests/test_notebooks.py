@@ -115,3 +115,11 @@ def test_ledger_has_every_claim_and_a_verdict_where_judged(reproduced: subproces
     judged = book[book.notebook == "02_vanilla_failure"]
     assert set(judged.id) >= {"C01", "C02", "C03", "C04", "C05", "C14", "C15", "C31"}
     assert set(judged.verdict) <= set(claims.VERDICTS)
+
+
+@pytest.mark.parametrize("notebook", BOOKS, ids=lambda path: path.stem)
+def test_every_figure_that_is_saved_is_seen_in_the_notebook(notebook: Path) -> None:
+    saving = [cell for cell in nbformat.read(notebook, 4).cells if "plots.save(" in cell.source]
+    assert saving
+    for cell in saving:
+        assert any("image/png" in output.get("data", {}) for output in cell.outputs), cell.source

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -238,3 +239,18 @@ def test_the_map_shows_each_windows_and_periods_accuracy_at_one_length() -> None
         values = np.asarray(panel.collections[0].get_array()).reshape(2, 2)
         found = {(w, int(t)): values[i, j] for i, w in enumerate(shown[0]) for j, t in enumerate(shown[1])}
         assert found == {(w, t): x / factor for w, t, x in cells}
+
+
+def test_a_saved_figure_is_a_picture_that_a_notebook_keeps(figures: Path) -> None:
+    shown = plots.save(plots.length_curves(rows("Vanilla", {1: [1.0]}), longest=1), "figure-z", "quick")
+    assert shown.data == (figures / "figure-z.png").read_bytes()
+    data, facts = shown._repr_mimebundle_()
+    assert set(data) == {"image/png"}
+    assert 300 < facts["image/png"]["width"] < 400, "as wide as the figure is, 3.4 inches"
+
+
+def test_markdown_tables_have_as_many_columns_in_every_row(figures: Path) -> None:
+    tables.save(pd.DataFrame({"a": ["1 | 2", "3"], "b": [1.5, 2.5]}), "table-x", "quick")
+    lines = (figures / "table-x.md").read_text().splitlines()
+    assert len({len(re.split(r"(?<!\\)\|", line)) for line in lines}) == 1
+    assert r"1 \| 2" in lines[2]
