@@ -52,8 +52,7 @@ PAPER = Calibration(layers="last", anchor="whole", kappa=(4.5, 0.87), empty="tra
 class Candidates(NamedTuple):
     """Lines that could be kept, and their cells."""
 
-    spans: Sequence[Span]  # those that lines run over
-    span: Tensor  # (line,), which of them
+    span: Tensor  # (line,), which of the spans that lines run over
     direction: Tensor  # (line,), which of DIRECTIONS
     offsets: Tensor  # (line,)
     columns: Tensor  # (query, line)
@@ -126,7 +125,7 @@ def candidates(places: Sequence[Span], name: Attention, settings: Calibration, q
     owner, direction_of, first, last_of, offsets = torch.cat(lines, dim=1)
     column = torch.cat(columns, dim=1)
     inside = (column >= first) & (column <= last_of)
-    return Candidates(places, owner, direction_of, offsets, column.clamp(first, last_of), inside)
+    return Candidates(owner, direction_of, offsets, column.clamp(first, last_of), inside)
 
 
 def enough_cells(found: Candidates, name: Attention) -> Candidates:

@@ -1,6 +1,6 @@
 """What the explorers are made of: controls with whole labels, pictures of a fixed size, one line for messages.
 
-An explorer wires controls to the plain functions of `explore.py` and `bench_*.py`, no more.
+An explorer wires controls to the plain functions of the module without `_widget`, no more.
 """
 
 from __future__ import annotations

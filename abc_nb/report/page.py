@@ -9,7 +9,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from abc_nb import paths
+from abc_nb import paths, plots
 from abc_nb.errors import InputError
 from abc_nb.files import write_text
 from abc_nb.report import comparison, content, markdown
@@ -17,7 +17,7 @@ from abc_nb.report.content import Report
 from abc_nb.results import Results
 
 TEMPLATE = "report.html.jinja"
-DENSITY = 96 / 200  # pixels an inch: a browser's, and those of `plots.save`
+DENSITY = 96 / plots.DENSITY  # pixels an inch: a browser's, and those of `plots.save`
 
 
 def write(found: Results) -> Path:
