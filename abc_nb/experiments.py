@@ -29,6 +29,12 @@ TABLE = (6, 10, 15, 20, 60)  # lengths of table 1
 BEYOND = (100, 200)  # of the models meant to extrapolate
 MANY = (6, 60)  # where the main ones are tested on more problems
 FAR = {500: 200, 1_000: 1_000, 2_000: 100, 5_000: 50, 10_000: 100}  # samples of notebook 7's lengths
+TESTS = {  # of the profile `quick`, samples by length
+    "few": dict.fromkeys(TABLE, 500),
+    "curve": dict.fromkeys(CURVE, 1_000),
+    "beyond": dict.fromkeys((*CURVE, *BEYOND), 1_000),
+    "far": dict.fromkeys((*CURVE, *BEYOND), 1_000) | FAR,
+}
 
 
 @dataclass(frozen=True)
@@ -71,22 +77,26 @@ class Model:
     bias: biases.Bias = CAUSAL
     source_index: SourceIndex = "right"
     arrangement: Arrangement = "natural"  # aligned: operands' digits side by side, for the window
-    extends: bool = False  # meant to extrapolate: several training widths, tested further
+    extends: bool = False  # meant to extrapolate: trained on several widths
     calibration: Calibration | None = None  # read the bias out of Vanilla, and retrain it
     warm: bool = True  # retraining starts from Vanilla's weights
     rank: int = 0  # of a low-rank change of Vanilla's queries and keys
+    tested: str = "curve"  # at which lengths: a key of `TESTS`
     many: int = 1_000  # problems at the lengths `MANY`
-    far: bool = False  # tested at the lengths `FAR`, too
     width: int | None = None  # embedding size, where it is not the profile's
     regime: str | None = None  # tight or padded, where it is not the profile's
     recipe: str = "plain"  # how it is trained: a key of `RECIPES`
-    few: bool = False  # one of many: in `quick` few test problems
 
 
 def scaffold(title: str, position: positions.PositionEncoding, w: int | None = W, **changes: Any) -> Model:
     """A window, on aligned input (ABS)."""
     bias = CAUSAL if w is None else biases.Window(w)
-    settings: dict[str, Any] = {"arrangement": "aligned", "extends": True, "recipe": "scaffold"} | changes
+    settings: dict[str, Any] = {
+        "arrangement": "aligned",
+        "extends": True,
+        "tested": "beyond",
+        "recipe": "scaffold",
+    } | changes
     return Model(title, position, bias, **settings)
 
 
@@ -97,12 +107,17 @@ MODELS = {
     "alibi": Model("ALiBi", positions.NoPosition(), biases.ALiBi()),
     "rpe": Model("RPE", positions.Relative(), source_index="left"),
     "window": scaffold("+ w=1", positions.Sinusoidal()),
-    "window-cyclic": scaffold("+ T=3", positions.Sinusoidal(PERIOD), many=10_000, far=True),
+    "window-cyclic": scaffold("+ T=3", positions.Sinusoidal(PERIOD), many=10_000, tested="far"),
     "nope-window": scaffold("NoPE + w=1", positions.NoPosition()),
     "abc": Model(
-        "ABC", positions.Sinusoidal(PERIOD), extends=True, calibration=Calibration(), recipe="retraining", far=True
+        "ABC",
+        positions.Sinusoidal(PERIOD),
+        extends=True,
+        tested="far",
+        calibration=Calibration(),
+        recipe="retraining",
     ),
-    "lora": Model("LoRA", positions.Sinusoidal(), extends=True, rank=4, recipe="low rank"),
+    "lora": Model("LoRA", positions.Sinusoidal(), extends=True, tested="beyond", rank=4, recipe="low rank"),
     "rope-128": Model("RoPE, size 128", positions.Rotary(), source_index="left", width=128),
     "rope-512": Model("RoPE, size 512", positions.Rotary(), source_index="left", width=512),
     "rope-right": Model("RoPE, from the right", positions.Rotary()),
@@ -112,7 +127,7 @@ MODELS = {
 
 
 def calibrated(title: str, calibration: Calibration, **changes: Any) -> Model:
-    return replace(MODELS["abc"], title=title, calibration=calibration, few=True, far=False, **changes)
+    return replace(MODELS["abc"], title=title, calibration=calibration, tested="few", **changes)
 
 
 ABLATIONS = {  # of ABC: one change each
@@ -132,28 +147,28 @@ MODELS |= ABLATIONS
 GRID_W, GRID_T = (None, 0, 1, 2, 3), (None, 2, 3, 4, 5, 6, 7, 8)
 GRID_NAMES = {(w, t): f"grid-w{w}-t{t}".replace("None", "x") for w in GRID_W for t in GRID_T}
 GRID = {  # window and period (claim C13); None: no window, an index without a period
-    name: scaffold(f"w={w}, T={t}", positions.Sinusoidal(t), w, recipe="short", few=True)
+    name: scaffold(f"w={w}, T={t}", positions.Sinusoidal(t), w, recipe="short", tested="few")
     for (w, t), name in GRID_NAMES.items()
 }
 PADDED = {
-    f"{name}-padded": replace(MODELS[name], regime="padded", recipe="short", many=1_000, few=True, far=False)
+    f"{name}-padded": replace(MODELS[name], regime="padded", recipe="short", many=1_000, tested="few")
     for name in ("vanilla", "window", "window-cyclic", "nope-window")
 }
 PERIODS = {  # other periods with the whole training, on the tasks where a quarter of it is not enough
-    f"window-t{t}": scaffold(f"+ T={t}", positions.Sinusoidal(t), few=True) for t in (4, 5, 6, 7, 8)
+    f"window-t{t}": scaffold(f"+ T={t}", positions.Sinusoidal(t), tested="few") for t in (4, 5, 6, 7, 8)
 }
 MODELS |= PADDED | PERIODS
 MODERN = {  # what others proposed; the source is counted from the right, where a place has one index at all lengths
-    "learned": Model("Learned positions", positions.Learned()),
-    "transformer-xl": Model("Transformer-XL", positions.TransformerXL()),
-    "randomized": Model("Randomized positions", positions.Randomized()),
-    "kerple": Model("KERPLE", positions.Kerple()),
-    "sandwich": Model("Sandwich", positions.Sandwich()),
-    "rope-interpolated": Model("RoPE, interpolated", positions.InterpolatedRotary()),
-    "rope-ntk": Model("RoPE, NTK-aware", positions.NTKRotary()),
-    "fire": Model("FIRE", positions.Fire()),
-    "abacus": Model("Abacus", positions.Abacus()),
-    "coupling": Model("Position coupling", positions.Coupling()),
+    "learned": Model("Learned positions", positions.Learned(), tested="beyond"),
+    "transformer-xl": Model("Transformer-XL", positions.TransformerXL(), tested="beyond"),
+    "randomized": Model("Randomized positions", positions.Randomized(), tested="beyond"),
+    "kerple": Model("KERPLE", positions.Kerple(), tested="beyond"),
+    "sandwich": Model("Sandwich", positions.Sandwich(), tested="beyond"),
+    "rope-interpolated": Model("RoPE, interpolated", positions.InterpolatedRotary(), tested="beyond"),
+    "rope-ntk": Model("RoPE, NTK-aware", positions.NTKRotary(), tested="beyond"),
+    "fire": Model("FIRE", positions.Fire(), tested="beyond"),
+    "abacus": Model("Abacus", positions.Abacus(), tested="beyond"),
+    "coupling": Model("Position coupling", positions.Coupling(), tested="beyond"),
 }
 MODELS |= MODERN
 BASELINES = ("vanilla", "nope", "rope", "alibi", "rpe")
@@ -248,16 +263,13 @@ def split(name: str) -> tuple[str, str]:
 
 
 def tests(profile: str, model: Model) -> tuple[tuple[int, int], ...]:
-    if profile == "smoke":
-        return tuple((length, 10) for length in CURVE)
-    if profile == "paper":
-        return tuple((length, 10_000) for length in CURVE)
-    if model.few:
-        return tuple((length, 500) for length in TABLE)
-    if not model.extends:
-        return tuple((length, 1_000) for length in CURVE)
-    tested = {length: model.many if length in MANY else 1_000 for length in (*CURVE, *BEYOND)}
-    return tuple((tested | FAR if model.far else tested).items())
+    """The (length, samples) that a model is tested on."""
+    if profile != "quick":
+        return tuple((length, 10 if profile == "smoke" else 10_000) for length in CURVE)
+    chosen = TESTS[model.tested]
+    return tuple(
+        (length, model.many if length in MANY and samples == 1_000 else samples) for length, samples in chosen.items()
+    )
 
 
 def grid_names(profile: str) -> dict[tuple[int | None, int | None], str]:
