@@ -35,7 +35,7 @@ def retrain(name: str, calibration: Calibration | None = None, seed: int = 0, pr
     `retrain("addition-vanilla", Calibration(share=0.3))`; without settings it is `addition-abc`.
     Trains the plain model first if it is not there. InputError if `name` is not a plain model.
     """
-    task, model = split(name)
+    task, model, _ = split(name)
     if model != "vanilla":
         raise InputError(f"{name!r} cannot be calibrated here: name a plain model such as addition-vanilla")
     child = experiment(f"{task}-abc", profile)

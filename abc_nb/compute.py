@@ -13,27 +13,48 @@ from abc_nb.evaluation import greedy
 from abc_nb.experiments import Experiment
 from abc_nb.model import Transformer
 from abc_nb.sampling import make_batch
-from abc_nb.tasks import DIGITS, EOS, SOS, Digits, Task
+from abc_nb.tasks import COMBINE, DIGITS, EOS, SOS, Digits, Task
 
 
 def read(task: Task, text: str) -> list[Digits]:
     """The operands of a problem such as `123+456`, of shape (1, places) each; InputError if it is none."""
-    operation, known = task.operation, DIGITS[: task.base]
-    expression = text.strip().lower().replace("×", "*").replace("x", "*")
-    if operation.items:
-        expression = re.sub(rf"^{re.escape(operation.operator.lower().replace('x', '*'))}(?![a-z])", "", expression)
-        parts = re.split(r"[\s,]+", expression.strip(" ()"))
-        fits = all(len(part) == 1 for part in parts)
-    else:
-        parts = [part.strip() for part in expression.split(operation.operator)] if operation.second else [expression]
-        fits = len(parts) == (2 if operation.second else 1) and (operation.second != "digit" or len(parts[1]) == 1)
-    if not fits or not all(part and set(part) <= set(known) for part in parts):
-        example = re.sub(r"\d", lambda digit: str(min(int(digit[0]), task.base - 1)), operation.example)
-        digits = f"digits {known[0]}-{known[-1]}"
+    parts = (written_items if task.operation.items else written_numbers)(task, text.strip().lower())
+    if not parts:
+        example = re.sub(r"\d", lambda digit: str(min(int(digit[0]), task.base - 1)), task.operation.example)
+        digits = f"digits {DIGITS[0]}-{DIGITS[task.base - 1]}"
         raise InputError(f"cannot read {text.strip()!r}: {task.title} takes {digits}, as in {example}")
-    if operation.items:
-        return [digit_array("".join(parts))]
+    if task.operation.items:
+        return [np.array([[task.token(part) for part in reversed(parts)]])]
     return [digit_array(part.lstrip("0") or "0") for part in parts]
+
+
+def written_numbers(task: Task, text: str) -> list[str]:
+    """The operands of a problem as they are written; none if it is not one of the task's."""
+    operation = task.operation
+    expression = text.replace("×", "*").replace("x", "*")
+    parts = [part.strip() for part in expression.split(operation.operator)] if operation.operator else [expression]
+    fits = len(parts) == len(task.operand_places(1)) and all(part and set(part) <= set(task.digits) for part in parts)
+    return parts if fits and len(parts[-1]) <= (operation.second or len(parts[-1])) else []
+
+
+def written_items(task: Task, text: str) -> list[str]:
+    """The tokens of a list, with or without its operator in front; none if it is not one of the task's."""
+    own = task.operation.operator.lower()
+    items = re.sub(rf"^{own}(?![a-z])", "", text.strip(" ()")) if own else text
+    parts = [part.upper() if part.upper() in COMBINE else part for part in re.split(r"[\s,()]+", items.strip(" ,()"))]
+    known = {*task.digits, *(COMBINE if task.operation.nested else ())}
+    fits = set(parts) <= known and (not task.operation.nested or is_one_list(parts))
+    return parts if fits else []
+
+
+def is_one_list(parts: Sequence[str]) -> bool:
+    """Whether operators and elements in prefix notation make one list, and nothing is left over."""
+    wanted = 1
+    for part in parts:
+        if wanted == 0:
+            return False
+        wanted += 1 if part in COMBINE else -1
+    return wanted == 0
 
 
 def typed_places(task: Task, text: str) -> int:
@@ -41,7 +62,7 @@ def typed_places(task: Task, text: str) -> int:
     operands = read(task, text)
     if task.operation.items:
         return operands[0].shape[1]
-    return max(len(digits) for digits in re.findall(rf"[{DIGITS[: task.base]}]+", text.lower()))
+    return max(len(digits) for digits in re.findall(rf"[{task.digits}]+", text.lower()))
 
 
 def digit_array(text: str) -> Digits:
@@ -49,12 +70,9 @@ def digit_array(text: str) -> Digits:
 
 
 def widen(operands: Sequence[Digits], width: int, task: Task) -> list[Digits]:
-    """Leading zeros up to `width` places, except on a single digit."""
-    single = [False, task.operation.second == "digit"]
-    return [
-        digits if one else np.pad(digits, [(0, 0), (0, width - digits.shape[1])])
-        for digits, one in zip(operands, single, strict=False)
-    ]
+    """Leading zeros up to the places that each operand takes at this width."""
+    pairs = zip(operands, task.operand_places(width), strict=True)
+    return [np.pad(digits, [(0, 0), (0, places - digits.shape[1])]) for digits, places in pairs]
 
 
 def write(task: Task, tokens: Sequence[int]) -> str:
@@ -67,11 +85,23 @@ def write(task: Task, tokens: Sequence[int]) -> str:
     return "".join(reversed(digits)).lstrip("0") or "0"
 
 
+def narrowest(task: Task, operands: Sequence[Digits]) -> int:
+    """Columns that hold the operands of a problem and its result, and no more."""
+    places = max(digits.shape[1] for digits in operands)
+    return places if task.operation.items else task.result_places(places)
+
+
+def fitting_width(task: Task, operands: Sequence[Digits], regime: str) -> int:
+    """Columns that a model is given: no fewer than in its training."""
+    places = max(digits.shape[1] for digits in operands)
+    return places if task.operation.items else task.width_for(places, regime)
+
+
 def answers(model: Transformer, experiment: Experiment, expressions: Sequence[str]) -> Iterator[str]:
     """The model's answers, in order; problems of one width are decoded together."""
     task, sampler = experiment.task, experiment.sampler
     problems = [read(task, expression) for expression in expressions]
-    widths = [task.width_for(max(digits.shape[1] for digits in problem), sampler.regime) for problem in problems]
+    widths = [fitting_width(task, problem, sampler.regime) for problem in problems]
     found: dict[int, str] = {}
     for width in set(widths):
         rows = [row for row, own in enumerate(widths) if own == width]
@@ -86,5 +116,5 @@ def answers(model: Transformer, experiment: Experiment, expressions: Sequence[st
 def expected(task: Task, expression: str) -> str:
     """The right answer, computed digit by digit from the task's definition."""
     operands = read(task, expression)
-    width = max(digits.shape[1] for digits in operands) + task.operation.grows
+    width = narrowest(task, operands)
     return write(task, torch.from_numpy(task.answer(widen(operands, width, task)))[0].tolist())

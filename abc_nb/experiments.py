@@ -6,7 +6,7 @@ A name is TASK-MODEL, as in `addition-vanilla`; a profile (`smoke`, `quick`, `pa
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -15,7 +15,8 @@ from abc_nb import biases, positions
 from abc_nb.calibration import PAPER, Calibration
 from abc_nb.config import digest, to_data
 from abc_nb.errors import InputError
-from abc_nb.layouts import Arrangement
+from abc_nb.layouts import Arrangement, Layout
+from abc_nb.lines import Lines
 from abc_nb.model import ModelConfig, SourceIndex
 from abc_nb.sampling import Sampler
 from abc_nb.tasks import OPERATIONS, Task
@@ -74,7 +75,7 @@ class Model:
 
     title: str  # as the paper's tables call it
     position: positions.PositionEncoding
-    bias: biases.Bias = CAUSAL
+    bias: biases.Bias | Callable[[Layout, int, int], biases.Bias] = CAUSAL  # or its maker: layout, heads, layers
     source_index: SourceIndex = "right"
     arrangement: Arrangement = "natural"  # aligned: operands' digits side by side, for the window
     extends: bool = False  # meant to extrapolate: trained on several widths
@@ -82,22 +83,25 @@ class Model:
     warm: bool = True  # retraining starts from Vanilla's weights
     rank: int = 0  # of a low-rank change of Vanilla's queries and keys
     tested: str = "curve"  # at which lengths: a key of `TESTS`
-    many: int = 1_000  # problems at the lengths `MANY`
-    width: int | None = None  # embedding size, where it is not the profile's
+    many: int = 0  # problems at the lengths `MANY`, if that is more
+    size: tuple[tuple[str, int], ...] = ()  # fields of the model's size that are not the profile's
     regime: str | None = None  # tight or padded, where it is not the profile's
     recipe: str = "plain"  # how it is trained: a key of `RECIPES`
+
+
+def width(size: int) -> tuple[tuple[str, int], ...]:
+    return ("width", size), ("feed_forward", 4 * size)
+
+
+def layers(encoder: int, decoder: int) -> tuple[tuple[str, int], ...]:
+    return ("encoder_layers", encoder), ("decoder_layers", decoder)
 
 
 def scaffold(title: str, position: positions.PositionEncoding, w: int | None = W, **changes: Any) -> Model:
     """A window, on aligned input (ABS)."""
     bias = CAUSAL if w is None else biases.Window(w)
-    settings: dict[str, Any] = {
-        "arrangement": "aligned",
-        "extends": True,
-        "tested": "beyond",
-        "recipe": "scaffold",
-    } | changes
-    return Model(title, position, bias, **settings)
+    settings: dict[str, Any] = {"arrangement": "aligned", "extends": True, "tested": "beyond", "recipe": "scaffold"}
+    return Model(title, position, **{"bias": bias} | settings | changes)
 
 
 MODELS = {
@@ -118,8 +122,8 @@ MODELS = {
         recipe="retraining",
     ),
     "lora": Model("LoRA", positions.Sinusoidal(), extends=True, tested="beyond", rank=4, recipe="low rank"),
-    "rope-128": Model("RoPE, size 128", positions.Rotary(), source_index="left", width=128),
-    "rope-512": Model("RoPE, size 512", positions.Rotary(), source_index="left", width=512),
+    "rope-128": Model("RoPE, size 128", positions.Rotary(), source_index="left", size=width(128)),
+    "rope-512": Model("RoPE, size 512", positions.Rotary(), source_index="left", size=width(512)),
     "rope-right": Model("RoPE, from the right", positions.Rotary()),
     "rpe-right": Model("RPE, from the right", positions.Relative()),
     "alibi-cross": Model("ALiBi, cross too", positions.NoPosition(), biases.ALiBi(cross=True)),
@@ -151,13 +155,31 @@ GRID = {  # window and period (claim C13); None: no window, an index without a p
     for (w, t), name in GRID_NAMES.items()
 }
 PADDED = {
-    f"{name}-padded": replace(MODELS[name], regime="padded", recipe="short", many=1_000, tested="few")
+    f"{name}-padded": replace(MODELS[name], regime="padded", recipe="short", many=0, tested="few")
     for name in ("vanilla", "window", "window-cyclic", "nope-window")
 }
 PERIODS = {  # other periods with the whole training, on the tasks where a quarter of it is not enough
     f"window-t{t}": scaffold(f"+ T={t}", positions.Sinusoidal(t), tested="few") for t in (4, 5, 6, 7, 8)
 }
-MODELS |= PADDED | PERIODS
+SIZES_OF = {  # layers of encoder and decoder, width, heads (claim C30); 0/2, 64, 8 are `window-cyclic`
+    "0-1": ("0/1 layers", layers(0, 1)),
+    "0-4": ("0/4 layers", layers(0, 4)),
+    "1-6": ("1/6 layers", layers(1, 6)),
+    "4-4": ("4/4 layers", layers(4, 4)),
+    "6-1": ("6/1 layers", layers(6, 1)),
+    "width-32": ("width 32", width(32)),
+    "width-128": ("width 128", width(128)),
+    "heads-1": ("1 head", (("heads", 1),)),
+    "heads-4": ("4 heads", (("heads", 4),)),
+}
+SIZED = {
+    f"window-{name}": scaffold(title, positions.Sinusoidal(PERIOD), size=size)
+    for name, (title, size) in SIZES_OF.items()
+}
+BY_HEAD = {  # on natural input, each operand's digits to heads of their own: for a factor of several digits
+    "by-head": scaffold("by head", positions.Sinusoidal(PERIOD), bias=Lines.by_head, arrangement="natural"),
+}
+MODELS |= PADDED | PERIODS | SIZED | BY_HEAD
 MODERN = {  # what others proposed; the source is counted from the right, where a place has one index at all lengths
     "learned": Model("Learned positions", positions.Learned(), tested="beyond"),
     "transformer-xl": Model("Transformer-XL", positions.TransformerXL(), tested="beyond"),
@@ -179,6 +201,10 @@ TASKS = tuple(name for name in OPERATIONS if name != "parity-classification")
 VARIANT_NAMES = (*(f"{task}-{model}" for model in VARIANTS for task in ("successor", "addition")), "parity-rpe-right")
 CLASSIFIER = "parity-classifier"
 BINARY = ("addition", "n-by-1")
+BASES, BASED = (2, 4, 8, 16), ("vanilla", "window-cyclic", "abc")  # claim C29
+LISTS = ("listops-sm", "listops-max", "listops-min")
+FACTORS = ("n-by-2", "n-by-3")
+LIMITS = ("n-by-n", "listops-nested")  # not learned by the paper's models (claim C28)
 ABLATED = ("successor", "addition", "n-by-1")  # the tasks of the ablations, and of padded problems
 ROPE_SIZES = ("addition-rope-128",)  # claim C05; addition-rope-512 takes a GPU, or an hour
 
@@ -221,55 +247,63 @@ REGIMES = {"smoke": "tight", "quick": "tight", "paper": "padded"}
 
 def names() -> list[str]:
     """Every experiment, tasks in the paper's order; those of the grid are found by their names too."""
-    return [f"{task}-{model}" for task in TASKS for model in MODELS] + [CLASSIFIER]
+    based = [f"{task}-{model}-base{base}" for task in ABLATED for model in BASED for base in BASES]
+    return [f"{task}-{model}" for task in TASKS for model in MODELS] + [CLASSIFIER, *based]
 
 
 def experiment(name: str, profile: str = "quick", base: int = 10) -> Experiment:
-    """The configuration of an experiment; InputError for a name, profile or base that is not there."""
+    """The configuration of an experiment; InputError for a name, profile or base that is not there.
+
+    A base other than ten can be given or be part of the name, as in `addition-abc-base4`.
+    """
     if profile not in PROFILES:
         raise InputError(f"unknown profile {profile!r}: choose one of {', '.join(PROFILES)}")
-    task_name, _ = split(name)
-    model, task, size = find(name), Task(task_name, base), SIZES[profile]
-    if model.width is not None:
-        size = replace(size, width=model.width, feed_forward=4 * model.width)
+    task_name, _, own = split(name)
+    if own is not None and base not in (10, own):
+        raise InputError(f"{name!r} has base {own}, not {base}: leave one of the two out")
+    model, task, size = find(name), Task(task_name, own or base), SIZES[profile]
     regime = model.regime or REGIMES[profile]
     sampler = Sampler(task, model.arrangement, regime, PERIOD if model.extends else 1)
-    position = model.position.trained_on(task.layout(max(sampler.widths), model.arrangement))
-    config = replace(size, position=position, bias=model.bias, source_index=model.source_index)
-    label = name if base == 10 or task.operation.binary_digits else f"{name}-base{base}"
-    recipe, tested = RECIPES[model.recipe][list(PROFILES).index(profile)], tests(profile, model)
+    layout = task.layout(max(sampler.widths), model.arrangement)
+    changes: dict[str, Any] = dict(model.size)
+    size = replace(size, **changes)
+    bias = model.bias if isinstance(model.bias, biases.Bias) else model.bias(layout, size.heads, size.decoder_layers)
+    position = model.position.trained_on(layout)
+    config = replace(size, position=position, bias=bias, source_index=model.source_index)
+    label = name if own or task.base == Task(task_name).base else f"{name}-base{base}"
+    recipe = RECIPES[model.recipe][list(PROFILES).index(profile)]
+    tested = tests(profile, model if task.base == Task(task_name).base else replace(model, tested="beyond", many=0))
     if model.calibration is None and not model.rank:
         return Experiment(label, profile, sampler, config, recipe, tested)
-    parent = experiment(f"{task_name}-vanilla", profile, base)
+    parent = experiment(f"{task_name}-vanilla", profile, task.base)
     retraining = (parent, model.calibration, model.warm, model.rank)
     return Experiment(label, profile, sampler, config, recipe, tested, *retraining)
 
 
 def find(name: str) -> Model:
     """The model in an experiment's name."""
-    task, model = split(name)
+    task, model, _ = split(name)
     if task not in OPERATIONS or model not in MODELS | GRID:
         near = difflib.get_close_matches(name, names(), 3) or names()[:3]
         raise InputError(f"unknown experiment {name!r}: did you mean {', '.join(near)}? `abc-nb list` shows all")
     return (MODELS | GRID)[model]
 
 
-def split(name: str) -> tuple[str, str]:
-    """(task, model) of an experiment's name."""
+def split(name: str) -> tuple[str, str, int | None]:
+    """(task, model, base) of an experiment's name; the base is None if the name has none."""
     if name == CLASSIFIER:
-        return "parity-classification", "vanilla"
+        return "parity-classification", "vanilla", None
     task = next((task for task in TASKS if name.startswith(task + "-")), "")
-    return task, name[len(task) + 1 :]
+    model, _, base = name[len(task) + 1 :].partition("-base")
+    return task, model, int(base) if base.isdecimal() else None
 
 
 def tests(profile: str, model: Model) -> tuple[tuple[int, int], ...]:
     """The (length, samples) that a model is tested on."""
     if profile != "quick":
         return tuple((length, 10 if profile == "smoke" else 10_000) for length in CURVE)
-    chosen = TESTS[model.tested]
-    return tuple(
-        (length, model.many if length in MANY and samples == 1_000 else samples) for length, samples in chosen.items()
-    )
+    more = {length: model.many for length in MANY}
+    return tuple((length, max(samples, more.get(length, 0))) for length, samples in TESTS[model.tested].items())
 
 
 def grid_names(profile: str) -> dict[tuple[int | None, int | None], str]:

@@ -18,8 +18,7 @@ Maker = Callable[[Task, int, int, np.random.Generator], list[Digits]]
 
 def uniform(task: Task, length: int, count: int, rng: np.random.Generator) -> list[Digits]:
     """Operands of random digits, (count, places) each; a single digit has one place."""
-    second = {"": [], "number": [length], "digit": [1]}[task.operation.second]
-    return [rng.integers(task.base, size=(count, places)) for places in (length, *second)]
+    return [rng.integers(task.base, size=(count, places)) for places in task.operand_places(length)]
 
 
 def mostly(digit: int) -> Maker:
@@ -44,7 +43,7 @@ def carry(task: Task, numbers: list[Digits], run: np.ndarray) -> list[Digits]:
     to the base itself, the other places to one less. What is left may carry the run further.
     """
     inside = np.arange(numbers[0].shape[1]) < run
-    if task.operation.second != "number":
+    if task.operation.second is not None:
         return [np.where(inside, task.base - 1, numbers[0]), *numbers[1:]]
     first, second = numbers
     start = inside & (np.arange(inside.shape[1]) == 0)

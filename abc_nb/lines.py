@@ -53,6 +53,7 @@ class Span:
     last: int
     origins: dict[Direction, int]
     stride: int = 1
+    fixed: bool = False  # of the same size at any length
 
     def columns(self, direction: Direction, offset: int | Tensor, steps: int) -> Tensor:
         """The line's column at each step (steps, ...); it may lie outside the span."""
@@ -72,13 +73,13 @@ def spans(layout: Layout, attention: Attention) -> list[Span]:
     """What lines can be anchored at: operands with the token on either side, symbols, the output."""
     keys = key_count(layout, attention)
     if attention == "self":
-        return [Span(SOS, 0, 0, same_origin(0)), Span(OUTPUT, 0, keys - 1, same_origin(0))]
-    found = [Span(symbol, column, column, same_origin(column)) for column, symbol in layout.symbols]
+        return [Span(SOS, 0, 0, same_origin(0), fixed=True), Span(OUTPUT, 0, keys - 1, same_origin(0))]
+    found = [Span(symbol, column, column, same_origin(column), fixed=True) for column, symbol in layout.symbols]
     for number, operand in enumerate(layout.operands, 1):
-        single = operand.places == 1 < layout.width
-        before, after = (0, 0) if single else (operand.stride * operand.places, operand.stride)
-        first, last = max(operand.last - before, 0), min(operand.last + after, keys - 1)
-        found.append(Span(f"operand {number}", first, last, same_origin(operand.last), operand.stride))
+        fixed = operand.places < layout.width  # a factor of one digit, or a few
+        before = operand.stride * (operand.places - fixed)
+        first, last = max(operand.last - before, 0), min(operand.last + operand.stride * (not fixed), keys - 1)
+        found.append(Span(f"operand {number}", first, last, same_origin(operand.last), operand.stride, fixed))
     return found
 
 
@@ -91,9 +92,9 @@ def extends(direction: Direction, span: Span, attention: Attention) -> bool:
     """Whether a line means the same at any length.
 
     An operand of many digits is followed against its order, the output along its own; symbols and
-    single digits stay where they are. All else is an absolute position.
+    operands of a few digits stay where they are. All else is an absolute position.
     """
-    if span.first == span.last:
+    if span.fixed:
         return direction == "vertical"
     return direction == ("diagonal" if attention == "self" else "antidiagonal")
 
@@ -110,6 +111,32 @@ class Lines(Bias):
     def __post_init__(self) -> None:
         if not all(0 <= line.head < self.heads for line in self.lines):
             raise InputError(f"a line belongs to a head that is not there: heads are numbered 0 to {self.heads - 1}")
+
+    @classmethod
+    def by_head(cls, layout: Layout, heads: int, layers: int) -> Lines:
+        """ABS made of lines, for factors of a few digits: every head looks at one key of its own.
+
+        In cross-attention at this place of an operand, at one of the places below it that such a factor
+        reaches to, or at one of the factor's digits; in self-attention all look at the last two tokens.
+        """
+        few = [operand.places for operand in layout.operands if operand.places < layout.width]
+        keys: list[tuple[Direction, str, int]] = []
+        for number, operand in enumerate(layout.operands, 1):
+            if operand.places < layout.width:
+                keys += [("vertical", f"operand {number}", -place) for place in range(operand.places)]
+            else:
+                keys += [("antidiagonal", f"operand {number}", below) for below in range(max(few, default=1))]
+        shared = [(number % heads, keys[number % len(keys)]) for number in range(max(heads, len(keys)))]
+        shared_self: list[tuple[Direction, str, int]] = [("diagonal", OUTPUT, 0), ("diagonal", OUTPUT, -1)]
+        lines = [
+            line
+            for layer in range(layers)
+            for line in (
+                *(Line("cross", layer, head, *key, 0.0) for head, key in shared),
+                *(Line("self", layer, head, *key, 0.0) for head in range(heads) for key in shared_self),
+            )
+        ]
+        return cls(heads, tuple(lines), empty="closed")
 
     def of(self, attention: Attention, layer: int) -> tuple[Line, ...]:
         return tuple(line for line in self.lines if (line.attention, line.layer) == (attention, layer))

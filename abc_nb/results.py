@@ -90,5 +90,5 @@ class Results:
 
 def titles(run: Run) -> dict[str, str]:
     """The task and the model as tables call them."""
-    task, _ = split(run.experiment.name)
+    task, _, _ = split(run.experiment.name)
     return {"task": OPERATIONS[task].title, "model": find(run.experiment.name).title}

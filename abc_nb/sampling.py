@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from abc_nb.layouts import Arrangement, Layout
-from abc_nb.tasks import NUMBERS, Digits, Task
+from abc_nb.tasks import COMBINE, NUMBERS, Digits, Task
 
 TRAIN, VALIDATION, TEST, FIXED, PHASE, CALIBRATION, AGAIN = range(7)  # what a generator is for: part of its seed
 
@@ -36,10 +36,11 @@ class Batch:
         pairs = zip(self.source.split(rows), self.target.split(rows), strict=True)
         return [Batch(source, target, self.layout) for source, target in pairs]
 
-    def operands(self, rows: Tensor) -> list[Digits]:
-        """The digits of some problems' operands, least significant first."""
-        source = self.source[rows].cpu().numpy()
-        return [source[:, operand.columns] for operand in self.layout.operands]
+    def operands(self, rows: Tensor, task: Task) -> list[Digits]:
+        """The digits of some problems' operands, least significant first; a digit that fills every place is one."""
+        source, places = self.source[rows].cpu().numpy(), task.operand_places(self.layout.width)
+        pairs = zip(self.layout.operands, places, strict=True)
+        return [source[:, operand.columns][:, :own] for operand, own in pairs]
 
 
 def make_batch(task: Task, operands: Sequence[Digits], width: int, arrangement: Arrangement) -> Batch:
@@ -69,17 +70,35 @@ def split_numbers(seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def draw_operands(task: Task, pool: np.ndarray, count: int, width: int, rng: np.random.Generator) -> list[Digits]:
-    """Operands drawn independently from the numbers of `pool` that fit; lists are `width` random items."""
+    """Operands drawn independently from the numbers of `pool` that fit; lists are random items."""
+    if task.operation.nested:
+        return [random_lists(task, count, width, rng)]
     if task.operation.items:
         return [rng.integers(task.base, size=(count, width))]
     if task.base**task.training_width <= NUMBERS:
         pool = pool[pool < task.base**task.training_width]
-    operands = [to_digits(rng.choice(pool, count), task.base, width)]
-    if task.operation.second == "number":
-        operands.append(to_digits(rng.choice(pool, count), task.base, width))
-    elif task.operation.second == "digit":
-        operands.append(rng.integers(task.base, size=(count, 1)))
-    return operands
+    first = to_digits(rng.choice(pool, count), task.base, width)
+    if task.operation.second is None:
+        return [first, to_digits(rng.choice(pool, count), task.base, width)]
+    return [first, *random_factor(task, count, rng)]
+
+
+def random_factor(task: Task, count: int, rng: np.random.Generator) -> list[Digits]:
+    """A second operand of a few digits, uniform; none if the task has none."""
+    return [rng.integers(task.base, size=(count, task.operation.second))] if task.operation.second else []
+
+
+def random_lists(task: Task, count: int, width: int, rng: np.random.Generator) -> Digits:
+    """Nested lists of `width` tokens, place 0 the last one: a list's items fall on its two sides at random."""
+    operators = [task.token(symbol) for symbol in COMBINE]
+
+    def tokens(items: int) -> list[int]:
+        if items == 1:
+            return [int(rng.integers(task.base))]
+        left = int(rng.integers(1, items))
+        return [*tokens(items - left), *tokens(left), operators[rng.integers(len(operators))]]
+
+    return np.array([tokens((width + 1) // 2) for _ in range(count)])
 
 
 def fit(operands: Sequence[Digits], like: Sequence[Digits]) -> list[Digits]:
@@ -106,7 +125,7 @@ class Sampler:
         would show one residue modulo T only. Lists have every length up to seven items.
         """
         if self.task.operation.items:
-            return tuple(range(1, self.task.training_width + 1))
+            return tuple(self.task.width_for(items, self.regime) for items in range(1, self.task.training_width + 1))
         narrowest = self.task.width(6, self.regime)
         return tuple(range(narrowest, narrowest + (1 if self.regime == "padded" else self.width_count)))
 
@@ -157,19 +176,19 @@ def test_operands(task: Task, length: int, width: int, samples: int, seed: int) 
     """min(base^L - base^(L-1), samples) problems whose operands have exactly L digits.
 
     Each operand's numbers are distinct and uniform; a one-digit operand is uniform over the base.
-    Parity takes numbers of L decimal digits, written in bits.
+    Parity takes numbers of L decimal digits, written in bits; of nested lists repeated ones are left out.
     """
     rng = generator(seed, TEST, length)
+    if task.operation.nested:
+        return [np.unique(random_lists(task, samples, width, rng), axis=0)]
     base = 10 if task.operation.binary_digits else task.base
     low, high = base ** (length - 1), base**length
     if task.operation.items:
         low = 0
     first = distinct_digits(low, high, task.base, width, min(high - low, samples), rng)
-    if task.operation.second == "number":
+    if task.operation.second is None:
         return [first, distinct_digits(low, high, task.base, width, len(first), rng)]
-    if task.operation.second == "digit":
-        return [first, rng.integers(task.base, size=(len(first), 1))]
-    return [first]
+    return [first, *random_factor(task, len(first), rng)]
 
 
 test_operands.__test__ = False  # type: ignore[attr-defined]  # its name is not a pytest test

@@ -151,9 +151,7 @@ def wrong_digits(run: Run, below: int = 2) -> pd.DataFrame:
     place and at those `below` it, most significant first; a single digit stands for itself.
     """
     batch = run.experiment.sampler.test_batch(*run.experiment.tests[-1], TEST_SEED)
-    operands = batch.operands(torch.arange(len(batch.source)))
-    if run.experiment.task.operation.second == "digit":
-        operands[1] = operands[1][:, :1]
+    operands = batch.operands(torch.arange(len(batch.source)), run.experiment.task)
     rows = []
     for problem, place in (~correct_digits(run.model(), batch)).nonzero().tolist():
         row = {"problem": problem, "place": place, "residue": place % PERIOD}

@@ -18,7 +18,12 @@ from abc_nb.layouts import Arrangement, Layout
 
 DIGITS = "0123456789abcdef"
 SOS, EOS, PAD = "$", "&", "@"
-LISTOPS = ("SM", "MAX", "MIN")
+SYMBOLS = ("+", "*", SOS, EOS, PAD)
+COMBINE: dict[str, Callable[[int, int, int], int]] = {  # the operators of lists, with their base
+    "SM": lambda x, y, base: (x + y) % base,
+    "MAX": lambda x, y, base: max(x, y),
+    "MIN": lambda x, y, base: min(x, y),
+}
 NUMBERS = 2**20  # training operands come from [0, NUMBERS]
 
 Digits = np.ndarray  # (samples, places), least significant first
@@ -38,11 +43,12 @@ def add(a: Digits, b: Digits, base: int) -> Digits:
     return result
 
 
-def multiply_by_digit(a: Digits, digit: Digits, base: int) -> Digits:
-    """a * digit for `digit` of shape (samples, 1), as many places as `a`."""
+def multiply(a: Digits, b: Digits, base: int) -> Digits:
+    """a * b, as many places as `a`; `b` may have fewer."""
     result, carry = np.empty_like(a), np.zeros(len(a), a.dtype)
     for place in range(a.shape[1]):
-        total = a[:, place] * digit[:, 0] + carry
+        reach = min(place + 1, b.shape[1])
+        total = (a[:, place - reach + 1 : place + 1] * b[:, :reach][:, ::-1]).sum(1) + carry
         result[:, place], carry = total % base, total // base
     return result
 
@@ -71,6 +77,22 @@ def running_minimum(a: Digits, base: int) -> Digits:
     return np.minimum.accumulate(a, axis=1)
 
 
+def nested(a: Digits, base: int) -> Digits:
+    """The value of lists of two, each element a digit or a list: (samples, 1).
+
+    In prefix notation, `SM 3 MAX 2 5`, no brackets are needed. Read from the right, a stack holds the
+    elements that wait for their operator.
+    """
+    operators = {base + len(SYMBOLS) + i: combine for i, combine in enumerate(COMBINE.values())}
+    values = []
+    for tokens in a.tolist():
+        stack: list[int] = []
+        for token in tokens:
+            stack.append(operators[token](stack.pop(), stack.pop(), base) if token in operators else token)
+        values.append(stack)
+    return np.array(values)
+
+
 @dataclass(frozen=True)
 class Operation:
     """What a task computes and how its problem is written."""
@@ -79,18 +101,20 @@ class Operation:
     compute: Callable[..., Digits]
     example: str
     operator: str = ""
-    second: str = ""  # "number", "digit" or none
-    grows: bool = False  # the result can need one place more than the operands
+    second: int | None = 0  # places of the second operand: 0 if there is none, None if it is as long as the first
+    grows: int = 0  # places that the result can need more than the operands
+    doubles: bool = False  # the result can need twice as many
     scratchpad: bool = False  # the answer is the last output digit, the others lead to it
     final_only: bool = False  # the output is that last digit alone
     binary_digits: bool = False  # operands are written in base 2, lengths count decimal digits
     items: bool = False  # the operand is a list of items: no leading zeros to add
+    nested: bool = False  # an item can be a list itself
 
 
 OPERATIONS = {
-    "successor": Operation("Successor", successor, "999", grows=True),
-    "addition": Operation("Addition", add, "123+456", "+", "number", grows=True),
-    "n-by-1": Operation("N x 1", multiply_by_digit, "123*4", "*", "digit", grows=True),
+    "successor": Operation("Successor", successor, "999", grows=1),
+    "addition": Operation("Addition", add, "123+456", "+", second=None, grows=1),
+    "n-by-1": Operation("N x 1", multiply, "123*4", "*", second=1, grows=1),
     "parity": Operation("Parity", running_xor, "1011", scratchpad=True, binary_digits=True),
     "parity-classification": Operation(
         "Parity (classification)", running_xor, "1011", scratchpad=True, final_only=True, binary_digits=True
@@ -98,6 +122,12 @@ OPERATIONS = {
     "listops-sm": Operation("ListOps SM", running_sum, "3 9 4", "SM", scratchpad=True, items=True),
     "listops-max": Operation("ListOps MAX", running_maximum, "3 9 4", "MAX", scratchpad=True, items=True),
     "listops-min": Operation("ListOps MIN", running_minimum, "3 9 4", "MIN", scratchpad=True, items=True),
+    "listops-nested": Operation(
+        "ListOps, nested", nested, "SM 3 MAX 2 5", scratchpad=True, final_only=True, items=True, nested=True
+    ),
+    "n-by-2": Operation("N x 2", multiply, "123*45", "*", second=2, grows=2),
+    "n-by-3": Operation("N x 3", multiply, "123*456", "*", second=3, grows=3),
+    "n-by-n": Operation("N x N", multiply, "123*456", "*", second=None, doubles=True),
 }
 
 
@@ -129,8 +159,11 @@ class Task:
     @cached_property
     def vocabulary(self) -> tuple[str, ...]:
         """Token `i` of the model: the base's digits, then + * $ & @, then ListOps operators if needed."""
-        extra = LISTOPS if self.operation.items else ()
-        return (*DIGITS[: self.base], "+", "*", SOS, EOS, PAD, *extra)
+        return (*self.digits, *SYMBOLS, *(COMBINE if self.operation.items else ()))
+
+    @property
+    def digits(self) -> str:
+        return DIGITS[: self.base]
 
     def token(self, symbol: str) -> int:
         return self.vocabulary.index(symbol)
@@ -151,10 +184,13 @@ class Task:
         results don't grow, the highest place is one that training numbers fill: with one more, a
         leading 1 of Parity would not be seen (2^20 itself, one number in a million, is left out).
         """
-        if not self.operation.grows:
+        if not (self.operation.grows or self.operation.doubles):
             return digit_count(NUMBERS - 1, self.base)
-        largest = {"": NUMBERS + 1, "number": 2 * NUMBERS, "digit": (self.base - 1) * NUMBERS}
-        return digit_count(largest[self.operation.second], self.base)
+        if self.operation.doubles:
+            return digit_count(NUMBERS**2, self.base)
+        second = self.operation.second
+        largest = 2 * NUMBERS if second is None else (self.base**second - 1) * NUMBERS if second else NUMBERS + 1
+        return digit_count(largest, self.base)
 
     def width(self, length: int, regime: str) -> int:
         """Columns given to an operand of `length` digits."""
@@ -164,22 +200,33 @@ class Task:
         """Columns given to an operand of so many places, never fewer than in training.
 
         Tight: as many as the result can need. Padded: as many as at 60 digits, as the authors do.
-        Lists take exactly one column an item, since a zero in front would be an item too.
+        Lists take exactly one column an item, since a zero in front would be an item too; nested ones
+        one more for each list.
         """
         if self.operation.items:
-            return places
-        narrowest = self.places(60) + self.operation.grows if regime == "padded" else self.training_width
-        return max(places + self.operation.grows, narrowest)
+            return 2 * places - 1 if self.operation.nested else places
+        narrowest = self.result_places(self.places(60)) if regime == "padded" else self.training_width
+        return max(self.result_places(places), narrowest)
+
+    def result_places(self, places: int) -> int:
+        """The most places that a result of operands of so many places can need."""
+        return places * (1 + self.operation.doubles) + self.operation.grows
+
+    def operand_places(self, width: int) -> list[int]:
+        """The columns that each operand takes in a problem of this width, as people write it."""
+        second = self.operation.second
+        return [width] if second == 0 else [width, width if second is None else second]
 
     # ---- problems --------------------------------------------------------------------------------
 
     def layout(self, width: int, arrangement: Arrangement = "natural") -> Layout:
+        """Where the tokens stand. A factor of several digits has no one place to stand at: it is written out."""
         operation = self.operation
-        if not operation.second:
+        if operation.second == 0:
             return layouts.unary(width, operation.operator, 1 if operation.final_only else None)
-        if arrangement == "aligned":
+        if arrangement == "aligned" and operation.second in (None, 1):
             return layouts.binary_aligned(width, operation.operator)
-        return layouts.binary_natural(width, operation.operator, width if operation.second == "number" else 1)
+        return layouts.binary_natural(width, operation.operator, self.operand_places(width)[1])
 
     def answer(self, operands: Sequence[Digits]) -> Digits:
         """The output digits, shape (samples, outputs), place 0 first."""

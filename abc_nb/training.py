@@ -115,7 +115,6 @@ class Trainer:
         self.optimizers = build_optimizers(model, config)
         self.rates = [optimizer.param_groups[0]["lr"] for optimizer in self.optimizers]
         self.progress = Progress()
-        self.single = [False, sampler.task.operation.second == "digit"][: 1 + bool(sampler.task.operation.second)]
         self.missed: list[Digits] = []  # operands of problems answered wrong lately, (problems, places) each
 
     def run(self, checkpoint: Path | None = None, report: Callable[[Progress], None] | None = None) -> Progress:
@@ -191,8 +190,7 @@ class Trainer:
         """
         if self.sampler.task.operation.items or self.sampler.fixed is not None or not wrong.any():
             return
-        new = [digits[:, : self.sampler.widths[0]] for digits in batch.operands(wrong)]
-        new = [digits[:, :1] if one else digits for digits, one in zip(new, self.single, strict=True)]
+        new = [digits[:, : self.sampler.widths[0]] for digits in batch.operands(wrong, self.sampler.task)]
         old = self.missed or [digits[:0] for digits in new]
         self.missed = [np.concatenate(pair)[-self.config.batch :] for pair in zip(old, new, strict=True)]
 

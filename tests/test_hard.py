@@ -149,7 +149,7 @@ def test_carry_runs_have_a_row_for_each_length_of_run(name: str, monkeypatch: py
     assert found.accuracy.tolist() == [1.0, 0.75, 0.5]
     for row in found.itertuples():
         assert (row.ci_low, row.ci_high) == pytest.approx(wilson(round(8 * row.accuracy), 8))
-    digits = asked[-1].operands(torch.arange(8))
+    digits = asked[-1].operands(torch.arange(8), sampler.task)
     if name == "addition":
         assert (longest_run(carries(digits, 10)) >= 20).all()
     else:

@@ -57,8 +57,8 @@ def run_of_keys(layout: Layout, attention: Attention, name: str) -> tuple[range,
     if name.startswith("operand"):
         operand = layout.operands[int(name.split()[1]) - 1]
         columns = operand.columns.tolist()
-        if len(columns) == 1 and layout.width > 1:
-            return range(columns[0], columns[0] + 1), columns[0], operand.stride
+        if len(columns) < layout.width:  # a factor of a few digits
+            return range(min(columns), max(columns) + 1), max(columns), operand.stride
         reached = [min(columns) - operand.stride, max(columns) + operand.stride]
         return range(max(0, reached[0]), min(reached[1], keys - 1) + 1), max(columns), operand.stride
     column = next(column for column, symbol in layout.symbols if symbol == name)
@@ -150,7 +150,7 @@ def test_spans_of_addition_as_they_are_written() -> None:
     found = {
         span.name: "".join(tokens[span.first : span.last + 1]) for span in spans(binary_natural(3, "+", 2), "cross")
     }
-    assert found == {"$": "$", "+": "+", "&": "&", "operand 1": "$a2a1a0+", "operand 2": "+b1b0&"}
+    assert found == {"$": "$", "+": "+", "&": "&", "operand 1": "$a2a1a0+", "operand 2": "b1b0"}
 
 
 # ---- open keys --------------------------------------------------------------------------------------
@@ -303,6 +303,24 @@ def test_a_single_digit_is_the_same_key_at_every_step() -> None:
         assert opened(line, binary_natural(width, "*", 1), natural_tokens(width, 1)) == ["b0"] * (width + 1)
 
 
+@pytest.mark.parametrize(("few", "heads"), [(1, 8), (2, 8), (3, 8), (2, 3), (3, 1)])
+@pytest.mark.parametrize("width", [5, 12])
+def test_by_head_every_head_has_keys_of_its_own_and_together_they_see_what_a_place_needs(
+    few: int, heads: int, width: int
+) -> None:
+    layout, tokens = binary_natural(width, "*", few), natural_tokens(width, few)
+    bias = Lines.by_head(layout, heads, layers=2)
+    needed = 2 * few  # digits of the factor, and as many places of the number
+    for layer in (0, 1):
+        opened_at = bias.dense(layout, "cross", layer, heads).isfinite()
+        for step in range(few, width):
+            seen = [{tokens[key] for key in head[step].nonzero().flatten().tolist()} for head in opened_at]
+            assert set.union(*seen) == {f"b{i}" for i in range(few)} | {f"a{step - i}" for i in range(few)}
+            assert max(len(keys) for keys in seen) == -(-needed // heads)
+        own = bias.dense(layout, "self", layer, heads).isfinite()
+        assert all(head[step].nonzero().flatten().tolist() == [step - 1, step] for head in own for step in (1, 4))
+
+
 @given(st.integers(2, 40), st.integers(-3, 0))
 def test_a_diagonal_of_the_output_opens_an_earlier_token(width: int, offset: int) -> None:
     tokens = [str(step) for step in range(width + 1)]
@@ -319,10 +337,11 @@ def extending(layout: Layout, attention: Attention) -> set[tuple[str, Direction]
 def test_numbers_extend_against_their_order_outputs_along_it_and_single_tokens_where_they_are() -> None:
     symbols: set[tuple[str, Direction]] = {("$", "vertical"), ("+", "vertical"), ("&", "vertical")}
     first: tuple[str, Direction] = ("operand 1", "antidiagonal")
-    for layout in (binary_natural(5, "+", 5), binary_natural(5, "+", 2), binary_aligned(5, "+")):
+    for layout in (binary_natural(5, "+", 5), binary_aligned(5, "+")):
         assert extending(layout, "cross") == symbols | {first, ("operand 2", "antidiagonal")}
         assert extending(layout, "self") == {("$", "vertical"), ("output", "diagonal")}
-    assert extending(binary_natural(5, "+", 1), "cross") == symbols | {first, ("operand 2", "vertical")}
+    for few in (1, 2, 4):
+        assert extending(binary_natural(5, "+", few), "cross") == symbols | {first, ("operand 2", "vertical")}
     assert extending(unary(5), "cross") == {("$", "vertical"), ("&", "vertical"), first}
 
 

@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abc_nb import sampling
+from abc_nb.compute import is_one_list
 from abc_nb.layouts import Arrangement
 from abc_nb.sampling import Batch, Sampler
 from abc_nb.tasks import OPERATIONS, Task
 
 BASES = st.integers(2, 16)
-LISTS = [name for name in OPERATIONS if name.startswith("listops")]
+LISTS = [name for name, operation in OPERATIONS.items() if operation.items and not operation.nested]
 NUMERIC = ["successor", "addition", "n-by-1", "parity", "parity-classification"]
 
 
@@ -155,7 +156,7 @@ def test_operands_of_a_batch_are_what_it_was_made_of() -> None:
     operands = [array([123, 45, 6], 10, 4), array([7, 8, 9], 10, 4)]
     for arrangement in ("natural", "aligned"):
         batch = sampling.make_batch(Task("addition"), operands, 4, arrangement)
-        found = batch.operands(torch.tensor([True, False, True]))
+        found = batch.operands(torch.tensor([True, False, True]), Task("addition"))
         assert [integers(digits, 10) for digits in found] == [[123, 6], [7, 9]]
 
 
@@ -202,6 +203,29 @@ def test_lists_have_exactly_so_many_items(name: str, length: int, count: int) ->
     assert items.shape == (count, length)
     assert len({tuple(row) for row in items.tolist()}) == count
     assert 0 in items[:, -1]  # a leading zero is an item like any other
+
+
+@given(st.integers(1, 60), st.integers(2, 16))
+def test_nested_lists_have_so_many_elements_and_are_one_list(length: int, base: int) -> None:
+    task = Task("listops-nested", base)
+    (tokens,) = sampling.test_operands(task, length, task.width(length, "tight"), 20, seed=5)
+    for row in tokens.tolist():
+        symbols = task.text(row[::-1])
+        assert sum(symbol in task.digits for symbol in symbols) == length
+        assert is_one_list(symbols)
+    assert len({tuple(row) for row in tokens.tolist()}) == len(tokens)
+
+
+def test_nested_lists_are_of_every_depth() -> None:
+    """Both sides of a list grow: ten elements lie four to nine lists deep, nine once in 20,000."""
+    task = Task("listops-nested")
+    (tokens,) = sampling.test_operands(task, 10, task.width(10, "tight"), 500, seed=5)
+
+    def depth(symbols: list[str]) -> int:
+        first = symbols.pop(0)
+        return 0 if first in task.digits else 1 + max(depth(symbols), depth(symbols))
+
+    assert {4, 5, 6, 7, 8} <= {depth(task.text(row[::-1])) for row in tokens.tolist()} <= {4, 5, 6, 7, 8, 9}
 
 
 @pytest.mark.parametrize("name", ["successor", "addition", "n-by-1", "parity"])

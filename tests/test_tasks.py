@@ -10,9 +10,10 @@ from helpers import array, integers, places_of
 from hypothesis import given
 from hypothesis import strategies as st
 
+from abc_nb.compute import expected, read
 from abc_nb.errors import InputError
 from abc_nb.layouts import Arrangement
-from abc_nb.tasks import OPERATIONS, Task
+from abc_nb.tasks import DIGITS, OPERATIONS, Task
 
 BASES = st.integers(2, 16)
 NUMBERS = st.integers(0, 10**40)
@@ -53,6 +54,41 @@ def test_n_by_1_is_integer_multiplication(base: int, pairs: list[tuple[int, int]
     places = max(places_of(a, base) for a in numbers) + 1
     answer = Task("n-by-1", base).answer([array(numbers, base, places), np.array(digits)[:, None]])
     assert integers(answer, base) == [a * b for a, b in zip(numbers, digits, strict=True)]
+
+
+@given(BASES, PAIRS, st.sampled_from(["n-by-2", "n-by-3", "n-by-n"]))
+def test_longer_products_are_integer_multiplication(base: int, pairs: list[tuple[int, int]], name: str) -> None:
+    task = Task(name, base)
+    few = task.operation.second
+    numbers, factors = [a for a, _ in pairs], [b % base**few if few else b for _, b in pairs]
+    width = task.result_places(max(places_of(number, base) for number in (*numbers, *factors)))
+    operands = [array(numbers, base, width), array(factors, base, few or width)]
+    assert integers(task.answer(operands), base) == [a * b for a, b in zip(numbers, factors, strict=True)]
+
+
+@st.composite
+def nested_lists(draw: st.DrawFn) -> tuple[int, list[str], int]:
+    """A base, a list in prefix notation, and its value by recursion."""
+    base = draw(BASES)
+
+    def element(depth: int) -> tuple[list[str], int]:
+        if depth == 0 or draw(st.booleans()):
+            digit = draw(st.integers(0, base - 1))
+            return [DIGITS[digit]], digit
+        operator = draw(st.sampled_from(["SM", "MAX", "MIN"]))
+        (first, x), (second, y) = element(depth - 1), element(depth - 1)
+        return [operator, *first, *second], FOLDS[f"listops-{operator.lower()}"](x, y, base)
+
+    return base, *element(4)
+
+
+@given(nested_lists())
+def test_nested_lists_are_evaluated_from_the_inside(drawn: tuple[int, list[str], int]) -> None:
+    base, symbols, value = drawn
+    task = Task("listops-nested", base)
+    assert expected(task, " ".join(symbols)) == DIGITS[value]
+    (tokens,) = read(task, " ".join(symbols))
+    assert task.answer([tokens]).tolist() == [[value]]
 
 
 @given(st.lists(NUMBERS, min_size=1, max_size=4))

@@ -260,7 +260,7 @@ def test_the_last_problems_that_were_wrong_are_remembered(sampler: Sampler) -> N
         wrong = torch.arange(8) % 3 == step % 3
         run.remember(batch, wrong)
         numbers = [problem for problem, missed in zip(problems_of(batch), wrong.tolist(), strict=True) if missed]
-        digit = sampler.task.operation.second == "digit"  # one that fills every place is one digit still
+        digit = sampler.task.operation.second == 1  # a digit that fills every place is one digit still
         expected += [(first, *(second % 10 if digit else second for second in rest)) for first, *rest in numbers]
         assert as_numbers(run.missed) == expected[-8:]
 
@@ -308,12 +308,12 @@ def test_a_training_of_no_steps_or_problems_is_an_error(setting: str, value: int
 @pytest.mark.parametrize("sampler", [SAMPLER, DIGIT, Sampler(Task("successor"), width_count=3)])
 def test_a_batch_holds_the_problems_that_come_again_and_fresh_ones(sampler: Sampler) -> None:
     """At whatever width the batch has, wider or narrower than what is given."""
-    again = sampler.training_batch(7, 0, 3).operands(torch.arange(3))
+    again = sampler.training_batch(7, 0, 3).operands(torch.arange(3), sampler.task)
     for step in range(6):
         batch = sampler.training_batch(0, step, 10, again)
         assert problems_of(batch)[7:] == as_numbers(again)
         assert len({*problems_of(batch)}) == 10
-        target = sampler.task.target(batch.operands(torch.arange(10)))
+        target = sampler.task.target(batch.operands(torch.arange(10), sampler.task))
         np.testing.assert_array_equal(batch.target.numpy(), target)
 
 
