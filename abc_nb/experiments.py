@@ -316,11 +316,26 @@ def grid_names(profile: str) -> dict[tuple[int | None, int | None], str]:
     return {(w, t): name for (w, t), name in GRID_NAMES.items() if w == W or t in (PERIOD, None)}
 
 
+def beyond(profile: str) -> dict[str, list[str]]:
+    """What goes past the paper's tables, by subject; a corner of each in `smoke`."""
+    methods = [*BASELINES, *MODERN, "window-cyclic", "abc"]
+    small = profile == "smoke"
+    tasks, bases, sizes = (ARITHMETIC[:1], BASES[:1], [*SIZED][:2]) if small else (ARITHMETIC, BASES, [*SIZED])
+    return {
+        "methods": [f"{task}-{model}" for task in tasks for model in methods],
+        "lists": [f"{task}-{model}" for task in LISTS for model in ("vanilla", "window", "window-cyclic", "abc")],
+        "bases": [f"{task}-{model}-base{base}" for base in bases for task in ABLATED for model in BASED],
+        "factors": [f"{task}-{model}" for task in FACTORS for model in ("vanilla", "by-head", "abc")],
+        "limits": [f"{task}-vanilla" for task in LIMITS],
+        "sizes": [f"addition-{model}" for model in ("window-cyclic", *sizes)],
+    }
+
+
 def needed(profile: str, everything: bool = False) -> Sequence[Experiment]:
     """The experiments that the notebooks show, in the order to train them.
 
-    `quick` leaves the ablations, the map of windows and periods, padded problems and large models to
-    the shipped results, unless `everything` is asked for.
+    `quick` leaves the ablations, the map of windows and periods, padded problems, large models and most of
+    notebook 7 to the shipped results, unless `everything` is asked for.
     """
     models = [*BASELINES, *SCAFFOLDS, "abc", "lora"]
     names = [f"{task}-{model}" for model in models for task in ARITHMETIC] + [*VARIANT_NAMES, CLASSIFIER]
@@ -328,4 +343,5 @@ def needed(profile: str, everything: bool = False) -> Sequence[Experiment]:
         names += [f"{task}-{model}" for model in (*ABLATIONS, *PADDED) for task in ABLATED]
         names += [f"{task}-{model}" for model in grid_names(profile).values() for task in ARITHMETIC]
         names += [f"{task}-{model}" for model in PERIODS for task in BINARY] + [*ROPE_SIZES]
-    return [experiment(name, profile) for name in names]
+        names += [name for group in beyond(profile).values() for name in group]
+    return [experiment(name, profile) for name in dict.fromkeys(names)]

@@ -136,6 +136,22 @@ def grid_map(frame: pd.DataFrame, length: int) -> Figure:
     return figure
 
 
+def accuracy_map(frame: pd.DataFrame) -> Figure:
+    """Accuracy by model and length, a heat map a task (columns of `tables.over_seeds`)."""
+    tasks, models = list(dict.fromkeys(frame.task)), list(dict.fromkeys(frame.model))
+    figure, panels = new_figure(len(tasks), 0.17 * len(models) + 0.7, width=0.8 * WIDTH)
+    for panel, task in zip(panels, tasks, strict=True):
+        table = frame[frame.task == task].pivot(index="model", columns="length", values="ours").reindex(models)
+        first = panel is panels[0]
+        sns.heatmap(
+            table, ax=panel, annot=True, fmt=".0f", cmap="cividis", vmin=0, vmax=100, cbar=False,
+            yticklabels=first, annot_kws={"size": 6},
+        )  # fmt: skip
+        panel.set(title=task, xlabel="length", ylabel="")
+        panel.tick_params(length=0)
+    return figure
+
+
 def heads(
     matrices: Sequence[np.ndarray], titles: Sequence[str], outlined: Sequence[np.ndarray] = (), columns: int = 4
 ) -> Figure:

@@ -31,14 +31,19 @@ class Results:
         if self.origin not in (*ANYWHERE, "any"):
             raise InputError(f"unknown results {self.origin!r}: choose one of {', '.join(ANYWHERE)}, any")
 
+    @property
+    def first(self) -> Results:
+        """Those of the first seed alone."""
+        return replace(self, seeds=self.seeds[:1])
+
     def or_shipped(self) -> Results:
-        """The same, and shipped runs where none were made here: for the maps that take many runs."""
-        return replace(self, origin="any", seeds=self.seeds[:1])
+        """The same, and shipped runs where none were made here: for what takes many runs."""
+        return replace(self, origin="any")
 
     def runs(self, names: Sequence[str]) -> list[Run]:
         """The finished runs of these experiments; InputError names the first one that is missing.
 
-        Of shipped results, not every experiment has every seed; one is enough.
+        Where shipped ones are taken, not every experiment has every seed; one is enough.
         """
         found = []
         for name in names:
@@ -89,6 +94,7 @@ class Results:
 
 
 def titles(run: Run) -> dict[str, str]:
-    """The task and the model as tables call them."""
-    task, _, _ = split(run.experiment.name)
-    return {"task": OPERATIONS[task].title, "model": find(run.experiment.name).title}
+    """The task, with its base if that is not the usual one, and the model, as tables call them."""
+    task, _, base = split(run.experiment.name)
+    suffix = "" if base is None else f", base {base}"
+    return {"task": OPERATIONS[task].title + suffix, "model": find(run.experiment.name).title}
