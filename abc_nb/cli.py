@@ -65,9 +65,11 @@ def build_parser() -> Parser:
         sub.add_argument("--profile", default="quick", help="smoke, quick (default) or paper")
         return sub
 
-    command("list", "every experiment, and what is there of it").add_argument(
-        "--csv", action="store_true", help="comma-separated values"
+    listing = command("list", "every experiment, and what is there of it")
+    listing.add_argument(
+        "pattern", nargs="?", default="*", metavar="PATTERN", help="names with wildcards, as in '*-abc'"
     )
+    listing.add_argument("--csv", action="store_true", help="comma-separated values")
     command("train", "train an experiment, or go on where it stopped", named=True)
     evaluate = command("evaluate", "exact-match accuracy by length", named=True)
     evaluate.add_argument("--lengths", type=lengths, default=[6, 10, 20, 60], help="as in 3,6,10 or 1-20")

@@ -37,9 +37,17 @@ def show(frame: pd.DataFrame, csv: bool) -> None:
     )
 
 
+def matching(pattern: str) -> list[str]:
+    """Names of experiments that match a pattern with wildcards; InputError if there are none."""
+    names = fnmatch.filter(experiments.names(), pattern)
+    if not names:
+        raise InputError(f"no experiment matches {pattern!r}: `abc-nb list` shows all")
+    return names
+
+
 def list_(arguments: Namespace) -> None:
     rows = []
-    for name in experiments.names():
+    for name in matching(arguments.pattern):
         experiment = experiments.experiment(name, arguments.profile)
         runs = [store.find(experiment, seed) for seed in experiments.SEEDS]
         seeds = " ".join(str(run.seed) for run in runs if run)
@@ -97,9 +105,7 @@ def in_blocks(lines: Iterator[str], size: int) -> Iterator[list[str]]:
 def sweep(arguments: Namespace) -> int:
     from abc_nb import sweep as sweeping
 
-    names = fnmatch.filter(experiments.names(), arguments.pattern)
-    if not names:
-        raise InputError(f"no experiment matches {arguments.pattern!r}: `abc-nb list` shows all")
+    names = matching(arguments.pattern)
     jobs = [(experiments.experiment(name, arguments.profile), seed) for seed in arguments.seeds for name in names]
     failures = sweeping.sweep(jobs)
     for failure in failures:

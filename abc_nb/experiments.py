@@ -242,6 +242,7 @@ RECIPES = {  # by profile: smoke, quick, paper
     "retraining": (SMOKE, RETRAINING, LONG_RETRAINING),
     "low rank": tuple(replace(recipe, optimizer="adamw") for recipe in (SMOKE, RETRAINING, LONG_RETRAINING)),
 }
+PATIENT = 4  # times as many steps for products of a few digits, and twice the layers: a carry has two digits
 REGIMES = {"smoke": "tight", "quick": "tight", "paper": "padded"}
 
 
@@ -266,12 +267,16 @@ def experiment(name: str, profile: str = "quick", base: int = 10) -> Experiment:
     sampler = Sampler(task, model.arrangement, regime, PERIOD if model.extends else 1)
     layout = task.layout(max(sampler.widths), model.arrangement)
     changes: dict[str, Any] = dict(model.size)
+    if task_name in FACTORS and profile == "quick":
+        changes |= layers(0, 4)
     size = replace(size, **changes)
     bias = model.bias if isinstance(model.bias, biases.Bias) else model.bias(layout, size.heads, size.decoder_layers)
     position = model.position.trained_on(layout)
     config = replace(size, position=position, bias=bias, source_index=model.source_index)
     label = name if own or task.base == Task(task_name).base else f"{name}-base{base}"
     recipe = RECIPES[model.recipe][list(PROFILES).index(profile)]
+    if task_name in FACTORS and profile == "quick":
+        recipe = replace(recipe, steps=PATIENT * recipe.steps, hold=PATIENT * recipe.hold, held_batch=128)
     tested = tests(profile, model if task.base == Task(task_name).base else replace(model, tested="beyond", many=0))
     if model.calibration is None and not model.rank:
         return Experiment(label, profile, sampler, config, recipe, tested)

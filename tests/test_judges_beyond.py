@@ -1,0 +1,66 @@
+"""Judges of lists, bases, sizes and limits: each says what hand-made numbers say."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+from helpers import rows
+
+from abc_nb.claims import Scores
+from abc_nb.judges import beyond as judges
+
+LENGTHS = (3, 6, 10, 20, 60)
+Place = tuple[str, str, int]  # task, model, length
+
+
+def scores(tasks: list[str], models: list[str], changed: dict[Place, list[float]], value: float = 1.0) -> Scores:
+    """The same accuracy everywhere but for some places, which have a value a seed."""
+    frames = [
+        rows(model, {length: changed.get((task, model, length), [value]) for length in LENGTHS}, task)
+        for task in tasks
+        for model in models
+    ]
+    return Scores(pd.concat(frames))
+
+
+LISTS = ["ListOps SM", "ListOps MAX"]
+
+
+@pytest.mark.parametrize(("seeds", "verdict"), [([1.0, 1.0, 0.9], "holds"), ([1.0, 0.99, 0.9], "differs")])
+def test_c27_is_judged_by_the_median_seed_and_tells_the_worst(seeds: list[float], verdict: str) -> None:
+    judged = judges.window_solves_lists(scores(LISTS, ["+ T=3"], {("ListOps MAX", "+ T=3", 60): seeds}))
+    assert (judged.id, judged.verdict) == ("C27", verdict)
+    assert "worst seed at 60 items 90.00" in judged.figure
+    assert "ListOps SM 100.0, 100.0, 100.0 at 6, 20, 60 items" in judged.figure
+
+
+@pytest.mark.parametrize(("nested", "verdict"), [(0.98, "holds"), (0.99, "differs")])
+def test_c28_falls_with_one_of_the_two(nested: float, verdict: str) -> None:
+    limits = scores(["N x N", "ListOps, nested"], ["Vanilla"], {("ListOps, nested", "Vanilla", 6): [nested]}, 0.0)
+    factors = scores(["N x 2"], ["by head"], {("N x 2", "by head", 60): [0.75]})
+    judged = judges.two_long_numbers_and_nested_lists_are_not_learned(limits, factors)
+    assert (judged.id, judged.verdict) == ("C28", verdict)
+    assert "N x N 0.0, 0.0, 0.0 at 3, 6, 10 digits" in judged.figure
+    assert "N x 2 100.0, 75.0 at 6, 60 digits" in judged.figure
+
+
+@pytest.mark.parametrize(("value", "perfect", "verdict"), [(1.0, 4, "holds"), (0.99, 3, "holds"), (0.98, 3, "differs")])
+def test_c29_is_judged_by_the_worst_base(value: float, perfect: int, verdict: str) -> None:
+    tasks, worst = ["Addition, base 2", "Addition, base 16"], ("Addition, base 16", "ABC", 60)
+    judged = judges.bases_make_no_difference(scores(tasks, ["+ T=3", "ABC"], {worst: [value]}))
+    assert (judged.id, judged.verdict) == ("C29", verdict)
+    assert f"{perfect} of 4 100% at 60 digits" in judged.figure
+    if verdict == "differs":
+        assert "the lowest ABC on Addition, base 16 98.0" in judged.figure
+
+
+@pytest.mark.parametrize(
+    ("six", "sixty", "verdict"),
+    [(1.0, 1.0, "holds"), (1.0, 0.5, "differs"), (0.5, 0.0, "holds"), (0.99, 0.99, "holds")],
+)
+def test_c30_asks_only_sizes_that_interpolate(six: float, sixty: float, verdict: str) -> None:
+    changed = {("Addition", "6/1 layers", 6): [six], ("Addition", "6/1 layers", 60): [sixty]}
+    judged = judges.sizes_make_no_difference(scores(["Addition"], ["+ T=3", "6/1 layers"], changed))
+    assert (judged.id, judged.verdict) == ("C30", verdict)
+    assert f"{1 + (six >= 0.99)} of 2 sizes interpolate" in judged.figure
+    assert f"6/1 layers {100 * sixty:.1f}" in judged.figure
