@@ -111,7 +111,8 @@ class Trainer:
 
     def __init__(self, model: Transformer, sampler: Sampler, config: TrainingConfig, seed: int) -> None:
         self.model, self.sampler, self.config, self.seed = model, sampler, config, seed
-        self.device = next(model.parameters()).device
+        self.parameters = list(model.parameters())
+        self.device = self.parameters[0].device
         self.optimizers = build_optimizers(model, config)
         self.rates = [optimizer.param_groups[0]["lr"] for optimizer in self.optimizers]
         self.progress = Progress()
@@ -140,11 +141,12 @@ class Trainer:
     def step(self) -> Tensor:
         """One optimiser step; it counts only when it is complete."""
         step, config, fall = self.progress.step, self.config, self.progress.fall(self.config)
-        torch.manual_seed(self.seed << 32 | step)
+        seed = torch.default_generator if self.device.type == "cpu" else torch  # for all devices: half a millisecond
+        seed.manual_seed(self.seed << 32 | step)
         size = config.held_batch if step < fall[0] else config.batch
         batch = self.sampler.training_batch(self.seed, step, size, self.again(step, size)).to(self.device)
         loss, wrong = self.gradients(batch, self.phases(step, size))
-        nn.utils.clip_grad_norm_(self.model.parameters(), config.clip)
+        nn.utils.clip_grad_norm_(self.parameters, config.clip)
         relative = rate_at(step, fall, config)
         for optimizer, rate in zip(self.optimizers, self.rates, strict=True):
             optimizer.param_groups[0]["lr"] = rate * relative
@@ -158,7 +160,7 @@ class Trainer:
 
         A large batch goes through the model in parts: what a part needs stays in the cache.
         """
-        for parameter in self.model.parameters():
+        for parameter in self.parameters:
             parameter.grad = None
         tokens = batch.layout.source_length + batch.layout.target_length
         rows = max(1, PART // (tokens * self.model.config.width))
