@@ -181,7 +181,7 @@ BY_HEAD = {  # on natural input, each operand's digits to heads of their own: fo
 }
 MODELS |= PADDED | PERIODS | SIZED | BY_HEAD
 MODERN = {  # what others proposed; the source is counted from the right, where a place has one index at all lengths
-    "learned": Model("Learned positions", positions.Learned(), tested="beyond"),
+    "learned": Model("Learned positions", positions.Learned(longest=1024), tested="beyond"),
     "transformer-xl": Model("Transformer-XL", positions.TransformerXL(), tested="beyond"),
     "randomized": Model("Randomized positions", positions.Randomized(), tested="beyond"),
     "kerple": Model("KERPLE", positions.Kerple(), tested="beyond"),

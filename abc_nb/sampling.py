@@ -75,8 +75,8 @@ def draw_operands(task: Task, pool: np.ndarray, count: int, width: int, rng: np.
         return [random_lists(task, count, width, rng)]
     if task.operation.items:
         return [rng.integers(task.base, size=(count, width))]
-    if task.base**task.training_width <= NUMBERS:
-        pool = pool[pool < task.base**task.training_width]
+    if task.training_limit < NUMBERS:
+        pool = pool[pool <= task.training_limit]
     first = to_digits(rng.choice(pool, count), task.base, width)
     if task.operation.second is None:
         return [first, to_digits(rng.choice(pool, count), task.base, width)]

@@ -176,21 +176,30 @@ class Task:
             raise InputError(f"length {length} is not possible: lengths are whole numbers from 1 on")
         return (10**length - 1).bit_length() if self.operation.binary_digits else length
 
+    def largest(self, number: int) -> int:
+        """The largest result of operands up to `number`, or the operand where results don't grow."""
+        operation = self.operation
+        if operation.doubles:
+            return number**2
+        if not operation.grows:
+            return number
+        if operation.second is None:
+            return 2 * number
+        return number * (self.base**operation.second - 1) if operation.second else number + 1
+
     @property
     def training_width(self) -> int:
         """Narrowest width in training, tight regime: what the largest result of training numbers needs.
 
-        So that a carry into the highest place, and the end after it, are seen in training. Where
-        results don't grow, the highest place is one that training numbers fill: with one more, a
-        leading 1 of Parity would not be seen (2^20 itself, one number in a million, is left out).
+        So that a carry into the highest place, and the end after it, are seen in training. 2^20 itself,
+        one number in a million, is left out where it needs a place more, which would else be zero always.
         """
-        if not (self.operation.grows or self.operation.doubles):
-            return digit_count(NUMBERS - 1, self.base)
-        if self.operation.doubles:
-            return digit_count(NUMBERS**2, self.base)
-        second = self.operation.second
-        largest = 2 * NUMBERS if second is None else (self.base**second - 1) * NUMBERS if second else NUMBERS + 1
-        return digit_count(largest, self.base)
+        return digit_count(self.largest(NUMBERS - 1), self.base)
+
+    @property
+    def training_limit(self) -> int:
+        """The largest training number: 2^20, or one less where its result does not fit the training width."""
+        return NUMBERS - (self.largest(NUMBERS) >= self.base**self.training_width)
 
     def width(self, length: int, regime: str) -> int:
         """Columns given to an operand of `length` digits."""

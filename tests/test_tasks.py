@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from abc_nb.compute import expected, read
 from abc_nb.errors import InputError
 from abc_nb.layouts import Arrangement
+from abc_nb.sampling import Sampler
 from abc_nb.tasks import DIGITS, OPERATIONS, Task
 
 BASES = st.integers(2, 16)
@@ -197,10 +198,22 @@ def test_parity_has_a_place_for_every_bit_of_a_decimal_number(length: int) -> No
 
 @given(BASES)
 def test_training_width_is_what_the_largest_result_of_training_numbers_needs(base: int) -> None:
-    largest = {"successor": 2**20 + 1, "addition": 2 * 2**20, "n-by-1": (base - 1) * 2**20}
-    for name, result in largest.items():
-        assert Task(name, base).training_width == places_of(result, base)
-        assert Task(name, base).width(1, "tight") == places_of(result, base)
+    def results(number: int) -> dict[str, int]:
+        few = {f"n-by-{k}": (base**k - 1) * number for k in (1, 2, 3)}
+        return {"successor": number + 1, "addition": 2 * number, "n-by-n": number**2, **few}
+
+    for name, result in results(2**20 - 1).items():
+        task, places = Task(name, base), places_of(result, base)
+        assert task.training_width == places
+        assert task.width(1, "tight") == max(places, task.result_places(1))
+        assert task.training_limit == 2**20 - (places_of(results(2**20)[name], base) > places)
+
+
+def test_in_every_base_a_sum_of_training_numbers_reaches_the_highest_place() -> None:
+    """With one place more it would be zero in all of training, and the carry into it never seen."""
+    for base in (2, 4, 8, 10, 16):
+        batch = Sampler(Task("addition", base)).training_batch(0, 0, 2000)
+        assert (batch.target[:, -2] > 0).any()
 
 
 def test_training_fills_the_highest_place_where_results_do_not_grow() -> None:

@@ -19,7 +19,7 @@ class Learned(PositionEncoding):
     is none: InputError.
     """
 
-    longest: int = 1024  # positions that a problem can have: Parity of 200 digits takes 667
+    longest: int = 256  # positions that a problem can have
 
     def place(self, index: Index, layout: Layout, head_size: int, training: bool) -> Index:
         self.check(longer_side(layout))
