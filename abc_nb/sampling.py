@@ -126,7 +126,7 @@ class Sampler:
         """
         if self.task.operation.items:
             return tuple(self.task.width_for(items, self.regime) for items in range(1, self.task.training_width + 1))
-        narrowest = self.task.width(6, self.regime)
+        narrowest = self.task.width(1, self.regime)
         return tuple(range(narrowest, narrowest + (1 if self.regime == "padded" else self.width_count)))
 
     def training_batch(self, seed: int, step: int, size: int, again: Sequence[Digits] = ()) -> Batch:
