@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import sys
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
+from abc_nb import paths
 from abc_nb.errors import InputError
 
 DESCRIPTION = """Small Transformers that learn arithmetic which holds at any length.
@@ -77,9 +80,12 @@ def build_parser() -> Parser:
     evaluate.add_argument("--csv", action="store_true", help="comma-separated values")
     compute = command("compute", "the model's answer to one problem, or to each line of standard input", named=True)
     compute.add_argument("expression", metavar="EXPR", help="as in 123+456; - reads lines from standard input")
-    sweep = command("sweep", "train many experiments in parallel")
+    sweep = command("sweep", "train many experiments, in parallel unless told otherwise")
     sweep.add_argument("pattern", metavar="PATTERN", help="names with wildcards, as in 'addition-*'")
     sweep.add_argument("--seeds", type=integers, default=[0], help="as in 0,1 or 0-4 (default 0)")
+    place = sweep.add_mutually_exclusive_group()
+    place.add_argument("--in-turn", action="store_true", help="one after another, in this process")
+    place.add_argument("--dask", metavar="ADDRESS", help="on a Dask cluster: its scheduler, as in tcp://host:8786")
     reproduce = command("reproduce", "train what is missing, run every notebook, write figures, tables and the report")
     reproduce.add_argument("--seeds", type=integers, default=[0], help="as in 0,1 or 0-4 (default 0)")
     reproduce.add_argument("--all", action="store_true", help="train the ablations anew, too")
@@ -113,12 +119,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     except InputError as error:
         return fail(str(error))
     except OSError as error:
-        if error.filename is None:
-            return fail(error.strerror or str(error))
-        return fail(f"cannot use {error.filename}: {error.strerror}; ABC_NB_RUNS can name another folder for runs")
+        return fail(refused(error))
     except KeyboardInterrupt:
         print("abc-nb: stopped; the same command goes on from the last checkpoint", file=sys.stderr)
         return 130
+
+
+def refused(error: OSError) -> str:
+    """What the system did not allow, and what to do about it."""
+    if error.filename is None:
+        return error.strerror or str(error)
+    path = Path(str(error.filename))
+    movable = {"ABC_NB_FIGURES": paths.figures(), "ABC_NB_RUNS": paths.runs()}
+    others = [f", or name another folder in {name}" for name, folder in movable.items() if related(path, folder)]
+    mend = "make room there" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "make it writable"
+    return f"cannot use {path}: {error.strerror}; {mend}{''.join(others)}, and the same command goes on"
+
+
+def related(path: Path, folder: Path) -> bool:
+    return path.is_relative_to(folder) or folder.is_relative_to(path)
 
 
 def fail(sentence: str) -> int:

@@ -107,7 +107,7 @@ def sweep(arguments: Namespace) -> int:
 
     names = matching(arguments.pattern)
     jobs = [(experiments.experiment(name, arguments.profile), seed) for seed in arguments.seeds for name in names]
-    failures = sweeping.sweep(jobs)
+    failures = sweeping.sweep(jobs, in_turn=arguments.in_turn, dask=arguments.dask)
     for failure in failures:
         print(f"abc-nb: {failure.name} seed {failure.seed} failed: {failure.error}", file=sys.stderr)
     return 1 if failures else 0

@@ -47,8 +47,7 @@ class Results:
         """
         found = []
         for name in names:
-            origins = ANYWHERE if self.origin == "any" else (self.origin,)
-            runs = {seed: store.find(experiment(name, self.profile), seed, origins) for seed in self.seeds}
+            runs = self.by_seed(name)
             missing = [seed for seed, run in runs.items() if run is None]
             if missing and (self.origin == "runs" or len(missing) == len(runs)):
                 where = {"runs": "made here", "shipped": "shipped", "any": "made here or shipped"}[self.origin]
@@ -56,6 +55,15 @@ class Results:
                 raise InputError(f"no results of {name}, seed {missing[0]}, were {where}: {mend}")
             found += [run for run in runs.values() if run is not None]
         return found
+
+    def there(self, names: Sequence[str]) -> list[str]:
+        """Those of the experiments that have a result."""
+
+        return [name for name in names if any(self.by_seed(name).values())]
+
+    def by_seed(self, name: str) -> dict[int, Run | None]:
+        origins = ANYWHERE if self.origin == "any" else (self.origin,)
+        return {seed: store.find(experiment(name, self.profile), seed, origins) for seed in self.seeds}
 
     def evaluation(self, names: Sequence[str]) -> pd.DataFrame:
         """Evaluation rows with the task's and the model's titles."""

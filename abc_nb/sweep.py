@@ -1,18 +1,13 @@
-"""Sweeps: many runs, in worker processes of one thread each.
-
-Two single-threaded workers train more models an hour than one with two threads, and a fixed thread
-count makes runs repeatable bit for bit.
-"""
+"""Sweeps: many runs in turn, in worker processes, or on a Dask cluster, with the same results."""
 
 from __future__ import annotations
 
 import os
-import signal
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, wait
+from contextlib import closing
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
 from queue import Empty
 from typing import Any
 
@@ -21,12 +16,14 @@ from tqdm.auto import tqdm
 
 from abc_nb import store
 from abc_nb.biases import Causal
+from abc_nb.cluster import cluster
+from abc_nb.crew import EVERY, Crew, Step, train
 from abc_nb.experiments import Experiment
 from abc_nb.positions import Sinusoidal
-from abc_nb.training import Progress, Trainer
+from abc_nb.processes import processes
+from abc_nb.training import Trainer
 
 Job = tuple[Experiment, int]  # an experiment and a seed
-CHANNEL: list[Any] = []  # in a worker: the queue to the parent
 
 
 @dataclass(frozen=True)
@@ -73,69 +70,68 @@ def step_seconds(experiment: Experiment, seed: int) -> float:
     return time.perf_counter() - start
 
 
-def prepare_worker(queue: Any) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops the workers
-    torch.set_num_threads(store.THREADS)
-    CHANNEL.append(queue)
+class Bar:
+    """How far every run is, drawn as one bar over all steps; a run that stops early counts as whole."""
+
+    def __init__(self, jobs: Sequence[Job], show: bool) -> None:
+        self.total = {(experiment.name, seed): experiment.training.steps for experiment, seed in jobs}
+        self.steps = dict.fromkeys(self.total, 0)
+        self.drawn = tqdm(total=sum(self.total.values()), unit="step", disable=not show, mininterval=0.5)
+        self.close = self.drawn.close
+
+    def move(self, name: str, seed: int, step: int | None = None) -> None:
+        """A run is at this step, or finished; what is told late, or again after a resumption, moves nothing back."""
+        step = self.total[name, seed] if step is None else step
+        self.steps[name, seed] = max(self.steps[name, seed], step)
+        running = [f"{run[0]} seed {run[1]}" for run, steps in self.steps.items() if 0 < steps < self.total[run]]
+        self.drawn.set_postfix_str(", ".join(running), refresh=False)
+        self.drawn.update(sum(self.steps.values()) - self.drawn.n)
 
 
-def work(experiment: Experiment, seed: int) -> None:
-    """One job, in a worker; progress goes to the parent as (name, seed, step)."""
-    last, parent = 0.0, os.getppid()
+def sweep(jobs: Sequence[Job], show: bool = True, in_turn: bool = False, dask: str | None = None) -> list[Failure]:
+    """Train what is missing, in the order given; returns the runs that failed.
 
-    def report(progress: Progress) -> None:
-        nonlocal last
-        if os.getppid() != parent:  # the sweep was killed; its checkpoints wait for the next one
-            os._exit(1)
-        if time.monotonic() - last > 0.5:
-            CHANNEL[0].put((experiment.name, seed, progress.step))
-            last = time.monotonic()
-
-    store.ensure(experiment, seed, report)
-
-
-def sweep(jobs: Sequence[Job], show: bool = True) -> list[Failure]:
-    """Train what is missing, in the order given; returns the runs that failed."""
+    In worker processes; or `in_turn` in this one; or on the workers of the `dask` scheduler at this address.
+    """
     todo = missing(jobs)
     if not todo:
         return []
-    context = get_context("spawn")
-    queue = context.Queue()
-    pool = ProcessPoolExecutor(min(workers(), len(todo)), context, prepare_worker, (queue,))
-    futures = {pool.submit(work, experiment, seed): (experiment, seed) for experiment, seed in todo}
-    try:
-        follow(futures, queue, show)
-    except BaseException:
-        for process in list(pool._processes.values()):
-            process.kill()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
+    if in_turn:
+        return train_in_turn(todo, show)
+    with processes(min(workers(), len(todo))) if dask is None else cluster(dask) as crew:
+        return train_together(todo, crew, show)
+
+
+def train_in_turn(jobs: Sequence[Job], show: bool) -> list[Failure]:
+    failures = []
+    with closing(Bar(jobs, show)) as bar:
+        for experiment, seed in jobs:
+            try:
+                train(experiment, seed, bar.move)
+            except Exception as error:
+                failures.append(Failure(experiment.name, seed, f"{error}"))
+            bar.move(experiment.name, seed)
+    return failures
+
+
+def train_together(jobs: Sequence[Job], crew: Crew, show: bool) -> list[Failure]:
+    futures = {crew.submit(*job): job for job in jobs}
+    pending = set(futures)
+    with closing(Bar(jobs, show)) as bar:
+        while pending:
+            done, pending = wait(pending, timeout=EVERY, return_when=FIRST_COMPLETED)
+            for step in drain(crew):
+                bar.move(*step)
+            for experiment, seed in (futures[future] for future in done):
+                bar.move(experiment.name, seed)
     errors = ((job, future.exception()) for future, job in futures.items())
     return [Failure(job[0].name, job[1], f"{error}") for job, error in errors if error is not None]
 
 
-def follow(futures: dict[Future[None], Job], queue: Any, show: bool) -> None:
-    """Draw one bar over all steps until every job is done; a run that stops early counts as whole."""
-    total = {(experiment.name, seed): experiment.training.steps for experiment, seed in futures.values()}
-    done_steps = dict.fromkeys(total, 0)
-    pending = set(futures)
-    with tqdm(total=sum(total.values()), unit="step", disable=not show, mininterval=0.5) as bar:
-        while pending:
-            done, pending = wait(pending, timeout=0.5, return_when=FIRST_COMPLETED)
-            for name, seed, step in drain(queue):
-                done_steps[name, seed] = step
-            for experiment, seed in (futures[future] for future in done):
-                done_steps[experiment.name, seed] = total[experiment.name, seed]
-            running = [f"{run[0]} seed {run[1]}" for run, steps in done_steps.items() if 0 < steps < total[run]]
-            bar.set_postfix_str(", ".join(running), refresh=False)
-            bar.update(sum(done_steps.values()) - bar.n)
-
-
-def drain(queue: Any) -> Iterator[tuple[str, int, int]]:
-    """Messages that have arrived, without waiting."""
+def drain(crew: Crew) -> Iterator[Step]:
+    """Steps told meanwhile, without waiting."""
     while True:
         try:
-            yield queue.get_nowait()
+            yield crew.told()
         except Empty:
             return

@@ -73,6 +73,19 @@ def wide(frame: pd.DataFrame) -> pd.DataFrame:
     return table.loc[list(order.itertuples(index=False, name=None))].fillna("")
 
 
+def settings(found: Results, names: Sequence[str], length: int = 60) -> pd.DataFrame:
+    """Table 1 in three settings, at one length: task, model, the paper, its setting here (profile `paper`), ours."""
+    table = beside_paper(found.evaluation(names), "table1")
+    table = table[(table.length == length) & table.paper.notna()][["task", "model", "paper", "ours", "worst", "seeds"]]
+    its = Results("paper", "any", found.seeds)
+    there = its.there(names)
+    here = over_seeds(its.evaluation(there))[["task", "model", "length", "ours"]] if there else None
+    numbers = {} if here is None else here[here.length == length].set_index(["task", "model"]).ours.to_dict()
+    keys = zip(table.task, table.model.replace("+ scratchpad", "Vanilla"), strict=True)
+    table.insert(3, "its setting here", [f"{numbers[key]:.1f}" if key in numbers else "not run" for key in keys])
+    return table.reset_index(drop=True)
+
+
 def by_length(frame: pd.DataFrame) -> pd.DataFrame:
     """`over_seeds` for reading: a row a task and model, a column a length, and below them the problems a length."""
     worst = frame.worst.map(" ({:.1f})".format).where(frame.seeds > 1, "")

@@ -1,18 +1,33 @@
-"""Digit arrays from Python integers and back, tiny models and trainings, run folders, evaluation rows."""
+"""Digit arrays from integers and back, tiny models and trainings, run folders, processes, evaluation rows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from multiprocessing import get_context
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import psutil
+import pytest
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
 
+from abc_nb import claims, plots, store, tables
+from abc_nb.calibration import Calibration
 from abc_nb.evaluation import exact_match, wilson
+from abc_nb.experiments import Experiment, experiment
 from abc_nb.model import ModelConfig, Transformer
+from abc_nb.positions import Sinusoidal
+from abc_nb.report import page
+from abc_nb.results import Results
 from abc_nb.sampling import Batch, Sampler
 from abc_nb.tasks import Task
 from abc_nb.training import Progress, Trainer, TrainingConfig
@@ -89,6 +104,29 @@ def assert_same_weights(first: Trainer, second: Trainer) -> None:
     torch.testing.assert_close(first.model.state_dict(), second.model.state_dict(), rtol=0, atol=0)
 
 
+def tiny_experiment() -> Experiment:
+    """An experiment that trains in a fraction of a second."""
+    return replace(
+        experiment("successor-vanilla", "smoke"),
+        model=ModelConfig(width=8, heads=2, feed_forward=16, decoder_layers=1),
+        training=TrainingConfig(steps=4, batch=8, warmup=2, validate_every=2, validation=8),
+        tests=((1, 5), (3, 5)),
+    )
+
+
+def child_of(parent: Experiment) -> Experiment:
+    """An experiment that calibrates and retrains the tiny one."""
+    return replace(
+        parent,
+        name="successor-abc",
+        parent=parent,
+        calibration=Calibration(share=0.2),
+        warm=True,
+        sampler=replace(parent.sampler, width_count=3),
+        model=replace(parent.model, position=Sinusoidal(3)),
+    )
+
+
 # ---- runs -------------------------------------------------------------------------------------------
 
 
@@ -106,6 +144,12 @@ def assert_same_result(folder: Path, expected: Path) -> None:
     columns = ["step", "loss", "accuracy"]
     found, wanted = (pd.read_csv(path / "history.csv")[columns] for path in (folder, expected))
     pd.testing.assert_frame_equal(found, wanted)
+
+
+def correct_checksums(folder: Path) -> None:
+    """Make the manifest say that every file is what it is now."""
+    manifest = json.loads((folder / "manifest.json").read_text())
+    store.write_manifest(folder, {key: value for key, value in manifest.items() if key != "files"})
 
 
 def truncated(path: Path) -> None:
@@ -129,6 +173,59 @@ def deleted(path: Path) -> None:
 
 
 DAMAGES = [truncated, emptied, altered, deleted]
+
+
+# ---- processes --------------------------------------------------------------------------------------
+
+
+def forking() -> ForkServerContext:
+    """Processes are forked from one that has everything imported and no threads, in no time."""
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["pytest", "hypothesis", "torch._dynamo", "abc_nb.store", "abc_nb.report.page"])
+    return context
+
+
+def wait_for(done: Callable[[], bool], seconds: float = 90) -> None:
+    end = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.1)
+
+
+def members(session: int) -> list[int]:
+    """Processes of a session that still run."""
+    found = []
+    for process in psutil.process_iter(["pid", "status"]):
+        with suppress(ProcessLookupError):
+            if os.getsid(process.pid) == session and process.info["status"] != psutil.STATUS_ZOMBIE:
+                found.append(process.pid)
+    return found
+
+
+# ---- reports ----------------------------------------------------------------------------------------
+
+
+def write_report(version: int) -> None:
+    """A table, a figure, a verdict and the report, all of them different in the two versions."""
+    frame = pd.DataFrame({"length": [6, 60], "accuracy": [1.0, 0.25 * version]})
+    tables.save(frame, "table-1", "smoke")
+    figure, (panel,) = plots.new_figure(1)
+    panel.plot(frame.length, frame.accuracy)
+    plots.save(figure, "figure-1", "smoke")
+    claims.record([claims.verdict("C01", version == 1, f"version {version}")], "01_data", "smoke")
+    page.write(Results("smoke", "shipped", [0]))
+
+
+def report_versions(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, set[bytes]]:
+    """What each file of the report can hold."""
+    found: dict[str, set[bytes]] = {}
+    with monkeypatch.context() as patched:
+        patched.setenv("ABC_NB_FIGURES", str(folder))
+        for version in (0, 1):
+            write_report(version)
+            for path in folder.rglob("[!.]*.*"):
+                found.setdefault(path.name, set()).add(path.read_bytes())
+    return found
 
 
 # ---- evaluation rows --------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Sweeps: worker processes give what training in turn gives, and a run that fails stops no other."""
+"""Sweeps: worker processes give what one process gives, in turn or alone, and a run that fails stops no other."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 
-import psutil
 import pytest
 import torch
 from conftest import Folders
+from helpers import members, wait_for
 from safetensors import safe_open
 
 from abc_nb import store, sweep
 from abc_nb.experiments import Experiment, experiment
 
+WAYS = pytest.mark.parametrize("in_turn", [False, True], ids=["in processes", "in turn"])
+
 
 @pytest.mark.slow
-def test_workers_train_what_one_process_trains(folders: Folders, tiny: Experiment) -> None:
+@WAYS
+def test_a_sweep_trains_what_each_run_gives_alone(folders: Folders, tiny: Experiment, in_turn: bool) -> None:
     jobs = [(tiny, 0), (replace(tiny, name="other"), 1)]
     assert sweep.missing(jobs) == jobs
-    assert sweep.sweep(jobs, show=False) == []
+    assert sweep.sweep(jobs, show=False, in_turn=in_turn) == []
     assert sweep.missing(jobs) == []
     swept = [store.ensure(*job).model().state_dict() for job in jobs]
     for (chosen, seed), weights in zip(jobs, swept, strict=True):
@@ -35,9 +35,10 @@ def test_workers_train_what_one_process_trains(folders: Folders, tiny: Experimen
 
 
 @pytest.mark.slow
-def test_a_run_that_fails_is_reported_and_the_others_go_on(folders: Folders, tiny: Experiment) -> None:
+@WAYS
+def test_a_run_that_fails_is_reported_and_the_others_go_on(folders: Folders, tiny: Experiment, in_turn: bool) -> None:
     broken = replace(tiny, name="broken", model=replace(tiny.model, heads=3))
-    failures = sweep.sweep([(broken, 0), (tiny, 0)], show=False)
+    failures = sweep.sweep([(broken, 0), (tiny, 0)], show=False, in_turn=in_turn)
     assert [(failure.name, failure.seed) for failure in failures] == [("broken", 0)]
     assert failures[0].error
     assert sweep.missing([(tiny, 0)]) == []
@@ -72,18 +73,12 @@ def test_a_stopped_sweep_leaves_checkpoints_and_no_process(folders: Folders, how
         assert '"step": 0,' not in file.metadata()["progress"]
 
 
-def wait_for(done: Callable[[], bool], seconds: float = 90) -> None:
-    end = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.1)
-
-
-def members(session: int) -> list[int]:
-    """Processes of a session that still run."""
-    found = []
-    for process in psutil.process_iter(["pid", "status"]):
-        with suppress(ProcessLookupError):
-            if os.getsid(process.pid) == session and process.info["status"] != psutil.STATUS_ZOMBIE:
-                found.append(process.pid)
-    return found
+def test_the_bar_counts_a_finished_run_as_whole_and_never_goes_back(tiny: Experiment) -> None:
+    bar = sweep.Bar([(tiny, 0), (tiny, 1)], show=True)
+    bar.move(tiny.name, 0, 3)
+    bar.move(tiny.name, 0, 1)
+    assert bar.drawn.n == 3
+    bar.move(tiny.name, 0)
+    bar.move(tiny.name, 0, 2)
+    assert (bar.drawn.n, bar.drawn.total) == (4, 8)
+    bar.close()

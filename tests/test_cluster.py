@@ -1,0 +1,270 @@
+"""Sweeps on a Dask cluster: a real scheduler and real workers, each a process of its own on the loopback address."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import dask
+import distributed
+import pandas as pd
+import psutil
+import pytest
+from conftest import Folders
+from dask_processes import Cluster, kill, started
+from filelock import FileLock
+from helpers import assert_same_result, wait_for
+from safetensors import safe_open
+
+from abc_nb import cluster, paths, store, sweep
+from abc_nb.cli import main
+from abc_nb.errors import InputError
+from abc_nb.experiments import Experiment, experiment
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A scheduler with two workers."""
+    with started(tmp_path_factory.mktemp("dask"), workers=2) as both:
+        with distributed.Client(both.address, set_as_default=False) as client:
+            client.wait_for_workers(2, timeout=90)
+        yield both
+
+
+def history(checkpoint: Path) -> pd.DataFrame:
+    """The validations that a checkpoint holds; none if it is not there."""
+    if not checkpoint.exists():
+        return pd.DataFrame()
+    with safe_open(checkpoint, "pt") as file:
+        return pd.DataFrame(json.loads(file.metadata()["progress"])["history"])
+
+
+def assert_same_as_in_turn(folders: Folders, chosen: Experiment, seed: int) -> None:
+    made = folders.runs / chosen.key(seed)
+    aside = made.rename(folders.runs / f"aside-{made.name}")
+    assert sweep.sweep([(chosen, seed)], show=False, in_turn=True) == []
+    assert_same_result(aside, made)
+
+
+# ---- sweeping ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_workers_train_what_this_process_trains_in_turn(folders: Folders, tiny: Experiment, pair: Cluster) -> None:
+    jobs = [(tiny, 0), (replace(tiny, name="other"), 1), (tiny, 2)]
+    assert sweep.sweep(jobs, dask=pair.address) == []
+    assert sweep.missing(jobs) == []
+    assert not [*folders.runs.glob(".sweep-*")]
+    for job in jobs:
+        assert_same_as_in_turn(folders, *job)
+
+
+@pytest.mark.slow
+def test_a_run_that_fails_is_reported_and_the_others_go_on(folders: Folders, tiny: Experiment, pair: Cluster) -> None:
+    broken = replace(tiny, name="broken", model=replace(tiny.model, heads=3))
+    failures = sweep.sweep([(broken, 0), (tiny, 0)], show=False, dask=pair.address)
+    assert [(failure.name, failure.seed) for failure in failures] == [("broken", 0)]
+    assert "sizes [3, -1]" in failures[0].error
+    assert sweep.missing([(tiny, 0)]) == []
+
+
+@pytest.mark.slow
+def test_a_stopped_sweep_stops_its_workers_too(folders: Folders, pair: Cluster) -> None:
+    script = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from abc_nb.cli import main;"
+        f"raise SystemExit(main(['sweep', 'successor-vanilla', '--dask', '{pair.address}']))"
+    )
+    client = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True)
+    key = experiment("successor-vanilla").key(0)
+    checkpoint = folders.runs / ".partial" / key / store.CHECKPOINT
+    wait_for(checkpoint.exists)
+    client.send_signal(signal.SIGINT)
+    _, said = client.communicate(timeout=60)
+    assert client.returncode == 130
+    assert said.splitlines()[-1] == "abc-nb: stopped; the same command goes on from the last checkpoint"
+    with FileLock(folders.runs / ".locks" / f"{key}.lock", timeout=30):
+        assert checkpoint.exists()
+        assert sweep.missing([(experiment("successor-vanilla"), 0)])
+
+
+@pytest.mark.slow
+def test_the_run_of_a_lost_worker_goes_on_from_its_checkpoint_on_another(
+    folders: Folders, tiny: Experiment, pair: Cluster
+) -> None:
+    """Seconds, in a history, are those of the process that trained; a run begun anew would have others."""
+    training = replace(tiny.training, steps=600, hold=600, learned=2.0, validate_every=20)
+    longer = replace(tiny, name="longer", training=training)
+    lock = folders.runs / ".locks" / f"{longer.key(0)}.lock"
+    checkpoint = folders.runs / ".partial" / longer.key(0) / store.CHECKPOINT
+    with ThreadPoolExecutor(1) as thread:
+        swept = thread.submit(sweep.sweep, [(longer, 0)], False, dask=pair.address)
+        wait_for(lambda: len(history(checkpoint)) > 2)
+        before = history(checkpoint)
+        (busy,) = [worker for worker in pair.workers if holds(worker, lock)]
+        kill(busy)
+        assert not swept.done()
+        assert swept.result(timeout=180) == []
+    after = store.ensure(longer, 0).history()
+    pd.testing.assert_frame_equal(after[: len(before)], before, check_dtype=False, rtol=1e-12)
+    assert len(after) == 30
+    assert_same_as_in_turn(folders, longer, 0)
+
+
+def holds(worker: subprocess.Popen[bytes], lock: Path) -> bool:
+    """Whether a process of this worker's session has the file open."""
+    family = [psutil.Process(worker.pid), *psutil.Process(worker.pid).children(recursive=True)]
+    return any(Path(file.path) == lock for process in family for file in process.open_files())
+
+
+@pytest.mark.slow
+def test_a_lost_scheduler_is_one_sentence(folders: Folders, tiny: Experiment, tmp_path: Path) -> None:
+    with started(tmp_path, workers=0) as alone, ThreadPoolExecutor(1) as thread:
+        with pytest.warns(UserWarning, match="no Dask worker has come yet"):
+            swept = thread.submit(sweep.sweep, [(tiny, 0)], False, dask=alone.address)
+            wait_for(lambda: [*folders.runs.glob(".sweep-*")] != [])
+            wait_for(lambda: swept.done() or asked(alone.address))
+        kill(alone.scheduler)
+        with pytest.raises(InputError, match=f"lost the Dask scheduler at {alone.address}: start it again"):
+            swept.result(timeout=60)
+
+
+def asked(address: str) -> bool:
+    """Whether the scheduler has been given a run."""
+    with distributed.Client(address, set_as_default=False) as client:
+        return client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)) > 0
+
+
+# ---- TLS --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """ca.pem; node.pem and node.key, which it signed; and stranger.pem and stranger.key, which it did not."""
+    if shutil.which("openssl") is None:
+        pytest.skip("there is no openssl to make certificates with")
+    folder = tmp_path_factory.mktemp("certificates")
+
+    def openssl(arguments: str) -> None:
+        subprocess.run(["openssl", *arguments.split()], cwd=folder, check=True, capture_output=True)
+
+    new = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
+    for name in ("ca", "stranger"):
+        openssl(f"req -x509 {new} -keyout {name}.key -out {name}.pem -days 2 -subj /CN={name}")
+    openssl(f"req {new} -keyout node.key -out node.csr -subj /CN=node")
+    openssl("x509 -req -in node.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -out node.pem")
+    return folder
+
+
+def settings_of_client(folder: Path, name: str) -> dict[str, str]:
+    tls = {"ca-file": "ca.pem", "client.cert": f"{name}.pem", "client.key": f"{name}.key"}
+    return {f"distributed.comm.tls.{setting}": str(folder / file) for setting, file in tls.items()}
+
+
+def unreachable() -> AbstractContextManager[object]:
+    return pytest.raises(InputError, match="cannot reach a Dask scheduler")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:no Dask worker has come yet")
+def test_a_sweep_over_tls_needs_a_certificate_that_the_cluster_trusts(
+    folders: Folders, tiny: Experiment, tmp_path: Path, certificates: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "PATIENCE", 5)
+    environment = {"COMM__REQUIRE_ENCRYPTION": "true", "COMM__TLS__CA_FILE": str(certificates / "ca.pem")}
+    for role in ("SCHEDULER", "WORKER"):
+        environment |= {f"COMM__TLS__{role}__CERT": str(certificates / "node.pem")}
+        environment |= {f"COMM__TLS__{role}__KEY": str(certificates / "node.key")}
+    with started(tmp_path, workers=1, protocol="tls", **environment) as secured:
+        assert secured.address.startswith("tls://127.0.0.1:")
+        with unreachable():
+            sweep.sweep([(tiny, 0)], show=False, dask=secured.address.replace("tls", "tcp"))
+        with dask.config.set(settings_of_client(certificates, "stranger")), unreachable():
+            sweep.sweep([(tiny, 0)], show=False, dask=secured.address)
+        with dask.config.set(settings_of_client(certificates, "node")):
+            assert sweep.sweep([(tiny, 0)], show=False, dask=secured.address) == []
+    assert sweep.missing([(tiny, 0)]) == []
+
+
+# ---- bad input --------------------------------------------------------------------------------------
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The one sentence of a sweep that cannot begin."""
+    capsys.readouterr()
+    assert main(["sweep", "successor-vanilla", "--profile", "smoke", *arguments]) == 2
+    out, err = capsys.readouterr()
+    (line,) = err.splitlines()
+    assert (out, line[:8]) == ("", "abc-nb: ")
+    return line
+
+
+@pytest.mark.parametrize("listens", [False, True], ids=["nobody", "something else"])
+def test_where_no_scheduler_answers_is_one_sentence(
+    listens: bool, folders: Folders, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "PATIENCE", 1)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        if not listens:
+            server.close()
+        assert f"cannot reach a Dask scheduler at '{address}': " in refused(capsys, "--dask", address)
+    assert not folders.runs.exists()
+
+
+@pytest.mark.parametrize("address", ["", "host", "host:port", "http://host:1", "inproc://host"])
+def test_an_address_that_is_none_is_one_sentence(
+    address: str, folders: Folders, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert f"cannot reach a Dask scheduler at '{address}': " in refused(capsys, "--dask", address)
+
+
+def test_tls_without_certificates_is_one_sentence(folders: Folders, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "distributed.comm.tls.ca-file" in refused(capsys, "--dask", "tls://127.0.0.1:1")
+
+
+def test_without_dask_a_sentence_says_how_to_install_it(
+    folders: Folders, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    assert "pip install 'abc-nb[dask]'" in refused(capsys, "--dask", "tcp://127.0.0.1:1")
+
+
+def test_a_sweep_is_either_in_turn_or_on_a_cluster(folders: Folders, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "not allowed with" in refused(capsys, "--in-turn", "--dask", "tcp://127.0.0.1:1")
+
+
+def test_a_worker_of_many_threads_or_without_our_folder_is_not_fit(tmp_path: Path) -> None:
+    def worker(threads: int) -> SimpleNamespace:
+        return SimpleNamespace(state=SimpleNamespace(nthreads=threads))
+
+    with cluster.marked(tmp_path / "runs") as mark:
+        cluster.fit(mark, worker(1))
+        with pytest.raises(InputError, match="it has 4 threads"):
+            cluster.fit(mark, worker(4))
+    with pytest.raises(InputError, match=f"does not see {tmp_path / 'runs'}: the folder of runs has to be shared"):
+        cluster.fit(mark, worker(1))
+
+
+@pytest.mark.slow
+def test_a_worker_that_cannot_train_is_named_before_the_sweep(
+    folders: Folders, tiny: Experiment, pair: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def elsewhere(runs: Path) -> Iterator[Path]:
+        yield runs / "of another machine"
+
+    monkeypatch.setattr(cluster, "marked", elsewhere)
+    with pytest.raises(InputError, match=r"the Dask worker tcp://\S+ cannot train: .* has to be shared"):
+        sweep.sweep([(tiny, 0)], show=False, dask=pair.address)
+    assert sweep.missing([(tiny, 0)]) == [(tiny, 0)]
+    assert not (paths.runs() / ".partial").exists()
