@@ -16,6 +16,7 @@ from abc_nb.diagnosis import average_attention, calibrate_model, diagnose
 from abc_nb.errors import InputError
 from abc_nb.layouts import Layout
 from abc_nb.lines import Lines
+from abc_nb.manifest import SHARES
 from abc_nb.model import Transformer
 from abc_nb.sampling import Batch, Sampler
 from abc_nb.store import Run
@@ -128,7 +129,7 @@ class CalibrationStudy:
 
     def shares(self) -> pd.DataFrame:
         """The thresholds that were tried: share, lines, skill of the parent under those lines alone."""
-        return pd.read_csv(self.run.folder / store.SHARES)
+        return pd.read_csv(self.run.folder / SHARES)
 
     def diagnosis(self, model: Transformer | None = None) -> list[str]:
         """Why calibration of the parent, or of another `model` for the task, should not work; empty if it can."""

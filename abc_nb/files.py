@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+ABANDONED = 3600  # seconds after which no process still writes to a temporary file
 
 
 def write_text(path: Path, text: str) -> Path:
@@ -12,8 +17,35 @@ def write_text(path: Path, text: str) -> Path:
 
 def write_bytes(path: Path, content: bytes) -> Path:
     """Write beside `path`, then move over it; makes the folder."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_bytes(content)
-    os.replace(temporary, path)
+    with whole(path) as temporary:
+        temporary.write_bytes(content)
     return path
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    """A file to write beside `path`: it is moved over `path` in the end, or removed where that fails.
+
+    Each process has its own. An OSError names `path`, which a full disk alone does not.
+    """
+    temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        remove_abandoned(path)
+        yield temporary
+        os.replace(temporary, path)
+    except OSError as error:
+        if error.filename is None or str(error.filename) == str(temporary):
+            error.filename = str(path)
+        raise
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
+
+
+def remove_abandoned(path: Path) -> None:
+    """Remove what killed processes left beside `path`."""
+    for temporary in path.parent.glob(f".tmp-*-{path.name}"):
+        with suppress(FileNotFoundError):  # another process was faster
+            if time.time() - temporary.stat().st_mtime > ABANDONED:
+                temporary.unlink()

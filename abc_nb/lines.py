@@ -12,6 +12,7 @@ and adds its value to the logit there; where lines meet, the largest value count
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
@@ -29,6 +30,7 @@ SLOPES: dict[Direction, int] = {"diagonal": 1, "antidiagonal": -1, "vertical": 0
 DIRECTIONS: tuple[Direction, ...] = tuple(SLOPES)
 WHOLE = "whole"  # the span of all keys, as in the paper
 OUTPUT = "output"  # the span of self-attention
+FURTHEST = 10**6  # columns: an offset that no line has
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,9 @@ class Lines(Bias):
     def __post_init__(self) -> None:
         if not all(0 <= line.head < self.heads for line in self.lines):
             raise InputError(f"a line belongs to a head that is not there: heads are numbered 0 to {self.heads - 1}")
+        values = [line.value for line in self.lines] + [self.floor or 0.0]
+        if not all(value < math.inf for value in values) or any(abs(line.offset) > FURTHEST for line in self.lines):
+            raise InputError(f"a line has a value that is no bias, or an offset beyond {FURTHEST:,} columns")
 
     @classmethod
     def by_head(cls, layout: Layout, heads: int, layers: int) -> Lines:

@@ -13,9 +13,10 @@ from typing import Any
 
 from abc_nb import paths
 from abc_nb.errors import InputError
-from abc_nb.files import write_bytes
+from abc_nb.files import whole, write_bytes
 
 TIMEOUT = 1800  # seconds a cell may take
+EXPECTED = (InputError.__name__, OSError.__name__, PermissionError.__name__)  # errors whose sentence says enough
 KEPT_OUT = "metadata.papermill cell.metadata.papermill metadata.language_info.version"
 
 
@@ -42,20 +43,22 @@ def check_parameters(notebook: Path, parameters: Mapping[str, Any]) -> None:
 
 
 def execute(notebook: Path, output: Path, parameters: Mapping[str, Any]) -> None:
-    """Run `notebook` with these parameters; its executed copy goes to `output`."""
+    """Run `notebook` with these parameters; its executed copy goes to `output`, whole, even if a cell fails."""
     import papermill
 
     check_parameters(notebook, parameters)
-    output.parent.mkdir(parents=True, exist_ok=True)
     options = {"kernel_name": "python3", "cwd": str(paths.NOTEBOOKS), "execution_timeout": TIMEOUT}
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            papermill.execute_notebook(str(notebook), str(output), dict(parameters), **options)
-    except papermill.PapermillExecutionError as error:
-        if error.ename == InputError.__name__:
-            raise InputError(f"{notebook.stem}: {error.evalue}") from error
-        raise
+    failure = None
+    with whole(output) as temporary, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            papermill.execute_notebook(str(notebook), str(temporary), dict(parameters), **options)
+        except papermill.PapermillExecutionError as error:
+            failure = error
+    if failure is not None and failure.ename in EXPECTED:
+        raise InputError(f"{notebook.stem}: {failure.evalue}") from failure
+    if failure is not None:
+        raise failure
 
 
 def refresh(names: Sequence[str], parameters: Mapping[str, str]) -> None:
@@ -73,8 +76,8 @@ def refresh(names: Sequence[str], parameters: Mapping[str, str]) -> None:
             print(output)
             continue
         command = [sys.executable, "-m", "nbstripout", "--keep-output", "--keep-count", "--extra-keys", KEPT_OUT]
-        subprocess.run([*command, str(output)], check=True)
-        write_bytes(notebook, output.read_bytes())
+        done = subprocess.run(command, input=output.read_bytes(), stdout=subprocess.PIPE, check=True)
+        write_bytes(notebook, done.stdout)
 
 
 def json_or_text(value: str) -> Any:

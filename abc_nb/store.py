@@ -6,8 +6,6 @@ every file against the manifest; what is damaged or foreign is set aside and nam
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import platform
 import shutil
@@ -16,8 +14,6 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +21,7 @@ import pandas as pd
 import torch
 from filelock import FileLock
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 
 from abc_nb import lora, paths
 from abc_nb.config import from_data, to_data
@@ -33,20 +29,33 @@ from abc_nb.diagnosis import calibrate_model
 from abc_nb.errors import InputError
 from abc_nb.evaluation import evaluate
 from abc_nb.experiments import Experiment
-from abc_nb.files import write_text
+from abc_nb.files import write_bytes, write_text
 from abc_nb.lines import Line, Lines
+from abc_nb.manifest import (
+    BIAS,
+    CONFIG,
+    EVALUATION,
+    FACTS,
+    FILES,
+    HISTORY,
+    MANIFEST,
+    SHARES,
+    WEIGHTS,
+    DamagedRun,
+    environment,
+    read_json,
+    read_manifest,
+    write_json,
+    write_manifest,
+)
 from abc_nb.model import Transformer
 from abc_nb.training import Progress, Trainer
 
 ANYWHERE = ("runs", "shipped")  # made here, or come with the project
 THREADS = 1  # fixed, so that a run can be repeated bit for bit; two runs at once use two cores
-MANIFEST, CONFIG, WEIGHTS = "manifest.json", "config.json", "weights.safetensors"
-HISTORY, EVALUATION, CHECKPOINT = "history.csv", "evaluation.csv", "checkpoint.safetensors"
-BIAS, SHARES = "bias.json", "shares.csv"  # of a calibrated run: its lines, and the thresholds that were tried
-
-
-class DamagedRun(Exception):
-    """A run folder that does not hold what its manifest says."""
+CHECKPOINT = "checkpoint.safetensors"
+CALIBRATED = "calibrated.json"  # of an unfinished run: the manifest of its bias
+LARGEST_BIAS = 2**24  # bytes; a line takes about 170
 
 
 @dataclass(frozen=True)
@@ -77,8 +86,7 @@ class Run:
 
     def bias(self) -> Lines | None:
         """The calibrated bias, or None for a run that has none."""
-        path = self.folder / BIAS
-        return read_bias(path) if path.exists() else None
+        return read_bias(self.folder / BIAS, self.experiment.model.heads) if BIAS in self.manifest["files"] else None
 
     def model(self) -> Transformer:
         """The trained model, ready to evaluate; InputError where only its numbers were shipped."""
@@ -86,11 +94,19 @@ class Run:
             name, seed = self.experiment.name, f" --seed {self.seed}" if self.seed else ""
             raise InputError(f"{name} was shipped without its weights: run `abc-nb train {name}{seed}` first")
         model = build_model(self.experiment, self.seed, self.bias())
-        try:
-            model.load_state_dict(load_file(self.folder / WEIGHTS))
-        except (SafetensorError, RuntimeError) as error:
-            raise InputError(f"{self.folder / WEIGHTS} does not hold the weights of this model") from error
+        self.restore(model)
         return model.eval()
+
+    def restore(self, model: Transformer) -> None:
+        """Give a model the trained weights; InputError if they are not those of such a model."""
+        wanted = {name: (tensor.shape, tensor.dtype) for name, tensor in model.state_dict().items()}
+        try:
+            tensors = load_file(self.folder / WEIGHTS)
+        except SafetensorError:
+            tensors = {}
+        if {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()} != wanted:
+            raise InputError(f"{self.folder / WEIGHTS} does not hold the weights of this model")
+        model.load_state_dict(tensors)
 
 
 def device() -> str:
@@ -126,7 +142,7 @@ def prepare(experiment: Experiment, seed: int, partial: Path) -> tuple[Transform
     start = time.perf_counter()
     model = build_model(experiment, seed, calibrated_bias(experiment, parent, partial))
     if experiment.warm:
-        model.load_state_dict(load_file(parent.folder / WEIGHTS))
+        parent.restore(model)
     if experiment.rank:
         lora.adapt(model, experiment.rank, seed)
     facts = {"run": parent.folder.name, "weights": parent.manifest["files"][WEIGHTS]}
@@ -138,18 +154,38 @@ def calibrated_bias(experiment: Experiment, parent: Run, partial: Path) -> Lines
     """The bias read out of the parent's attention, kept in `partial` so that a resumed run goes on with it."""
     if experiment.calibration is None:
         return None
-    path = partial / BIAS
-    with suppress(OSError, ValueError, TypeError, InputError):  # not there yet, or damaged: read anew
-        return read_bias(path)
+    kept = kept_bias(partial, experiment.model.heads)
+    if kept is not None:
+        return kept
     batch = parent.experiment.sampler.calibration_batch(parent.seed)
     found = calibrate_model(parent.model().to(device()), batch, experiment.calibration)
     write_text(partial / SHARES, found.tried.to_csv(index=False))
-    write_text(path, json.dumps(to_data(found.bias), indent=1) + "\n")
+    write_json(partial / BIAS, to_data(found.bias))
+    write_manifest(partial, {}, CALIBRATED, (BIAS, SHARES))
     return found.bias
 
 
-def read_bias(path: Path) -> Lines:
-    bias: Lines = from_data(json.loads(path.read_text()), (Lines, Line))
+def kept_bias(partial: Path, heads: int) -> Lines | None:
+    """The bias that an interrupted run had; a damaged one is set aside with a warning."""
+    if not (partial / CALIBRATED).exists():
+        return None
+    try:
+        read_manifest(partial, CALIBRATED)
+        return read_bias(partial / BIAS, heads)
+    except (DamagedRun, InputError) as error:
+        where = set_aside(partial, (BIAS, SHARES, CALIBRATED))
+        warnings.warn(f"{error}; it is kept in {where}, and the bias is read anew", stacklevel=2)
+        return None
+
+
+def read_bias(path: Path, heads: int) -> Lines:
+    """A calibrated bias for so many heads; InputError for anything else: the file may come from elsewhere."""
+    try:
+        bias = from_data(read_json(path) if path.stat().st_size <= LARGEST_BIAS else None, (Lines, Line))
+    except InputError:
+        bias = None
+    if not isinstance(bias, Lines) or bias.heads != heads:
+        raise InputError(f"{path} does not hold a calibrated bias of {heads} heads")
     return bias
 
 
@@ -160,36 +196,36 @@ def find(experiment: Experiment, seed: int, origins: Sequence[str] = ANYWHERE) -
         if not folder.exists():
             continue
         try:
-            return Run(experiment, seed, folder, read_manifest(folder, experiment, seed))
+            return read_run(experiment, seed, folder)
         except DamagedRun as error:
             where = set_aside(folder) if origin == "runs" else folder
             warnings.warn(f"{error}; it is kept in {where}", stacklevel=2)
     return None
 
 
-def read_manifest(folder: Path, experiment: Experiment, seed: int) -> dict[str, Any]:
-    """The manifest, once every file it names has been checked against it."""
-    try:
-        manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text())
-        config = json.loads((folder / CONFIG).read_text())
-        files = dict(manifest["files"])
-        if manifest["checksum"] != fingerprint(manifest):
-            raise ValueError(f"{MANIFEST} is not what was written")
-        wrong = [name for name, checksum in files.items() if sha256(folder / name) != checksum]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DamagedRun(f"the run in {folder.name} is damaged ({error})") from error
-    if wrong:
-        raise DamagedRun(f"the run in {folder.name} is damaged: {wrong[0]} is not what was written")
-    if config != experiment.data | {"seed": seed}:
+def read_run(experiment: Experiment, seed: int, folder: Path) -> Run:
+    """A finished run; DamagedRun if the folder is not whole, or not this experiment's."""
+    manifest = read_manifest(folder)
+    needed = {CONFIG, EVALUATION, HISTORY} | ({BIAS, SHARES} if experiment.calibration else set())
+    if not (manifest.keys() >= FACTS and manifest["files"].keys() >= needed):
+        raise DamagedRun(f"the run in {folder.name} is damaged: {MANIFEST} does not say all that it should")
+    if read_json(folder / CONFIG) != experiment.data | {"seed": seed}:
         raise DamagedRun(f"the folder {folder.name} holds another experiment")
-    return manifest
+    return Run(experiment, seed, folder, manifest)
 
 
-def set_aside(folder: Path) -> Path:
-    """Move a folder out of the way and say where to."""
+def set_aside(folder: Path, names: Sequence[str] = ()) -> Path:
+    """Move a folder, or only some files of it, out of the way and say where to."""
     target = paths.runs() / ".set-aside" / f"{folder.name}-{time.time_ns()}"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    return folder.rename(target)
+    if not names:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):  # another process was faster
+            folder.rename(target)
+        return target
+    target.mkdir(parents=True)
+    for path in (folder / name for name in names if (folder / name).exists()):
+        path.rename(target / path.name)
+    return target
 
 
 def ensure(experiment: Experiment, seed: int, report: Callable[[Progress], None] | None = None) -> Run:
@@ -222,57 +258,35 @@ def train(experiment: Experiment, seed: int, report: Callable[[Progress], None] 
     start = time.perf_counter()
     rows = evaluate(model, experiment.sampler, experiment.tests, experiment.name, seed)
     seconds = {"training": round(progress.seconds, 2), "evaluation": round(time.perf_counter() - start, 2)}
-    save_file({name: tensor.contiguous() for name, tensor in model.state_dict().items()}, partial / WEIGHTS)
-    pd.DataFrame(progress.history).to_csv(partial / HISTORY, index=False)
-    rows.to_csv(partial / EVALUATION, index=False)
+    tensors = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
+    write_bytes(partial / WEIGHTS, save(tensors))
+    write_text(partial / HISTORY, pd.DataFrame(progress.history).to_csv(index=False))
+    write_text(partial / EVALUATION, rows.to_csv(index=False))
     write_json(partial / CONFIG, experiment.data | {"seed": seed})
-    for leftover in (*partial.glob("checkpoint.*"), *partial.glob(".*.tmp")):
-        leftover.unlink()
-    write_manifest(partial, {"steps": progress.step, "seconds": seconds} | origin | environment())
-    final = paths.runs() / key
-    partial.rename(final)
-    return Run(experiment, seed, final, read_manifest(final, experiment, seed))
+    write_manifest(partial, {"steps": progress.step, "seconds": seconds} | origin | environment(device_name()))
+    clear(partial)
+    return read_run(experiment, seed, partial.rename(paths.runs() / key))
 
 
-def environment() -> dict[str, Any]:
-    """What a result should be read with: device, versions, date."""
-    packages = {name: version(name) for name in ("torch", "numpy", "pandas", "safetensors")}
-    return {
-        "device": device_name(),
-        "threads": torch.get_num_threads(),
-        "versions": {"python": platform.python_version(), **packages},
-        "date": datetime.now(UTC).date().isoformat(),
-        "shipped": False,
-    }
-
-
-def write_manifest(folder: Path, facts: dict[str, Any]) -> None:
-    """Write the manifest, with the checksum of every other file of the folder."""
-    files = {path.name: sha256(path) for path in sorted(folder.iterdir()) if path.name != MANIFEST}
-    facts = {name: value for name, value in facts.items() if name not in ("files", "checksum")} | {"files": files}
-    write_json(folder / MANIFEST, facts | {"checksum": fingerprint(facts)})
-
-
-def fingerprint(manifest: dict[str, Any]) -> str:
-    """The checksum of a manifest: of everything in it but the checksum itself."""
-    facts = {name: value for name, value in manifest.items() if name != "checksum"}
-    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
-
-
-def write_json(path: Path, data: Any) -> None:
-    path.write_text(json.dumps(data, indent=1) + "\n")
-
-
-def sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def clear(partial: Path) -> None:
+    """Leave only a run's files, once they are all there; a damaged checkpoint is kept elsewhere."""
+    for path in partial.iterdir():
+        if path.suffix == ".damaged":
+            set_aside(partial, [path.name])
+        elif path.name not in (MANIFEST, *FILES):
+            path.unlink()
 
 
 def ship(run: Run, weights: bool) -> Path:
     """Copy a run into the shipped results, labelled as such, with its weights only if asked."""
     target = paths.SHIPPED / run.folder.name
-    temporary = target.with_name(f".{target.name}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
+    temporary, old = (target.with_name(f".{target.name}.{kind}") for kind in ("tmp", "old"))
+    for leftover in (temporary, old):
+        shutil.rmtree(leftover, ignore_errors=True)
     shutil.copytree(run.folder, temporary, ignore=None if weights else shutil.ignore_patterns(WEIGHTS))
     write_manifest(temporary, run.manifest | {"shipped": True})
-    shutil.rmtree(target, ignore_errors=True)
-    return temporary.rename(target)
+    if target.exists():
+        target.rename(old)
+    temporary.rename(target)
+    shutil.rmtree(old, ignore_errors=True)
+    return target

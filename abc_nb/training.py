@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,11 +20,12 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from abc_nb.errors import InputError
 from abc_nb.evaluation import exact_match
+from abc_nb.files import write_bytes
 from abc_nb.model import Transformer
 from abc_nb.muon import Muon
 from abc_nb.sampling import AGAIN, PHASE, Batch, Sampler, generator
@@ -215,22 +217,23 @@ class Trainer:
 
 
 def save_checkpoint(path: Path, trainer: Trainer) -> None:
-    """Weights, optimiser state and progress in one file, written beside `path` and then moved over it."""
+    """Weights, optimiser state and progress in one file, which replaces the one before when it is whole."""
     tensors = {f"model.{name}": tensor for name, tensor in trainer.model.state_dict().items()}
     for i, optimizer in enumerate(trainer.optimizers):
         for p, state in optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{i}.{p}.{name}": tensor for name, tensor in state.items()}
     tensors |= {f"missed.{i}": torch.from_numpy(digits).contiguous() for i, digits in enumerate(trainer.missed)}
-    temporary = path.with_suffix(".tmp")
-    facts = {"progress": json.dumps(vars(trainer.progress)), "checksum": checksum(tensors)}
-    save_file(tensors, temporary, facts)
-    os.replace(temporary, path)
+    progress = json.dumps(vars(trainer.progress))
+    write_bytes(path, save(tensors, {"progress": progress, "checksum": checksum(tensors, progress)}))
 
 
-def checksum(tensors: dict[str, Tensor]) -> str:
-    """SHA-256 of names and bytes: safetensors itself does not notice a flipped bit."""
-    parts = (name.encode() + tensors[name].cpu().numpy().tobytes() for name in sorted(tensors))
-    return hashlib.sha256(b"".join(parts)).hexdigest()
+def checksum(tensors: dict[str, Tensor], progress: str) -> str:
+    """SHA-256 of all that a checkpoint holds: safetensors itself does not notice a flipped bit."""
+    found = hashlib.sha256(progress.encode())
+    for name, tensor in sorted(tensors.items()):
+        found.update(f"{name} {tensor.dtype} {[*tensor.shape]} ".encode())
+        found.update(tensor.cpu().numpy().tobytes())
+    return found.hexdigest()
 
 
 def load_checkpoint(path: Path, trainer: Trainer) -> None:
@@ -240,15 +243,18 @@ def load_checkpoint(path: Path, trainer: Trainer) -> None:
             facts = file.metadata()
             progress = Progress(**json.loads(facts["progress"]))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-        if checksum(tensors) != facts["checksum"]:
-            raise ValueError("the tensors are not those that were written")
+        if checksum(tensors, facts["progress"]) != facts["checksum"]:
+            raise ValueError("this is not what was written")
         model = {name[6:]: tensor for name, tensor in tensors.items() if name.startswith("model.")}
         shapes = {name: tensor.shape for name, tensor in trainer.model.state_dict().items()}
         if {name: tensor.shape for name, tensor in model.items()} != shapes:
             raise ValueError("the tensors are those of another model")  # before any of them is copied
         trainer.model.load_state_dict(model)
     except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError):
-        os.replace(path, path.with_suffix(".damaged"))
+        aside = path.with_suffix(".damaged")
+        os.replace(path, aside)
+        sentence = f"the checkpoint {path} is damaged; it is kept as {aside.name}, and training starts anew"
+        warnings.warn(sentence, stacklevel=2)
         return
     for i, optimizer in enumerate(trainer.optimizers):
         state: dict[int, dict[str, Tensor]] = {}

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import torch
+from helpers import child_of, tiny_experiment
 from hypothesis import settings
 
-from abc_nb import paths
-from abc_nb.experiments import Experiment, experiment
-from abc_nb.model import ModelConfig
-from abc_nb.training import TrainingConfig
+from abc_nb import paths, store
+from abc_nb.experiments import Experiment
 
 torch.set_num_threads(1)  # what the store trains with; bit-for-bit comparisons need a fixed count
 settings.register_profile("suite", deadline=None, max_examples=50)
@@ -38,9 +38,44 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folders:
 @pytest.fixture(scope="session")
 def tiny() -> Experiment:
     """An experiment that trains in a fraction of a second."""
-    return replace(
-        experiment("successor-vanilla", "smoke"),
-        model=ModelConfig(width=8, heads=2, feed_forward=16, decoder_layers=1),
-        training=TrainingConfig(steps=4, batch=8, warmup=2, validate_every=2, validation=8),
-        tests=((1, 5), (3, 5)),
-    )
+    return tiny_experiment()
+
+
+@pytest.fixture(scope="session")
+def child(tiny: Experiment) -> Experiment:
+    """An experiment that calibrates and retrains the tiny one."""
+    return child_of(tiny)
+
+
+@pytest.fixture(scope="session")
+def finished(tiny: Experiment, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run's folder, to be copied."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("ABC_NB_RUNS", str(tmp_path_factory.mktemp("finished")))
+        return store.ensure(tiny, 0).folder
+
+
+@pytest.fixture
+def run(finished: Path, tiny: Experiment, folders: Folders) -> store.Run:
+    """A finished run in this test's runs folder."""
+    shutil.copytree(finished, folders.runs / finished.name)
+    found = store.find(tiny, 0)
+    assert found is not None
+    return found
+
+
+@pytest.fixture(scope="session")
+def trained(child: Experiment, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of runs that holds the child and its parent, to be copied."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("ABC_NB_RUNS", str(tmp_path_factory.mktemp("calibrated")))
+        return store.ensure(child, 0).folder.parent
+
+
+@pytest.fixture
+def calibrated(trained: Path, child: Experiment, folders: Folders) -> store.Run:
+    """A finished calibrated run in this test's runs folder."""
+    shutil.copytree(trained / child.key(0), folders.runs / child.key(0))
+    found = store.find(child, 0)
+    assert found is not None
+    return found

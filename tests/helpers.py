@@ -181,7 +181,8 @@ DAMAGES = [truncated, emptied, altered, deleted]
 def forking() -> ForkServerContext:
     """Processes are forked from one that has everything imported and no threads, in no time."""
     context = get_context("forkserver")
-    context.set_forkserver_preload(["pytest", "hypothesis", "torch._dynamo", "abc_nb.store", "abc_nb.report.page"])
+    slow = ["pytest", "hypothesis", "nbformat", "torch._dynamo", "abc_nb.sweep", "abc_nb.report.page"]
+    context.set_forkserver_preload(slow)
     return context
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,46 +16,20 @@ from conftest import Folders
 from helpers import DAMAGES, assert_same_result, never, weights
 
 from abc_nb import diagnosis, store, training
-from abc_nb.calibration import Calibration
 from abc_nb.evaluation import evaluate
 from abc_nb.experiments import Experiment
 from abc_nb.lines import Lines
-from abc_nb.positions import Sinusoidal
+from abc_nb.manifest import sha256
 from abc_nb.training import Progress
 
 FILES = ["manifest.json", "config.json", "weights.safetensors", "history.csv", "evaluation.csv"]
 CALIBRATED = sorted([*FILES, "bias.json", "shares.csv"])
 
 
-@pytest.fixture(scope="session")
-def child(tiny: Experiment) -> Experiment:
-    """An experiment that calibrates and retrains the tiny one."""
-    return replace(
-        tiny,
-        name="successor-abc",
-        parent=tiny,
-        calibration=Calibration(share=0.2),
-        warm=True,
-        sampler=replace(tiny.sampler, width_count=3),
-        model=replace(tiny.model, position=Sinusoidal(3)),
-    )
-
-
-@pytest.fixture(scope="session")
-def trained(child: Experiment, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of runs that holds the child and its parent, to be copied."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("ABC_NB_RUNS", str(tmp_path_factory.mktemp("calibrated")))
-        return store.ensure(child, 0).folder.parent
-
-
 @pytest.fixture
-def run(trained: Path, child: Experiment, folders: Folders) -> store.Run:
+def run(calibrated: store.Run) -> store.Run:
     """A finished child in this test's runs folder, without its parent."""
-    shutil.copytree(trained / child.key(0), folders.runs / child.key(0))
-    found = store.find(child, 0)
-    assert found is not None
-    return found
+    return calibrated
 
 
 @pytest.fixture
@@ -122,7 +97,7 @@ def test_manifest_names_the_parent_and_its_weights(run: store.Run, tiny: Experim
     manifest = json.loads((folder / "manifest.json").read_text())
     assert run.manifest["parent"] == {
         "run": folder.name,
-        "weights": store.sha256(folder / "weights.safetensors"),
+        "weights": sha256(folder / "weights.safetensors"),
         "seconds": manifest["seconds"]["training"],
     }
     assert "parent" not in manifest
@@ -193,6 +168,10 @@ def test_a_damaged_bias_is_noticed_and_the_run_computed_again(
     assert_same_calibrated_result(again.folder, trained / child.key(0))
 
 
+def stop(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
 # ---- interrupted ------------------------------------------------------------------------------------
 
 
@@ -201,7 +180,7 @@ def test_an_interrupted_retraining_goes_on_with_the_bias_it_had(
 ) -> None:
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
 
-    def stop(progress: Progress) -> None:
+    def stop_in_between(progress: Progress) -> None:
         if progress.step == 3:
             raise KeyboardInterrupt
 
@@ -209,7 +188,7 @@ def test_an_interrupted_retraining_goes_on_with_the_bias_it_had(
         raise AssertionError("the bias was there")
 
     with pytest.raises(KeyboardInterrupt):
-        store.ensure(child, 0, stop)
+        store.ensure(child, 0, stop_in_between)
     assert store.find(child, 0) is None
     monkeypatch.setattr(store, "calibrate_model", never_again)
     steps: list[int] = []
@@ -228,7 +207,55 @@ def test_a_damaged_bias_of_an_interrupted_run_is_read_anew(
     store.prepare(child, 0, partial)
     bias = partial / "bias.json"
     bias.write_bytes(bias.read_bytes()[: bias.stat().st_size // 2] if content is None else content)
-    assert_same_calibrated_result(store.ensure(child, 0).folder, trained / child.key(0))
+    with pytest.warns(UserWarning, match="damaged: bias.json is not what was written"):
+        run = store.ensure(child, 0)
+    assert_same_calibrated_result(run.folder, trained / child.key(0))
+
+
+@pytest.mark.parametrize("name", ["bias.json", "shares.csv", "calibrated.json"])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_calibration_of_an_interrupted_run_is_named_kept_and_made_again(
+    name: str, damage: Callable[[Path], None], parent: store.Run, child: Experiment, folders: Folders, trained: Path
+) -> None:
+    partial = folders.runs / ".partial" / child.key(0)
+    store.prepare(child, 0, partial)
+    damage(partial / name)
+    left = {path.name: path.read_bytes() for path in partial.iterdir()}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        run = store.ensure(child, 0)
+    assert_same_calibrated_result(run.folder, trained / child.key(0))
+    if name not in left and name == "calibrated.json":
+        assert not caught, "as if nothing had been calibrated yet"
+        return
+    (kept,) = (folders.runs / ".set-aside").iterdir()
+    assert f"{name} is " in str(caught[0].message)
+    assert f"it is kept in {kept}" in str(caught[0].message)
+    assert {path.name: path.read_bytes() for path in kept.iterdir()} == left
+
+
+@pytest.mark.parametrize("damage", DAMAGES[:3])
+def test_a_damaged_checkpoint_is_named_kept_and_the_run_trained_anew(
+    damage: Callable[[Path], None],
+    parent: store.Run,
+    child: Experiment,
+    folders: Folders,
+    trained: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(store, "evaluate", stop)
+        store.ensure(child, 0)
+    checkpoint = folders.runs / ".partial" / child.key(0) / store.CHECKPOINT
+    damage(checkpoint)
+    left = checkpoint.read_bytes()
+    with pytest.warns(UserWarning, match=r"checkpoint\.safetensors is damaged; it is kept as checkpoint\.damaged"):
+        run = store.ensure(child, 0)
+    assert_same_calibrated_result(run.folder, trained / child.key(0))
+    assert sorted(path.name for path in run.folder.iterdir()) == CALIBRATED
+    (kept,) = (folders.runs / ".set-aside").glob("*/checkpoint.damaged")
+    assert kept.read_bytes() == left
 
 
 def test_files_that_were_half_written_are_no_part_of_the_finished_run(
@@ -248,9 +275,6 @@ def test_files_that_were_half_written_are_no_part_of_the_finished_run(
 def test_a_run_interrupted_before_or_after_retraining_is_absent_and_then_finished(
     where: str, parent: store.Run, child: Experiment, trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(store, where, stop)
         store.ensure(child, 0)

@@ -101,13 +101,13 @@ def test_a_checkpoint_written_by_halves_leaves_the_one_before(tmp_path: Path, mo
     whole.run()
     interrupt(trainer(), path, monkeypatch)
 
-    def dies(tensors: dict[str, Tensor], target: Path, metadata: dict[str, str]) -> None:
-        target.write_bytes(b"half a check")
+    def dies(target: Path, content: bytes) -> None:
+        target.write_text("half a check")
         raise Interrupted
 
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
     with monkeypatch.context() as patched, pytest.raises(Interrupted):
-        patched.setattr(training, "save_file", dies)
+        patched.setattr(Path, "write_bytes", dies)
         trainer().run(path)
     again = trainer(seed=99)
     again.run(path)
@@ -179,7 +179,28 @@ def test_a_damaged_checkpoint_is_set_aside_and_training_starts_anew(
     content = path.read_bytes()
     again = trainer()
     steps: list[int] = []
-    again.run(path, lambda progress: steps.append(progress.step))
+    with pytest.warns(UserWarning, match=r"checkpoint.safetensors is damaged; it is kept as checkpoint.damaged"):
+        again.run(path, lambda progress: steps.append(progress.step))
     assert steps == [1, 2, 3, 4, 5, 6, 7, 8]
     assert_same_weights(again, whole)
-    assert content in [file.read_bytes() for file in tmp_path.iterdir()]
+    assert path.with_suffix(".damaged").read_bytes() == content
+
+
+def test_the_checksum_is_of_progress_names_types_and_shapes_too() -> None:
+    zeros = torch.zeros(2, 3)
+    others = [{"b": zeros}, {"a": zeros.int()}, {"a": zeros.T}, {"a": zeros[:1]}, {"a": zeros + 1}, {}]
+    found = {training.checksum(tensors, "{}") for tensors in [{"a": zeros}, *others]}
+    assert len(found | {training.checksum({"a": zeros}, "{ }")}) == len(others) + 2
+
+
+def test_no_altered_byte_of_a_checkpoint_goes_unnoticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of its header (names, shapes, progress) every seventh one, and one of each kind of tensor."""
+    path = tmp_path / "checkpoint.safetensors"
+    interrupt(trainer(), path, monkeypatch)
+    content = path.read_bytes()
+    header = 8 + int.from_bytes(content[:8], "little")
+    again = trainer()
+    for at in [*range(0, header, 7), *range(header, len(content), 997)]:
+        path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+        with pytest.warns(UserWarning, match="is damaged"):
+            training.load_checkpoint(path, again)
