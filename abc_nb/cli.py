@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import errno
+import os
+import signal
 import sys
 import warnings
 from collections.abc import Sequence
@@ -118,6 +120,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             return run(build_parser().parse_args(argv))
     except InputError as error:
         return fail(str(error))
+    except BrokenPipeError:  # whoever reads our output has seen enough, as in `abc-nb list | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
     except OSError as error:
         return fail(refused(error))
     except KeyboardInterrupt:

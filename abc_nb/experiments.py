@@ -194,6 +194,7 @@ MODERN = {  # what others proposed; the source is counted from the right, where 
 }
 MODELS |= MODERN
 BASELINES = ("vanilla", "nope", "rope", "alibi", "rpe")
+METHODS = (*BASELINES, *MODERN, "window-cyclic", "abc")  # what notebook 7 compares
 SCAFFOLDS = ("window", "window-cyclic", "nope-window")
 VARIANTS = ("rope-right", "rpe-right", "alibi-cross")  # baselines that tell why a baseline fails
 ARITHMETIC = ("successor", "addition", "n-by-1", "parity")  # the paper's four tasks
@@ -323,11 +324,10 @@ def grid_names(profile: str) -> dict[tuple[int | None, int | None], str]:
 
 def beyond(profile: str) -> dict[str, list[str]]:
     """What goes past the paper's tables, by subject; a corner of each in `smoke`."""
-    methods = [*BASELINES, *MODERN, "window-cyclic", "abc"]
     small = profile == "smoke"
     tasks, bases, sizes = (ARITHMETIC[:1], BASES[:1], [*SIZED][:2]) if small else (ARITHMETIC, BASES, [*SIZED])
     return {
-        "methods": [f"{task}-{model}" for task in tasks for model in methods],
+        "methods": [f"{task}-{model}" for task in tasks for model in METHODS],
         "lists": [f"{task}-{model}" for task in LISTS for model in ("vanilla", "window", "window-cyclic", "abc")],
         "bases": [f"{task}-{model}-base{base}" for base in bases for task in ABLATED for model in BASED],
         "factors": [f"{task}-{model}" for task in FACTORS for model in ("vanilla", "by-head", "abc")],

@@ -136,9 +136,9 @@ def grid_map(frame: pd.DataFrame, length: int) -> Figure:
     return figure
 
 
-def accuracy_map(frame: pd.DataFrame) -> Figure:
-    """Accuracy by model and length, a heat map a task (columns of `tables.over_seeds`)."""
-    tasks, models = list(dict.fromkeys(frame.task)), list(dict.fromkeys(frame.model))
+def accuracy_map(frame: pd.DataFrame, models: Sequence[str]) -> Figure:
+    """Accuracy by model, in this order, and length, a heat map a task (columns of `tables.over_seeds`)."""
+    tasks = list(dict.fromkeys(frame.task))
     figure, panels = new_figure(len(tasks), 0.17 * len(models) + 0.7, width=0.8 * WIDTH)
     for panel, task in zip(panels, tasks, strict=True):
         table = frame[frame.task == task].pivot(index="model", columns="length", values="ours").reindex(models)
@@ -149,6 +149,7 @@ def accuracy_map(frame: pd.DataFrame) -> Figure:
         )  # fmt: skip
         panel.set(title=task, xlabel="length", ylabel="")
         panel.tick_params(length=0)
+        panel.grid(False)
     return figure
 
 

@@ -245,3 +245,12 @@ def test_a_runs_folder_that_cannot_be_written_is_one_sentence(
     capsys.readouterr()
     assert_one_sentence(capsys, main(["train", "addition-vanilla", *SMOKE]), "ABC_NB_RUNS")
     assert folders.runs.read_text() == "not a folder"
+
+
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    command = f"{sys.executable} -m abc_nb list | head -1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True, cwd=paths.ROOT)
+    assert done.stderr == ""
+    heading, status = done.stdout.splitlines()
+    assert heading.split()[0] == "experiment"
+    assert status in ("0", "141"), "141 as for any program whose reader has gone, 0 if all was written before"

@@ -64,3 +64,8 @@ def test_c30_asks_only_sizes_that_interpolate(six: float, sixty: float, verdict:
     assert (judged.id, judged.verdict) == ("C30", verdict)
     assert f"{1 + (six >= 0.99)} of 2 sizes interpolate" in judged.figure
     assert f"6/1 layers {100 * sixty:.1f}" in judged.figure
+
+
+def test_c30_does_not_hold_where_no_size_interpolates() -> None:
+    judged = judges.sizes_make_no_difference(scores(["Addition"], ["+ T=3", "6/1 layers"], {}, 0.25))
+    assert (judged.verdict, "0 of 2 sizes interpolate" in judged.figure) == ("differs", True)

@@ -241,12 +241,12 @@ def test_the_map_shows_each_windows_and_periods_accuracy_at_one_length() -> None
         assert found == {(w, t): x / factor for w, t, x in cells}
 
 
-def test_the_map_of_methods_keeps_their_order_and_leaves_untested_lengths_empty() -> None:
+def test_the_map_of_methods_has_a_given_order_and_leaves_empty_what_was_not_tested() -> None:
     tested = [rows("Vanilla", {6: [1.0], 60: [0.0]}), rows("FIRE", {6: [0.5], 60: [0.25], 200: [0.125]})]
-    figure = maps.accuracy_map(tables.over_seeds(pd.concat(tested)))
+    figure = maps.accuracy_map(tables.over_seeds(pd.concat(tested)), ["FIRE", "Sandwich", "Vanilla"])
     (panel,) = figure.axes
-    assert [label.get_text() for label in panel.get_yticklabels()] == ["Vanilla", "FIRE"]
-    assert [text.get_text() for text in panel.texts] == ["100", "0", "50", "25", "12"]
+    assert [label.get_text() for label in panel.get_yticklabels()] == ["FIRE", "Sandwich", "Vanilla"]
+    assert [text.get_text() for text in panel.texts] == ["50", "25", "12", "100", "0"]
 
 
 def test_a_saved_figure_is_a_picture_that_a_notebook_keeps(figures: Path) -> None:

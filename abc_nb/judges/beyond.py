@@ -42,4 +42,5 @@ def sizes_make_no_difference(scores: Scores) -> Verdict:
     lost = [model for model in converged if scores.median(task, model, 60) < 100 * BAR]
     shown = ", ".join(f"{model} {scores.median(task, model, 60):.1f}" for model in scores.models)
     figure = f"{task} at 60 digits, w=1, T=3: {shown}; {len(converged)} of {len(scores.models)} sizes interpolate"
-    return verdict("C30", bool(converged) and not lost, figure, scores.interval(task, (lost or converged)[0], 60))
+    shown_for = (lost or converged or scores.models)[0]
+    return verdict("C30", bool(converged) and not lost, figure, scores.interval(task, shown_for, 60))
