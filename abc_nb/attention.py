@@ -87,8 +87,8 @@ def needed(layout: Layout, name: Attention, operand: int | None = None) -> Tenso
         return cells.fill_diagonal_(True)
     chosen = layout.operands if operand is None else layout.operands[operand : operand + 1]
     for part in chosen:
-        if part.places == 1 < layout.width:  # a single digit is needed at every place
-            cells[: layout.width, part.last] = True
+        if part.places < layout.width:  # the digits of a short factor are needed at every place
+            cells[: layout.width, torch.from_numpy(part.columns.copy())] = True
         else:
             steps = min(part.places, layout.target_length - 1)
             cells[torch.arange(steps), torch.from_numpy(part.columns[:steps].copy())] = True

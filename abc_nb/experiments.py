@@ -279,6 +279,8 @@ def experiment(name: str, profile: str = "quick", base: int = 10) -> Experiment:
     if task_name in FACTORS and profile == "quick":
         recipe = replace(recipe, steps=PATIENT * recipe.steps, hold=PATIENT * recipe.hold, held_batch=128)
     tested = tests(profile, model if task.base == Task(task_name).base else replace(model, tested="beyond", many=0))
+    layouts = {length: task.layout(task.width(length, regime), model.arrangement) for length, _ in tested}
+    tested = tuple(test for test in tested if position.fits(layouts[test[0]]))
     if model.calibration is None and not model.rank:
         return Experiment(label, profile, sampler, config, recipe, tested)
     parent = experiment(f"{task_name}-vanilla", profile, task.base)

@@ -334,7 +334,7 @@ def test_only_the_directions_asked_for_are_searched(layout: Layout, seed: int, c
 def test_lines_at_operands_extend_and_all_others_are_left_out(layout: Layout, seed: int, name: Attention) -> None:
     found = calibrate(random_attention(layout, name, 2, seed, 3.0), layout, name, Calibration(share=0.02))
     for line in found:
-        number = line.span.startswith("operand") and layout.operands[int(line.span[-1]) - 1].places > 1
+        number = line.span.startswith("operand") and layout.operands[int(line.span[-1]) - 1].places >= layout.width
         expected = "diagonal" if line.span == "output" else "antidiagonal" if number else "vertical"
         assert line.direction == expected
         assert line.span != "output" or line.offset <= 0

@@ -26,9 +26,11 @@ class Abacus(Learned):
         return self.starts
 
     def place(self, index: Index, layout: Layout, head_size: int, training: bool) -> Index:
-        source = digit_places(layout)
-        self.check(max(int(source.max()) + 1, layout.target_length))
-        return Index(source.to(index.source.device), index.target)  # SOS at 0, then the units
+        self.check(layout)
+        return Index(digit_places(layout).to(index.source.device), index.target)  # SOS at 0, then the units
+
+    def needed(self, layout: Layout) -> int:
+        return max(int(digit_places(layout).max()) + 1, layout.target_length)
 
     def shifted(self, index: Tensor, phase: Tensor | int, stride: int = 1) -> Tensor:
         """Digits are shifted, in places wherever their columns are; what is no digit stays at 0."""

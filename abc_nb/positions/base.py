@@ -59,6 +59,10 @@ class PositionEncoding:
         """
         return index
 
+    def fits(self, layout: Layout) -> bool:
+        """Whether it has a position for every token of a layout."""
+        return True
+
     def shifted(self, index: Tensor, phase: Tensor | int, stride: int = 1) -> Tensor:
         """Positions of embeddings `phase` places further on, where one place is `stride` columns."""
         return index + phase * stride

@@ -26,5 +26,8 @@ class Coupling(Abacus):
         places = digit_places(layout)
         source = torch.where(places > 0, places + 1, 0)
         source[[column for column, symbol in layout.symbols if symbol not in (SOS, EOS)]] = 1
-        self.check(max(int(source.max()), layout.target_length) + 1)
+        self.check(layout)
         return Index(source.to(index.source.device), index.target + 1)
+
+    def needed(self, layout: Layout) -> int:
+        return super().needed(layout) + 1

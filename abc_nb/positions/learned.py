@@ -22,12 +22,20 @@ class Learned(PositionEncoding):
     longest: int = 256  # positions that a problem can have
 
     def place(self, index: Index, layout: Layout, head_size: int, training: bool) -> Index:
-        self.check(longer_side(layout))
+        self.check(layout)
         return index
 
-    def check(self, needed: int) -> None:
-        if needed > self.longest:
-            raise InputError(f"{needed} positions are too many: this model has learned vectors for {self.longest}")
+    def needed(self, layout: Layout) -> int:
+        """How many positions a layout takes."""
+        return longer_side(layout)
+
+    def fits(self, layout: Layout) -> bool:
+        return self.needed(layout) <= self.longest
+
+    def check(self, layout: Layout) -> None:
+        if not self.fits(layout):
+            number = self.needed(layout)
+            raise InputError(f"{number} positions are too many: this model has learned vectors for {self.longest}")
 
     def table(self, width: int) -> nn.Module:
         return Table(self.longest + self.phases() - 1, width)
