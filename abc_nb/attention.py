@@ -87,7 +87,7 @@ def needed(layout: Layout, name: Attention, operand: int | None = None) -> Tenso
         return cells.fill_diagonal_(True)
     chosen = layout.operands if operand is None else layout.operands[operand : operand + 1]
     for part in chosen:
-        if part.places < layout.width:  # the digits of a short factor are needed at every place
+        if layout.is_short(part):  # the digits of a short factor are needed at every place
             cells[: layout.width, torch.from_numpy(part.columns.copy())] = True
         else:
             steps = min(part.places, layout.target_length - 1)

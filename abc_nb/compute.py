@@ -85,23 +85,19 @@ def write(task: Task, tokens: Sequence[int]) -> str:
     return "".join(reversed(digits)).lstrip("0") or "0"
 
 
-def narrowest(task: Task, operands: Sequence[Digits]) -> int:
-    """Columns that hold the operands of a problem and its result, and no more."""
+def width_of(task: Task, operands: Sequence[Digits], regime: str | None = None) -> int:
+    """Columns that hold the operands of a problem and its result; with a regime, no fewer than in its training."""
     places = max(digits.shape[1] for digits in operands)
-    return places if task.operation.items else task.result_places(places)
-
-
-def fitting_width(task: Task, operands: Sequence[Digits], regime: str) -> int:
-    """Columns that a model is given: no fewer than in its training."""
-    places = max(digits.shape[1] for digits in operands)
-    return places if task.operation.items else task.width_for(places, regime)
+    if task.operation.items:
+        return places
+    return task.result_places(places) if regime is None else task.width_for(places, regime)
 
 
 def answers(model: Transformer, experiment: Experiment, expressions: Sequence[str]) -> Iterator[str]:
     """The model's answers, in order; problems of one width are decoded together."""
     task, sampler = experiment.task, experiment.sampler
     problems = [read(task, expression) for expression in expressions]
-    widths = [fitting_width(task, problem, sampler.regime) for problem in problems]
+    widths = [width_of(task, problem, sampler.regime) for problem in problems]
     found: dict[int, str] = {}
     for width in set(widths):
         rows = [row for row, own in enumerate(widths) if own == width]
@@ -116,5 +112,5 @@ def answers(model: Transformer, experiment: Experiment, expressions: Sequence[st
 def expected(task: Task, expression: str) -> str:
     """The right answer, computed digit by digit from the task's definition."""
     operands = read(task, expression)
-    width = narrowest(task, operands)
+    width = width_of(task, operands)
     return write(task, torch.from_numpy(task.answer(widen(operands, width, task)))[0].tolist())

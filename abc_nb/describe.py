@@ -9,7 +9,7 @@ import pandas as pd
 
 from abc_nb.attention import needed
 from abc_nb.biases import Attention, Window, key_count
-from abc_nb.compute import expected, narrowest, read, widen
+from abc_nb.compute import expected, read, widen, width_of
 from abc_nb.experiments import TASKS
 from abc_nb.layouts import Layout
 from abc_nb.sampling import Sampler, carries, generator, longest_run, split_numbers, test_operands, to_digits
@@ -25,7 +25,7 @@ def task_examples() -> pd.DataFrame:
         task = Task(name)
         problem = OPERATIONS[name].example
         operands = read(task, problem)
-        width = narrowest(task, operands)
+        width = width_of(task, operands)
         operands = widen(operands, width, task)
         row = {"task": task.title, "problem": problem, "answer": expected(task, problem)}
         row["source"] = " ".join(task.text(task.source(operands, task.layout(width))[0]))
@@ -100,7 +100,7 @@ def needed_cells(name: str, problem: str) -> dict[str, Any]:
     """What `maps.dependencies` draws: tokens, and the cells that each output digit needs."""
     task = Task(name)
     operands = read(task, problem)
-    operands = widen(operands, narrowest(task, operands), task)
+    operands = widen(operands, width_of(task, operands), task)
     layout = task.layout(operands[0].shape[1], "aligned")
     return {
         "source": task.text(task.source(operands, layout)[0].tolist()),

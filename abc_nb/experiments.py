@@ -267,18 +267,19 @@ def experiment(name: str, profile: str = "quick", base: int = 10) -> Experiment:
     regime = model.regime or REGIMES[profile]
     sampler = Sampler(task, model.arrangement, regime, PERIOD if model.extends else 1)
     layout = task.layout(max(sampler.widths), model.arrangement)
+    usual, patient = task.base == Task(task_name).base, task_name in FACTORS and profile == "quick"
     changes: dict[str, Any] = dict(model.size)
-    if task_name in FACTORS and profile == "quick":
+    if patient:
         changes |= layers(0, 4)
     size = replace(size, **changes)
     bias = model.bias if isinstance(model.bias, biases.Bias) else model.bias(layout, size.heads, size.decoder_layers)
     position = model.position.trained_on(layout)
     config = replace(size, position=position, bias=bias, source_index=model.source_index)
-    label = name if own or task.base == Task(task_name).base else f"{name}-base{base}"
+    label = name if own or usual else f"{name}-base{base}"
     recipe = RECIPES[model.recipe][list(PROFILES).index(profile)]
-    if task_name in FACTORS and profile == "quick":
+    if patient:
         recipe = replace(recipe, steps=PATIENT * recipe.steps, hold=PATIENT * recipe.hold, held_batch=128)
-    tested = tests(profile, model if task.base == Task(task_name).base else replace(model, tested="beyond", many=0))
+    tested = tests(profile, model if usual else replace(model, tested="beyond", many=0))
     layouts = {length: task.layout(task.width(length, regime), model.arrangement) for length, _ in tested}
     tested = tuple(test for test in tested if position.fits(layouts[test[0]]))
     if model.calibration is None and not model.rank:

@@ -40,6 +40,10 @@ class Layout:
     symbols: tuple[tuple[int, str], ...]  # (column, token) of SOS, operator and EOS
     target_length: int  # output tokens, EOS included
 
+    def is_short(self, operand: Operand) -> bool:
+        """Whether an operand has so many places at any width: a factor of one digit, or a few."""
+        return operand.places < self.width
+
     @property
     def source_length(self) -> int:
         return len(self.symbols) + sum(operand.places for operand in self.operands)

@@ -78,7 +78,7 @@ def spans(layout: Layout, attention: Attention) -> list[Span]:
         return [Span(SOS, 0, 0, same_origin(0), fixed=True), Span(OUTPUT, 0, keys - 1, same_origin(0))]
     found = [Span(symbol, column, column, same_origin(column), fixed=True) for column, symbol in layout.symbols]
     for number, operand in enumerate(layout.operands, 1):
-        fixed = operand.places < layout.width  # a factor of one digit, or a few
+        fixed = layout.is_short(operand)
         before = operand.stride * (operand.places - fixed)
         first, last = max(operand.last - before, 0), min(operand.last + operand.stride * (not fixed), keys - 1)
         found.append(Span(f"operand {number}", first, last, same_origin(operand.last), operand.stride, fixed))
@@ -124,10 +124,10 @@ class Lines(Bias):
         In cross-attention at this place of an operand, at one of the places below it that such a factor
         reaches to, or at one of the factor's digits; in self-attention all look at the last two tokens.
         """
-        few = [operand.places for operand in layout.operands if operand.places < layout.width]
+        few = [operand.places for operand in layout.operands if layout.is_short(operand)]
         keys: list[tuple[Direction, str, int]] = []
         for number, operand in enumerate(layout.operands, 1):
-            if operand.places < layout.width:
+            if layout.is_short(operand):
                 keys += [("vertical", f"operand {number}", -place) for place in range(operand.places)]
             else:
                 keys += [("antidiagonal", f"operand {number}", below) for below in range(max(few, default=1))]

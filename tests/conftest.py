@@ -27,6 +27,14 @@ class Folders:
     shipped: Path
 
 
+def copied(finished: Path, chosen: Experiment, folders: Folders) -> store.Run:
+    """A finished run, copied into this test's runs folder."""
+    shutil.copytree(finished, folders.runs / finished.name)
+    found = store.find(chosen, 0)
+    assert found is not None
+    return found
+
+
 @pytest.fixture
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folders:
     """Empty folders in place of the project's runs/ and results/."""
@@ -58,10 +66,7 @@ def finished(tiny: Experiment, tmp_path_factory: pytest.TempPathFactory) -> Path
 @pytest.fixture
 def run(finished: Path, tiny: Experiment, folders: Folders) -> store.Run:
     """A finished run in this test's runs folder."""
-    shutil.copytree(finished, folders.runs / finished.name)
-    found = store.find(tiny, 0)
-    assert found is not None
-    return found
+    return copied(finished, tiny, folders)
 
 
 @pytest.fixture(scope="session")
@@ -75,7 +80,4 @@ def trained(child: Experiment, tmp_path_factory: pytest.TempPathFactory) -> Path
 @pytest.fixture
 def calibrated(trained: Path, child: Experiment, folders: Folders) -> store.Run:
     """A finished calibrated run in this test's runs folder."""
-    shutil.copytree(trained / child.key(0), folders.runs / child.key(0))
-    found = store.find(child, 0)
-    assert found is not None
-    return found
+    return copied(trained / child.key(0), child, folders)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
-from conftest import Folders
+from conftest import Folders, copied
 from helpers import DAMAGES, assert_same_result, never, weights
 
 from abc_nb import diagnosis, store, training
@@ -35,10 +35,7 @@ def run(calibrated: store.Run) -> store.Run:
 @pytest.fixture
 def parent(trained: Path, tiny: Experiment, folders: Folders) -> store.Run:
     """A finished parent in this test's runs folder, without its child."""
-    shutil.copytree(trained / tiny.key(0), folders.runs / tiny.key(0))
-    found = store.find(tiny, 0)
-    assert found is not None
-    return found
+    return copied(trained / tiny.key(0), tiny, folders)
 
 
 def assert_same_calibrated_result(folder: Path, expected: Path) -> None:
