@@ -9,7 +9,8 @@ import pandas as pd
 
 from abc_nb import store
 from abc_nb.errors import InputError
-from abc_nb.experiments import PROFILES, experiment, find, split
+from abc_nb.experiments import experiment, find, split
+from abc_nb.profiles import PROFILES
 from abc_nb.store import ANYWHERE, Run
 from abc_nb.tasks import OPERATIONS
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from abc_nb import biases, config, experiments, positions, store
+from abc_nb import biases, catalogue, config, experiments, positions, profiles, store
 from abc_nb.calibration import PAPER, Calibration
 from abc_nb.errors import InputError
 from abc_nb.experiments import Experiment, experiment
@@ -22,19 +22,19 @@ from abc_nb.tasks import Task
 from abc_nb.training import TrainingConfig
 
 POSITIONS = [positions.NoPosition, positions.Sinusoidal, positions.Rotary, positions.Relative]
-POSITIONS += [type(model.position) for model in experiments.MODERN.values()]
+POSITIONS += [type(model.position) for model in catalogue.MODERN.values()]
 BIASES = [biases.Causal, biases.ALiBi, biases.Window, Lines, Line]
 TYPES = [Experiment, Sampler, Task, ModelConfig, TrainingConfig, Calibration, *POSITIONS, *BIASES]
-NAMES, PROFILES = st.sampled_from(experiments.names()), st.sampled_from([*experiments.PROFILES])
+NAMES, PROFILES = st.sampled_from(experiments.names()), st.sampled_from([*profiles.PROFILES])
 WITHOUT_BASE = st.sampled_from([name for name in experiments.names() if "-base" not in name])
 
 
 # ---- JSON -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("profile", experiments.PROFILES)
+@pytest.mark.parametrize("profile", profiles.PROFILES)
 def test_every_experiment_comes_back_from_json(profile: str) -> None:
-    for name in [*experiments.names(), *(f"addition-{model}" for model in experiments.GRID)]:
+    for name in [*experiments.names(), *(f"addition-{model}" for model in catalogue.GRID)]:
         original = experiment(name, profile)
         restored = config.from_data(json.loads(json.dumps(config.to_data(original))), TYPES)
         assert restored == original
@@ -153,7 +153,7 @@ def test_key_changes_with_the_seed_and_with_nothing_else(name: str, profile: str
 
 
 def test_every_experiment_has_a_key_of_its_own() -> None:
-    every = [experiment(name, profile) for name in experiments.names() for profile in experiments.PROFILES]
+    every = [experiment(name, profile) for name in experiments.names() for profile in profiles.PROFILES]
     every += [experiment(f"{task}-vanilla", base=base) for task in ("addition", "successor") for base in (3, 5, 15)]
     assert len({one.key(0) for one in every}) == len(every)
 
@@ -204,7 +204,7 @@ def test_windows_are_those_of_table_one() -> None:
     assert experiment("addition-window").sampler.arrangement == "aligned"
 
 
-RETRAINED = ("abc", "lora", *experiments.ABLATIONS)
+RETRAINED = ("abc", "lora", *catalogue.ABLATIONS)
 
 
 @given(WITHOUT_BASE, PROFILES, st.integers(2, 16))
@@ -228,7 +228,7 @@ def test_abc_is_calibrated_in_this_projects_way_or_the_papers() -> None:
     assert experiment("addition-abc").model.position == positions.Sinusoidal(3)
 
 
-@pytest.mark.parametrize("model", [model for model in experiments.ABLATIONS if model != "abc-paper"])
+@pytest.mark.parametrize("model", [model for model in catalogue.ABLATIONS if model != "abc-paper"])
 def test_an_ablation_changes_one_thing_about_abc(model: str) -> None:
     found, original = experiment(f"addition-{model}"), experiment("addition-abc")
     assert found.calibration is not None
@@ -238,7 +238,7 @@ def test_an_ablation_changes_one_thing_about_abc(model: str) -> None:
     assert (found.sampler, found.model, found.parent) == (original.sampler, original.model, original.parent)
 
 
-@pytest.mark.parametrize("profile", experiments.PROFILES)
+@pytest.mark.parametrize("profile", profiles.PROFILES)
 def test_abc_takes_its_parents_weights_and_retrains_them_in_fewer_steps(profile: str) -> None:
     found = experiment("n-by-1-abc", profile)
     assert found.parent is not None
@@ -278,8 +278,29 @@ def test_what_does_not_exist_is_named_with_what_does(arguments: tuple[Any, ...],
         experiment(*arguments)
 
 
-@pytest.mark.parametrize("profile", experiments.PROFILES)
+@pytest.mark.parametrize("profile", profiles.PROFILES)
 def test_needed_experiments_are_distinct_and_start_with_the_paper_tasks(profile: str) -> None:
     needed = experiments.needed(profile)
     assert len({one.key(0) for one in needed}) == len(needed)
     assert {one.task.name for one in needed} >= {"successor", "addition", "n-by-1", "parity"}
+
+
+# ---- the paper's own setting ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", ["vanilla", "window-cyclic", "abc"])
+def test_the_papers_setting_has_the_rate_of_the_code_of_the_text_and_our_training(model: str) -> None:
+    code, text, ours = (experiment(f"addition-{model}{label}", "paper") for label in ("", "-text-rate", "-our-recipe"))
+    assert code.training.learning_rate == 1e-4
+    assert text.training == replace(code.training, learning_rate=1e-5)
+    assert ours.training == experiment(f"addition-{model}", "quick").training
+    for found in (code, text, ours):
+        assert found.sampler.regime == "padded"
+        assert (found.model.encoder_layers, found.model.decoder_layers, found.model.width) == (1, 6, 128)
+        assert found.model.dropout == 0.3
+
+
+@pytest.mark.parametrize("label", ["text-rate", "our-recipe"])
+def test_abc_is_read_out_of_a_model_that_was_trained_in_the_same_way(label: str) -> None:
+    parent = experiment(f"parity-abc-{label}", "paper").parent
+    assert parent == experiment(f"parity-vanilla-{label}", "paper")

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from abc_nb import multihead
 from abc_nb.biases import ALiBi, Attention, Bias, Causal, OpenKeys, Window, key_count
+from abc_nb.catalogue import MODERN
 from abc_nb.dropout import Dropout
-from abc_nb.experiments import MODERN
 from abc_nb.layouts import Layout, binary_aligned, binary_natural, unary
 from abc_nb.lines import Line, Lines
 from abc_nb.model import EncoderLayer, ModelConfig, Transformer

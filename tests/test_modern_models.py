@@ -10,8 +10,9 @@ import torch
 from helpers import SAMPLER, SHORT, TINY, assert_same_weights, build
 from torch import Tensor
 
-from abc_nb import compute, experiments, store
-from abc_nb.experiments import MODERN, experiment
+from abc_nb import compute, experiments, profiles, store
+from abc_nb.catalogue import MODERN
+from abc_nb.experiments import experiment
 from abc_nb.training import Trainer, loss_of
 
 LEARNS = {  # parameters of the encoding: of the model, or of each attention
@@ -73,7 +74,7 @@ def test_it_is_trained_evaluated_to_sixty_digits_and_asked(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODERN)
-@pytest.mark.parametrize("profile", experiments.PROFILES)
+@pytest.mark.parametrize("profile", profiles.PROFILES)
 @pytest.mark.parametrize("task", ["parity", "n-by-1", "listops-max"])
 def test_its_longest_test_fits(task: str, name: str, profile: str) -> None:
     """Where a table ends, an evaluation would end in an error."""

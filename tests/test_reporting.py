@@ -11,9 +11,9 @@ import pytest
 from helpers import rows
 
 from abc_nb import claims, describe, maps, paths, plots, tables
+from abc_nb.catalogue import BASELINES, MODELS, SCAFFOLDS, VARIANTS
 from abc_nb.errors import InputError
 from abc_nb.evaluation import wilson
-from abc_nb.experiments import BASELINES, MODELS, SCAFFOLDS, VARIANTS
 from abc_nb.judges import failure as judges_failure
 from abc_nb.results import Results
 from abc_nb.tasks import OPERATIONS, Task

@@ -9,7 +9,8 @@ from matplotlib.patches import Rectangle
 
 from abc_nb import store
 from abc_nb.biases import Attention, Bias, Causal, Window, key_count
-from abc_nb.experiments import GRID_NAMES, GRID_T, GRID_W, experiment
+from abc_nb.catalogue import GRID_NAMES, GRID_T, GRID_W
+from abc_nb.experiments import experiment
 from abc_nb.explorers import pictures
 from abc_nb.explorers.pictures import TEXT
 from abc_nb.layouts import Layout

@@ -7,10 +7,12 @@ from html import escape
 
 import ipywidgets as widgets
 
+from abc_nb.catalogue import GRID_T, GRID_W
 from abc_nb.errors import InputError
-from abc_nb.experiments import ARITHMETIC, GRID_T, GRID_W, TABLE
+from abc_nb.experiments import ARITHMETIC
 from abc_nb.explorers import window as logic
 from abc_nb.explorers.parts import Explorer, choice, line, or_sorry, picture, slider, style, table
+from abc_nb.profiles import TABLE
 from abc_nb.tasks import OPERATIONS
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from abc_nb import claims, experiments, paths, store
+from abc_nb import claims, experiments, paths, profiles, store
 from abc_nb.report import comparison, exhibits
 from abc_nb.report.comparison import Comparison, Plain
 from abc_nb.results import Results
@@ -82,7 +82,7 @@ def collect(found: Results) -> Report:
     runs = listed_runs(found)
     return Report(
         profile=found.profile,
-        purpose=experiments.PROFILES[found.profile],
+        purpose=profiles.PROFILES[found.profile],
         headline=items.get(HEADLINE),
         sections=tuple(sections),
         ledger=tuple(read_ledger(found.profile, folder)),

@@ -1,0 +1,156 @@
+"""The catalogue of models: what a MODEL in an experiment's name, TASK-MODEL, stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from abc_nb import biases, positions
+from abc_nb.calibration import PAPER, Calibration
+from abc_nb.layouts import Arrangement, Layout
+from abc_nb.lines import Lines
+from abc_nb.model import SourceIndex
+from abc_nb.profiles import Recipe
+
+PERIOD, W = 3, 1  # T and w of the paper's table 1
+CAUSAL = biases.Causal()
+
+
+@dataclass(frozen=True)
+class Model:
+    """A column of the design: what a MODEL in TASK-MODEL stands for."""
+
+    title: str  # as the paper's tables call it
+    position: positions.PositionEncoding
+    bias: biases.Bias | Callable[[Layout, int, int], biases.Bias] = CAUSAL  # or its maker: layout, heads, layers
+    source_index: SourceIndex = "right"
+    arrangement: Arrangement = "natural"  # aligned: operands' digits side by side, for the window
+    extends: bool = False  # meant to extrapolate: trained on several widths
+    parent: str = "vanilla"  # the model that is retrained, if one is
+    calibration: Calibration | None = None  # how the bias is read out of the parent, before it is retrained
+    warm: bool = True  # retraining starts from the parent's weights
+    rank: int = 0  # of a low-rank change of the parent's queries and keys
+    tested: str = "curve"  # at which lengths: a key of `TESTS`
+    many: int = 0  # problems at the lengths `MANY`, if that is more
+    size: tuple[tuple[str, int], ...] = ()  # fields of the model's size that are not the profile's
+    regime: str | None = None  # tight or padded, where it is not the profile's
+    training: str = "plain"  # a key of `TRAININGS`
+    recipe: Recipe = "code"  # where the profile `paper` takes its learning rate from
+
+
+def width(size: int) -> tuple[tuple[str, int], ...]:
+    return ("width", size), ("feed_forward", 4 * size)
+
+
+def layers(encoder: int, decoder: int) -> tuple[tuple[str, int], ...]:
+    return ("encoder_layers", encoder), ("decoder_layers", decoder)
+
+
+def scaffold(title: str, position: positions.PositionEncoding, w: int | None = W, **changes: Any) -> Model:
+    """A window, on aligned input (ABS)."""
+    bias = CAUSAL if w is None else biases.Window(w)
+    settings: dict[str, Any] = {"arrangement": "aligned", "extends": True, "tested": "beyond", "training": "scaffold"}
+    return Model(title, position, **{"bias": bias} | settings | changes)
+
+
+MODELS = {
+    "vanilla": Model("Vanilla", positions.Sinusoidal()),
+    "nope": Model("NoPE", positions.NoPosition()),
+    "rope": Model("RoPE", positions.Rotary(), source_index="left"),
+    "alibi": Model("ALiBi", positions.NoPosition(), biases.ALiBi()),
+    "rpe": Model("RPE", positions.Relative(), source_index="left"),
+    "window": scaffold("+ w=1", positions.Sinusoidal()),
+    "window-cyclic": scaffold("+ T=3", positions.Sinusoidal(PERIOD), many=10_000, tested="far"),
+    "nope-window": scaffold("NoPE + w=1", positions.NoPosition()),
+    "abc": Model(
+        "ABC",
+        positions.Sinusoidal(PERIOD),
+        extends=True,
+        tested="far",
+        calibration=Calibration(),
+        training="retraining",
+    ),
+    "lora": Model("LoRA", positions.Sinusoidal(), extends=True, tested="beyond", rank=4, training="low rank"),
+    "rope-128": Model("RoPE, size 128", positions.Rotary(), source_index="left", size=width(128)),
+    "rope-512": Model("RoPE, size 512", positions.Rotary(), source_index="left", size=width(512)),
+    "rope-right": Model("RoPE, from the right", positions.Rotary()),
+    "rpe-right": Model("RPE, from the right", positions.Relative()),
+    "alibi-cross": Model("ALiBi, cross too", positions.NoPosition(), biases.ALiBi(cross=True)),
+}
+
+
+def calibrated(title: str, calibration: Calibration, **changes: Any) -> Model:
+    return replace(MODELS["abc"], title=title, calibration=calibration, tested="few", **changes)
+
+
+ABLATIONS = {  # of ABC: one change each
+    "abc-new-weights": calibrated("new weights", Calibration(), warm=False, training="short"),
+    "abc-last-layer": calibrated("last layer for all", Calibration(layers="last")),
+    "abc-whole": calibrated("lines over the whole matrix", Calibration(anchor="whole")),
+    "abc-antidiagonals": calibrated("no verticals", Calibration(directions=("diagonal", "antidiagonal"))),
+    "abc-logits": calibrated("logits", Calibration(source="logits")),
+    "abc-finite": calibrated("finite bias", Calibration(floor=-5.0)),
+    "abc-kappa-1": calibrated("kappa 1", Calibration(kappa=(1.0, 1.0))),
+    "abc-kappa-2": calibrated("kappa 2 (003)", Calibration(kappa=(2.0, 2.0))),
+    "abc-kappa-paper": calibrated("kappa 4.5, 0.87", Calibration(kappa=(4.5, 0.87))),
+    "abc-share-0.1": calibrated("share 0.1", Calibration(share=0.1)),
+    "abc-paper": calibrated("Algorithm 1", PAPER),
+}
+MODELS |= ABLATIONS
+GRID_W, GRID_T = (None, 0, 1, 2, 3), (None, 2, 3, 4, 5, 6, 7, 8)
+GRID_NAMES = {(w, t): f"grid-w{w}-t{t}".replace("None", "x") for w in GRID_W for t in GRID_T}
+GRID = {  # window and period (claim C13); None: no window, an index without a period
+    name: scaffold(f"w={w}, T={t}", positions.Sinusoidal(t), w, training="short", tested="few")
+    for (w, t), name in GRID_NAMES.items()
+}
+PADDED = {
+    f"{name}-padded": replace(MODELS[name], regime="padded", training="short", many=0, tested="few")
+    for name in ("vanilla", "window", "window-cyclic", "nope-window")
+}
+PERIODS = {  # other periods with the whole training, on the tasks where a quarter of it is not enough
+    f"window-t{t}": scaffold(f"+ T={t}", positions.Sinusoidal(t), tested="few") for t in (4, 5, 6, 7, 8)
+}
+SIZES_OF = {  # layers of encoder and decoder, width, heads (claim C30); 0/2, 64, 8 are `window-cyclic`
+    "0-1": ("0/1 layers", layers(0, 1)),
+    "0-4": ("0/4 layers", layers(0, 4)),
+    "1-6": ("1/6 layers", layers(1, 6)),
+    "4-4": ("4/4 layers", layers(4, 4)),
+    "6-1": ("6/1 layers", layers(6, 1)),
+    "width-32": ("width 32", width(32)),
+    "width-128": ("width 128", width(128)),
+    "heads-1": ("1 head", (("heads", 1),)),
+    "heads-4": ("4 heads", (("heads", 4),)),
+}
+SIZED = {
+    f"window-{name}": scaffold(title, positions.Sinusoidal(PERIOD), size=size)
+    for name, (title, size) in SIZES_OF.items()
+}
+BY_HEAD = {  # on natural input, each operand's digits to heads of their own: for a factor of several digits
+    "by-head": scaffold("by head", positions.Sinusoidal(PERIOD), bias=Lines.by_head, arrangement="natural"),
+}
+MODELS |= PADDED | PERIODS | SIZED | BY_HEAD
+MODERN = {  # what others proposed; the source is counted from the right, where a place has one index at all lengths
+    "learned": Model("Learned positions", positions.Learned(longest=1024), tested="beyond"),
+    "transformer-xl": Model("Transformer-XL", positions.TransformerXL(), tested="beyond"),
+    "randomized": Model("Randomized positions", positions.Randomized(), tested="beyond"),
+    "kerple": Model("KERPLE", positions.Kerple(), tested="beyond"),
+    "sandwich": Model("Sandwich", positions.Sandwich(), tested="beyond"),
+    "rope-interpolated": Model("RoPE, interpolated", positions.InterpolatedRotary(), tested="beyond"),
+    "rope-ntk": Model("RoPE, NTK-aware", positions.NTKRotary(), tested="beyond"),
+    "fire": Model("FIRE", positions.Fire(), tested="beyond"),
+    "abacus": Model("Abacus", positions.Abacus(), tested="beyond"),
+    "coupling": Model("Position coupling", positions.Coupling(), tested="beyond"),
+}
+MODELS |= MODERN
+BASELINES = ("vanilla", "nope", "rope", "alibi", "rpe")
+METHODS = (*BASELINES, *MODERN, "window-cyclic", "abc")  # what notebook 7 compares
+SCAFFOLDS = ("window", "window-cyclic", "nope-window")
+VARIANTS = ("rope-right", "rpe-right", "alibi-cross")  # baselines that tell why a baseline fails
+ITS_TRAININGS: dict[str, Recipe] = {"text-rate": "text", "our-recipe": "ours"}
+PAPER_SETTING = {  # for the profile `paper`: the learning rate of the paper's text, and our training
+    f"{name}-{label}": replace(MODELS[name], recipe=recipe, parent=f"vanilla-{label}", many=0, tested="curve")
+    for name in (*BASELINES, *SCAFFOLDS, "abc")
+    for label, recipe in ITS_TRAININGS.items()
+}
+MODELS |= PAPER_SETTING

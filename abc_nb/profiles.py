@@ -1,0 +1,80 @@
+"""What a profile sets: the model's size, how it is trained, and on what it is tested."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+from abc_nb.model import ModelConfig
+from abc_nb.training import TrainingConfig
+
+Recipe = Literal["code", "text", "ours"]  # of the profile `paper`: where its learning rate comes from
+
+PROFILES = {
+    "smoke": "proves the pipeline in minutes; its numbers mean nothing",
+    "quick": "every figure and table on 2 cores",
+    "paper": "the paper's model, padded regime, dropout: for a GPU or a patient machine",
+}
+SIZES = {
+    "smoke": ModelConfig(width=16, heads=2, feed_forward=32, decoder_layers=1),
+    "quick": ModelConfig(),
+    "paper": ModelConfig(width=128, feed_forward=512, encoder_layers=1, decoder_layers=6, dropout=0.3),
+}
+QUICK, SMOKE = TrainingConfig(), TrainingConfig(20, 32, 32, warmup=5, hold=10, validate_every=10, validation=60)
+LONG = TrainingConfig(
+    steps=100_000,
+    batch=512,
+    held_batch=512,
+    optimizer="adamw",
+    learning_rate=1e-4,
+    warmup=1000,
+    hold=80_000,
+    validate_every=500,
+)
+# A model whose bias says where to look has less to search for at the full rate, and with large batches.
+SCAFFOLDING = replace(QUICK, steps=1800, held_batch=64, hold=500, learned=0.99)
+SHORT = replace(QUICK, steps=400, held_batch=64, hold=200)
+# A sixth of the budget, for a model that has been trained before.
+RETRAINING = replace(QUICK, steps=300, held_batch=64, hold=100, learned=0.9, validate_every=10, validation=256)
+LONG_RETRAINING = replace(LONG, steps=20_000, hold=10_000)
+TRAININGS = {  # by profile: smoke, quick, paper
+    "plain": (SMOKE, QUICK, LONG),
+    "scaffold": (SMOKE, SCAFFOLDING, LONG),
+    "short": (SMOKE, SHORT, LONG),
+    "retraining": (SMOKE, RETRAINING, LONG_RETRAINING),
+    "low rank": tuple(replace(recipe, optimizer="adamw") for recipe in (SMOKE, RETRAINING, LONG_RETRAINING)),
+}
+PATIENCE = 4  # times as many steps for products of a few digits, and four layers: a carry has two digits
+REGIMES = {"smoke": "tight", "quick": "tight", "paper": "padded"}
+CURVE = (*range(1, 21), 30, 40, 50, 60)  # lengths of figures 1 and 4
+TABLE = (6, 10, 15, 20, 60)  # lengths of table 1
+BEYOND = (100, 200)  # of the models meant to extrapolate
+MANY = (6, 60)  # where the main ones are tested on more problems
+FAR = {500: 200, 1_000: 1_000, 2_000: 100, 5_000: 50, 10_000: 100}  # samples of notebook 7's lengths
+TESTS = {  # of the profile `quick`, samples by length
+    "few": dict.fromkeys(TABLE, 500),
+    "curve": dict.fromkeys(CURVE, 1_000),
+    "beyond": dict.fromkeys((*CURVE, *BEYOND), 1_000),
+    "far": dict.fromkeys((*CURVE, *BEYOND), 1_000) | FAR,
+}
+
+
+def training(profile: str, kind: str, recipe: Recipe = "code") -> TrainingConfig:
+    """A kind of training in a profile: with the rate of the authors' code, of the text (`000` section C.1), or ours.
+
+    Ours is the whole training of the profile `quick`.
+    """
+    found = dict(zip(PROFILES, TRAININGS[kind], strict=True))["quick" if recipe == "ours" else profile]
+    return replace(found, optimizer="adamw", learning_rate=1e-5) if recipe == "text" else found
+
+
+def patient(training: TrainingConfig) -> TrainingConfig:
+    """The training of a task that takes longer."""
+    return replace(training, steps=PATIENCE * training.steps, hold=PATIENCE * training.hold, held_batch=128)
+
+
+def tests(profile: str, tested: str, many: int = 0) -> tuple[tuple[int, int], ...]:
+    """The (length, samples) of an evaluation: `tested` is a key of `TESTS`, `many` the samples at lengths `MANY`."""
+    if profile != "quick":
+        return tuple((length, 10 if profile == "smoke" else 10_000) for length in CURVE)
+    return tuple((n, max(samples, many if n in MANY else 0)) for n, samples in TESTS[tested].items())
