@@ -9,7 +9,7 @@ import pandas as pd
 
 from abc_nb import store
 from abc_nb.errors import InputError
-from abc_nb.experiments import experiment, find, split
+from abc_nb.experiments import SEEDS, experiment, find, split
 from abc_nb.profiles import PROFILES
 from abc_nb.store import ANYWHERE, Run
 from abc_nb.tasks import OPERATIONS
@@ -63,8 +63,13 @@ class Results:
         return [name for name in names if any(self.by_seed(name).values())]
 
     def by_seed(self, name: str) -> dict[int, Run | None]:
+        """The run of each seed; where shipped ones are taken and these seeds have none, the seeds that are shipped."""
         origins = ANYWHERE if self.origin == "any" else (self.origin,)
-        return {seed: store.find(experiment(name, self.profile), seed, origins) for seed in self.seeds}
+        found = {seed: store.find(experiment(name, self.profile), seed, origins) for seed in self.seeds}
+        if self.origin == "any" and not any(found.values()):
+            shipped = {seed: store.find(experiment(name, self.profile), seed, ("shipped",)) for seed in SEEDS}
+            found |= {seed: run for seed, run in shipped.items() if run is not None}
+        return found
 
     def evaluation(self, names: Sequence[str]) -> pd.DataFrame:
         """Evaluation rows with the task's and the model's titles."""

@@ -40,8 +40,19 @@ def test_of_shipped_results_one_seed_is_enough(origin: str, run: store.Run) -> N
     shutil.rmtree(run.folder)
     (found,) = Results("smoke", origin, [1, 0, 2]).runs([NAME])
     assert (found.seed, found.manifest["shipped"]) == (0, True)
-    with pytest.raises(InputError, match=f"no results of {NAME}, seed 1, were .*shipped"):
-        Results("smoke", origin, [1, 2]).runs([NAME])
+    if origin == "shipped":
+        with pytest.raises(InputError, match=f"no results of {NAME}, seed 1, were .*shipped"):
+            Results("smoke", origin, [1, 2]).runs([NAME])
+
+
+def test_where_none_were_made_here_the_shipped_seeds_are_taken(run: store.Run) -> None:
+    store.ship(run, weights=False)
+    shutil.rmtree(run.folder)
+    found = Results("smoke", "runs", [7]).or_shipped()
+    assert [(each.seed, each.manifest["shipped"]) for each in found.runs([NAME])] == [(0, True)]
+    assert found.there([NAME]) == [NAME]
+    with pytest.raises(InputError, match=f"no results of {NAME}, seed 7, were made here: run"):
+        Results("smoke", "runs", [7]).runs([NAME])
 
 
 def test_runs_made_here_are_not_shipped_results_and_the_other_way_round(run: store.Run) -> None:
