@@ -61,6 +61,16 @@ def list_(arguments: Namespace) -> None:
 def train(arguments: Namespace) -> None:
     experiment = chosen(arguments)
     paths.runs().mkdir(parents=True, exist_ok=True)  # a folder that cannot be written is named before the bar
+    for each in store.untrained(experiment, arguments.seed):
+        with_bar(each, arguments.seed)
+    run = store.ensure(experiment, arguments.seed)
+    seconds = run.manifest["seconds"]["training"]
+    print(f"{experiment.name} seed {run.seed}: {run.manifest['steps']} steps in {seconds:.0f} s, kept in {run.folder}")
+    show(run.evaluation(), csv=False)
+
+
+def with_bar(experiment: Experiment, seed: int) -> None:
+    """Train it, with a progress bar."""
     with tqdm(total=experiment.training.steps, unit="step", desc=experiment.name) as bar:
 
         def report(progress: Progress) -> None:
@@ -68,10 +78,7 @@ def train(arguments: Namespace) -> None:
                 bar.set_postfix_str(f"validation {progress.history[-1]['accuracy']:.1%}", refresh=False)
             bar.update(progress.step - bar.n)
 
-        run = store.ensure(experiment, arguments.seed, report)
-    seconds = run.manifest["seconds"]["training"]
-    print(f"{experiment.name} seed {run.seed}: {run.manifest['steps']} steps in {seconds:.0f} s, kept in {run.folder}")
-    show(run.evaluation(), csv=False)
+        store.ensure(experiment, seed, report)
 
 
 def evaluate(arguments: Namespace) -> None:

@@ -10,6 +10,7 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import seaborn as sns
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
@@ -122,35 +123,41 @@ def dependencies(title: str, source: list[str], target: list[str], cells: np.nda
 
 
 def grid_map(frame: pd.DataFrame, length: int) -> Figure:
-    """Accuracy at a length over window w and period T, a heat map a task (columns of `tables.grid`)."""
+    """Accuracy at a length over window w and period T, a heat map a task, two in a row (columns of `tables.grid`)."""
     frame = frame[frame.length == length]
     tasks = list(dict.fromkeys(frame.task))
-    figure, panels = new_figure(len(tasks), 2.1)
-    for panel, task in zip(panels, tasks, strict=True):
+    figure, panels = new_figure(min(2, len(tasks)), 2.0, rows=-(-len(tasks) // 2))
+    for panel, task in zip(panels, tasks, strict=False):
         table = frame[frame.task == task].pivot(index="w", columns="T", values="accuracy")
-        last = panel is panels[-1]
-        sns.heatmap(
-            table, ax=panel, annot=True, fmt=".0f", cmap="cividis", vmin=0, vmax=100, cbar=last, annot_kws={"size": 6}
-        )
-        panel.set_title(f"{task}, {length} digits")
+        percent_map(panel, table, f"{task}, {length} digits")
+    for panel in panels[len(tasks) :]:
+        panel.remove()
+    shown = panels[: len(tasks)]
+    figure.colorbar(shown[0].collections[0], ax=shown, label="exact match (%)", fraction=0.04, pad=0.02)
     return figure
 
 
 def accuracy_map(frame: pd.DataFrame, models: Sequence[str]) -> Figure:
-    """Accuracy by model, in this order, and length, a heat map a task (columns of `tables.over_seeds`)."""
+    """Accuracy by model, in this order, and length: heat maps, two tasks in a row (columns of `tables.over_seeds`)."""
     tasks = list(dict.fromkeys(frame.task))
-    figure, panels = new_figure(len(tasks), 0.17 * len(models) + 0.7, width=0.8 * WIDTH)
-    for panel, task in zip(panels, tasks, strict=True):
+    figure, panels = new_figure(min(2, len(tasks)), 0.17 * len(models) + 0.7, rows=-(-len(tasks) // 2))
+    for i, (panel, task) in enumerate(zip(panels, tasks, strict=False)):
         table = frame[frame.task == task].pivot(index="model", columns="length", values="ours").reindex(models)
-        first = panel is panels[0]
-        sns.heatmap(
-            table, ax=panel, annot=True, fmt=".0f", cmap="cividis", vmin=0, vmax=100, cbar=False,
-            yticklabels=first, annot_kws={"size": 6},
-        )  # fmt: skip
-        panel.set(title=task, xlabel="length", ylabel="")
-        panel.tick_params(length=0)
-        panel.grid(False)
+        percent_map(panel, table, task)
+        panel.set(xlabel="length", ylabel="")
+        panel.tick_params(labelleft=i % 2 == 0)
+    for panel in panels[len(tasks) :]:
+        panel.remove()
     return figure
+
+
+def percent_map(panel: Axes, table: pd.DataFrame, title: str) -> None:
+    """Percentages as a heat map with the numbers in its cells; empty cells are white."""
+    look: dict[str, Any] = {"annot": True, "fmt": ".0f", "annot_kws": {"size": 7}, "cbar": False}
+    sns.heatmap(table, ax=panel, cmap="cividis", vmin=0, vmax=100, **look)
+    panel.set_title(title)
+    panel.tick_params(length=0)
+    panel.grid(False)
 
 
 def heads(

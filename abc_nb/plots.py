@@ -36,11 +36,11 @@ COLORS = sns.color_palette("colorblind")
 STYLE: dict[Any, Any] = {"svg.hashsalt": "abc_nb", "svg.fonttype": "none", "figure.dpi": 110, "savefig.bbox": "tight"}
 
 
-def new_figure(columns: int, height: float = 2.4, width: float = WIDTH) -> tuple[Figure, list[Axes]]:
-    """A figure of panels side by side, without a window and without global state."""
+def new_figure(columns: int, height: float = 2.4, width: float = WIDTH, rows: int = 1) -> tuple[Figure, list[Axes]]:
+    """A figure of panels of this size, side by side or in rows, without a window and without global state."""
     matplotlib.rcParams.update(sns.axes_style("whitegrid") | sns.plotting_context("paper") | STYLE)
-    figure = Figure(figsize=(width * columns, height), layout="constrained")
-    return figure, list(figure.subplots(1, columns, squeeze=False)[0])
+    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
+    return figure, list(figure.subplots(rows, columns, squeeze=False).flat)
 
 
 def length_curves(rows: pd.DataFrame, longest: int, trained: int = 6, logarithmic: bool = False) -> Figure:

@@ -136,9 +136,7 @@ def prepare(experiment: Experiment, seed: int, partial: Path) -> tuple[Transform
     """The model to train, and facts about where it comes from: a new one, or what its parent has learned."""
     if experiment.parent is None:
         return build_model(experiment, seed), {}
-    parent = find(experiment.parent, seed)
-    if parent is None or not parent.has_weights:
-        parent = ensure(experiment.parent, seed)
+    parent = with_weights(experiment.parent, seed) or ensure(experiment.parent, seed)
     start = time.perf_counter()
     model = build_model(experiment, seed, calibrated_bias(experiment, parent, partial))
     if experiment.warm:
@@ -201,6 +199,20 @@ def find(experiment: Experiment, seed: int, origins: Sequence[str] = ANYWHERE) -
             where = set_aside(folder) if origin == "runs" else folder
             warnings.warn(f"{error}; it is kept in {where}", stacklevel=2)
     return None
+
+
+def with_weights(experiment: Experiment, seed: int) -> Run | None:
+    """The finished run, if there is one from which training can go on."""
+    run = find(experiment, seed)
+    return run if run is not None and run.has_weights else None
+
+
+def untrained(experiment: Experiment, seed: int) -> list[Experiment]:
+    """What is to be trained for a run made here, in order: nothing, or the run, after a parent that is nowhere."""
+    if find(experiment, seed, ("runs",)) is not None:
+        return []
+    parent = experiment.parent
+    return [parent, experiment] if parent is not None and with_weights(parent, seed) is None else [experiment]
 
 
 def read_run(experiment: Experiment, seed: int, folder: Path) -> Run:

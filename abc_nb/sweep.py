@@ -41,8 +41,9 @@ def workers() -> int:
 
 
 def missing(jobs: Sequence[Job]) -> list[Job]:
-    """The jobs without a finished run made here."""
-    return [(experiment, seed) for experiment, seed in jobs if store.find(experiment, seed, ("runs",)) is None]
+    """The jobs without a finished run made here, each after its parent if that is nowhere."""
+    found = [(experiment, seed) for job, seed in jobs for experiment in store.untrained(job, seed)]
+    return list(dict.fromkeys(found))
 
 
 def estimate(jobs: Sequence[Job]) -> float:

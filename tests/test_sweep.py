@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from dataclasses import replace
 import pytest
 import torch
 from conftest import Folders
-from helpers import members, wait_for
+from helpers import child_of, members, wait_for
 from safetensors import safe_open
 
 from abc_nb import store, sweep
@@ -42,6 +43,18 @@ def test_a_run_that_fails_is_reported_and_the_others_go_on(folders: Folders, tin
     assert [(failure.name, failure.seed) for failure in failures] == [("broken", 0)]
     assert failures[0].error
     assert sweep.missing([(tiny, 0)]) == []
+
+
+def test_a_parent_that_is_nowhere_is_trained_before_its_child(folders: Folders, tiny: Experiment) -> None:
+    child = child_of(tiny)
+    assert sweep.missing([(child, 0), (tiny, 0)]) == [(tiny, 0), (child, 0)]
+    parent = store.ensure(tiny, 0)
+    assert sweep.missing([(child, 0)]) == [(child, 0)]
+    store.ship(parent, weights=False)
+    shutil.rmtree(parent.folder)
+    assert sweep.missing([(child, 0)]) == [(tiny, 0), (child, 0)], "numbers alone are not enough to go on from"
+    assert sweep.sweep([(child, 0)], show=False, in_turn=True) == []
+    assert sweep.missing([(child, 0), (tiny, 0)]) == []
 
 
 def test_the_estimate_counts_every_step_of_every_job(
