@@ -11,6 +11,8 @@ from typing import Literal
 
 import numpy as np
 
+from abc_nb.errors import InputError
+
 Arrangement = Literal["natural", "aligned"]
 
 
@@ -39,6 +41,14 @@ class Layout:
     operands: tuple[Operand, ...]
     symbols: tuple[tuple[int, str], ...]  # (column, token) of SOS, operator and EOS
     target_length: int  # output tokens, EOS included
+
+    def __post_init__(self) -> None:
+        columns = [np.array([column for column, _ in self.symbols], dtype=int), *(one.columns for one in self.operands)]
+        stand = np.sort(np.concatenate(columns))
+        if not np.array_equal(stand, np.arange(self.source_length)):
+            raise InputError(f"each column from 0 to {self.source_length - 1} must hold one token: found {stand}")
+        if self.target_length < 1:
+            raise InputError(f"a layout needs an output token at least, not {self.target_length}")
 
     def is_short(self, operand: Operand) -> bool:
         """Whether an operand has so many places at any width: a factor of one digit, or a few."""

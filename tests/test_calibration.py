@@ -299,7 +299,7 @@ def test_of_one_direction_all_lines_that_are_seen_at_half_of_the_steps_are_kept(
 ) -> None:
     """In self-attention the future is not seen; lines of one direction do not cross."""
     keys = queries if name == "self" else queries + wider
-    attention = random_attention(Layout(keys - 1, (), ((0, "$"),) * keys, queries), name, 1, seed=0)
+    attention = random_attention(Layout(keys, (Operand(keys - 1, 1, keys),), (), queries), name, 1, seed=0)
     seen: dict[int, int] = {}
     for i in range(queries):
         for j in range(keys if name == "cross" else i + 1):

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from abc_nb.errors import InputError
 from abc_nb.layouts import Layout, Operand, binary_aligned, binary_natural, unary
 
 WIDTHS = st.integers(1, 70)
@@ -75,3 +76,23 @@ def test_operator_of_a_list_follows_sos() -> None:
 
 def test_columns_follow_the_stride() -> None:
     assert Operand(last=9, stride=2, places=4).columns.tolist() == [9, 7, 5, 3]
+
+
+@pytest.mark.parametrize(
+    ("operand", "symbols", "sentence"),
+    [
+        (Operand(3, 1, 3), ((0, "$"), (5, "&")), "each column from 0 to 4 must hold one token"),
+        (Operand(3, 1, 3), ((0, "$"), (3, "&")), "each column from 0 to 4 must hold one token"),
+        (Operand(1, 1, 3), ((2, "$"), (3, "&")), "each column from 0 to 4 must hold one token"),
+    ],
+)
+def test_a_layout_whose_tokens_do_not_fill_its_columns_is_refused(
+    operand: Operand, symbols: tuple[tuple[int, str], ...], sentence: str
+) -> None:
+    with pytest.raises(InputError, match=sentence):
+        Layout(3, (operand,), symbols, 4)
+
+
+def test_a_layout_without_output_is_refused() -> None:
+    with pytest.raises(InputError, match="a layout needs an output token at least, not 0"):
+        Layout(3, (Operand(3, 1, 3),), ((0, "$"), (4, "&")), 0)
