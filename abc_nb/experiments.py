@@ -66,6 +66,7 @@ BINARY = ("addition", "n-by-1")
 BASES, BASED = (2, 4, 8, 16), ("vanilla", "window-cyclic", "abc")  # claim C29
 LISTS = ("listops-sm", "listops-max", "listops-min")
 FACTORS = ("n-by-2", "n-by-3")
+FACTOR_NAMES = ("n-by-2-{}", "n-by-3-{}", "n-by-2-{}-base4")
 LIMITS = ("n-by-n", "listops-nested")  # not learned by the paper's models (claim C28)
 ABLATED = ("successor", "addition", "n-by-1")  # the tasks of the ablations, and of padded problems
 ROPE_SIZES = ("addition-rope-128",)  # claim C05; addition-rope-512 takes a GPU, or an hour
@@ -149,7 +150,7 @@ def beyond(profile: str) -> dict[str, list[str]]:
         "methods": [f"{task}-{model}" for task in tasks for model in catalogue.METHODS],
         "lists": [f"{task}-{model}" for task in LISTS for model in ("vanilla", "window", "window-cyclic", "abc")],
         "bases": [f"{task}-{model}-base{base}" for base in bases for task in ABLATED for model in BASED],
-        "factors": [f"{task}-{model}" for task in FACTORS for model in ("vanilla", "by-head", "abc")],
+        "factors": [name.format(model) for name in FACTOR_NAMES for model in ("vanilla", "by-head", "abc")],
         "limits": [f"{task}-vanilla" for task in LIMITS],
         "sizes": [f"addition-{model}" for model in ("window-cyclic", *sizes)],
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -74,14 +75,18 @@ def test_a_bad_parameter_is_one_sentence(tmp_path: Path, name: str, value: objec
 
 @pytest.fixture(scope="module")
 def reproduced(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProcess[str]:
-    """`abc-nb reproduce` from nothing, as a user runs it, in the smoke profile."""
-    from os import environ
-
+    """`abc-nb reproduce` in the smoke profile: from nothing, twice at once in the same folders, then again."""
+    folder = tmp_path_factory.mktemp("reproduced")
     command = [sys.executable, "-m", "abc_nb", "reproduce", "--profile", "smoke"]
-    runs = {"ABC_NB_RUNS": str(tmp_path_factory.mktemp("runs"))}
-    first = subprocess.run(command, capture_output=True, text=True, env={**environ, **runs})
-    assert first.returncode == 0, first.stderr[-4000:]
-    return subprocess.run(command, capture_output=True, text=True, env={**environ, **runs})
+    environment = {**os.environ, "ABC_NB_RUNS": str(folder / "runs")}
+    logs = [folder / "one", folder / "other"]
+    together = []
+    for log in logs:
+        with log.open("w") as file:
+            together.append(subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, env=environment))
+    for process, log in zip(together, logs, strict=True):
+        assert process.wait() == 0, log.read_text()[-4000:]
+    return subprocess.run(command, capture_output=True, text=True, env=environment)
 
 
 @pytest.mark.notebooks
