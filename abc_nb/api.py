@@ -7,7 +7,7 @@ from dataclasses import replace
 from abc_nb import compute, store
 from abc_nb.calibration import Calibration
 from abc_nb.errors import InputError
-from abc_nb.experiments import experiment, split
+from abc_nb.experiments import calibrated, experiment, train_command
 
 
 def load(name: str, seed: int = 0, profile: str = "quick", base: int = 10) -> store.Run:
@@ -17,9 +17,7 @@ def load(name: str, seed: int = 0, profile: str = "quick", base: int = 10) -> st
     """
     run = store.find(experiment(name, profile, base), seed)
     if run is None:
-        command = f"abc-nb train {name}" + (f" --profile {profile}" if profile != "quick" else "")
-        command += (f" --base {base}" if base != 10 else "") + (f" --seed {seed}" if seed else "")
-        raise InputError(f"{name} is not trained yet: run `{command}` first")
+        raise InputError(f"{name} is not trained yet: run `{train_command(name, seed, profile, base)}` first")
     return run
 
 
@@ -35,8 +33,5 @@ def retrain(name: str, calibration: Calibration | None = None, seed: int = 0, pr
     `retrain("addition-vanilla", Calibration(share=0.3))`; without settings it is `addition-abc`.
     Trains the plain model first if it is not there. InputError if `name` is not a plain model.
     """
-    task, model, _ = split(name)
-    if model != "vanilla":
-        raise InputError(f"{name!r} cannot be calibrated here: name a plain model such as addition-vanilla")
-    child = experiment(f"{task}-abc", profile)
+    child = calibrated(name, profile)
     return store.ensure(replace(child, calibration=calibration or child.calibration), seed)

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from abc_nb.biases import Attention, key_count
-from abc_nb.compute import read, typed_places, widen
+from abc_nb.compute import typed_batch
 from abc_nb.evaluation import TEST_SEED, correct_digits, greedy
 from abc_nb.layouts import Layout
 from abc_nb.maps import Panel
 from abc_nb.model import Transformer
 from abc_nb.multihead import Record
-from abc_nb.sampling import Batch, make_batch
+from abc_nb.sampling import Batch
 from abc_nb.store import Run
 from abc_nb.tasks import SOS, Task
 
@@ -164,7 +164,7 @@ class Study:
     run: Run
     length: int = 20
     samples: int = 500
-    trained: int = 6  # digits; output digits from here on are beyond the training length
+    trained: int = 6  # digits; what is beyond them is beyond the training length
 
     @cached_property
     def model(self) -> Transformer:
@@ -179,7 +179,7 @@ class Study:
 
     @cached_property
     def masses(self) -> pd.DataFrame:
-        return masses(self.model, self.batch(self.length), self.trained)
+        return masses(self.model, self.batch(self.length), self.run.experiment.task.places(self.trained))
 
     @cached_property
     def steps(self) -> pd.DataFrame:
@@ -189,7 +189,8 @@ class Study:
     @cached_property
     def known(self) -> pd.DataFrame:
         """Masses by head at the training length, where the model is right."""
-        return by_head(masses(self.model, self.batch(self.trained), self.trained))
+        places = self.run.experiment.task.places(self.trained)
+        return by_head(masses(self.model, self.batch(self.trained), places))
 
     def best_heads(self) -> pd.DataFrame:
         """In each layer the head that looks most at the needed cells when the model is right, and its fate."""
@@ -207,9 +208,7 @@ class Study:
     def example(self, text: str) -> Maps:
         """Attention while decoding a problem greedily, as wide as it is written (zeros in front count)."""
         sampler = self.run.experiment.sampler
-        width = sampler.task.width_for(typed_places(sampler.task, text), sampler.regime)
-        operands = widen(read(sampler.task, text), width, sampler.task)
-        return look(self.model, sampler.task, make_batch(sampler.task, operands, width, sampler.arrangement))
+        return look(self.model, sampler.task, typed_batch(sampler, text))
 
     def best_panels(self, maps: Maps, name: Attention, count: int = 1) -> list[Panel]:
         """Of all layers the heads that look most at the needed cells when the model is right, best first."""

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from abc_nb.biases import CLOSED, Attention, key_count
+from abc_nb.config import check_fields
 from abc_nb.errors import InputError
 from abc_nb.layouts import Layout
 from abc_nb.lines import DIRECTIONS, SLOPES, Direction, Line, Span, extends, spans, whole
@@ -39,6 +40,7 @@ class Calibration:
     empty: Literal["transparent", "closed"] = "closed"  # a head without any line
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.share is not None and not 0 < self.share <= 1:
             raise InputError(f"a share of {self.share} is not possible: give a part of a head's attention, as in 0.2")
         if not self.directions or any(direction not in DIRECTIONS for direction in self.directions):

@@ -16,7 +16,7 @@ from abc_nb.diagnosis import average_attention, calibrate_model, diagnose
 from abc_nb.errors import InputError
 from abc_nb.layouts import Layout
 from abc_nb.lines import Lines
-from abc_nb.manifest import SHARES
+from abc_nb.manifest import SHARES, WEIGHTS
 from abc_nb.model import Transformer
 from abc_nb.sampling import Batch, Sampler
 from abc_nb.store import Run
@@ -42,14 +42,15 @@ class CalibrationStudy:
 
     @cached_property
     def parent_run(self) -> Run:
-        """The run that was calibrated: made here, or shipped."""
-        experiment = self.run.experiment.parent
-        found = None if experiment is None else store.find(experiment, self.run.seed)
-        if found is None:
-            raise InputError(
-                f"the model that {self.run.experiment.name} was calibrated from is not there: train it first"
-            )
-        return found
+        """The run that was calibrated, made here or shipped: not another one of its name with other weights."""
+        experiment, wanted = self.run.experiment.parent, self.run.manifest["parent"]["weights"]
+        assert experiment is not None
+        for origin in store.ANYWHERE:
+            found = store.find(experiment, self.run.seed, (origin,))
+            if found is not None and found.manifest["files"].get(WEIGHTS, wanted) == wanted:
+                return found
+        name = self.run.experiment.name
+        raise InputError(f"the {experiment.name} that {name} was calibrated from is not there: train {name} here")
 
     @cached_property
     def parent(self) -> Transformer:
@@ -123,8 +124,7 @@ class CalibrationStudy:
     def extended(self, name: Attention, layer: int, layout: Layout | int) -> list[np.ndarray]:
         """The bias of every head for a layout, or for problems of so many digits."""
         if isinstance(layout, int):
-            sampler = self.run.experiment.sampler
-            layout = sampler.task.layout(sampler.task.width(layout, sampler.regime), sampler.arrangement)
+            layout = self.run.experiment.sampler.layout(layout)
         return list(self.bias.dense(layout, name, layer, self.bias.heads).numpy())
 
     def shares(self) -> pd.DataFrame:

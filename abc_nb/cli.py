@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import errno
 import os
+import re
 import signal
 import sys
 import warnings
@@ -28,14 +29,15 @@ class Parser(argparse.ArgumentParser):
 
 def integers(text: str) -> list[int]:
     """`0,2` or `0-4` as a list."""
-    try:
-        parts = [part.split("-") for part in text.split(",")]
-        found = [n for part in parts for n in range(int(part[0]), int(part[-1]) + 1)]
-    except ValueError:
-        found = []
-    if not found:
+    parts = [re.fullmatch(r"(\d{1,10})(?:-(\d{1,10}))?", part.strip()) for part in text.split(",")]
+    found = [n for part in parts if part for n in range(int(part[1]), int(part[2] or part[1]) + 1)]
+    if not all(parts) or not found:
         raise argparse.ArgumentTypeError(f"cannot read {text!r}, give whole numbers like 0,1,2 or a range like 0-4")
     return found
+
+
+def seeds(text: str) -> list[int]:
+    return [seed(str(number)) for number in integers(text)]
 
 
 def lengths(text: str) -> list[int]:
@@ -84,16 +86,16 @@ def build_parser() -> Parser:
     compute.add_argument("expression", metavar="EXPR", help="as in 123+456; - reads lines from standard input")
     sweep = command("sweep", "train many experiments, in parallel unless told otherwise")
     sweep.add_argument("pattern", metavar="PATTERN", help="names with wildcards, as in 'addition-*'")
-    sweep.add_argument("--seeds", type=integers, default=[0], help="as in 0,1 or 0-4 (default 0)")
+    sweep.add_argument("--seeds", type=seeds, default=[0], help="as in 0,1 or 0-4 (default 0)")
     place = sweep.add_mutually_exclusive_group()
     place.add_argument("--in-turn", action="store_true", help="one after another, in this process")
     place.add_argument("--dask", metavar="ADDRESS", help="on a Dask cluster: its scheduler, as in tcp://host:8786")
     reproduce = command("reproduce", "train what is missing, run every notebook, write figures, tables and the report")
-    reproduce.add_argument("--seeds", type=integers, default=[0], help="as in 0,1 or 0-4 (default 0)")
+    reproduce.add_argument("--seeds", type=seeds, default=[0], help="as in 0,1 or 0-4 (default 0)")
     reproduce.add_argument("--all", action="store_true", help="train the ablations anew, too")
     report = command("report", "write the report on the figures and tables that are there")
     report.add_argument("--results", default="shipped", help="whose runs it lists: shipped (default) or runs")
-    report.add_argument("--seeds", type=integers, default=[0, 1, 2, 3, 4], help="as in 0,1 or 0-4 (default 0-4)")
+    report.add_argument("--seeds", type=seeds, default=[0, 1, 2, 3, 4], help="as in 0,1 or 0-4 (default 0-4)")
     notebooks = command("notebooks", "run the notebooks in place on the shipped results")
     notebooks.add_argument("notebook", nargs="*", metavar="NOTEBOOK", help="as in 01_data (default: all)")
     notebooks.add_argument("-p", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"), dest="parameters")

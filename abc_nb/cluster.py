@@ -56,7 +56,7 @@ def connect(address: str) -> Client:
         from distributed import Client
         from distributed.security import Security
     except ImportError as error:
-        raise InputError("a sweep on a Dask cluster needs Dask: run `pip install 'abc-nb[dask]'`") from error
+        raise InputError("a sweep on a Dask cluster needs Dask: run `pip install -e '.[dask]'`") from error
     logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # we say ourselves what went wrong
     try:
         security = Security()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import itertools
 import subprocess
 import sys
@@ -37,17 +36,9 @@ def show(frame: pd.DataFrame, csv: bool) -> None:
     )
 
 
-def matching(pattern: str) -> list[str]:
-    """Names of experiments that match a pattern with wildcards; InputError if there are none."""
-    names = fnmatch.filter(experiments.names(), pattern)
-    if not names:
-        raise InputError(f"no experiment matches {pattern!r}: `abc-nb list` shows all")
-    return names
-
-
 def list_(arguments: Namespace) -> None:
     rows = []
-    for name in matching(arguments.pattern):
+    for name in experiments.matching(arguments.pattern, arguments.profile):
         experiment = experiments.experiment(name, arguments.profile)
         runs = [store.find(experiment, seed) for seed in experiments.SEEDS]
         seeds = " ".join(str(run.seed) for run in runs if run)
@@ -112,8 +103,9 @@ def in_blocks(lines: Iterator[str], size: int) -> Iterator[list[str]]:
 def sweep(arguments: Namespace) -> int:
     from abc_nb import sweep as sweeping
 
-    names = matching(arguments.pattern)
+    names = experiments.matching(arguments.pattern, arguments.profile)
     jobs = [(experiments.experiment(name, arguments.profile), seed) for seed in arguments.seeds for name in names]
+    print(f"{len(jobs)} runs, {len(jobs) - len(sweeping.missing(jobs))} of them finished before", flush=True)
     failures = sweeping.sweep(jobs, in_turn=arguments.in_turn, dask=arguments.dask)
     for failure in failures:
         print(f"abc-nb: {failure.name} seed {failure.seed} failed: {failure.error}", file=sys.stderr)

@@ -12,7 +12,7 @@ from abc_nb.errors import InputError
 from abc_nb.evaluation import greedy
 from abc_nb.experiments import Experiment
 from abc_nb.model import Transformer
-from abc_nb.sampling import make_batch
+from abc_nb.sampling import Batch, Sampler, make_batch
 from abc_nb.tasks import COMBINE, DIGITS, EOS, SOS, Digits, Task
 
 
@@ -20,12 +20,16 @@ def read(task: Task, text: str) -> list[Digits]:
     """The operands of a problem such as `123+456`, of shape (1, places) each; InputError if it is none."""
     parts = (written_items if task.operation.items else written_numbers)(task, text.strip().lower())
     if not parts:
-        example = re.sub(r"\d", lambda digit: str(min(int(digit[0]), task.base - 1)), task.operation.example)
         digits = f"digits {DIGITS[0]}-{DIGITS[task.base - 1]}"
-        raise InputError(f"cannot read {text.strip()!r}: {task.title} takes {digits}, as in {example}")
+        raise InputError(f"cannot read {text.strip()!r}: {task.title} takes {digits}, as in {example(task)}")
     if task.operation.items:
         return [np.array([[task.token(part) for part in reversed(parts)]])]
     return [digit_array(part.lstrip("0") or "0") for part in parts]
+
+
+def example(task: Task) -> str:
+    """A problem, in the digits of the task's base."""
+    return re.sub(r"\d", lambda digit: str(min(int(digit[0]), task.base - 1)), task.operation.example)
 
 
 def written_numbers(task: Task, text: str) -> list[str]:
@@ -58,11 +62,18 @@ def is_one_list(parts: Sequence[str]) -> bool:
 
 
 def typed_places(task: Task, text: str) -> int:
-    """Places of the longest operand as it is typed, zeros in front included; of a list its items."""
+    """Places of the longest operand as it is typed, zeros in front included; of a list its tokens."""
     operands = read(task, text)
     if task.operation.items:
         return operands[0].shape[1]
     return max(len(digits) for digits in re.findall(rf"[{task.digits}]+", text.lower()))
+
+
+def typed_batch(sampler: Sampler, text: str) -> Batch:
+    """The problem as a batch of one, as wide as it is written (zeros in front count)."""
+    task, places = sampler.task, typed_places(sampler.task, text)
+    width = places if task.operation.items else task.width_for(places, sampler.regime)
+    return make_batch(task, widen(read(task, text), width, task), width, sampler.arrangement)
 
 
 def digit_array(text: str) -> Digits:

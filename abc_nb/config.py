@@ -47,6 +47,16 @@ def from_data(data: Any, types: Iterable[type]) -> Any:
     return known[name](**values)
 
 
+def check_fields(value: Any) -> None:
+    """InputError if a field of a configuration is not of its type."""
+    kind: Any = type(value)
+    for name, hint in hints(kind).items():
+        own = getattr(value, name)
+        if not fits(own, hint):
+            accepted = f": choose one of {', '.join(map(str, get_args(hint)))}" if get_origin(hint) is Literal else ""
+            raise InputError(f"{own!r} is not possible as {name} of a {kind.__name__}{accepted}")
+
+
 hints = cache(get_type_hints)  # of a class, by field
 
 

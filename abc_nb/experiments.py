@@ -6,6 +6,8 @@ A name is TASK-MODEL, as in `addition-vanilla`; a profile (`smoke`, `quick`, `pa
 from __future__ import annotations
 
 import difflib
+import fnmatch
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -67,15 +69,27 @@ BASES, BASED = (2, 4, 8, 16), ("vanilla", "window-cyclic", "abc")  # claim C29
 LISTS = ("listops-sm", "listops-max", "listops-min")
 FACTORS = ("n-by-2", "n-by-3")
 FACTOR_NAMES = ("n-by-2-{}", "n-by-3-{}", "n-by-2-{}-base4")
+FACTOR_MODELS = ("vanilla", "by-head", "abc")
 LIMITS = ("n-by-n", "listops-nested")  # not learned by the paper's models (claim C28)
 ABLATED = ("successor", "addition", "n-by-1")  # the tasks of the ablations, and of padded problems
 ROPE_SIZES = ("addition-rope-128",)  # claim C05; addition-rope-512 takes a GPU, or an hour
 
 
-def names() -> list[str]:
+def names(profile: str = "quick") -> list[str]:
     """Every experiment, tasks in the paper's order; those of the grid are found by their names too."""
+    models = [name for name in catalogue.MODELS if profile == "paper" or name not in catalogue.PAPER_SETTING]
     based = [f"{task}-{model}-base{base}" for task in ABLATED for model in BASED for base in BASES]
-    return [f"{task}-{model}" for task in TASKS for model in catalogue.MODELS] + [CLASSIFIER, *based]
+    based += [name.format(model) for name in FACTOR_NAMES if "base" in name for model in FACTOR_MODELS]
+    return [f"{task}-{model}" for task in TASKS for model in models] + [CLASSIFIER, *based]
+
+
+def matching(pattern: str, profile: str = "quick") -> list[str]:
+    """Names that match a pattern with wildcards, those of the grid if no others do; InputError if none do."""
+    grid = [f"{task}-{model}" for task in ARITHMETIC for model in catalogue.GRID]
+    found = fnmatch.filter(names(profile), pattern) or fnmatch.filter(grid, pattern)
+    if not found:
+        raise InputError(f"no experiment matches {pattern!r}: `abc-nb list` shows all")
+    return found
 
 
 def experiment(name: str, profile: str = "quick", base: int = 10) -> Experiment:
@@ -88,7 +102,7 @@ def experiment(name: str, profile: str = "quick", base: int = 10) -> Experiment:
     task_name, _, own = split(name)
     if own is not None and base not in (10, own):
         raise InputError(f"{name!r} has base {own}, not {base}: leave one of the two out")
-    model, task, size = find(name), Task(task_name, own or base), profiles.SIZES[profile]
+    model, task, size = find(name), Task(task_name, base if own is None else own), profiles.SIZES[profile]
     regime = model.regime or profiles.REGIMES[profile]
     sampler = Sampler(task, model.arrangement, regime, PERIOD if model.extends else 1)
     layout = task.layout(max(sampler.widths), model.arrangement)
@@ -100,12 +114,12 @@ def experiment(name: str, profile: str = "quick", base: int = 10) -> Experiment:
     bias = model.bias if isinstance(model.bias, Bias) else model.bias(layout, size.heads, size.decoder_layers)
     position = model.position.trained_on(layout)
     config = replace(size, position=position, bias=bias, source_index=model.source_index)
-    label = name if own or usual else f"{name}-base{base}"
+    stem = name if own is None else name.rpartition("-base")[0]
+    label = stem if usual else f"{stem}-base{task.base}"
     training = profiles.training(profile, model.training, model.recipe)
     training = profiles.patient(training) if patient else training
     tested = profiles.tests(profile, model.tested if usual else "beyond", model.many if usual else 0)
-    layouts = {length: task.layout(task.width(length, regime), model.arrangement) for length, _ in tested}
-    tested = tuple(test for test in tested if position.fits(layouts[test[0]]))
+    tested = tuple((length, samples) for length, samples in tested if position.fits(sampler.layout(length)))
     if model.calibration is None and not model.rank:
         return Experiment(label, profile, sampler, config, training, tested)
     parent = experiment(f"{task_name}-{model.parent}", profile, task.base)
@@ -127,8 +141,24 @@ def split(name: str) -> tuple[str, str, int | None]:
     if name == CLASSIFIER:
         return "parity-classification", "vanilla", None
     task = next((task for task in TASKS if name.startswith(task + "-")), "")
-    model, _, base = name[len(task) + 1 :].partition("-base")
-    return task, model, int(base) if base.isdecimal() else None
+    model, base = name[len(task) + 1 :], None
+    if found := re.fullmatch(r"(.+)-base([2-9]|1[0-6])", model):
+        model, base = found[1], int(found[2])
+    return task, model, base
+
+
+def calibrated(name: str, profile: str = "quick") -> Experiment:
+    """ABC of a plain model, `addition-abc-base4` of `addition-vanilla-base4`; InputError for any other."""
+    task, model, base = split(name)
+    if model != "vanilla" or task not in TASKS:
+        raise InputError(f"{name!r} cannot be calibrated here: name a plain model such as addition-vanilla")
+    return experiment(f"{task}-abc", profile, base or 10)
+
+
+def train_command(name: str, seed: int = 0, profile: str = "quick", base: int = 10) -> str:
+    """What to type to train an experiment."""
+    options = [("--profile", profile, "quick"), ("--base", base, 10), ("--seed", seed, 0)]
+    return " ".join(["abc-nb train", name, *(f"{flag} {value}" for flag, value, usual in options if value != usual)])
 
 
 def grid_names(profile: str) -> dict[tuple[int | None, int | None], str]:
@@ -150,7 +180,7 @@ def beyond(profile: str) -> dict[str, list[str]]:
         "methods": [f"{task}-{model}" for task in tasks for model in catalogue.METHODS],
         "lists": [f"{task}-{model}" for task in LISTS for model in ("vanilla", "window", "window-cyclic", "abc")],
         "bases": [f"{task}-{model}-base{base}" for base in bases for task in ABLATED for model in BASED],
-        "factors": [name.format(model) for name in FACTOR_NAMES for model in ("vanilla", "by-head", "abc")],
+        "factors": [name.format(model) for name in FACTOR_NAMES for model in FACTOR_MODELS],
         "limits": [f"{task}-vanilla" for task in LIMITS],
         "sizes": [f"addition-{model}" for model in ("window-cyclic", *sizes)],
     }
@@ -164,7 +194,7 @@ def needed(profile: str, everything: bool = False) -> Sequence[Experiment]:
     """
     models = [*catalogue.BASELINES, *catalogue.SCAFFOLDS, "abc", "lora"]
     names = [f"{task}-{model}" for model in models for task in ARITHMETIC] + [*VARIANT_NAMES, CLASSIFIER]
-    if everything or profile == "smoke":
+    if everything or profile != "quick":
         names += [f"{task}-{model}" for model in (*catalogue.ABLATIONS, *catalogue.PADDED) for task in ABLATED]
         names += [f"{task}-{model}" for model in grid_names(profile).values() for task in ARITHMETIC]
         names += [f"{task}-{model}" for model in catalogue.PERIODS for task in BINARY] + [*ROPE_SIZES]

@@ -14,7 +14,9 @@ from torch import Tensor, nn
 
 from abc_nb.biases import Attention as AttentionName
 from abc_nb.biases import Bias, Causal, OpenKeys, key_count
+from abc_nb.config import check_fields
 from abc_nb.dropout import Dropout
+from abc_nb.errors import InputError
 from abc_nb.layouts import Layout
 from abc_nb.multihead import Attention, Place, Record
 from abc_nb.positions import Index, PositionEncoding, Sinusoidal
@@ -36,6 +38,11 @@ class ModelConfig:
     position: PositionEncoding = field(default_factory=Sinusoidal)
     bias: Bias = field(default_factory=Causal)
     source_index: SourceIndex = "right"  # the end that source tokens are counted from
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.heads < 1 or self.width % self.heads:
+            raise InputError(f"{self.heads} heads cannot share a width of {self.width}: choose a multiple of them")
 
     def attention(self) -> Attention:
         return Attention(self.width, self.heads, self.dropout, self.position)

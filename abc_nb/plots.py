@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from io import BytesIO
 from typing import Any
+from zlib import crc32
 
 import matplotlib
 import pandas as pd
@@ -36,6 +37,12 @@ COLORS = sns.color_palette("colorblind")
 STYLE: dict[Any, Any] = {"svg.hashsalt": "abc_nb", "svg.fonttype": "none", "figure.dpi": 110, "savefig.bbox": "tight"}
 
 
+def look_of(model: str) -> tuple[int, str, float]:
+    """A model's look; of one that has none here, one that follows from its name."""
+    number = crc32(model.encode())
+    return LOOKS.get(model) or (number % 10, "osDv^Pph>d"[number // 10 % 10], 1.8)
+
+
 def new_figure(columns: int, height: float = 2.4, width: float = WIDTH, rows: int = 1) -> tuple[Figure, list[Axes]]:
     """A figure of panels of this size, side by side or in rows, without a window and without global state."""
     matplotlib.rcParams.update(sns.axes_style("whitegrid") | sns.plotting_context("paper") | STYLE)
@@ -50,7 +57,8 @@ def length_curves(rows: pd.DataFrame, longest: int, trained: int = 6, logarithmi
     """
     rows = rows[rows.length <= longest].assign(percent=lambda frame: 100 * frame.accuracy)
     tasks = list(dict.fromkeys(rows.task))
-    models = sorted(set(rows.model), key=[*LOOKS].index)
+    known = {model: place for place, model in enumerate(LOOKS)}
+    models = sorted(dict.fromkeys(rows.model), key=lambda model: known.get(model, len(known)))
     figure, panels = new_figure(len(tasks))
     for panel, task in zip(panels, tasks, strict=True):
         for model in models:
@@ -69,7 +77,7 @@ def length_curves(rows: pd.DataFrame, longest: int, trained: int = 6, logarithmi
 def draw_curve(panel: Axes, part: pd.DataFrame, model: str) -> None:
     by_length = part.groupby("length").percent
     line = by_length.median()
-    color, marker, size = LOOKS[model]
+    color, marker, size = look_of(model)
     look: dict[str, Any] = {"color": COLORS[color], "label": model}
     panel.plot(line.index, line, marker=marker, markersize=2 + size, linewidth=size, **look)
     panel.fill_between(line.index, by_length.min(), by_length.max(), color=COLORS[color], alpha=0.18, linewidth=0)
@@ -96,7 +104,7 @@ def carry_runs(frame: pd.DataFrame) -> Figure:
     figure, panels = new_figure(len(tasks), 2.0)
     for panel, task in zip(panels, tasks, strict=True):
         for model, part in frame[frame.task == task].groupby("model", sort=False):
-            color, marker, size = LOOKS[str(model)]
+            color, marker, size = look_of(str(model))
             look: dict[str, Any] = {"color": COLORS[color], "label": model, "marker": marker}
             panel.plot(part.run, part.accuracy, markersize=3 + 2 * size, linewidth=size, **look)
         panel.set(title=task, xlabel="places that the carry runs through", xscale="log", ylim=(-4, 104))
@@ -111,7 +119,7 @@ def training_curves(histories: pd.DataFrame) -> Figure:
     figure, panels = new_figure(len(tasks))
     for panel, task in zip(panels, tasks, strict=True):
         for (model, _), part in histories[histories.task == task].groupby(["model", "seed"], sort=False):
-            panel.plot(part.step, 100 * part.accuracy, color=COLORS[LOOKS[model][0]], linewidth=1.2, label=model)
+            panel.plot(part.step, 100 * part.accuracy, color=COLORS[look_of(model)[0]], linewidth=1.2, label=model)
         panel.set(title=task, xlabel="training step", ylim=(-4, 104))
     panels[0].set_ylabel("validation exact match (%)")
     entries = dict(zip(*reversed(panels[0].get_legend_handles_labels()), strict=True))

@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing import get_context
 from typing import Any
 
@@ -30,13 +32,23 @@ def processes(count: int) -> Iterator[Crew]:
     queue = context.Queue()
     pool = ProcessPoolExecutor(count, context, prepare_worker, (queue, os.getpid()))
     try:
-        yield Crew(lambda experiment, seed: pool.submit(work, experiment, seed), queue.get_nowait)
+        yield Crew(partial(submit, pool), queue.get_nowait)
     except BaseException:
         for process in list(pool._processes.values()):
             process.kill()
         raise
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def submit(pool: ProcessPoolExecutor, experiment: Experiment, seed: int) -> Future[None]:
+    """A job for the pool; of one whose worker was killed, a future that says so."""
+    try:
+        return pool.submit(work, experiment, seed)
+    except BrokenProcessPool as error:
+        future: Future[None] = Future()
+        future.set_exception(error)
+        return future
 
 
 def prepare_worker(queue: Any, parent: int) -> None:

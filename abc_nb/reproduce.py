@@ -17,7 +17,7 @@ def reproduce(profile: str, seeds: Sequence[int], everything: bool = False) -> i
     print(f"profile {profile}: {len(jobs)} runs, {len(jobs) - len(todo)} of them finished before")
     if todo:
         minutes = sweep.estimate(todo) / 60
-        print(f"training {len(todo)} runs takes at most {minutes:.0f} min here, less where it stops early", flush=True)
+        print(f"training {len(todo)} runs takes {minutes:.0f} min here, less where it stops early", flush=True)
     failures = sweep.sweep(jobs)
     for failure in failures:
         print(f"abc-nb: {failure.name} seed {failure.seed} failed: {failure.error}", file=sys.stderr)

@@ -9,7 +9,7 @@ import pandas as pd
 
 from abc_nb import store
 from abc_nb.errors import InputError
-from abc_nb.experiments import SEEDS, experiment, find, split
+from abc_nb.experiments import SEEDS, experiment, find, split, train_command
 from abc_nb.profiles import PROFILES
 from abc_nb.store import ANYWHERE, Run
 from abc_nb.tasks import OPERATIONS
@@ -52,7 +52,7 @@ class Results:
             missing = [seed for seed, run in runs.items() if run is None]
             if missing and (self.origin == "runs" or len(missing) == len(runs)):
                 where = {"runs": "made here", "shipped": "shipped", "any": "made here or shipped"}[self.origin]
-                mend = f"run `abc-nb train {name} --profile {self.profile} --seed {missing[0]}` and take results 'runs'"
+                mend = f"run `{train_command(name, missing[0], self.profile)}` and take results 'runs'"
                 raise InputError(f"no results of {name}, seed {missing[0]}, were {where}: {mend}")
             found += [run for run in runs.values() if run is not None]
         return found

@@ -166,6 +166,10 @@ class Sampler:
             for width in self.widths
         ]
 
+    def layout(self, length: int) -> Layout:
+        """Where the tokens of problems of `length` digits stand."""
+        return self.task.layout(self.task.width(length, self.regime), self.arrangement)
+
     def test_batch(self, length: int, samples: int, seed: int) -> Batch:
         """The test set of `length`-digit operands."""
         width = self.task.width(length, self.regime)

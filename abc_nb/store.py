@@ -28,7 +28,7 @@ from abc_nb.config import from_data, to_data
 from abc_nb.diagnosis import calibrate_model
 from abc_nb.errors import InputError
 from abc_nb.evaluation import evaluate
-from abc_nb.experiments import Experiment
+from abc_nb.experiments import Experiment, train_command
 from abc_nb.files import write_bytes, write_text
 from abc_nb.lines import Line, Lines
 from abc_nb.manifest import (
@@ -91,8 +91,9 @@ class Run:
     def model(self) -> Transformer:
         """The trained model, ready to evaluate; InputError where only its numbers were shipped."""
         if not self.has_weights:
-            name, seed = self.experiment.name, f" --seed {self.seed}" if self.seed else ""
-            raise InputError(f"{name} was shipped without its weights: run `abc-nb train {name}{seed}` first")
+            name, profile = self.experiment.name, self.experiment.profile
+            command = train_command(name, self.seed, profile)
+            raise InputError(f"{name} was shipped without its weights: run `{command}` first")
         model = build_model(self.experiment, self.seed, self.bias())
         self.restore(model)
         return model.eval()

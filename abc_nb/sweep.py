@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from dataclasses import dataclass, replace
 from queue import Empty
@@ -24,6 +25,8 @@ from abc_nb.processes import processes
 from abc_nb.training import Trainer
 
 Job = tuple[Experiment, int]  # an experiment and a seed
+LIVES = 4  # of the crew: a killed worker takes all of them with it, and their runs go on from their checkpoints
+KILLED = "a worker was killed again and again, as it happens when memory runs out; its checkpoint is kept"
 
 
 @dataclass(frozen=True)
@@ -47,11 +50,12 @@ def missing(jobs: Sequence[Job]) -> list[Job]:
 
 
 def estimate(jobs: Sequence[Job]) -> float:
-    """Seconds that the jobs may take at most: steps to do, times a step measured now, shared by the workers."""
+    """Seconds that training may take at most: steps to do, times a step measured now, shared by the workers."""
     measured: dict[Any, float] = {}
     total = 0.0
     for experiment, seed in jobs:
-        shape = (experiment.task, replace(experiment.model, position=Sinusoidal(), bias=Causal()))
+        model = replace(experiment.model, position=Sinusoidal(), bias=Causal())
+        shape = (experiment.sampler, model, experiment.training.held_batch)
         if shape not in measured:
             measured[shape] = step_seconds(experiment, seed)
         total += measured[shape] * experiment.training.steps
@@ -99,8 +103,16 @@ def sweep(jobs: Sequence[Job], show: bool = True, in_turn: bool = False, dask: s
         return []
     if in_turn:
         return train_in_turn(todo, show)
-    with processes(min(workers(), len(todo))) if dask is None else cluster(dask) as crew:
-        return train_together(todo, crew, show)
+    failures: list[Failure] = []
+    for _ in range(LIVES):
+        with processes(min(workers(), len(todo))) if dask is None else cluster(dask) as crew:
+            ended = train_together(todo, crew, show)
+        lost = [job for job, error in ended if isinstance(error, BrokenProcessPool)]
+        failures += [Failure(job[0].name, job[1], f"{error}") for job, error in ended if error and job not in lost]
+        if not lost:
+            return failures
+        todo = lost
+    return failures + [Failure(experiment.name, seed, KILLED) for experiment, seed in lost]
 
 
 def train_in_turn(jobs: Sequence[Job], show: bool) -> list[Failure]:
@@ -115,18 +127,26 @@ def train_in_turn(jobs: Sequence[Job], show: bool) -> list[Failure]:
     return failures
 
 
-def train_together(jobs: Sequence[Job], crew: Crew, show: bool) -> list[Failure]:
-    futures = {crew.submit(*job): job for job in jobs}
-    pending = set(futures)
+def train_together(jobs: Sequence[Job], crew: Crew, show: bool) -> list[tuple[Job, BaseException | None]]:
+    """Each job and its error, if any. A child waits for its parent, so that results do not depend on the workers."""
+    todo = {experiment.key(seed): (experiment, seed) for experiment, seed in jobs}
+    parents = {key: experiment.parent.key(seed) for key, (experiment, seed) in todo.items() if experiment.parent}
+    waits_for = {key: parent for key, parent in parents.items() if parent in todo}
+    futures: dict[str, Future[None]] = {}
+    running, done = set[str](), set[str]()
     with closing(Bar(jobs, show)) as bar:
-        while pending:
-            done, pending = wait(pending, timeout=EVERY, return_when=FIRST_COMPLETED)
+        while len(done) < len(todo):
+            ready = [key for key in todo if key not in futures and waits_for.get(key, key) in done | {key}]
+            futures |= {key: crew.submit(*todo[key]) for key in ready}
+            running |= {*ready}
+            wait([futures[key] for key in running], timeout=EVERY, return_when=FIRST_COMPLETED)
             for step in drain(crew):
                 bar.move(*step)
-            for experiment, seed in (futures[future] for future in done):
+            ended = {key for key in running if futures[key].done()}
+            for experiment, seed in (todo[key] for key in ended):
                 bar.move(experiment.name, seed)
-    errors = ((job, future.exception()) for future, job in futures.items())
-    return [Failure(job[0].name, job[1], f"{error}") for job, error in errors if error is not None]
+            running, done = running - ended, done | ended
+    return [(job, futures[key].exception()) for key, job in todo.items()]
 
 
 def drain(crew: Crew) -> Iterator[Step]:

@@ -10,20 +10,21 @@ import torch
 from abc_nb import paths
 from abc_nb.catalogue import PERIOD, PERIODS
 from abc_nb.evaluation import TEST_SEED, correct_digits
-from abc_nb.experiments import ARITHMETIC, BINARY, find, grid_names
+from abc_nb.experiments import ARITHMETIC, BINARY, grid_names
 from abc_nb.files import write_text
 from abc_nb.hard import carry_runs, hard_cases
-from abc_nb.results import Results
+from abc_nb.profiles import TABLE
+from abc_nb.results import Results, titles
 from abc_nb.store import Run
 from abc_nb.tasks import DIGITS
 
 BAR = 0.99  # complete generalization: at least 99% at ten times the training length (claim C01)
-PAPER_SETTING = {  # columns of table 34, and what an experiment's name ends with
+ITS_COLUMNS = {  # columns of table 34, and what an experiment's name ends with
     "its setting, 1e-4": "",
     "its setting, 1e-5": "-text-rate",
     "its setting, our training": "-our-recipe",
 }
-TABLE_LENGTHS = {"table1": (6, 10, 15, 20, 60), "table3": (6, 10, 20, 60)}
+TABLE_LENGTHS = {"table1": TABLE, "table3": (6, 10, 20, 60)}
 
 
 def over_seeds(rows: pd.DataFrame) -> pd.DataFrame:
@@ -89,7 +90,7 @@ def settings(found: Results, names: Sequence[str], length: int = 60) -> pd.DataF
     table = table[(table.length == length) & table.paper.notna()][["task", "model", "paper", "ours", "worst", "seeds"]]
     keys = [*zip(table.task, table.model.replace("+ scratchpad", "Vanilla"), strict=True)]
     its = Results("paper", "any", found.seeds)
-    for place, (column, label) in enumerate(PAPER_SETTING.items(), start=3):
+    for place, (column, label) in enumerate(ITS_COLUMNS.items(), start=3):
         there = its.there([name + label for name in names])
         rows = over_seeds(its.evaluation(there)) if there else pd.DataFrame(columns=["task", "model", "length", "ours"])
         here = rows[rows.length == length].set_index(["task", "model"]).ours
@@ -149,8 +150,8 @@ def first_errors(runs: Sequence[Run], length: int, samples: int = 500) -> pd.Dat
         wrong = ~right.all(1)
         at_once = 100 * (~right[wrong, 0]).float().mean().item()  # NaN where nothing is wrong
         share = 100 * wrong.float().mean().item()
-        rows.append((run.experiment.task.title, find(run.experiment.name).title, len(right), share, at_once))
-    return pd.DataFrame(rows, columns=["task", "model", "samples", "wrong", "from the first digit on"])
+        rows.append(titles(run) | {"samples": len(right), "wrong": share, "from the first digit on": at_once})
+    return pd.DataFrame(rows)
 
 
 def imperfect(runs: Sequence[Run]) -> list[Run]:
@@ -161,10 +162,7 @@ def imperfect(runs: Sequence[Run]) -> list[Run]:
 def all_wrong_digits(runs: Sequence[Run]) -> pd.DataFrame:
     """`wrong_digits` of several runs, with task, model and seed in front."""
     columns = ["task", "model", "seed", "problem", "place", "residue", "operand 1", "operand 2"]
-    parts = [
-        wrong_digits(run).assign(task=run.experiment.task.title, model=find(run.experiment.name).title, seed=run.seed)
-        for run in runs
-    ]
+    parts = [wrong_digits(run).assign(**titles(run), seed=run.seed) for run in runs]
     return pd.concat([pd.DataFrame(columns=columns), *parts], ignore_index=True)[columns].fillna("")
 
 
@@ -191,9 +189,8 @@ def over_runs(runs: Sequence[Run], measure: Callable[[Run], pd.DataFrame]) -> pd
     """What is measured on each run, with task and model in front and accuracy in percent, without its interval."""
     parts = []
     for run in runs:
-        titles = {"task": run.experiment.task.title, "model": find(run.experiment.name).title}
         rows = measure(run).drop(columns=["ci_low", "ci_high"])
-        parts.append(rows.assign(**titles, accuracy=100 * rows.accuracy))
+        parts.append(rows.assign(**titles(run), accuracy=100 * rows.accuracy))
     frame = pd.concat(parts, ignore_index=True)
     return frame[["task", "model", *frame.columns.drop(["task", "model"])]]
 
@@ -203,8 +200,7 @@ def kept_lines(runs: Sequence[Run]) -> pd.DataFrame:
     rows = []
     for run in runs:
         bias = run.bias()
-        title = find(run.experiment.name).title
-        rows.append({"task": run.experiment.task.title, "model": title, "lines": len(bias.lines) if bias else 0})
+        rows.append(titles(run) | {"lines": len(bias.lines) if bias else 0})
     return pd.DataFrame(rows).groupby(["task", "model"], sort=False)[["lines"]].median().reset_index()
 
 

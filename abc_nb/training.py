@@ -23,6 +23,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
+from abc_nb.config import check_fields
 from abc_nb.errors import InputError
 from abc_nb.evaluation import exact_match
 from abc_nb.files import write_bytes
@@ -58,8 +59,9 @@ class TrainingConfig:
     validation: int = 1024  # problems from numbers never trained on
 
     def __post_init__(self) -> None:
-        if min(self.steps, self.hold, self.batch, self.held_batch) < 1:
-            raise InputError("a training needs at least one step, one held step and one problem a batch")
+        check_fields(self)
+        if min(self.steps, self.hold, self.batch, self.held_batch, self.validate_every) < 1:
+            raise InputError("a training needs at least one step, held or to validation, and one problem a batch")
 
 
 @dataclass

@@ -59,8 +59,14 @@ def test_a_parent_that_is_gone_is_an_error(
     study: CalibrationStudy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ABC_NB_RUNS", str(tmp_path))
-    with pytest.raises(InputError, match="addition-abc was calibrated from is not there: train it first"):
+    with pytest.raises(InputError, match="the addition-vanilla that addition-abc was calibrated from is not there"):
         _ = CalibrationStudy(study.run).parent
+
+
+def test_a_parent_of_the_same_name_with_other_weights_is_not_taken(study: CalibrationStudy) -> None:
+    other = {**study.run.manifest, "parent": {**study.run.manifest["parent"], "weights": "0" * 64}}
+    with pytest.raises(InputError, match="the addition-vanilla that addition-abc was calibrated from is not there"):
+        _ = CalibrationStudy(replace(study.run, manifest=other)).parent
 
 
 def test_averages_are_the_parents_attention_on_its_own_training_problems(study: CalibrationStudy) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
@@ -187,8 +187,35 @@ def test_a_base_is_given_or_part_of_the_name() -> None:
         named, given_base = experiment(f"addition-abc-base{base}"), experiment("addition-abc", base=base)
         assert named == given_base == experiment(named.name)
         assert (named.task.base, named.parent and named.parent.name) == (base, f"addition-vanilla-base{base}")
+    assert experiment("addition-abc-base10") == experiment("addition-abc")
+    assert experiment("parity-abc-base2") == experiment("parity-abc")
     with pytest.raises(InputError, match="has base 4, not 8"):
         experiment("addition-abc-base4", base=8)
+
+
+@pytest.mark.parametrize("suffix", ["base", "base0", "base1", "base04", "base17", "base4x", "basex"])
+def test_a_base_that_is_none_is_no_name(suffix: str) -> None:
+    with pytest.raises(InputError, match=f"unknown experiment 'addition-abc-{suffix}'"):
+        experiment(f"addition-abc-{suffix}")
+
+
+def test_a_pattern_finds_what_has_a_name() -> None:
+    assert experiments.matching("n-by-2-*-base4") == [
+        f"n-by-2-{model}-base4" for model in ("vanilla", "by-head", "abc")
+    ]
+    assert {*experiments.matching("addition-grid-w1-*")} == {f"addition-grid-w1-t{t}" for t in ("x", *"2345678")}
+    assert experiments.matching("*-text-rate", "paper")
+    with pytest.raises(InputError, match="no experiment matches"):
+        experiments.matching("*-text-rate", "quick")
+    assert experiment("addition-vanilla-text-rate", "quick").training.learning_rate == 1e-5
+
+
+@pytest.mark.parametrize("suffix", ["", "-base4"])
+def test_a_plain_model_is_calibrated_in_its_own_base(suffix: str) -> None:
+    assert experiments.calibrated(f"addition-vanilla{suffix}") == experiment(f"addition-abc{suffix}")
+    for name in (f"addition-abc{suffix}", "parity-classifier"):
+        with pytest.raises(InputError, match=f"'{name}' cannot be calibrated here"):
+            experiments.calibrated(name)
 
 
 @given(NAMES, PROFILES)
@@ -304,3 +331,28 @@ def test_the_papers_setting_has_the_rate_of_the_code_of_the_text_and_our_trainin
 def test_abc_is_read_out_of_a_model_that_was_trained_in_the_same_way(label: str) -> None:
     parent = experiment(f"parity-abc-{label}", "paper").parent
     assert parent == experiment(f"parity-vanilla-{label}", "paper")
+
+
+# ---- fields -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: Calibration(anchor="operand"), "'operand' is not possible as anchor of a Calibration: choose one of "),  # type: ignore[arg-type]
+        (lambda: Calibration(layers="all"), "'all' is not possible as layers of a Calibration"),  # type: ignore[arg-type]
+        (lambda: Calibration(kappa=(1.0,)), "is not possible as kappa of a Calibration"),  # type: ignore[arg-type]
+        (lambda: ModelConfig(width=60), "8 heads"),
+        (lambda: ModelConfig(norm="none"), "'none' is not possible as norm of a ModelConfig: choose one of pre, post"),  # type: ignore[arg-type]
+        (lambda: TrainingConfig(steps=1.5), "1.5 is not possible as steps of a TrainingConfig"),  # type: ignore[arg-type]
+        (lambda: TrainingConfig(validate_every=0), "a training needs at least one step"),
+    ],
+)
+def test_a_field_that_is_not_possible_is_one_sentence(make: Callable[[], object], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        make()
+
+
+def test_what_is_not_shipped_is_trained_for_the_notebooks() -> None:
+    everything = {found.name for found in experiments.needed("quick", everything=True)}
+    assert {found.name for found in experiments.needed("paper")} == everything

@@ -184,8 +184,9 @@ def test_c20_is_judged_with_the_last_layer_and_shows_each_layers_own(value: floa
     ("ratios", "verdict", "shown"), [([0.01, 0.05, 0.5], "holds", "1/20.0"), ([0.01, 0.25, 0.5], "differs", "1/4.0")]
 )
 def test_c21_is_judged_by_the_median_ratio_of_every_task(ratios: list[float], verdict: str, shown: str) -> None:
-    costs = pd.DataFrame({"task": ["Addition"] * 3 + ["Successor"], "ratio": [*ratios, 0.1]})
-    assert_judged(judges_calibration.retraining_is_short(costs), "C21", verdict, f"Addition {shown}, Successor 1/10.0")
+    costs = pd.DataFrame({"task": ["Addition"] * 3 + ["Successor"], "problems ratio": [*ratios, 0.1], "ratio": 0.5})
+    told = (f"problems: Addition {shown}, Successor 1/10.0", "Addition 1/2.0")
+    assert_judged(judges_calibration.retraining_is_short(costs), "C21", verdict, *told)
 
 
 class Study:

@@ -7,7 +7,10 @@ import shutil
 import signal
 import subprocess
 import sys
+from concurrent.futures import Future
 from dataclasses import replace
+from pathlib import Path
+from queue import Empty
 
 import pytest
 import torch
@@ -16,6 +19,7 @@ from helpers import child_of, members, wait_for
 from safetensors import safe_open
 
 from abc_nb import store, sweep
+from abc_nb.crew import Crew, Step
 from abc_nb.experiments import Experiment, experiment
 
 WAYS = pytest.mark.parametrize("in_turn", [False, True], ids=["in processes", "in turn"])
@@ -55,6 +59,45 @@ def test_a_parent_that_is_nowhere_is_trained_before_its_child(folders: Folders, 
     assert sweep.missing([(child, 0)]) == [(tiny, 0), (child, 0)], "numbers alone are not enough to go on from"
     assert sweep.sweep([(child, 0)], show=False, in_turn=True) == []
     assert sweep.missing([(child, 0), (tiny, 0)]) == []
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_takes_no_run_with_it(folders: Folders) -> None:
+    """Memory that runs out kills a worker; its run goes on from the checkpoint in another, and the others are made."""
+    names = ["successor-vanilla", "addition-vanilla", "n-by-1-vanilla"]
+    script = (
+        "from dataclasses import replace; from abc_nb import sweep; from abc_nb.experiments import experiment;"
+        f"jobs = [(experiment(name, 'smoke'), 0) for name in {names}];"
+        "slow = [(replace(e, training=replace(e.training, steps=400, hold=200)), seed) for e, seed in jobs];"
+        "print(sweep.sweep(slow, show=False), len(sweep.missing(slow)))"
+    )
+    code = f"if __name__ == '__main__': {script}"
+    started = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, start_new_session=True)
+    partial = folders.runs / ".partial"
+    wait_for(lambda: bool([*partial.glob("*/" + store.CHECKPOINT)]) or started.poll() is not None)
+    (worker, *_) = [pid for pid in members(started.pid) if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    os.kill(worker, signal.SIGKILL)
+    told, _ = started.communicate(timeout=120)
+    assert told.strip() == "[] 0"
+
+
+def test_a_child_waits_for_its_parent(folders: Folders, tiny: Experiment) -> None:
+    child, other = child_of(tiny), replace(tiny, name="other")
+    order: list[str] = []
+
+    def submit(experiment: Experiment, seed: int) -> Future[None]:
+        order.append(experiment.name)
+        future: Future[None] = Future()
+        future.set_result(None)
+        return future
+
+    def told() -> Step:
+        raise Empty
+
+    jobs = [(child, 0), (tiny, 0), (other, 0), (child, 1)]
+    ended = sweep.train_together(jobs, Crew(submit, told), show=False)
+    assert [job for job, _ in ended] == jobs
+    assert order == [tiny.name, "other", child.name, child.name], "the second child has no parent to wait for here"
 
 
 def test_the_estimate_counts_every_step_of_every_job(

@@ -69,7 +69,10 @@ def press(bench: CalibrationBench, seconds: float = 60) -> None:
     ("call", "sentence"),
     [
         (lambda: abc_nb.explore_attention("additoin-vanilla"), "unknown experiment"),
-        (lambda: abc_nb.explore_attention("addition-abc", profile="smoke"), "run `abc-nb train addition-abc` first"),
+        (
+            lambda: abc_nb.explore_attention("addition-abc", profile="smoke"),
+            "run `abc-nb train addition-abc --profile smoke` first",
+        ),
         (lambda: abc_nb.explore_window("division"), "choose one of successor, addition, n-by-1, parity"),
         (lambda: abc_nb.explore_calibration("addition-abc"), "name a plain model such as addition-vanilla"),
         (lambda: abc_nb.explore_calibration("addition-vanilla", seed=9, profile="smoke"), "is not trained yet"),

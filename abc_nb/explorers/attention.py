@@ -23,7 +23,6 @@ from abc_nb.experiments import experiment, names, split
 from abc_nb.explorers import pictures
 from abc_nb.explorers.pictures import MONO, TEXT
 from abc_nb.layouts import Layout
-from abc_nb.sampling import make_batch
 
 LONGEST = 64  # places: more do not fit on the picture
 SIZE = (940, 440)  # of the picture, in pixels
@@ -99,11 +98,10 @@ def ask(study: Study, text: str) -> Asked:
     Raises InputError for a problem of another task, or one too long to be drawn.
     """
     task, sampler = study.run.experiment.task, study.run.experiment.sampler
-    operands, places = compute.read(task, text), compute.typed_places(task, text)
+    places = compute.typed_places(task, text)
     if places > LONGEST:
         raise InputError(f"a number of {places} digits is too long to be drawn: type at most {LONGEST}")
-    width = task.width_for(places, sampler.regime)
-    batch = make_batch(task, compute.widen(operands, width, task), width, sampler.arrangement)
+    batch = compute.typed_batch(sampler, text)
     return Asked(study, text.strip(), look(study.model, task, batch), batch.layout)
 
 

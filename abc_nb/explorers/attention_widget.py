@@ -7,8 +7,9 @@ from html import escape
 import ipywidgets as w
 
 from abc_nb.attention import Study
+from abc_nb.compute import example
 from abc_nb.errors import InputError
-from abc_nb.experiments import experiment
+from abc_nb.experiments import experiment, train_command
 from abc_nb.explorers import attention as logic
 from abc_nb.explorers.parts import Explorer, choice, line, or_sorry, picture, slider
 from abc_nb.store import find
@@ -32,8 +33,9 @@ class AttentionExplorer(Explorer):
         self.seed, self.profile = seed, profile
         known = logic.models(experiment(name, profile).task.name, seed, profile)
         if name not in known:
-            raise InputError(f"the weights of {name} are not here: run `abc-nb train {name}` first")
-        problem = problem or experiment(name, profile).task.operation.example
+            raise InputError(f"the weights of {name} are not here: run `{train_command(name, seed, profile)}` first")
+        problem = problem or example(experiment(name, profile).task)
+        self.asked: logic.Asked | None = None  # until a problem has been read
         self.problem = w.Text(
             value=problem, description="problem", continuous_update=False, layout=w.Layout(width="340px")
         )
@@ -61,7 +63,8 @@ class AttentionExplorer(Explorer):
         """Another model: its sizes, its best head, and the same problem again."""
         run = find(experiment(self.model.value, self.profile), self.seed)
         if run is None:
-            raise InputError(f"{self.model.value} is not here any more: run `abc-nb train {self.model.value}`")
+            command = train_command(self.model.value, self.seed, self.profile)
+            raise InputError(f"{self.model.value} is not here any more: run `{command}`")
         self.study = Study(run, samples=100)
         self.layer.max, self.head.max = run.experiment.model.decoder_layers, run.experiment.model.heads
         self.choose_head()
@@ -77,12 +80,15 @@ class AttentionExplorer(Explorer):
 
     def take_problem(self) -> None:
         """Decode the problem; shown as a whole at first."""
+        self.asked = None
         self.asked = logic.ask(self.study, self.problem.value)
         self.step.max = len(self.asked.digits)
         self.step.value = self.step.max
         self.redraw()
 
     def redraw(self) -> None:
+        if self.asked is None:
+            return
         place = (self.attention.value, self.layer.value - 1, self.head.value - 1, self.step.value - 1)
         self.answer.value = (
             f'<b class="abc-answer" style="font-size:16px;white-space:nowrap">{escape(logic.verdict(self.asked))}</b>'

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from textwrap import fill
 
@@ -18,8 +18,7 @@ from abc_nb.api import load
 from abc_nb.biases import Attention
 from abc_nb.calibration import Calibration
 from abc_nb.diagnosis import as_bias, average_attention, read_lines
-from abc_nb.errors import InputError
-from abc_nb.experiments import Experiment, experiment, split
+from abc_nb.experiments import Experiment, calibrated
 from abc_nb.explorers import pictures
 from abc_nb.explorers.pictures import TEXT
 from abc_nb.layouts import Layout
@@ -43,9 +42,10 @@ class Bench:
     seed: int = 0
     profile: str = "quick"
 
+    abc: Experiment = field(init=False)  # the retraining with a threshold that the model chooses
+
     def __post_init__(self) -> None:
-        if split(self.name)[1] != "vanilla":
-            raise InputError(f"{self.name!r} cannot be calibrated here: name a plain model such as addition-vanilla")
+        object.__setattr__(self, "abc", calibrated(self.name, self.profile))
 
     @cached_property
     def parent(self) -> Run:
@@ -76,13 +76,11 @@ class Bench:
 
     def longer(self, length: int) -> Layout:
         """The layout of problems of so many digits."""
-        sampler = self.parent.experiment.sampler
-        return sampler.task.layout(sampler.task.width(length, sampler.regime), sampler.arrangement)
+        return self.parent.experiment.sampler.layout(length)
 
     def child(self, settings: Calibration) -> Experiment:
         """The retraining under that bias: ABC's recipe, tested on fewer problems."""
-        abc = experiment(f"{split(self.name)[0]}-abc", self.profile)
-        return replace(abc, calibration=settings, tests=TESTS if self.profile == "quick" else abc.tests)
+        return replace(self.abc, calibration=settings, tests=TESTS if self.profile == "quick" else self.abc.tests)
 
 
 def cells_of(line: Line, layout: Layout, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:

@@ -9,7 +9,6 @@ import pandas as pd
 
 from abc_nb import store
 from abc_nb.calibration import PAPER, SHARE, Calibration
-from abc_nb.experiments import experiment, split
 from abc_nb.explorers import calibration as logic
 from abc_nb.explorers.parts import Explorer, choice, line, or_sorry, picture, slider, style, table
 from abc_nb.explorers.retraining import Retraining
@@ -45,7 +44,7 @@ class CalibrationBench(Explorer):
     def earlier(self) -> dict[str, pd.DataFrame]:
         """Accuracy of the plain model, and of ABC where it is there."""
         found = {"Vanilla": self.bench.parent}
-        abc = store.find(experiment(f"{split(self.bench.name)[0]}-abc", self.bench.profile), self.bench.seed)
+        abc = store.find(self.bench.abc, self.bench.seed)
         found |= {} if abc is None else {"ABC (threshold chosen by the model)": abc}
         return {name: run.evaluation() for name, run in found.items()}
 

@@ -10,7 +10,7 @@ from matplotlib.patches import Rectangle
 from abc_nb import store
 from abc_nb.biases import Attention, Bias, Causal, Window, key_count
 from abc_nb.catalogue import GRID_NAMES, GRID_T, GRID_W
-from abc_nb.experiments import experiment
+from abc_nb.experiments import experiment, train_command
 from abc_nb.explorers import pictures
 from abc_nb.explorers.pictures import TEXT
 from abc_nb.layouts import Layout
@@ -70,7 +70,7 @@ def sentence(task: str, frame: pd.DataFrame, w: int | None, t: int | None) -> st
     """The measured accuracy of one cell of the grid by length, or what to run to measure it."""
     rows = frame[(frame.w == label(w)) & (frame["T"] == label(t))]
     if rows.empty:
-        return f"w={label(w)}, T={label(t)} is not trained yet: run `abc-nb train {task}-{GRID_NAMES[w, t]}`"
+        return f"w={label(w)}, T={label(t)} is not trained yet: run `{train_command(f'{task}-{GRID_NAMES[w, t]}')}`"
     parts = [f"{accuracy:.1f}% at {length}" for length, accuracy in zip(rows.length, rows.accuracy, strict=True)]
     return f"Exact match on {rows.samples.iloc[0]} problems: {', '.join(parts)} digits."
 

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import pandas as pd
 
 from abc_nb.claims import Scores, Verdict, verdict
+from abc_nb.profiles import TABLE
 from abc_nb.tables import BAR
 
 FULL = 99.9  # percent that still reads as the paper's "100%", in the median seed
-LENGTHS = (6, 10, 15, 20, 60)
 UNARY, BINARY = ("Successor", "Parity"), ("Addition", "N x 1")
 
 
-def lowest(scores: Scores, tasks: Sequence[str], model: str, lengths: Sequence[int] = LENGTHS) -> tuple[str, int]:
+def lowest(scores: Scores, tasks: Sequence[str], model: str, lengths: Sequence[int] = TABLE) -> tuple[str, int]:
     """The task and length at which a model does worst."""
     return min(
         ((task, length) for task in tasks for length in lengths), key=lambda at: scores.median(at[0], model, at[1])
@@ -45,8 +45,8 @@ def cyclic_window_solves_all(scores: Scores) -> Verdict:
 def window_without_positions(scores: Scores) -> Verdict:
     """Perfect on the unary tasks; on the binary ones 98% or better, but not perfect."""
     model = "NoPE + w=1"
-    unary = min(scores.median(task, model, length) for task in UNARY for length in LENGTHS)
-    binary = [scores.median(task, model, length) for task in BINARY for length in LENGTHS]
+    unary = min(scores.median(task, model, length) for task in UNARY for length in TABLE)
+    binary = [scores.median(task, model, length) for task in BINARY for length in TABLE]
     holds = unary >= FULL and min(binary) >= 98 and min(binary) < 100
     figure = "; ".join(scores.text(task, model, (6, 20, 60)) for task in (*UNARY, *BINARY))
     return verdict("C12", holds, figure, scores.interval("Addition", model, 60))

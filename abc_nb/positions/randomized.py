@@ -24,9 +24,12 @@ class Randomized(TransformerXL):
 
     longest: int = 2048  # N
 
+    def fits(self, layout: Layout) -> bool:
+        return longer_side(layout) <= self.longest
+
     def place(self, index: Index, layout: Layout, head_size: int, training: bool) -> Index:
         count = longer_side(layout)
-        if count > self.longest:
+        if not self.fits(layout):
             raise InputError(f"{count} tokens are too many: this model draws their positions from {self.longest}")
         if training:
             chosen = torch.randperm(self.longest)[:count].sort().values

@@ -17,7 +17,7 @@ WORST = "In brackets: the worst seed."
 def render(report: Report) -> str:
     counts = ", ".join(f"{verdict} {count}" for verdict, count in report.counts.items())
     blocks = [f"# Arithmetic that holds at any length: report of the profile {report.profile}"]
-    blocks += [f"{report.purpose.capitalize()}. As one page that can be mailed: [report.html](report.html)."]
+    blocks += [f"{report.purpose.capitalize()}. `abc-nb report` writes it as one page that can be mailed, too."]
     blocks += [picture(report.headline)] if report.headline else []
     blocks += [f"Verdicts on the paper's {len(report.ledger)} claims: {counts}.", "## The ledger of claims"]
     blocks += [ledger(report)]

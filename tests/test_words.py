@@ -1,0 +1,59 @@
+"""Numbers in the text of the README and of notebook 7 are those of the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import nbformat
+import pandas as pd
+import pytest
+
+from abc_nb import paths
+
+
+def table(name: str) -> pd.DataFrame:
+    return pd.read_csv(paths.figures("quick") / f"{name}.csv")
+
+
+def ours(name: str, task: str, model: str, length: int) -> float:
+    """The median seed's percentage in a table."""
+    rows = table(name)
+    (found,) = rows[(rows.task == task) & (rows.model == model) & (rows.length == length)].ours
+    return float(found)
+
+
+def phrases() -> Iterator[tuple[str, str]]:
+    """(file, what it must say)."""
+    seeds = table("table-22-beyond-seeds")
+    longest, thousand = (
+        seeds[seeds.length == length].set_index(["task", "model", "seed"]) for length in (10_000, 1000)
+    )
+    right = (
+        f"{(longest.accuracy == 1).sum()} of {len(longest)} models are right on every problem at ten thousand digits"
+    )
+    yield "07_beyond", right
+    worst = longest.accuracy.idxmin()
+    yield "README", f"of {len(longest)} models {(longest.accuracy == 1).sum()} are right on every problem"
+    shares = f"{100 * longest.accuracy[worst]:.0f}% at ten thousand and {100 * thousand.accuracy[worst]:.1f}% at one"
+    yield "README", f"the worst, on {worst[0]}, on {shares}"
+    by_head = [f"{ours('table-31-factors', 'N x 2', 'by head', length):.1f}%" for length in (60, 200)]
+    yield "07_beyond", f"{by_head[0]} at sixty digits, {by_head[1]} at two hundred"
+    yield "07_beyond", f"the plain model reached {ours('table-31-factors', 'N x 2', 'Vanilla', 6):.0f}%"
+    sixteen = [ours("table-30-bases", "N x 1, base 16", model, 60) for model in ("+ T=3", "ABC")]
+    yield "07_beyond", f"{sixteen[0]:.0f} and {sixteen[1]:.0f}% at sixty digits"
+    yield "README", f"{sixteen[0]:.0f} and {sixteen[1]:.0f}% at sixty"
+    binary = ours("table-30-bases", "Addition, base 2", "Vanilla", 6)
+    yield "07_beyond", f"the plain model answers {binary:.0f}% of six-bit additions"
+    coupled = [ours("table-27-methods", "Addition", "Position coupling", length) for length in (8, 10, 15)]
+    yield "07_beyond", "{:.0f}% at eight digits, {:.0f}% at ten, {:.0f}% at fifteen".format(*coupled)
+    lists = [ours("table-32-limits", "ListOps, nested", "Vanilla", length) for length in (3, 6)]
+    yield "07_beyond", "from {:.0f}% at three items to {:.0f}% at six".format(*lists)
+
+
+@pytest.mark.parametrize(("file", "phrase"), [*phrases()])
+def test_the_text_says_what_the_tables_have(file: str, phrase: str) -> None:
+    if file == "README":
+        text = (paths.ROOT / "README.md").read_text()
+    else:
+        text = "\n".join(cell.source for cell in nbformat.read(paths.NOTEBOOKS / f"{file}.ipynb", 4).cells)
+    assert phrase in text.replace("**", "")
