@@ -128,6 +128,8 @@ def test_c05_needs_the_wide_model_alone_to_interpolate(wide: float, narrow: floa
     assert_judged(judges_failure.rope_needs_width(enough), "C05", "differs", "RoPE, size 128 99.5")
     missing = trainings[trainings.model != "RoPE, size 512"]
     assert_judged(judges_failure.rope_needs_width(missing), "C05", "not run", f"size 128 {100 * narrow:.1f}")
+    righted = pd.concat([missing, pd.DataFrame([("RoPE, from the right", 1.0)], columns=["model", "validation"])])
+    assert_judged(judges_failure.rope_needs_width(righted), "C05", "differs", "right 100.0; size 512 was not trained")
 
 
 # ---- calibration ------------------------------------------------------------------------------------
