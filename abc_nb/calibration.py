@@ -40,11 +40,11 @@ class Calibration:
     empty: Literal["transparent", "closed"] = "closed"  # a head without any line
 
     def __post_init__(self) -> None:
-        check_fields(self)
         if self.share is not None and not 0 < self.share <= 1:
             raise InputError(f"a share of {self.share} is not possible: give a part of a head's attention, as in 0.2")
         if not self.directions or any(direction not in DIRECTIONS for direction in self.directions):
             raise InputError(f"directions {self.directions!r} are not possible: choose from {', '.join(DIRECTIONS)}")
+        check_fields(self)
 
 
 SHARE = 0.2  # where attention alone is given, and no model to choose a threshold with

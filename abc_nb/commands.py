@@ -105,7 +105,7 @@ def sweep(arguments: Namespace) -> int:
 
     names = experiments.matching(arguments.pattern, arguments.profile)
     jobs = [(experiments.experiment(name, arguments.profile), seed) for seed in arguments.seeds for name in names]
-    print(f"{len(jobs)} runs, {len(jobs) - len(sweeping.missing(jobs))} of them finished before", flush=True)
+    print(f"runs asked for: {len(jobs)}, to be made: {len(sweeping.missing(jobs))}", flush=True)
     failures = sweeping.sweep(jobs, in_turn=arguments.in_turn, dask=arguments.dask)
     for failure in failures:
         print(f"abc-nb: {failure.name} seed {failure.seed} failed: {failure.error}", file=sys.stderr)

@@ -61,7 +61,9 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         check_fields(self)
         if min(self.steps, self.hold, self.batch, self.held_batch, self.validate_every) < 1:
-            raise InputError("a training needs at least one step, held or to validation, and one problem a batch")
+            raise InputError(
+                "a training needs at least one step, one held step and one problem a batch, and a step to validate at"
+            )
 
 
 @dataclass

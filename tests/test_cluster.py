@@ -30,6 +30,7 @@ from abc_nb import cluster, paths, store, sweep
 from abc_nb.cli import main
 from abc_nb.errors import InputError
 from abc_nb.experiments import Experiment, experiment
+from abc_nb.positions import Learned
 
 
 @pytest.fixture(scope="module")
@@ -71,10 +72,10 @@ def test_workers_train_what_this_process_trains_in_turn(folders: Folders, tiny: 
 
 @pytest.mark.slow
 def test_a_run_that_fails_is_reported_and_the_others_go_on(folders: Folders, tiny: Experiment, pair: Cluster) -> None:
-    broken = replace(tiny, name="broken", model=replace(tiny.model, heads=3))
+    broken = replace(tiny, name="broken", model=replace(tiny.model, position=Learned(longest=2)))
     failures = sweep.sweep([(broken, 0), (tiny, 0)], show=False, dask=pair.address)
     assert [(failure.name, failure.seed) for failure in failures] == [("broken", 0)]
-    assert "sizes [3, -1]" in failures[0].error
+    assert "positions are too many" in failures[0].error
     assert sweep.missing([(tiny, 0)]) == []
 
 
@@ -204,7 +205,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert main(["sweep", "successor-vanilla", "--profile", "smoke", *arguments]) == 2
     out, err = capsys.readouterr()
     (line,) = err.splitlines()
-    assert (out, line[:8]) == ("", "abc-nb: ")
+    assert (out, line[:8]) == ("runs asked for: 1, to be made: 1\n", "abc-nb: ")
     return line
 
 

@@ -121,7 +121,8 @@ def variations(value: Any) -> Iterator[tuple[str, Any]]:
 
 @pytest.mark.parametrize("name", ["addition-window-cyclic", "successor-rpe", "n-by-1-alibi-cross", "addition-abc"])
 def test_key_changes_with_every_setting(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Task, "__post_init__", lambda self: None)  # any name of a task will do here
+    for kind in (Task, ModelConfig, TrainingConfig, Calibration):
+        monkeypatch.setattr(kind, "__post_init__", lambda self: None)  # any value will do here
     original = experiment(name)
     others = dict(variations(original))
     expected = {"name", "tests", "sampler.task.base", "training.steps", "model.width"}

@@ -21,6 +21,7 @@ from safetensors import safe_open
 from abc_nb import store, sweep
 from abc_nb.crew import Crew, Step
 from abc_nb.experiments import Experiment, experiment
+from abc_nb.positions import Learned
 
 WAYS = pytest.mark.parametrize("in_turn", [False, True], ids=["in processes", "in turn"])
 
@@ -42,7 +43,7 @@ def test_a_sweep_trains_what_each_run_gives_alone(folders: Folders, tiny: Experi
 @pytest.mark.slow
 @WAYS
 def test_a_run_that_fails_is_reported_and_the_others_go_on(folders: Folders, tiny: Experiment, in_turn: bool) -> None:
-    broken = replace(tiny, name="broken", model=replace(tiny.model, heads=3))
+    broken = replace(tiny, name="broken", model=replace(tiny.model, position=Learned(longest=2)))
     failures = sweep.sweep([(broken, 0), (tiny, 0)], show=False, in_turn=in_turn)
     assert [(failure.name, failure.seed) for failure in failures] == [("broken", 0)]
     assert failures[0].error
