@@ -237,7 +237,7 @@ def test_without_dask_a_sentence_says_how_to_install_it(
     folders: Folders, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    assert "pip install 'abc-nb[dask]'" in refused(capsys, "--dask", "tcp://127.0.0.1:1")
+    assert "pip install -e '.[dask]'" in refused(capsys, "--dask", "tcp://127.0.0.1:1")
 
 
 def test_a_sweep_is_either_in_turn_or_on_a_cluster(folders: Folders, capsys: pytest.CaptureFixture[str]) -> None:
