@@ -22,7 +22,11 @@ CLOSED = float("-inf")
 
 @dataclass(frozen=True)
 class OpenKeys:
-    """The open keys of each query: no key twice, closed slots have the value minus infinity."""
+    """The open keys of each query; closed slots have the value minus infinity.
+
+    A key that stands in several slots has the largest of their values in `dense`; attention wants it open in
+    one slot alone.
+    """
 
     index: Tensor  # (query, slots), integer: the keys, the same for all heads
     value: Tensor  # (heads or 1, query, slots), added to the logits
@@ -49,7 +53,7 @@ def key_count(layout: Layout, attention: Attention) -> int:
 
 @dataclass(frozen=True)
 class Bias:
-    """No bias beyond causality: decoder self-attention sees no future token."""
+    """What every bias can be asked; by default none is open or closed but by causality."""
 
     def open_keys(self, layout: Layout, attention: Attention, layer: int) -> OpenKeys | None:
         """The open keys, or None if a query's open keys are not few."""
@@ -72,7 +76,7 @@ def causal(length: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Causal(Bias):
-    pass
+    """No bias beyond causality: decoder self-attention sees no future token."""
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ class CalibrationStudy:
         """Every kept line, layers and heads counted from 1; `share` of its head's attention is on it."""
         rows = []
         for line in self.bias.lines:
-            cells = Lines(self.bias.heads, (line,), empty="closed").dense(self.layout, line.attention, line.layer, 0)
+            cells = Lines(self.bias.heads, (line,), empty="closed").dense(self.layout, line.attention, line.layer)
             weights = self.averages[line.attention, line.layer][line.head]
             share = (weights * (cells[line.head] > CLOSED)).sum().item() / len(weights)
             where = (line.attention, line.layer + 1, line.head + 1, line.span, line.direction, line.offset)
@@ -125,7 +125,7 @@ class CalibrationStudy:
         """The bias of every head for a layout, or for problems of so many digits."""
         if isinstance(layout, int):
             layout = self.run.experiment.sampler.layout(layout)
-        return list(self.bias.dense(layout, name, layer, self.bias.heads).numpy())
+        return list(self.bias.dense(layout, name, layer).numpy())
 
     def shares(self) -> pd.DataFrame:
         """The thresholds that were tried: share, lines, skill of the parent under those lines alone."""

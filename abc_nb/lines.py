@@ -155,7 +155,8 @@ class Lines(Bias):
         keys = on_lines(chosen, layout, attention, self.heads)
         return OpenKeys(keys.index, without_repeats(keys.index, keys.value))
 
-    def dense(self, layout: Layout, attention: Attention, layer: int, heads: int) -> Tensor:
+    def dense(self, layout: Layout, attention: Attention, layer: int, heads: int = 0) -> Tensor:
+        """The bias as a (head, query, key) matrix; its heads are its own, whatever `heads` says."""
         chosen = self.of(attention, layer)
         keys = key_count(layout, attention)
         matrix = on_lines(chosen, layout, attention, self.heads).dense(keys)

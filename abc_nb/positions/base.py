@@ -42,7 +42,7 @@ class AttentionPosition(nn.Module):
 
 @dataclass(frozen=True)
 class PositionEncoding:
-    """No position encoding at all (NoPE, Kazemnejad et al. 2023)."""
+    """What every encoding can be asked; each overrides what it does."""
 
     def trained_on(self, layout: Layout) -> PositionEncoding:
         """The same encoding, told the longest layout of its training."""
@@ -81,7 +81,7 @@ class PositionEncoding:
 
 @dataclass(frozen=True)
 class NoPosition(PositionEncoding):
-    pass
+    """No position encoding at all (NoPE, Kazemnejad et al. 2023)."""
 
 
 def longer_side(layout: Layout) -> int:
