@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -182,3 +183,30 @@ def test_runs_are_imperfect_if_they_err_at_the_longest_length(tmp_path: Path, mo
     found = tables.all_wrong_digits(tables.imperfect(runs))
     assert found.to_numpy().tolist() == [["Addition", "ABC", seed, 7, 1, 1, "05", ""] for seed in (1, 2)]
     assert list(tables.all_wrong_digits([]).columns) == list(found.columns)
+
+
+# ---- the paper's own setting ------------------------------------------------------------------------
+
+
+class OnePaperRun(Results):
+    """Results of the paper's setting: one run, with the learning rate of the text."""
+
+    def there(self, names: Sequence[str]) -> list[str]:
+        assert self.profile == "paper"
+        return [name for name in names if name.endswith("-text-rate")]
+
+    def evaluation(self, names: Sequence[str]) -> pd.DataFrame:
+        assert [*names] == ["addition-vanilla-text-rate"]
+        return rows("Vanilla", {6: [1.0], 60: [0.25]})
+
+
+class OneQuickRun(Results):
+    def evaluation(self, names: Sequence[str]) -> pd.DataFrame:
+        return rows("Vanilla", {6: [1.0], 60: [0.5]})
+
+
+def test_what_was_run_in_the_papers_setting_stands_beside_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "Results", OnePaperRun)
+    (row,) = tables.settings(OneQuickRun("quick", "shipped", [0]), ["addition-vanilla"]).to_dict("records")
+    assert [row[column] for column in tables.ITS_COLUMNS] == ["not run", "25.0", "not run"]
+    assert (row["task"], row["paper"], row["ours"]) == ("Addition", 0.0, 50.0)
