@@ -94,7 +94,7 @@ class Bar:
 
 
 def sweep(jobs: Sequence[Job], show: bool = True, in_turn: bool = False, dask: str | None = None) -> list[Failure]:
-    """Train what is missing, in the order given; returns the runs that failed.
+    """Train what is missing, in the order given but for children, which wait for their parents; returns what failed.
 
     In worker processes; or `in_turn` in this one; or on the workers of the `dask` scheduler at this address.
     """
@@ -136,7 +136,7 @@ def train_together(jobs: Sequence[Job], crew: Crew, show: bool) -> list[tuple[Jo
     running, done = set[str](), set[str]()
     with closing(Bar(jobs, show)) as bar:
         while len(done) < len(todo):
-            ready = [key for key in todo if key not in futures and waits_for.get(key, key) in done | {key}]
+            ready = [key for key in todo if key not in futures and (key not in waits_for or waits_for[key] in done)]
             futures |= {key: crew.submit(*todo[key]) for key in ready}
             running |= {*ready}
             wait([futures[key] for key in running], timeout=EVERY, return_when=FIRST_COMPLETED)
