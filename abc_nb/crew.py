@@ -21,6 +21,7 @@ class Crew:
 
     submit: Callable[[Experiment, int], Future[None]]
     told: Callable[[], Step]  # what a run has told meanwhile; raises Empty if that was all
+    hands: int | None = None  # how many runs to submit at once; None: all, others decide when each begins
 
 
 def train(experiment: Experiment, seed: int, tell: Callable[[str, int, int], None]) -> None:

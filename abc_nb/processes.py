@@ -32,7 +32,7 @@ def processes(count: int) -> Iterator[Crew]:
     queue = context.Queue()
     pool = ProcessPoolExecutor(count, context, prepare_worker, (queue, os.getpid()))
     try:
-        yield Crew(partial(submit, pool), queue.get_nowait)
+        yield Crew(partial(submit, pool), queue.get_nowait, hands=count)
     except BaseException:
         for process in list(pool._processes.values()):
             process.kill()

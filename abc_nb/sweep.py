@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
@@ -25,7 +26,7 @@ from abc_nb.processes import processes
 from abc_nb.training import Trainer
 
 Job = tuple[Experiment, int]  # an experiment and a seed
-LIVES = 4  # of the crew: a killed worker takes all of them with it, and their runs go on from their checkpoints
+LIVES = 4  # of a run: its worker may be killed so often less one; each time it goes on from its checkpoint
 KILLED = "a worker was killed again and again, as it happens when memory runs out; its checkpoint is kept"
 
 
@@ -94,7 +95,7 @@ class Bar:
 
 
 def sweep(jobs: Sequence[Job], show: bool = True, in_turn: bool = False, dask: str | None = None) -> list[Failure]:
-    """Train what is missing, in the order given but for children, which wait for their parents; returns what failed.
+    """Train what is missing, in the order given, children after their parents; returns the runs that failed.
 
     In worker processes; or `in_turn` in this one; or on the workers of the `dask` scheduler at this address.
     """
@@ -103,16 +104,17 @@ def sweep(jobs: Sequence[Job], show: bool = True, in_turn: bool = False, dask: s
         return []
     if in_turn:
         return train_in_turn(todo, show)
-    failures: list[Failure] = []
-    for _ in range(LIVES):
-        with processes(min(workers(), len(todo))) if dask is None else cluster(dask) as crew:
-            ended = train_together(todo, crew, show)
-        lost = [job for job, error in ended if isinstance(error, BrokenProcessPool)]
-        failures += [Failure(job[0].name, job[1], f"{error}") for job, error in ended if error and job not in lost]
-        if not lost:
-            return failures
-        todo = lost
-    return failures + [Failure(experiment.name, seed, KILLED) for experiment, seed in lost]
+    left = {experiment.key(seed): (experiment, seed) for experiment, seed in todo}
+    killed, failures = Counter[str](), list[Failure]()
+    while left:
+        with processes(min(workers(), len(left))) if dask is None else cluster(dask) as crew:
+            ended = train_together(left, crew, show)
+        killed.update(key for key, error in ended.items() if is_killed(error))
+        again = {key for key, error in ended.items() if is_killed(error) and killed[key] < LIVES}
+        failed = {key: KILLED if is_killed(error) else error for key, error in ended.items() if error}
+        failures += [Failure(left[key][0].name, left[key][1], f"{failed[key]}") for key in failed if key not in again]
+        left = {key: job for key, job in left.items() if key not in ended or key in again}
+    return failures
 
 
 def train_in_turn(jobs: Sequence[Job], show: bool) -> list[Failure]:
@@ -127,26 +129,30 @@ def train_in_turn(jobs: Sequence[Job], show: bool) -> list[Failure]:
     return failures
 
 
-def train_together(jobs: Sequence[Job], crew: Crew, show: bool) -> list[tuple[Job, BaseException | None]]:
-    """Each job and its error, if any. A child waits for its parent, so that results do not depend on the workers."""
-    todo = {experiment.key(seed): (experiment, seed) for experiment, seed in jobs}
-    parents = {key: experiment.parent.key(seed) for key, (experiment, seed) in todo.items() if experiment.parent}
-    waits_for = {key: parent for key, parent in parents.items() if parent in todo}
-    futures: dict[str, Future[None]] = {}
-    running, done = set[str](), set[str]()
-    with closing(Bar(jobs, show)) as bar:
-        while len(done) < len(todo):
-            ready = [key for key in todo if key not in futures and (key not in waits_for or waits_for[key] in done)]
-            futures |= {key: crew.submit(*todo[key]) for key in ready}
-            running |= {*ready}
-            wait([futures[key] for key in running], timeout=EVERY, return_when=FIRST_COMPLETED)
+def train_together(jobs: Mapping[str, Job], crew: Crew, show: bool) -> dict[str, BaseException | None]:
+    """The error of each job, or None, by key; jobs that were not begun when a worker was killed are not there.
+
+    A child waits for its parent, so that what it gives does not depend on the number of workers.
+    """
+    parents = {key: experiment.parent.key(seed) for key, (experiment, seed) in jobs.items() if experiment.parent}
+    waiting, running, ended = dict(jobs), dict[Future[None], str](), dict[str, BaseException | None]()
+    with closing(Bar([*jobs.values()], show)) as bar:
+        while running or (waiting and not any(map(is_killed, ended.values()))):
+            free = None if crew.hands is None else crew.hands - len(running)
+            unfinished = {*waiting, *running.values()}
+            ready = [key for key in waiting if parents.get(key) not in unfinished][:free]
+            running |= {crew.submit(*waiting.pop(key)): key for key in ready}
+            done, _ = wait(running, timeout=EVERY, return_when=FIRST_COMPLETED)
             for step in drain(crew):
                 bar.move(*step)
-            ended = {key for key in running if futures[key].done()}
-            for experiment, seed in (todo[key] for key in ended):
-                bar.move(experiment.name, seed)
-            running, done = running - ended, done | ended
-    return [(job, futures[key].exception()) for key, job in todo.items()]
+            for key, future in ((running.pop(future), future) for future in done):
+                ended[key] = future.exception()
+                bar.move(jobs[key][0].name, jobs[key][1])
+    return ended
+
+
+def is_killed(error: BaseException | None) -> bool:
+    return isinstance(error, BrokenProcessPool)
 
 
 def drain(crew: Crew) -> Iterator[Step]:

@@ -82,7 +82,16 @@ def test_a_worker_that_is_killed_takes_no_run_with_it(folders: Folders) -> None:
     assert told.strip() == "[] 0"
 
 
-def test_a_child_waits_for_its_parent(folders: Folders, tiny: Experiment) -> None:
+@pytest.mark.parametrize(
+    ("hands", "expected"),
+    [
+        (None, ["successor-vanilla", "other", "successor-abc", "successor-abc"]),
+        (1, ["successor-vanilla", "successor-abc", "other", "successor-abc"]),
+    ],
+)
+def test_a_child_waits_for_its_parent(
+    folders: Folders, tiny: Experiment, hands: int | None, expected: list[str]
+) -> None:
     child, other = child_of(tiny), replace(tiny, name="other")
     order: list[str] = []
 
@@ -95,10 +104,9 @@ def test_a_child_waits_for_its_parent(folders: Folders, tiny: Experiment) -> Non
     def told() -> Step:
         raise Empty
 
-    jobs = [(child, 0), (tiny, 0), (other, 0), (child, 1)]
-    ended = sweep.train_together(jobs, Crew(submit, told), show=False)
-    assert [job for job, _ in ended] == jobs
-    assert order == [tiny.name, "other", child.name, child.name], "the second child has no parent to wait for here"
+    jobs = {job.key(seed): (job, seed) for job, seed in [(child, 0), (tiny, 0), (other, 0), (child, 1)]}
+    assert sweep.train_together(jobs, Crew(submit, told, hands), show=False) == dict.fromkeys(jobs)
+    assert order == expected, "the second child has no parent to wait for here"
 
 
 def test_the_estimate_counts_every_step_of_every_job(
