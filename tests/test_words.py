@@ -46,6 +46,13 @@ def phrases() -> Iterator[tuple[str, str]]:
     yield "07_beyond", f"the plain model answers {binary:.0f}% of six-bit additions"
     coupled = [ours("table-27-methods", "Addition", "Position coupling", length) for length in (8, 10, 15)]
     yield "07_beyond", "{:.0f}% at eight digits, {:.0f}% at ten, {:.0f}% at fifteen".format(*coupled)
+    three = [ours("table-31-factors", f"N x {places}, base 4", "ABC", 60) for places in (2, 3)]
+    yield "07_beyond", "{:.1f}% at sixty digits with two, {:.1f}% with three".format(*three)
+    sandwich = [ours("table-27-methods", "Successor", "Sandwich", length) for length in (60, 200)]
+    yield "07_beyond", "{:.1f}% of Successor at sixty digits and {:.1f}% at two hundred".format(*sandwich)
+    eight = ours("table-30-bases", "Successor, base 8", "ABC", 60)
+    yield "07_beyond", f"ABC on Successor in base 8 has {eight:.0f}% at sixty digits"
+    yield "README", f"ABC on Successor in base 8, {eight:.0f}%"
     lists = [ours("table-32-limits", "ListOps, nested", "Vanilla", length) for length in (3, 6)]
     yield "07_beyond", "from {:.0f}% at three items to {:.0f}% at six".format(*lists)
 
