@@ -205,7 +205,8 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert main(["sweep", "successor-vanilla", "--profile", "smoke", *arguments]) == 2
     out, err = capsys.readouterr()
     (line,) = err.splitlines()
-    assert (out, line[:8]) == ("runs asked for: 1, to be made: 1\n", "abc-nb: ")
+    assert out in ("", "runs asked for: 1, to be made: 1\n")
+    assert line.startswith("abc-nb: ")
     return line
 
 

@@ -90,5 +90,6 @@ def test_its_longest_test_fits(task: str, name: str, profile: str) -> None:
 @pytest.mark.parametrize("profile", ["quick", "paper"])
 def test_they_come_with_the_project_and_are_trained_anew_on_demand(profile: str) -> None:
     modern = {f"{task}-{name}" for task in experiments.ARITHMETIC for name in MODERN}
-    assert not modern & {one.name for one in experiments.needed(profile)}
+    if profile == "quick":
+        assert not modern & {one.name for one in experiments.needed(profile)}
     assert modern <= {one.name for one in experiments.needed(profile, everything=True)}
