@@ -62,18 +62,27 @@ def test_a_parent_that_is_nowhere_is_trained_before_its_child(folders: Folders, 
     assert sweep.missing([(child, 0), (tiny, 0)]) == []
 
 
+KILLABLE = """
+from dataclasses import replace
+
+from abc_nb import sweep, training
+from abc_nb.experiments import experiment
+
+training.CHECKPOINT_SECONDS = 0.2  # in the workers too: they import this file
+
+if __name__ == "__main__":
+    jobs = [(experiment(f"{task}-vanilla", "smoke"), 0) for task in ("successor", "addition", "n-by-1")]
+    slow = [(replace(one, training=replace(one.training, steps=400, hold=200)), seed) for one, seed in jobs]
+    print(sweep.sweep(slow, show=False), len(sweep.missing(slow)))
+"""
+
+
 @pytest.mark.slow
-def test_a_worker_that_is_killed_takes_no_run_with_it(folders: Folders) -> None:
+def test_a_worker_that_is_killed_takes_no_run_with_it(folders: Folders, tmp_path: Path) -> None:
     """Memory that runs out kills a worker; its run goes on from the checkpoint in another, and the others are made."""
-    names = ["successor-vanilla", "addition-vanilla", "n-by-1-vanilla"]
-    script = (
-        "from dataclasses import replace; from abc_nb import sweep; from abc_nb.experiments import experiment;"
-        f"jobs = [(experiment(name, 'smoke'), 0) for name in {names}];"
-        "slow = [(replace(e, training=replace(e.training, steps=400, hold=200)), seed) for e, seed in jobs];"
-        "print(sweep.sweep(slow, show=False), len(sweep.missing(slow)))"
-    )
-    code = f"if __name__ == '__main__': {script}"
-    started = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, start_new_session=True)
+    script = tmp_path / "killable.py"
+    script.write_text(KILLABLE)
+    started = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True, start_new_session=True)
     partial = folders.runs / ".partial"
     wait_for(lambda: bool([*partial.glob("*/" + store.CHECKPOINT)]) or started.poll() is not None)
     (worker, *_) = [pid for pid in members(started.pid) if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
