@@ -210,12 +210,13 @@ class Study:
         sampler = self.run.experiment.sampler
         return look(self.model, sampler.task, typed_batch(sampler, text))
 
+    def ranked_heads(self, name: Attention) -> list[tuple[int, int]]:
+        """Layer and head (from 0), by how much each looks at the needed cells when the model is right, most first."""
+        return [*self.known.loc[name].loc["all"].inside.sort_values(ascending=False).index]
+
     def best_panels(self, maps: Maps, name: Attention, count: int = 1) -> list[Panel]:
-        """Of all layers the heads that look most at the needed cells when the model is right, best first."""
-        heads = self.known.reset_index()
-        heads = heads[(heads.attention == name) & (heads.operand == "all")].sort_values("inside", ascending=False)
-        chosen = zip(heads.layer[:count], heads["head"][:count], strict=True)
-        return [panel(maps, name, int(layer), int(head)) for layer, head in chosen]
+        """The maps of the best heads, best first."""
+        return [panel(maps, name, layer, head) for layer, head in self.ranked_heads(name)[:count]]
 
     def all_panels(self, maps: Maps, name: Attention) -> list[list[Panel]]:
         """Every head's map, a list a layer."""

@@ -53,7 +53,7 @@ def key_count(layout: Layout, attention: Attention) -> int:
 
 @dataclass(frozen=True)
 class Bias:
-    """What every bias can be asked; by default none is open or closed but by causality."""
+    """What every bias can be asked; this one adds nothing, and self-attention sees no future token."""
 
     def open_keys(self, layout: Layout, attention: Attention, layer: int) -> OpenKeys | None:
         """The open keys, or None if a query's open keys are not few."""

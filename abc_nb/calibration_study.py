@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,11 +11,11 @@ import pandas as pd
 from torch import Tensor
 
 from abc_nb import store
-from abc_nb.biases import CLOSED, Attention
+from abc_nb.biases import Attention
 from abc_nb.diagnosis import average_attention, calibrate_model, diagnose
 from abc_nb.errors import InputError
 from abc_nb.layouts import Layout
-from abc_nb.lines import Lines
+from abc_nb.lines import Line, Lines, cells_of
 from abc_nb.manifest import SHARES, WEIGHTS
 from abc_nb.model import Transformer
 from abc_nb.sampling import Batch, Sampler
@@ -77,16 +77,8 @@ class CalibrationStudy:
 
     @cached_property
     def lines(self) -> pd.DataFrame:
-        """Every kept line, layers and heads counted from 1; `share` of its head's attention is on it."""
-        rows = []
-        for line in self.bias.lines:
-            cells = Lines(self.bias.heads, (line,), empty="closed").dense(self.layout, line.attention, line.layer)
-            weights = self.averages[line.attention, line.layer][line.head]
-            share = (weights * (cells[line.head] > CLOSED)).sum().item() / len(weights)
-            where = (line.attention, line.layer + 1, line.head + 1, line.span, line.direction, line.offset)
-            rows.append((*where, share, line.value))
-        names = ["attention", "layer", "head", "span", "direction", "offset", "share", "value"]
-        return pd.DataFrame(rows, columns=names)
+        """Every kept line."""
+        return line_table(self.bias.lines, self.averages, self.layout)
 
     @property
     def layers(self) -> int:
@@ -143,6 +135,18 @@ class CalibrationStudy:
     def untrained(self) -> Transformer:
         """The parent before its training."""
         return store.build_model(self.run.experiment.parent or self.run.experiment, self.run.seed)
+
+
+def line_table(lines: Sequence[Line], averages: Mapping[tuple[Attention, int], Tensor], layout: Layout) -> pd.DataFrame:
+    """A row a line, layers and heads counted from 1; `share` of its head's attention is on it, `value` is added."""
+    rows = []
+    for line in lines:
+        weights = averages[line.attention, line.layer][line.head]
+        share = weights[cells_of(line, layout, (len(weights), weights.shape[1]))].sum().item() / len(weights)
+        where = (line.attention, line.layer + 1, line.head + 1, line.span, line.direction, line.offset)
+        rows.append((*where, share, line.value))
+    names = ["attention", "layer", "head", "span", "direction", "offset", "share", "value"]
+    return pd.DataFrame(rows, columns=names)
 
 
 def over_runs(studies: Sequence[CalibrationStudy]) -> pd.DataFrame:

@@ -166,6 +166,16 @@ class Lines(Bias):
         return matrix + causal(layout.target_length) if attention == "self" else matrix
 
 
+def cells_of(line: Line, layout: Layout, shape: tuple[int, int]) -> tuple[Tensor, Tensor]:
+    """Rows and columns of a line's cells in a matrix (query, key)."""
+    span = {span.name: span for span in (*spans(layout, line.attention), whole(*shape))}[line.span]
+    columns = span.columns(line.direction, line.offset, shape[0])
+    inside = span.inside(columns)
+    if line.attention == "self":
+        inside &= columns <= torch.arange(shape[0])
+    return inside.nonzero()[:, 0], columns[inside]
+
+
 def on_lines(lines: Iterable[Line], layout: Layout, attention: Attention, heads: int) -> OpenKeys:
     """Open keys of lines in a layout, in time and memory linear in its length."""
     steps, keys = layout.target_length, key_count(layout, attention)

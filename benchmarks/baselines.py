@@ -1,11 +1,14 @@
-"""What people run today, to measure against: PyTorch's own Transformer, decoding that starts over, loops."""
+"""What people run today, to measure against: PyTorch's own Transformer, greedy decoding, loops, plain figures."""
 
 from __future__ import annotations
+
+from io import BytesIO
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from abc_nb import maps
 from abc_nb.model import ModelConfig
 from abc_nb.sampling import Batch
 
@@ -69,3 +72,9 @@ def line_means_in_loops(attention: Attention) -> list[list[list[float]]]:
                     means[i][j] = sum(cells) / len(cells)
             found.append(means)
     return found
+
+
+def draw_heads(matrices: Tensor) -> None:
+    """Matrices (head, query, key) as a picture, with matplotlib as a notebook uses it."""
+    figure = maps.heads([*matrices.numpy()], [f"head {head + 1}" for head in range(len(matrices))])
+    figure.savefig(BytesIO(), format="png", dpi=100)

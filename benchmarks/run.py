@@ -1,4 +1,4 @@
-"""Speed on this machine, one table: training, evaluation, calibration, length, time to a finished model.
+"""Speed on this machine, one table: training, evaluation, calibration, length, an explorer, whole reproductions.
 
 Ratios come first: baseline and ours are measured in turn in the same run. Writes figures/benchmarks.csv
 and .md. `run.py NAME ...` takes some of the measurements only and leaves the other rows as they are;
@@ -13,28 +13,31 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
 import pandas as pd
 import torch
-from baselines import TorchTransformer, decode_from_the_start, line_means_in_loops
+from baselines import TorchTransformer, decode_from_the_start, draw_heads, line_means_in_loops
 from tqdm import tqdm
 
 from abc_nb import paths, store
 from abc_nb.calibration import PAPER, calibrate
 from abc_nb.diagnosis import calibrate_model
 from abc_nb.evaluation import TEST_SEED, exact_match
-from abc_nb.experiments import SEEDS, Experiment, experiment
+from abc_nb.experiments import ARITHMETIC, SEEDS, Experiment, experiment
+from abc_nb.explorers.calibration_widget import CalibrationBench, explore_calibration
 from abc_nb.files import write_text
+from abc_nb.layouts import Layout
 from abc_nb.muon import Muon
 from abc_nb.sampling import Batch
 from abc_nb.training import Trainer
 
 ROUNDS = 5  # medians of so many measurements
 CORES = torch.get_num_threads()
+SHARES = (0.05, 0.1, 0.15, 0.2, 0.25)  # thresholds that a slider is moved to
 LENGTHS = (1024, 2048, 4096, 8192)
 Row = dict[str, str]
 
@@ -280,6 +283,35 @@ def import_time() -> Row:
     }
 
 
+def slider_time() -> Row:
+    """From a slider's change in the calibration explorer to the last picture, in every task."""
+    torch.set_num_threads(CORES)
+    shown, ratios = [], []
+    for task in ARITHMETIC:
+        bench = explore_calibration(f"{task}-vanilla")
+        assert isinstance(bench, CalibrationBench)
+        shares, longer = itertools.cycle(SHARES), bench.bench.longer(bench.length.value)
+
+        def ours(bench: CalibrationBench = bench, shares: Iterator[float] = shares) -> None:
+            bench.share.value = next(shares)
+
+        def baseline(bench: CalibrationBench = bench, longer: Layout = longer) -> None:
+            bias = bench.bench.calibrate(bench.settings())
+            draw_heads(bench.bench.averages["cross", 0])
+            draw_heads(bias.dense(longer, "cross", 0))
+
+        mine, _, ratio = in_turn(ours, baseline, len(SHARES))
+        shown.append(f"{task} {1000 * mine:.0f} ms")
+        ratios.append(ratio)
+    return {
+        "what": f"a slider of the calibration explorer moved, until all is drawn, {CORES} threads",
+        "ratio": f"{median(ratios):.1f} times faster",
+        "goal": "200 ms",
+        "ours": ", ".join(shown),
+        "baseline": "its two pictures alone, as notebooks draw them",
+    }
+
+
 JOBS: dict[str, Callable[[], Row]] = {
     "step": paper_step,
     "evaluation": paper_evaluation,
@@ -291,6 +323,7 @@ JOBS: dict[str, Callable[[], Row]] = {
     "abc": time_to_abc,
     "muon": optimizer_rate,
     "import": import_time,
+    "slider": slider_time,
     "reproduce": reproduction,
 }
 LONG = ("reproduce",)  # taken only if named

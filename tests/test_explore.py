@@ -25,7 +25,7 @@ from abc_nb.explorers import calibration as bench_calibration
 from abc_nb.explorers import pictures
 from abc_nb.explorers import window as bench_window
 from abc_nb.explorers.calibration import Bench
-from abc_nb.lines import Lines
+from abc_nb.lines import Lines, cells_of
 
 ATTENTIONS: list[Attention] = ["self", "cross"]
 SETTINGS = [
@@ -146,14 +146,6 @@ def test_the_map_shows_the_steps_so_far_and_marks_wrong_tokens(study: Study) -> 
     assert [label.get_text() for label in main.get_xticklabels()] == asked.maps.source
 
 
-def test_the_best_head_has_most_mass_on_the_needed_cells(study: Study) -> None:
-    known = study.known.inside
-    known = known[(known.index.get_level_values("attention") == "cross")]
-    known = known[known.index.get_level_values("operand") == "all"]
-    layer, head = explore.best_head(study, "cross")
-    assert known.max() == known.xs((layer, head), level=("layer", "head")).item()
-
-
 # ---- a window ---------------------------------------------------------------------------------------
 
 
@@ -221,7 +213,7 @@ def test_cells_and_shares_of_lines_are_those_of_their_dense_bias(bench: Bench, s
         for line in bias.of(name, 0):
             dense = Lines(bench.heads, (line,), empty="closed").dense(bench.layout, name, 0, bench.heads)
             opened = dense[line.head].isfinite()
-            found = bench_calibration.cells_of(line, bench.layout, tuple(opened.shape))
+            found = cells_of(line, bench.layout, tuple(opened.shape))
             assert [*zip(*(part.tolist() for part in found), strict=True)] == [*map(tuple, opened.nonzero().tolist())]
             shares.append((weights[line.head] * opened).sum().item() / len(opened))
         table = bench_calibration.line_table(bench, bias, name, 0)

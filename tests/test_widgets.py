@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -126,7 +125,7 @@ def test_another_head_layer_or_attention_draws_another_map(attention: AttentionE
     attention.head.value = 2
     seen.add(attention.map.value)
     attention.attention.value = "self"
-    assert (attention.layer.value - 1, attention.head.value - 1) == explore.best_head(attention.study, "self")
+    assert (attention.layer.value - 1, attention.head.value - 1) == attention.study.ranked_heads("self")[0]
     seen.add(attention.map.value)
     attention.mark.value = False
     assert len(seen | {attention.map.value}) == 4
@@ -175,19 +174,6 @@ def test_a_threshold_changes_lines_table_and_pictures(bench: CalibrationBench) -
     bench.share.value = 0.6
     assert bench.count.value != many
     assert bench.averaged.value != pictures[0] and bench.extended.value != pictures[1]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("task", ["addition", "n-by-1", "parity"])
-def test_a_slider_change_is_seen_within_a_fifth_of_a_second(task: str) -> None:
-    bench = abc_nb.explore_calibration(f"{task}-vanilla")
-    assert isinstance(bench, CalibrationBench)
-    seconds = []
-    for share in (0.05, 0.1, 0.15, 0.2, 0.25):
-        start = time.perf_counter()
-        bench.share.value = share
-        seconds.append(time.perf_counter() - start)
-    assert sorted(seconds)[1] < 0.2, "other work on the machine can slow some of them"
 
 
 def test_the_threshold_in_use_is_the_one_that_can_be_moved(bench: CalibrationBench) -> None:

@@ -105,14 +105,6 @@ def ask(study: Study, text: str) -> Asked:
     return Asked(study, text.strip(), look(study.model, task, batch), batch.layout)
 
 
-def best_head(study: Study, name: Attention) -> tuple[int, int]:
-    """Layer and head that look most at the needed cells at the training length, where the model is right."""
-    known = study.known.reset_index()
-    known = known[(known.attention == name) & ((known.operand == "all") | (known.operand == "1"))]
-    best = known.sort_values("inside").iloc[-1]
-    return int(best["layer"]), int(best["head"])
-
-
 def looked_at(asked: Asked, name: Attention, layer: int, head: int, step: int, count: int = 3) -> list[Look]:
     """The keys that a head looks at most at one step, the most first."""
     weights, keys, should = asked.weights(name, layer, head)[step], asked.maps.keys(name), asked.needed(name)[step]

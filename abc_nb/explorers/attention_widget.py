@@ -71,7 +71,7 @@ class AttentionExplorer(Explorer):
         self.take_problem()
 
     def choose_head(self) -> None:
-        layer, head = logic.best_head(self.study, self.attention.value)
+        layer, head = self.study.ranked_heads(self.attention.value)[0]
         self.layer.value, self.head.value = layer + 1, head + 1
 
     def take_attention(self) -> None:

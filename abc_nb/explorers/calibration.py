@@ -14,6 +14,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from abc_nb import calibration_study
 from abc_nb.api import load
 from abc_nb.biases import Attention
 from abc_nb.calibration import Calibration
@@ -22,7 +23,7 @@ from abc_nb.experiments import Experiment, calibrated
 from abc_nb.explorers import pictures
 from abc_nb.explorers.pictures import TEXT
 from abc_nb.layouts import Layout
-from abc_nb.lines import WHOLE, Line, Lines, spans, whole
+from abc_nb.lines import WHOLE, Lines, cells_of
 from abc_nb.store import Run
 
 SIZE, CURVES_SIZE = (640, 300), (530, 300)  # pixels
@@ -83,26 +84,10 @@ class Bench:
         return replace(self.abc, calibration=settings, tests=TESTS if self.profile == "quick" else self.abc.tests)
 
 
-def cells_of(line: Line, layout: Layout, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and columns of a line's cells in a matrix (query, key)."""
-    places = {span.name: span for span in (*spans(layout, line.attention), whole(*shape))}
-    span = places[line.span]
-    columns = span.columns(line.direction, line.offset, shape[0])
-    inside = span.inside(columns)
-    if line.attention == "self":
-        inside &= columns <= columns.new_tensor(range(shape[0]))
-    return inside.nonzero()[:, 0].numpy(), columns[inside].numpy()
-
-
 def line_table(bench: Bench, bias: Lines, name: Attention, layer: int) -> pd.DataFrame:
     """A row a kept line, heads counted from 1; `share` of its head's attention is on it, `value` is added."""
-    rows = []
-    weights = bench.averages[name, layer].numpy()
-    for line in bias.of(name, layer):
-        steps, columns = cells_of(line, bench.layout, weights.shape[1:])
-        share = weights[line.head, steps, columns].sum() / weights.shape[1]
-        rows.append((line.head + 1, line.span, line.direction, line.offset, share, line.value))
-    frame = pd.DataFrame(rows, columns=["head", "follows", "direction", "offset", "share", "value"])
+    frame = calibration_study.line_table(bias.of(name, layer), bench.averages, bench.layout)
+    frame = frame.drop(columns=["attention", "layer"]).rename(columns={"span": "follows"})
     return frame.sort_values(["head", "share"], ascending=[True, False], ignore_index=True)
 
 
