@@ -1,4 +1,4 @@
-"""Numbers in the text of the README and of notebook 7 are those of the tables."""
+"""Numbers in the text of the README and of the notebooks are those of the tables and the shipped runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import nbformat
 import pandas as pd
 import pytest
 
-from abc_nb import paths
+from abc_nb import paths, store
+from abc_nb.experiments import SEEDS, experiment
 
 
 def table(name: str) -> pd.DataFrame:
@@ -22,8 +23,60 @@ def ours(name: str, task: str, model: str, length: int) -> float:
     return float(found)
 
 
+def accuracies(name: str, length: int) -> list[float]:
+    """Percent at a length, of every shipped seed."""
+    runs = [store.find(experiment(name), seed, ("shipped",)) for seed in SEEDS]
+    frames = [run.evaluation().set_index("length") for run in runs if run is not None]
+    return [100 * float(frame.accuracy[length]) for frame in frames]
+
+
+def span(*percent: float) -> str:
+    """The least and the most."""
+    return f"{min(percent):.0f} to {max(percent):.0f}%"
+
+
 def phrases() -> Iterator[tuple[str, str]]:
     """(file, what it must say)."""
+    yield from failure()
+    yield from scaffolding()
+    yield from calibration()
+    yield from beyond()
+
+
+def failure() -> Iterator[tuple[str, str]]:
+    alibi = [span(*accuracies("successor-alibi-cross", length)) for length in (10, 20)]
+    yield "02_vanilla_failure", "{} at ten digits, {} at twenty".format(*alibi)
+    lengths = [length for length, _ in experiment("successor-rpe-right").tests if length >= 7]
+    kept = {
+        (length, seed): share
+        for length in lengths
+        for seed, share in enumerate(accuracies("successor-rpe-right", length))
+    }
+    lost = kept.pop(min(kept, key=kept.__getitem__))
+    yield "02_vanilla_failure", f"keeps {span(*kept.values())} on Successor from seven to sixty digits"
+    yield "02_vanilla_failure", f"one seed {lost:.0f}% at fourteen"
+    assert min(accuracies("parity-rpe-right", 60)) == 100
+
+
+def scaffolding() -> Iterator[tuple[str, str]]:
+    blind = {
+        task: [share for length in (6, 10, 20, 60, 200) for share in accuracies(f"{task}-nope-window", length)]
+        for task in ("successor", "parity")
+    }
+    right = f"right on {span(*blind['successor'])} of Successor and on {span(*blind['parity'])} of Parity"
+    yield "04_abs", f"At any length it is {right}"
+    yield "04_abs", f"99% at six digits fall to {span(*accuracies('n-by-1-nope-window', 60))} at sixty"
+    grid = table("table-9-grid")
+    four = grid[(grid.task == "Addition") & (grid.w == "1") & (grid["T"] == 4) & (grid.length == 60)].accuracy
+    yield "04_abs", f"{four.item():.0f}% with $T = 4$"
+
+
+def calibration() -> Iterator[tuple[str, str]]:
+    ablated = table("table-17-ablations").set_index(["task", "model"]).ours
+    yield "05_abc", f"Addition falls to {ablated['Addition', 'no verticals']:.0f}%"
+
+
+def beyond() -> Iterator[tuple[str, str]]:
     seeds = table("table-22-beyond-seeds")
     longest, thousand = (
         seeds[seeds.length == length].set_index(["task", "model", "seed"]) for length in (10_000, 1000)
