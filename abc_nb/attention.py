@@ -15,12 +15,11 @@ from abc_nb.biases import Attention, key_count
 from abc_nb.compute import typed_batch
 from abc_nb.evaluation import TEST_SEED, correct_digits, greedy
 from abc_nb.layouts import Layout
-from abc_nb.maps import Panel
 from abc_nb.model import Transformer
 from abc_nb.multihead import Record
 from abc_nb.sampling import Batch
 from abc_nb.store import Run
-from abc_nb.tasks import SOS, Task
+from abc_nb.tasks import SOS, TRAINED, Task
 
 
 @dataclass(frozen=True)
@@ -39,6 +38,18 @@ class Maps:
 
     def keys(self, name: Attention) -> list[str]:
         return self.inputs if name == "self" else self.source
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One heat map: weights (query, key) and what stands on its axes."""
+
+    title: str
+    weights: np.ndarray
+    queries: list[str]
+    keys: list[str]
+    right: list[bool]  # which queries produce the right token
+    xlabel: str = "input token"
 
 
 @torch.inference_mode()
@@ -164,7 +175,7 @@ class Study:
     run: Run
     length: int = 20
     samples: int = 500
-    trained: int = 6  # digits; what is beyond them is beyond the training length
+    trained: int = TRAINED  # digits; what is beyond them is beyond the training length
 
     @cached_property
     def model(self) -> Transformer:

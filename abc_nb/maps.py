@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import matplotlib
@@ -14,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from abc_nb.attention import Panel
 from abc_nb.plots import COLORS, STYLE, WIDTH, new_figure
 
 
@@ -34,18 +34,6 @@ def token_grid(problems: dict[str, list[str]]) -> Figure:
     panel.grid(False)
     sns.despine(ax=panel, left=True, bottom=True)
     return figure
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One heat map: weights (query, key) and what stands on its axes."""
-
-    title: str
-    weights: np.ndarray
-    queries: list[str]
-    keys: list[str]
-    right: list[bool]  # which queries produce the right token
-    xlabel: str = "input token"
 
 
 def attention_maps(panels: Sequence[Panel], size: float = 0.17) -> Figure:

@@ -16,6 +16,7 @@ from matplotlib.ticker import MaxNLocator
 
 from abc_nb import paths
 from abc_nb.files import write_bytes
+from abc_nb.tasks import TRAINED
 
 WIDTH = 3.4  # inches: one column of print
 DENSITY = 200  # pixels an inch
@@ -50,7 +51,7 @@ def new_figure(columns: int, height: float = 2.4, width: float = WIDTH, rows: in
     return figure, list(figure.subplots(rows, columns, squeeze=False).flat)
 
 
-def length_curves(rows: pd.DataFrame, longest: int, trained: int = 6, logarithmic: bool = False) -> Figure:
+def length_curves(rows: pd.DataFrame, longest: int, trained: int = TRAINED, logarithmic: bool = False) -> Figure:
     """Accuracy against length, one panel a task and one line a model (figures 1 and 4).
 
     Lines are the median over seeds, bands run from the worst to the best.
@@ -141,7 +142,7 @@ def shares(frame: pd.DataFrame, category: str, labels: list[str]) -> Figure:
     return figure
 
 
-def mass_and_accuracy(frames: dict[str, pd.DataFrame], trained: int = 6) -> Figure:
+def mass_and_accuracy(frames: dict[str, pd.DataFrame], trained: int = TRAINED) -> Figure:
     """By decoding step: attention on the needed cell and digit accuracy (columns step, mass, accuracy)."""
     figure, panels = new_figure(len(frames))
     colors = sns.color_palette("colorblind")

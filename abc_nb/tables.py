@@ -16,7 +16,7 @@ from abc_nb.hard import carry_runs, hard_cases
 from abc_nb.profiles import TABLE
 from abc_nb.results import Results, titles
 from abc_nb.store import Run
-from abc_nb.tasks import DIGITS
+from abc_nb.tasks import DIGITS, TRAINED
 
 BAR = 0.99  # complete generalization: at least 99% at ten times the training length (claim C01)
 ITS_COLUMNS = {  # columns of table 34, and what an experiment's name ends with
@@ -232,7 +232,7 @@ def periods(found: Results) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)[["task", "w", "T", "length", "accuracy", "samples"]]
 
 
-def reach(rows: pd.DataFrame, task: str, trained: int = 6) -> pd.DataFrame:
+def reach(rows: pd.DataFrame, task: str, trained: int = TRAINED) -> pd.DataFrame:
     """How far beyond their training length systems hold: system, trained, tested (digits), ratio, source.
 
     Others as they report it; ours up to the length from which on a tested one falls below the bar, median seed.

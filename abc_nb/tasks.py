@@ -25,6 +25,7 @@ COMBINE: dict[str, Callable[[int, int, int], int]] = {  # the operators of lists
     "MIN": lambda x, y, base: min(x, y),
 }
 NUMBERS = 2**20  # training operands come from [0, NUMBERS]
+TRAINED = 6  # digits that most of them have: the training length
 
 Digits = np.ndarray  # (samples, places), least significant first
 

@@ -83,7 +83,7 @@ def test_maps_belong_to_what_the_model_says(decode: bool) -> None:
 
 def test_a_heat_map_shows_the_weights_and_marks_wrong_tokens() -> None:
     weights = np.array([[0.25, 0.75], [1.0, 0.0]])
-    panel = maps.Panel("title", weights, ["1", "2"], ["$", "3"], [True, False])
+    panel = attention.Panel("title", weights, ["1", "2"], ["$", "3"], [True, False])
     axis = maps.attention_maps([panel]).axes[0]
     np.testing.assert_array_equal(np.asarray(axis.images[0].get_array()), weights)
     assert [label.get_text() for label in axis.get_xticklabels()] == ["$", "3"]

@@ -25,11 +25,11 @@ from abc_nb.explorers.pictures import TEXT
 from abc_nb.layouts import Layout
 from abc_nb.lines import WHOLE, Lines, cells_of
 from abc_nb.store import Run
+from abc_nb.tasks import TRAINED
 
 SIZE, CURVES_SIZE = (640, 300), (530, 300)  # pixels
 COLUMNS = 4  # heads side by side
 TESTS = tuple((length, 200) for length in (1, 3, 6, 7, 8, 10, 12, 15, 20, 30, 40, 60, 100))
-TRAINED = 6  # digits that training numbers have
 
 
 @dataclass(frozen=True)
