@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 
 import pandas as pd
@@ -141,16 +142,21 @@ def carry_problems(runs: Sequence[Run], length: int, places: Sequence[int], samp
     return over_runs(runs, lambda run: carry_runs(run.model(), run.experiment.sampler, length, places, samples))
 
 
-def first_errors(runs: Sequence[Run], length: int, samples: int = 500) -> pd.DataFrame:
-    """How many answers are wrong (percent), and of those the share (percent) that is wrong from the first digit on."""
+def first_errors(runs: Sequence[Run], lengths: Sequence[int], samples: int = 500) -> pd.DataFrame:
+    """How many answers are wrong (percent), and of those, where the first wrong token is (percent).
+
+    Columns task, model, seed, length, samples, wrong, first digit, later digit, end token.
+    """
     rows = []
-    for run in runs:
-        batch = run.experiment.sampler.test_batch(length, samples, TEST_SEED)
-        right = correct_digits(run.model(), batch)
-        wrong = ~right.all(1)
-        at_once = 100 * (~right[wrong, 0]).float().mean().item()  # NaN where nothing is wrong
-        share = 100 * wrong.float().mean().item()
-        rows.append(titles(run) | {"samples": len(right), "wrong": share, "from the first digit on": at_once})
+    for run, length in itertools.product(runs, lengths):
+        right = correct_digits(run.model(), run.experiment.sampler.test_batch(length, samples, TEST_SEED))
+        wrong = ~right[~right.all(1)]
+        place = wrong.float().argmax(1)
+        last = right.shape[1] - 1
+        found = {"first digit": place == 0, "later digit": (place > 0) & (place < last), "end token": place == last}
+        head = titles(run) | {"seed": run.seed, "length": length, "samples": len(right)}
+        shares = {name: 100 * chosen.float().mean().item() for name, chosen in found.items()}  # NaN if all are right
+        rows.append(head | {"wrong": 100 * len(wrong) / len(right)} | shares)
     return pd.DataFrame(rows)
 
 

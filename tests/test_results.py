@@ -122,16 +122,17 @@ def test_the_grid_has_a_row_for_each_window_period_task_and_length(profile: str)
 
 
 def test_first_errors_are_counted_among_the_wrong_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of ten answers four are wrong, three of those from the first digit on."""
+    """Of ten answers five are wrong: three from the first digit on, one at a later one, one at the end token alone."""
     right = torch.ones(10, 5, dtype=torch.bool)
-    right[:3, 0], right[3, 2] = False, False
+    right[:3, 0], right[2, 4], right[3, 2:], right[4, 4] = False, False, False, False
     monkeypatch.setattr(tables, "correct_digits", lambda model, batch: right)
     monkeypatch.setattr(store.Run, "model", lambda self: None)
-    chosen = experiment("successor-nope-window")
-    found = tables.first_errors([store.Run(chosen, 0, Path(), {})], length=5, samples=10)
-    assert found.loc[0].to_list() == ["Successor", "NoPE + w=1", 10, pytest.approx(40), pytest.approx(75)]
+    run = store.Run(experiment("successor-nope-window"), 3, Path(), {})
+    found = tables.first_errors([run], [5, 20], samples=10)
+    assert found.loc[0].to_list() == ["Successor", "NoPE + w=1", 3, 5, 10, 50, *map(pytest.approx, (60, 20, 20))]
+    assert found.length.to_list() == [5, 20]
     monkeypatch.setattr(tables, "correct_digits", lambda model, batch: torch.ones(10, 5, dtype=torch.bool))
-    assert np.isnan(tables.first_errors([store.Run(chosen, 0, Path(), {})], 5)["from the first digit on"][0])
+    assert tables.first_errors([run], [5])[["first digit", "later digit", "end token"]].isna().all(axis=None)
 
 
 def test_periods_are_those_of_the_models_that_have_them() -> None:

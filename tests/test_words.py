@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from abc_nb import paths, store
+from abc_nb.catalogue import MODERN
 from abc_nb.experiments import SEEDS, experiment
 
 
@@ -97,8 +98,17 @@ def beyond() -> Iterator[tuple[str, str]]:
     yield "README", f"{sixteen[0]:.0f} and {sixteen[1]:.0f}% at sixty"
     binary = ours("table-30-bases", "Addition, base 2", "Vanilla", 6)
     yield "07_beyond", f"the plain model answers {binary:.0f}% of six-bit additions"
-    coupled = [ours("table-27-methods", "Addition", "Position coupling", length) for length in (8, 10, 15)]
-    yield "07_beyond", "{:.0f}% at eight digits, {:.0f}% at ten, {:.0f}% at fifteen".format(*coupled)
+    coupled = [span(*accuracies("addition-coupling", length)) for length in (8, 10)]
+    yield "07_beyond", "{} at eight digits, {} at ten".format(*coupled)
+    yield "07_beyond", f"Abacus has learned {span(*accuracies('addition-abacus', 6))} of the six-digit sums"
+    assert max(max(accuracies(f"addition-{model}", 15)) for model in MODERN) < 99
+    assert max(max(accuracies(f"addition-{model}", 6)) for model in ("randomized", "kerple", "sandwich", "fire")) < 20
+    learned = [model for model in MODERN if min(accuracies(f"n-by-1-{model}", 6)) > 90]
+    most = max(max(accuracies(f"n-by-1-{model}", 10)) for model in learned)
+    yield "07_beyond", f"none is right on more than {most:.0f}% at ten digits"
+    kerple = [span(*accuracies(f"{task}-kerple", 60)) for task in ("successor", "parity")]
+    yield "07_beyond", "KERPLE on {} and {} at sixty".format(*kerple)
+    yield from ends()
     three = [ours("table-31-factors", f"N x {places}, base 4", "ABC", 60) for places in (2, 3)]
     yield "07_beyond", "{:.1f}% at sixty digits with two, {:.1f}% with three".format(*three)
     sandwich = [ours("table-27-methods", "Successor", "Sandwich", length) for length in (60, 200)]
@@ -106,8 +116,24 @@ def beyond() -> Iterator[tuple[str, str]]:
     eight = ours("table-30-bases", "Successor, base 8", "ABC", 60)
     yield "07_beyond", f"ABC on Successor in base 8 has {eight:.0f}% at sixty digits"
     yield "README", f"ABC on Successor in base 8, {eight:.0f}%"
+    head = [ours("table-31-factors", "N x 3", "by head", length) for length in (6, 60)]
+    yield "07_beyond", "{:.0f}% at six, {:.0f}% at sixty".format(*head)
     lists = [ours("table-32-limits", "ListOps, nested", "Vanilla", length) for length in (3, 6)]
     yield "07_beyond", "from {:.0f}% at three items to {:.0f}% at six".format(*lists)
+
+
+def ends() -> Iterator[tuple[str, str]]:
+    """Where the seeds differ."""
+    errors = table("table-35-first-errors").set_index(["model", "seed", "length"])
+    failed = errors.loc["Transformer-XL", 0, 20]
+    right_but = (
+        f"{failed.wrong:.0f}% at twenty, and {failed['end token']:.0f}% of those are right but for the end token"
+    )
+    yield "07_beyond", f"wrong on {right_but}"
+    assert min(accuracies("successor-transformer-xl", 100)) < 99 < max(accuracies("successor-transformer-xl", 100))
+    units = errors["first digit"]["Abacus", 0, 10]
+    yield "07_beyond", f"at the units: {units:.0f}% of its wrong answers at ten digits"
+    assert errors.wrong["Abacus", 1, 10] == 0 and errors["end token"]["RPE, from the right", 0, 14] > 80
 
 
 @pytest.mark.parametrize(("file", "phrase"), [*phrases()])
