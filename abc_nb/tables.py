@@ -156,7 +156,7 @@ def first_errors(runs: Sequence[Run], lengths: Sequence[int], samples: int = 500
         found = {"first digit": place == 0, "later digit": (place > 0) & (place < last), "end token": place == last}
         head = titles(run) | {"seed": run.seed, "length": length, "samples": len(right)}
         shares = {name: 100 * chosen.float().mean().item() for name, chosen in found.items()}  # NaN if all are right
-        rows.append(head | {"wrong": 100 * len(wrong) / len(right)} | shares)
+        rows.append({**head, "wrong": 100 * len(wrong) / len(right), **shares})
     return pd.DataFrame(rows)
 
 
