@@ -142,7 +142,7 @@ def line_table(lines: Sequence[Line], averages: Mapping[tuple[Attention, int], T
     rows = []
     for line in lines:
         weights = averages[line.attention, line.layer][line.head]
-        share = weights[cells_of(line, layout, (len(weights), weights.shape[1]))].sum().item() / len(weights)
+        share = weights[cells_of(line, layout)].sum().item() / len(weights)
         where = (line.attention, line.layer + 1, line.head + 1, line.span, line.direction, line.offset)
         rows.append((*where, share, line.value))
     names = ["attention", "layer", "head", "span", "direction", "offset", "share", "value"]

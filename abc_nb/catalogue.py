@@ -54,6 +54,11 @@ def scaffold(title: str, position: positions.PositionEncoding, w: int | None = W
     return Model(title, position, **{"bias": bias} | settings | changes)
 
 
+def proposal(title: str, position: positions.PositionEncoding) -> Model:
+    """Of others, in our training: several widths, the source counted from the right, where a place has one index."""
+    return Model(title, position, extends=True, tested="beyond")
+
+
 MODELS = {
     "vanilla": Model("Vanilla", positions.Sinusoidal()),
     "nope": Model("NoPE", positions.NoPosition()),
@@ -130,21 +135,24 @@ BY_HEAD = {  # on natural input, each operand's digits to heads of their own: fo
     "by-head": scaffold("by head", positions.Sinusoidal(PERIOD), bias=Lines.by_head, arrangement="natural"),
 }
 MODELS |= PADDED | PERIODS | SIZED | BY_HEAD
-MODERN = {  # what others proposed; the source is counted from the right, where a place has one index at all lengths
-    "learned": Model("Learned positions", positions.Learned(longest=1024), tested="beyond"),
-    "transformer-xl": Model("Transformer-XL", positions.TransformerXL(), tested="beyond"),
-    "randomized": Model("Randomized positions", positions.Randomized(), tested="beyond"),
-    "kerple": Model("KERPLE", positions.Kerple(), tested="beyond"),
-    "sandwich": Model("Sandwich", positions.Sandwich(), tested="beyond"),
-    "rope-interpolated": Model("RoPE, interpolated", positions.InterpolatedRotary(), tested="beyond"),
-    "rope-ntk": Model("RoPE, NTK-aware", positions.NTKRotary(), tested="beyond"),
-    "fire": Model("FIRE", positions.Fire(), tested="beyond"),
-    "abacus": Model("Abacus", positions.Abacus(), tested="beyond"),
-    "coupling": Model("Position coupling", positions.Coupling(), tested="beyond"),
+MODERN = {  # what others proposed
+    "learned": proposal("Learned positions", positions.Learned(longest=1024)),
+    "transformer-xl": proposal("Transformer-XL", positions.TransformerXL()),
+    "randomized": proposal("Randomized positions", positions.Randomized()),
+    "kerple": proposal("KERPLE", positions.Kerple()),
+    "sandwich": proposal("Sandwich", positions.Sandwich()),
+    "rope-interpolated": proposal("RoPE, interpolated", positions.InterpolatedRotary()),
+    "rope-ntk": proposal("RoPE, NTK-aware", positions.NTKRotary()),
+    "fire": proposal("FIRE", positions.Fire()),
+    "abacus": proposal("Abacus", positions.Abacus()),
+    "coupling": proposal("Position coupling", positions.Coupling()),
 }
-MODELS |= MODERN
 BASELINES = ("vanilla", "nope", "rope", "alibi", "rpe")
-METHODS = (*BASELINES, *MODERN, "window-cyclic", "abc")  # what notebook 7 compares
+WIDENED = {  # the baselines, trained like the proposals
+    f"{name}-widened": replace(MODELS[name], source_index="right", extends=True, tested="beyond") for name in BASELINES
+}
+MODELS |= MODERN | WIDENED
+METHODS = (*WIDENED, *MODERN, "window-cyclic", "abc")  # what notebook 7 compares
 SCAFFOLDS = ("window", "window-cyclic", "nope-window")
 VARIANTS = ("rope-right", "rpe-right", "alibi-cross")  # baselines that tell why a baseline fails
 ITS_TRAININGS: dict[str, Recipe] = {"text-rate": "text", "our-recipe": "ours"}

@@ -166,14 +166,11 @@ class Lines(Bias):
         return matrix + causal(layout.target_length) if attention == "self" else matrix
 
 
-def cells_of(line: Line, layout: Layout, shape: tuple[int, int]) -> tuple[Tensor, Tensor]:
-    """Rows and columns of a line's cells in a matrix (query, key)."""
-    span = {span.name: span for span in (*spans(layout, line.attention), whole(*shape))}[line.span]
-    columns = span.columns(line.direction, line.offset, shape[0])
-    inside = span.inside(columns)
-    if line.attention == "self":
-        inside &= columns <= torch.arange(shape[0])
-    return inside.nonzero()[:, 0], columns[inside]
+def cells_of(line: Line, layout: Layout) -> tuple[Tensor, Tensor]:
+    """Rows and columns of a line's cells in the matrix (query, key)."""
+    keys = on_lines([line], layout, line.attention, line.head + 1)
+    inside = keys.value[line.head, :, 0] > CLOSED
+    return inside.nonzero()[:, 0], keys.index[inside, 0]
 
 
 def on_lines(lines: Iterable[Line], layout: Layout, attention: Attention, heads: int) -> OpenKeys:

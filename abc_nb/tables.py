@@ -29,12 +29,12 @@ TABLE_LENGTHS = {"table1": TABLE, "table3": (6, 10, 20, 60)}
 
 
 def over_seeds(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row a task, model and length: the median seed with its Wilson interval, the worst seed, all in percent."""
+    """One row a task, model and length: the median seed with its Wilson interval, worst and best, in percent."""
     found = []
     for (task, model, length), group in rows.groupby(["task", "model", "length"], sort=False):
         ordered = group.sort_values("accuracy")
         middle = ordered.iloc[(len(ordered) - 1) // 2]
-        percent = {"ours": middle.accuracy, "worst": ordered.accuracy.iloc[0]}
+        percent = {"ours": middle.accuracy, "worst": ordered.accuracy.iloc[0], "best": ordered.accuracy.iloc[-1]}
         percent |= {"ci_low": middle.ci_low, "ci_high": middle.ci_high}
         head = {"task": task, "model": model, "length": length}
         tail = {"samples": int(middle.samples), "seeds": len(group), "regime": middle.regime}
@@ -67,13 +67,22 @@ def beside_paper(rows: pd.DataFrame, table: str) -> pd.DataFrame:
     return merged[first + [column for column in merged if column not in first]]
 
 
+def one_place(percent: float) -> str:
+    return f"{percent:.1f}"
+
+
+def median_and_range(row: pd.Series, text: Callable[[float], str] = one_place) -> str:
+    """A row of `over_seeds` as `median (worst–best)`, the range only where the seeds differ."""
+    worst, best = text(row.worst), text(row.best)
+    return text(row.ours) + ("" if worst == best else f" ({worst}–{best})")
+
+
 def wide(frame: pd.DataFrame) -> pd.DataFrame:
-    """For reading: a row a task and model, and for each length `paper | ours (worst seed)` in percent."""
+    """For reading: a row a task and model, and for each length `paper | ours (worst–best seed)` in percent."""
 
     def cell(row: pd.Series) -> str:
         paper = "–" if pd.isna(row.paper) else f"{row.paper:.4g}"
-        worst = f" ({row.worst:.1f})" if row.seeds > 1 else ""
-        return f"{paper} | {row.ours:.1f}{worst}"
+        return f"{paper} | {median_and_range(row)}"
 
     cells = frame.assign(cell=frame.apply(cell, axis=1))
     order = cells[["task", "model"]].drop_duplicates()
@@ -99,13 +108,20 @@ def settings(found: Results, names: Sequence[str], length: int = 60) -> pd.DataF
     return table.reset_index(drop=True)
 
 
+def seed_counts(frame: pd.DataFrame) -> pd.Series:
+    """How many seeds the model of each row of `over_seeds` has: `5`, or `1 to 5` where lengths differ."""
+    seeds = frame.groupby(["task", "model"]).seeds
+    fewest, most = (seeds.transform(how).astype(str) for how in ("min", "max"))
+    return fewest.where(fewest == most, fewest + " to " + most)
+
+
 def by_length(frame: pd.DataFrame) -> pd.DataFrame:
     """`over_seeds` for reading: a row a task and model, a column a length, and below them the problems a length."""
-    worst = frame.worst.map(" ({:.1f})".format).where(frame.seeds > 1, "")
-    cells = frame.assign(cell=frame.ours.map("{:.1f}".format) + worst)
-    table = cells.pivot(index=["task", "model"], columns="length", values="cell").fillna("")
-    table = table.loc[list(frame[["task", "model"]].drop_duplicates().itertuples(index=False, name=None))]
-    table.loc[("problems", ""), :] = frame.groupby("length").samples.agg(
+    rows = ["task", "model", "seeds"]
+    cells = frame.assign(cell=frame.apply(median_and_range, axis=1), seeds=seed_counts(frame))
+    table = cells.pivot(index=rows, columns="length", values="cell").fillna("")
+    table = table.loc[list(cells[rows].drop_duplicates().itertuples(index=False, name=None))]
+    table.loc[("problems", "", ""), :] = frame.groupby("length").samples.agg(
         lambda n: " to ".join(map(str, sorted(set(n))))
     )
     return table

@@ -199,13 +199,16 @@ def test_a_sweep_over_tls_needs_a_certificate_that_the_cluster_trusts(
 # ---- bad input --------------------------------------------------------------------------------------
 
 
-def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """The one sentence of a sweep that cannot begin."""
+COUNTED = "runs asked for: 1, to be made: 1\n"
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str, said: str = COUNTED) -> str:
+    """The one sentence of a sweep that cannot begin, and on the other stream what it had `said` before."""
     capsys.readouterr()
     assert main(["sweep", "successor-vanilla", "--profile", "smoke", *arguments]) == 2
     out, err = capsys.readouterr()
     (line,) = err.splitlines()
-    assert out in ("", "runs asked for: 1, to be made: 1\n")
+    assert out == said
     assert line.startswith("abc-nb: ")
     return line
 
@@ -242,7 +245,7 @@ def test_without_dask_a_sentence_says_how_to_install_it(
 
 
 def test_a_sweep_is_either_in_turn_or_on_a_cluster(folders: Folders, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "not allowed with" in refused(capsys, "--in-turn", "--dask", "tcp://127.0.0.1:1")
+    assert "not allowed with" in refused(capsys, "--in-turn", "--dask", "tcp://127.0.0.1:1", said="")
 
 
 def test_a_worker_of_many_threads_or_without_our_folder_is_not_fit(tmp_path: Path) -> None:

@@ -213,7 +213,7 @@ def test_cells_and_shares_of_lines_are_those_of_their_dense_bias(bench: Bench, s
         for line in bias.of(name, 0):
             dense = Lines(bench.heads, (line,), empty="closed").dense(bench.layout, name, 0, bench.heads)
             opened = dense[line.head].isfinite()
-            found = cells_of(line, bench.layout, tuple(opened.shape))
+            found = cells_of(line, bench.layout)
             assert [*zip(*(part.tolist() for part in found), strict=True)] == [*map(tuple, opened.nonzero().tolist())]
             shares.append((weights[line.head] * opened).sum().item() / len(opened))
         table = bench_calibration.line_table(bench, bias, name, 0)

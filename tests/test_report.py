@@ -219,16 +219,16 @@ def test_a_table_beside_the_paper_is_marked_cell_by_cell(folder: Path) -> None:
     assert isinstance(table, Comparison)
     ((task, ((model, cells),)),) = table.groups
     assert (task, model, table.lengths) == ("Addition", "RPE", (6, 10, 20, 60))
-    assert [(each.paper, each.ours, each.worst, each.mark) for each in cells if each] == [
-        ("100", "100.0", "", ""),
-        ("99.9", "70.0", "50.0", "▼"),
-        ("21.3", "21.3", "", ""),
-        ("", "0.0", "", ""),
+    assert [(each.paper, each.ours, each.mark) for each in cells if each] == [
+        ("100", "100.0", ""),
+        ("99.9", "70.0 (50.0–90.0)", "▼"),
+        ("21.3", "21.3", ""),
+        ("", "0.0", ""),
     ]
     page = Page(report.write(SMOKE).read_text())
     marks = [each for each in page.all("span") if each.get("class") == "mark"]
     assert [each["aria-label"] for each in marks] == ["lower than the paper"]
-    assert "99.9 / 70.0 (50.0) ▼ |" in (folder / "REPORT.md").read_text()
+    assert "99.9 / 70.0 (50.0–90.0) ▼ |" in (folder / "REPORT.md").read_text()
 
 
 def test_rows_of_two_regimes_stand_apart(folder: Path) -> None:
@@ -236,6 +236,13 @@ def test_rows_of_two_regimes_stand_apart(folder: Path) -> None:
     table = saved("table-x", pd.concat([frame, frame.assign(regime="padded")]), folder)
     assert isinstance(table, Comparison)
     assert [model for model, _ in table.groups[0][1]] == ["Vanilla, tight", "Vanilla, padded"]
+
+
+def test_rows_of_few_seeds_say_so(folder: Path) -> None:
+    frame = pd.concat([rows("RPE", {6: [1.0, 0.5], 10: [0.0, 0.0]}), rows("RoPE", {6: [1.0], 10: [0.0]})])
+    table = saved("table-x", tables.over_seeds(frame), folder)
+    assert isinstance(table, Comparison)
+    assert [model for model, _ in table.groups[0][1]] == ["RPE, 2 seeds", "RoPE, 1 seed"]
 
 
 def test_words_that_differ_from_the_papers_are_marked(folder: Path) -> None:

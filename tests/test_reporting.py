@@ -25,12 +25,12 @@ def figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_median_and_worst_over_seeds_are_those_of_numpy() -> None:
+def test_median_worst_and_best_over_seeds_are_those_of_numpy() -> None:
     values = {6: [1.0, 0.5, 0.75], 10: [0.0, 0.25, 0.125, 0.5, 0.0625]}
     found = tables.over_seeds(rows("Vanilla", values)).set_index("length")
     for length, accuracies in values.items():
         assert found.ours[length] == pytest.approx(100 * np.median(accuracies))
-        assert found.worst[length] == 100 * min(accuracies)
+        assert (found.worst[length], found.best[length]) == (100 * min(accuracies), 100 * max(accuracies))
         low, high = wilson(round(1000 * float(np.median(accuracies))), 1000)
         assert (found.ci_low[length], found.ci_high[length]) == pytest.approx((100 * low, 100 * high))
 
@@ -62,14 +62,19 @@ def test_every_paper_row_is_of_a_task_and_length_that_exist_here(table: str) -> 
     assert set(numbers.model) <= known
 
 
-def test_accuracies_by_length_say_the_worst_seed_and_how_many_problems() -> None:
+def test_accuracies_by_length_say_how_far_seeds_differ_and_how_many_problems() -> None:
     far = rows("ABC", {60: [1.0, 0.75, 1.0], 1000: [0.5, 1.0, 0.75]}).assign(samples=lambda x: x.length + 40)
     several = tables.over_seeds(pd.concat([far, rows("+ T=3", {60: [1.0], 1000: [0.998]})]))
     table = tables.by_length(several)
-    assert table.loc[("Addition", "ABC")].to_list() == ["100.0 (75.0)", "75.0 (50.0)"]
-    assert table.loc[("Addition", "+ T=3")].to_list() == ["100.0", "99.8"]
-    assert table.loc[("problems", "")].to_list() == ["100 to 1000", "1000 to 1040"]
-    assert list(table.index) == [("Addition", "ABC"), ("Addition", "+ T=3"), ("problems", "")]
+    assert table.loc[("Addition", "ABC", "3")].to_list() == ["100.0 (75.0–100.0)", "75.0 (50.0–100.0)"]
+    assert table.loc[("Addition", "+ T=3", "1")].to_list() == ["100.0", "99.8"]
+    assert table.loc[("problems", "", "")].to_list() == ["100 to 1000", "1000 to 1040"]
+    assert list(table.index) == [("Addition", "ABC", "3"), ("Addition", "+ T=3", "1"), ("problems", "", "")]
+
+
+def test_seeds_that_agree_need_no_range() -> None:
+    table = tables.by_length(tables.over_seeds(rows("ABC", {60: [0.9, 0.9], 100: [0.3, 0.4]})))
+    assert table.loc[("Addition", "ABC", "2")].to_list() == ["90.0", "30.0 (30.0–40.0)"]
 
 
 def test_reach_ends_where_the_median_first_falls_below_the_bar() -> None:

@@ -97,7 +97,7 @@ def averaged_figure(bench: Bench, bias: Lines, name: Attention, layer: int) -> F
     figure, corners = heads_figure(weights, f"averaged {name}-attention, layer {layer + 1}, with the lines kept")
     segments = []
     for line in bias.of(name, layer):
-        steps, columns = cells_of(line, bench.layout, weights.shape[1:])
+        steps, columns = cells_of(line, bench.layout)
         row, column = corners[line.head]
         if len(steps):
             segments.append([(column + columns[end], row + steps[end]) for end in (0, -1)])

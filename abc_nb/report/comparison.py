@@ -6,12 +6,15 @@ import csv
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
+
+from abc_nb.tables import median_and_range, seed_counts
 
 HIGHER, LOWER, OTHER = "▲", "▼", "≠"  # ours, seen from the paper's number
 MEANING = {HIGHER: "higher than the paper", LOWER: "lower than the paper", OTHER: "differs from the paper"}
 KEYS = ["task", "model", "length"]
-NEEDED = {*KEYS, "ours", "worst", "ci_low", "ci_high", "samples", "seeds", "regime"}
+NEEDED = {*KEYS, "ours", "worst", "best", "ci_low", "ci_high", "samples", "seeds", "regime"}
 TOLERANCE = 1e-4  # percent; tables are saved with six digits
 
 
@@ -20,8 +23,7 @@ class Cell:
     """One accuracy in percent, as text."""
 
     paper: str
-    ours: str
-    worst: str  # of several seeds; empty if there is one
+    ours: str  # the median seed and, where they differ, the worst and the best
     interval: str
     mark: str
 
@@ -33,7 +35,7 @@ class Comparison:
     lengths: tuple[int, ...]
     groups: tuple[tuple[str, tuple[tuple[str, tuple[Cell | None, ...]], ...]], ...]
     has_paper: bool
-    has_worst: bool
+    has_range: bool  # in some cell
     note: str
 
 
@@ -61,6 +63,8 @@ def read(path: Path) -> Comparison | Plain:
         return plain(path)
     if frame.regime.nunique() > 1:
         frame = frame.assign(model=frame.model + ", " + frame.regime)
+    if (counts := seed_counts(frame)).nunique() > 1:
+        frame = frame.assign(model=frame.model + ", " + counts + np.where(counts == "1", " seed", " seeds"))
     return plain(path) if frame.duplicated(KEYS).any() else comparison(frame)
 
 
@@ -72,7 +76,7 @@ def comparison(frame: pd.DataFrame) -> Comparison:
     for task, part in frame.groupby("task", sort=False):
         models = [(str(model), tuple(cells.get((task, model, length)) for length in lengths)) for model in unique(part)]
         groups.append((str(task), tuple(models)))
-    return Comparison(lengths, tuple(groups), "paper" in frame, bool(frame.seeds.max() > 1), note(frame))
+    return Comparison(lengths, tuple(groups), "paper" in frame, bool((frame.best > frame.worst).any()), note(frame))
 
 
 def unique(frame: pd.DataFrame) -> list[str]:
@@ -84,8 +88,7 @@ def cell(row: pd.Series) -> Cell:
     paper = float(row.get("paper", float("nan")))
     return Cell(
         paper="" if pd.isna(paper) else f"{paper:.4g}",
-        ours=percent(row.ours),
-        worst=percent(row.worst) if row.seeds > 1 else "",
+        ours=median_and_range(row, percent),
         interval=f"{percent(row.ci_low)}–{percent(row.ci_high)}",
         mark=mark(paper, row.ci_low, row.ci_high),
     )

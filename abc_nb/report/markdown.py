@@ -11,7 +11,7 @@ from abc_nb.report.content import Item, Report, Section
 LEGEND = (
     f"Paper / ours; {HIGHER}: ours is higher than the paper's number by more than our 95% interval, {LOWER}: lower."
 )
-WORST = "In brackets: the worst seed."
+RANGE = "In brackets: the worst and the best seed, where they differ."
 
 
 def render(report: Report) -> str:
@@ -50,7 +50,7 @@ def table(item: Item, content: Comparison | Plain) -> str:
     caption = f"{item.caption} ([{item.name}.csv]({item.name}.csv))"
     if isinstance(content, Plain):
         return "\n\n".join(filter(None, [caption, plain(content), content.note]))
-    notes = [content.note, LEGEND if content.has_paper else "", WORST if content.has_worst else ""]
+    notes = [content.note, LEGEND if content.has_paper else "", RANGE if content.has_range else ""]
     return f"{caption}\n\n{beside(content)}\n\n{' '.join(filter(None, notes))}"
 
 
@@ -72,8 +72,7 @@ def accuracy(cell: Cell | None, has_paper: bool) -> str:
     if cell is None:
         return ""
     paper = f"{cell.paper or '–'} / " if has_paper else ""
-    worst = f" ({cell.worst})" if cell.worst else ""
-    return f"{paper}{cell.ours}{worst} {cell.mark}".rstrip()
+    return f"{paper}{cell.ours} {cell.mark}".rstrip()
 
 
 def ledger(report: Report) -> str:
