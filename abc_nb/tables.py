@@ -9,21 +9,21 @@ import pandas as pd
 import torch
 
 from abc_nb import paths
-from abc_nb.catalogue import PERIOD, PERIODS
+from abc_nb.catalogue import ITS_TRAININGS, PERIOD, PERIODS
 from abc_nb.evaluation import TEST_SEED, correct_digits
 from abc_nb.experiments import ARITHMETIC, BINARY, grid_names
 from abc_nb.files import write_text
 from abc_nb.hard import carry_runs, hard_cases
-from abc_nb.profiles import TABLE
+from abc_nb.profiles import TABLE, Recipe
 from abc_nb.results import Results, titles
 from abc_nb.store import Run
 from abc_nb.tasks import DIGITS, TRAINED
 
 BAR = 0.99  # complete generalization: at least 99% at ten times the training length (claim C01)
-ITS_COLUMNS = {  # columns of table 34, and what an experiment's name ends with
-    "its setting, 1e-4": "",
-    "its setting, 1e-5": "-text-rate",
-    "its setting, our training": "-our-recipe",
+ITS_COLUMNS: dict[Recipe, str] = {  # of table 34
+    "code": "its setting, 1e-4",
+    "text": "its setting, 1e-5",
+    "ours": "its setting, our training",
 }
 TABLE_LENGTHS = {"table1": TABLE, "table3": (6, 10, 20, 60)}
 
@@ -100,11 +100,13 @@ def settings(found: Results, names: Sequence[str], length: int = 60) -> pd.DataF
     table = table[(table.length == length) & table.paper.notna()][["task", "model", "paper", "ours", "worst", "seeds"]]
     keys = [*zip(table.task, table.model.replace("+ scratchpad", "Vanilla"), strict=True)]
     its = Results("paper", "any", found.seeds)
-    for place, (column, label) in enumerate(ITS_COLUMNS.items(), start=3):
-        there = its.there([name + label for name in names])
+    trainings: list[tuple[str, Recipe]] = [("", "code"), *((f"-{each}", ITS_TRAININGS[each]) for each in ITS_TRAININGS)]
+    for place, (ending, recipe) in enumerate(trainings, start=3):
+        there = its.there([name + ending for name in names])
         rows = over_seeds(its.evaluation(there)) if there else pd.DataFrame(columns=["task", "model", "length", "ours"])
         here = rows[rows.length == length].set_index(["task", "model"]).ours
-        table.insert(place, column, [f"{here[key]:.1f}" if key in here.index else "not run" for key in keys])
+        column = [f"{here[key]:.1f}" if key in here.index else "not run" for key in keys]
+        table.insert(place, ITS_COLUMNS[recipe], column)
     return table.reset_index(drop=True)
 
 

@@ -209,5 +209,5 @@ class OneQuickRun(Results):
 def test_what_was_run_in_the_papers_setting_stands_beside_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "Results", OnePaperRun)
     (row,) = tables.settings(OneQuickRun("quick", "shipped", [0]), ["addition-vanilla"]).to_dict("records")
-    assert [row[column] for column in tables.ITS_COLUMNS] == ["not run", "25.0", "not run"]
+    assert [row[column] for column in tables.ITS_COLUMNS.values()] == ["not run", "25.0", "not run"]
     assert (row["task"], row["paper"], row["ours"]) == ("Addition", 0.0, 50.0)
