@@ -151,6 +151,7 @@ BASELINES = ("vanilla", "nope", "rope", "alibi", "rpe")
 WIDENED = {  # the baselines, trained like the proposals
     f"{name}-widened": replace(MODELS[name], source_index="right", extends=True, tested="beyond") for name in BASELINES
 }
+WIDTHS = {"vanilla": "vanilla-widened", "rope-right": "rope-widened", "rpe-right": "rpe-widened"}  # one, and several
 MODELS |= MODERN | WIDENED
 METHODS = (*WIDENED, *MODERN, "window-cyclic", "abc")  # what notebook 7 compares
 SCAFFOLDS = ("window", "window-cyclic", "nope-window")

@@ -9,9 +9,9 @@ import pandas as pd
 import torch
 
 from abc_nb import paths
-from abc_nb.catalogue import ITS_TRAININGS, PERIOD, PERIODS
+from abc_nb.catalogue import ITS_TRAININGS, MODELS, PERIOD, PERIODS, WIDTHS
 from abc_nb.evaluation import TEST_SEED, correct_digits
-from abc_nb.experiments import ARITHMETIC, BINARY, grid_names
+from abc_nb.experiments import ARITHMETIC, BINARY, experiment, grid_names
 from abc_nb.files import write_text
 from abc_nb.hard import carry_runs, hard_cases
 from abc_nb.profiles import TABLE, Recipe
@@ -235,6 +235,18 @@ def ablations(rows: pd.DataFrame, kept: pd.DataFrame, length: int = 60) -> pd.Da
     table = table.merge(kept, how="left", on=["task", "model"])
     counted = table.lines.map(lambda lines: "" if pd.isna(lines) else f" ({lines:.0f})")
     return table.assign(shown=table.ours.map("{:.1f}".format) + counted)
+
+
+def widths(found: Results, tasks: Sequence[str], lengths: Sequence[int]) -> pd.DataFrame:
+    """Models trained at one width of their problems and at several: the columns of `over_seeds`."""
+    parts = []
+    for task, (one, several) in itertools.product(tasks, WIDTHS.items()):
+        for name in found.there([f"{task}-{one}", f"{task}-{several}"]):
+            count = len(experiment(name, found.profile).sampler.widths)
+            title = f"{MODELS[several].title}, {count} width{'s' * (count > 1)}"
+            parts.append(found.evaluation([name]).assign(model=title))
+    rows = pd.concat(parts)
+    return over_seeds(rows[rows.length.isin(lengths)])
 
 
 def grid(found: Results) -> pd.DataFrame:

@@ -189,6 +189,27 @@ def test_runs_are_imperfect_if_they_err_at_the_longest_length(tmp_path: Path, mo
 # ---- the paper's own setting ------------------------------------------------------------------------
 
 
+class Trained(Results):
+    """Results that know how many widths a model was trained at, and lack RoPE's."""
+
+    def there(self, names: Sequence[str]) -> list[str]:
+        return [name for name in names if "rope" not in name]
+
+    def evaluation(self, names: Sequence[str]) -> pd.DataFrame:
+        (name,) = names
+        share = 0.25 * len(experiment(name, self.profile).sampler.widths)
+        return rows("any", {6: [1.0], 20: [share, share]}, experiment(name).task.title)
+
+
+def test_models_trained_at_one_width_and_at_several_stand_beside_each_other() -> None:
+    table = tables.widths(Trained("quick", "shipped", [0]), ["successor", "addition"], [20])
+    models = ["Vanilla, 1 width", "Vanilla, 3 widths", "RPE, 1 width", "RPE, 3 widths"]
+    assert [*zip(table.task, table.model, strict=True)] == [
+        (task, m) for task in ("Successor", "Addition") for m in models
+    ]
+    assert table.ours.to_list() == [25.0, 75.0] * 4 and set(table.length) == {20} and set(table.seeds) == {2}
+
+
 class OnePaperRun(Results):
     """Results of the paper's setting: one run, with the learning rate of the text."""
 
