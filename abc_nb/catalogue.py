@@ -8,9 +8,8 @@ from typing import Any
 
 from abc_nb import biases, positions
 from abc_nb.calibration import PAPER, Calibration
-from abc_nb.layouts import Arrangement, Layout
+from abc_nb.layouts import Arrangement, Layout, SourceIndex
 from abc_nb.lines import Lines
-from abc_nb.model import SourceIndex
 from abc_nb.profiles import Recipe
 
 PERIOD, W = 3, 1  # T and w of the paper's table 1
@@ -151,8 +150,19 @@ BASELINES = ("vanilla", "nope", "rope", "alibi", "rpe")
 WIDENED = {  # the baselines, trained like the proposals
     f"{name}-widened": replace(MODELS[name], source_index="right", extends=True, tested="beyond") for name in BASELINES
 }
+PLACED = {  # encodings of distance, the source counted by place: equal places are equally far, in both operands
+    f"{name}-by-place": replace((MODERN | WIDENED)[of], source_index="place")
+    for name, of in {
+        "rope": "rope-widened",
+        "rpe": "rpe-widened",
+        "transformer-xl": "transformer-xl",
+        "kerple": "kerple",
+        "sandwich": "sandwich",
+        "fire": "fire",
+    }.items()
+}
 WIDTHS = {"vanilla": "vanilla-widened", "rope-right": "rope-widened", "rpe-right": "rpe-widened"}  # one, and several
-MODELS |= MODERN | WIDENED
+MODELS |= MODERN | WIDENED | PLACED
 METHODS = (*WIDENED, *MODERN, "window-cyclic", "abc")  # what notebook 7 compares
 SCAFFOLDS = ("window", "window-cyclic", "nope-window")
 VARIANTS = ("rope-right", "rpe-right", "alibi-cross")  # baselines that tell why a baseline fails

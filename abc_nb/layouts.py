@@ -14,6 +14,7 @@ import numpy as np
 from abc_nb.errors import InputError
 
 Arrangement = Literal["natural", "aligned"]
+SourceIndex = Literal["right", "left", "place"]  # what tokens of the source are counted by
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,30 @@ class Layout:
     @property
     def source_length(self) -> int:
         return len(self.symbols) + sum(operand.places for operand in self.operands)
+
+    @property
+    def digit_places(self) -> np.ndarray:
+        """The place of each column's digit, units = 1, and 0 where no digit stands: (source_length,)."""
+        places = np.zeros(self.source_length, dtype=np.int64)
+        for operand in self.operands:
+            places[operand.columns] = np.arange(1, operand.places + 1)
+        return places
+
+    def source_index(self, counted: SourceIndex) -> np.ndarray:
+        """The index of each column (source_length,), from the left or right end, or by the digit's place.
+
+        By place, the same for the digits of all operands; what stands before an operand is a place further on.
+        """
+        columns = np.arange(self.source_length)
+        if counted == "left":
+            return columns
+        if counted == "right":
+            return columns[::-1].copy()
+        places = self.digit_places
+        for operand in self.operands:
+            before = operand.columns[-1] - 1
+            places[before] = places[before] or operand.places + 1
+        return places
 
 
 def unary(width: int, operator: str = "", outputs: int | None = None) -> Layout:

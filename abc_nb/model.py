@@ -17,11 +17,9 @@ from abc_nb.biases import Bias, Causal, OpenKeys, key_count
 from abc_nb.config import check_fields
 from abc_nb.dropout import Dropout
 from abc_nb.errors import InputError
-from abc_nb.layouts import Layout
+from abc_nb.layouts import Layout, SourceIndex
 from abc_nb.multihead import Attention, Place, Record
 from abc_nb.positions import Index, PositionEncoding, Sinusoidal
-
-SourceIndex = Literal["right", "left"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,7 @@ class ModelConfig:
     dropout: float = 0.0
     position: PositionEncoding = field(default_factory=Sinusoidal)
     bias: Bias = field(default_factory=Causal)
-    source_index: SourceIndex = "right"  # the end that source tokens are counted from
+    source_index: SourceIndex = "right"  # what source tokens are counted by
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -185,12 +183,8 @@ class Transformer(nn.Module):
     def build_frame(self, layout: Layout, dense: bool | None = None) -> Frame:
         """Positions and biases of a layout; open keys where the bias has them and `dense` allows it."""
         device = self.head.weight.device
-        source, target = (
-            torch.arange(layout.source_length, device=device),
-            torch.arange(layout.target_length, device=device),
-        )
-        if self.config.source_index == "right":
-            source = source.flip(0)
+        source = torch.from_numpy(layout.source_index(self.config.source_index)).to(device)
+        target = torch.arange(layout.target_length, device=device)
 
         def bias(name: AttentionName, layer: int) -> Tensor | OpenKeys | None:
             keys = None if dense else self.config.bias.open_keys(layout, name, layer)

@@ -92,7 +92,7 @@ def build_optimizers(model: nn.Module, config: TrainingConfig) -> list[torch.opt
     """AdamW on everything, or Muon on the layers' matrices and AdamW on the rest."""
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
     layers = {name: p for name, p in trained.items() if name.startswith(("encoder.", "decoder."))}
-    matrices = [p for p in layers.values() if p.ndim == 2] if config.optimizer == "muon" else []
+    matrices = [p for p in layers.values() if p.ndim == 2 and min(p.shape) > 1] if config.optimizer == "muon" else []
     chosen = {id(p) for p in matrices}
     rest = [p for p in trained.values() if id(p) not in chosen]
     adamw = torch.optim.AdamW(rest, lr=config.learning_rate, betas=(0.9, 0.98), weight_decay=0.0, foreach=True)
@@ -148,7 +148,7 @@ class Trainer:
         """One optimiser step; it counts only when it is complete."""
         step, config, fall = self.progress.step, self.config, self.progress.fall(self.config)
         seed = torch.default_generator if self.device.type == "cpu" else torch  # for all devices: half a millisecond
-        seed.manual_seed(self.seed << 32 | step)
+        seed.manual_seed(self.seed << 20 | step)  # of which a CPU takes 32 bits
         size = config.held_batch if step < fall[0] else config.batch
         batch = self.sampler.training_batch(self.seed, step, size, self.again(step, size)).to(self.device)
         loss, wrong = self.gradients(batch, self.phases(step, size))

@@ -63,7 +63,7 @@ def test_beyond_the_table_is_an_error_that_says_what_is_possible() -> None:
             run()
 
 
-@pytest.mark.parametrize(("position", "widest"), [(Abacus(12), 11), (Coupling(12), 10)])
+@pytest.mark.parametrize(("position", "widest"), [(Abacus(12, starts=1), 11), (Coupling(12, starts=1), 10)])
 def test_beyond_its_places_is_an_error_in_training_and_in_evaluation(position: Abacus, widest: int) -> None:
     for layout in (unary(widest), binary_natural(widest, "*", 1), binary_aligned(widest, "+")):
         index = placed(position, layout)
@@ -92,7 +92,7 @@ def test_beyond_its_places_is_an_error_in_training_and_in_evaluation(position: A
 def test_abacus_counts_the_digits_of_each_number_from_its_units(
     layout: Layout, source: list[int], target: list[int]
 ) -> None:
-    index = placed(Abacus(), layout)
+    index = placed(Abacus(starts=1), layout)
     assert (index.source.tolist(), index.target.tolist()) == (source, target)
 
 
@@ -117,6 +117,21 @@ def test_what_is_no_digit_stays_at_zero_wherever_counting_starts() -> None:
     index = torch.tensor([0, 3, 2, 1, 0])
     shifted = Abacus().shifted(index, torch.tensor([[0], [4]]), stride=2)
     assert shifted.tolist() == [[0, 3, 2, 1, 0], [0, 7, 6, 5, 0]]
+
+
+@pytest.mark.parametrize("encoding", [Abacus, Coupling])
+def test_evaluation_starts_in_the_middle_of_trainings_starts_and_training_at_the_first(encoding: type[Abacus]) -> None:
+    layout = unary(7)
+    index = Index(torch.arange(layout.source_length), torch.arange(layout.target_length))
+    first, middle = (encoding(starts=101).place(index, layout, 4, training) for training in (True, False))
+    start = (101 - 8 - (encoding is Coupling)) // 2  # as many places below the number as above it
+    for here, there in zip(first, middle, strict=True):
+        assert there.tolist() == [place + start if place else 0 for place in here.tolist()]
+    assert first.target.tolist() == [*range(encoding is Coupling, 8 + (encoding is Coupling))]
+    longer = unary(120)  # than there are starts
+    index = Index(torch.arange(longer.source_length), torch.arange(longer.target_length))
+    once, again = (encoding(starts=101).place(index, longer, 4, training) for training in (True, False))
+    assert once.source.tolist() == again.source.tolist() and once.target.tolist() == again.target.tolist()
 
 
 @pytest.mark.parametrize("position", [Abacus(64, starts=50), Coupling(64, starts=50)])
@@ -147,7 +162,7 @@ def papers_positions(a: str, b: str, answer: str) -> tuple[list[int], list[int]]
 def test_coupled_positions_are_the_papers_counted_from_the_other_end() -> None:
     problem, answer = papers_positions("653", "049", "702")
     end = max(problem)
-    index = placed(Coupling(), binary_natural(3, "+", 3))
+    index = placed(Coupling(starts=1), binary_natural(3, "+", 3))
     dollar, *middle, ampersand = index.source.tolist()
     assert (dollar, ampersand) == (0, 0)
     assert [*middle, index.target[0]] == [1 + end - position for position in problem]
@@ -164,6 +179,6 @@ def test_coupled_positions_are_the_papers_counted_from_the_other_end() -> None:
     ],
 )
 def test_coupling_puts_the_operator_beside_the_units(layout: Layout, source: list[int]) -> None:
-    index = placed(Coupling(), layout)
+    index = placed(Coupling(starts=1), layout)
     assert index.source.tolist() == source
     assert index.target.tolist() == [*range(1, layout.target_length + 1)]

@@ -140,6 +140,22 @@ def test_source_is_counted_from_the_end_asked_for(end: str) -> None:
     assert (wide[-6:] if end == "right" else wide[:6]).tolist() == expected
 
 
+@pytest.mark.parametrize(
+    ("layout", "places"),
+    [
+        (unary(3), [4, 3, 2, 1, 0]),  # $ 3 2 1 &
+        (unary(2, "SM"), [0, 3, 2, 1, 0]),  # $ SM 2 1 &
+        (binary_natural(3, "+", 3), [4, 3, 2, 1, 4, 3, 2, 1, 0]),  # $ 3 2 1 + 3 2 1 &
+        (binary_natural(3, "*", 1), [4, 3, 2, 1, 2, 1, 0]),  # $ 3 2 1 * 1 &
+        (binary_aligned(2, "+"), [0, 3, 2, 2, 1, 1, 0]),  # $ + 2 2 1 1 &
+    ],
+)
+def test_counted_by_place_digits_of_equal_places_have_one_index(layout: Layout, places: list[int]) -> None:
+    frame = build(replace(TINY, source_index="place")).frame(layout)
+    assert frame.source.tolist() == places
+    assert frame.target.tolist() == [*range(layout.target_length)]
+
+
 @pytest.mark.parametrize("bias", BIASES, ids=text)
 @pytest.mark.parametrize("position", [NoPosition(), Relative(2)], ids=text)
 def test_recorded_logits_are_the_scaled_products_plus_position_and_bias(bias: Bias, position: PositionEncoding) -> None:

@@ -1,4 +1,4 @@
-"""Randomized positions: random and shared in training, evenly spread in evaluation."""
+"""Randomized positions: random and shared, in training anew, in evaluation the same for each length."""
 
 from __future__ import annotations
 
@@ -43,13 +43,20 @@ def test_every_subset_is_as_likely() -> None:
     assert counts.min() > 150 and counts.max() < 250
 
 
-def test_in_evaluation_they_are_where_training_has_them_on_average() -> None:
-    torch.manual_seed(0)
-    position, layout = Randomized(longest=99), unary(7)  # nine tokens: 10, 20, ... of 99, counted from 1
-    assert placed(position, layout, training=False).source.flip(0).tolist() == [*range(9, 99, 10)]
-    drawn = torch.stack([placed(position, layout, training=True).source for _ in range(2000)]).float()
-    average = placed(position, layout, training=False).source
-    torch.testing.assert_close(drawn.mean(0), average.float(), rtol=0, atol=2)
+def test_evaluation_draws_one_subset_a_length_whatever_else_was_drawn() -> None:
+    first, second = [], []
+    for seed, found in enumerate((first, second)):
+        torch.manual_seed(seed)
+        found += [placed(Randomized(), unary(width), training=False).source.tolist() for width in range(1, 50)]
+    assert first == second
+    other = [placed(Randomized(drawn=1), unary(width), training=False).source.tolist() for width in range(1, 50)]
+    assert all(one != another for one, another in zip(first, other, strict=True))
+
+
+def test_the_subsets_of_evaluation_are_spread_like_those_of_training() -> None:
+    units = [placed(Randomized(longest=99), unary(width), training=False).source[-1].item() for width in range(1, 50)]
+    expected = [100 / (width + 3) - 1 for width in range(1, 50)]  # the mean least of `width + 2` of 0 to 98
+    assert sum(units) / sum(expected) == pytest.approx(1, abs=0.25)
 
 
 def test_as_many_tokens_as_the_range_fit_and_more_are_an_error() -> None:

@@ -18,7 +18,7 @@ from abc_nb.biases import Window
 from abc_nb.errors import InputError
 from abc_nb.evaluation import evaluate, greedy
 from abc_nb.model import ModelConfig, Transformer
-from abc_nb.positions import Sinusoidal
+from abc_nb.positions import Fire, Sinusoidal
 from abc_nb.sampling import Batch, Sampler
 from abc_nb.tasks import SOS, Task
 from abc_nb.training import Progress, Trainer, TrainingConfig, build_optimizers, loss_of, rate_at
@@ -83,6 +83,22 @@ def test_muon_takes_the_matrices_of_layers_and_adamw_the_rest() -> None:
     matrices = {id(p) for name, p in model.named_parameters() if "coder." in name and p.ndim == 2}
     assert chosen == matrices
     assert rest == {id(p) for p in model.parameters()} - matrices
+
+
+def test_a_matrix_of_one_column_is_a_vector_to_muon() -> None:
+    model = build(replace(TINY, position=Fire()))
+    _, muon = build_optimizers(model, SHORT)
+    chosen = {id(p) for group in muon.param_groups for p in group["params"]}
+    columns = [p for name, p in model.named_parameters() if name.endswith("position.network.0.weight")]
+    assert columns and all(p.ndim == 2 and id(p) not in chosen for p in columns)
+
+
+def test_each_seed_has_random_numbers_of_its_own() -> None:
+    drawn = []
+    for seed in (0, 0, 1):
+        Trainer(build(), SAMPLER, SHORT, seed).step()
+        drawn.append(torch.rand(4).tolist())
+    assert drawn[0] == drawn[1] != drawn[2]
 
 
 def test_adamw_alone_takes_every_parameter() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from abc_nb.layouts import Layout
-from abc_nb.positions.abacus import Abacus, digit_places
+from abc_nb.positions.abacus import Abacus
 from abc_nb.positions.base import Index
 from abc_nb.tasks import EOS, SOS
 
@@ -17,17 +17,15 @@ class Coupling(Abacus):
     """Digits of one place share a position, in operands and output (Cho et al. 2024, section 3).
 
     The operator and what comes before the output (the paper's =, here its first token) stand next to
-    the units, at 1; a place p (units = 0) is at p + 2, and the ends of the source are at 0. In training
-    each problem starts at random, in evaluation at 1. The paper counts the other way, from the highest
-    place: no more than another name for the same positions.
+    the units, at 1; a place p (units = 0) is at p + 2, and the ends of the source are at 0. Starts are
+    those of `Abacus`. The paper counts the other way, from the highest place: no more than another
+    name for the same positions.
     """
 
-    def place(self, index: Index, layout: Layout, head_size: int, training: bool) -> Index:
-        places = digit_places(layout)
-        source = torch.where(places > 0, places + 1, 0)
+    def places(self, index: Index, layout: Layout) -> Index:
+        source = torch.where(index.source > 0, index.source + 1, 0)
         source[[column for column, symbol in layout.symbols if symbol not in (SOS, EOS)]] = 1
-        self.check(layout)
-        return Index(source.to(index.source.device), index.target + 1)
+        return Index(source, index.target + 1)
 
     def needed(self, layout: Layout) -> int:
         return super().needed(layout) + 1

@@ -16,13 +16,13 @@ from abc_nb.positions.transformer_xl import TransformerXL
 class Randomized(TransformerXL):
     """Tokens stand at a sorted random subset of a longer range (Ruoss et al. 2023, section 3).
 
-    One subset a training step. Source and target share it, so that equal indices are equal positions.
-    The paper draws in evaluation, too. Here the k-th of n tokens then stands where it stands on
-    average, k (N + 1) / (n + 1): the same at each evaluation, and as far apart as training has seen
-    them. The first n positions would not be: neighbours in training are about N / n apart.
+    One subset for each part of a batch. Source and target share it, so that equal indices are equal
+    positions. Evaluation draws as well, as in the paper: one subset for each number of tokens, always
+    the same.
     """
 
     longest: int = 2048  # N
+    drawn: int = 0  # seed of the subsets of evaluation
 
     def fits(self, layout: Layout) -> bool:
         return longer_side(layout) <= self.longest
@@ -31,9 +31,6 @@ class Randomized(TransformerXL):
         count = longer_side(layout)
         if not self.fits(layout):
             raise InputError(f"{count} tokens are too many: this model draws their positions from {self.longest}")
-        if training:
-            chosen = torch.randperm(self.longest)[:count].sort().values
-        else:
-            chosen = torch.arange(1, count + 1) * (self.longest + 1) // (count + 1) - 1
-        chosen = chosen.to(index.source.device)
+        fixed = None if training else torch.Generator().manual_seed(self.drawn << 20 | count)
+        chosen = torch.randperm(self.longest, generator=fixed)[:count].sort().values.to(index.source.device)
         return Index(chosen[index.source], chosen[index.target])
