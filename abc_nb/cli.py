@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import errno
 import os
 import re
 import signal
 import sys
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NoReturn
 
-from abc_nb import paths
-from abc_nb.errors import InputError
+from abc_nb.errors import InputError, in_words
 
 DESCRIPTION = """Small Transformers that learn arithmetic which holds at any length.
 Experiments are named TASK-MODEL, as in addition-vanilla; `abc-nb list` shows them all."""
+
+MOST = 10_000  # seeds or lengths in one command
 
 
 class Parser(argparse.ArgumentParser):
@@ -30,7 +29,10 @@ class Parser(argparse.ArgumentParser):
 def integers(text: str) -> list[int]:
     """`0,2` or `0-4` as a list."""
     parts = [re.fullmatch(r"(\d{1,10})(?:-(\d{1,10}))?", part.strip()) for part in text.split(",")]
-    found = [n for part in parts if part for n in range(int(part[1]), int(part[2] or part[1]) + 1)]
+    ranges = [range(int(part[1]), int(part[2] or part[1]) + 1) for part in parts if part]
+    if (count := sum(map(len, ranges))) > MOST:
+        raise argparse.ArgumentTypeError(f"{text!r} stands for {count:,} numbers, give at most {MOST:,}")
+    found = [number for each in ranges for number in each]
     if not all(parts) or not found:
         raise argparse.ArgumentTypeError(f"cannot read {text!r}, give whole numbers like 0,1,2 or a range like 0-4")
     return found
@@ -126,25 +128,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except OSError as error:
-        return fail(refused(error))
+        return fail(in_words(error))
     except KeyboardInterrupt:
         print("abc-nb: stopped; the same command goes on from the last checkpoint", file=sys.stderr)
         return 130
-
-
-def refused(error: OSError) -> str:
-    """What the system did not allow, and what to do about it."""
-    if error.filename is None:
-        return error.strerror or str(error)
-    path = Path(str(error.filename))
-    movable = {"ABC_NB_FIGURES": paths.figures(), "ABC_NB_RUNS": paths.runs()}
-    others = [f", or name another folder in {name}" for name, folder in movable.items() if related(path, folder)]
-    mend = "make room there" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "make it writable"
-    return f"cannot use {path}: {error.strerror}; {mend}{''.join(others)}, and the same command goes on"
-
-
-def related(path: Path, folder: Path) -> bool:
-    return path.is_relative_to(folder) or folder.is_relative_to(path)
 
 
 def fail(sentence: str) -> int:

@@ -104,11 +104,14 @@ def sweep(arguments: Namespace) -> int:
     from abc_nb import sweep as sweeping
 
     names = experiments.matching(arguments.pattern, arguments.profile)
-    jobs = [(experiments.experiment(name, arguments.profile), seed) for seed in arguments.seeds for name in names]
-    print(f"runs asked for: {len(jobs)}, to be made: {len(sweeping.missing(jobs))}", flush=True)
+    seeds = dict.fromkeys(arguments.seeds)
+    jobs = [(experiments.experiment(name, arguments.profile), seed) for seed in seeds for name in names]
+    missing = len(sweeping.missing(jobs))
+    print(f"runs asked for: {len(jobs)}, to be made: {missing}", flush=True)
     failures = sweeping.sweep(jobs, in_turn=arguments.in_turn, dask=arguments.dask)
     for failure in failures:
         print(f"abc-nb: {failure.name} seed {failure.seed} failed: {failure.error}", file=sys.stderr)
+    print(f"made: {missing - len(failures)}, failed: {len(failures)}; all are kept in {paths.runs()}")
     return 1 if failures else 0
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from functools import partial
+from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any
 
@@ -25,30 +25,50 @@ from abc_nb.experiments import Experiment
 PARENT: list[Any] = []  # in a worker: the queue to its parent, and the parent's process id
 
 
+@dataclass
+class Hand:
+    """One worker process, made anew after it was killed; so a run that kills its worker harms no other."""
+
+    make: Callable[[], ProcessPoolExecutor]
+    pool: ProcessPoolExecutor | None = None
+    last: Future[None] | None = None  # what it was given last
+
+    @property
+    def idle(self) -> bool:
+        return self.last is None or self.last.done()
+
+    def submit(self, experiment: Experiment, seed: int) -> Future[None]:
+        if self.pool is None or (self.last and isinstance(self.last.exception(), BrokenProcessPool)):
+            self.close()
+            self.pool = self.make()
+        self.last = self.pool.submit(work, experiment, seed)
+        return self.last
+
+    def close(self, kill: bool = False) -> None:
+        if self.pool is None:
+            return
+        for process in list((self.pool._processes or {}).values()) if kill else []:
+            process.kill()
+        self.pool.shutdown(cancel_futures=True)
+
+
 @contextmanager
 def processes(count: int) -> Iterator[Crew]:
     """`count` processes, killed if the sweep is stopped."""
     context = get_context("spawn")
     queue = context.Queue()
-    pool = ProcessPoolExecutor(count, context, prepare_worker, (queue, os.getpid()))
+    hands = [Hand(lambda: ProcessPoolExecutor(1, context, prepare_worker, (queue, os.getpid()))) for _ in range(count)]
+
+    def submit(experiment: Experiment, seed: int) -> Future[None]:
+        return next(hand for hand in hands if hand.idle).submit(experiment, seed)
+
+    stopped = True
     try:
-        yield Crew(partial(submit, pool), queue.get_nowait, hands=count)
-    except BaseException:
-        for process in list(pool._processes.values()):
-            process.kill()
-        raise
+        yield Crew(submit, queue.get_nowait, hands=count)
+        stopped = False
     finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def submit(pool: ProcessPoolExecutor, experiment: Experiment, seed: int) -> Future[None]:
-    """A job for the pool; of one whose worker was killed, a future that says so."""
-    try:
-        return pool.submit(work, experiment, seed)
-    except BrokenProcessPool as error:
-        future: Future[None] = Future()
-        future.set_exception(error)
-        return future
+        for hand in hands:
+            hand.close(kill=stopped)
 
 
 def prepare_worker(queue: Any, parent: int) -> None:

@@ -16,10 +16,11 @@ from typing import Any
 import torch
 from tqdm.auto import tqdm
 
-from abc_nb import store
+from abc_nb import paths, store
 from abc_nb.biases import Causal
 from abc_nb.cluster import cluster
 from abc_nb.crew import EVERY, Crew, Step, train
+from abc_nb.errors import in_words
 from abc_nb.experiments import Experiment
 from abc_nb.positions import Sinusoidal
 from abc_nb.processes import processes
@@ -102,19 +103,13 @@ def sweep(jobs: Sequence[Job], show: bool = True, in_turn: bool = False, dask: s
     todo = missing(jobs)
     if not todo:
         return []
+    if dask is None:
+        paths.runs().mkdir(parents=True, exist_ok=True)  # a folder that cannot be written is named before the bar
     if in_turn:
         return train_in_turn(todo, show)
-    left = {experiment.key(seed): (experiment, seed) for experiment, seed in todo}
-    killed, failures = Counter[str](), list[Failure]()
-    while left:
-        with processes(min(workers(), len(left))) if dask is None else cluster(dask) as crew:
-            ended = train_together(left, crew, show)
-        killed.update(key for key, error in ended.items() if is_killed(error))
-        again = {key for key, error in ended.items() if is_killed(error) and killed[key] < LIVES}
-        failed = {key: KILLED if is_killed(error) else error for key, error in ended.items() if error}
-        failures += [Failure(left[key][0].name, left[key][1], f"{failed[key]}") for key in failed if key not in again]
-        left = {key: job for key, job in left.items() if key not in ended or key in again}
-    return failures
+    by_key = {experiment.key(seed): (experiment, seed) for experiment, seed in todo}
+    with processes(min(workers(), len(todo))) if dask is None else cluster(dask) as crew:
+        return train_together(by_key, crew, show)
 
 
 def train_in_turn(jobs: Sequence[Job], show: bool) -> list[Failure]:
@@ -124,20 +119,22 @@ def train_in_turn(jobs: Sequence[Job], show: bool) -> list[Failure]:
             try:
                 train(experiment, seed, bar.move)
             except Exception as error:
-                failures.append(Failure(experiment.name, seed, f"{error}"))
+                failures.append(Failure(experiment.name, seed, in_words(error)))
             bar.move(experiment.name, seed)
     return failures
 
 
-def train_together(jobs: Mapping[str, Job], crew: Crew, show: bool) -> dict[str, BaseException | None]:
-    """The error of each job, or None, by key; jobs that were not begun when a worker was killed are not there.
+def train_together(jobs: Mapping[str, Job], crew: Crew, show: bool) -> list[Failure]:
+    """Train the jobs, which are given by key, with a crew; returns those that failed.
 
-    A child waits for its parent, so that what it gives does not depend on the number of workers.
+    A child waits for its parent, so that what it gives does not depend on the number of workers. A run
+    whose worker was killed waits behind the others and goes on from its checkpoint.
     """
     parents = {key: experiment.parent.key(seed) for key, (experiment, seed) in jobs.items() if experiment.parent}
-    waiting, running, ended = dict(jobs), dict[Future[None], str](), dict[str, BaseException | None]()
+    waiting, running = dict(jobs), dict[Future[None], str]()
+    killed, failures = Counter[str](), list[Failure]()
     with closing(Bar([*jobs.values()], show)) as bar:
-        while running or (waiting and not any(map(is_killed, ended.values()))):
+        while running or waiting:
             free = None if crew.hands is None else crew.hands - len(running)
             unfinished = {*waiting, *running.values()}
             ready = [key for key in waiting if parents.get(key) not in unfinished][:free]
@@ -146,13 +143,15 @@ def train_together(jobs: Mapping[str, Job], crew: Crew, show: bool) -> dict[str,
             for step in drain(crew):
                 bar.move(*step)
             for key, future in ((running.pop(future), future) for future in done):
-                ended[key] = future.exception()
-                bar.move(jobs[key][0].name, jobs[key][1])
-    return ended
-
-
-def is_killed(error: BaseException | None) -> bool:
-    return isinstance(error, BrokenProcessPool)
+                error, (experiment, seed) = future.exception(), jobs[key]
+                killed[key] += isinstance(error, BrokenProcessPool)
+                if isinstance(error, BrokenProcessPool) and killed[key] < LIVES:
+                    waiting[key] = jobs[key]
+                    continue
+                if error:
+                    failures.append(Failure(experiment.name, seed, KILLED if killed[key] == LIVES else in_words(error)))
+                bar.move(experiment.name, seed)
+    return failures
 
 
 def drain(crew: Crew) -> Iterator[Step]:

@@ -167,6 +167,8 @@ BAD = {
     "unknown experiment to evaluate": (["evaluate", "nothing"], "unknown experiment 'nothing'"),
     "length zero": (["evaluate", "addition-vanilla", "--lengths", "0"], "length 0 is not possible"),
     "lengths that are none": (["evaluate", "addition-vanilla", "--lengths", "six"], "cannot read 'six'"),
+    "a range without end": (["evaluate", "addition-vanilla", "--lengths", "1-9999999999"], "9,999,999,999 numbers"),
+    "more seeds than there is time for": (["sweep", "addition-*", "--seeds", "0-10000"], "10,001 numbers, give at"),
     "an empty range": (["evaluate", "addition-vanilla", "--lengths", "6-3"], "cannot read '6-3'"),
     "no samples": (["evaluate", "addition-vanilla", "--samples", "0"], "give one whole number from 1 on"),
     "base one": (["train", "addition-vanilla", "--base", "1"], "base 1 is not supported: choose a base from 2 to 16"),

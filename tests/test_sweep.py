@@ -91,6 +91,50 @@ def test_a_worker_that_is_killed_takes_no_run_with_it(folders: Folders, tmp_path
     assert told.strip() == "[] 0"
 
 
+FATAL = """
+import os
+import time
+
+from abc_nb import processes, sweep
+from abc_nb.experiments import experiment
+
+
+def train(experiment, seed, tell):  # in the workers: they import this file
+    if seed == 7:
+        os._exit(1)
+    time.sleep(1)
+    original(experiment, seed, tell)
+
+
+original, processes.train, sweep.workers = processes.train, train, lambda: 3
+
+if __name__ == "__main__":
+    jobs = [(experiment("successor-vanilla", "smoke"), seed) for seed in (7, 8, 9, 10)]
+    failures = sweep.sweep(jobs, show=False)
+    print([failure.seed for failure in failures], [seed for _, seed in sweep.missing(jobs)])
+    assert failures[0].error == sweep.KILLED
+"""
+
+
+@pytest.mark.slow
+def test_a_run_that_always_kills_its_worker_fails_alone(folders: Folders, tmp_path: Path) -> None:
+    script = tmp_path / "fatal.py"
+    script.write_text(FATAL)
+    told = subprocess.run([sys.executable, script], stdout=subprocess.PIPE, text=True, check=True, timeout=300).stdout
+    assert told.strip() == "[7] [7]"
+
+
+@pytest.mark.slow
+@WAYS
+def test_a_folder_that_cannot_be_made_is_named_before_training(
+    tiny: Experiment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, in_turn: bool
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("ABC_NB_RUNS", str(tmp_path / "file" / "runs"))
+    with pytest.raises(NotADirectoryError):
+        sweep.sweep([(tiny, 0)], show=False, in_turn=in_turn)
+
+
 @pytest.mark.parametrize(
     ("hands", "expected"),
     [
@@ -114,7 +158,7 @@ def test_a_child_waits_for_its_parent(
         raise Empty
 
     jobs = {job.key(seed): (job, seed) for job, seed in [(child, 0), (tiny, 0), (other, 0), (child, 1)]}
-    assert sweep.train_together(jobs, Crew(submit, told, hands), show=False) == dict.fromkeys(jobs)
+    assert sweep.train_together(jobs, Crew(submit, told, hands), show=False) == []
     assert order == expected, "the second child has no parent to wait for here"
 
 
