@@ -16,6 +16,7 @@ from matplotlib.ticker import MaxNLocator
 
 from abc_nb import paths
 from abc_nb.files import write_bytes
+from abc_nb.results import median_seed
 from abc_nb.tasks import TRAINED
 
 WIDTH = 3.4  # inches: one column of print
@@ -77,7 +78,7 @@ def length_curves(rows: pd.DataFrame, longest: int, trained: int = TRAINED, loga
 
 def draw_curve(panel: Axes, part: pd.DataFrame, model: str) -> None:
     by_length = part.groupby("length").percent
-    line = by_length.median()
+    line = by_length.agg(median_seed)
     color, marker, size = look_of(model)
     look: dict[str, Any] = {"color": COLORS[color], "label": model}
     panel.plot(line.index, line, marker=marker, markersize=2 + size, linewidth=size, **look)

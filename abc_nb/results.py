@@ -107,6 +107,11 @@ class Results:
         return counted.T.set_axis([f"group {i + 1}" for i in range(len(counted))], axis=1)
 
 
+def median_seed(values: pd.Series) -> float:
+    """The median, of an even number the lower of the two in the middle: always what some seed has."""
+    return float(values.quantile(0.5, interpolation="lower"))
+
+
 def titles(run: Run) -> dict[str, str]:
     """The task, with its base if that is not the usual one, and the model, as tables call them."""
     task, _, base = split(run.experiment.name)

@@ -15,7 +15,7 @@ from abc_nb.experiments import ARITHMETIC, BINARY, experiment, grid_names
 from abc_nb.files import write_text
 from abc_nb.hard import carry_runs, hard_cases
 from abc_nb.profiles import TABLE, Recipe
-from abc_nb.results import Results, titles
+from abc_nb.results import Results, median_seed, titles
 from abc_nb.store import Run
 from abc_nb.tasks import DIGITS, TRAINED
 
@@ -133,8 +133,8 @@ def interpolation_table(trainings: pd.DataFrame, rows: pd.DataFrame) -> pd.DataF
     """Table 2: does Vanilla interpolate (validation) and extrapolate (60 digits) at 99% or better?"""
     paper = pd.read_csv(paths.DATA / "paper_tables.csv", dtype=str)
     paper = paper[paper.table == "table2"].pivot(index="task", columns="length_digits", values="accuracy_percent")
-    validation = trainings.groupby("task", sort=False).validation.median()
-    longest = rows[rows.length == 60].groupby("task", sort=False).accuracy.median()
+    validation = trainings.groupby("task", sort=False).validation.agg(median_seed)
+    longest = rows[rows.length == 60].groupby("task", sort=False).accuracy.agg(median_seed)
     found = [
         {
             "task": task,
@@ -225,7 +225,7 @@ def kept_lines(runs: Sequence[Run]) -> pd.DataFrame:
     for run in runs:
         bias = run.bias()
         rows.append(titles(run) | {"lines": len(bias.lines) if bias else 0})
-    return pd.DataFrame(rows).groupby(["task", "model"], sort=False)[["lines"]].median().reset_index()
+    return pd.DataFrame(rows).groupby(["task", "model"], sort=False)[["lines"]].agg(median_seed).reset_index()
 
 
 def ablations(rows: pd.DataFrame, kept: pd.DataFrame, length: int = 60) -> pd.DataFrame:

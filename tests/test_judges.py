@@ -122,7 +122,7 @@ def test_c13_is_judged_by_the_worst_task_of_every_period_that_tells_keys_apart()
 def test_c05_needs_the_wide_model_alone_to_interpolate(wide: float, narrow: float, verdict: str) -> None:
     values = [("RoPE", 0.2), ("RoPE", 0.25), ("RoPE, size 128", narrow), ("RoPE, size 512", wide), ("Vanilla", 1.0)]
     trainings = pd.DataFrame(values, columns=["model", "validation"])
-    shown = f"RoPE 25.0, RoPE, size 128 {100 * narrow:.1f}, RoPE, size 512 {100 * wide:.1f}"
+    shown = f"RoPE 20.0, RoPE, size 128 {100 * narrow:.1f}, RoPE, size 512 {100 * wide:.1f}"
     assert_judged(judges_failure.rope_needs_width(trainings), "C05", verdict, shown)
     enough = trainings.replace({"validation": narrow}, 0.995)
     assert_judged(judges_failure.rope_needs_width(enough), "C05", "differs", "RoPE, size 128 99.5")

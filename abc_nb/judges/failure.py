@@ -10,6 +10,7 @@ import pandas as pd
 from abc_nb.attention import Study
 from abc_nb.claims import Scores, Verdict, verdict
 from abc_nb.evaluation import wilson
+from abc_nb.results import median_seed
 from abc_nb.tables import BAR
 
 CLOSE = 5.0  # percentage points within which two curves count as the same
@@ -87,7 +88,7 @@ def rpe_extrapolates_part_way(scores: Scores) -> Verdict:
 
 def rope_needs_width(trainings: pd.DataFrame) -> Verdict:
     """C05: RoPE on Addition, validation accuracy by embedding size (columns model, validation from 0 to 1)."""
-    best = 100 * trainings.groupby("model", sort=False).validation.max()
+    best = 100 * trainings.groupby("model", sort=False).validation.agg(median_seed)
     figure = "Addition, validation after the same steps: " + ", ".join(f"{name} {x:.1f}" for name, x in best.items())
     wide, narrow = best.get("RoPE, size 512"), best.drop("RoPE, size 512", errors="ignore").filter(like="RoPE").max()
     if wide is None:
