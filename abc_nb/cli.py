@@ -65,13 +65,14 @@ def build_parser() -> Parser:
     parser = Parser(prog="abc-nb", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
 
-    def command(name: str, text: str, *, named: bool = False) -> argparse.ArgumentParser:
+    def command(name: str, text: str, *, named: bool = False, profiled: bool = True) -> argparse.ArgumentParser:
         sub = commands.add_parser(name, help=text, description=text)
         if named:
             sub.add_argument("name", metavar="NAME", help="an experiment, as in addition-vanilla")
             sub.add_argument("--base", type=int, default=10, help="base of the digits, 2 to 16 (default 10)")
             sub.add_argument("--seed", type=seed, default=0, help="default 0")
-        sub.add_argument("--profile", default="quick", help="smoke, quick (default) or paper")
+        if profiled:
+            sub.add_argument("--profile", default="quick", help="smoke, quick (default) or paper")
         return sub
 
     listing = command("list", "every experiment, and what is there of it")
@@ -96,14 +97,16 @@ def build_parser() -> Parser:
     reproduce.add_argument("--seeds", type=seeds, default=[0], help="as in 0,1 or 0-4 (default 0)")
     reproduce.add_argument("--all", action="store_true", help="train the ablations anew, too")
     report = command("report", "write the report on the figures and tables that are there")
-    report.add_argument("--results", default="shipped", help="whose runs it lists: shipped (default) or runs")
+    report.add_argument(
+        "--results", default="shipped", help="whose runs it lists: shipped (default), runs (made here) or any"
+    )
     report.add_argument("--seeds", type=seeds, default=[0, 1, 2, 3, 4], help="as in 0,1 or 0-4 (default 0-4)")
-    notebooks = command("notebooks", "run the notebooks in place on the shipped results")
+    notebooks = command("notebooks", "run the notebooks in place on the shipped results", profiled=False)
     notebooks.add_argument("notebook", nargs="*", metavar="NOTEBOOK", help="as in 01_data (default: all)")
     notebooks.add_argument("-p", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"), dest="parameters")
     ship = command("ship", "copy finished runs into the shipped results", named=True)
     ship.add_argument("--weights", action="store_true", help="with the weights")
-    command("bench", "measure speed on this machine").add_argument(
+    command("bench", "measure speed on this machine", profiled=False).add_argument(
         "measurement", nargs="*", metavar="MEASUREMENT", help="as in step or calibration (default: all)"
     )
     return parser

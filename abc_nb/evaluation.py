@@ -56,12 +56,17 @@ def exact_match(model: Transformer, batch: Batch, dense: bool | None = None) -> 
 
 
 def evaluate(
-    model: Transformer, sampler: Sampler, tests: Iterable[tuple[int, int]], name: str = "", seed: int = 0
+    model: Transformer,
+    sampler: Sampler,
+    tests: Iterable[tuple[int, int]],
+    name: str = "",
+    seed: int = 0,
+    test_seed: int = TEST_SEED,
 ) -> pd.DataFrame:
     """Tidy rows of accuracy (a fraction) with its Wilson 95% interval, one for each (length, samples)."""
     rows = []
     for length, samples in tests:
-        right = exact_match(model, sampler.test_batch(length, samples, TEST_SEED))
+        right = exact_match(model, sampler.test_batch(length, samples, test_seed))
         correct, total = int(right.sum()), len(right)
         rows.append((name, seed, sampler.regime, length, total, correct, correct / total, *wilson(correct, total)))
     return pd.DataFrame(rows, columns=COLUMNS)

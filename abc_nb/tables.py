@@ -10,14 +10,14 @@ import torch
 
 from abc_nb import paths
 from abc_nb.catalogue import ITS_TRAININGS, MODELS, PERIOD, PERIODS, WIDTHS
-from abc_nb.evaluation import TEST_SEED, correct_digits
+from abc_nb.evaluation import TEST_SEED, correct_digits, evaluate
 from abc_nb.experiments import ARITHMETIC, BINARY, experiment, grid_names
 from abc_nb.files import write_text
 from abc_nb.hard import carry_runs, hard_cases
 from abc_nb.profiles import TABLE, Recipe
 from abc_nb.results import Results, median_seed, titles
 from abc_nb.store import Run
-from abc_nb.tasks import DIGITS, TRAINED
+from abc_nb.tasks import DIGITS, LONGEST
 
 BAR = 0.99  # complete generalization: at least 99% at ten times the training length (claim C01)
 ITS_COLUMNS: dict[Recipe, str] = {  # of table 34
@@ -91,12 +91,15 @@ def wide(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def settings(found: Results, names: Sequence[str], length: int = 60) -> pd.DataFrame:
-    """Table 1 in five settings, at one length: the paper's numbers, its setting here with three trainings, ours.
+    """Tables 1 and 3 in five settings, at one length: the paper's numbers, its setting here with three trainings, ours.
 
     Its setting is the profile `paper`; the trainings have the learning rate of the authors' code, that of the
     paper's text, and all of ours.
     """
-    table = beside_paper(found.evaluation(names), "table1")
+    rows = found.evaluation(names)
+    table = pd.concat([beside_paper(rows, paper) for paper in TABLE_LENGTHS]).drop_duplicates(
+        ["task", "model", "length"]
+    )
     table = table[(table.length == length) & table.paper.notna()][["task", "model", "paper", "ours", "worst", "seeds"]]
     keys = [*zip(table.task, table.model.replace("+ scratchpad", "Vanilla"), strict=True)]
     its = Results("paper", "any", found.seeds)
@@ -158,6 +161,18 @@ def hard_problems(runs: Sequence[Run], length: int, samples: int = 200) -> pd.Da
 def carry_problems(runs: Sequence[Run], length: int, places: Sequence[int], samples: int = 20) -> pd.DataFrame:
     """Accuracy (percent) on numbers of `length` digits by the run of a carry: task, model, run, samples, accuracy."""
     return over_runs(runs, lambda run: carry_runs(run.model(), run.experiment.sampler, length, places, samples))
+
+
+def on_new_problems(runs: Sequence[Run], lengths: Sequence[int], samples: int = 1000) -> pd.DataFrame:
+    """Accuracy on problems that no evaluation had before: the columns of `over_seeds`."""
+    tests = [(length, samples) for length in lengths]
+    parts = [
+        evaluate(run.model(), run.experiment.sampler, tests, seed=run.seed, test_seed=TEST_SEED + 1).assign(
+            **titles(run)
+        )
+        for run in runs
+    ]
+    return over_seeds(pd.concat(parts))
 
 
 def first_errors(runs: Sequence[Run], lengths: Sequence[int], samples: int = 500) -> pd.DataFrame:
@@ -268,10 +283,11 @@ def periods(found: Results) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)[["task", "w", "T", "length", "accuracy", "samples"]]
 
 
-def reach(rows: pd.DataFrame, task: str, trained: int = TRAINED) -> pd.DataFrame:
+def reach(rows: pd.DataFrame, task: str, trained: int = LONGEST) -> pd.DataFrame:
     """How far beyond their training length systems hold: system, trained, tested (digits), ratio, source.
 
-    Others as they report it; ours up to the length from which on a tested one falls below the bar, median seed.
+    Trained is the longest number's length. Others as they report it; ours up to the length from which on a
+    tested one falls below the bar, median seed.
     """
     others = pd.read_csv(paths.DATA / "systems.csv")
     ours = []

@@ -26,6 +26,7 @@ COMBINE: dict[str, Callable[[int, int, int], int]] = {  # the operators of lists
 }
 NUMBERS = 2**20  # training operands come from [0, NUMBERS]
 TRAINED = 6  # digits that most of them have: the training length
+LONGEST = len(str(NUMBERS))  # digits of the longest
 
 Digits = np.ndarray  # (samples, places), least significant first
 

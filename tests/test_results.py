@@ -18,6 +18,7 @@ from abc_nb import results, store, tables
 from abc_nb.errors import InputError
 from abc_nb.experiments import ARITHMETIC, BINARY, Experiment, experiment, grid_names
 from abc_nb.results import Results
+from abc_nb.sampling import Batch, Sampler
 
 NAME = "successor-vanilla"
 
@@ -232,3 +233,33 @@ def test_what_was_run_in_the_papers_setting_stands_beside_ours(monkeypatch: pyte
     (row,) = tables.settings(OneQuickRun("quick", "shipped", [0]), ["addition-vanilla"]).to_dict("records")
     assert [row[column] for column in tables.ITS_COLUMNS.values()] == ["not run", "25.0", "not run"]
     assert (row["task"], row["paper"], row["ours"]) == ("Addition", 0.0, 50.0)
+
+
+def test_the_papers_setting_has_the_models_of_both_of_its_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Nothing(Results):
+        def there(self, names: Sequence[str]) -> list[str]:
+            return []
+
+    class Quick(Results):
+        def evaluation(self, names: Sequence[str]) -> pd.DataFrame:
+            return pd.concat([rows("+ T=3", {60: [0.5]}), rows("ABC", {60: [0.75]}), rows("Vanilla", {60: [0.0]})])
+
+    monkeypatch.setattr(tables, "Results", Nothing)
+    table = tables.settings(Quick("quick", "shipped", [0]), ["addition-vanilla"]).set_index("model")
+    assert table.ours.to_dict() == {"+ T=3": 50.0, "ABC": 75.0, "Vanilla": 0.0}, "each once"
+    assert table.paper.to_dict() == {"+ T=3": 100.0, "ABC": 100.0, "Vanilla": 0.0}
+
+
+@pytest.mark.slow
+def test_new_problems_are_none_of_the_evaluations(run: store.Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[tuple[int, ...]] = []
+    original = Sampler.test_batch
+
+    def noted(self: Sampler, length: int, samples: int, seed: int) -> Batch:
+        drawn.append((length, samples, seed))
+        return original(self, length, samples, seed)
+
+    monkeypatch.setattr(Sampler, "test_batch", noted)
+    table = tables.on_new_problems([run, run], [6, 20], samples=50)
+    assert drawn == [(length, 50, tables.TEST_SEED + 1) for _ in range(2) for length in (6, 20)]
+    assert table.length.to_list() == [6, 20] and set(table.seeds) == {2} and set(table.samples) == {50}
