@@ -97,10 +97,9 @@ def settings(found: Results, names: Sequence[str], length: int = 60) -> pd.DataF
     paper's text, and all of ours.
     """
     rows = found.evaluation(names)
-    table = pd.concat([beside_paper(rows, paper) for paper in TABLE_LENGTHS]).drop_duplicates(
-        ["task", "model", "length"]
-    )
-    table = table[(table.length == length) & table.paper.notna()][["task", "model", "paper", "ours", "worst", "seeds"]]
+    known = pd.concat([beside_paper(rows, paper) for paper in TABLE_LENGTHS])
+    known = known[(known.length == length) & known.paper.notna()].drop_duplicates(["task", "model"])
+    table = known[["task", "model", "paper", "ours", "worst", "seeds"]].copy()
     keys = [*zip(table.task, table.model.replace("+ scratchpad", "Vanilla"), strict=True)]
     its = Results("paper", "any", found.seeds)
     trainings: list[tuple[str, Recipe]] = [("", "code"), *((f"-{each}", ITS_TRAININGS[each]) for each in ITS_TRAININGS)]
