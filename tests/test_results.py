@@ -247,7 +247,7 @@ def test_the_papers_setting_has_the_models_of_both_of_its_tables(monkeypatch: py
     monkeypatch.setattr(tables, "Results", Nothing)
     table = tables.settings(Quick("quick", "shipped", [0]), ["addition-vanilla"]).set_index("model")
     assert table.ours.to_dict() == {"+ T=3": 50.0, "ABC": 75.0, "Vanilla": 0.0}, "each once"
-    assert table.paper.to_dict() == {"+ T=3": 100.0, "ABC": 100.0, "Vanilla": 0.0}
+    assert table.paper.to_dict() == {"+ T=3": 100.0, "ABC": 99.8, "Vanilla": 0.0}
 
 
 @pytest.mark.slow
