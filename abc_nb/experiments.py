@@ -173,11 +173,12 @@ def grid_names(profile: str) -> dict[tuple[int | None, int | None], str]:
 
 def beyond(profile: str) -> dict[str, list[str]]:
     """What goes past the paper's tables, by subject; a corner of each in `smoke`."""
-    tasks, bases, sizes = [*ARITHMETIC], [*BASES], [*catalogue.SIZED]
+    tasks, binary, bases, sizes = [*ARITHMETIC], [*BINARY], [*BASES], [*catalogue.SIZED]
     if profile == "smoke":
-        tasks, bases, sizes = tasks[:1], bases[:1], sizes[:2]
+        tasks, binary, bases, sizes = tasks[:1], binary[:1], bases[:1], sizes[:2]
     return {
         "methods": [f"{task}-{model}" for task in tasks for model in catalogue.METHODS],
+        "places": [f"{task}-{model}" for task in binary for model in (*catalogue.PLACED, "coupling", "window-cyclic")],
         "lists": [f"{task}-{model}" for task in LISTS for model in ("vanilla", "window", "window-cyclic", "abc")],
         "bases": [f"{task}-{model}-base{base}" for base in bases for task in ABLATED for model in BASED],
         "factors": [name.format(model) for name in FACTOR_NAMES for model in FACTOR_MODELS],
