@@ -37,10 +37,10 @@ def show(frame: pd.DataFrame, csv: bool) -> None:
 
 
 def list_(arguments: Namespace) -> None:
-    rows = []
+    rows, folders = [], store.seeds()
     for name in experiments.matching(arguments.pattern, arguments.profile):
         experiment = experiments.experiment(name, arguments.profile)
-        runs = [store.find(experiment, seed) for seed in experiments.SEEDS]
+        runs = [store.find(experiment, seed) for seed in folders.get(f"{experiment.name}-{arguments.profile}", [])]
         seeds = " ".join(str(run.seed) for run in runs if run)
         weights = " ".join(str(run.seed) for run in runs if run and run.has_weights)
         model = experiments.find(name).title

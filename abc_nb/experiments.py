@@ -26,7 +26,7 @@ from abc_nb.tasks import OPERATIONS, Task
 from abc_nb.training import TrainingConfig
 
 RECIPE = 1  # counts changes of the code that change what a configuration gives
-SEEDS = (0, 1, 2, 3, 4)  # those that `abc-nb list` looks for
+SEEDS = (0, 1, 2, 3, 4)  # those that come with the project
 
 
 @dataclass(frozen=True)

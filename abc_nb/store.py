@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 import time
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -200,6 +202,15 @@ def find(experiment: Experiment, seed: int, origins: Sequence[str] = ANYWHERE) -
             where = set_aside(folder) if origin == "runs" else folder
             warnings.warn(f"{error}; it is kept in {where}", stacklevel=2)
     return None
+
+
+def seeds() -> dict[str, list[int]]:
+    """Which seeds have a folder, made here or shipped, by `name-profile` of the experiment."""
+    found = defaultdict[str, set[int]](set)
+    for folder in (*paths.SHIPPED.glob("*-seed*"), *paths.runs().glob("*-seed*")):
+        if parts := re.fullmatch(r"(.+)-seed(\d+)-[0-9a-f]+", folder.name):
+            found[parts[1]].add(int(parts[2]))
+    return {name: sorted(numbers) for name, numbers in found.items()}
 
 
 def with_weights(experiment: Experiment, seed: int) -> Run | None:
