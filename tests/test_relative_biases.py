@@ -94,6 +94,18 @@ def test_transformer_xl_is_the_four_terms_of_its_paper() -> None:
     torch.testing.assert_close(mixed, attention.out((expected.softmax(-1) @ values).transpose(1, 2).flatten(2)))
 
 
+def test_transformer_xl_is_the_same_where_distances_are_many() -> None:
+    """More of them than the width: sinusoids are turned then, instead of looked up."""
+    torch.manual_seed(0)
+    position = module(TransformerXL())
+    queries, keys = (torch.randperm(2048)[:count].sort().values for count in (9, 40))
+    query = torch.randn(2, HEADS, 9, SIZE)
+    found = position.logits(query, keys - queries[:, None], queries)
+    assert found is not None
+    alone = [position.logits(query, (key - queries)[:, None], queries) for key in keys]  # few distances each
+    torch.testing.assert_close(found, torch.cat([part for part in alone if part is not None], -1), rtol=0, atol=2e-4)
+
+
 def test_transformer_xl_tells_before_from_after() -> None:
     logits = added(module(TransformerXL()), torch.tensor([5]), torch.tensor([3, 7]))
     assert not torch.isclose(logits[..., 0], logits[..., 1]).any()

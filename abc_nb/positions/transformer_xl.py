@@ -34,8 +34,21 @@ class TransformerXLAttention(AttentionPosition):
         self.v_minus_u = nn.Parameter(torch.zeros(heads, 1, head_size))
 
     def logits(self, query: Tensor, offset: Tensor, index: Tensor) -> Tensor:
-        distance, column = (-offset).unique(return_inverse=True)  # few: a key each, not one a cell
+        distance, column = (-offset).unique(return_inverse=True)
         heads, _, size = self.v_minus_u.shape
+        keys = offset + index[:, None]
+        query = query + self.v_minus_u
+        if len(distance) > heads * size and (keys == keys[0]).all():
+            return self.turned(query, index, keys[0]) / size**0.5
         key = self.key(Sinusoidal().embedding(distance, heads * size)).unflatten(-1, (heads, size)).transpose(0, 1)
-        by_distance = (query + self.v_minus_u) @ key.mT / size**0.5  # (batch, head, query, distance)
+        by_distance = query @ key.mT / size**0.5  # (batch, head, query, distance): few, not one a cell
         return by_distance.gather(-1, column.expand(*query.shape[:-1], column.shape[-1]))
+
+    def turned(self, query: Tensor, index: Tensor, keys: Tensor) -> Tensor:
+        """The same where distances are many: sinusoids of i - j are those of j, turned by i."""
+        heads, _, size = self.v_minus_u.shape
+        by_sinusoid = query @ self.key.weight.unflatten(0, (heads, size))  # (batch, head, query, width)
+        sine, cosine = by_sinusoid[..., ::2], by_sinusoid[..., 1::2]
+        here, there = (Sinusoidal().embedding(places, heads * size) for places in (index, keys))
+        turned = [cosine * here[:, ::2] - sine * here[:, 1::2], sine * here[:, ::2] + cosine * here[:, 1::2]]
+        return torch.stack(turned, -1).flatten(-2) @ there.mT
