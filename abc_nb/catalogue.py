@@ -151,15 +151,9 @@ WIDENED = {  # the baselines, trained like the proposals
     f"{name}-widened": replace(MODELS[name], source_index="right", extends=True, tested="beyond") for name in BASELINES
 }
 PLACED = {  # encodings of distance, the source counted by place: equal places are equally far, in both operands
-    f"{name}-by-place": replace((MODERN | WIDENED)[of], source_index="place")
-    for name, of in {
-        "rope": "rope-widened",
-        "rpe": "rpe-widened",
-        "transformer-xl": "transformer-xl",
-        "kerple": "kerple",
-        "sandwich": "sandwich",
-        "fire": "fire",
-    }.items()
+    f"{name.removesuffix('-widened')}-by-place": replace(model, title=f"{model.title}, by place", source_index="place")
+    for name, model in (WIDENED | MODERN).items()
+    if name in ("rope-widened", "rpe-widened", "transformer-xl", "kerple", "sandwich", "fire")
 }
 WIDTHS = {"vanilla": "vanilla-widened", "rope-right": "rope-widened", "rpe-right": "rpe-widened"}  # one, and several
 MODELS |= MODERN | WIDENED | PLACED
