@@ -168,6 +168,22 @@ def shares(model: Transformer, batch: Batch) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def far_shares(model: Transformer, batch: Batch, reach: int = 2) -> dict[Attention, float]:
+    """Attention that goes to digits more than `reach` places away, the mean over layers, heads and output digits."""
+    kept = record(model, batch, batch.target[:, :-1])
+    layout = batch.layout
+    query = torch.arange(layout.width)[:, None]
+    place = torch.from_numpy(layout.digit_places) - 1
+    far = {
+        "cross": (place >= 0) & ((place - query).abs() > reach),
+        "self": torch.arange(layout.target_length) < query - reach,
+    }
+    means: dict[Attention, list[Tensor]] = {"cross": [], "self": []}
+    for (name, _), weights in kept.weights.items():
+        means[name].append((weights[:, :, : layout.width] * far[name]).sum(-1).mean())
+    return {name: torch.stack(found).mean().item() for name, found in means.items()}
+
+
 @dataclass(frozen=True)
 class Study:
     """One run's attention: on problems of `length` digits, and on any problem typed in."""

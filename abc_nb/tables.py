@@ -9,6 +9,7 @@ import pandas as pd
 import torch
 
 from abc_nb import paths
+from abc_nb.attention import far_shares
 from abc_nb.catalogue import ITS_TRAININGS, MODELS, PERIOD, PERIODS, WIDTHS
 from abc_nb.evaluation import TEST_SEED, correct_digits, evaluate
 from abc_nb.experiments import ARITHMETIC, BINARY, experiment, grid_names
@@ -189,6 +190,16 @@ def first_errors(runs: Sequence[Run], lengths: Sequence[int], samples: int = 500
         head = titles(run) | {"seed": run.seed, "length": length, "samples": len(right)}
         shares = {name: 100 * chosen.float().mean().item() for name, chosen in found.items()}  # NaN if all are right
         rows.append({**head, "wrong": 100 * len(wrong) / len(right), **shares})
+    return pd.DataFrame(rows)
+
+
+def far_attention(runs: Sequence[Run], lengths: Sequence[int], samples: int = 16) -> pd.DataFrame:
+    """Attention (percent) that goes to digits more than two places away: task, model, seed, length, cross, self."""
+    rows = []
+    for run, length in itertools.product(runs, lengths):
+        found = far_shares(run.model(), run.experiment.sampler.test_batch(length, samples, TEST_SEED))
+        percent = {"cross": 100 * found["cross"], "self": 100 * found["self"]}
+        rows.append({**titles(run), "seed": run.seed, "length": length, **percent})
     return pd.DataFrame(rows)
 
 

@@ -63,6 +63,16 @@ def test_shares_of_uniform_attention_count_the_columns() -> None:
     np.testing.assert_allclose(table.drop(columns=["layer", "head"]).sum(axis=1), 1, rtol=1e-5)
 
 
+def test_far_shares_of_uniform_attention_count_the_far_digits() -> None:
+    task, batch = batch_of("addition", length=9)
+    width, steps = batch.layout.width, range(batch.layout.width)
+    found = attention.far_shares(uniform_model(task), batch, reach=2)
+    digits = [2 * sum(abs(place - step) > 2 for place in range(width)) for step in steps]
+    assert found["cross"] == pytest.approx(np.mean(digits) / batch.layout.source_length)
+    tokens = [sum(step - token > 2 for token in range(step + 1)) / (step + 1) for step in steps]
+    assert found["self"] == pytest.approx(np.mean(tokens))
+
+
 @pytest.mark.parametrize("decode", [True, False])
 def test_maps_belong_to_what_the_model_says(decode: bool) -> None:
     torch.manual_seed(0)

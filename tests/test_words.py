@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from abc_nb import paths, store
-from abc_nb.catalogue import MODERN
+from abc_nb.catalogue import MODERN, PLACED, WIDENED
 from abc_nb.experiments import SEEDS, experiment
 
 
@@ -98,21 +98,9 @@ def beyond() -> Iterator[tuple[str, str]]:
     yield "README", f"{sixteen[0]:.0f} and {sixteen[1]:.0f}% at sixty"
     binary = ours("table-30-bases", "Addition, base 2", "Vanilla", 6)
     yield "07_beyond", f"the plain model answers {binary:.0f}% of six-bit additions"
-    coupled = [span(*accuracies("addition-coupling", length)) for length in (8, 10)]
-    yield "07_beyond", "{} at eight digits, {} at ten".format(*coupled)
-    yield "07_beyond", f"Abacus has learned {span(*accuracies('addition-abacus', 6))} of the six-digit sums"
-    assert max(max(accuracies(f"addition-{model}", 15)) for model in MODERN) < 99
-    assert max(max(accuracies(f"addition-{model}", 6)) for model in ("randomized", "kerple", "sandwich", "fire")) < 20
-    learned = [model for model in MODERN if min(accuracies(f"n-by-1-{model}", 6)) > 90]
-    most = max(max(accuracies(f"n-by-1-{model}", 10)) for model in learned)
-    yield "07_beyond", f"none is right on more than {most:.0f}% at ten digits"
-    kerple = [span(*accuracies(f"{task}-kerple", 60)) for task in ("successor", "parity")]
-    yield "07_beyond", "KERPLE on {} and {} at sixty".format(*kerple)
-    yield from ends()
+    yield from methods()
     three = [ours("table-31-factors", f"N x {places}, base 4", "ABC", 60) for places in (2, 3)]
     yield "07_beyond", "{:.1f}% at sixty digits with two, {:.1f}% with three".format(*three)
-    sandwich = [ours("table-27-methods", "Successor", "Sandwich", length) for length in (60, 200)]
-    yield "07_beyond", "{:.1f}% of Successor at sixty digits and {:.1f}% at two hundred".format(*sandwich)
     eight = ours("table-30-bases", "Successor, base 8", "ABC", 60)
     yield "07_beyond", f"ABC on Successor in base 8 has {eight:.0f}% at sixty digits"
     yield "README", f"ABC on Successor in base 8, {eight:.0f}%"
@@ -122,18 +110,45 @@ def beyond() -> Iterator[tuple[str, str]]:
     yield "07_beyond", "from {:.0f}% at three items to {:.0f}% at six".format(*lists)
 
 
-def ends() -> Iterator[tuple[str, str]]:
-    """Where the seeds differ."""
-    errors = table("table-35-first-errors").set_index(["model", "seed", "length"])
-    failed = errors.loc["Transformer-XL", 0, 20]
-    right_but = (
-        f"{failed.wrong:.0f}% at twenty, and {failed['end token']:.0f}% of those are right but for the end token"
-    )
-    yield "07_beyond", f"wrong on {right_but}"
-    assert min(accuracies("successor-transformer-xl", 100)) < 99 < max(accuracies("successor-transformer-xl", 100))
-    units = errors["first digit"]["Abacus", 0, 10]
-    yield "07_beyond", f"at the units: {units:.0f}% of its wrong answers at ten digits"
-    assert errors.wrong["Abacus", 1, 10] == 0 and errors["end token"]["RPE, from the right", 0, 14] > 80
+def methods() -> Iterator[tuple[str, str]]:
+    """What other encodings do, and where they fail."""
+    alone = {model: accuracies(f"successor-{model}", 200) for model in (*MODERN, *WIDENED)}
+    best = max(alone, key=lambda model: min(alone[model]))
+    assert best == "rpe-widened" and sorted(alone, key=lambda model: min(alone[model]))[-2] == "sandwich"
+    yield "07_beyond", f"right on {min(alone[best]):.1f}% of Successor at two hundred digits"
+    sandwich = [min(accuracies("successor-sandwich", length)) for length in (60, 200)]
+    yield "07_beyond", "of Successor on {:.1f}% at sixty and {:.1f}% at two hundred".format(*sandwich)
+    xl = [min(accuracies("successor-transformer-xl", length)) for length in (60, 200)]
+    yield "07_beyond", "Transformer-XL on {:.1f}% at sixty and {:.0f}% at two hundred".format(*xl)
+    one = accuracies("successor-rpe-right", 60)
+    yield "07_beyond", f"At one width it keeps {span(*one)} at sixty digits of Successor"
+    assert max(max(accuracies(f"addition-{model}", 15)) for model in (*MODERN, *WIDENED)) < 99
+    coupled = [min(accuracies("addition-coupling", length)) for length in (10, 15)]
+    yield "07_beyond", "{:.0f}% at ten digits, {:.0f}% at fifteen".format(*coupled)
+    placed = {
+        model: [min(accuracies(f"addition-{model}-by-place", length)) for length in (20, 60)]
+        for model in ("transformer-xl", "rpe", "sandwich")
+    }
+    yield "07_beyond", "Transformer-XL {:.0f}% at twenty digits and {:.0f}% at sixty".format(*placed["transformer-xl"])
+    yield "07_beyond", "RPE {:.0f} and {:.0f}%, Sandwich {:.0f} and {:.0f}%".format(*placed["rpe"], *placed["sandwich"])
+    yield "README", f"right on {placed['sandwich'][1]:.0f}% of sixty-digit sums"
+    blind = [name for name in (*MODERN, *WIDENED) if min(accuracies(f"addition-{name}", 6)) < 20]
+    assert {*blind} == {"randomized", "kerple", "sandwich", "fire", "nope-widened", "alibi-widened"}
+    product = [min(accuracies("n-by-1-rpe-widened", length)) for length in (10, 60)]
+    yield "07_beyond", "{:.0f}% of N x 1 at ten digits and {:.0f}% at sixty".format(*product)
+    others = {model: max(accuracies(f"n-by-1-{model}", 10)) for model in (*MODERN, *WIDENED) if model != "rpe-widened"}
+    assert max(others, key=lambda model: others[model]) == "coupling"
+    yield "07_beyond", f"no other on more than {max(others.values()):.0f}%"
+    six = [share for model in PLACED for share in accuracies(f"n-by-1-{model}", 6)]
+    yield "07_beyond", f"each is right on {span(*six)} of six-digit products"
+    errors = table("table-35-first-errors").set_index(["task", "model", "length"])
+    later = [
+        errors["later digit"]["Addition", f"{model}, by place", 60] for model in ("RPE", "Transformer-XL", "Sandwich")
+    ]
+    far = table("table-39-far-attention").set_index(["model", "seed", "length"]).cross
+    shares = "{:.0f}% at six digits, {:.0f}% at two hundred".format(*(far["RPE, by place", 0, n] for n in (6, 200)))
+    yield "07_beyond", f"of RPE's cross-attention {shares}"
+    yield "07_beyond", f"{span(*later)} of the wrong answers are right at the units and wrong at a later digit"
 
 
 @pytest.mark.parametrize(("file", "phrase"), [*phrases()])
