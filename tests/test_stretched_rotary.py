@@ -85,4 +85,4 @@ def test_experiments_say_how_many_tokens_they_train_on(task: str, model: str, pr
 
 def test_default_is_the_source_of_addition() -> None:
     assert experiment("addition-rope-ntk").model.position == NTKRotary()
-    assert binary_natural(7, "+", 7).source_length == 17
+    assert binary_natural(9, "+", 9).source_length == 21
