@@ -30,23 +30,24 @@ class Hand:
     """One worker process, made anew after it was killed; so a run that kills its worker harms no other."""
 
     make: Callable[[], ProcessPoolExecutor]
-    pool: ProcessPoolExecutor | None = None
     last: Future[None] | None = None  # what it was given last
+
+    def __post_init__(self) -> None:
+        self.pool = self.make()
 
     @property
     def idle(self) -> bool:
         return self.last is None or self.last.done()
 
     def submit(self, experiment: Experiment, seed: int) -> Future[None]:
-        if self.pool is None or (self.last and isinstance(self.last.exception(), BrokenProcessPool)):
-            self.close()
+        try:
+            self.last = self.pool.submit(work, experiment, seed)
+        except BrokenProcessPool:  # it was killed at its last run, or since
             self.pool = self.make()
-        self.last = self.pool.submit(work, experiment, seed)
+            self.last = self.pool.submit(work, experiment, seed)
         return self.last
 
-    def close(self, kill: bool = False) -> None:
-        if self.pool is None:
-            return
+    def close(self, kill: bool) -> None:
         for process in list((self.pool._processes or {}).values()) if kill else []:
             process.kill()
         self.pool.shutdown(cancel_futures=True)

@@ -144,12 +144,13 @@ def train_together(jobs: Mapping[str, Job], crew: Crew, show: bool) -> list[Fail
                 bar.move(*step)
             for key, future in ((running.pop(future), future) for future in done):
                 error, (experiment, seed) = future.exception(), jobs[key]
-                killed[key] += isinstance(error, BrokenProcessPool)
-                if isinstance(error, BrokenProcessPool) and killed[key] < LIVES:
+                dead = isinstance(error, BrokenProcessPool)
+                killed[key] += dead
+                if dead and killed[key] < LIVES:
                     waiting[key] = jobs[key]
                     continue
                 if error:
-                    failures.append(Failure(experiment.name, seed, KILLED if killed[key] == LIVES else in_words(error)))
+                    failures.append(Failure(experiment.name, seed, KILLED if dead else in_words(error)))
                 bar.move(experiment.name, seed)
     return failures
 

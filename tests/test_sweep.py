@@ -7,11 +7,13 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from queue import Empty
 
+import psutil
 import pytest
 import torch
 from conftest import Folders
@@ -22,6 +24,7 @@ from abc_nb import store, sweep
 from abc_nb.crew import Crew, Step
 from abc_nb.experiments import Experiment, experiment
 from abc_nb.positions import Learned
+from abc_nb.processes import processes
 
 WAYS = pytest.mark.parametrize("in_turn", [False, True], ids=["in processes", "in turn"])
 
@@ -122,6 +125,18 @@ def test_a_run_that_always_kills_its_worker_fails_alone(folders: Folders, tmp_pa
     script.write_text(FATAL)
     told = subprocess.run([sys.executable, script], stdout=subprocess.PIPE, text=True, check=True, timeout=300).stdout
     assert told.strip() == "[7] [7]"
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_between_two_runs_is_made_anew(folders: Folders, tiny: Experiment) -> None:
+    with processes(1) as crew:
+        crew.submit(tiny, 0).result()
+        (worker,) = [child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline())]
+        worker.kill()
+        worker.wait()
+        time.sleep(1)  # until the executor knows
+        crew.submit(tiny, 1).result()
+    assert sweep.missing([(tiny, 0), (tiny, 1)]) == []
 
 
 @pytest.mark.slow
