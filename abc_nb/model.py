@@ -160,6 +160,19 @@ class Frame:
         biases = tuple({name: cut(bias) for name, bias in layer.items()} for layer in self.biases)
         return Frame(self.source, self.target, self.target[step : step + 1], biases)
 
+    def first(self, count: int) -> Frame:
+        """The frame of the first output tokens alone; being causal, they do not depend on those after them."""
+
+        def cut(name: str, bias: Tensor | OpenKeys | None) -> Tensor | OpenKeys | None:
+            keys = count if name == "self" else len(self.source)
+            if isinstance(bias, OpenKeys):
+                rows = bias.rows(slice(count))
+                return OpenKeys(rows.index.clamp(max=keys - 1), rows.value)
+            return None if bias is None else bias[:, :count, :keys]
+
+        biases = tuple({name: cut(name, bias) for name, bias in layer.items()} for layer in self.biases)
+        return Frame(self.source, self.target[:count], self.queries[:count], biases)
+
 
 class Transformer(nn.Module):
     """Logits of every output token from a source and the tokens before it."""
@@ -229,10 +242,13 @@ class Transformer(nn.Module):
     ) -> Tensor:
         """Logits (B, L, vocabulary) for source (B, S) and the target without its last token (B, L).
 
+        Of a target that is only the beginning of one (L smaller than the layout's) it gives the beginning.
         `record` receives attention (and makes the biases dense); `phase`, one number or (B, 1), is added to
         every position, in places: aligned digits of two operands take two columns a place.
         """
         frame = self.placed(self.frame(layout, True if record is not None else dense), layout)
+        if target.shape[1] < layout.target_length:
+            frame = frame.first(target.shape[1])
         memory = self.encode(source, frame, phase, layout.operands[0].stride)
         x = self.embed(target, self.config.position.shifted(frame.target, phase))
         for layer in self.decoder:

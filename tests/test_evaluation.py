@@ -18,7 +18,17 @@ from abc_nb.biases import ALiBi, Bias, Causal, Window
 from abc_nb.evaluation import COLUMNS, correct_digits, evaluate, exact_match, greedy, wilson
 from abc_nb.layouts import Arrangement
 from abc_nb.model import ModelConfig, Transformer
-from abc_nb.positions import NoPosition, PositionEncoding, Relative, Rotary, Sinusoidal
+from abc_nb.positions import (
+    Coupling,
+    Fire,
+    NoPosition,
+    NTKRotary,
+    PositionEncoding,
+    Relative,
+    Rotary,
+    Sinusoidal,
+    TransformerXL,
+)
 from abc_nb.sampling import Batch, Sampler, make_batch
 from abc_nb.sampling import test_operands as draw
 from abc_nb.tasks import SOS, Task
@@ -158,6 +168,57 @@ def test_results_do_not_depend_on_how_many_are_computed_at_once(tokens: int, mon
     assert 0 < whole.sum() < whole.numel()
     monkeypatch.setattr(evaluation, "TOKENS", tokens)
     assert correct_digits(model, batch).tolist() == whole.tolist()
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        TINY,
+        replace(TINY, encoder_layers=1, bias=Window(1)),
+        replace(TINY, bias=ALiBi(cross=True)),
+        replace(TINY, position=Rotary(), source_index="place"),
+        replace(TINY, position=Relative(4), bias=Window(2)),
+        replace(TINY, position=TransformerXL()),
+        replace(TINY, position=Fire()),
+        replace(TINY, position=NTKRotary()),
+        replace(TINY, position=Coupling(starts=40, longest=100)),
+    ],
+    ids=lambda config: f"{config.position}-{config.bias}",
+)
+@pytest.mark.parametrize("dense", [None, True, False])
+def test_the_beginning_of_a_target_gives_the_beginning_of_the_logits(config: ModelConfig, dense: bool | None) -> None:
+    batch = problems(ADDITION, "aligned", 14, count=3)
+    model = untrained(config).eval()
+    whole = model(batch.source, batch.target[:, :-1], batch.layout, dense=dense)
+    for count in (1, 2, 7, 15):
+        torch.testing.assert_close(
+            model(batch.source, batch.target[:, :count], batch.layout, dense=dense), whole[:, :count]
+        )
+
+
+def test_most_of_what_is_wrong_from_the_start_is_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of two problems; of the twelve, the model errs at the first token, at the last one, or nowhere."""
+    batch = problems(ADDITION, length=6, count=12)
+    wrong_at = [0, 6, 0, 0, 0, 0, 6, 6, 0, None, None, 0]
+    tokens = batch.target[:, 1:].clone()
+    for row, place in enumerate(wrong_at):
+        if place is not None:
+            tokens[row, place] = 12  # no digit
+    asked: list[tuple[int, int]] = []
+
+    class Answers(Fixed):
+        def forward(self, source: Tensor, target: Tensor, *_: object, **__: object) -> Tensor:
+            row = int((batch.source == source[0]).all(1).nonzero()[0])
+            asked.append((row, target.shape[1]))
+            return torch.nn.functional.one_hot(tokens[row : row + len(source), : target.shape[1]], 15).float()
+
+    layout = batch.layout
+    monkeypatch.setattr(evaluation, "TOKENS", 2 * (layout.source_length + layout.target_length))
+    monkeypatch.setattr(evaluation, "FIRST", 3)
+    model: Transformer = Answers(tokens)  # type: ignore[assignment]
+    assert exact_match(model, batch).tolist() == [place is None for place in wrong_at]
+    all_of_them = layout.target_length
+    assert asked == [(0, all_of_them), (2, 3), (4, 3), (6, 3), (6, all_of_them), (8, 3), (8, all_of_them), (10, 8)]
 
 
 @given(st.integers(1, 100_000), st.floats(0, 1))
