@@ -106,7 +106,7 @@ def experiment(name: str, profile: str = "quick", base: int = 10) -> Experiment:
     regime = model.regime or profiles.REGIMES[profile]
     sampler = Sampler(task, model.arrangement, regime, PERIOD if model.extends else 1)
     layout = task.layout(max(sampler.widths), model.arrangement)
-    usual, patient = task.base == Task(task_name).base, task_name in FACTORS and profile == "quick"
+    usual, patient = task.base == Task(task_name).base, task_name in (*FACTORS, *LIMITS) and profile == "quick"
     changes: dict[str, Any] = dict(model.size)
     if patient:
         changes |= layers(0, 4)

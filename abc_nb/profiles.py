@@ -44,7 +44,7 @@ TRAININGS = {  # by profile: smoke, quick, paper
     "retraining": (SMOKE, RETRAINING, LONG_RETRAINING),
     "low rank": tuple(replace(recipe, optimizer="adamw") for recipe in (SMOKE, RETRAINING, LONG_RETRAINING)),
 }
-PATIENCE = 4  # times as many steps for products of a few digits, and four layers: a carry has two digits
+PATIENCE = 4  # times as many steps for products (a carry has two digits or more) and for lists in lists
 REGIMES = {"smoke": "tight", "quick": "tight", "paper": "padded"}
 CURVE = (*range(1, 21), 30, 40, 50, 60)  # lengths of figures 1 and 4
 TABLE = (6, 10, 15, 20, 60)  # lengths of table 1
