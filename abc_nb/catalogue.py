@@ -148,7 +148,8 @@ MODERN = {  # what others proposed
 }
 BASELINES = ("vanilla", "nope", "rope", "alibi", "rpe")
 WIDENED = {  # the baselines, trained like the proposals
-    f"{name}-widened": replace(MODELS[name], source_index="right", extends=True, tested="beyond") for name in BASELINES
+    f"{name}-widened": replace(MODELS[name], source_index="right", extends=True, tested="beyond")
+    for name in ("vanilla", "nope", "rope", "alibi-cross", "rpe")
 }
 PLACED = {  # encodings of distance, the source counted by place: equal places are equally far, in both operands
     f"{name.removesuffix('-widened')}-by-place": replace(model, title=f"{model.title}, by place", source_index="place")

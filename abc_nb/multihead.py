@@ -81,7 +81,7 @@ class Attention(nn.Module):
         index: tuple[Tensor, Tensor],
         record: Place | None,
     ) -> Tensor:
-        extra = self.position.logits(query, index[1] - index[0][:, None], index[0])
+        extra = self.position.logits(query, index[1] - index[0][:, None], index)
         bias = None if bias is None else bias[None]  # (1, H or 1, L, S): three dimensions miss the fast path
         total = bias if extra is None else extra if bias is None else extra + bias
         dropping = self.training and self.dropout > 0
@@ -119,7 +119,7 @@ class Attention(nn.Module):
         logits = (by_token[0][:, :, None] * near_key).sum(-1) / query.shape[-1] ** 0.5  # (B, L, slots, H)
         added = bias.value.permute(1, 2, 0)
         logits = logits + added
-        extra = self.position.logits(query, index[1][bias.index] - index[0][:, None], index[0])
+        extra = self.position.logits(query, index[1][bias.index] - index[0][:, None], index)
         logits = logits if extra is None else logits + extra.permute(0, 2, 3, 1)
         weights = drop(softmax_or_zero(logits, without_key(added, dim=1), dim=2), self.dropout, self.training)
         return (weights[..., None] * near_value).sum(2).transpose(1, 2)

@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from abc_nb.layouts import SourceIndex, binary_natural
 from abc_nb.multihead import Attention
-from abc_nb.positions import AttentionPosition, Fire, Kerple, PositionEncoding, Sandwich, TransformerXL
+from abc_nb.positions import AttentionPosition, Fire, Index, Kerple, PositionEncoding, Sandwich, TransformerXL
 
 SIZE, HEADS = 4, 3
 ENCODINGS = [TransformerXL(), Kerple(), Sandwich(), Fire()]
@@ -30,7 +31,7 @@ def module(encoding: PositionEncoding) -> AttentionPosition:
 def added(position: AttentionPosition, queries: Tensor, keys: Tensor, query: Tensor | None = None) -> Tensor:
     """(batch, head, query, key)"""
     query = torch.ones(1, HEADS, len(queries), SIZE) if query is None else query
-    logits = position.logits(query, keys - queries[:, None], queries)
+    logits = position.logits(query, keys - queries[:, None], (queries, keys))
     assert logits is not None
     return logits.expand(len(query), HEADS, len(queries), len(keys)).detach()
 
@@ -53,7 +54,7 @@ def test_only_the_offset_matters(encoding: PositionEncoding, shift: int) -> None
 def test_keys_of_each_query_alone_get_the_logits_of_all_keys(encoding: PositionEncoding) -> None:
     position, query = module(encoding), torch.randn(2, HEADS, len(QUERIES), SIZE)
     near = torch.tensor([[0, 4], [1, 2], [4, 3], [0, 1]])
-    logits = position.logits(query, KEYS[near] - QUERIES[:, None], QUERIES)
+    logits = position.logits(query, KEYS[near] - QUERIES[:, None], (QUERIES, KEYS))
     assert logits is not None
     expected = added(position, QUERIES, KEYS, query).gather(-1, near.expand(2, HEADS, 4, 2))
     torch.testing.assert_close(logits.expand_as(expected), expected)
@@ -100,9 +101,9 @@ def test_transformer_xl_is_the_same_where_distances_are_many() -> None:
     position = module(TransformerXL())
     queries, keys = (torch.randperm(2048)[:count].sort().values for count in (9, 40))
     query = torch.randn(2, HEADS, 9, SIZE)
-    found = position.logits(query, keys - queries[:, None], queries)
+    found = position.logits(query, keys - queries[:, None], (queries, keys))
     assert found is not None
-    alone = [position.logits(query, (key - queries)[:, None], queries) for key in keys]  # few distances each
+    alone = [position.logits(query, (key - queries)[:, None], (queries, keys)) for key in keys]  # few distances each
     torch.testing.assert_close(found, torch.cat([part for part in alone if part is not None], -1), rtol=0, atol=2e-4)
 
 
@@ -130,6 +131,23 @@ def test_kerple_never_grows_with_distance_whatever_its_parameters() -> None:
     assert (logits[..., 0] == 0).all()
 
 
+@pytest.mark.parametrize("encoding", [Kerple(), Sandwich()], ids=str)
+@pytest.mark.parametrize("counted", ["right", "place"])
+@pytest.mark.parametrize("width", [3, 30])
+def test_the_digits_that_a_query_needs_are_at_distance_zero(
+    encoding: PositionEncoding, counted: SourceIndex, width: int
+) -> None:
+    """Those of both operands by place; from the right, those of the last one. Nothing else is as close."""
+    layout = binary_natural(width, "+", width)
+    index = Index(torch.from_numpy(layout.source_index(counted)), torch.arange(layout.target_length))
+    source, target = encoding.place(index, layout, SIZE, training=False)
+    largest = added(module(encoding), target, source)[0].amax(dim=-1, keepdim=True)
+    closest = added(module(encoding), target, source)[0] == largest
+    operands = layout.operands if counted == "place" else layout.operands[1:]
+    for place in range(width):
+        assert closest[:, place].nonzero()[:, 1].unique().tolist() == sorted(int(o.columns[place]) for o in operands)
+
+
 # ---- Sandwich ---------------------------------------------------------------------------------------
 
 
@@ -141,7 +159,7 @@ def test_sandwich_is_the_product_of_two_sinusoids() -> None:
         return sum(a * b for a, b in zip(sinusoid(i), sinusoid(j), strict=True)) / (8 * (h + 1) / HEADS)
 
     expected = by_loop(QUERIES, KEYS, formula)
-    torch.testing.assert_close(added(module(Sandwich(16)), QUERIES, KEYS), expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(added(module(Sandwich(size=16)), QUERIES, KEYS), expected, rtol=1e-5, atol=1e-5)
 
 
 # ---- FIRE -------------------------------------------------------------------------------------------
@@ -170,8 +188,14 @@ def test_fire_sees_quotients_between_minus_one_and_one_at_any_length() -> None:
     torch.testing.assert_close(seen[0][299].flip(0), seen[1][0])
 
 
+def test_fire_tells_keys_after_the_first_query_apart() -> None:
+    """With max(i, j) as the limit they would all have the quotient -1."""
+    logits = added(module(Fire()), torch.tensor([0]), torch.arange(40))
+    assert (logits[0, :, 0].diff(dim=-1).abs() > 0).all()
+
+
 def test_fire_depends_on_the_offset_alone_below_its_threshold() -> None:
-    position = module(Fire(threshold=100))
+    position = module(Fire(first_limit=100))
     here, there = added(position, QUERIES, KEYS), added(position, QUERIES + 40, KEYS + 40)
     torch.testing.assert_close(here, there)
     far = added(position, QUERIES + 400, KEYS + 400)

@@ -32,10 +32,11 @@ class AttentionPosition(nn.Module):
         """Change queries or keys `x` (batch, head, length, size) that stand at `index` (length,)."""
         return x
 
-    def logits(self, query: Tensor, offset: Tensor, index: Tensor) -> Tensor | None:
+    def logits(self, query: Tensor, offset: Tensor, index: tuple[Tensor, Tensor]) -> Tensor | None:
         """Logits to add, of the shape (batch or 1, head, query, key).
 
-        `offset` (query, key) is key position - query position, `index` (query,) the query's position.
+        `offset` (query, key) is key position - query position; `index` the positions of the queries and of
+        all keys, of which `offset` may have a few for each query.
         """
         return None
 
@@ -77,6 +78,20 @@ class PositionEncoding:
 
     def attention(self, head_size: int, heads: int) -> AttentionPosition:
         return AttentionPosition()
+
+
+@dataclass(frozen=True)
+class Centred(PositionEncoding):
+    """A bias that is the same on both sides of its largest value, at distance zero.
+
+    The digits of a place stand a token further on than the query that needs them (the end of the source
+    stands at its units, from the right); they are moved there, as for ALiBi.
+    """
+
+    further: int = 1  # tokens
+
+    def place(self, index: Index, layout: Layout, head_size: int, training: bool) -> Index:
+        return Index(index.source - self.further, index.target)
 
 
 @dataclass(frozen=True)

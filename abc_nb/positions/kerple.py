@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from abc_nb.positions.base import AttentionPosition, PositionEncoding
+from abc_nb.positions.base import AttentionPosition, Centred
 
 SMALLEST = 1e-2  # of r1 and r2, as in the authors' code
 
 
 @dataclass(frozen=True)
-class Kerple(PositionEncoding):
+class Kerple(Centred):
     """-r1 log(1 + r2 |i - j|) is added to the logits, with r1, r2 > 0 learned by each head (Chi et al. 2022)."""
 
     def attention(self, head_size: int, heads: int) -> AttentionPosition:
@@ -28,6 +28,6 @@ class KerpleAttention(AttentionPosition):
         self.r1 = nn.Parameter(2 * torch.rand(heads, 1, 1))
         self.r2 = nn.Parameter(torch.rand(heads, 1, 1))
 
-    def logits(self, query: Tensor, offset: Tensor, index: Tensor) -> Tensor:
+    def logits(self, query: Tensor, offset: Tensor, index: tuple[Tensor, Tensor]) -> Tensor:
         r1, r2 = self.r1.clamp(min=SMALLEST), self.r2.clamp(min=SMALLEST)
         return (-r1 * torch.log1p(r2 * offset.abs()))[None]

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from abc_nb.positions.base import AttentionPosition, PositionEncoding
+from abc_nb.positions.base import AttentionPosition, Centred
 
 
 @dataclass(frozen=True)
-class Sandwich(PositionEncoding):
+class Sandwich(Centred):
     """p_i p_j = sum over m of cos((i - j) / 10000^(2m / size)), divided by 8h / H in head h of H (Chi et al. 2023)."""
 
     size: int = 128  # of the sinusoids, whatever the model's is
@@ -25,7 +25,7 @@ class SandwichAttention(AttentionPosition):
         super().__init__()
         self.size, self.heads = size, heads
 
-    def logits(self, query: Tensor, offset: Tensor, index: Tensor) -> Tensor:
+    def logits(self, query: Tensor, offset: Tensor, index: tuple[Tensor, Tensor]) -> Tensor:
         frequency = 10000 ** (-torch.arange(0, self.size, 2, device=offset.device) / self.size)
         product = (offset[..., None] * frequency).cos().sum(-1)
         head = torch.arange(1, self.heads + 1, device=offset.device)[:, None, None]
