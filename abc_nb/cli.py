@@ -17,6 +17,7 @@ DESCRIPTION = """Small Transformers that learn arithmetic which holds at any len
 Experiments are named TASK-MODEL, as in addition-vanilla; `abc-nb list` shows them all."""
 
 MOST = 10_000  # seeds or lengths in one command
+LONGEST, SAMPLES = 100_000, 1_000_000  # digits, and problems of one length
 
 
 class Parser(argparse.ArgumentParser):
@@ -46,12 +47,14 @@ def lengths(text: str) -> list[int]:
     found = integers(text)
     if min(found) < 1:
         raise argparse.ArgumentTypeError(f"length {min(found)} is not possible, lengths are whole numbers from 1 on")
+    if max(found) > LONGEST:
+        raise argparse.ArgumentTypeError(f"length {max(found)} is too long, give at most {LONGEST:,}")
     return found
 
 
-def positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not possible, give one whole number from 1 on")
+def samples(text: str) -> int:
+    if not re.fullmatch(r"\d{1,8}", text) or not 1 <= int(text) <= SAMPLES:
+        raise argparse.ArgumentTypeError(f"{text!r} is not possible, give one whole number from 1 to {SAMPLES:,}")
     return int(text)
 
 
@@ -83,7 +86,7 @@ def build_parser() -> Parser:
     command("train", "train an experiment, or go on where it stopped", named=True)
     evaluate = command("evaluate", "exact-match accuracy by length", named=True)
     evaluate.add_argument("--lengths", type=lengths, default=[6, 10, 20, 60], help="as in 3,6,10 or 1-20")
-    evaluate.add_argument("--samples", type=positive, default=1000, help="problems a length (default 1000)")
+    evaluate.add_argument("--samples", type=samples, default=1000, help="problems a length (default 1000)")
     evaluate.add_argument("--csv", action="store_true", help="comma-separated values")
     compute = command("compute", "the model's answer to one problem, or to each line of standard input", named=True)
     compute.add_argument("expression", metavar="EXPR", help="as in 123+456; - reads lines from standard input")
@@ -132,6 +135,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 128 + signal.SIGPIPE
     except OSError as error:
         return fail(in_words(error))
+    except MemoryError:
+        return fail("there is not enough memory for this: ask for fewer problems, or for shorter ones")
     except KeyboardInterrupt:
         print("abc-nb: stopped; the same command goes on from the last checkpoint", file=sys.stderr)
         return 130

@@ -80,6 +80,8 @@ class Results:
         return self.frames(names, lambda run: run.history().assign(seed=run.seed))
 
     def frames(self, names: Sequence[str], read: Callable[[Run], pd.DataFrame]) -> pd.DataFrame:
+        if not names:
+            raise InputError("none of the experiments that are wanted here has a result: see `abc-nb list`")
         return pd.concat([read(run).assign(**titles(run)) for run in self.runs(names)], ignore_index=True)
 
     def trainings(self, names: Sequence[str]) -> pd.DataFrame:

@@ -179,7 +179,12 @@ BAD = {
     "a range without end": (["evaluate", "addition-vanilla", "--lengths", "1-9999999999"], "9,999,999,999 numbers"),
     "more seeds than there is time for": (["sweep", "addition-*", "--seeds", "0-10000"], "10,001 numbers, give at"),
     "an empty range": (["evaluate", "addition-vanilla", "--lengths", "6-3"], "cannot read '6-3'"),
-    "no samples": (["evaluate", "addition-vanilla", "--samples", "0"], "give one whole number from 1 on"),
+    "no samples": (["evaluate", "addition-vanilla", "--samples", "0"], "give one whole number from 1 to 1,000,000"),
+    "samples beyond memory": (
+        ["evaluate", "addition-vanilla", "--samples", "1" + 21 * "0"],
+        "number from 1 to 1,000,000",
+    ),
+    "a length beyond patience": (["evaluate", "addition-vanilla", "--lengths", "2000000"], "give at most 100,000"),
     "base one": (["train", "addition-vanilla", "--base", "1"], "base 1 is not supported: choose a base from 2 to 16"),
     "base seventeen": (["train", "addition-vanilla", "--base", "17"], "base 17 is not supported"),
     "base ten in words": (["train", "addition-vanilla", "--base", "ten"], "--base"),

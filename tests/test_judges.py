@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
 import pandas as pd
 import pytest
 from helpers import rows
 
+from abc_nb import attention
 from abc_nb.claims import Scores, Verdict
 from abc_nb.evaluation import wilson
 from abc_nb.judges import calibration as judges_calibration
@@ -129,7 +133,61 @@ def test_c05_needs_the_wide_model_alone_to_interpolate(wide: float, narrow: floa
     missing = trainings[trainings.model != "RoPE, size 512"]
     assert_judged(judges_failure.rope_needs_width(missing), "C05", "not run", f"size 128 {100 * narrow:.1f}")
     righted = pd.concat([missing, pd.DataFrame([("RoPE, from the right", 1.0)], columns=["model", "validation"])])
-    assert_judged(judges_failure.rope_needs_width(righted), "C05", "differs", "right 100.0; size 512 was not trained")
+    assert_judged(judges_failure.rope_needs_width(righted), "C05", "not run", "right 100.0; size 512 was not trained")
+
+
+CURVE = (*range(3, 21), 60)
+
+
+def ropes(left: float, gap: float) -> Scores:
+    """RoPE from the left has `left` on Addition; from the right it lacks `gap` on Successor at seven digits."""
+    models = ("Vanilla", "RoPE", "RoPE, from the right")
+    lost = {("Addition", "RoPE"): {key: [left] for key in CURVE}}
+    lost[("Successor", "RoPE, from the right")] = {7: [1 - gap]}
+    frames = [
+        rows(model, {key: [1.0] for key in CURVE} | lost.get((task, model), {}), task)
+        for model in models
+        for task in TASKS[:2]
+    ]
+    return Scores(pd.concat(frames))
+
+
+@pytest.mark.parametrize(("gap", "verdict"), [(0.05, "holds"), (0.06, "differs")])
+def test_c03_compares_ropes_that_interpolate(gap: float, verdict: str) -> None:
+    judged = judges_failure.rope_is_like_vanilla(ropes(0.25, gap))
+    shown = f"difference {100 * gap:.1f} points: RoPE, from the right, Successor, 7 digits"
+    assert_judged(judged, "C03", verdict, shown, "RoPE Addition 25.0, 25.0 at 6, 10 digits")
+
+
+def test_c03_is_not_judged_where_no_rope_interpolates() -> None:
+    poor = {
+        (task, model, length): 0.5 for task in TASKS for model in ("RoPE", "RoPE, from the right") for length in LENGTHS
+    }
+    judged = judges_failure.rope_is_like_vanilla(scores(["RoPE", "RoPE, from the right"], poor))
+    assert_judged(judged, "C03", "not run", "RoPE Addition 50.0")
+
+
+@pytest.mark.parametrize(("ten", "verdict"), [(0.9, "holds"), (0.5, "differs")])
+def test_c31_is_judged_by_the_best_way_to_count(ten: float, verdict: str) -> None:
+    models = ["RPE", "RPE, from the right", "RPE, by place"]
+    lost = {("Addition", model, 10): 0.0 for model in models[:2]} | {("Addition", models[2], 10): ten}
+    judged = judges_failure.rpe_extrapolates_part_way(scores(models, lost))
+    assert_judged(judged, "C31", verdict, "RPE: Addition 100.0, 0.0", f"by place: Addition 100.0, {100 * ten:.1f}")
+    assert judged.interval == interval(round(1000 * ten))
+
+
+def study(title: str, mass: list[float], accuracy: list[float]) -> attention.Study:
+    steps = pd.DataFrame({"mass": mass, "accuracy": accuracy})
+    return cast(attention.Study, SimpleNamespace(title=title, steps=steps))
+
+
+@pytest.mark.parametrize(("last", "verdict"), [(0.1, "holds"), (1.0, "differs")])
+def test_c08_asks_tasks_whose_accuracy_varies(last: float, verdict: str) -> None:
+    told = study("Successor", [1.0, 1.0, 0.0, last], [1.0, 1.0, 0.0, 0.0])
+    flat = study("Addition", [0.0, 0.1, 0.0, 0.1], [0.1, 0.0, 0.1, 0.0])
+    judged = judges_failure.attention_goes_with_accuracy([told, flat])
+    assert_judged(judged, "C08", verdict, "Addition -1.00", "all digits much alike: Addition")
+    assert judges_failure.attention_goes_with_accuracy([flat]).verdict == "not run"
 
 
 # ---- calibration ------------------------------------------------------------------------------------

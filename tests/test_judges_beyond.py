@@ -56,16 +56,25 @@ def test_c29_is_judged_by_the_worst_base(value: float, perfect: int, verdict: st
 
 @pytest.mark.parametrize(
     ("six", "sixty", "verdict"),
-    [(1.0, 1.0, "holds"), (1.0, 0.5, "differs"), (0.5, 0.0, "differs"), (0.99, 0.99, "holds")],
+    [(1.0, 1.0, "holds"), (1.0, 0.5, "differs"), (0.5, 0.0, "holds"), (0.99, 0.99, "holds")],
 )
-def test_c30_asks_every_size_and_tells_which_interpolate(six: float, sixty: float, verdict: str) -> None:
+def test_c30_asks_the_sizes_that_converged_and_tells_the_others(six: float, sixty: float, verdict: str) -> None:
     changed = {("Addition", "6/1 layers", 6): [six], ("Addition", "6/1 layers", 60): [sixty]}
     judged = judges.sizes_make_no_difference(scores(["Addition"], ["+ T=3", "6/1 layers"], changed))
     assert (judged.id, judged.verdict) == ("C30", verdict)
-    assert f"{1 + (six >= 0.99)} of 2 sizes interpolate" in judged.figure
-    assert f"6/1 layers {100 * sixty:.1f}" in judged.figure
+    shown = f", 6/1 layers {100 * sixty:.1f}; not" if six >= 0.99 else "not converged, at 6 digits: 6/1 layers 50.0"
+    assert shown in judged.figure
 
 
-def test_c30_does_not_hold_where_no_size_interpolates() -> None:
+def test_c30_is_not_judged_where_no_size_converged() -> None:
     judged = judges.sizes_make_no_difference(scores(["Addition"], ["+ T=3", "6/1 layers"], {}, 0.25))
-    assert (judged.verdict, "0 of 2 sizes interpolate" in judged.figure) == ("differs", True)
+    assert (judged.verdict, "+ T=3 25.0, 6/1 layers 25.0" in judged.figure) == ("not run", True)
+
+
+@pytest.mark.parametrize(("value", "verdict"), [(0.5, "not run"), (1.0, "differs")])
+def test_c28_does_not_hold_on_one_task_alone(value: float, verdict: str) -> None:
+    factors = scores(["N x 2"], ["by head"], {})
+    judged = judges.two_long_numbers_and_nested_lists_are_not_learned(
+        scores(["ListOps, nested"], ["Vanilla"], {}, value), factors
+    )
+    assert (judged.id, judged.verdict) == ("C28", verdict)
