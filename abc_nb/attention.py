@@ -11,7 +11,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from abc_nb.biases import Attention, key_count
+from abc_nb.biases import Attention, far, key_count
 from abc_nb.compute import typed_batch
 from abc_nb.evaluation import TEST_SEED, correct_digits, greedy
 from abc_nb.layouts import Layout
@@ -170,17 +170,10 @@ def shares(model: Transformer, batch: Batch) -> pd.DataFrame:
 
 def far_shares(model: Transformer, batch: Batch, reach: int = 2) -> dict[Attention, float]:
     """Attention that goes to digits more than `reach` places away, the mean over layers, heads and output digits."""
-    kept = record(model, batch, batch.target[:, :-1])
-    layout = batch.layout
-    query = torch.arange(layout.width)[:, None]
-    place = torch.from_numpy(layout.digit_places) - 1
-    far = {
-        "cross": (place >= 0) & ((place - query).abs() > reach),
-        "self": torch.arange(layout.target_length) < query - reach,
-    }
+    kept, width = record(model, batch, batch.target[:, :-1]), batch.layout.width
     means: dict[Attention, list[Tensor]] = {"cross": [], "self": []}
     for (name, _), weights in kept.weights.items():
-        means[name].append((weights[:, :, : layout.width] * far[name]).sum(-1).mean())
+        means[name].append((weights * far(batch.layout, name, reach)).sum(-1)[:, :, :width].mean())
     return {name: torch.stack(found).mean().item() for name, found in means.items()}
 
 

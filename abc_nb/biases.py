@@ -79,6 +79,27 @@ class Causal(Bias):
     """No bias beyond causality: decoder self-attention sees no future token."""
 
 
+def far(layout: Layout, attention: Attention, reach: int) -> Tensor:
+    """Which keys are digits more than `reach` places from the one that a query predicts: booleans (query, key)."""
+    query = torch.arange(layout.target_length)[:, None]
+    if attention == "self":
+        return torch.arange(layout.target_length) < query - reach
+    place = torch.from_numpy(layout.digit_places) - 1
+    return (place >= 0) & ((place - query).abs() > reach)
+
+
+@dataclass(frozen=True)
+class Near(Bias):
+    """Far digits are closed, all else is open: to see what they do to a model that was trained with them."""
+
+    reach: int = 2  # places
+
+    def dense(self, layout: Layout, attention: Attention, layer: int, heads: int) -> Tensor:
+        closed = far(layout, attention, self.reach)
+        matrix = causal(layout.target_length) if attention == "self" else torch.zeros(1, *closed.shape)
+        return matrix.masked_fill(closed, CLOSED)
+
+
 @dataclass(frozen=True)
 class ALiBi(Bias):
     """Attention with linear biases (Press et al. 2022): minus slope times distance.

@@ -6,19 +6,17 @@ import itertools
 from collections.abc import Callable, Sequence
 
 import pandas as pd
-import torch
 
 from abc_nb import paths
-from abc_nb.attention import far_shares
 from abc_nb.catalogue import ITS_TRAININGS, MODELS, PERIOD, PERIODS, WIDTHS
-from abc_nb.evaluation import TEST_SEED, correct_digits, evaluate
+from abc_nb.evaluation import TEST_SEED, evaluate
 from abc_nb.experiments import ARITHMETIC, BINARY, experiment, grid_names
 from abc_nb.files import write_text
 from abc_nb.hard import carry_runs, hard_cases
 from abc_nb.profiles import TABLE, Recipe
 from abc_nb.results import Results, median_seed, titles
 from abc_nb.store import Run
-from abc_nb.tasks import DIGITS, LONGEST
+from abc_nb.tasks import LONGEST
 
 BAR = 0.99  # complete generalization: at least 99% at ten times the training length (claim C01)
 ITS_COLUMNS: dict[Recipe, str] = {  # of table 34
@@ -173,65 +171,6 @@ def on_new_problems(runs: Sequence[Run], lengths: Sequence[int], samples: int = 
         for run in runs
     ]
     return over_seeds(pd.concat(parts))
-
-
-def first_errors(runs: Sequence[Run], lengths: Sequence[int], samples: int = 500) -> pd.DataFrame:
-    """How many answers are wrong (percent), and of those, where the first wrong token is (percent).
-
-    Columns task, model, seed, length, samples, wrong, first digit, later digit, end token.
-    """
-    rows = []
-    for run, length in itertools.product(runs, lengths):
-        right = correct_digits(run.model(), run.experiment.sampler.test_batch(length, samples, TEST_SEED))
-        wrong = ~right[~right.all(1)]
-        place = wrong.float().argmax(1)
-        last = right.shape[1] - 1
-        found = {"first digit": place == 0, "later digit": (place > 0) & (place < last), "end token": place == last}
-        head = titles(run) | {"seed": run.seed, "length": length, "samples": len(right)}
-        shares = {name: 100 * chosen.float().mean().item() for name, chosen in found.items()}  # NaN if all are right
-        rows.append({**head, "wrong": 100 * len(wrong) / len(right), **shares})
-    return pd.DataFrame(rows)
-
-
-def far_attention(runs: Sequence[Run], lengths: Sequence[int], samples: int = 16) -> pd.DataFrame:
-    """Attention (percent) that goes to digits more than two places away: task, model, seed, length, cross, self."""
-    rows = []
-    for run, length in itertools.product(runs, lengths):
-        found = far_shares(run.model(), run.experiment.sampler.test_batch(length, samples, TEST_SEED))
-        percent = {"cross": 100 * found["cross"], "self": 100 * found["self"]}
-        rows.append({**titles(run), "seed": run.seed, "length": length, **percent})
-    return pd.DataFrame(rows)
-
-
-def imperfect(runs: Sequence[Run]) -> list[Run]:
-    """The runs that are not always right at the longest length."""
-    return [run for run in runs if run.evaluation().accuracy.iloc[-1] < 1]
-
-
-def all_wrong_digits(runs: Sequence[Run]) -> pd.DataFrame:
-    """`wrong_digits` of several runs, with task, model and seed in front."""
-    columns = ["task", "model", "seed", "problem", "place", "residue", "operand 1", "operand 2"]
-    parts = [wrong_digits(run).assign(**titles(run), seed=run.seed) for run in runs]
-    return pd.concat([pd.DataFrame(columns=columns), *parts], ignore_index=True)[columns].fillna("")
-
-
-def wrong_digits(run: Run, below: int = 2) -> pd.DataFrame:
-    """Every wrong output token at the longest length that a run was tested on, with what stands there.
-
-    Columns problem, place (0: units), residue (of the period 3), and for each operand its digits at this
-    place and at those `below` it, most significant first; a single digit stands for itself.
-    """
-    batch = run.experiment.sampler.test_batch(*run.experiment.tests[-1], TEST_SEED)
-    operands = batch.operands(torch.arange(len(batch.source)), run.experiment.task)
-    rows = []
-    for problem, place in (~correct_digits(run.model(), batch)).nonzero().tolist():
-        row = {"problem": problem, "place": place, "residue": place % PERIOD}
-        for i, digits in enumerate(operands):
-            here = min(place, digits.shape[1] - 1)
-            chosen = digits[problem, max(0, here - below) : here + 1]
-            row[f"operand {i + 1}"] = "".join(DIGITS[digit] for digit in reversed(chosen.tolist()))
-        rows.append(row)
-    return pd.DataFrame(rows)
 
 
 def over_runs(runs: Sequence[Run], measure: Callable[[Run], pd.DataFrame]) -> pd.DataFrame:

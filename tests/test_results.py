@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from conftest import Folders
 from helpers import rows
 
@@ -122,20 +119,6 @@ def test_the_grid_has_a_row_for_each_window_period_task_and_length(profile: str)
     np.testing.assert_allclose(longest.accuracy, expected)
 
 
-def test_first_errors_are_counted_among_the_wrong_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of ten answers five are wrong: three from the first digit on, one at a later one, one at the end token alone."""
-    right = torch.ones(10, 5, dtype=torch.bool)
-    right[:3, 0], right[2, 4], right[3, 2:], right[4, 4] = False, False, False, False
-    monkeypatch.setattr(tables, "correct_digits", lambda model, batch: right)
-    monkeypatch.setattr(store.Run, "model", lambda self: None)
-    run = store.Run(experiment("successor-nope-window"), 3, Path(), {})
-    found = tables.first_errors([run], [5, 20], samples=10)
-    assert found.loc[0].to_list() == ["Successor", "NoPE + w=1", 3, 5, 10, 50, *map(pytest.approx, (60, 20, 20))]
-    assert found.length.to_list() == [5, 20]
-    monkeypatch.setattr(tables, "correct_digits", lambda model, batch: torch.ones(10, 5, dtype=torch.bool))
-    assert tables.first_errors([run], [5])[["first digit", "later digit", "end token"]].isna().all(axis=None)
-
-
 def test_periods_are_those_of_the_models_that_have_them() -> None:
     class Found:
         """Results whose accuracy tells the period of the model that was asked for."""
@@ -150,41 +133,6 @@ def test_periods_are_those_of_the_models_that_have_them() -> None:
     assert sorted(set(found["T"])) == [3, 4, 5, 6, 7, 8]
     np.testing.assert_allclose(found.accuracy, 10 * found["T"])
     assert set(found.w) == {"1"} and set(found.task) == {"Addition", "N x 1"}
-
-
-@pytest.mark.parametrize("name", ["n-by-1-window-cyclic", "addition-abc"])
-def test_wrong_digits_are_shown_with_what_stands_there(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen = replace(experiment(name), tests=((2, 5), (8, 4)))
-    batch = chosen.sampler.test_batch(8, 4, tables.TEST_SEED)
-    right = torch.ones(4, batch.layout.target_length, dtype=torch.bool)
-    right[1, 0] = right[3, 5] = False
-    monkeypatch.setattr(tables, "correct_digits", lambda model, batch: right)
-    monkeypatch.setattr(store.Run, "model", lambda self: None)
-    found = tables.wrong_digits(store.Run(chosen, 0, Path(), {}))
-    assert found[["problem", "place", "residue"]].to_numpy().tolist() == [[1, 0, 0], [3, 5, 2]]
-    source = chosen.task.text(batch.source[3].tolist())
-    if name == "addition-abc":
-        first, second = "".join(source[1:-1]).split("+")
-        assert found.loc[1, ["operand 1", "operand 2"]].to_list() == [first[-6:-3], second[-6:-3]]
-        assert found.loc[0, "operand 1"] == "".join(chosen.task.text(batch.source[1].tolist())[1:-1]).split("+")[0][-1]
-    else:
-        assert found.loc[1, "operand 1"] == "".join(source[i] for i in batch.layout.operands[0].columns[[5, 4, 3]])
-        assert found.loc[1, "operand 2"] == source[batch.layout.operands[1].last]
-
-
-def test_runs_are_imperfect_if_they_err_at_the_longest_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    runs = []
-    for seed, longest in enumerate((1.0, 0.5, 0.75)):
-        folder = tmp_path / str(seed)
-        folder.mkdir()
-        pd.DataFrame({"length": [6, 60], "accuracy": [0.1 * (3 - seed), longest]}).to_csv(folder / "evaluation.csv")
-        runs.append(store.Run(experiment("addition-abc"), seed, folder, {}))
-    assert tables.imperfect(runs) == runs[1:]
-    one = pd.DataFrame({"problem": [7], "place": [1], "residue": [1], "operand 1": ["05"]})
-    monkeypatch.setattr(tables, "wrong_digits", lambda run: one)
-    found = tables.all_wrong_digits(tables.imperfect(runs))
-    assert found.to_numpy().tolist() == [["Addition", "ABC", seed, 7, 1, 1, "05", ""] for seed in (1, 2)]
-    assert list(tables.all_wrong_digits([]).columns) == list(found.columns)
 
 
 # ---- the paper's own setting ------------------------------------------------------------------------

@@ -1,0 +1,103 @@
+"""Mistakes are found where hand-made answers have them, and far digits are those that a naive loop calls far."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from torch import Tensor
+
+from abc_nb import mistakes, store
+from abc_nb.biases import CLOSED, Attention, Causal, Near
+from abc_nb.evaluation import TEST_SEED
+from abc_nb.experiments import experiment
+from abc_nb.layouts import Layout, binary_natural, unary
+from abc_nb.model import Transformer
+from abc_nb.sampling import Batch
+
+
+def test_first_errors_are_counted_among_the_wrong_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of ten answers five are wrong: three from the first digit on, one at a later one, one at the end token alone."""
+    right = torch.ones(10, 5, dtype=torch.bool)
+    right[:3, 0], right[2, 4], right[3, 2:], right[4, 4] = False, False, False, False
+    monkeypatch.setattr(mistakes, "correct_digits", lambda model, batch: right)
+    monkeypatch.setattr(store.Run, "model", lambda self: None)
+    run = store.Run(experiment("successor-nope-window"), 3, Path(), {})
+    found = mistakes.first_errors([run], [5, 20], samples=10)
+    assert found.loc[0].to_list() == ["Successor", "NoPE + w=1", 3, 5, 10, 50, *map(pytest.approx, (60, 20, 20))]
+    assert found.length.to_list() == [5, 20]
+    monkeypatch.setattr(mistakes, "correct_digits", lambda model, batch: torch.ones(10, 5, dtype=torch.bool))
+    assert mistakes.first_errors([run], [5])[["first digit", "later digit", "end token"]].isna().all(axis=None)
+
+
+@pytest.mark.parametrize("name", ["n-by-1-window-cyclic", "addition-abc"])
+def test_wrong_digits_are_shown_with_what_stands_there(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = replace(experiment(name), tests=((2, 5), (8, 4)))
+    batch = chosen.sampler.test_batch(8, 4, TEST_SEED)
+    right = torch.ones(4, batch.layout.target_length, dtype=torch.bool)
+    right[1, 0] = right[3, 5] = False
+    monkeypatch.setattr(mistakes, "correct_digits", lambda model, batch: right)
+    monkeypatch.setattr(store.Run, "model", lambda self: None)
+    found = mistakes.wrong_digits(store.Run(chosen, 0, Path(), {}))
+    assert found[["problem", "place", "residue"]].to_numpy().tolist() == [[1, 0, 0], [3, 5, 2]]
+    source = chosen.task.text(batch.source[3].tolist())
+    if name == "addition-abc":
+        first, second = "".join(source[1:-1]).split("+")
+        assert found.loc[1, ["operand 1", "operand 2"]].to_list() == [first[-6:-3], second[-6:-3]]
+        assert found.loc[0, "operand 1"] == "".join(chosen.task.text(batch.source[1].tolist())[1:-1]).split("+")[0][-1]
+    else:
+        assert found.loc[1, "operand 1"] == "".join(source[i] for i in batch.layout.operands[0].columns[[5, 4, 3]])
+        assert found.loc[1, "operand 2"] == source[batch.layout.operands[1].last]
+
+
+def test_runs_are_imperfect_if_they_err_at_the_longest_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = []
+    for seed, longest in enumerate((1.0, 0.5, 0.75)):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        pd.DataFrame({"length": [6, 60], "accuracy": [0.1 * (3 - seed), longest]}).to_csv(folder / "evaluation.csv")
+        runs.append(store.Run(experiment("addition-abc"), seed, folder, {}))
+    assert mistakes.imperfect(runs) == runs[1:]
+    one = pd.DataFrame({"problem": [7], "place": [1], "residue": [1], "operand 1": ["05"]})
+    monkeypatch.setattr(mistakes, "wrong_digits", lambda run: one)
+    found = mistakes.all_wrong_digits(mistakes.imperfect(runs))
+    assert found.to_numpy().tolist() == [["Addition", "ABC", seed, 7, 1, 1, "05", ""] for seed in (1, 2)]
+    assert list(mistakes.all_wrong_digits([]).columns) == list(found.columns)
+
+
+@pytest.mark.parametrize("layout", [unary(7), binary_natural(6, "+", 6), binary_natural(5, "*", 1)], ids=str)
+@pytest.mark.parametrize("reach", [0, 2])
+def test_far_digits_are_closed_and_nothing_else(layout: Layout, reach: int) -> None:
+    places = {int(column): place for one in layout.operands for place, column in enumerate(one.columns)}
+    names: tuple[Attention, ...] = ("cross", "self")
+    for name in names:
+        found = Near(reach).dense(layout, name, 0, 4)[0]
+        usual = Causal().dense(layout, name, 0, 4)
+        for query in range(layout.target_length):
+            for key in range(found.shape[1]):
+                place = places.get(key) if name == "cross" else key
+                away = place is not None and (abs(place - query) if name == "cross" else query - place) > reach
+                expected = CLOSED if away else 0.0 if usual is None else usual[0, query, key]
+                assert found[query, key] == expected
+
+
+def test_far_digits_are_closed_at_test_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Open it is asked as it is, closed with `Near` and the same weights."""
+    run = store.Run(experiment("addition-nope"), 2, Path(), {})
+    model = store.build_model(run.experiment, 0)
+    monkeypatch.setattr(store.Run, "model", lambda self: model)
+    asked = []
+
+    def answered(tested: Transformer, batch: Batch) -> Tensor:
+        assert all(torch.equal(a, b) for a, b in zip(tested.parameters(), model.parameters(), strict=True))
+        asked.append(tested.config.bias)
+        return torch.arange(len(batch.source)) < (3 if tested is model else 7)
+
+    monkeypatch.setattr(mistakes, "exact_match", answered)
+    found = mistakes.without_far_digits([run], [5, 9], samples=10)
+    assert asked == 2 * [Causal(), Near(2)]
+    assert found.loc[0].to_list() == ["Addition", "NoPE", 2, 5, 10, pytest.approx(30), pytest.approx(70)]
+    assert found.length.to_list() == [5, 9]
