@@ -105,7 +105,7 @@ class ALiBi(Bias):
     """Attention with linear biases (Press et al. 2022): minus slope times distance.
 
     The authors of `000` bias decoder self-attention alone. With `cross` the cross-attention is
-    biased too, by the distance between output place and source index, both from the right end.
+    biased too, by the distance between output place and source column, both from the units.
     """
 
     cross: bool = False
@@ -117,7 +117,7 @@ class ALiBi(Bias):
             return causal(layout.target_length) - slope * (query - query.T).abs()
         if not self.cross:
             return None
-        place = torch.arange(layout.source_length - 1, -1, -1) - 1
+        place = layout.units - torch.arange(layout.source_length)
         return -slope * (query - place).abs()
 
 

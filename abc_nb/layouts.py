@@ -60,6 +60,11 @@ class Layout:
         return len(self.symbols) + sum(operand.places for operand in self.operands)
 
     @property
+    def units(self) -> int:
+        """The column of the units of the last operand that is not short: those of the number to look along."""
+        return [operand for operand in self.operands if not self.is_short(operand)][-1].last
+
+    @property
     def digit_places(self) -> np.ndarray:
         """The place of each column's digit, units = 1, and 0 where no digit stands: (source_length,)."""
         places = np.zeros(self.source_length, dtype=np.int64)

@@ -84,14 +84,12 @@ class PositionEncoding:
 class Centred(PositionEncoding):
     """A bias that is the same on both sides of its largest value, at distance zero.
 
-    The digits of a place stand a token further on than the query that needs them (the end of the source
-    stands at its units, from the right); they are moved there, as for ALiBi.
+    So the source is counted from its units: the digit of a place stands where the output token of that
+    place is predicted, as with ALiBi.
     """
 
-    further: int = 1  # tokens
-
     def place(self, index: Index, layout: Layout, head_size: int, training: bool) -> Index:
-        return Index(index.source - self.further, index.target)
+        return Index(index.source - index.source[layout.units], index.target)
 
 
 @dataclass(frozen=True)
