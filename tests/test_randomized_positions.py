@@ -17,12 +17,24 @@ def placed(position: Randomized, layout: Layout, training: bool) -> Index:
 
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("layout", [unary(5), binary_natural(7, "+", 7)])
-def test_positions_are_distinct_in_order_and_the_same_for_equal_indices(layout: Layout, training: bool) -> None:
+def test_positions_are_distinct_in_order_and_the_digits_stand_where_they_are_needed(
+    layout: Layout, training: bool
+) -> None:
     source, target = placed(Randomized(longest=100), layout, training)
     ordered = source.flip(0)
     assert (ordered.diff() > 0).all()
     assert ordered[0] >= 0 and ordered[-1] < 100
-    torch.testing.assert_close(target, ordered[: len(target)], rtol=0, atol=0)
+    last = layout.operands[-1]
+    torch.testing.assert_close(target[: last.places], source[torch.from_numpy(last.columns.copy())], rtol=0, atol=0)
+    assert (target.diff() > 0).all() and {*target.tolist()} <= {*source.tolist()}
+
+
+def test_the_target_of_a_product_may_go_on_beyond_its_source() -> None:
+    layout = binary_natural(
+        9, "*", 1
+    )  # $ and nine digits, *, a digit, &; ten output tokens, the first one at the units
+    source, target = placed(Randomized(longest=13), layout, training=True)
+    assert (source.flip(0).tolist(), target.tolist()) == ([*range(13)], [*range(3, 13)])
 
 
 def test_training_draws_them_anew_from_the_generator() -> None:

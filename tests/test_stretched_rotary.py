@@ -18,7 +18,8 @@ BOTH = [InterpolatedRotary(12), NTKRotary(12)]
 
 
 def rotated(encoding: Rotary, layout: Layout, x: Tensor) -> Tensor:
-    index = Index(torch.arange(layout.source_length), torch.arange(layout.target_length))
+    """The units stand at zero."""
+    index = Index(torch.arange(layout.source_length) - layout.units, torch.arange(layout.target_length))
     return encoding.attention(SIZE, 2).rotate(x, encoding.place(index, layout, SIZE, training=False).source)
 
 
@@ -38,21 +39,23 @@ def test_up_to_the_training_length_it_is_rope(encoding: Rotary, width: int) -> N
 def test_beyond_it_each_pair_turns_as_published(encoding: InterpolatedRotary) -> None:
     x, stretch = numbers(LONG), 42 / 12
     found = rotated(encoding, LONG, x)
-    for position in range(LONG.source_length):
+    for column in range(LONG.source_length):
+        position = column - LONG.units
         for pair in range(SIZE // 2):
             if isinstance(encoding, NTKRotary):
                 angle = position * (10000 * stretch ** (SIZE / (SIZE - 2))) ** (-2 * pair / SIZE)
             else:
                 angle = position / stretch * 10000 ** (-2 * pair / SIZE)
-            before = torch.view_as_complex(x[:, :, position, 2 * pair : 2 * pair + 2].contiguous())
-            after = torch.view_as_complex(found[:, :, position, 2 * pair : 2 * pair + 2].contiguous())
+            before = torch.view_as_complex(x[:, :, column, 2 * pair : 2 * pair + 2].contiguous())
+            after = torch.view_as_complex(found[:, :, column, 2 * pair : 2 * pair + 2].contiguous())
             torch.testing.assert_close(after, before * cmath.exp(1j * angle), rtol=1e-4, atol=1e-5)
 
 
 def test_interpolated_positions_stay_within_the_training_length() -> None:
     index = Index(torch.arange(42), torch.arange(41))
     source, target = InterpolatedRotary(12).place(index, LONG, SIZE, training=False)
-    assert source.max() < 12 and target.max() < 12
+    assert source.max() - source.min() < 12 and target.max() < 12
+    assert source[LONG.units] == target[0] == 0
     torch.testing.assert_close(source[:, 0].diff(), torch.full((41,), 12 / 42))
 
 

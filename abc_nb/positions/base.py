@@ -84,17 +84,25 @@ class PositionEncoding:
 class Centred(PositionEncoding):
     """A bias that is the same on both sides of its largest value, at distance zero.
 
-    So the source is counted from its units: the digit of a place stands where the output token of that
-    place is predicted, as with ALiBi.
+    The digits that a query needs stand there, as with ALiBi; other distances can be learned only where
+    the sides differ.
     """
 
     def place(self, index: Index, layout: Layout, head_size: int, training: bool) -> Index:
-        return Index(index.source - index.source[layout.units], index.target)
+        return from_units(index, layout)
 
 
 @dataclass(frozen=True)
 class NoPosition(PositionEncoding):
     """No position encoding at all (NoPE, Kazemnejad et al. 2023)."""
+
+
+def from_units(index: Index, layout: Layout) -> Index:
+    """The source counted from the units: the digit of a place stands where the output token of that place is predicted.
+
+    What stands behind the units comes before zero.
+    """
+    return Index(index.source - index.source[layout.units], index.target)
 
 
 def longer_side(layout: Layout) -> int:

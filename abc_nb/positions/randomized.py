@@ -8,7 +8,7 @@ import torch
 
 from abc_nb.errors import InputError
 from abc_nb.layouts import Layout
-from abc_nb.positions.base import Index, longer_side
+from abc_nb.positions.base import Index
 from abc_nb.positions.transformer_xl import TransformerXL
 
 
@@ -16,21 +16,26 @@ from abc_nb.positions.transformer_xl import TransformerXL
 class Randomized(TransformerXL):
     """Tokens stand at a sorted random subset of a longer range (Ruoss et al. 2023, section 3).
 
-    One subset for each part of a batch. Source and target share it, so that equal indices are equal
-    positions. Evaluation draws as well, as in the paper: one subset for each number of tokens, always
-    the same.
+    One subset for each part of a batch. Source and target share it, and the digit of a place stands where
+    the output token of that place is predicted: other distances are drawn anew, this one is zero. Evaluation
+    draws as well, as in the paper: one subset for each number of tokens, always the same.
     """
 
     longest: int = 2048  # N
     drawn: int = 0  # seed of the subsets of evaluation
 
     def fits(self, layout: Layout) -> bool:
-        return longer_side(layout) <= self.longest
+        return self.needed(layout) <= self.longest
+
+    def needed(self, layout: Layout) -> int:
+        """How many positions a problem has: its source's, or more where the target goes on beyond it."""
+        behind = layout.source_length - 1 - layout.units  # tokens from the end of the source to the units
+        return max(layout.source_length, behind + layout.target_length)
 
     def place(self, index: Index, layout: Layout, head_size: int, training: bool) -> Index:
-        count = longer_side(layout)
+        count = self.needed(layout)
         if not self.fits(layout):
             raise InputError(f"{count} tokens are too many: this model draws their positions from {self.longest}")
         fixed = None if training else torch.Generator().manual_seed(self.drawn << 20 | count)
         chosen = torch.randperm(self.longest, generator=fixed)[:count].sort().values.to(index.source.device)
-        return Index(chosen[index.source], chosen[index.target])
+        return Index(chosen[index.source], chosen[index.target + index.source[layout.units]])

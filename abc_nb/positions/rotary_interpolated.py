@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from abc_nb.layouts import Layout
-from abc_nb.positions.base import Index, longer_side
+from abc_nb.positions.base import Index, from_units, longer_side
 from abc_nb.positions.rotary import Rotary
 
 
@@ -17,7 +17,8 @@ class InterpolatedRotary(Rotary):
     """Beyond the training length, positions are squeezed into it (Chen et al. 2023, section 2.3).
 
     A problem s times as long as any in training has its positions divided by s. The paper goes on
-    training then; here nothing is ever trained on longer problems.
+    training then; here nothing is ever trained on longer problems. The source is counted from the units:
+    the distance zero is the only one that stays what it was.
     """
 
     trained: int = 21  # tokens of the longest training problem (here: Addition's, at three widths)
@@ -26,6 +27,7 @@ class InterpolatedRotary(Rotary):
         return replace(self, trained=longer_side(layout))
 
     def place(self, index: Index, layout: Layout, head_size: int, training: bool) -> Index:
+        index = from_units(index, layout)
         factor = self.factor(max(1.0, longer_side(layout) / self.trained), head_size).to(index.source.device)
         return Index(index.source[:, None] * factor, index.target[:, None] * factor)
 
