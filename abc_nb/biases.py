@@ -117,8 +117,19 @@ class ALiBi(Bias):
             return causal(layout.target_length) - slope * (query - query.T).abs()
         if not self.cross:
             return None
-        place = layout.units - torch.arange(layout.source_length)
-        return -slope * (query - place).abs()
+        return -slope * (query - self.places(layout)).abs()
+
+    def places(self, layout: Layout) -> Tensor:
+        """The place of each column (source_length,): how far it is to the left of the units."""
+        return layout.units - torch.arange(layout.source_length)
+
+
+@dataclass(frozen=True)
+class PlacedALiBi(ALiBi):
+    """ALiBi with digits counted from the units of their own operand, as `source_index` by place."""
+
+    def places(self, layout: Layout) -> Tensor:
+        return torch.from_numpy(layout.source_index("place")) - 1
 
 
 @dataclass(frozen=True)

@@ -154,8 +154,11 @@ WIDENED = {  # the baselines, trained like the proposals
 PLACED = {  # encodings of distance, the source counted by place: equal places are equally far, in both operands
     f"{name.removesuffix('-widened')}-by-place": replace(model, title=f"{model.title}, by place", source_index="place")
     for name, model in (WIDENED | MODERN).items()
-    if name in ("rope-widened", "rpe-widened", "transformer-xl", "kerple", "sandwich", "fire")
+    if name in ("rope-widened", "rpe-widened", "transformer-xl", "randomized", "kerple", "sandwich", "fire")
 }
+PLACED["alibi-by-place"] = replace(
+    WIDENED["alibi-cross-widened"], title="ALiBi, by place", bias=biases.PlacedALiBi(cross=True)
+)
 WIDTHS = {"vanilla": "vanilla-widened", "rope-right": "rope-widened", "rpe-right": "rpe-widened"}  # one, and several
 MODELS |= MODERN | WIDENED | PLACED
 METHODS = (*WIDENED, *MODERN, "window-cyclic", "abc")  # what notebook 7 compares

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abc_nb.biases import ALiBi, Attention, Bias, Causal, OpenKeys, Window, key_count
+from abc_nb.biases import ALiBi, Attention, Bias, Causal, OpenKeys, PlacedALiBi, Window, key_count
 from abc_nb.layouts import Layout, binary_aligned, binary_natural, unary
 
 WIDTHS, WINDOWS = st.integers(1, 20), st.integers(0, 4)
@@ -162,3 +162,20 @@ def test_alibi_of_cross_attention_is_nearest_at_the_digit_of_the_place() -> None
             for j in range(len(text)):
                 expected[head, i, j] = -slope * abs(j - (len(text) - 2 - i))
     torch.testing.assert_close(dense(ALiBi(cross=True), unary(4), "cross", 2), expected)
+
+
+@pytest.mark.parametrize("layout", [binary_natural(6, "+", 6), binary_natural(7, "*", 1)], ids=str)
+def test_alibi_by_place_is_nearest_at_the_digits_of_the_place(layout: Layout) -> None:
+    by_place = dense(PlacedALiBi(cross=True), layout, "cross", 8)
+    nearest = by_place == 0
+    for operand in layout.operands:
+        for place, column in enumerate(operand.columns):
+            distance = (torch.arange(layout.target_length) - place).abs()
+            torch.testing.assert_close(by_place[0, :, int(column)], -(2.0**-1) * distance)
+    digits = {int(column) for operand in layout.operands for column in operand.columns}
+    assert all({*nearest[0, i].nonzero().flatten().tolist()} & digits for i in range(layout.width))
+
+
+def test_alibi_counts_from_the_units_of_the_number_behind_which_a_factor_stands() -> None:
+    matrix = dense(ALiBi(cross=True), binary_natural(7, "*", 1), "cross", 8)
+    assert [int(matrix[0, i].argmax()) for i in range(7)] == [7, 6, 5, 4, 3, 2, 1]
