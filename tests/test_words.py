@@ -8,7 +8,7 @@ import nbformat
 import pandas as pd
 import pytest
 
-from abc_nb import paths, store
+from abc_nb import experiments, paths, store
 from abc_nb.catalogue import MODERN, PLACED, WIDENED
 from abc_nb.experiments import SEEDS, experiment
 
@@ -42,6 +42,7 @@ def phrases() -> Iterator[tuple[str, str]]:
     yield from scaffolding()
     yield from calibration()
     yield from beyond()
+    yield from budget()
 
 
 def failure() -> Iterator[tuple[str, str]]:
@@ -111,6 +112,12 @@ def beyond() -> Iterator[tuple[str, str]]:
     yield "07_beyond", "{:.0f}% at six, {:.0f}% at sixty".format(*head)
     lists = [ours("table-32-limits", "ListOps, nested", "Vanilla", length) for length in (3, 6)]
     yield "07_beyond", "from {:.0f}% at three items to {:.0f}% at six".format(*lists)
+
+
+def budget() -> Iterator[tuple[str, str]]:
+    runs = experiments.needed("paper")
+    steps = sum(run.training.steps for run in runs)
+    yield "README", f"{len(runs)} runs, {steps / 1e6:.0f} million steps"
 
 
 def methods() -> Iterator[tuple[str, str]]:

@@ -17,8 +17,10 @@ class Coupling(Abacus):
     """Digits of one place share a position, in operands and output (Cho et al. 2024, section 3).
 
     The operator and what comes before the output (the paper's =, here its first token) stand next to
-    the units, at 1; a place p (units = 0) is at p + 2, and the ends of the source are at 0. Starts are
-    those of `Abacus`. The paper counts the other way, from the highest place: no more than another
+    the units, at 1; a place p (units = 0) is at p + 2, and the ends of the source are at 0. Starts, and
+    the one of evaluation, are those of `Abacus`; the authors evaluate from the first one. (For Parity their
+    code couples the token before an output with the bit that it needs; here they are next to each other,
+    as on the other tasks.) The paper counts the other way, from the highest place: no more than another
     name for the same positions.
     """
 

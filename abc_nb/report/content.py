@@ -73,6 +73,13 @@ class Report:
     def counts(self) -> dict[str, int]:
         return {verdict: sum(claim.verdict == verdict for claim in self.ledger) for verdict in claims.VERDICTS}
 
+    @property
+    def setting(self) -> str:
+        """What the verdicts are about."""
+        regime = profiles.REGIMES[self.profile]
+        its = "as the paper's are" if regime == "padded" else "where the paper's are padded"
+        return f"They are about the models of the profile {self.profile}, on {regime} problems, {its}."
+
 
 def collect(found: Results) -> Report:
     """Read the profile's folder of figures and tables, and the runs that `found` stands for."""

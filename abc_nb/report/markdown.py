@@ -19,7 +19,10 @@ def render(report: Report) -> str:
     blocks = [f"# Arithmetic that holds at any length: report of the profile {report.profile}"]
     blocks += [f"{report.purpose.capitalize()}. `abc-nb report` writes it as one page that can be mailed, too."]
     blocks += [picture(report.headline)] if report.headline else []
-    blocks += [f"Verdicts on the paper's {len(report.ledger)} claims: {counts}.", "## The ledger of claims"]
+    blocks += [
+        f"Verdicts on the paper's {len(report.ledger)} claims: {counts}. {report.setting}",
+        "## The ledger of claims",
+    ]
     blocks += [ledger(report)]
     for section in report.sections:
         blocks += section_blocks(section, report.headline)
