@@ -177,23 +177,6 @@ def test_a_claim_that_is_not_in_the_ledger_is_refused(figures: Path) -> None:
         claims.record([claims.Verdict("C99", "holds", "")], "02", "quick")
 
 
-def both(vanilla: float, rope: float, at: int) -> claims.Scores:
-    lengths = (*range(1, 21), 60)
-    frames = [
-        rows(model, {length: [value if length == at else 0.0] for length in lengths}, task)
-        for task in ("Successor", "Addition")
-        for model, value in (("Vanilla", vanilla), ("RoPE", rope))
-    ]
-    return claims.Scores(pd.concat(frames))
-
-
-@pytest.mark.parametrize(("rope", "verdict"), [(1.0, "holds"), (0.96, "holds"), (0.9, "differs")])
-def test_c03_is_judged_by_the_largest_difference(rope: float, verdict: str) -> None:
-    judged = judges_failure.rope_is_like_vanilla(both(1.0, rope, at=7))
-    assert judged.verdict == verdict
-    assert f"{100 * (1 - rope):.1f} points" in judged.figure
-
-
 @pytest.mark.parametrize(("six", "verdict"), [(0.2923, "holds"), (1.0, "differs")])
 def test_c15_is_judged_at_six_digits(six: float, verdict: str) -> None:
     scores = claims.Scores(rows("Vanilla", {6: [six], 10: [0.0], 15: [0.0]}, "Parity"))
