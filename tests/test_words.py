@@ -12,6 +12,9 @@ from abc_nb import experiments, paths, store
 from abc_nb.catalogue import MODERN, PLACED, WIDENED
 from abc_nb.experiments import SEEDS, experiment
 
+UNARY = ("successor", "parity")
+NUMBERS = ("None", "One", "Two", "Three", "Four", "All")
+
 
 def table(name: str) -> pd.DataFrame:
     return pd.read_csv(paths.figures("quick") / f"{name}.csv")
@@ -100,6 +103,7 @@ def beyond() -> Iterator[tuple[str, str]]:
     binary = ours("table-30-bases", "Addition, base 2", "Vanilla", 6)
     yield "07_beyond", f"the plain model answers {binary:.0f}% of six-bit additions"
     yield from methods()
+    yield from places()
     three = [ours("table-31-factors", f"N x {places}, base 4", "ABC", 60) for places in (2, 3)]
     yield "07_beyond", "{:.1f}% at sixty digits with two, {:.1f}% with three".format(*three)
     yield "README", "ABC: {:.1f} and {:.1f}% at sixty digits".format(*three)
@@ -120,44 +124,75 @@ def budget() -> Iterator[tuple[str, str]]:
     yield "README", f"{len(runs)} runs, {steps / 1e6:.0f} million steps"
 
 
+FROM_THE_RIGHT = (*MODERN, *WIDENED)
+
+
+def least(name: str, *lengths: int) -> list[float]:
+    """The worst seed at each length."""
+    return [min(accuracies(name, length)) for length in lengths]
+
+
 def methods() -> Iterator[tuple[str, str]]:
-    """What other encodings do, and where they fail."""
-    alone = {model: accuracies(f"successor-{model}", 200) for model in (*MODERN, *WIDENED)}
-    best = max(alone, key=lambda model: min(alone[model]))
-    assert best == "rpe-widened" and sorted(alone, key=lambda model: min(alone[model]))[-2] == "sandwich"
-    yield "07_beyond", f"right on {min(alone[best]):.1f}% of Successor at two hundred digits"
-    sandwich = [min(accuracies("successor-sandwich", length)) for length in (60, 200)]
-    yield "07_beyond", "of Successor on {:.1f}% at sixty and {:.1f}% at two hundred".format(*sandwich)
-    xl = [min(accuracies("successor-transformer-xl", length)) for length in (60, 200)]
-    yield "07_beyond", "Transformer-XL on {:.1f}% at sixty and {:.0f}% at two hundred".format(*xl)
-    one = min(accuracies("successor-rpe-right", 60))
-    yield "07_beyond", f"At one width RPE keeps {one:.0f}% at sixty digits of Successor"
-    assert max(max(accuracies(f"addition-{model}", 15)) for model in (*MODERN, *WIDENED)) < 99
-    coupled = [min(accuracies("addition-coupling", length)) for length in (10, 15)]
-    yield "07_beyond", "{:.0f}% at ten digits, {:.0f}% at fifteen".format(*coupled)
-    placed = {model: accuracies(f"addition-{model}-by-place", 60) for model in ("transformer-xl", "rpe", "sandwich")}
-    twenty = [share for model in placed for share in accuracies(f"addition-{model}-by-place", 20)]
-    yield "07_beyond", f"at twenty digits they are right on {span(*twenty)}"
-    spans = [span(*shares) for shares in placed.values()]
-    yield "07_beyond", "Transformer-XL on {}, RPE on {}, Sandwich on {}".format(*spans)
-    every = [share for shares in placed.values() for share in shares]
-    yield "README", f"right on {span(*every)} of sixty-digit sums"
-    blind = [name for name in (*MODERN, *WIDENED) if min(accuracies(f"addition-{name}", 6)) < 20]
-    assert {*blind} == {"randomized", "kerple", "sandwich", "fire", "nope-widened", "alibi-widened"}
-    product = [min(accuracies("n-by-1-rpe-widened", length)) for length in (10, 60)]
-    yield "07_beyond", "{:.0f}% of N x 1 at ten digits and {:.0f}% at sixty".format(*product)
-    others = {model: max(accuracies(f"n-by-1-{model}", 10)) for model in (*MODERN, *WIDENED) if model != "rpe-widened"}
-    assert max(others, key=lambda model: others[model]) == "coupling"
-    yield "07_beyond", f"no other on more than {max(others.values()):.0f}%"
+    """What other encodings do on Successor, Parity and N x 1, and where they stop."""
+    far = {model: min(least(f"{task}-{model}", 200)[0] for task in UNARY) for model in FROM_THE_RIGHT}
+    holding = {model: share for model, share in far.items() if share >= 99}
+    assert {*holding} == {"rpe-widened", "kerple", "sandwich"}
+    yield (
+        "07_beyond",
+        f"right on at least {min(holding.values()):.1f}% of Successor and of Parity at two hundred digits",
+    )
+    randomized = [least(f"{task}-randomized", 200)[0] for task in UNARY]
+    yield "07_beyond", "on {:.1f}% of Successor and {:.1f}% of Parity there".format(*randomized)
+    xl = least("successor-transformer-xl", 60, 200)
+    yield "07_beyond", "Transformer-XL on {:.1f}% of Successor at sixty and {:.0f}% at two hundred".format(*xl)
+    yield "07_beyond", f"At one width RPE keeps {least('successor-rpe-right', 60)[0]:.0f}% at sixty digits of Successor"
+    yield (
+        "07_beyond",
+        "{:.0f}% of N x 1 at ten digits and {:.0f}% at sixty".format(*least("n-by-1-rpe-widened", 10, 60)),
+    )
+    yield "07_beyond", "Randomized positions {:.0f} and {:.0f}%".format(*least("n-by-1-randomized", 10, 60))
+    others = {*FROM_THE_RIGHT} - {"rpe-widened"}
+    assert max(others, key=lambda model: least(f"n-by-1-{model}", 10)[0]) == "randomized"
+    assert max(least(f"n-by-1-{model}", 60)[0] for model in others) < 25
     six = [share for model in PLACED for share in accuracies(f"n-by-1-{model}", 6)]
-    yield "07_beyond", f"each is right on {span(*six)} of six-digit products"
+    yield "07_beyond", f"right on {span(*six)} of six-digit products"
+
+
+def places() -> Iterator[tuple[str, str]]:
+    """What encodings of distance do on Addition, from the right and by place."""
+    assert max(max(accuracies(f"addition-{model}", 15)) for model in FROM_THE_RIGHT) < 99
+    yield "07_beyond", "{:.0f}% at ten digits, {:.0f}% at fifteen".format(*least("addition-coupling", 10, 15))
+    blind = {name for name in FROM_THE_RIGHT if least(f"addition-{name}", 6)[0] < 20}
+    assert blind == {"randomized", "kerple", "sandwich", "nope-widened", "alibi-cross-widened"}
+    sandwich = least("addition-sandwich-by-place", 60, 200)
+    yield "07_beyond", "at least {:.1f}% at sixty digits and {:.1f}% at two hundred".format(*sandwich)
+    yield "README", "at least {:.1f}% of sixty-digit sums and {:.1f}% at two hundred".format(*sandwich)
+    names = {"RPE": "rpe", "KERPLE": "kerple", "Transformer-XL": "transformer-xl"}
+    spans = [f"{title} on {span(*accuracies(f'addition-{name}-by-place', 60))}" for title, name in names.items()]
+    yield "07_beyond", f"At sixty digits, by seed, {spans[0]}, {spans[1]}, {spans[2]}"
+    every = [share for name in names.values() for share in accuracies(f"addition-{name}-by-place", 60)]
+    yield "README", f"by seed on {span(*every)} of sixty-digit sums"
+    full = sum(share == 100 for share in accuracies("addition-rpe-by-place", 200))
+    yield "07_beyond", f"{NUMBERS[full]} of RPE's five seeds are right on all of two hundred digits"
+    thousand = table("table-41-thousand").set_index(["task", "model"]).worst
+    yield (
+        "07_beyond",
+        f"Sandwich is right on {thousand['Addition', 'Sandwich, by place']:.0f}% of sums of a thousand digits",
+    )
+    yield from far_digits()
+
+
+def far_digits() -> Iterator[tuple[str, str]]:
     errors = table("table-35-first-errors")
     failed = errors[errors.model.str.endswith("by place") & (errors.length == 60) & (errors.wrong > 0)]
-    later = failed["later digit"]
-    far = table("table-39-far-attention").set_index(["model", "seed", "length"]).cross
-    shares = "{:.0f}% at six digits, {:.0f}% at two hundred".format(*(far["RPE, by place", 0, n] for n in (6, 200)))
-    yield "07_beyond", f"of RPE's cross-attention {shares}"
-    yield "07_beyond", f"{span(*later)} of the wrong answers are right at the units and wrong at a later digit"
+    yield "07_beyond", f"{span(*failed['later digit'])} of the wrong answers are right at the units"
+    shares = table("table-39-far-attention").set_index(["model", "seed", "length"]).cross
+    two = [shares["RPE, by place", seed, 60] for seed in (2, 3)]
+    yield "07_beyond", "{:.0f}% of its cross-attention goes to far digits in seed 2, {:.0f}% in seed 3".format(*two)
+    closed = table("table-40-far-digits-closed").set_index(["model", "seed", "length"])
+    for model, seed in (("RPE, by place", 2), ("RPE, by place", 3), ("Transformer-XL, by place", 0)):
+        row = closed.loc[(model, seed, 60)]
+        yield "07_beyond", f"seed {seed} from {row['open']:.0f} to {row['closed']:.0f}%"
 
 
 @pytest.mark.parametrize(("file", "phrase"), [*phrases()])
