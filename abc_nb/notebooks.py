@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from abc_nb.errors import InputError
 from abc_nb.files import whole, write_bytes
 
 TIMEOUT = 1800  # seconds a cell may take
+STARTS = 3  # of a kernel: its ports are free when they are chosen, and may be taken when it opens them
 EXPECTED = (InputError.__name__, OSError.__name__, PermissionError.__name__)  # errors whose sentence says enough
 KEPT_OUT = "metadata.papermill cell.metadata.papermill metadata.language_info.version"
 
@@ -52,13 +53,26 @@ def execute(notebook: Path, output: Path, parameters: Mapping[str, Any]) -> None
     with whole(output) as temporary, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            papermill.execute_notebook(str(notebook), str(temporary), dict(parameters), **options)
+            with_a_kernel(
+                lambda: papermill.execute_notebook(str(notebook), str(temporary), dict(parameters), **options)
+            )
         except papermill.PapermillExecutionError as error:
             failure = error
     if failure is not None and failure.ename in EXPECTED:
         raise InputError(f"{notebook.stem}: {failure.evalue}") from failure
     if failure is not None:
         raise failure
+
+
+def with_a_kernel(run: Callable[[], object]) -> None:
+    """Run a notebook; its kernel is started anew where another program was faster to take its port."""
+    for left in reversed(range(STARTS)):
+        try:
+            run()
+            return
+        except RuntimeError as error:
+            if not left or "Kernel died before replying" not in str(error):
+                raise
 
 
 def refresh(names: Sequence[str], parameters: Mapping[str, str]) -> None:

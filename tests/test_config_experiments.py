@@ -23,7 +23,7 @@ from abc_nb.training import TrainingConfig
 
 POSITIONS = [positions.NoPosition, positions.Sinusoidal, positions.Rotary, positions.Relative]
 POSITIONS += [type(model.position) for model in catalogue.MODERN.values()]
-BIASES = [biases.Causal, biases.ALiBi, biases.Window, Lines, Line]
+BIASES = [biases.Causal, biases.ALiBi, biases.PlacedALiBi, biases.Window, Lines, Line]
 TYPES = [Experiment, Sampler, Task, ModelConfig, TrainingConfig, Calibration, *POSITIONS, *BIASES]
 NAMES, PROFILES = st.sampled_from(experiments.names()), st.sampled_from([*profiles.PROFILES])
 WITHOUT_BASE = st.sampled_from([name for name in experiments.names() if "-base" not in name])

@@ -62,6 +62,28 @@ def test_unknown_parameter_is_an_error(tmp_path: Path) -> None:
         notebooks.execute(BOOKS[0], tmp_path / "out.ipynb", {"profil": "quick"})
 
 
+@pytest.mark.parametrize(("deaths", "fails"), [(0, False), (2, False), (3, True)])
+def test_a_kernel_whose_port_is_taken_is_started_anew(deaths: int, fails: bool) -> None:
+    starts = []
+
+    def run() -> None:
+        starts.append(1)
+        if len(starts) <= deaths:
+            raise RuntimeError("Kernel died before replying to kernel_info")
+
+    if fails:
+        with pytest.raises(RuntimeError, match="Kernel died"):
+            notebooks.with_a_kernel(run)
+    else:
+        notebooks.with_a_kernel(run)
+    assert len(starts) == min(deaths + 1, notebooks.STARTS)
+
+
+def test_other_errors_of_a_notebook_are_not_tried_again() -> None:
+    with pytest.raises(RuntimeError, match="something else"):
+        notebooks.with_a_kernel(lambda: (_ for _ in ()).throw(RuntimeError("something else")))
+
+
 @pytest.mark.notebooks
 @pytest.mark.parametrize(
     ("name", "value"), [("seeds", []), ("seeds", 0), ("results", "elsewhere"), ("profile", "fast")]
