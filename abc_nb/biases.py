@@ -80,11 +80,19 @@ class Causal(Bias):
 
 
 def far(layout: Layout, attention: Attention, reach: int) -> Tensor:
-    """Which keys are digits more than `reach` places from the one that a query predicts: booleans (query, key)."""
+    """Which keys are digits more than `reach` places from the one that a query predicts: booleans (query, key).
+
+    The first key of self-attention is no digit, and the others stand one further on than their places. The
+    digits of a factor of a few are near every place.
+    """
     query = torch.arange(layout.target_length)[:, None]
     if attention == "self":
-        return torch.arange(layout.target_length) < query - reach
-    place = torch.from_numpy(layout.digit_places) - 1
+        place = torch.arange(layout.target_length) - 1
+    else:
+        place = torch.full((layout.source_length,), -1)
+        for operand in layout.operands:
+            if not layout.is_short(operand):
+                place[torch.from_numpy(operand.columns.copy())] = torch.arange(operand.places)
     return (place >= 0) & ((place - query).abs() > reach)
 
 

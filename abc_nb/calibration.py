@@ -12,7 +12,7 @@ mu + kappa sigma is compared with d_l, from which it is computed; the text write
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import torch
@@ -40,11 +40,13 @@ class Calibration:
     empty: Literal["transparent", "closed"] = "closed"  # a head without any line
 
     def __post_init__(self) -> None:
-        if self.share is not None and not 0 < self.share <= 1:
-            raise InputError(f"a share of {self.share} is not possible: give a part of a head's attention, as in 0.2")
-        if not self.directions or any(direction not in DIRECTIONS for direction in self.directions):
+        if not isinstance(self.directions, tuple) or not {*self.directions} or {*self.directions} - {*DIRECTIONS}:
             raise InputError(f"directions {self.directions!r} are not possible: choose from {', '.join(DIRECTIONS)}")
         check_fields(self)
+        if self.share is not None and self.kappa is not None:
+            raise InputError("share and kappa are two thresholds: give one of them")
+        if self.share is not None and not 0 < self.share <= 1:
+            raise InputError(f"a share of {self.share} is not possible: give a part of a head's attention, as in 0.2")
 
 
 SHARE = 0.2  # where attention alone is given, and no model to choose a threshold with
@@ -74,11 +76,13 @@ def calibrate(
     Raises InputError for a tensor of another shape, or one that is not finite.
     """
     settings = settings or (Calibration() if layout else PAPER)
+    if layout is None:
+        settings = replace(settings, anchor="whole")
     attention = torch.as_tensor(attention).detach()
     if name not in ("self", "cross"):
         raise InputError(f"unknown attention {name!r}: choose self or cross")
     check(attention, layout, name, settings)
-    places = [whole(*attention.shape[1:])] if settings.anchor == "whole" or layout is None else spans(layout, name)
+    places = spans(layout, name) if layout and settings.anchor == "operands" else [whole(*attention.shape[1:])]
     found = candidates(places, name, settings, attention.shape[1])
     means = line_means(attention, found)
     if settings.kappa is None:

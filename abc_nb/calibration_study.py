@@ -12,7 +12,8 @@ from torch import Tensor
 
 from abc_nb import store
 from abc_nb.biases import Attention
-from abc_nb.diagnosis import average_attention, calibrate_model, diagnose
+from abc_nb.calibration import SHARE, Calibration, calibrate
+from abc_nb.diagnosis import INTERPOLATES, average_attention, calibrate_model, diagnose
 from abc_nb.errors import InputError
 from abc_nb.layouts import Layout
 from abc_nb.lines import Line, Lines, cells_of
@@ -20,6 +21,9 @@ from abc_nb.manifest import SHARES, WEIGHTS
 from abc_nb.model import Transformer
 from abc_nb.sampling import Batch, Sampler
 from abc_nb.store import Run
+from abc_nb.tasks import SOS
+
+COSTS = {"problems": "problems", "steps": "step", "seconds": "seconds"}
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,16 @@ class CalibrationStudy:
         """Every kept line."""
         return line_table(self.bias.lines, self.averages, self.layout)
 
+    def verticals(self) -> pd.DataFrame:
+        """Strong vertical lines wherever they stand, on absolute positions too: token, share of a head's attention."""
+        wanted, rows = Calibration(anchor="whole", share=SHARE), []
+        for (name, layer), weights in self.averages.items():
+            for line in calibrate(weights, None, name, wanted, layer):
+                if line.direction == "vertical":
+                    share = weights[line.head, :, line.offset].mean().item()
+                    rows.append((token_at(self.layout, name, line.offset), share))
+        return pd.DataFrame(rows, columns=["token", "share"])
+
     @property
     def layers(self) -> int:
         return self.run.experiment.model.decoder_layers
@@ -137,6 +151,15 @@ class CalibrationStudy:
         return store.build_model(self.run.experiment.parent or self.run.experiment, self.run.seed)
 
 
+def token_at(layout: Layout, name: Attention, column: int) -> str:
+    """What stands at a key: a symbol, `operand 1`, `output` or the start of the output."""
+    if name == "self":
+        return "output" if column else SOS
+    symbols = dict(layout.symbols)
+    owners = [number for number, operand in enumerate(layout.operands, 1) if column in operand.columns]
+    return symbols[column] if column in symbols else f"operand {owners[0]}"
+
+
 def line_table(lines: Sequence[Line], averages: Mapping[tuple[Attention, int], Tensor], layout: Layout) -> pd.DataFrame:
     """A row a line, layers and heads counted from 1; `share` of its head's attention is on it, `value` is added."""
     rows = []
@@ -150,21 +173,18 @@ def line_table(lines: Sequence[Line], averages: Mapping[tuple[Attention, int], T
 
 
 def over_runs(studies: Sequence[CalibrationStudy]) -> pd.DataFrame:
-    """One row a calibration: task, seed, threshold, lines, skill left, and the cost of retraining.
+    """One row a calibration: task, seed, threshold, lines, skill left, and what retraining costs.
 
-    `ratio` is of seconds, which depend on how busy the machine was, `problems ratio` of problems seen.
+    The costs are shares of the parent's: `problems`, `steps` and `seconds` (with calibration; they depend on how
+    busy the machine was) up to the first validation of 99%, and `whole`, the problems of both to their end.
     """
     rows = []
     for study in studies:
         run, tried = study.run, study.shares().iloc[-1]
-        parent = run.manifest["parent"]["seconds"]
-        own = run.manifest["seconds"]["training"] + run.manifest["calibration_seconds"]
-        row = {
-            "task": run.experiment.task.title,
-            "seed": run.seed,
-            "share": tried["share"],
-            "lines": len(study.bias.lines),
-        }
-        row |= {"skill": tried.skill, "seconds": own, "parent seconds": parent, "ratio": own / parent}
-        rows.append(row | {"problems ratio": run.problems() / study.parent_run.problems()})
+        own, parent = run.reached(INTERPOLATES), study.parent_run.reached(INTERPOLATES)
+        own["seconds"] += run.manifest["calibration_seconds"]
+        row = {"task": run.experiment.task.title, "seed": run.seed, "share": tried["share"]}
+        row |= {"lines": len(study.bias.lines), "skill": tried.skill}
+        row |= {name: own[of] / parent[of] for name, of in COSTS.items()}
+        rows.append(row | {"whole": run.problems() / study.parent_run.problems()})
     return pd.DataFrame(rows)

@@ -108,9 +108,9 @@ GRID = {  # window and period (claim C13); None: no window, an index without a p
     name: scaffold(f"w={w}, T={t}", positions.Sinusoidal(t), w, training="short", tested="few")
     for (w, t), name in GRID_NAMES.items()
 }
-PADDED = {
-    f"{name}-padded": replace(MODELS[name], regime="padded", training="short", many=0, tested="few")
-    for name in ("vanilla", "window", "window-cyclic", "nope-window")
+PADDED = {  # in the paper's regime: every operand padded to sixty digits, in training too
+    f"{name}-padded": replace(MODELS[name], regime="padded", parent="vanilla-padded", many=0, tested="few")
+    for name in ("vanilla", "window", "window-cyclic", "nope-window", "abc", "abc-paper")
 }
 PERIODS = {  # other periods with the whole training, on the tasks where a quarter of it is not enough
     f"window-t{t}": scaffold(f"+ T={t}", positions.Sinusoidal(t), tested="few") for t in (4, 5, 6, 7, 8)

@@ -5,8 +5,10 @@ A judge (in `judges/`) is a function of the results; notebooks record what it re
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import pandas as pd
 from filelock import FileLock
@@ -27,6 +29,14 @@ class Verdict:
     verdict: Literal["holds", "differs", "not run", "definition"]
     figure: str  # what was measured, in words and numbers
     interval: str = ""  # 95% interval of the number that decides
+    seeds: int = 1  # that it was measured on
+
+
+class Evidence(NamedTuple):
+    """What stands behind the number that decides."""
+
+    interval: str = ""
+    seeds: int = 1
 
 
 def paper_claims() -> pd.DataFrame:
@@ -42,20 +52,20 @@ def record(verdicts: list[Verdict], notebook: str, profile: str) -> pd.DataFrame
         for verdict in verdicts:
             if verdict.id not in book.index or verdict.verdict not in VERDICTS:
                 raise InputError(f"no claim {verdict.id} with verdict {verdict.verdict!r}: see paper_claims.csv")
-            row = asdict(verdict) | {"notebook": notebook}
+            row = asdict(verdict) | {"seeds": str(verdict.seeds), "notebook": notebook}
             book.loc[verdict.id, list(row)[1:]] = list(row.values())[1:]
         write_text(path, book.reset_index().to_csv(index=False))
     return book.loc[[verdict.id for verdict in verdicts]].reset_index()
 
 
 def ledger(profile: str) -> pd.DataFrame:
-    """Every claim with its verdict so far: id, topic, claim, verdict, figure, interval, notebook."""
-    claims = paper_claims()[["id", "topic", "claim"]].assign(verdict="not run", figure="", interval="", notebook="")
+    """Every claim with its verdict so far: id, topic, claim, verdict, figure, interval, seeds, notebook."""
+    columns = ["verdict", "figure", "interval", "seeds", "notebook"]
+    claims = paper_claims()[["id", "topic", "claim"]].assign(**dict.fromkeys(columns, "")).assign(verdict="not run")
     path = paths.figures(profile) / "claims.csv"
     if not path.exists():
         return claims
     known = pd.read_csv(path, dtype=str, keep_default_na=False).set_index("id")
-    columns = ["verdict", "figure", "interval", "notebook"]
     claims = claims.set_index("id")
     claims.update(known.loc[known.index.isin(claims.index), columns])
     return claims.reset_index()
@@ -71,14 +81,22 @@ class Scores:
     def median(self, task: str, model: str, length: int) -> float:
         return float(self.rows[task, model, length]["ours"])
 
-    def interval(self, task: str, model: str, length: int) -> str:
+    def lowest(self, tasks: Sequence[str], models: Sequence[str], lengths: Sequence[int]) -> tuple[str, str, int]:
+        """The task, model and length with the lowest median; of several the one that is known least well."""
+        return min(
+            itertools.product(tasks, models, lengths),
+            key=lambda place: (self.median(*place), self.rows[place]["ci_low"]),
+        )
+
+    def evidence(self, task: str, model: str, length: int) -> Evidence:
         row = self.rows[task, model, length]
-        return f"[{row['ci_low']:.2f}, {row['ci_high']:.2f}]"
+        return Evidence(f"[{row['ci_low']:.2f}, {row['ci_high']:.2f}]", int(row["seeds"]))
 
     def text(self, task: str, model: str, lengths: tuple[int, ...]) -> str:
         numbers = ", ".join(f"{self.median(task, model, length):.1f}" for length in lengths)
-        return f"{task} {numbers} at {', '.join(map(str, lengths))} digits"
+        unit = "items" if task.startswith("ListOps") else "digits"
+        return f"{task} {numbers} at {', '.join(map(str, lengths))} {unit}"
 
 
-def verdict(id: str, holds: bool, figure: str, interval: str = "") -> Verdict:
-    return Verdict(id, "holds" if holds else "differs", figure, interval)
+def verdict(id: str, holds: bool, figure: str, evidence: Evidence = Evidence()) -> Verdict:  # noqa: B008 (a constant)
+    return Verdict(id, "holds" if holds else "differs", figure, *evidence)

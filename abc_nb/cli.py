@@ -17,6 +17,7 @@ DESCRIPTION = """Small Transformers that learn arithmetic which holds at any len
 Experiments are named TASK-MODEL, as in addition-vanilla; `abc-nb list` shows them all."""
 
 MOST = 10_000  # seeds or lengths in one command
+OUT_OF_MEMORY = ("allocate memory", "out of memory")  # as torch says it, of the CPU and of a GPU
 LONGEST, SAMPLES = 100_000, 1_000_000  # digits, and problems of one length
 
 
@@ -135,11 +136,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 128 + signal.SIGPIPE
     except OSError as error:
         return fail(in_words(error))
-    except MemoryError:
+    except (MemoryError, RuntimeError) as error:
+        if not out_of_memory(error):
+            raise
         return fail("there is not enough memory for this: ask for fewer problems, or for shorter ones")
     except KeyboardInterrupt:
         print("abc-nb: stopped; the same command goes on from the last checkpoint", file=sys.stderr)
         return 130
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out, which torch tells as a RuntimeError."""
+    return isinstance(error, MemoryError) or any(words in str(error) for words in OUT_OF_MEMORY)
 
 
 def fail(sentence: str) -> int:

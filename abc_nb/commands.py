@@ -75,7 +75,8 @@ def with_bar(experiment: Experiment, seed: int) -> None:
 def evaluate(arguments: Namespace) -> None:
     run = trained(arguments)
     tests = [(length, arguments.samples) for length in arguments.lengths]
-    show(evaluation.evaluate(run.model(), run.experiment.sampler, tests, run.experiment.name, run.seed), arguments.csv)
+    model = run.model().to(store.device())
+    show(evaluation.evaluate(model, run.experiment.sampler, tests, run.experiment.name, run.seed), arguments.csv)
 
 
 def compute(arguments: Namespace) -> None:
@@ -135,7 +136,10 @@ def notebooks(arguments: Namespace) -> None:
 
 
 def ship(arguments: Namespace) -> None:
-    run = trained(arguments)
+    experiment = chosen(arguments)
+    run = store.find(experiment, arguments.seed, ("runs",))
+    if run is None:
+        raise InputError(f"{experiment.name}, seed {arguments.seed}, was not made here: there is nothing new to ship")
     print(store.ship(run, arguments.weights).relative_to(paths.ROOT))
 
 

@@ -26,7 +26,7 @@ def write_bytes(path: Path, content: bytes) -> Path:
 def whole(path: Path) -> Iterator[Path]:
     """A file to write beside `path`: it is moved over `path` in the end, or removed where that fails.
 
-    Each process has its own. An OSError names `path`, which a full disk alone does not.
+    Each process of a machine has its own. An OSError names `path`, which a full disk alone does not.
     """
     temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")
     try:

@@ -6,7 +6,6 @@ Shapes: B batch, H heads, S source, L target, D width, d = D / H.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Literal, cast
 
 import torch
@@ -20,6 +19,8 @@ from abc_nb.errors import InputError
 from abc_nb.layouts import Layout, SourceIndex
 from abc_nb.multihead import Attention, Place, Record
 from abc_nb.positions import Index, PositionEncoding, Sinusoidal
+
+FRAMES = 32  # layouts whose positions and biases a model keeps
 
 
 @dataclass(frozen=True)
@@ -190,7 +191,16 @@ class Transformer(nn.Module):
         self.dropout = Dropout(config.dropout)
         nn.init.normal_(self.embedding.weight, std=config.width**-0.5)
         self.position = config.position.table(config.width)
-        self.frame = lru_cache(maxsize=32)(self.build_frame)
+        self.frames: dict[tuple[Layout, bool | None, torch.device], Frame] = {}
+
+    def frame(self, layout: Layout, dense: bool | None = None) -> Frame:
+        """As `build_frame`; the last ones built are kept."""
+        key = (layout, dense, self.head.weight.device)
+        if key not in self.frames:
+            if len(self.frames) == FRAMES:
+                del self.frames[next(iter(self.frames))]
+            self.frames[key] = self.build_frame(layout, dense)
+        return self.frames[key]
 
     @torch.inference_mode(False)  # a frame outlives the pass that builds it, and may serve training next
     def build_frame(self, layout: Layout, dense: bool | None = None) -> Frame:

@@ -46,7 +46,7 @@ def look_of(model: str) -> tuple[int, str, float]:
 
 
 def new_figure(columns: int, height: float = 2.4, width: float = WIDTH, rows: int = 1) -> tuple[Figure, list[Axes]]:
-    """A figure of panels of this size, side by side or in rows, without a window and without global state."""
+    """A figure of panels of this size, side by side or in rows, without a window."""
     matplotlib.rcParams.update(sns.axes_style("whitegrid") | sns.plotting_context("paper") | STYLE)
     figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
     return figure, list(figure.subplots(rows, columns, squeeze=False).flat)

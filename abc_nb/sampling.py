@@ -122,7 +122,7 @@ class Sampler:
         """Widths seen in training.
 
         Cyclic positions need as many consecutive ones as their period, or the end of the sequence
-        would show one residue modulo T only. Lists have every length up to seven items.
+        would show one residue modulo T only. Lists have every length up to that of the longest number.
         """
         if self.task.operation.items:
             return tuple(self.task.width_for(items, self.regime) for items in range(1, self.task.training_width + 1))
@@ -177,7 +177,7 @@ class Sampler:
 
 
 def test_operands(task: Task, length: int, width: int, samples: int, seed: int) -> list[Digits]:
-    """min(base^L - base^(L-1), samples) problems whose operands have exactly L digits.
+    """At most so many problems whose operands have exactly L digits; of numbers there are base^L - base^(L-1).
 
     Each operand's numbers are distinct and uniform; a one-digit operand is uniform over the base.
     Parity takes numbers of L decimal digits, written in bits; of nested lists repeated ones are left out.

@@ -6,6 +6,7 @@ every file against the manifest; what is damaged or foreign is set aside and nam
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import re
@@ -75,12 +76,21 @@ class Run:
     def history(self) -> pd.DataFrame:
         return pd.read_csv(self.folder / HISTORY)
 
-    def problems(self) -> int:
-        """How many problems the training went through; unlike seconds, the same on any machine."""
-        config, steps = self.experiment.training, int(self.manifest["steps"])
+    def problems(self, steps: int | None = None) -> int:
+        """How many problems so many steps went through (all of them, by default); the same on any machine."""
+        config, steps = self.experiment.training, int(self.manifest["steps"]) if steps is None else steps
         history: list[Any] = self.history().to_dict("records")
         held = min(steps, Progress(history=history).fall(config)[0])
         return held * config.held_batch + (steps - held) * config.batch
+
+    def reached(self, accuracy: float) -> dict[str, float]:
+        """The first validation that was so good: step, seconds, problems up to it; all NaN if none was."""
+        history = self.history()
+        there = history[history.accuracy >= accuracy]
+        if there.empty:
+            return dict.fromkeys(("step", "seconds", "problems"), math.nan)
+        step, seconds = there[["step", "seconds"]].iloc[0]
+        return {"step": step, "seconds": seconds, "problems": float(self.problems(int(step)))}
 
     @property
     def has_weights(self) -> bool:
@@ -183,7 +193,7 @@ def read_bias(path: Path, heads: int) -> Lines:
     """A calibrated bias for so many heads; InputError for anything else: the file may come from elsewhere."""
     try:
         bias = from_data(read_json(path) if path.stat().st_size <= LARGEST_BIAS else None, (Lines, Line))
-    except InputError:
+    except (InputError, RecursionError):  # nested too deeply for either reader
         bias = None
     if not isinstance(bias, Lines) or bias.heads != heads:
         raise InputError(f"{path} does not hold a calibrated bias of {heads} heads")

@@ -20,7 +20,7 @@ from abc_nb import paths, store
 from abc_nb.biases import Causal
 from abc_nb.cluster import cluster
 from abc_nb.crew import EVERY, Crew, Step, train
-from abc_nb.errors import in_words
+from abc_nb.errors import InputError, in_words
 from abc_nb.experiments import Experiment
 from abc_nb.positions import Sinusoidal
 from abc_nb.processes import processes
@@ -41,8 +41,10 @@ class Failure:
 
 
 def workers() -> int:
-    """One process a core, or one in all on a GPU."""
-    return 1 if torch.cuda.is_available() else os.cpu_count() or 1
+    """One process a core that this one may use, or one in all on a GPU."""
+    if torch.cuda.is_available():
+        return 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def missing(jobs: Sequence[Job]) -> list[Job]:
@@ -113,15 +115,22 @@ def sweep(jobs: Sequence[Job], show: bool = True, in_turn: bool = False, dask: s
 
 
 def train_in_turn(jobs: Sequence[Job], show: bool) -> list[Failure]:
-    failures = []
+    failures: dict[str, Failure] = {}
     with closing(Bar(jobs, show)) as bar:
         for experiment, seed in jobs:
+            parent = experiment.parent and failures.get(experiment.parent.key(seed))
             try:
+                if parent:
+                    raise InputError(orphaned(parent))
                 train(experiment, seed, bar.move)
             except Exception as error:
-                failures.append(Failure(experiment.name, seed, in_words(error)))
+                failures[experiment.key(seed)] = Failure(experiment.name, seed, in_words(error))
             bar.move(experiment.name, seed)
-    return failures
+    return [*failures.values()]
+
+
+def orphaned(parent: Failure) -> str:
+    return f"it is retrained from {parent.name}, which failed"
 
 
 def train_together(jobs: Mapping[str, Job], crew: Crew, show: bool) -> list[Failure]:
@@ -132,11 +141,15 @@ def train_together(jobs: Mapping[str, Job], crew: Crew, show: bool) -> list[Fail
     """
     parents = {key: experiment.parent.key(seed) for key, (experiment, seed) in jobs.items() if experiment.parent}
     waiting, running = dict(jobs), dict[Future[None], str]()
-    killed, failures = Counter[str](), list[Failure]()
+    killed, failures = Counter[str](), dict[str, Failure]()
     with closing(Bar([*jobs.values()], show)) as bar:
         while running or waiting:
             free = None if crew.hands is None else crew.hands - len(running)
             unfinished = {*waiting, *running.values()}
+            for key in [key for key in waiting if parents.get(key) in failures]:
+                experiment, seed = waiting.pop(key)
+                failures[key] = Failure(experiment.name, seed, orphaned(failures[parents[key]]))
+                bar.move(experiment.name, seed)
             ready = [key for key in waiting if parents.get(key) not in unfinished][:free]
             running |= {crew.submit(*waiting.pop(key)): key for key in ready}
             done, _ = wait(running, timeout=EVERY, return_when=FIRST_COMPLETED)
@@ -150,9 +163,9 @@ def train_together(jobs: Mapping[str, Job], crew: Crew, show: bool) -> list[Fail
                     waiting[key] = jobs[key]
                     continue
                 if error:
-                    failures.append(Failure(experiment.name, seed, KILLED if dead else in_words(error)))
+                    failures[key] = Failure(experiment.name, seed, KILLED if dead else in_words(error))
                 bar.move(experiment.name, seed)
-    return failures
+    return [*failures.values()]
 
 
 def drain(crew: Crew) -> Iterator[Step]:

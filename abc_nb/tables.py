@@ -9,6 +9,7 @@ import pandas as pd
 
 from abc_nb import paths
 from abc_nb.catalogue import ITS_TRAININGS, MODELS, PERIOD, PERIODS, WIDTHS
+from abc_nb.errors import InputError
 from abc_nb.evaluation import TEST_SEED, evaluate
 from abc_nb.experiments import ARITHMETIC, BINARY, experiment, grid_names
 from abc_nb.files import write_text
@@ -28,7 +29,13 @@ TABLE_LENGTHS = {"table1": TABLE, "table3": (6, 10, 20, 60)}
 
 
 def over_seeds(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row a task, model and length: the median seed with its Wilson interval, worst and best, in percent."""
+    """One row a task, model and length: the median seed with its Wilson interval, worst and best, in percent.
+
+    Raises InputError where two experiments have the same title, or a run is there twice.
+    """
+    twice = rows[rows.duplicated(["task", "model", "length", "seed"])]
+    if len(twice):
+        raise InputError(f"{twice.model.iloc[0]} stands for several runs of one seed: give each its own title")
     found = []
     for (task, model, length), group in rows.groupby(["task", "model", "length"], sort=False):
         ordered = group.sort_values("accuracy")

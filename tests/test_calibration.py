@@ -324,7 +324,8 @@ def test_short_lines_are_not_kept_where_all_long_ones_are_empty_or_there_are_non
 def test_only_the_directions_asked_for_are_searched(layout: Layout, seed: int, chosen: set[Direction]) -> None:
     attention = random_attention(layout, "cross", 2, seed, contrast=3.0)
     for kappa in (None, (0.0, 0.0)):
-        settings = Calibration(anchor="whole", share=0.05, kappa=kappa, directions=tuple(chosen))
+        share = 0.05 if kappa is None else None
+        settings = Calibration(anchor="whole", share=share, kappa=kappa, directions=tuple(chosen))
         found = {line.direction for line in calibrate(attention, layout, settings=settings)}
         assert found
         assert found <= chosen
@@ -395,6 +396,18 @@ def test_negative_weights_are_an_error_and_negative_logits_are_not() -> None:
     assert calibrate(attention, UNARY, settings=Calibration(source="logits"))
 
 
+def test_without_a_layout_lines_of_every_direction_run_over_the_whole_matrix() -> None:
+    attention = torch.full((1, 8, 9), 0.01)
+    attention[0, torch.arange(8), torch.arange(8)] = 1.0
+    (line,) = calibrate(attention, settings=Calibration(share=0.5))
+    assert (line.direction, line.span, line.offset) == ("diagonal", "whole", 0)
+
+
+def test_two_thresholds_are_an_error() -> None:
+    with pytest.raises(InputError, match="share and kappa are two thresholds: give one of them"):
+        Calibration(share=0.2, kappa=(1.0, 1.0))
+
+
 @pytest.mark.parametrize("share", [0.0, -0.2, 1.01, float("nan")])
 def test_a_share_that_is_no_part_of_the_attention_is_an_error(share: float) -> None:
     with pytest.raises(InputError, match=f"a share of {share} is not possible"):
@@ -402,7 +415,12 @@ def test_a_share_that_is_no_part_of_the_attention_is_an_error(share: float) -> N
     assert Calibration(share=1.0).share == 1.0
 
 
-@pytest.mark.parametrize("directions", [(), ("sideways",), ("vertical", "sideways")])
+def test_settings_of_another_type_are_an_error() -> None:
+    with pytest.raises(InputError, match=r"'0\.3' is not possible as share of a Calibration"):
+        Calibration(share="0.3")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("directions", [(), ("sideways",), ("vertical", "sideways"), 5])
 def test_unknown_directions_and_none_at_all_are_an_error(directions: tuple[Direction, ...]) -> None:
     with pytest.raises(InputError, match="not possible: choose from diagonal, antidiagonal, vertical"):
         Calibration(directions=directions)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -180,17 +180,39 @@ def test_the_diagnosis_of_the_parent_names_the_skill_that_was_found(study: Calib
 
 def test_costs_are_those_of_calibration_and_retraining_over_those_of_the_parent(study: CalibrationStudy) -> None:
     (row,) = over_runs([study]).to_dict("records")
-    parent = store.find(experiment("addition-vanilla", "smoke"), 0)
-    assert parent is not None
-    own = json.loads((study.run.folder / "manifest.json").read_text())
-    seconds = own["seconds"]["training"] + own["calibration_seconds"]
-    before = json.loads((parent.folder / "manifest.json").read_text())["seconds"]["training"]
-    assert (row["seconds"], row["parent seconds"]) == (seconds, before)
-    assert row["ratio"] == pytest.approx(seconds / before)
-    assert row["problems ratio"] == 1, "both take twenty steps of 32 problems in this profile"
+    assert math.isnan(row["problems"]), "neither reaches 99% in twenty steps"
+    assert row["whole"] == 1, "both take twenty steps of 32 problems in this profile"
     tried = pd.read_csv(study.run.folder / "shares.csv").iloc[-1]
     assert (row["share"], row["skill"]) == (tried.share, tried.skill)
     assert (row["task"], row["seed"], row["lines"]) == ("Addition", 0, len(study.bias.lines))
+
+
+def test_costs_are_counted_to_the_first_validation_of_99_percent(
+    study: CalibrationStudy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Retraining gets there at step 20, after 4 s and 1 s of calibration; its parent at step 50, after 10 s."""
+    columns = ["step", "seconds", "accuracy"]
+    child = pd.DataFrame([(10, 2.0, 0.98), (20, 4.0, 0.99), (30, 6.0, 1.0)], columns=columns)
+    parent = pd.DataFrame([(25, 5.0, 0.4), (50, 10.0, 0.995)], columns=columns)
+    own = replace(study.run, manifest={**study.run.manifest, "calibration_seconds": 1.0})
+    monkeypatch.setattr(store.Run, "history", lambda run: parent if run.experiment.parent is None else child)
+    (row,) = over_runs([CalibrationStudy(own)]).to_dict("records")
+    held, steps = study.run.experiment.training.held_batch, 20
+    assert study.run.experiment.training.batch == held, "so problems are steps times this"
+    assert (row["steps"], row["problems"], row["seconds"]) == (steps / 50, steps / 50, pytest.approx(0.5))
+
+
+def test_vertical_lines_are_named_by_the_token_they_stand_on(study: CalibrationStudy) -> None:
+    """On absolute positions too, as on the second operand's units."""
+    planted = CalibrationStudy(study.run)
+    layout, steps = planted.layout, planted.layout.target_length
+    cross, own = torch.zeros(2, steps, layout.source_length), torch.zeros(2, steps, steps)
+    cross[0, :, layout.operands[1].last], cross[0, :, layout.source_length - 1] = 0.5, 0.25
+    cross[1, :, layout.operands[0].last + 1] = 0.75
+    own[0, :, 0], own[1, :, 2] = 0.875, 0.375
+    vars(planted)["averages"] = {("cross", 0): cross, ("self", 0): own}
+    expected = {("operand 2", 0.5), ("&", 0.25), ("+", 0.75), ("$", 0.875), ("output", 0.375)}
+    assert {*planted.verticals().itertuples(index=False, name=None)} == expected
 
 
 # ---- how many lines are kept ------------------------------------------------------------------------

@@ -196,7 +196,7 @@ BAD = {
         "is not trained yet: run `abc-nb train addition-vanilla",
     ),
     "not trained, compute": (["compute", "addition-vanilla", "1+2"], "is not trained yet"),
-    "not trained, ship": (["ship", "addition-vanilla"], "is not trained yet"),
+    "not trained, ship": (["ship", "addition-vanilla"], "was not made here: there is nothing new to ship"),
     "unknown command": (["fly"], "fly"),
     "unknown option": (["list", "--colour"], "--colour"),
     "no command": ([], "COMMAND"),

@@ -70,7 +70,10 @@ def test_a_bias_that_is_none_is_refused(change: Callable[[dict[str, Any]], Any],
     refuses(calibrated, json.dumps(change(json.loads((calibrated.folder / "bias.json").read_text()))).encode())
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe\xff", b"[" * 100_000, b"9" * 5000], ids=range(5))
+NO_JSON = [b"", b"{", b"\xff\xfe\xff", b"[" * 100_000, b"9" * 5000, b"[" * 700 + b"]" * 700]
+
+
+@pytest.mark.parametrize("content", NO_JSON, ids=range(len(NO_JSON)))
 def test_a_bias_that_is_no_json_is_refused(content: bytes, calibrated: store.Run) -> None:
     refuses(calibrated, content)
 

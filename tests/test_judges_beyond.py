@@ -41,17 +41,25 @@ def test_c28_falls_with_one_of_the_two(nested: float, verdict: str) -> None:
     judged = judges.two_long_numbers_and_nested_lists_are_not_learned(limits, factors)
     assert (judged.id, judged.verdict) == ("C28", verdict)
     assert "N x N 0.0, 0.0, 0.0 at 3, 6, 10 digits" in judged.figure
+    assert "ListOps, nested 0.0, " in judged.figure and "at 3, 6, 10 items" in judged.figure
     assert "N x 2 100.0, 75.0 at 6, 60 digits" in judged.figure
 
 
 @pytest.mark.parametrize(("value", "perfect", "verdict"), [(1.0, 4, "holds"), (0.99, 3, "holds"), (0.98, 3, "differs")])
 def test_c29_is_judged_by_the_worst_base(value: float, perfect: int, verdict: str) -> None:
-    tasks, worst = ["Addition, base 2", "Addition, base 16"], ("Addition, base 16", "ABC", 60)
+    tasks, worst = ["Addition, base 4", "Addition, base 16"], ("Addition, base 16", "ABC", 60)
     judged = judges.bases_make_no_difference(scores(tasks, ["+ T=3", "ABC"], {worst: [value]}))
     assert (judged.id, judged.verdict) == ("C29", verdict)
     assert f"{perfect} of 4 100% at 60 digits" in judged.figure
     if verdict == "differs":
         assert "the lowest ABC on Addition, base 16 98.0" in judged.figure
+
+
+def test_c29_is_not_judged_by_base_2_which_the_claim_leaves_out() -> None:
+    found = scores(["Addition, base 2", "Addition, base 4"], ["+ T=3", "ABC"], {("Addition, base 2", "ABC", 60): [0.5]})
+    judged = judges.bases_make_no_difference(found)
+    assert (judged.verdict, judged.figure.endswith("; base 2, lowest 50.0")) == ("holds", True)
+    assert judges.bases_make_no_difference(scores(["Addition, base 2"], ["+ T=3", "ABC"], {})).verdict == "not run"
 
 
 @pytest.mark.parametrize(

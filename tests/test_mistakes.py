@@ -71,14 +71,21 @@ def test_runs_are_imperfect_if_they_err_at_the_longest_length(tmp_path: Path, mo
 @pytest.mark.parametrize("layout", [unary(7), binary_natural(6, "+", 6), binary_natural(5, "*", 1)], ids=str)
 @pytest.mark.parametrize("reach", [0, 2])
 def test_far_digits_are_closed_and_nothing_else(layout: Layout, reach: int) -> None:
-    places = {int(column): place for one in layout.operands for place, column in enumerate(one.columns)}
+    """A key is far by the digit that its token is: the first input of the decoder is `$`, the next the units."""
+    places = {
+        int(column): place
+        for one in layout.operands
+        if one.places == layout.width  # a factor's single digit is needed at every place
+        for place, column in enumerate(one.columns)
+    }
+    written = [None, *range(layout.target_length)]  # the place of each token that the decoder has read
     names: tuple[Attention, ...] = ("cross", "self")
     for name in names:
         found = Near(reach).dense(layout, name, 0, 4)[0]
         usual = Causal().dense(layout, name, 0, 4)
         for query in range(layout.target_length):
             for key in range(found.shape[1]):
-                place = places.get(key) if name == "cross" else key
+                place = places.get(key) if name == "cross" else written[key]
                 away = place is not None and (abs(place - query) if name == "cross" else query - place) > reach
                 expected = CLOSED if away else 0.0 if usual is None else usual[0, query, key]
                 assert found[query, key] == expected

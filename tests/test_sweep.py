@@ -53,6 +53,22 @@ def test_a_run_that_fails_is_reported_and_the_others_go_on(folders: Folders, tin
     assert sweep.missing([(tiny, 0)]) == []
 
 
+@pytest.mark.slow
+@WAYS
+def test_children_of_a_run_that_fails_are_not_started(folders: Folders, tiny: Experiment, in_turn: bool) -> None:
+    broken = replace(tiny, name="broken", model=replace(tiny.model, position=Learned(longest=2)))
+    jobs = [(replace(child_of(broken), name=name), 0) for name in ("one", "other")]
+    found = sweep.sweep(jobs, show=False, in_turn=in_turn)
+    assert [failure.name for failure in found] == ["broken", "one", "other"]
+    assert [failure.error for failure in found[1:]] == 2 * ["it is retrained from broken, which failed"]
+
+
+def test_a_sweep_takes_the_cores_that_it_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 3, 5})
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert sweep.workers() == 3
+
+
 def test_a_parent_that_is_nowhere_is_trained_before_its_child(folders: Folders, tiny: Experiment) -> None:
     child = child_of(tiny)
     assert sweep.missing([(child, 0), (tiny, 0)]) == [(tiny, 0), (child, 0)]

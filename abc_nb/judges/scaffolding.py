@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pandas as pd
 
 from abc_nb.claims import Scores, Verdict, verdict
@@ -14,32 +12,25 @@ FULL = 99.9  # percent that still reads as the paper's "100%", in the median see
 UNARY, BINARY = ("Successor", "Parity"), ("Addition", "N x 1")
 
 
-def lowest(scores: Scores, tasks: Sequence[str], model: str, lengths: Sequence[int] = TABLE) -> tuple[str, int]:
-    """The task and length at which a model does worst."""
-    return min(
-        ((task, length) for task in tasks for length in lengths), key=lambda at: scores.median(at[0], model, at[1])
-    )
-
-
 def window_solves_unary(scores: Scores) -> Verdict:
-    task, length = lowest(scores, UNARY, "+ w=1")
+    place = scores.lowest(UNARY, ["+ w=1"], TABLE)
     figure = "; ".join(scores.text(name, "+ w=1", (6, 20, 60)) for name in UNARY)
-    return verdict("C09", scores.median(task, "+ w=1", length) >= FULL, figure, scores.interval(task, "+ w=1", length))
+    return verdict("C09", scores.median(*place) >= FULL, figure, scores.evidence(*place))
 
 
 def window_alone_interpolates_binary(scores: Scores) -> Verdict:
     inside = all(scores.median(task, "+ w=1", 6) >= 100 * BAR for task in BINARY)
     outside = all(scores.median(task, "+ w=1", 60) < 100 * BAR for task in BINARY)
     figure = "; ".join(scores.text(task, "+ w=1", (6, 10, 60)) for task in BINARY)
-    return verdict("C10", inside and outside, figure, scores.interval("Addition", "+ w=1", 60))
+    return verdict("C10", inside and outside, figure, scores.evidence("Addition", "+ w=1", 60))
 
 
 def cyclic_window_solves_all(scores: Scores) -> Verdict:
-    task, length = lowest(scores, (*UNARY, *BINARY), "+ T=3")
+    place = scores.lowest((*UNARY, *BINARY), ["+ T=3"], TABLE)
     worst = min(scores.rows[name, "+ T=3", 60]["worst"] for name in (*UNARY, *BINARY))
     figure = "; ".join(scores.text(name, "+ T=3", (6, 60)) for name in (*UNARY, *BINARY))
     figure += f"; worst seed at 60 digits {worst:.2f}"
-    return verdict("C11", scores.median(task, "+ T=3", length) >= FULL, figure, scores.interval(task, "+ T=3", length))
+    return verdict("C11", scores.median(*place) >= FULL, figure, scores.evidence(*place))
 
 
 def window_without_positions(scores: Scores) -> Verdict:
@@ -49,7 +40,7 @@ def window_without_positions(scores: Scores) -> Verdict:
     binary = [scores.median(task, model, length) for task in BINARY for length in TABLE]
     holds = unary >= FULL and min(binary) >= 98 and min(binary) < 100
     figure = "; ".join(scores.text(task, model, (6, 20, 60)) for task in (*UNARY, *BINARY))
-    return verdict("C12", holds, figure, scores.interval("Addition", model, 60))
+    return verdict("C12", holds, figure, scores.evidence("Addition", model, 60))
 
 
 def period_does_not_matter(grid: pd.DataFrame) -> Verdict:
