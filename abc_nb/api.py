@@ -34,4 +34,6 @@ def retrain(name: str, calibration: Calibration | None = None, seed: int = 0, pr
     Trains the plain model first if it is not there. InputError if `name` is not a plain model.
     """
     child = calibrated(name, profile)
+    if not isinstance(calibration, Calibration | None):
+        raise InputError(f"{calibration!r} is no calibration: give one, as in Calibration(share=0.3)")
     return store.ensure(replace(child, calibration=calibration or child.calibration), seed)

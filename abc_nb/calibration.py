@@ -76,9 +76,14 @@ def calibrate(
     Raises InputError for a tensor of another shape, or one that is not finite.
     """
     settings = settings or (Calibration() if layout else PAPER)
+    if not isinstance(settings, Calibration) or not isinstance(layout, Layout | None):
+        raise InputError("give a Layout, or None, and a Calibration, as in Calibration(share=0.3)")
     if layout is None:
         settings = replace(settings, anchor="whole")
-    attention = torch.as_tensor(attention).detach()
+    try:
+        attention = torch.as_tensor(attention).detach()
+    except (TypeError, ValueError) as error:
+        raise InputError("attention must be a tensor or an array of numbers (head, query, key)") from error
     if name not in ("self", "cross"):
         raise InputError(f"unknown attention {name!r}: choose self or cross")
     check(attention, layout, name, settings)

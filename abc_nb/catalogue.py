@@ -97,7 +97,7 @@ ABLATIONS = {  # of ABC: one change each
     "abc-finite": calibrated("finite bias", Calibration(floor=-5.0)),
     "abc-kappa-1": calibrated("kappa 1", Calibration(kappa=(1.0, 1.0))),
     "abc-kappa-2": calibrated("kappa 2 (003)", Calibration(kappa=(2.0, 2.0))),
-    "abc-kappa-paper": calibrated("kappa 4.5, 0.87", Calibration(kappa=(4.5, 0.87))),
+    "abc-kappa-paper": calibrated("kappa 4.5, 0.87", Calibration(kappa=PAPER.kappa)),
     "abc-share-0.1": calibrated("share 0.1", Calibration(share=0.1)),
     "abc-paper": calibrated("Algorithm 1", PAPER),
 }

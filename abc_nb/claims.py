@@ -65,7 +65,10 @@ def ledger(profile: str) -> pd.DataFrame:
     path = paths.figures(profile) / "claims.csv"
     if not path.exists():
         return claims
-    known = pd.read_csv(path, dtype=str, keep_default_na=False).set_index("id")
+    try:
+        known = pd.read_csv(path, dtype=str, keep_default_na=False).set_index("id")[columns]
+    except (ValueError, KeyError) as error:  # empty, no table, no text, or another table
+        raise InputError(f"{path} is not a ledger of claims: remove it and run the notebooks again") from error
     claims = claims.set_index("id")
     claims.update(known.loc[known.index.isin(claims.index), columns])
     return claims.reset_index()

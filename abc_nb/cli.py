@@ -16,6 +16,7 @@ from abc_nb.errors import InputError, in_words
 DESCRIPTION = """Small Transformers that learn arithmetic which holds at any length.
 Experiments are named TASK-MODEL, as in addition-vanilla; `abc-nb list` shows them all."""
 
+RESUMED = ("train", "sweep", "reproduce")  # commands that train
 MOST = 10_000  # seeds or lengths in one command
 OUT_OF_MEMORY = ("allocate memory", "out of memory")  # as torch says it, of the CPU and of a GPU
 LONGEST, SAMPLES = 100_000, 1_000_000  # digits, and problems of one length
@@ -141,7 +142,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         return fail("there is not enough memory for this: ask for fewer problems, or for shorter ones")
     except KeyboardInterrupt:
-        print("abc-nb: stopped; the same command goes on from the last checkpoint", file=sys.stderr)
+        command = next((word for word in argv or sys.argv[1:] if not word.startswith("-")), "")
+        goes_on = "; the same command goes on from the last checkpoint" if command in RESUMED else ""
+        print(f"abc-nb: stopped{goes_on}", file=sys.stderr)
         return 130
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import subprocess
 import sys
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pandas as pd
 import torch
@@ -16,6 +15,7 @@ from abc_nb import api, evaluation, experiments, paths, store
 from abc_nb import compute as computing
 from abc_nb.errors import InputError
 from abc_nb.experiments import Experiment
+from abc_nb.tasks import Task
 from abc_nb.training import Progress
 
 BLOCK = 256  # lines of standard input answered together
@@ -80,25 +80,48 @@ def evaluate(arguments: Namespace) -> None:
 
 
 def compute(arguments: Namespace) -> None:
-    expressions = (
-        (line for line in sys.stdin if line.strip()) if arguments.expression == "-" else [arguments.expression]
-    )
-    experiment = chosen(arguments)
-    if arguments.expression != "-":
-        computing.read(experiment.task, arguments.expression)  # bad input is named before a missing model
+    experiment, typed = chosen(arguments), arguments.expression
+    if typed != "-":
+        computing.read(experiment.task, typed)  # bad input is named before a missing model
     model = trained(arguments).model()
     torch.set_num_threads(store.THREADS)  # one token at a time is too little to share
-    for block in in_blocks(iter(expressions), 1 if sys.stdin.isatty() else BLOCK):
+    lines = readable(experiment.task, sys.stdin) if typed == "-" else iter([typed])
+    for block in in_blocks(lines, 1 if sys.stdin.isatty() else BLOCK):
         for answer in computing.answers(model, experiment, block):
             print(answer, flush=True)
 
 
-def in_blocks(lines: Iterator[str], size: int) -> Iterator[list[str]]:
+def readable(task: Task, lines: Iterable[str]) -> Iterator[str]:
+    """Lines that are not empty; InputError names the first one that is no problem of the task."""
     try:
-        while block := [*itertools.islice(lines, size)]:
-            yield block
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                check_line(task, number, line)
+                yield line
     except UnicodeDecodeError as error:
         raise InputError("cannot read standard input: it is not text in UTF-8") from error
+
+
+def check_line(task: Task, number: int, line: str) -> None:
+    try:
+        computing.read(task, line)
+    except InputError as error:
+        raise InputError(f"line {number}: {error}") from None
+
+
+def in_blocks(lines: Iterator[str], size: int) -> Iterator[list[str]]:
+    """So many lines at a time; what stands before an error comes before it."""
+    block: list[str] = []
+    try:
+        for line in lines:
+            block.append(line)
+            if len(block) == size:
+                yield block
+                block = []
+    except InputError:
+        yield block
+        raise
+    yield block
 
 
 def sweep(arguments: Namespace) -> int:

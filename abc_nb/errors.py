@@ -7,6 +7,9 @@ from pathlib import Path
 
 from abc_nb import paths
 
+FULL, IN_THE_WAY = "make room there", "move the file away that stands where a folder should"
+MEND = {errno.ENOSPC: FULL, errno.EDQUOT: FULL, errno.EEXIST: IN_THE_WAY, errno.ENOTDIR: IN_THE_WAY}
+
 
 class InputError(ValueError):
     """What was given cannot be used; the message names what is accepted."""
@@ -24,7 +27,7 @@ def refused(error: OSError) -> str:
     path = Path(str(error.filename))
     movable = {"ABC_NB_FIGURES": paths.figures(), "ABC_NB_RUNS": paths.runs()}
     others = [f", or name another folder in {name}" for name, folder in movable.items() if related(path, folder)]
-    mend = "make room there" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "make it writable"
+    mend = MEND.get(error.errno or 0, "make it writable")
     return f"cannot use {path}: {error.strerror}; {mend}{''.join(others)}, and the same command goes on"
 
 

@@ -138,6 +138,8 @@ def find(name: str) -> Model:
 
 def split(name: str) -> tuple[str, str, int | None]:
     """(task, model, base) of an experiment's name; the base is None if the name has none."""
+    if not isinstance(name, str):
+        raise InputError(f"{name!r} is no experiment: give a name, as in 'addition-vanilla'")
     if name == CLASSIFIER:
         return "parity-classification", "vanilla", None
     task = next((task for task in TASKS if name.startswith(task + "-")), "")

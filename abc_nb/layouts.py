@@ -44,6 +44,8 @@ class Layout:
     target_length: int  # output tokens, EOS included
 
     def __post_init__(self) -> None:
+        if any(operand.stride < 1 for operand in self.operands):
+            raise InputError("an operand's units stand at its right end: a stride is one column or more")
         columns = [np.array([column for column, _ in self.symbols], dtype=int), *(one.columns for one in self.operands)]
         stand = np.sort(np.concatenate(columns))
         if not np.array_equal(stand, np.arange(self.source_length)):

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from abc_nb.biases import CLOSED, Attention, Bias, OpenKeys, causal, key_count
+from abc_nb.config import check_fields
 from abc_nb.errors import InputError
 from abc_nb.layouts import Layout
 from abc_nb.tasks import SOS
@@ -111,6 +112,7 @@ class Lines(Bias):
     empty: Literal["transparent", "closed"] = "transparent"
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if not all(0 <= line.head < self.heads for line in self.lines):
             raise InputError(f"a line belongs to a head that is not there: heads are numbered 0 to {self.heads - 1}")
         values = [line.value for line in self.lines] + [self.floor or 0.0]

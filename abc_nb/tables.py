@@ -191,19 +191,22 @@ def over_runs(runs: Sequence[Run], measure: Callable[[Run], pd.DataFrame]) -> pd
 
 
 def kept_lines(runs: Sequence[Run]) -> pd.DataFrame:
-    """How many lines calibrated runs keep, the median over seeds: task, model, lines."""
+    """How many lines calibrated runs keep, the median over seeds: task, model, lines, those of cross-attention."""
     rows = []
     for run in runs:
         bias = run.bias()
-        rows.append(titles(run) | {"lines": len(bias.lines) if bias else 0})
-    return pd.DataFrame(rows).groupby(["task", "model"], sort=False)[["lines"]].agg(median_seed).reset_index()
+        lines = bias.lines if bias else ()
+        cross = sum(line.attention == "cross" for line in lines)
+        rows.append(titles(run) | {"lines": len(lines), "cross": cross})
+    counts = ["lines", "cross"]
+    return pd.DataFrame(rows).groupby(["task", "model"], sort=False)[counts].agg(median_seed).reset_index()
 
 
 def ablations(rows: pd.DataFrame, kept: pd.DataFrame, length: int = 60) -> pd.DataFrame:
     """ABC and its ablations at one length: task, model, ours (percent), lines, and both as text in `shown`."""
     wanted = rows[(rows.length == length) & rows.model.isin(["ABC", *kept.model])]
     table = over_seeds(wanted)[["task", "model", "ours", "ci_low", "ci_high", "samples", "seeds"]]
-    table = table.merge(kept, how="left", on=["task", "model"])
+    table = table.merge(kept[["task", "model", "lines"]], how="left", on=["task", "model"])
     counted = table.lines.map(lambda lines: "" if pd.isna(lines) else f" ({lines:.0f})")
     return table.assign(shown=table.ours.map("{:.1f}".format) + counted)
 

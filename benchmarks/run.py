@@ -332,7 +332,8 @@ LONG = ("reproduce",)  # taken only if named
 def main(names: list[str]) -> None:
     unknown = [name for name in names if name not in JOBS]
     if unknown:
-        sys.exit(f"abc-nb: unknown measurement {unknown[0]!r}: choose from {', '.join(JOBS)}")
+        print(f"abc-nb: unknown measurement {unknown[0]!r}: choose from {', '.join(JOBS)}", file=sys.stderr)
+        sys.exit(2)
     path = paths.figures() / "benchmarks.csv"
     known = path.exists()
     kept = pd.read_csv(path, dtype=str, keep_default_na=False).set_index("name") if known else pd.DataFrame()

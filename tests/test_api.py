@@ -30,6 +30,14 @@ def test_retraining_without_settings_is_training_the_calibrated_experiment(
     assert other.bias() == run.bias()
 
 
+def test_settings_that_are_none_are_named_before_anything_is_trained(folders: Folders) -> None:
+    with pytest.raises(InputError, match=r"0\.3 is no calibration: give one, as in Calibration\(share=0\.3\)"):
+        abc_nb.retrain("successor-vanilla", 0.3, profile="smoke")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="3 is no experiment: give a name"):
+        abc_nb.load(3)  # type: ignore[arg-type]
+    assert not folders.runs.exists() or not any(folders.runs.iterdir())
+
+
 def test_retraining_takes_other_settings_and_keeps_both_runs(folders: Folders) -> None:
     plain = abc_nb.retrain("successor-vanilla", profile="smoke")
     settings = Calibration(share=0.5, directions=("antidiagonal", "vertical", "diagonal"), floor=-4.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from statistics import fmean, pstdev
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -401,6 +401,14 @@ def test_without_a_layout_lines_of_every_direction_run_over_the_whole_matrix() -
     attention[0, torch.arange(8), torch.arange(8)] = 1.0
     (line,) = calibrate(attention, settings=Calibration(share=0.5))
     assert (line.direction, line.span, line.offset) == ("diagonal", "whole", 0)
+
+
+@pytest.mark.parametrize("arguments", [("UNARY", "cross", 0.3), (7,), (None, "cross", "PAPER")])
+def test_arguments_of_another_kind_are_one_sentence(arguments: tuple[Any, ...]) -> None:
+    with pytest.raises(InputError, match="give a Layout, or None, and a Calibration"):
+        calibrate(torch.ones(1, 8, 9), *arguments)
+    with pytest.raises(InputError, match="attention must be a tensor or an array of numbers"):
+        calibrate("abc")  # type: ignore[arg-type]
 
 
 def test_two_thresholds_are_an_error() -> None:

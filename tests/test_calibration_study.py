@@ -222,6 +222,7 @@ def test_kept_lines_are_counted_for_each_run_and_none_without_a_bias(study: Cali
     parent = store.find(experiment("addition-vanilla", "smoke"), 0)
     assert parent is not None
     found = tables.kept_lines([study.run, parent])
-    assert list(found.columns) == ["task", "model", "lines"]
-    expected = [("Addition", "ABC", len(study.bias.lines)), ("Addition", "Vanilla", 0)]
+    assert list(found.columns) == ["task", "model", "lines", "cross"]
+    cross = len([line for line in study.bias.lines if line.attention == "cross"])
+    expected = [("Addition", "ABC", len(study.bias.lines), cross), ("Addition", "Vanilla", 0, 0)]
     assert [tuple(row) for row in found.itertuples(index=False)] == expected

@@ -218,6 +218,36 @@ def assert_one_sentence(capsys: pytest.CaptureFixture[str], status: int, sentenc
     assert sentence in line
 
 
+@pytest.mark.parametrize(
+    "error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes")], ids=repr
+)
+def test_too_little_memory_is_one_sentence(
+    error: Exception, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("abc_nb.commands.evaluate", fails)
+    assert_one_sentence(capsys, main(["evaluate", "addition-vanilla"]), "there is not enough memory for this")
+    monkeypatch.setattr("abc_nb.commands.evaluate", lambda _: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        main(["evaluate", "addition-vanilla"])
+
+
+@pytest.mark.parametrize(
+    ("command", "said"), [("train", "goes on from the last checkpoint"), ("list", "abc-nb: stopped\n")]
+)
+def test_only_what_trains_goes_on_after_an_interruption(
+    command: str, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(f"abc_nb.commands.{command.replace('list', 'list_')}", interrupted)
+    assert main([command, *(["addition-vanilla"] if command == "train" else [])]) == 130
+    assert said in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("arguments", "sentence"), BAD.values(), ids=BAD.keys())
 def test_bad_input_is_one_sentence_and_status_two(
     arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str], folders: Folders
@@ -234,13 +264,24 @@ def test_the_advice_of_an_untrained_model_names_the_profile_and_base_it_was_aske
 
 
 @pytest.mark.usefixtures("trained")
-@pytest.mark.parametrize("lines", [b"1+2\n12a+3\n4+5\n", b"1+2\n\xff\xfe+3\n"], ids=["no problem", "no text"])
-def test_a_bad_line_on_standard_input_is_one_sentence(
-    lines: bytes, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_standard_input_that_is_no_text_is_one_sentence(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines), encoding="utf-8"))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"1+2\n\xff\xfe+3\n"), encoding="utf-8"))
     capsys.readouterr()
-    assert_one_sentence(capsys, main(["compute", "addition-vanilla", "-", *SMOKE]), "")
+    assert_one_sentence(capsys, main(["compute", "addition-vanilla", "-", *SMOKE]), "it is not text in UTF-8")
+
+
+@pytest.mark.usefixtures("trained")
+def test_lines_before_a_bad_one_are_answered_and_the_bad_one_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = output(capsys, "compute", "addition-vanilla", "1+2", *SMOKE)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("1+2\n\n12a+3\n4+5\n"))
+    assert main(["compute", "addition-vanilla", "-", *SMOKE]) == 2
+    out, err = capsys.readouterr()
+    assert out == expected
+    assert err.startswith("abc-nb: line 3: cannot read '12a+3'") and err.count("\n") == 1
 
 
 def regular_file(folder: Path) -> Path:

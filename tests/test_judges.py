@@ -128,14 +128,14 @@ def test_c13_is_judged_by_the_worst_task_of_every_period_that_tells_keys_apart()
 @pytest.mark.parametrize(("wide", "narrow", "verdict"), [(1.0, 0.5, "holds"), (0.9, 0.5, "differs")])
 def test_c05_needs_the_wide_model_alone_to_interpolate(wide: float, narrow: float, verdict: str) -> None:
     values = [("RoPE", 0.2), ("RoPE", 0.25), ("RoPE, size 128", narrow), ("RoPE, size 512", wide), ("Vanilla", 1.0)]
-    trainings = pd.DataFrame(values, columns=["model", "validation"])
+    trainings = pd.DataFrame(values, columns=["model", "validation"]).assign(seed=[0, 1, 0, 0, 0])
     shown = f"RoPE 20.0, RoPE, size 128 {100 * narrow:.1f}, RoPE, size 512 {100 * wide:.1f}"
     assert_judged(judges_failure.rope_needs_width(trainings), "C05", verdict, shown)
     enough = trainings.replace({"validation": narrow}, 0.995)
     assert_judged(judges_failure.rope_needs_width(enough), "C05", "differs", "RoPE, size 128 99.5")
     missing = trainings[trainings.model != "RoPE, size 512"]
     assert_judged(judges_failure.rope_needs_width(missing), "C05", "not run", f"size 128 {100 * narrow:.1f}")
-    righted = pd.concat([missing, pd.DataFrame([("RoPE, from the right", 1.0)], columns=["model", "validation"])])
+    righted = pd.concat([missing, pd.DataFrame([("RoPE, from the right", 1.0, 0)], columns=[*missing])])
     assert_judged(judges_failure.rope_needs_width(righted), "C05", "not run", "right 100.0; size 512 was not trained")
 
 
@@ -247,13 +247,17 @@ def test_c18_is_judged_with_all_directions_and_shows_what_verticals_do() -> None
 
 
 @pytest.mark.parametrize(("value", "verdict"), [(1.0, "holds"), (0.75, "differs")])
-def test_c19_is_judged_with_the_papers_thresholds_and_counts_their_lines(value: float, verdict: str) -> None:
-    model = "kappa 4.5, 0.87"
-    kept = [(model, "Successor", 7), (model, "Addition", 8), (model, "N x 1", 9), ("ABC", "Addition", 99)]
-    found = scores([model], {("Addition", model, 60): value})
-    judged = judges_calibration.strict_thresholds_work(found, pd.DataFrame(kept, columns=["model", "task", "lines"]))
-    assert_judged(judged, "C19", verdict, f"Addition {100 * value:.1f}", "lines kept: Successor 7, Addition 8, N x 1 9")
-    assert judged.interval == interval(round(1000 * value))
+@pytest.mark.parametrize("way", ["kappa 4.5, 0.87", "Algorithm 1", "padded"])
+def test_c19_holds_if_the_papers_thresholds_work_in_one_way(way: str, value: float, verdict: str) -> None:
+    models = ["kappa 4.5, 0.87", "Algorithm 1"]
+    kept = [(model, task, cross) for model, cross in zip(models, (4, 0), strict=True) for task in TASKS[:3]]
+    lines = pd.DataFrame(kept, columns=["model", "task", "cross"])
+    tight, padded = ({(task, model, 60): 0.25 for task in TASKS for model in models} for _ in range(2))
+    chosen, model = (padded, "Algorithm 1") if way == "padded" else (tight, way)
+    chosen |= {(task, model, 60): 1.0 for task in TASKS} | {("Addition", model, 60): value}
+    judged = judges_calibration.strict_thresholds_work(scores(models, tight), scores(models, padded), lines)
+    assert_judged(judged, "C19", verdict, f"Addition {100 * value:.1f}", "cross-attention, kappa 4.5, 0.87: 4/4/4")
+    assert "cross-attention, Algorithm 1: 0/0/0" in judged.figure
 
 
 @pytest.mark.parametrize(("value", "verdict"), [(1.0, "holds"), (0.75, "differs")])

@@ -96,3 +96,9 @@ def test_a_layout_whose_tokens_do_not_fill_its_columns_is_refused(
 def test_a_layout_without_output_is_refused() -> None:
     with pytest.raises(InputError, match="a layout needs an output token at least, not 0"):
         Layout(3, (Operand(3, 1, 3),), ((0, "$"), (4, "&")), 0)
+
+
+def test_an_operand_written_units_first_is_refused() -> None:
+    """Every bias would follow it the wrong way."""
+    with pytest.raises(InputError, match="an operand's units stand at its right end: a stride is one column or more"):
+        Layout(3, (Operand(1, -1, 3),), ((0, "$"), (4, "&")), 4)

@@ -172,6 +172,15 @@ def test_recorded_verdicts_stay_and_are_replaced(figures: Path) -> None:
     assert list(book.loc["C03", ["verdict", "figure", "interval"]]) == ["differs", "12 points", "[1, 2]"]
 
 
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"a,b\n1,2\n", b'id,verdict\n"'], ids=range(4))
+def test_a_ledger_that_is_none_is_one_sentence(content: bytes, figures: Path) -> None:
+    claims.record([claims.Verdict("C02", "holds", "100, 0")], "02", "quick")
+    (path,) = figures.rglob("claims.csv")
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"claims\.csv is not a ledger of claims: remove it and run"):
+        claims.ledger("quick")
+
+
 def test_a_claim_that_is_not_in_the_ledger_is_refused(figures: Path) -> None:
     with pytest.raises(InputError, match="C99"):
         claims.record([claims.Verdict("C99", "holds", "")], "02", "quick")

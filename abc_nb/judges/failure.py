@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from abc_nb.attention import Study
-from abc_nb.claims import Scores, Verdict, verdict
+from abc_nb.claims import Evidence, Scores, Verdict, verdict
 from abc_nb.evaluation import wilson
 from abc_nb.results import median_seed
 from abc_nb.tables import BAR
@@ -80,8 +80,8 @@ def classification_is_chance(scores: Scores) -> Verdict:
     rows = [scores.rows[task, "Vanilla", length] for length in shown]
     samples = sum(row["samples"] for row in rows)
     low, high = wilson(round(sum(row["ours"] * row["samples"] / 100 for row in rows)), samples)
-    interval = f"[{100 * low:.2f}, {100 * high:.2f}] over these lengths"
-    return verdict("C14", far <= CLOSE, scores.text(task, "Vanilla", shown), interval)
+    evidence = Evidence(f"[{100 * low:.2f}, {100 * high:.2f}] over these lengths", min(row["seeds"] for row in rows))
+    return verdict("C14", far <= CLOSE, scores.text(task, "Vanilla", shown), evidence)
 
 
 def scratchpad_does_not_interpolate(scores: Scores) -> Verdict:
@@ -110,11 +110,14 @@ def rope_needs_width(trainings: pd.DataFrame) -> Verdict:
     figure = "Addition, validation after the same steps: " + ", ".join(f"{name} {x:.1f}" for name, x in best.items())
     usual = best.filter(like="RoPE").drop(["RoPE, size 512", "RoPE, from the right"], errors="ignore")
     wide, narrow = best.get("RoPE, size 512"), usual.max()
+    evidence = Evidence(seeds=int(trainings.groupby("model").seed.nunique().filter(like="RoPE").min()))
     if wide is None:
         figure += "; size 512 was not trained here"
     if narrow >= 100 * BAR:  # a smaller size is enough, whatever the large one does
-        return verdict("C05", False, figure)
-    return Verdict("C05", "not run", figure) if wide is None else verdict("C05", bool(wide >= 100 * BAR), figure)
+        return verdict("C05", False, figure, evidence)
+    if wide is None:
+        return Verdict("C05", "not run", figure)
+    return verdict("C05", bool(wide >= 100 * BAR), figure, evidence)
 
 
 def attention_follows_the_digit(successor: Study) -> Verdict:
