@@ -48,12 +48,40 @@ def assert_judged(judged: Verdict, id: str, verdict: str, *shown: str) -> None:
 
 # ---- scaffolding ------------------------------------------------------------------------------------
 
+NONE = Scores(rows("none", {6: [1.0]}, "none").iloc[:0])
+
+
+def test_where_padded_problems_were_trained_on_they_decide_and_tight_ones_are_told() -> None:
+    tight = scores(["+ w=1", "NoPE + w=1"], {(task, "+ w=1", 60): 0.0 for task in TASKS})
+    parity = {length: [1.0 if length < 60 else 0.25] for length in LENGTHS}
+    padded = Scores(
+        pd.concat([rows("+ w=1", {key: [1.0] for key in LENGTHS}, "Successor"), rows("+ w=1", parity, "Parity")])
+    )
+    judged = judges_bias.window_solves_unary(tight, padded)
+    shown = (
+        "padded: Successor 100.0, 100.0, 100.0 at",
+        "Parity 100.0, 100.0, 25.0 at",
+        "tight: Successor 100.0, 100.0, 0.0",
+    )
+    assert_judged(judged, "C09", "differs", *shown)
+    assert judged.interval == interval(250)
+    fine = Scores(pd.concat([rows("+ w=1", {key: [1.0] for key in LENGTHS}, task) for task in TASKS[::3]]))
+    assert_judged(judges_bias.window_solves_unary(tight, fine), "C09", "holds", "tight: Successor 100.0, 100.0, 0.0 at")
+    part = judges_bias.window_alone_interpolates_binary(
+        tight, Scores(rows("+ w=1", {key: [1.0] for key in LENGTHS}, "N x 1"))
+    )
+    assert_judged(
+        part, "C10", "differs", "padded: N x 1 100.0, 100.0, 100.0 at 6, 10, 60 digits; tight: Addition 100.0"
+    )
+
 
 @pytest.mark.parametrize(("task", "length", "value"), [("Parity", 20, 0.99), ("Successor", 6, 0.5)])
 def test_c09_is_judged_by_the_worst_length_of_the_unary_tasks(task: str, length: int, value: float) -> None:
     binary = {(name, "+ w=1", 60): 0.0 for name in ("Addition", "N x 1")}
-    assert_judged(judges_bias.window_solves_unary(scores(["+ w=1"], binary)), "C09", "holds", "100.0, 100.0, 100.0 at")
-    judged = judges_bias.window_solves_unary(scores(["+ w=1"], binary | {(task, "+ w=1", length): value}))
+    assert_judged(
+        judges_bias.window_solves_unary(scores(["+ w=1"], binary), NONE), "C09", "holds", "100.0, 100.0, 100.0 at"
+    )
+    judged = judges_bias.window_solves_unary(scores(["+ w=1"], binary | {(task, "+ w=1", length): value}), NONE)
     assert_judged(judged, "C09", "differs", task, f"{100 * value:.1f}")
     assert judged.interval == interval(round(1000 * value))
 
@@ -63,29 +91,33 @@ def test_c09_is_judged_by_the_worst_length_of_the_unary_tasks(task: str, length:
 )
 def test_c10_needs_interpolation(inside: float, beyond: float, verdict: str) -> None:
     changed = {(task, "+ w=1", 60): beyond for task in ("Addition", "N x 1")}
-    judged = judges_bias.window_alone_interpolates_binary(scores(["+ w=1"], changed | {("N x 1", "+ w=1", 6): inside}))
+    judged = judges_bias.window_alone_interpolates_binary(
+        scores(["+ w=1"], changed | {("N x 1", "+ w=1", 6): inside}), NONE
+    )
     assert_judged(judged, "C10", verdict, f"N x 1 {100 * inside:.1f}, 100.0, {100 * beyond:.1f} at 6, 10, 60 digits")
     assert judged.interval == interval(round(1000 * beyond))
 
 
 def test_c10_differs_where_one_binary_task_extrapolates() -> None:
-    judged = judges_bias.window_alone_interpolates_binary(scores(["+ w=1"], {("Addition", "+ w=1", 60): 0.1}))
+    judged = judges_bias.window_alone_interpolates_binary(scores(["+ w=1"], {("Addition", "+ w=1", 60): 0.1}), NONE)
     assert_judged(judged, "C10", "differs", "Addition 100.0, 100.0, 10.0 at", "N x 1 100.0, 100.0, 100.0 at")
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_c11_differs_where_any_task_is_lost(task: str) -> None:
     assert_judged(
-        judges_bias.cyclic_window_solves_all(scores(["+ T=3"])), "C11", "holds", "worst seed at 60 digits 100"
+        judges_bias.cyclic_window_solves_all(scores(["+ T=3"]), NONE), "C11", "holds", "worst seed at 60 digits 100"
     )
-    judged = judges_bias.cyclic_window_solves_all(scores(["+ T=3"], {(task, "+ T=3", 60): 0.25}))
+    judged = judges_bias.cyclic_window_solves_all(scores(["+ T=3"], {(task, "+ T=3", 60): 0.25}), NONE)
     assert_judged(judged, "C11", "differs", f"{task} 100.0, 25.0 at 6, 60 digits", "worst seed at 60 digits 25.00")
     assert judged.interval == interval(250)
 
 
 def test_c11_names_the_worst_seed_and_is_judged_by_the_median() -> None:
     seeds = {length: [1.0, 1.0, 0.375 if length == 60 else 1.0] for length in LENGTHS}
-    judged = judges_bias.cyclic_window_solves_all(Scores(pd.concat([rows("+ T=3", seeds, task) for task in TASKS])))
+    judged = judges_bias.cyclic_window_solves_all(
+        Scores(pd.concat([rows("+ T=3", seeds, task) for task in TASKS])), NONE
+    )
     assert_judged(judged, "C11", "holds", "100.0, 100.0 at 6, 60 digits", "worst seed at 60 digits 37.50")
 
 
@@ -102,7 +134,7 @@ def test_c12_needs_perfect_unary_and_nearly_perfect_binary_tasks(
     changed: dict[tuple[str, int], float], verdict: str
 ) -> None:
     places = {(task, "NoPE + w=1", length): value for (task, length), value in changed.items()}
-    judged = judges_bias.window_without_positions(scores(["NoPE + w=1"], places))
+    judged = judges_bias.window_without_positions(scores(["NoPE + w=1"], places), NONE)
     assert_judged(judged, "C12", verdict, *(f"{100 * value:.1f} at" for (_, at), value in changed.items() if at == 60))
     assert judged.interval == interval(round(1000 * changed.get(("Addition", 60), 1.0)))
 
@@ -197,7 +229,9 @@ def test_experiments_of_one_title_are_not_taken_for_seeds_of_one() -> None:
 
 def test_a_verdict_says_how_many_seeds_stand_behind_it() -> None:
     seeds = {length: [1.0, 1.0, 0.5] for length in LENGTHS}
-    judged = judges_bias.cyclic_window_solves_all(Scores(pd.concat([rows("+ T=3", seeds, task) for task in TASKS])))
+    judged = judges_bias.cyclic_window_solves_all(
+        Scores(pd.concat([rows("+ T=3", seeds, task) for task in TASKS])), NONE
+    )
     assert (judged.seeds, judged.verdict) == (3, "holds")
 
 
