@@ -172,6 +172,14 @@ def line_table(lines: Sequence[Line], averages: Mapping[tuple[Attention, int], T
     return pd.DataFrame(rows, columns=names)
 
 
+def studies(runs: Sequence[Run]) -> dict[str, list[CalibrationStudy]]:
+    """The studies of each experiment's runs, in the order of their seeds."""
+    found: dict[str, list[CalibrationStudy]] = {}
+    for run in sorted(runs, key=lambda run: run.seed):
+        found.setdefault(run.experiment.name, []).append(CalibrationStudy(run))
+    return found
+
+
 def over_runs(studies: Sequence[CalibrationStudy]) -> pd.DataFrame:
     """One row a calibration: task, seed, threshold, lines, skill left, and what retraining costs.
 

@@ -86,8 +86,9 @@ def by_offset(model: Transformer, batch: Batch, study: CalibrationStudy, reach: 
 def logit_change(before: Transformer, after: Transformer, batch: Batch) -> pd.DataFrame:
     """How the first layer's logits differ between two models on the same inputs.
 
-    Columns attention, mean (absolute change), spread (standard deviation over inputs of the change of a
-    cell, averaged over cells): a change that does not depend on the input has spread 0.
+    Columns attention, closed (share of the cells that only the second model closes) and, over those that stay
+    open, mean (absolute change) and spread (standard deviation over inputs of the change of a cell, averaged over
+    cells): a change that does not depend on the input has spread 0.
     """
     kept = Record(), Record()
     for model, record in zip((before, after), kept, strict=True):
@@ -95,11 +96,12 @@ def logit_change(before: Transformer, after: Transformer, batch: Batch) -> pd.Da
         model(batch.source, batch.target[:, :-1], batch.layout, record=record)
     rows = []
     for name in ("self", "cross"):
-        change = kept[1].logits[name, 0] - kept[0].logits[name, 0]
-        cells = change.isfinite().all(0)
-        change = change[:, cells]  # (batch, open cells of all heads)
-        rows.append((name, change.abs().mean().item(), change.std(0).mean().item()))
-    return pd.DataFrame(rows, columns=["attention", "mean", "spread"])
+        logits = [record.logits[name, 0] for record in kept]
+        seen, cells = logits[0].isfinite().all(0), (logits[1] - logits[0]).isfinite().all(0)
+        change = (logits[1] - logits[0])[:, cells]  # (batch, open cells of all heads)
+        closed = 1 - (cells.sum() / seen.sum()).item()
+        rows.append((name, closed, change.abs().mean().item(), change.std(0).mean().item()))
+    return pd.DataFrame(rows, columns=["attention", "closed", "mean", "spread"])
 
 
 def changes(study: CalibrationStudy, adapted: Transformer) -> pd.DataFrame:

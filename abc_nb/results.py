@@ -52,7 +52,8 @@ class Results:
             missing = [seed for seed, run in runs.items() if run is None]
             if missing and (self.origin == "runs" or len(missing) == len(runs)):
                 where = {"runs": "made here", "shipped": "shipped", "any": "made here or shipped"}[self.origin]
-                mend = f"run `{train_command(name, missing[0], self.profile)}` and take results 'runs'"
+                command = train_command(name, missing[0], self.profile)
+                mend = f"run `{command}` and take results 'runs', or give only the seeds that are there"
                 raise InputError(f"no results of {name}, seed {missing[0]}, were {where}: {mend}")
             found += [run for run in runs.values() if run is not None]
         return found

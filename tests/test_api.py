@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from conftest import Folders
 from helpers import assert_same_result
 
 import abc_nb
-from abc_nb import store
+from abc_nb import paths, store
 from abc_nb.calibration import Calibration
 from abc_nb.errors import InputError
 from abc_nb.experiments import experiment
@@ -64,3 +67,24 @@ def test_a_plain_model_that_cannot_be_retrained_is_an_input_error(name: str, fol
     with pytest.raises(InputError):
         abc_nb.retrain(name, profile="smoke")
     assert not folders.runs.exists()
+
+
+def test_the_readmes_way_from_attention_to_a_bias_runs_as_it_stands(
+    folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted anti-diagonals come out as lines, and as a bias for a thousand digits."""
+    text = (paths.ROOT / "README.md").read_text().split("### A bias from your own attention")[1]
+    first, second = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[:2]
+    places = torch.arange(8)
+    averaged = torch.full((2, 8, 8, 9), 0.01)
+    averaged[:, :, places[:7], 7 - places[:7]] = 0.9
+    names: dict[str, Any] = {"abc_nb": abc_nb, "averaged": averaged}
+    exec(first, names)
+    expected = {(layer, head, 0) for layer in (0, 1) for head in range(8)}
+    assert {(line.layer, line.head, line.offset) for line in names["lines"]} == expected
+    assert (names["bias"][:, torch.arange(1000), 1000 - torch.arange(1000)] == 0).all()
+    run = store.ensure(experiment("addition-vanilla", "smoke"), 0)
+    monkeypatch.setattr(abc_nb, "load", lambda _: run)
+    monkeypatch.setattr(abc_nb, "retrain", lambda *_: None)
+    exec(second, names)
+    assert names["found"].bias.lines

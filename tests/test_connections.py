@@ -139,6 +139,9 @@ def test_a_change_of_the_bias_is_the_same_for_every_input(name: Attention, lines
     matrix = Lines(2, lines).dense(BATCH.layout, name, 0, 2)
     assert found["mean"][name] == pytest.approx(matrix[matrix.isfinite()].abs().mean().item(), rel=1e-5)
     assert found.spread[name] == pytest.approx(0.0, abs=1e-6)
+    before = torch.ones_like(matrix, dtype=torch.bool)
+    before = before.tril() if name == "self" else before
+    assert found.closed[name] == pytest.approx(matrix[before].isinf().float().mean().item())
 
 
 @pytest.mark.parametrize("name", ATTENTIONS)
@@ -154,7 +157,7 @@ def test_a_change_of_a_query_weight_differs_between_inputs(name: Attention) -> N
 
 def test_models_that_are_the_same_differ_nowhere() -> None:
     found = change_of(build(), build())
-    assert (found[["mean", "spread"]] == 0).all(axis=None)
+    assert (found == 0).all(axis=None)
 
 
 def test_mean_and_spread_are_those_of_the_cells_one_by_one() -> None:

@@ -208,6 +208,6 @@ def test_new_problems_are_none_of_the_evaluations(run: store.Run, monkeypatch: p
         return original(self, length, samples, seed)
 
     monkeypatch.setattr(Sampler, "test_batch", noted)
-    table = tables.on_new_problems([run, run], [6, 20], samples=50)
+    table = tables.on_new_problems([run, replace(run, seed=1)], [6, 20], samples=50)
     assert drawn == [(length, 50, tables.TEST_SEED + 1) for _ in range(2) for length in (6, 20)]
     assert table.length.to_list() == [6, 20] and set(table.seeds) == {2} and set(table.samples) == {50}
