@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from abc_nb.multihead import Attention
+from abc_nb.multihead import MultiHeadAttention
 
 
 class LowRank(nn.Module):
@@ -23,7 +23,12 @@ class LowRank(nn.Module):
 
 def projections(model: nn.Module) -> list[nn.Linear]:
     """The query and key projections of every attention."""
-    return [each for module in model.modules() if isinstance(module, Attention) for each in (module.query, module.key)]
+    return [
+        each
+        for module in model.modules()
+        if isinstance(module, MultiHeadAttention)
+        for each in (module.query, module.key)
+    ]
 
 
 def adapt(model: nn.Module, rank: int, seed: int) -> None:

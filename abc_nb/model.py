@@ -11,13 +11,12 @@ from typing import Literal, cast
 import torch
 from torch import Tensor, nn
 
-from abc_nb.biases import Attention as AttentionName
-from abc_nb.biases import Bias, Causal, OpenKeys, key_count
+from abc_nb.biases import Attention, Bias, Causal, OpenKeys, key_count
 from abc_nb.config import check_fields
 from abc_nb.dropout import Dropout
 from abc_nb.errors import InputError
 from abc_nb.layouts import Layout, SourceIndex
-from abc_nb.multihead import Attention, Place, Record
+from abc_nb.multihead import MultiHeadAttention, Place, Record
 from abc_nb.positions import Index, PositionEncoding, Sinusoidal
 
 FRAMES = 32  # layouts whose positions and biases a model keeps
@@ -43,8 +42,8 @@ class ModelConfig:
         if self.heads < 1 or self.width % self.heads:
             raise InputError(f"{self.heads} heads cannot share a width of {self.width}: choose a multiple of them")
 
-    def attention(self) -> Attention:
-        return Attention(self.width, self.heads, self.dropout, self.position)
+    def attention(self) -> MultiHeadAttention:
+        return MultiHeadAttention(self.width, self.heads, self.dropout, self.position)
 
 
 class Residual(nn.Module):
@@ -209,7 +208,7 @@ class Transformer(nn.Module):
         source = torch.from_numpy(layout.source_index(self.config.source_index)).to(device)
         target = torch.arange(layout.target_length, device=device)
 
-        def bias(name: AttentionName, layer: int) -> Tensor | OpenKeys | None:
+        def bias(name: Attention, layer: int) -> Tensor | OpenKeys | None:
             keys = None if dense else self.config.bias.open_keys(layout, name, layer)
             if keys is not None and (dense is False or keys.few(key_count(layout, name))):
                 return keys.to(device)

@@ -12,8 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from abc_nb.biases import CLOSED, OpenKeys
-from abc_nb.biases import Attention as AttentionName
+from abc_nb.biases import CLOSED, Attention, OpenKeys
 from abc_nb.dropout import drop
 from abc_nb.positions import PositionEncoding
 
@@ -24,15 +23,15 @@ BLOCK = 2**20  # numbers gathered at once: about 4 MB
 class Record:
     """Attention that a forward pass leaves behind on request."""
 
-    weights: dict[tuple[AttentionName, int], Tensor] = field(default_factory=dict)  # (B, H, query, key)
-    logits: dict[tuple[AttentionName, int], Tensor] = field(default_factory=dict)  # bias included
+    weights: dict[tuple[Attention, int], Tensor] = field(default_factory=dict)  # (B, H, query, key)
+    logits: dict[tuple[Attention, int], Tensor] = field(default_factory=dict)  # bias included
 
 
 class Place(NamedTuple):
     """Where one attention's weights go in a record."""
 
     record: Record
-    name: AttentionName
+    name: Attention
     layer: int
 
     def keep(self, logits: Tensor, weights: Tensor) -> None:
@@ -40,7 +39,7 @@ class Place(NamedTuple):
         self.record.weights[self.name, self.layer] = weights
 
 
-class Attention(nn.Module):
+class MultiHeadAttention(nn.Module):
     """Multi-head attention with an additive bias, dense or given by open keys."""
 
     def __init__(self, width: int, heads: int, dropout: float, position: PositionEncoding) -> None:

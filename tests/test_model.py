@@ -15,8 +15,7 @@ from abc_nb.dropout import Dropout
 from abc_nb.layouts import Layout, binary_aligned, binary_natural, unary
 from abc_nb.lines import Line, Lines
 from abc_nb.model import EncoderLayer, ModelConfig, Transformer
-from abc_nb.multihead import Attention as AttentionModule
-from abc_nb.multihead import Record, softmax_or_zero, without_key
+from abc_nb.multihead import MultiHeadAttention, Record, softmax_or_zero, without_key
 from abc_nb.positions import NoPosition, PositionEncoding, Relative, Rotary, Sinusoidal
 
 VOCABULARY = 15
@@ -74,7 +73,7 @@ def text(value: object) -> str:
 # ---- torch.nn ---------------------------------------------------------------------------------------
 
 
-def copy_attention(ours: AttentionModule, theirs: nn.MultiheadAttention) -> None:
+def copy_attention(ours: MultiHeadAttention, theirs: nn.MultiheadAttention) -> None:
     parts = ours.query, ours.key, ours.value
     theirs.in_proj_weight.data = torch.cat([part.weight.data for part in parts])
     theirs.in_proj_bias.data = torch.cat([part.bias.data for part in parts])
@@ -320,7 +319,7 @@ def test_dropout_of_attention_is_that_of_its_weights(bias: Bias, monkeypatch: py
     monkeypatch.setattr(multihead, "drop", lambda x, rate, training: 2 * x)
     doubled = model(*tokens(layout), layout)
     plain = build(replace(TINY, bias=bias)).eval()
-    for attention in (part for part in plain.modules() if isinstance(part, multihead.Attention)):
+    for attention in (part for part in plain.modules() if isinstance(part, multihead.MultiHeadAttention)):
         attention.value.weight.data *= 2
         attention.value.bias.data *= 2
     torch.testing.assert_close(doubled, plain(*tokens(layout), layout))

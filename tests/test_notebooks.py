@@ -6,12 +6,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import nbformat
 import pandas as pd
 import pytest
 
-from abc_nb import claims, experiments, notebooks, paths
+from abc_nb import claims, experiments, notebooks
 from abc_nb.errors import InputError
 
 BOOKS = notebooks.sequence()
@@ -95,12 +96,20 @@ def test_a_bad_parameter_is_one_sentence(tmp_path: Path, name: str, value: objec
         notebooks.execute(BOOKS[1], tmp_path / "out.ipynb", {name: value})
 
 
+class Reproduced(NamedTuple):
+    """What the last of three reproductions printed, and where all of them wrote."""
+
+    process: subprocess.CompletedProcess[str]
+    figures: Path
+
+
 @pytest.fixture(scope="module")
-def reproduced(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProcess[str]:
+def reproduced(tmp_path_factory: pytest.TempPathFactory) -> Reproduced:
     """`abc-nb reproduce` in the smoke profile: from nothing, twice at once in the same folders, then again."""
     folder = tmp_path_factory.mktemp("reproduced")
     command = [sys.executable, "-m", "abc_nb", "reproduce", "--profile", "smoke"]
-    environment = {**os.environ, "ABC_NB_RUNS": str(folder / "runs")}
+    places = {"ABC_NB_RUNS": str(folder / "runs"), "ABC_NB_FIGURES": str(folder / "figures")}
+    environment = {**os.environ, **places}
     logs = [folder / "one", folder / "other"]
     together = []
     for log in logs:
@@ -108,36 +117,37 @@ def reproduced(tmp_path_factory: pytest.TempPathFactory) -> subprocess.Completed
             together.append(subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, env=environment))
     for process, log in zip(together, logs, strict=True):
         assert process.wait() == 0, log.read_text()[-4000:]
-    return subprocess.run(command, capture_output=True, text=True, env=environment)
+    last = subprocess.run(command, capture_output=True, text=True, env=environment)
+    return Reproduced(last, folder / "figures" / "smoke")
 
 
 @pytest.mark.notebooks
-def test_reproduce_reuses_finished_runs(reproduced: subprocess.CompletedProcess[str]) -> None:
-    assert reproduced.returncode == 0, reproduced.stderr[-4000:]
+def test_reproduce_reuses_finished_runs(reproduced: Reproduced) -> None:
+    assert reproduced.process.returncode == 0, reproduced.process.stderr[-4000:]
     count = len(experiments.needed("smoke"))
-    assert f"{count} runs, {count} of them finished before" in reproduced.stdout
+    assert f"{count} runs, {count} of them finished before" in reproduced.process.stdout
 
 
 @pytest.mark.notebooks
 @pytest.mark.parametrize("name", ["figure-04-extrapolation", "figure-01-baselines", "figure-13-tokens"])
-def test_reproduce_writes_figures(reproduced: subprocess.CompletedProcess[str], name: str) -> None:
-    folder = paths.figures("smoke")
+def test_reproduce_writes_figures(reproduced: Reproduced, name: str) -> None:
+    folder = reproduced.figures
     assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in (folder / f"{name}.svg").read_text()[:2000]
 
 
 @pytest.mark.notebooks
 @pytest.mark.parametrize("name", ["table-1-baselines", "table-2", "table-3-baselines"])
-def test_reproduce_writes_tables(reproduced: subprocess.CompletedProcess[str], name: str) -> None:
-    folder = paths.figures("smoke")
+def test_reproduce_writes_tables(reproduced: Reproduced, name: str) -> None:
+    folder = reproduced.figures
     assert len(pd.read_csv(folder / f"{name}.csv")) >= 4
     assert (folder / f"{name}.md").read_text().startswith("|")
     assert "tabular" in (folder / f"{name}.tex").read_text()
 
 
 @pytest.mark.notebooks
-def test_ledger_has_every_claim_and_a_verdict_where_judged(reproduced: subprocess.CompletedProcess[str]) -> None:
-    book = pd.read_csv(paths.figures("smoke") / "claims.csv", keep_default_na=False)
+def test_ledger_has_every_claim_and_a_verdict_where_judged(reproduced: Reproduced) -> None:
+    book = pd.read_csv(reproduced.figures / "claims.csv", keep_default_na=False)
     assert len(book) == 31
     judged = book[book.notebook == "02_vanilla_failure"]
     assert set(judged.id) >= {"C01", "C02", "C03", "C04", "C05", "C14", "C15"}

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from abc_nb.layouts import SourceIndex, binary_natural
-from abc_nb.multihead import Attention
+from abc_nb.multihead import MultiHeadAttention
 from abc_nb.positions import AttentionPosition, Fire, Index, Kerple, PositionEncoding, Sandwich, TransformerXL
 
 SIZE, HEADS = 4, 3
@@ -75,7 +75,7 @@ def test_transformer_xl_is_the_four_terms_of_its_paper() -> None:
     """(W_q x + u) k + (W_q x + v) W_R R_(i-j), over sqrt(d); u is the bias of the query projection."""
     torch.manual_seed(0)
     width = SIZE * HEADS
-    attention = Attention(width, HEADS, 0.0, TransformerXL())
+    attention = MultiHeadAttention(width, HEADS, 0.0, TransformerXL())
     nn.init.normal_(attention.get_parameter("position.v_minus_u"))
     x, memory = torch.randn(1, 4, width), torch.randn(1, 5, width)
     content, w_r = x @ attention.query.weight.T, attention.get_parameter("position.key.weight")

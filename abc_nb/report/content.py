@@ -53,6 +53,7 @@ class Claim:
     verdict: str
     measured: str
     interval: str
+    seeds: str
     notebook: str
     link: str  # to the notebook
 
@@ -134,6 +135,7 @@ def read_ledger(profile: str, folder: Path) -> list[Claim]:
             verdict=row["verdict"],
             measured=row["figure"],
             interval=row["interval"],
+            seeds=row["seeds"],
             notebook=row["notebook"],
             link=link(folder, row["notebook"]),
         )

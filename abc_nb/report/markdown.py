@@ -79,10 +79,10 @@ def accuracy(cell: Cell | None, has_paper: bool) -> str:
 
 
 def ledger(report: Report) -> str:
-    head = ("claim", "the paper says", "verdict", "measured here", "interval", "notebook")
+    head = ("claim", "the paper says", "verdict", "measured here", "interval", "seeds", "notebook")
     rows = []
     for claim in report.ledger:
-        texts = (claim.id, claim.claim, claim.verdict, claim.measured, claim.interval)
+        texts = (claim.id, claim.claim, claim.verdict, claim.measured, claim.interval, claim.seeds)
         rows.append([*map(escape, texts), f"[{claim.notebook}]({claim.link})" if claim.link else ""])
     return "\n".join([line(head), line(["---"] * len(head)), *map(line, rows)])
 
