@@ -40,17 +40,31 @@ class Hand:
         return self.last is None or self.last.done()
 
     def submit(self, experiment: Experiment, seed: int) -> Future[None]:
-        try:
-            self.last = self.pool.submit(work, experiment, seed)
-        except BrokenProcessPool:  # it was killed at its last run, or since
-            self.pool = self.make()
-            self.last = self.pool.submit(work, experiment, seed)
+        with deaf():  # this may start its process
+            try:
+                self.last = self.pool.submit(work, experiment, seed)
+            except BrokenProcessPool:  # it was killed at its last run, or since
+                self.pool = self.make()
+                self.last = self.pool.submit(work, experiment, seed)
         return self.last
 
     def close(self, kill: bool) -> None:
         for process in list((self.pool._processes or {}).values()) if kill else []:
             process.kill()
         self.pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def deaf() -> Iterator[None]:
+    """A process that is started here never hears Ctrl-C, not even while it imports; this one hears it afterwards."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

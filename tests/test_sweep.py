@@ -222,6 +222,18 @@ def test_a_stopped_sweep_leaves_checkpoints_and_no_process(folders: Folders, how
         assert '"step": 0,' not in file.metadata()["progress"]
 
 
+@pytest.mark.slow
+def test_a_worker_never_hears_ctrl_c_and_the_sweep_does(folders: Folders, tiny: Experiment) -> None:
+    """From its start: while it imports it would answer with a traceback."""
+    with processes(1) as crew:
+        future = crew.submit(tiny, 0)
+        (worker,) = (child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline()))
+        status = dict(line.split(":", 1) for line in Path(f"/proc/{worker.pid}/status").read_text().splitlines())
+        assert int(status["SigBlk"], 16) >> (signal.SIGINT - 1) & 1
+        assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+        future.result()
+
+
 def test_the_bar_counts_a_finished_run_as_whole_and_never_goes_back(tiny: Experiment) -> None:
     bar = sweep.Bar([(tiny, 0), (tiny, 1)], show=True)
     bar.move(tiny.name, 0, 3)

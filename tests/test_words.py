@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import nbformat
@@ -79,6 +80,16 @@ def scaffolding() -> Iterator[tuple[str, str]]:
 def calibration() -> Iterator[tuple[str, str]]:
     ablated = table("table-17-ablations").set_index(["task", "model"]).ours
     yield "05_abc", f"Addition falls to {ablated['Addition', 'no verticals']:.0f}%"
+    costs = table("table-15-cost").groupby("task").problems.median()
+    yield "05_abc", f"after 1/{1 / costs.max():.0f} to 1/{1 / costs.min():.0f} of the problems"
+    figure = pd.read_csv(paths.figures("quick") / "claims.csv").set_index("id").figure
+    one, two, both, number, digit = (
+        "{} to {}".format(*(how(map(int, counts.split("/"))) for how in (min, max)))
+        for counts in re.findall(r"\d+(?:/\d+)+", figure["C22"] + figure["C23"])
+    )
+    yield "05_abc", f"On Addition {one} of sixteen follow the first operand alone and {two} the second"
+    yield "05_abc", f"beside them {both} follow both"
+    yield "05_abc", f"here {number} of sixteen follow it, and {digit} the single digit"
 
 
 def beyond() -> Iterator[tuple[str, str]]:
