@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import asdict, dataclass
 from typing import Literal, NamedTuple
 
@@ -87,12 +86,6 @@ class Scores:
 
     def has(self, task: str, model: str) -> bool:
         return any(place[:2] == (task, model) for place in self.rows)
-
-    def or_else(self, other: Scores) -> Scores:
-        """These scores, and where there are none the other's."""
-        both = copy(self)
-        both.rows = other.rows | self.rows
-        return both
 
     def lowest(self, tasks: Sequence[str], models: Sequence[str], lengths: Sequence[int]) -> tuple[str, str, int]:
         """The task, model and length with the lowest median; of several the one that is known least well."""

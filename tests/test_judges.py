@@ -51,28 +51,13 @@ def assert_judged(judged: Verdict, id: str, verdict: str, *shown: str) -> None:
 NONE = Scores(rows("none", {6: [1.0]}, "none").iloc[:0])
 
 
-def test_where_padded_problems_were_trained_on_they_decide_and_tight_ones_are_told() -> None:
-    tight = scores(["+ w=1", "NoPE + w=1"], {(task, "+ w=1", 60): 0.0 for task in TASKS})
-    parity = {length: [1.0 if length < 60 else 0.25] for length in LENGTHS}
-    padded = Scores(
-        pd.concat([rows("+ w=1", {key: [1.0] for key in LENGTHS}, "Successor"), rows("+ w=1", parity, "Parity")])
-    )
+def test_tight_problems_decide_and_padded_ones_are_told_where_there_are_some() -> None:
+    tight = scores(["+ w=1"], {(task, "+ w=1", 60): 0.0 for task in TASKS})
+    padded = Scores(rows("+ w=1", {length: [1.0] for length in LENGTHS}, "Successor"))
     judged = judges_bias.window_solves_unary(tight, padded)
-    shown = (
-        "padded: Successor 100.0, 100.0, 100.0 at",
-        "Parity 100.0, 100.0, 25.0 at",
-        "tight: Successor 100.0, 100.0, 0.0",
-    )
-    assert_judged(judged, "C09", "differs", *shown)
-    assert judged.interval == interval(250)
-    fine = Scores(pd.concat([rows("+ w=1", {key: [1.0] for key in LENGTHS}, task) for task in TASKS[::3]]))
-    assert_judged(judges_bias.window_solves_unary(tight, fine), "C09", "holds", "tight: Successor 100.0, 100.0, 0.0 at")
-    part = judges_bias.window_alone_interpolates_binary(
-        tight, Scores(rows("+ w=1", {key: [1.0] for key in LENGTHS}, "N x 1"))
-    )
-    assert_judged(
-        part, "C10", "differs", "padded: N x 1 100.0, 100.0, 100.0 at 6, 10, 60 digits; tight: Addition 100.0"
-    )
+    shown = "Successor 100.0, 100.0, 0.0 at 6, 20, 60 digits; Parity 100.0, 100.0, 0.0 at 6, 20, 60 digits; padded: "
+    assert_judged(judged, "C09", "differs", shown + "Successor 100.0, 100.0, 100.0 at 6, 20, 60 digits")
+    assert judged.interval == interval(0)
 
 
 @pytest.mark.parametrize(("task", "length", "value"), [("Parity", 20, 0.99), ("Successor", 6, 0.5)])

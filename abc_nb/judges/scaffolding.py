@@ -1,4 +1,7 @@
-"""Judges of claims C09-C13: attention bias scaffolding."""
+"""Judges of claims C09-C13: attention bias scaffolding.
+
+Tight problems decide, of which there is every task and more than one seed; padded ones, as the paper's are, are told.
+"""
 
 from __future__ import annotations
 
@@ -15,31 +18,26 @@ UNARY, BINARY = ("Successor", "Parity"), ("Addition", "N x 1")
 
 
 def told(tasks: Sequence[str], model: str, lengths: tuple[int, ...], scores: Scores, padded: Scores) -> str:
-    """A model's accuracy on each task: on padded problems, where it was trained on them, and on tight ones."""
+    """A model's accuracy on each task: on tight problems, and on padded ones where it was trained on them."""
     there = [padded.text(task, model, lengths) for task in tasks if padded.has(task, model)]
-    tight = "tight: " + "; ".join(scores.text(task, model, lengths) for task in tasks)
-    return ("padded: " + "; ".join(there) + "; " if there else "") + tight
+    tight = "; ".join(scores.text(task, model, lengths) for task in tasks)
+    return tight + ("; padded: " + "; ".join(there) if there else "")
 
 
 def window_solves_unary(scores: Scores, padded: Scores) -> Verdict:
-    """Judged on padded problems, as the paper's are, where a model was trained on them."""
-    its = padded.or_else(scores)
-    place = its.lowest(UNARY, ["+ w=1"], TABLE)
+    place = scores.lowest(UNARY, ["+ w=1"], TABLE)
     figure = told(UNARY, "+ w=1", (6, 20, 60), scores, padded)
-    return verdict("C09", its.median(*place) >= FULL, figure, its.evidence(*place))
+    return verdict("C09", scores.median(*place) >= FULL, figure, scores.evidence(*place))
 
 
 def window_alone_interpolates_binary(scores: Scores, padded: Scores) -> Verdict:
-    """Judged like C09."""
-    its = padded.or_else(scores)
-    inside = all(its.median(task, "+ w=1", 6) >= 100 * BAR for task in BINARY)
-    outside = all(its.median(task, "+ w=1", 60) < 100 * BAR for task in BINARY)
+    inside = all(scores.median(task, "+ w=1", 6) >= 100 * BAR for task in BINARY)
+    outside = all(scores.median(task, "+ w=1", 60) < 100 * BAR for task in BINARY)
     figure = told(BINARY, "+ w=1", (6, 10, 60), scores, padded)
-    return verdict("C10", inside and outside, figure, its.evidence("Addition", "+ w=1", 60))
+    return verdict("C10", inside and outside, figure, scores.evidence("Addition", "+ w=1", 60))
 
 
 def cyclic_window_solves_all(scores: Scores, padded: Scores) -> Verdict:
-    """Judged on tight problems, which have every task and more seeds."""
     tasks = (*UNARY, *BINARY)
     place = scores.lowest(tasks, ["+ T=3"], TABLE)
     worst = min(scores.rows[name, "+ T=3", 60]["worst"] for name in tasks)
@@ -48,13 +46,13 @@ def cyclic_window_solves_all(scores: Scores, padded: Scores) -> Verdict:
 
 
 def window_without_positions(scores: Scores, padded: Scores) -> Verdict:
-    """Perfect on the unary tasks; on the binary ones 98% or better, but not perfect. Judged like C09."""
-    its, model = padded.or_else(scores), "NoPE + w=1"
-    unary = min(its.median(task, model, length) for task in UNARY for length in TABLE)
-    binary = [its.median(task, model, length) for task in BINARY for length in TABLE]
+    """Perfect on the unary tasks; on the binary ones 98% or better, but not perfect."""
+    model = "NoPE + w=1"
+    unary = min(scores.median(task, model, length) for task in UNARY for length in TABLE)
+    binary = [scores.median(task, model, length) for task in BINARY for length in TABLE]
     holds = unary >= FULL and min(binary) >= 98 and min(binary) < 100
     figure = told((*UNARY, *BINARY), model, (6, 20, 60), scores, padded)
-    return verdict("C12", holds, figure, its.evidence("Addition", model, 60))
+    return verdict("C12", holds, figure, scores.evidence("Addition", model, 60))
 
 
 def period_does_not_matter(grid: pd.DataFrame) -> Verdict:
