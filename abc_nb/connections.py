@@ -96,10 +96,11 @@ def logit_change(before: Transformer, after: Transformer, batch: Batch) -> pd.Da
         model(batch.source, batch.target[:, :-1], batch.layout, record=record)
     rows = []
     for name in ("self", "cross"):
-        logits = [record.logits[name, 0] for record in kept]
-        seen, cells = logits[0].isfinite().all(0), (logits[1] - logits[0]).isfinite().all(0)
-        change = (logits[1] - logits[0])[:, cells]  # (batch, open cells of all heads)
-        closed = 1 - (cells.sum() / seen.sum()).item()
+        first, second = (record.logits[name, 0] for record in kept)
+        change = second - first
+        cells = change.isfinite().all(0)
+        closed = 1 - (cells.sum() / first.isfinite().all(0).sum()).item()
+        change = change[:, cells]  # (batch, open cells of all heads)
         rows.append((name, closed, change.abs().mean().item(), change.std(0).mean().item()))
     return pd.DataFrame(rows, columns=["attention", "closed", "mean", "spread"])
 
