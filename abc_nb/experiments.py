@@ -69,7 +69,7 @@ BASES, BASED = (2, 4, 8, 16), ("vanilla", "window-cyclic", "abc")  # claim C29
 LISTS = ("listops-sm", "listops-max", "listops-min")
 FACTORS = ("n-by-2", "n-by-3")
 FACTOR_NAMES = ("n-by-2-{}", "n-by-3-{}", "n-by-2-{}-base4", "n-by-3-{}-base4")
-FACTOR_MODELS = ("vanilla", "by-head", "abc")
+FACTOR_MODELS = ("vanilla", "by-head", "abc", "abc-anew")
 LIMITS = ("n-by-n", "listops-nested")  # not learned by the paper's models (claim C28)
 ABLATED = ("successor", "addition", "n-by-1")  # the tasks of the ablations, and of padded problems
 ROPE_SIZES = ("addition-rope-128", "addition-rope-512")  # claim C05
@@ -99,32 +99,58 @@ def experiment(name: str, profile: str = "quick", base: int = 10) -> Experiment:
     """
     if profile not in PROFILES:
         raise InputError(f"unknown profile {profile!r}: choose one of {', '.join(PROFILES)}")
-    task_name, _, own = split(name)
-    if own is not None and base not in (10, own):
-        raise InputError(f"{name!r} has base {own}, not {base}: leave one of the two out")
-    model, task, size = find(name), Task(task_name, base if own is None else own), profiles.SIZES[profile]
+    model, task = find(name), task_of(name, base)
     regime = model.regime or profiles.REGIMES[profile]
     sampler = Sampler(task, model.arrangement, regime, PERIOD if model.extends else 1)
-    layout = task.layout(max(sampler.widths), model.arrangement)
-    usual, patient = task.base == Task(task_name).base, task_name in (*FACTORS, *LIMITS) and profile == "quick"
-    changes: dict[str, Any] = dict(model.size)
-    if patient:
-        changes |= layers(0, 4)
-    size = replace(size, **changes)
-    bias = model.bias if isinstance(model.bias, Bias) else model.bias(layout, size.heads, size.decoder_layers)
-    position = model.position.trained_on(layout)
-    config = replace(size, position=position, bias=bias, source_index=model.source_index)
-    stem = name if own is None else name.rpartition("-base")[0]
-    label = stem if usual else f"{stem}-base{task.base}"
+    config = model_config(model, sampler, profile)
     training = profiles.training(profile, model.training, model.recipe)
-    training = profiles.patient(training) if patient else training
-    tested = profiles.tests(profile, model.tested if usual else "beyond", model.many if usual else 0)
-    tested = tuple((length, samples) for length, samples in tested if position.fits(sampler.layout(length)))
+    training = profiles.patient(training) if is_patient(task, profile) else training
+    found = Experiment(label(name, task), profile, sampler, config, training, tests(model, sampler, config, profile))
     if model.calibration is None and not model.rank:
-        return Experiment(label, profile, sampler, config, training, tested)
-    parent = experiment(f"{task_name}-{model.parent}", profile, task.base)
-    retraining = (parent, model.calibration, model.warm, model.rank)
-    return Experiment(label, profile, sampler, config, training, tested, *retraining)
+        return found
+    parent = experiment(f"{task.name}-{model.parent}", profile, task.base)
+    return replace(found, parent=parent, calibration=model.calibration, warm=model.warm, rank=model.rank)
+
+
+def task_of(name: str, base: int = 10) -> Task:
+    """The task in an experiment's name, in the base that is given or part of the name; InputError for two of them."""
+    task, _, own = split(name)
+    if own is not None and base not in (10, own):
+        raise InputError(f"{name!r} has base {own}, not {base}: leave one of the two out")
+    return Task(task, base if own is None else own)
+
+
+def is_patient(task: Task, profile: str) -> bool:
+    """Whether a task gets four layers and four times the steps."""
+    return task.name in (*FACTORS, *LIMITS) and profile == "quick"
+
+
+def in_usual_base(task: Task) -> bool:
+    return task.base == Task(task.name).base
+
+
+def label(name: str, task: Task) -> str:
+    """An experiment's name with its base, if that is not the task's usual one."""
+    stem = name if split(name)[2] is None else name.rpartition("-base")[0]
+    return stem if in_usual_base(task) else f"{stem}-base{task.base}"
+
+
+def model_config(model: Model, sampler: Sampler, profile: str) -> ModelConfig:
+    """The profile's size with the model's changes, and its position and bias on the sampler's widest problems."""
+    layout = sampler.task.layout(max(sampler.widths), model.arrangement)
+    changes: dict[str, Any] = dict(model.size)
+    if is_patient(sampler.task, profile):
+        changes |= layers(0, 4)
+    size = replace(profiles.SIZES[profile], **changes)
+    bias = model.bias if isinstance(model.bias, Bias) else model.bias(layout, size.heads, size.decoder_layers)
+    return replace(size, position=model.position.trained_on(layout), bias=bias, source_index=model.source_index)
+
+
+def tests(model: Model, sampler: Sampler, config: ModelConfig, profile: str) -> tuple[tuple[int, int], ...]:
+    """The (length, samples) of an evaluation, as far as the position encoding reaches."""
+    usual = in_usual_base(sampler.task)
+    tested = profiles.tests(profile, model.tested if usual else "beyond", model.many if usual else 0)
+    return tuple((length, samples) for length, samples in tested if config.position.fits(sampler.layout(length)))
 
 
 def find(name: str) -> Model:

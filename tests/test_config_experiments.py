@@ -202,7 +202,7 @@ def test_a_base_that_is_none_is_no_name(suffix: str) -> None:
 
 def test_a_pattern_finds_what_has_a_name() -> None:
     assert experiments.matching("n-by-2-*-base4") == [
-        f"n-by-2-{model}-base4" for model in ("vanilla", "by-head", "abc")
+        f"n-by-2-{model}-base4" for model in ("vanilla", "by-head", "abc", "abc-anew")
     ]
     assert {*experiments.matching("addition-grid-w1-*")} == {f"addition-grid-w1-t{t}" for t in ("x", *"2345678")}
     assert experiments.matching("*-text-rate", "paper")
