@@ -99,7 +99,10 @@ ABLATIONS = {  # of ABC: one change each
     "abc-kappa-2": calibrated("kappa 2 (003)", Calibration(kappa=(2.0, 2.0))),
     "abc-kappa-paper": calibrated("kappa 4.5, 0.87", Calibration(kappa=PAPER.kappa)),
     "abc-share-0.1": calibrated("share 0.1", Calibration(share=0.1)),
+    "abc-no-period": calibrated("no period", Calibration(), position=positions.Sinusoidal()),
+    "abc-one-width": calibrated("one width", Calibration(), extends=False),
     "abc-paper": calibrated("Algorithm 1", PAPER),
+    "abc-paper-no-period": calibrated("Algorithm 1, no period", PAPER, position=positions.Sinusoidal()),
 }
 MODELS |= ABLATIONS
 GRID_W, GRID_T = (None, 0, 1, 2, 3), (None, 2, 3, 4, 5, 6, 7, 8)
@@ -108,9 +111,10 @@ GRID = {  # window and period (claim C13); None: no window, an index without a p
     name: scaffold(f"w={w}, T={t}", positions.Sinusoidal(t), w, training="short", tested="few")
     for (w, t), name in GRID_NAMES.items()
 }
+SCAFFOLDS = ("window", "window-cyclic", "nope-window")
 PADDED = {  # in the paper's regime: every operand padded to sixty digits, in training too
     f"{name}-padded": replace(MODELS[name], regime="padded", parent="vanilla-padded", many=0, tested="few")
-    for name in ("vanilla", "window", "window-cyclic", "nope-window", "abc", "abc-paper")
+    for name in ("vanilla", *SCAFFOLDS, "abc", "abc-no-period", "abc-paper", "abc-paper-no-period")
 }
 PERIODS = {  # other periods with the whole training, on the tasks where a quarter of it is not enough
     f"window-t{t}": scaffold(f"+ T={t}", positions.Sinusoidal(t), tested="few") for t in (4, 5, 6, 7, 8)
@@ -164,7 +168,6 @@ PLACED["alibi-by-place"] = replace(
 WIDTHS = {"vanilla": "vanilla-widened", "rope-right": "rope-widened", "rpe-right": "rpe-widened"}  # one, and several
 MODELS |= MODERN | WIDENED | PLACED
 METHODS = (*WIDENED, *MODERN, "window-cyclic", "abc")  # what notebook 7 compares
-SCAFFOLDS = ("window", "window-cyclic", "nope-window")
 VARIANTS = ("rope-right", "rpe-right", "alibi-cross")  # baselines that tell why a baseline fails
 ITS_TRAININGS: dict[str, Recipe] = {"text-rate": "text", "our-recipe": "ours"}
 PAPER_SETTING = {  # for the profile `paper`: the learning rate of the paper's text, and our training

@@ -17,6 +17,7 @@ from abc_nb import paths
 from abc_nb.errors import InputError
 from abc_nb.files import write_text
 from abc_nb.tables import over_seeds
+from abc_nb.tasks import unit_of
 
 VERDICTS = ("holds", "differs", "not run", "definition")
 
@@ -100,8 +101,7 @@ class Scores:
 
     def text(self, task: str, model: str, lengths: tuple[int, ...]) -> str:
         numbers = ", ".join(f"{self.median(task, model, length):.1f}" for length in lengths)
-        unit = "items" if task.startswith("ListOps") else "digits"
-        return f"{task} {numbers} at {', '.join(map(str, lengths))} {unit}"
+        return f"{task} {numbers} at {', '.join(map(str, lengths))} {unit_of(task)}"
 
 
 def verdict(id: str, holds: bool, figure: str, evidence: Evidence = Evidence()) -> Verdict:  # noqa: B008 (a constant)

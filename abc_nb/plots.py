@@ -17,7 +17,7 @@ from matplotlib.ticker import MaxNLocator
 from abc_nb import paths
 from abc_nb.files import write_bytes
 from abc_nb.results import median_seed
-from abc_nb.tasks import TRAINED
+from abc_nb.tasks import TRAINED, unit_of
 
 WIDTH = 3.4  # inches: one column of print
 DENSITY = 200  # pixels an inch
@@ -32,8 +32,8 @@ LOOKS = {  # of each model's curve: colour, marker, and size, so that a line dra
     "ALiBi, cross too": (3, "*", 1.2),
     "+ w=1": (6, "p", 3.6),
     "NoPE + w=1": (1, ">", 2.4),
-    "+ T=3": (9, "h", 1.4),
-    "ABC": (0, "d", 1.8),
+    "+ T=3": (9, "h", 3.4),
+    "ABC": (0, "d", 1.2),
 }
 COLORS = sns.color_palette("colorblind")
 STYLE: dict[Any, Any] = {"svg.hashsalt": "abc_nb", "svg.fonttype": "none", "figure.dpi": 110, "savefig.bbox": "tight"}
@@ -68,7 +68,7 @@ def length_curves(rows: pd.DataFrame, longest: int, trained: int = TRAINED, loga
             if len(part):
                 draw_curve(panel, part, model)
         panel.axvspan(0, trained + 0.5, color="0.92", zorder=0)
-        panel.set(title=task, xlabel="length (digits)", xlim=(0.5, longest + 0.5), ylim=(-4, 104))
+        panel.set(title=task, xlabel=f"length ({unit_of(task)})", xlim=(0.5, longest + 0.5), ylim=(-4, 104))
         if logarithmic:
             panel.set(xscale="log", xlim=(0.9, 1.3 * longest))
     panels[0].set_ylabel("exact match (%)")

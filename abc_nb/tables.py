@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 import pandas as pd
 
 from abc_nb import paths
-from abc_nb.catalogue import ITS_TRAININGS, MODELS, PERIOD, PERIODS, WIDTHS
+from abc_nb.catalogue import ITS_TRAININGS, MODELS, PADDED, PERIOD, PERIODS, WIDTHS
 from abc_nb.errors import InputError
 from abc_nb.evaluation import TEST_SEED, evaluate
-from abc_nb.experiments import ARITHMETIC, BINARY, experiment, grid_names
+from abc_nb.experiments import ARITHMETIC, BINARY, experiment, grid_names, split
 from abc_nb.files import write_text
 from abc_nb.hard import carry_runs, hard_cases
 from abc_nb.profiles import TABLE, Recipe
@@ -97,25 +97,34 @@ def wide(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def settings(found: Results, names: Sequence[str], length: int = 60) -> pd.DataFrame:
-    """Tables 1 and 3 in five settings, at one length: the paper's numbers, its setting here with three trainings, ours.
+    """Tables 1 and 3 in six settings, at one length: the paper's numbers, its setting here with three trainings, ours.
 
     Its setting is the profile `paper`; the trainings have the learning rate of the authors' code, that of the
-    paper's text, and all of ours.
+    paper's text, and all of ours. Of ours there are padded problems, as the paper's are, and tight ones.
     """
     rows = found.evaluation(names)
     known = pd.concat([beside_paper(rows, paper) for paper in TABLE_LENGTHS])
     known = known[(known.length == length) & known.paper.notna()].drop_duplicates(["task", "model"])
     table = known[["task", "model", "paper", "ours", "worst", "seeds"]].copy()
-    keys = [*zip(table.task, table.model.replace("+ scratchpad", "Vanilla"), strict=True)]
     its = Results("paper", "any", found.seeds)
     trainings: list[tuple[str, Recipe]] = [("", "code"), *((f"-{each}", ITS_TRAININGS[each]) for each in ITS_TRAININGS)]
-    for place, (ending, recipe) in enumerate(trainings, start=3):
-        there = its.there([name + ending for name in names])
-        rows = over_seeds(its.evaluation(there)) if there else pd.DataFrame(columns=["task", "model", "length", "ours"])
-        here = rows[rows.length == length].set_index(["task", "model"]).ours
-        column = [f"{here[key]:.1f}" if key in here.index else "not run" for key in keys]
-        table.insert(place, ITS_COLUMNS[recipe], column)
+    columns = {ITS_COLUMNS[recipe]: medians(its, [name + end for name in names], length) for end, recipe in trainings}
+    padded = [f"{name}-padded" for name in names if f"{split(name)[1]}-padded" in PADDED]
+    columns["ours, padded"] = medians(found.or_shipped(), padded, length)
+    for place, (column, values) in enumerate(columns.items(), start=3):
+        keys = zip(table.task, table.model.replace("+ scratchpad", "Vanilla"), strict=True)
+        table.insert(place, column, [f"{values[key]:.1f}" if key in values else "not run" for key in keys])
     return table.reset_index(drop=True)
+
+
+def medians(found: Results, names: Sequence[str], length: int) -> dict[tuple[str, str], float]:
+    """Percent at a length, by task and model, of those experiments that have a result."""
+    there = found.there(names)
+    if not there:
+        return {}
+    rows = over_seeds(found.evaluation(there))
+    rows = rows[rows.length == length]
+    return dict(zip(zip(rows.task, rows.model, strict=True), rows.ours, strict=True))
 
 
 def seed_counts(frame: pd.DataFrame) -> pd.Series:

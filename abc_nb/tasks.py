@@ -133,6 +133,12 @@ OPERATIONS = {
 }
 
 
+def unit_of(title: str) -> str:
+    """What the length of a task's problems counts, by its title in tables: digits, or the items of a list."""
+    lists = tuple(operation.title for operation in OPERATIONS.values() if operation.items)
+    return "items" if title.startswith(lists) else "digits"
+
+
 @dataclass(frozen=True)
 class Task:
     """A task in a base. Raises InputError for an unknown name or a base outside 2-16."""

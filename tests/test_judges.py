@@ -240,10 +240,13 @@ def test_c08_asks_tasks_whose_accuracy_varies(last: float, verdict: str) -> None
 @pytest.mark.parametrize("task", TASKS[:3])
 def test_c16_needs_all_three_tasks_at_sixty_digits(task: str) -> None:
     lost = {("Parity", "ABC", 60): 0.0, ("Addition", "ABC", 200): 0.0}
-    fine = judges_calibration.abc_generalizes(scores(["ABC"], lost | {(task, "ABC", 60): 0.995}))
-    assert_judged(fine, "C16", "holds", f"{task} 99.5", "worst seed 99.5")
+    padded = scores(["ABC", "no period"], {("Addition", "no period", 60): 0.25})
+    fine = judges_calibration.abc_generalizes(scores(["ABC"], lost | {(task, "ABC", 60): 0.995}), padded)
+    assert_judged(
+        fine, "C16", "holds", f"{task} 99.5", "worst seed 99.5", "padded, no period: Successor 100.0, Addition 25.0"
+    )
     assert fine.interval == interval(995)
-    poor = judges_calibration.abc_generalizes(scores(["ABC"], lost | {(task, "ABC", 60): 0.125}))
+    poor = judges_calibration.abc_generalizes(scores(["ABC"], lost | {(task, "ABC", 60): 0.125}), padded)
     assert_judged(poor, "C16", "differs", f"{task} 12.5", "worst seed 12.5")
     assert poor.interval == interval(125)
 
@@ -268,11 +271,11 @@ def test_c18_is_judged_with_all_directions_and_shows_what_verticals_do() -> None
 @pytest.mark.parametrize(("value", "verdict"), [(1.0, "holds"), (0.75, "differs")])
 @pytest.mark.parametrize("way", ["kappa 4.5, 0.87", "Algorithm 1", "padded"])
 def test_c19_holds_if_the_papers_thresholds_work_in_one_way(way: str, value: float, verdict: str) -> None:
-    models = ["kappa 4.5, 0.87", "Algorithm 1"]
-    kept = [(model, task, cross) for model, cross in zip(models, (4, 0), strict=True) for task in TASKS[:3]]
+    models = ["kappa 4.5, 0.87", "Algorithm 1", "Algorithm 1, no period"]
+    kept = [(model, task, cross) for model, cross in zip(models, (4, 0, 0), strict=True) for task in TASKS[:3]]
     lines = pd.DataFrame(kept, columns=["model", "task", "cross"])
     tight, padded = ({(task, model, 60): 0.25 for task in TASKS for model in models} for _ in range(2))
-    chosen, model = (padded, "Algorithm 1") if way == "padded" else (tight, way)
+    chosen, model = (padded, models[-1]) if way == "padded" else (tight, way)
     chosen |= {(task, model, 60): 1.0 for task in TASKS} | {("Addition", model, 60): value}
     judged = judges_calibration.strict_thresholds_work(scores(models, tight), scores(models, padded), lines)
     assert_judged(judged, "C19", verdict, f"Addition {100 * value:.1f}", "cross-attention, kappa 4.5, 0.87: 4/4/4")
@@ -297,10 +300,10 @@ def test_c20_is_judged_with_the_last_layer_and_shows_each_layers_own(value: floa
     ],
 )
 def test_c21_is_judged_by_the_median_ratio_of_every_task(ratios: list[float], verdict: str, shown: str) -> None:
-    costs = pd.DataFrame({"task": ["Addition"] * 3 + ["Successor"], "seed": [0, 1, 2, 0], "problems": [*ratios, 0.1]})
-    costs = costs.assign(steps=0.5, seconds=0.25, whole=0.125)
+    costs = pd.DataFrame({"task": ["Addition"] * 3 + ["Successor"], "seed": [0, 1, 2, 0], "seconds": [*ratios, 0.1]})
+    costs = costs.assign(steps=0.5, problems=0.25, whole=0.125)
     told = (
-        f"problems: Addition {shown}, Successor 1/10.0",
+        f"seconds, with calibration: Addition {shown}, Successor 1/10.0",
         "steps: Addition 1/2.0",
         "to the end of both: Addition 1/8",
     )

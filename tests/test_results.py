@@ -182,6 +182,7 @@ def test_what_was_run_in_the_papers_setting_stands_beside_ours(monkeypatch: pyte
     (row,) = tables.settings(OneQuickRun("quick", "shipped", [0]), ["addition-vanilla"]).to_dict("records")
     assert [row[column] for column in tables.ITS_COLUMNS.values()] == ["not run", "25.0", "not run"]
     assert (row["task"], row["paper"], row["ours"]) == ("Addition", 0.0, 50.0)
+    assert row["ours, padded"] == "50.0", "the same stub"
 
 
 def test_the_papers_setting_has_the_models_of_both_of_its_tables(monkeypatch: pytest.MonkeyPatch) -> None:
