@@ -39,6 +39,11 @@ class Calibration:
     floor: float | None = None  # bias off the lines; None: minus infinity
     empty: Literal["transparent", "closed"] = "closed"  # a head without any line
 
+    @property
+    def whole(self) -> bool:
+        """Whether lines run through the whole matrix, as in the paper."""
+        return self.anchor == "whole"
+
     def __post_init__(self) -> None:
         if not isinstance(self.directions, tuple) or not {*self.directions} or {*self.directions} - {*DIRECTIONS}:
             raise InputError(f"directions {self.directions!r} are not possible: choose from {', '.join(DIRECTIONS)}")

@@ -63,7 +63,8 @@ class CalibrationStudy:
     @cached_property
     def batch(self) -> Batch:
         """The training problems that attention was averaged over."""
-        return self.sampler.calibration_batch(self.run.seed)
+        settings = self.run.experiment.calibration
+        return self.sampler.calibration_batch(self.run.seed, whole=settings is not None and settings.whole)
 
     @property
     def sampler(self) -> Sampler:

@@ -25,7 +25,7 @@ from abc_nb.sampling import Sampler
 from abc_nb.tasks import OPERATIONS, Task
 from abc_nb.training import TrainingConfig
 
-RECIPE = 1  # counts changes of the code that change what a configuration gives
+RECIPE = 1  # counts changes of the code that change what a configuration gives; of calibration when padded: one more
 SEEDS = (0, 1, 2, 3, 4)  # those that come with the project
 
 
@@ -50,7 +50,8 @@ class Experiment:
 
     @cached_property
     def data(self) -> dict[str, Any]:
-        return {"recipe": RECIPE, "experiment": to_data(self)}
+        anew = self.sampler.regime == "padded" and self.calibration is not None and not self.calibration.whole
+        return {"recipe": RECIPE + anew, "experiment": to_data(self)}
 
     def key(self, seed: int) -> str:
         """The name of its run folder: readable, and changing with anything that determines the run."""

@@ -7,7 +7,7 @@ sees what an uninterrupted one would have seen.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -35,6 +35,11 @@ class Batch:
         """The problems in order, so many at a time."""
         pairs = zip(self.source.split(rows), self.target.split(rows), strict=True)
         return [Batch(source, target, self.layout) for source, target in pairs]
+
+    def first(self, tokens: int) -> Batch:
+        """The same problems up to so many output tokens, if they have more."""
+        tokens = min(tokens, self.layout.target_length)
+        return Batch(self.source, self.target[:, : tokens + 1], replace(self.layout, target_length=tokens))
 
     def operands(self, rows: Tensor, task: Task) -> list[Digits]:
         """The digits of some problems' operands, least significant first; a digit that fills every place is one."""
@@ -143,12 +148,16 @@ class Sampler:
             operands = [digits[rows] for digits in self.fixed_set(seed, width)]
         return make_batch(self.task, operands, width, self.arrangement)
 
-    def calibration_batch(self, seed: int, size: int = 1000) -> Batch:
-        """Training problems to average attention over (`000` appendix D, step 1)."""
+    def calibration_batch(self, seed: int, size: int = 1000, whole: bool = False) -> Batch:
+        """Training problems to average attention over (`000` appendix D, step 1).
+
+        Of padded ones up to the last digit that training numbers fill: after it zeros are written, for which
+        attention needs no line. With `whole`, as the paper averages, all of them.
+        """
         rng, width = generator(seed, CALIBRATION), self.widths[0]
-        return make_batch(
-            self.task, draw_operands(self.task, split_numbers(seed)[0], size, width, rng), width, self.arrangement
-        )
+        operands = draw_operands(self.task, split_numbers(seed)[0], size, width, rng)
+        batch = make_batch(self.task, operands, width, self.arrangement)
+        return batch if whole or self.regime == "tight" else batch.first(self.task.training_width)
 
     @lru_cache(maxsize=8)  # noqa: B019 (a frozen value, and few of them)
     def fixed_set(self, seed: int, width: int) -> list[Digits]:

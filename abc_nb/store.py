@@ -168,7 +168,7 @@ def calibrated_bias(experiment: Experiment, parent: Run, partial: Path) -> Lines
     kept = kept_bias(partial, experiment.model.heads)
     if kept is not None:
         return kept
-    batch = parent.experiment.sampler.calibration_batch(parent.seed)
+    batch = parent.experiment.sampler.calibration_batch(parent.seed, whole=experiment.calibration.whole)
     found = calibrate_model(parent.model().to(device()), batch, experiment.calibration)
     write_text(partial / SHARES, found.tried.to_csv(index=False))
     write_json(partial / BIAS, to_data(found.bias))

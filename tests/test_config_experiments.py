@@ -232,7 +232,8 @@ def test_windows_are_those_of_table_one() -> None:
     assert experiment("addition-window").sampler.arrangement == "aligned"
 
 
-RETRAINED = ("abc", "lora", *catalogue.ABLATIONS, "abc-padded", "abc-paper-padded")
+PADDED = tuple(name for name in catalogue.PADDED if name.startswith("abc"))
+RETRAINED = ("abc", "abc-anew", "lora", *catalogue.ABLATIONS, *PADDED)
 
 
 @given(WITHOUT_BASE, PROFILES, st.integers(2, 16))
@@ -257,14 +258,22 @@ def test_abc_is_calibrated_in_this_projects_way_or_the_papers() -> None:
     assert experiment("addition-abc").model.position == positions.Sinusoidal(3)
 
 
-@pytest.mark.parametrize("model", [model for model in catalogue.ABLATIONS if model != "abc-paper"])
+@pytest.mark.parametrize("model", [model for model in catalogue.ABLATIONS if not model.startswith("abc-paper")])
 def test_an_ablation_changes_one_thing_about_abc(model: str) -> None:
     found, original = experiment(f"addition-{model}"), experiment("addition-abc")
     assert found.calibration is not None
     settings = [field.name for field in fields(Calibration)]
     changes = [name for name in settings if getattr(found.calibration, name) != getattr(Calibration(), name)]
-    assert len(changes) + (not found.warm) == 1
-    assert (found.sampler, found.model, found.parent) == (original.sampler, original.model, original.parent)
+    one_width, no_period = found.sampler.width_count == 1, found.model.position == positions.Sinusoidal()
+    assert len(changes) + (not found.warm) + one_width + no_period == 1
+    usual = replace(found.sampler, width_count=3), replace(found.model, position=positions.Sinusoidal(3))
+    assert (*usual, found.parent) == (original.sampler, original.model, original.parent)
+
+
+def test_the_papers_algorithm_stands_with_the_period_and_as_it_is() -> None:
+    ours, its = experiment("addition-abc-paper"), experiment("addition-abc-paper-no-period")
+    assert ours.calibration == its.calibration == PAPER
+    assert replace(ours.model, position=positions.Sinusoidal()) == its.model
 
 
 @pytest.mark.parametrize("profile", profiles.PROFILES)

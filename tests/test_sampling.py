@@ -147,6 +147,24 @@ def test_calibration_problems_follow_from_the_seed_at_the_narrowest_width(name: 
     assert not same(batch, sampler.calibration_batch(4, 50))
 
 
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_of_padded_problems_calibration_sees_the_digits_that_training_numbers_fill(name: str) -> None:
+    task = Task(name)
+    sampler = Sampler(task, regime="padded")
+    cut, whole = sampler.calibration_batch(0, 200), sampler.calibration_batch(0, 200, whole=True)
+    tokens = cut.layout.target_length
+    assert tokens == min(task.training_width, whole.layout.target_length)
+    assert torch.equal(cut.source, whole.source) and torch.equal(cut.target, whole.target[:, : tokens + 1])
+    if not task.operation.items and not task.operation.final_only:
+        assert not whole.target[:, tokens + 1 : -1].any() or task.operation.scratchpad, "zeros, and the end"
+        numbers = integers(task.answer(cut.operands(torch.ones(200, dtype=torch.bool), task)), task.base)
+        assert [int("".join(map(str, row[:0:-1])), task.base) for row in cut.target.tolist()] == (
+            [*numbers] if not task.operation.scratchpad else [number % task.base**tokens for number in numbers]
+        )
+    tight = Sampler(task)
+    assert same(tight.calibration_batch(0, 20), tight.calibration_batch(0, 20, whole=True)), "of tight ones all"
+
+
 @pytest.mark.parametrize(("name", "base"), [("successor", 10), ("addition", 7), ("parity", 2)])
 def test_calibration_problems_are_training_problems(name: str, base: int) -> None:
     train = set(sampling.split_numbers(0)[0].tolist())

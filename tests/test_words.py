@@ -44,6 +44,7 @@ def phrases() -> Iterator[tuple[str, str]]:
     """(file, what it must say)."""
     yield from failure()
     yield from scaffolding()
+    yield from padded_problems()
     yield from calibration()
     yield from beyond()
     yield from budget()
@@ -77,11 +78,28 @@ def scaffolding() -> Iterator[tuple[str, str]]:
     yield "04_abs", f"{four.item():.0f}% with $T = 4$"
 
 
+def padded_problems() -> Iterator[tuple[str, str]]:
+    """At sixty digits, as the headline has them."""
+    tasks = ("Successor", "Addition", "N x 1")
+    by_hand, read = (
+        "{:.0f}, {:.0f} and {:.0f}%".format(*(ours(name, task, model, 60) for task in tasks))
+        for name, model in (("table-10-padded", "+ T=3"), ("table-42-padded-abc", "ABC"))
+    )
+    yield "README", f"ABS is right on {by_hand} of Successor, Addition and N x 1, ABC on {read}"
+
+
 def calibration() -> Iterator[tuple[str, str]]:
     ablated = table("table-17-ablations").set_index(["task", "model"]).ours
     yield "05_abc", f"Addition falls to {ablated['Addition', 'no verticals']:.0f}%"
+    plain_index = [ablated[task, "no period"] for task in ("Addition", "N x 1")]
+    yield "05_abc", "with a plain index Addition has {:.1f}% at sixty digits and N x 1 {:.1f}%".format(*plain_index)
+    assert all(ablated[task, "one width"] == 100 for task in ("Successor", "Addition", "N x 1"))
+    padded = [ours("table-42-padded-abc", task, "no period", 60) for task in ("Successor", "Addition", "N x 1")]
+    yield "05_abc", "none of the three holds: {:.0f}, {:.0f} and {:.0f}% at sixty".format(*padded)
     costs = table("table-15-cost").groupby("task").problems.median()
     yield "05_abc", f"after 1/{1 / costs.max():.0f} to 1/{1 / costs.min():.0f} of the problems"
+    seconds = table("table-15-cost").groupby("task").seconds.median()
+    yield "05_abc", f"1/{1 / seconds.max():.0f} to 1/{1 / seconds.min():.0f} of the seconds"
     figure = pd.read_csv(paths.figures("quick") / "claims.csv").set_index("id").figure
     one, two, both, number, digit = (
         "{} to {}".format(*(how(map(int, counts.split("/"))) for how in (min, max)))
@@ -105,9 +123,6 @@ def beyond() -> Iterator[tuple[str, str]]:
     yield "README", f"of {len(longest)} models {(longest.accuracy == 1).sum()} are right on every problem"
     shares = f"{100 * longest.accuracy[worst]:.0f}% at ten thousand and {100 * thousand.accuracy[worst]:.1f}% at one"
     yield "README", f"the worst, on {worst[0]}, on {shares}"
-    by_head = [f"{ours('table-31-factors', 'N x 2', 'by head', length):.1f}%" for length in (60, 200)]
-    yield "07_beyond", f"{by_head[0]} at sixty digits, {by_head[1]} at two hundred"
-    yield "07_beyond", f"the plain model reached {ours('table-31-factors', 'N x 2', 'Vanilla', 6):.0f}%"
     sixteen = [ours("table-30-bases", "N x 1, base 16", model, 60) for model in ("+ T=3", "ABC")]
     yield "07_beyond", f"{sixteen[0]:.0f} and {sixteen[1]:.0f}% at sixty digits"
     yield "README", f"{sixteen[0]:.0f} and {sixteen[1]:.0f}% at sixty"
@@ -115,18 +130,31 @@ def beyond() -> Iterator[tuple[str, str]]:
     yield "07_beyond", f"the plain model answers {binary:.0f}% of six-bit additions"
     yield from methods()
     yield from places()
-    three = [ours("table-31-factors", f"N x {places}, base 4", "ABC", 60) for places in (2, 3)]
-    yield "07_beyond", "{:.1f}% at sixty digits with two, {:.1f}% with three".format(*three)
-    yield "README", "ABC: {:.1f} and {:.1f}% at sixty digits".format(*three)
-    by_hand = [ours("table-31-factors", f"N x {places}", "by head", 60) for places in (2, 3)]
-    yield "README", "in base 10 a bias by hand has {:.1f} and {:.1f}% at sixty".format(*by_hand)
+    yield from factors()
     eight = ours("table-30-bases", "Successor, base 8", "ABC", 60)
     yield "07_beyond", f"ABC on Successor in base 8 has {eight:.0f}% at sixty digits"
-    yield "README", f"ABC on Successor in base 8, {eight:.0f}%"
-    head = [ours("table-31-factors", "N x 3", "by head", length) for length in (6, 60)]
-    yield "07_beyond", "{:.0f}% at six, {:.0f}% at sixty".format(*head)
+    yield "README", f"ABC on Successor in base 8 ({eight:.0f}%)"
     lists = [ours("table-32-limits", "ListOps, nested", "Vanilla", length) for length in (3, 6)]
     yield "07_beyond", "from {:.0f}% at three items to {:.0f}% at six".format(*lists)
+
+
+def factors() -> Iterator[tuple[str, str]]:
+    """Factors of two and three digits."""
+
+    def share(digits: int, model: str, length: int = 60, base: str = "") -> float:
+        return ours("table-31-factors", f"N x {digits}{base}", model, length)
+
+    by_hand, anew = ([share(digits, model) for digits in (2, 3)] for model in ("by head", "ABC, anew"))
+    read = [share(digits, "ABC", base=", base 4") for digits in (2, 3)]
+    yield "07_beyond", f"{by_hand[0]:.1f}% at sixty digits, {share(2, 'by head', 200):.1f}% at two hundred"
+    yield "07_beyond", f"{share(3, 'by head', 6):.0f}% at six, {by_hand[1]:.0f}% at sixty"
+    yield "07_beyond", f"{read[0]:.1f}% at sixty digits with two, {read[1]:.1f}% with three"
+    reached = f"the plain model reached {share(2, 'Vanilla', 6):.0f}% of six-digit products by two digits"
+    yield "07_beyond", f"{reached}, and ABC's short retraining leaves {share(2, 'ABC'):.1f}% at sixty"
+    yield "07_beyond", f"{anew[0]:.1f}% at sixty digits with two in base 10, {anew[1]:.1f}% with three"
+    yield "README", f"a window by head is right on {by_hand[0]:.1f}%, ABC, trained anew, on {anew[0]:.1f}%"
+    yield "README", f"not quite in base 10 ({by_hand[1]:.1f} and {anew[1]:.1f}%)"
+    assert all(share(digits, model, base=", base 4") == 100 for digits in (2, 3) for model in ("ABC, anew", "by head"))
 
 
 def budget() -> Iterator[tuple[str, str]]:
@@ -156,7 +184,9 @@ def methods() -> Iterator[tuple[str, str]]:
     yield "07_beyond", by_seed
     xl = least("successor-transformer-xl", 60, 200)
     yield "07_beyond", "Transformer-XL on {:.1f}% of Successor at sixty and {:.0f}% at two hundred".format(*xl)
-    yield "07_beyond", f"At one width RPE keeps {least('successor-rpe-right', 60)[0]:.0f}% at sixty digits of Successor"
+    one_width = f"at one width keeps {least('successor-rpe-right', 60)[0]:.0f}% at sixty digits of Successor"
+    yield "07_beyond", f"RPE, which {one_width}, is right on all with three"
+    yield "07_beyond", f"from 0 to {least('addition-rpe-widened', 8)[0]:.0f}% at eight digits of Addition"
     yield (
         "07_beyond",
         "{:.0f}% of N x 1 at ten digits and {:.0f}% at sixty".format(*least("n-by-1-rpe-widened", 10, 60)),
