@@ -45,6 +45,7 @@ def phrases() -> Iterator[tuple[str, str]]:
     yield from failure()
     yield from scaffolding()
     yield from padded_problems()
+    yield from low_rank()
     yield from calibration()
     yield from beyond()
     yield from budget()
@@ -62,6 +63,8 @@ def failure() -> Iterator[tuple[str, str]]:
     lost = kept.pop(min(kept, key=kept.__getitem__))
     yield "02_vanilla_failure", f"keeps {span(*kept.values())} on Successor from seven to sixty digits"
     yield "02_vanilla_failure", f"one seed {lost:.0f}% at fourteen"
+    perfect = accuracies("successor-rpe-right", 60).count(100)
+    yield "02_vanilla_failure", f"{NUMBERS[perfect].lower()} of five seeds all of it at sixty"
     assert min(accuracies("parity-rpe-right", 60)) == 100
 
 
@@ -76,6 +79,15 @@ def scaffolding() -> Iterator[tuple[str, str]]:
     grid = table("table-9-grid")
     four = grid[(grid.task == "Addition") & (grid.w == "1") & (grid["T"] == 4) & (grid.length == 60)].accuracy
     yield "04_abs", f"{four.item():.0f}% with $T = 4$"
+
+
+def low_rank() -> Iterator[tuple[str, str]]:
+    assert max(max(accuracies(f"{task}-lora", 10)) for task in experiments.ARITHMETIC) == 0
+    kept = [share for task in ("n-by-1", "parity") for share in accuracies(f"{task}-lora", 6)]
+    yield "06_rpe_connection", f"keeps six digits ({min(kept):.1f} to {max(kept):.0f}%)"
+    whole = sum(share == 100 for share in accuracies("successor-lora", 6))
+    yield "06_rpe_connection", f"on Successor with {NUMBERS[whole].lower()} of five seeds"
+    yield "06_rpe_connection", f"({span(*accuracies('addition-lora', 6))} by seed)"
 
 
 def padded_problems() -> Iterator[tuple[str, str]]:
@@ -191,7 +203,9 @@ def methods() -> Iterator[tuple[str, str]]:
     yield "07_beyond", by_seed
     xl = least("successor-transformer-xl", 60, 200)
     yield "07_beyond", "Transformer-XL on {:.1f}% of Successor at sixty and {:.0f}% at two hundred".format(*xl)
-    one_width = f"at one width keeps {least('successor-rpe-right', 60)[0]:.0f}% at sixty digits of Successor"
+    one_width = (
+        f"at one width keeps {least('successor-rpe-right', 60)[0]:.0f}% at sixty digits of Successor in its worst seed"
+    )
     yield "07_beyond", f"RPE, which {one_width}, is right on all with three"
     yield "07_beyond", f"from 0 to {least('addition-rpe-widened', 8)[0]:.0f}% at eight digits of Addition"
     yield (
