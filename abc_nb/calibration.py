@@ -92,7 +92,7 @@ def calibrate(
     if name not in ("self", "cross"):
         raise InputError(f"unknown attention {name!r}: choose self or cross")
     check(attention, layout, name, settings)
-    places = spans(layout, name) if layout and settings.anchor == "operands" else [whole(*attention.shape[1:])]
+    places = spans(layout, name) if layout and not settings.whole else [whole(*attention.shape[1:])]
     found = candidates(places, name, settings, attention.shape[1])
     means = line_means(attention, found)
     if settings.kappa is None:
@@ -127,11 +127,11 @@ def candidates(places: Sequence[Span], name: Attention, settings: Calibration, q
     lines, columns = [], []
     for i, span in enumerate(places):
         for direction in settings.directions:
-            if settings.anchor == "operands" and not extends(direction, span, name):
+            if not settings.whole and not extends(direction, span, name):
                 continue
             reach = SLOPES[direction] * span.stride * (queries - 1)
             origin = span.origins[direction]
-            last = 0 if settings.anchor == "operands" and name == "self" else span.last - origin - min(0, reach)
+            last = 0 if not settings.whole and name == "self" else span.last - origin - min(0, reach)
             offset = torch.arange(span.first - origin - max(0, reach), last + 1)
             facts = (i, DIRECTIONS.index(direction), span.first, span.last)
             lines.append(torch.stack([*(torch.full_like(offset, fact) for fact in facts), offset]))

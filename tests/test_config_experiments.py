@@ -146,6 +146,20 @@ def test_key_changes_with_the_recipe_of_the_code(monkeypatch: pytest.MonkeyPatch
     assert experiment("addition-vanilla").key(0) != before
 
 
+@pytest.mark.parametrize(
+    ("name", "profile", "more"),
+    [
+        ("addition-abc-padded", "quick", 1),
+        ("addition-abc", "paper", 1),
+        ("addition-abc-paper-padded", "quick", 0),  # averages whole problems, as before
+        ("addition-vanilla-padded", "quick", 0),
+        ("addition-abc", "quick", 0),
+    ],
+)
+def test_only_calibration_on_part_of_padded_problems_has_a_later_recipe(name: str, profile: str, more: int) -> None:
+    assert experiment(name, profile).data["recipe"] == experiments.RECIPE + more
+
+
 @given(NAMES, PROFILES, st.integers(0, 100), st.integers(0, 100))
 def test_key_changes_with_the_seed_and_with_nothing_else(name: str, profile: str, first: int, second: int) -> None:
     keys = experiment(name, profile).key(first), experiment(name, profile).key(second)
