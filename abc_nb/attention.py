@@ -61,17 +61,12 @@ def record(model: Transformer, batch: Batch, inputs: Tensor) -> Record:
     return kept
 
 
-def look(model: Transformer, task: Task, batch: Batch, decode: bool = True) -> Maps:
-    """Attention on the batch's first problem while decoding greedily, or over the right answer."""
+def look(model: Transformer, task: Task, batch: Batch) -> Maps:
+    """Attention on the batch's first problem while decoding greedily."""
     one = Batch(batch.source[:1], batch.target[:1], batch.layout)
-    inputs = one.target[:, :-1]
-    said = greedy(model, one.source, one.layout, task.token(SOS)) if decode else None
-    if said is not None:
-        inputs = torch.cat([inputs[:, :1], said[:, :-1]], dim=1)
+    said = greedy(model, one.source, one.layout, task.token(SOS))
+    inputs = torch.cat([one.target[:, :1], said[:, :-1]], dim=1)
     kept = record(model, one, inputs)
-    if said is None:
-        with torch.inference_mode():
-            said = model(one.source, inputs, one.layout).argmax(-1)
     text = [task.text(tokens[0].tolist()) for tokens in (one.source, inputs, said, one.target[:, 1:])]
     return Maps({where: weights[0] for where, weights in kept.weights.items()}, *text)
 
@@ -125,6 +120,13 @@ def masses(model: Transformer, batch: Batch, trained: int) -> pd.DataFrame:
                     (name, layer, head, operand, step, step < trained, value) for step, value in enumerate(by_step)
                 ]
     return pd.DataFrame(rows, columns=["attention", "layer", "head", "operand", "step", "inside", "mass"])
+
+
+def even_masses(layout: Layout, name: Attention, trained: int) -> tuple[float, float]:
+    """What `masses` has where every open key gets the same: the means inside the training length and beyond."""
+    open_keys = torch.arange(1, layout.width + 1) if name == "self" else torch.tensor(layout.source_length)
+    mass = needed(layout, name)[: layout.width].sum(-1) / open_keys
+    return mass[:trained].mean().item(), mass[trained:].mean().item()
 
 
 def by_head(frame: pd.DataFrame) -> pd.DataFrame:
@@ -220,6 +222,10 @@ class Study:
         table = pd.DataFrame(columns).reset_index().sort_values(f"{self.trained} digits", ascending=False)
         best = table.groupby(["attention", "operand", "layer"], as_index=False).first()
         return best.assign(layer=best.layer + 1, head=best["head"] + 1)  # as people count
+
+    def even(self, name: Attention) -> tuple[float, float]:
+        """Mean mass, inside the training length and beyond, of attention that is evenly spread."""
+        return even_masses(self.batch(self.length).layout, name, self.run.experiment.task.places(self.trained))
 
     def shares(self) -> pd.DataFrame:
         """Where each head looks at the training length, where the model is right."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,7 +22,6 @@ from abc_nb.manifest import SHARES, WEIGHTS
 from abc_nb.model import Transformer
 from abc_nb.sampling import Batch, Sampler
 from abc_nb.store import Run
-from abc_nb.tasks import SOS
 
 COSTS = {"problems": "problems", "steps": "step", "seconds": "seconds"}
 
@@ -63,8 +63,7 @@ class CalibrationStudy:
     @cached_property
     def batch(self) -> Batch:
         """The training problems that attention was averaged over."""
-        settings = self.run.experiment.calibration
-        return self.sampler.calibration_batch(self.run.seed, whole=settings is not None and settings.whole)
+        return self.run.experiment.calibration_batch(self.run.seed)
 
     @property
     def sampler(self) -> Sampler:
@@ -86,13 +85,17 @@ class CalibrationStudy:
         return line_table(self.bias.lines, self.averages, self.layout)
 
     def verticals(self) -> pd.DataFrame:
-        """Strong vertical lines wherever they stand, on absolute positions too: token, share of a head's attention."""
+        """Strong vertical lines of cross-attention wherever they stand: token, share of a head's attention.
+
+        Not of self-attention: there the first query sees one token alone, which is a vertical line by itself.
+        """
         wanted, rows = Calibration(anchor="whole", share=SHARE), []
-        for (name, layer), weights in self.averages.items():
-            for line in calibrate(weights, None, name, wanted, layer):
+        cross = {layer: weights for (name, layer), weights in self.averages.items() if name == "cross"}
+        for layer, weights in cross.items():
+            for line in calibrate(weights, None, "cross", wanted, layer):
                 if line.direction == "vertical":
                     share = weights[line.head, :, line.offset].mean().item()
-                    rows.append((token_at(self.layout, name, line.offset), share))
+                    rows.append((token_at(self.layout, line.offset), share))
         return pd.DataFrame(rows, columns=["token", "share"])
 
     @property
@@ -157,10 +160,8 @@ class CalibrationStudy:
         return store.build_model(self.run.experiment.parent or self.run.experiment, self.run.seed)
 
 
-def token_at(layout: Layout, name: Attention, column: int) -> str:
-    """What stands at a key: a symbol, `operand 1`, `output` or the start of the output."""
-    if name == "self":
-        return "output" if column else SOS
+def token_at(layout: Layout, column: int) -> str:
+    """What stands in a column of the source: a symbol, or `operand 1`."""
     symbols = dict(layout.symbols)
     owners = [number for number, operand in enumerate(layout.operands, 1) if column in operand.columns]
     return symbols[column] if column in symbols else f"operand {owners[0]}"
@@ -190,7 +191,8 @@ def over_runs(studies: Sequence[CalibrationStudy]) -> pd.DataFrame:
     """One row a calibration: task, seed, threshold, lines, skill left, and what retraining costs.
 
     The costs are shares of the parent's: `problems`, `steps` and `seconds` (with calibration; they depend on how
-    busy the machine was) up to the first validation of 99%, and `whole`, the problems of both to their end.
+    busy the machine was) up to the first validation of 99%, infinite if there was none, and `whole`, the problems of
+    both to their end.
     """
     rows = []
     for study in studies:
@@ -199,6 +201,6 @@ def over_runs(studies: Sequence[CalibrationStudy]) -> pd.DataFrame:
         own["seconds"] += run.manifest["calibration_seconds"]
         row = {"task": run.experiment.task.title, "seed": run.seed, "share": tried["share"]}
         row |= {"lines": len(study.bias.lines), "skill": tried.skill}
-        row |= {name: own[of] / parent[of] for name, of in COSTS.items()}
+        row |= {name: own[of] / parent[of] if parent[of] < math.inf else math.inf for name, of in COSTS.items()}
         rows.append(row | {"whole": run.problems() / study.parent_run.problems()})
     return pd.DataFrame(rows)

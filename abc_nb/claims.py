@@ -95,6 +95,13 @@ class Scores:
             key=lambda place: (self.median(*place), self.rows[place]["ci_low"]),
         )
 
+    def highest(self, tasks: Sequence[str], models: Sequence[str], lengths: Sequence[int]) -> tuple[str, str, int]:
+        """The task, model and length with the highest median; of several the one that is known least well."""
+        return max(
+            itertools.product(tasks, models, lengths),
+            key=lambda place: (self.median(*place), self.rows[place]["ci_high"]),
+        )
+
     def evidence(self, task: str, model: str, length: int) -> Evidence:
         row = self.rows[task, model, length]
         return Evidence(f"[{row['ci_low']:.2f}, {row['ci_high']:.2f}]", int(row["seeds"]))

@@ -134,7 +134,7 @@ def sweep(arguments: Namespace) -> int:
     print(f"runs asked for: {len(jobs)}, to be made: {missing}", flush=True)
     failures = sweeping.sweep(jobs, in_turn=arguments.in_turn, dask=arguments.dask)
     for failure in failures:
-        print(f"abc-nb: {failure.name} seed {failure.seed} failed: {failure.error}", file=sys.stderr)
+        print(f"abc-nb: {failure}", file=sys.stderr)
     print(f"made: {missing - len(failures)}, failed: {len(failures)}; all are kept in {paths.runs()}")
     return 1 if failures else 0
 

@@ -21,7 +21,7 @@ from abc_nb.config import digest, to_data
 from abc_nb.errors import InputError
 from abc_nb.model import ModelConfig
 from abc_nb.profiles import PROFILES
-from abc_nb.sampling import Sampler
+from abc_nb.sampling import Batch, Sampler
 from abc_nb.tasks import OPERATIONS, Task
 from abc_nb.training import TrainingConfig
 
@@ -52,6 +52,12 @@ class Experiment:
     def data(self) -> dict[str, Any]:
         anew = self.sampler.regime == "padded" and self.calibration is not None and not self.calibration.whole
         return {"recipe": RECIPE + anew, "experiment": to_data(self)}
+
+    def calibration_batch(self, seed: int) -> Batch:
+        """The parent's training problems, over which its attention is averaged."""
+        if self.parent is None or self.calibration is None:
+            raise InputError(f"{self.name} is not calibrated: name an experiment such as addition-abc")
+        return self.parent.sampler.calibration_batch(seed, whole=self.calibration.whole)
 
     def key(self, seed: int) -> str:
         """The name of its run folder: readable, and changing with anything that determines the run."""

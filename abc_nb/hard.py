@@ -44,7 +44,9 @@ def carry(task: Task, numbers: list[Digits], run: np.ndarray) -> list[Digits]:
     """
     inside = np.arange(numbers[0].shape[1]) < run
     if task.operation.second is not None:
-        return [np.where(inside, task.base - 1, numbers[0]), *numbers[1:]]
+        least = min(2, task.base - 1)  # by 0 and 1 nothing is carried
+        factors = [np.maximum(factor, least) for factor in numbers[1:]]
+        return [np.where(inside, task.base - 1, numbers[0]), *factors]
     first, second = numbers
     start = inside & (np.arange(inside.shape[1]) == 0)
     first = np.where(start, np.maximum(first, 1), first)

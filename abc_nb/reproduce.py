@@ -20,7 +20,7 @@ def reproduce(profile: str, seeds: Sequence[int], everything: bool = False) -> i
         print(f"training {len(todo)} runs takes {minutes:.0f} min here, less where it stops early", flush=True)
     failures = sweep.sweep(jobs)
     for failure in failures:
-        print(f"abc-nb: {failure.name} seed {failure.seed} failed: {failure.error}", file=sys.stderr)
+        print(f"abc-nb: {failure}", file=sys.stderr)
     if failures:
         return 1
     parameters = {"profile": profile, "results": "runs", "seeds": list(seeds)}

@@ -86,14 +86,12 @@ class Results:
         return pd.concat([read(run).assign(**titles(run)) for run in self.runs(names)], ignore_index=True)
 
     def trainings(self, names: Sequence[str]) -> pd.DataFrame:
-        """One row a run: steps, seconds, final validation accuracy, and when it first was 100%."""
+        """One row a run: steps, seconds, final validation accuracy, and when it first was 100% (infinite: never)."""
         rows = []
         for run in self.runs(names):
-            history = run.history()
-            perfect = history[history.accuracy == 1]
-            first = perfect.iloc[0] if len(perfect) else {"step": None, "seconds": None}
+            first = run.reached(1.0)
             row = {**titles(run), "seed": run.seed, "steps": run.manifest["steps"]}
-            row |= {"validation": history.accuracy.iloc[-1], "steps_to_100": first["step"]}
+            row |= {"validation": run.history().accuracy.iloc[-1], "steps_to_100": first["step"]}
             row |= {"seconds_to_100": first["seconds"], "seconds": run.manifest["seconds"]["training"]}
             rows.append(row)
         return pd.DataFrame(rows)

@@ -57,7 +57,7 @@ from abc_nb.training import Progress, Trainer
 ANYWHERE = ("runs", "shipped")  # made here, or come with the project
 THREADS = 1  # fixed, so that a run can be repeated bit for bit; two runs at once use two cores
 CHECKPOINT = "checkpoint.safetensors"
-CALIBRATED = "calibrated.json"  # of an unfinished run: the manifest of its bias
+ORIGIN = "origin.json"  # of an unfinished run: which weights it began with, and the manifest of its bias
 LARGEST_BIAS = 2**24  # bytes; a line takes about 170
 
 
@@ -84,11 +84,11 @@ class Run:
         return held * config.held_batch + (steps - held) * config.batch
 
     def reached(self, accuracy: float) -> dict[str, float]:
-        """The first validation that was so good: step, seconds, problems up to it; all NaN if none was."""
+        """The first validation that was so good: step, seconds, problems up to it; all infinite if none was."""
         history = self.history()
         there = history[history.accuracy >= accuracy]
         if there.empty:
-            return dict.fromkeys(("step", "seconds", "problems"), math.nan)
+            return dict.fromkeys(("step", "seconds", "problems"), math.inf)
         step, seconds = there[["step", "seconds"]].iloc[0]
         return {"step": step, "seconds": seconds, "problems": float(self.problems(int(step)))}
 
@@ -150,43 +150,48 @@ def prepare(experiment: Experiment, seed: int, partial: Path) -> tuple[Transform
     if experiment.parent is None:
         return build_model(experiment, seed), {}
     parent = with_weights(experiment.parent, seed) or ensure(experiment.parent, seed)
-    start = time.perf_counter()
-    model = build_model(experiment, seed, calibrated_bias(experiment, parent, partial))
+    origin = kept_origin(parent, partial) or begin(experiment, parent, partial)
+    bias = read_bias(partial / BIAS, experiment.model.heads) if experiment.calibration else None
+    model = build_model(experiment, seed, bias)
     if experiment.warm:
         parent.restore(model)
     if experiment.rank:
         lora.adapt(model, experiment.rank, seed)
     facts = {"run": parent.folder.name, "weights": parent.manifest["files"][WEIGHTS]}
     facts["seconds"] = parent.manifest["seconds"]["training"]
-    return model, {"parent": facts, "calibration_seconds": round(time.perf_counter() - start, 3)}
+    return model, {"parent": facts, "calibration_seconds": origin["seconds"]}
 
 
-def calibrated_bias(experiment: Experiment, parent: Run, partial: Path) -> Lines | None:
-    """The bias read out of the parent's attention, kept in `partial` so that a resumed run goes on with it."""
-    if experiment.calibration is None:
+def begin(experiment: Experiment, parent: Run, partial: Path) -> dict[str, Any]:
+    """Keep in `partial` what a resumed run goes on with: the parent's weights by name, the bias read out of them."""
+    start = time.perf_counter()
+    if experiment.calibration is not None:
+        batch = experiment.calibration_batch(parent.seed)
+        found = calibrate_model(parent.model().to(device()), batch, experiment.calibration)
+        write_text(partial / SHARES, found.tried.to_csv(index=False))
+        write_json(partial / BIAS, to_data(found.bias))
+    seconds = round(time.perf_counter() - start, 3)
+    origin = {"weights": parent.manifest["files"][WEIGHTS], "seconds": seconds}
+    write_manifest(partial, origin, ORIGIN, (BIAS, SHARES))
+    return origin
+
+
+def kept_origin(parent: Run, partial: Path) -> dict[str, Any] | None:
+    """What an interrupted run began with, if it was this parent; what is damaged, or another's, is set aside."""
+    if not (partial / ORIGIN).exists():
         return None
-    kept = kept_bias(partial, experiment.model.heads)
-    if kept is not None:
-        return kept
-    batch = parent.experiment.sampler.calibration_batch(parent.seed, whole=experiment.calibration.whole)
-    found = calibrate_model(parent.model().to(device()), batch, experiment.calibration)
-    write_text(partial / SHARES, found.tried.to_csv(index=False))
-    write_json(partial / BIAS, to_data(found.bias))
-    write_manifest(partial, {}, CALIBRATED, (BIAS, SHARES))
-    return found.bias
-
-
-def kept_bias(partial: Path, heads: int) -> Lines | None:
-    """The bias that an interrupted run had; a damaged one is set aside with a warning."""
-    if not (partial / CALIBRATED).exists():
-        return None
+    names = [BIAS, SHARES, ORIGIN]
     try:
-        read_manifest(partial, CALIBRATED)
-        return read_bias(partial / BIAS, heads)
-    except (DamagedRun, InputError) as error:
-        where = set_aside(partial, (BIAS, SHARES, CALIBRATED))
-        warnings.warn(f"{error}; it is kept in {where}, and the bias is read anew", stacklevel=2)
-        return None
+        origin = read_manifest(partial, ORIGIN)
+        if origin["weights"] == parent.manifest["files"][WEIGHTS]:
+            return origin
+        names.append(CHECKPOINT)
+        error = f"{parent.experiment.name} was trained anew since {partial.name} began"
+    except DamagedRun as damage:
+        error = str(damage)
+    where = set_aside(partial, names)
+    warnings.warn(f"{error}; it is kept in {where}, and begun anew", stacklevel=2)
+    return None
 
 
 def read_bias(path: Path, heads: int) -> Lines:

@@ -39,6 +39,9 @@ class Failure:
     seed: int
     error: str
 
+    def __str__(self) -> str:
+        return f"{self.name} seed {self.seed} failed: {self.error}"
+
 
 def workers() -> int:
     """One process a core that this one may use, or one in all on a GPU."""

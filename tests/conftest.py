@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,14 @@ from abc_nb.experiments import Experiment
 torch.set_num_threads(1)  # what the store trains with; bit-for-bit comparisons need a fixed count
 settings.register_profile("suite", deadline=None, max_examples=50)
 settings.load_profile("suite")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test reads or moves what was trained in this checkout."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("ABC_NB_RUNS", str(tmp_path_factory.mktemp("none")))
+        yield
 
 
 @dataclass(frozen=True)

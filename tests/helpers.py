@@ -18,9 +18,10 @@ import psutil
 import pytest
 import torch
 import torch.nn.functional as F
+from safetensors import safe_open
 from safetensors.torch import load_file
 
-from abc_nb import claims, plots, store, tables
+from abc_nb import claims, plots, store, tables, training
 from abc_nb.calibration import Calibration
 from abc_nb.evaluation import exact_match, wilson
 from abc_nb.experiments import Experiment, experiment
@@ -114,6 +115,16 @@ def tiny_experiment() -> Experiment:
     )
 
 
+def longer_experiment() -> Experiment:
+    """The tiny one with thirty validations, so that it can be killed in between."""
+    tiny = tiny_experiment()
+    return replace(
+        tiny,
+        name="longer",
+        training=replace(tiny.training, steps=600, hold=600, learned=2.0, validate_every=20),
+    )
+
+
 def child_of(parent: Experiment) -> Experiment:
     """An experiment that calibrates and retrains the tiny one."""
     return replace(
@@ -144,6 +155,21 @@ def assert_same_result(folder: Path, expected: Path) -> None:
     columns = ["step", "loss", "accuracy"]
     found, wanted = (pd.read_csv(path / "history.csv")[columns] for path in (folder, expected))
     pd.testing.assert_frame_equal(found, wanted)
+
+
+def read_tensors(path: Path) -> dict[str, str]:
+    """What a file of tensors says beside them; a checkpoint is checked against its own checksum."""
+    with safe_open(path, "pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+        facts = dict(file.metadata() or {})
+    if path.name == store.CHECKPOINT:
+        assert facts["checksum"] == training.checksum(tensors, facts["progress"])
+    return facts
+
+
+def history(checkpoint: Path) -> pd.DataFrame:
+    """The validations that a checkpoint holds; none if it is not there."""
+    return pd.DataFrame(json.loads(read_tensors(checkpoint)["progress"])["history"] if checkpoint.exists() else [])
 
 
 def correct_checksums(folder: Path) -> None:
@@ -201,6 +227,12 @@ def members(session: int) -> list[int]:
             if os.getsid(process.pid) == session and process.info["status"] != psutil.STATUS_ZOMBIE:
                 found.append(process.pid)
     return found
+
+
+def holds(pid: int, lock: Path) -> bool:
+    """Whether this process or one that it started has the file open."""
+    family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+    return any(Path(file.path) == lock for process in family for file in process.open_files())
 
 
 # ---- reports ----------------------------------------------------------------------------------------

@@ -13,7 +13,8 @@ import pandas as pd
 import pytest
 import torch
 from conftest import Folders, copied
-from helpers import DAMAGES, assert_same_result, never, weights
+from helpers import DAMAGES, assert_same_result, correct_checksums, never, weights
+from safetensors.torch import save_file
 
 from abc_nb import diagnosis, store, training
 from abc_nb.evaluation import evaluate
@@ -209,7 +210,7 @@ def test_a_damaged_bias_of_an_interrupted_run_is_read_anew(
     assert_same_calibrated_result(run.folder, trained / child.key(0))
 
 
-@pytest.mark.parametrize("name", ["bias.json", "shares.csv", "calibrated.json"])
+@pytest.mark.parametrize("name", ["bias.json", "shares.csv", "origin.json"])
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_calibration_of_an_interrupted_run_is_named_kept_and_made_again(
     name: str, damage: Callable[[Path], None], parent: store.Run, child: Experiment, folders: Folders, trained: Path
@@ -222,13 +223,54 @@ def test_a_damaged_calibration_of_an_interrupted_run_is_named_kept_and_made_agai
         warnings.simplefilter("always")
         run = store.ensure(child, 0)
     assert_same_calibrated_result(run.folder, trained / child.key(0))
-    if name not in left and name == "calibrated.json":
+    if name not in left and name == "origin.json":
         assert not caught, "as if nothing had been calibrated yet"
         return
     (kept,) = (folders.runs / ".set-aside").iterdir()
     assert f"{name} is " in str(caught[0].message)
     assert f"it is kept in {kept}" in str(caught[0].message)
     assert {path.name: path.read_bytes() for path in kept.iterdir()} == left
+
+
+def stop_after_two_steps(progress: Progress) -> None:
+    if progress.step == 2:
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("calibrates", [True, False], ids=["ABC", "LoRA"])
+def test_a_run_whose_parent_was_trained_anew_meanwhile_begins_anew(
+    calibrates: bool,
+    parent: store.Run,
+    child: Experiment,
+    folders: Folders,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    low_rank = replace(child, calibration=None, rank=2, training=replace(child.training, optimizer="adamw"))
+    chosen = child if calibrates else low_rank
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
+    with pytest.raises(KeyboardInterrupt):
+        store.ensure(chosen, 0, stop_after_two_steps)
+    other = {name: tensor + 0.5 for name, tensor in weights(parent.folder).items()}
+    save_file(other, parent.folder / "weights.safetensors")
+    correct_checksums(parent.folder)
+    expected = folders.runs / "expected"
+    with pytest.warns(UserWarning, match="successor-vanilla was trained anew since successor-abc-smoke-seed0"):
+        run = store.ensure(chosen, 0)
+    run.folder.rename(expected)
+    assert_same_result(store.ensure(chosen, 0).folder, expected)
+    assert run.manifest["parent"]["weights"] == sha256(parent.folder / "weights.safetensors")
+    (kept,) = (folders.runs / ".set-aside").iterdir()
+    assert "checkpoint.safetensors" in {path.name for path in kept.iterdir()}
+
+
+def test_a_resumed_run_tells_the_seconds_of_its_calibration(
+    parent: store.Run, child: Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(store, "evaluate", stop)
+        patched.setattr(store.time, "perf_counter", iter(range(0, 10**6, 100)).__next__)
+        store.ensure(child, 0)
+    assert store.ensure(child, 0).manifest["calibration_seconds"] == 100
 
 
 @pytest.mark.parametrize("damage", DAMAGES[:3])

@@ -260,7 +260,7 @@ def test_the_advice_of_an_untrained_model_names_the_profile_and_base_it_was_aske
     capsys: pytest.CaptureFixture[str], folders: Folders
 ) -> None:
     status = main(["evaluate", "addition-vanilla", *SMOKE, "--base", "7", "--seed", "3"])
-    assert_one_sentence(capsys, status, "abc-nb train addition-vanilla --profile smoke")
+    assert_one_sentence(capsys, status, "`abc-nb train addition-vanilla --profile smoke --base 7 --seed 3`")
 
 
 @pytest.mark.usefixtures("trained")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import signal
 import socket
@@ -18,13 +17,11 @@ from types import SimpleNamespace
 import dask
 import distributed
 import pandas as pd
-import psutil
 import pytest
 from conftest import Folders
-from dask_processes import Cluster, kill, started
+from dask_processes import Cluster, dask_process, kill, started
 from filelock import FileLock
-from helpers import assert_same_result, wait_for
-from safetensors import safe_open
+from helpers import assert_same_result, history, holds, longer_experiment, wait_for
 
 from abc_nb import cluster, paths, store, sweep
 from abc_nb.cli import main
@@ -40,14 +37,6 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         with distributed.Client(both.address, set_as_default=False) as client:
             client.wait_for_workers(2, timeout=90)
         yield both
-
-
-def history(checkpoint: Path) -> pd.DataFrame:
-    """The validations that a checkpoint holds; none if it is not there."""
-    if not checkpoint.exists():
-        return pd.DataFrame()
-    with safe_open(checkpoint, "pt") as file:
-        return pd.DataFrame(json.loads(file.metadata()["progress"])["history"])
 
 
 def assert_same_as_in_turn(folders: Folders, chosen: Experiment, seed: int) -> None:
@@ -99,19 +88,16 @@ def test_a_stopped_sweep_stops_its_workers_too(folders: Folders, pair: Cluster) 
 
 
 @pytest.mark.slow
-def test_the_run_of_a_lost_worker_goes_on_from_its_checkpoint_on_another(
-    folders: Folders, tiny: Experiment, pair: Cluster
-) -> None:
+def test_the_run_of_a_lost_worker_goes_on_from_its_checkpoint_on_another(folders: Folders, pair: Cluster) -> None:
     """Seconds, in a history, are those of the process that trained; a run begun anew would have others."""
-    training = replace(tiny.training, steps=600, hold=600, learned=2.0, validate_every=20)
-    longer = replace(tiny, name="longer", training=training)
+    longer = longer_experiment()
     lock = folders.runs / ".locks" / f"{longer.key(0)}.lock"
     checkpoint = folders.runs / ".partial" / longer.key(0) / store.CHECKPOINT
     with ThreadPoolExecutor(1) as thread:
         swept = thread.submit(sweep.sweep, [(longer, 0)], False, dask=pair.address)
         wait_for(lambda: len(history(checkpoint)) > 2)
         before = history(checkpoint)
-        (busy,) = [worker for worker in pair.workers if holds(worker, lock)]
+        (busy,) = [worker for worker in pair.workers if holds(worker.pid, lock)]
         kill(busy)
         assert not swept.done()
         assert swept.result(timeout=180) == []
@@ -119,12 +105,6 @@ def test_the_run_of_a_lost_worker_goes_on_from_its_checkpoint_on_another(
     pd.testing.assert_frame_equal(after[: len(before)], before, check_dtype=False, rtol=1e-12)
     assert len(after) == 30
     assert_same_as_in_turn(folders, longer, 0)
-
-
-def holds(worker: subprocess.Popen[bytes], lock: Path) -> bool:
-    """Whether a process of this worker's session has the file open."""
-    family = [psutil.Process(worker.pid), *psutil.Process(worker.pid).children(recursive=True)]
-    return any(Path(file.path) == lock for process in family for file in process.open_files())
 
 
 @pytest.mark.slow
@@ -273,3 +253,17 @@ def test_a_worker_that_cannot_train_is_named_before_the_sweep(
         sweep.sweep([(tiny, 0)], show=False, dask=pair.address)
     assert sweep.missing([(tiny, 0)]) == [(tiny, 0)]
     assert not (paths.runs() / ".partial").exists()
+
+
+@pytest.mark.slow
+def test_a_worker_of_many_threads_that_comes_later_trains_nothing(
+    folders: Folders, tiny: Experiment, tmp_path: Path
+) -> None:
+    with started(tmp_path, workers=0) as alone, ThreadPoolExecutor(1) as thread:
+        with pytest.warns(UserWarning, match="no Dask worker has come yet"):
+            swept = thread.submit(sweep.sweep, [(tiny, 0)], False, dask=alone.address)
+            wait_for(lambda: swept.done() or ([*folders.runs.glob(".sweep-*")] != [] and asked(alone.address)))
+        with dask_process("worker", alone.address, "--nthreads", "2", "--local-directory", tmp_path):
+            (failure,) = swept.result(timeout=120)
+    assert "it has 2 threads" in failure.error
+    assert sweep.missing([(tiny, 0)]) == [(tiny, 0)]

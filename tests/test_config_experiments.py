@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -158,6 +159,25 @@ def test_key_changes_with_the_recipe_of_the_code(monkeypatch: pytest.MonkeyPatch
 )
 def test_only_calibration_on_part_of_padded_problems_has_a_later_recipe(name: str, profile: str, more: int) -> None:
     assert experiment(name, profile).data["recipe"] == experiments.RECIPE + more
+
+
+@pytest.mark.parametrize(
+    ("name", "tokens"),
+    [("addition-abc", 8), ("addition-abc-padded", 7), ("addition-abc-paper-padded", 62), ("addition-abc-paper", 8)],
+)
+def test_attention_is_averaged_over_what_the_calibration_wants_of_the_parents_problems(name: str, tokens: int) -> None:
+    """Sums of training numbers have seven digits, and then the end token; padded ones have 61."""
+    chosen = experiment(name)
+    assert chosen.parent is not None
+    batch = chosen.calibration_batch(3)
+    problems = chosen.parent.sampler.calibration_batch(3, whole=True)
+    assert torch.equal(batch.source, problems.source)
+    assert batch.layout.target_length == tokens
+
+
+def test_a_plain_model_has_no_problems_to_calibrate_on() -> None:
+    with pytest.raises(InputError, match="addition-vanilla is not calibrated: name an experiment such as addition-abc"):
+        experiment("addition-vanilla").calibration_batch(0)
 
 
 @given(NAMES, PROFILES, st.integers(0, 100), st.integers(0, 100))

@@ -134,6 +134,24 @@ def test_a_carry_of_one_number_is_highest_digits_and_leaves_the_rest() -> None:
     np.testing.assert_array_equal(number[:, 4:], before[0][:, 4:])
 
 
+@given(st.integers(1, 30), st.integers(3, 16), st.integers(0, 99))
+def test_a_product_carries_from_every_place_of_the_run(length: int, base: int, seed: int) -> None:
+    task = Task("n-by-1", base)
+    number, factor = carry(task, uniform(task, length, 20, generator(seed)), np.full((20, 1), length))
+    assert (number == base - 1).all()
+    carried_on = np.zeros((20, 1), np.int64)
+    for place in range(length):
+        carried_on = (number[:, place : place + 1] * factor + carried_on) // base
+        assert (carried_on > 0).all()
+    assert (factor < base).all()
+
+
+def test_in_base_2_a_factor_is_one_digit_still() -> None:
+    task = Task("n-by-1", 2)
+    _, factor = carry(task, uniform(task, 5, 20, generator(0)), np.full((20, 1), 5))
+    assert (factor == 1).all()
+
+
 @pytest.mark.parametrize("name", ["successor", "addition"])
 def test_carry_runs_have_a_row_for_each_length_of_run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the model is asked has the run; the wrong answers of one run are counted as such."""

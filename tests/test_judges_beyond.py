@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-import pandas as pd
 import pytest
-from helpers import rows
+from judging import scores
 
-from abc_nb.claims import Scores
 from abc_nb.judges import beyond as judges
-
-LENGTHS = (3, 6, 10, 20, 60)
-Place = tuple[str, str, int]  # task, model, length
-
-
-def scores(tasks: list[str], models: list[str], changed: dict[Place, list[float]], value: float = 1.0) -> Scores:
-    """The same accuracy everywhere but for some places, which have a value a seed."""
-    frames = [
-        rows(model, {length: changed.get((task, model, length), [value]) for length in LENGTHS}, task)
-        for task in tasks
-        for model in models
-    ]
-    return Scores(pd.concat(frames))
-
 
 LISTS = ["ListOps SM", "ListOps MAX"]
 
 
 @pytest.mark.parametrize(("seeds", "verdict"), [([1.0, 1.0, 0.9], "holds"), ([1.0, 0.99, 0.9], "differs")])
 def test_c27_is_judged_by_the_median_seed_and_tells_the_worst(seeds: list[float], verdict: str) -> None:
-    judged = judges.window_solves_lists(scores(LISTS, ["+ T=3"], {("ListOps MAX", "+ T=3", 60): seeds}))
+    judged = judges.window_solves_lists(scores(["+ T=3"], {("ListOps MAX", "+ T=3", 60): seeds}, 1.0, LISTS))
     assert (judged.id, judged.verdict) == ("C27", verdict)
     assert "worst seed at 60 items 90.00" in judged.figure
     assert "ListOps SM 100.0, 100.0, 100.0 at 6, 20, 60 items" in judged.figure
@@ -36,8 +20,8 @@ def test_c27_is_judged_by_the_median_seed_and_tells_the_worst(seeds: list[float]
 
 @pytest.mark.parametrize(("nested", "verdict"), [(0.98, "holds"), (0.99, "differs")])
 def test_c28_falls_with_one_of_the_two(nested: float, verdict: str) -> None:
-    limits = scores(["N x N", "ListOps, nested"], ["Vanilla"], {("ListOps, nested", "Vanilla", 6): [nested]}, 0.0)
-    factors = scores(["N x 2"], ["by head"], {("N x 2", "by head", 60): [0.75]})
+    limits = scores(["Vanilla"], {("ListOps, nested", "Vanilla", 6): [nested]}, 0.0, ["N x N", "ListOps, nested"])
+    factors = scores(["by head"], {("N x 2", "by head", 60): [0.75]}, 1.0, ["N x 2"])
     judged = judges.two_long_numbers_and_nested_lists_are_not_learned(limits, factors)
     assert (judged.id, judged.verdict) == ("C28", verdict)
     assert "N x N 0.0, 0.0, 0.0 at 3, 6, 10 digits" in judged.figure
@@ -48,7 +32,7 @@ def test_c28_falls_with_one_of_the_two(nested: float, verdict: str) -> None:
 @pytest.mark.parametrize(("value", "perfect", "verdict"), [(1.0, 4, "holds"), (0.99, 3, "holds"), (0.98, 3, "differs")])
 def test_c29_is_judged_by_the_worst_base(value: float, perfect: int, verdict: str) -> None:
     tasks, worst = ["Addition, base 4", "Addition, base 16"], ("Addition, base 16", "ABC", 60)
-    judged = judges.bases_make_no_difference(scores(tasks, ["+ T=3", "ABC"], {worst: [value]}))
+    judged = judges.bases_make_no_difference(scores(["+ T=3", "ABC"], {worst: [value]}, 1.0, tasks))
     assert (judged.id, judged.verdict) == ("C29", verdict)
     assert f"{perfect} of 4 100% at 60 digits" in judged.figure
     if verdict == "differs":
@@ -56,10 +40,12 @@ def test_c29_is_judged_by_the_worst_base(value: float, perfect: int, verdict: st
 
 
 def test_c29_is_not_judged_by_base_2_which_the_claim_leaves_out() -> None:
-    found = scores(["Addition, base 2", "Addition, base 4"], ["+ T=3", "ABC"], {("Addition, base 2", "ABC", 60): [0.5]})
+    found = scores(
+        ["+ T=3", "ABC"], {("Addition, base 2", "ABC", 60): [0.5]}, 1.0, ["Addition, base 2", "Addition, base 4"]
+    )
     judged = judges.bases_make_no_difference(found)
     assert (judged.verdict, judged.figure.endswith("; base 2, lowest 50.0")) == ("holds", True)
-    assert judges.bases_make_no_difference(scores(["Addition, base 2"], ["+ T=3", "ABC"], {})).verdict == "not run"
+    assert judges.bases_make_no_difference(scores(["+ T=3", "ABC"], {}, 1.0, ["Addition, base 2"])).verdict == "not run"
 
 
 @pytest.mark.parametrize(
@@ -68,21 +54,21 @@ def test_c29_is_not_judged_by_base_2_which_the_claim_leaves_out() -> None:
 )
 def test_c30_asks_the_sizes_that_converged_and_tells_the_others(six: float, sixty: float, verdict: str) -> None:
     changed = {("Addition", "6/1 layers", 6): [six], ("Addition", "6/1 layers", 60): [sixty]}
-    judged = judges.sizes_make_no_difference(scores(["Addition"], ["+ T=3", "6/1 layers"], changed))
+    judged = judges.sizes_make_no_difference(scores(["+ T=3", "6/1 layers"], changed, 1.0, ["Addition"]))
     assert (judged.id, judged.verdict) == ("C30", verdict)
     shown = f", 6/1 layers {100 * sixty:.1f}; not" if six >= 0.99 else "not converged, at 6 digits: 6/1 layers 50.0"
     assert shown in judged.figure
 
 
 def test_c30_is_not_judged_where_no_size_converged() -> None:
-    judged = judges.sizes_make_no_difference(scores(["Addition"], ["+ T=3", "6/1 layers"], {}, 0.25))
+    judged = judges.sizes_make_no_difference(scores(["+ T=3", "6/1 layers"], {}, 0.25, ["Addition"]))
     assert (judged.verdict, "+ T=3 25.0, 6/1 layers 25.0" in judged.figure) == ("not run", True)
 
 
 @pytest.mark.parametrize(("value", "verdict"), [(0.5, "not run"), (1.0, "differs")])
 def test_c28_does_not_hold_on_one_task_alone(value: float, verdict: str) -> None:
-    factors = scores(["N x 2"], ["by head"], {})
+    factors = scores(["by head"], {}, 1.0, ["N x 2"])
     judged = judges.two_long_numbers_and_nested_lists_are_not_learned(
-        scores(["ListOps, nested"], ["Vanilla"], {}, value), factors
+        scores(["Vanilla"], {}, value, ["ListOps, nested"]), factors
     )
     assert (judged.id, judged.verdict) == ("C28", verdict)

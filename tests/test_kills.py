@@ -21,8 +21,15 @@ import numpy as np
 import pytest
 import torch
 from conftest import Folders
-from helpers import assert_same_result, child_of, forking, report_versions, tiny_experiment, write_report
-from safetensors import safe_open
+from helpers import (
+    assert_same_result,
+    child_of,
+    forking,
+    read_tensors,
+    report_versions,
+    tiny_experiment,
+    write_report,
+)
 
 from abc_nb import manifest, store, training
 from abc_nb.experiments import Experiment
@@ -106,14 +113,6 @@ def assert_nothing_is_half_written(runs: Path) -> None:
         manifest.read_manifest(run)
     for path in runs.rglob("[!.]*.*"):
         READERS.get(path.suffix, Path.stat)(path)
-
-
-def read_tensors(path: Path) -> None:
-    with safe_open(path, "pt") as file:
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-        facts = file.metadata()
-    if path.name == store.CHECKPOINT:
-        assert facts["checksum"] == training.checksum(tensors, facts["progress"])
 
 
 def read_lines(path: Path) -> None:

@@ -12,7 +12,7 @@ import nbformat
 import pandas as pd
 import pytest
 
-from abc_nb import claims, experiments, notebooks
+from abc_nb import claims, experiments, notebooks, paths
 from abc_nb.errors import InputError
 
 BOOKS = notebooks.sequence()
@@ -49,12 +49,31 @@ def test_notebook_has_parameters_and_checked_cells(path: Path) -> None:
 
 @pytest.mark.notebooks
 @pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
-def test_stored_outputs_are_what_the_notebook_gives_now(path: Path) -> None:
+def test_stored_outputs_and_tables_are_what_the_notebook_gives_now(path: Path, tmp_path: Path) -> None:
+    """On the shipped results alone; what it writes is compared with what is committed, which it leaves alone."""
     options = ["--nbval-lax", "--nbval-current-env", "--nbval-cell-timeout=600"]
     sanitize = f"--nbval-sanitize-with={HERE / 'sanitize.cfg'}"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "addopts=", *options, sanitize]
-    done = subprocess.run([*command, str(path)], capture_output=True, text=True, cwd=path.parent)
+    places = {"ABC_NB_RUNS": str(tmp_path / "runs"), "ABC_NB_FIGURES": str(tmp_path / "figures")}
+    environment = {**os.environ, **places}
+    done = subprocess.run([*command, str(path)], capture_output=True, text=True, cwd=path.parent, env=environment)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    written = [file for file in (tmp_path / "figures").iterdir() if not file.name.startswith(".")]
+    assert {file.name for file in written} <= {file.name for file in paths.figures().iterdir()}
+    for file in written:
+        if file.name == "claims.csv":
+            assert_same_verdicts(file, paths.figures() / file.name)
+        elif file.suffix == ".csv":
+            found, stored = (pd.read_csv(folder / file.name) for folder in (file.parent, paths.figures()))
+            pd.testing.assert_frame_equal(found, stored, rtol=1e-3, atol=1e-3, obj=file.name)
+
+
+def assert_same_verdicts(found: Path, stored: Path) -> None:
+    """Of one notebook, whose ledger has no other's verdicts."""
+    one, every = (pd.read_csv(path, dtype=str, keep_default_na=False) for path in (found, stored))
+    one = one[one.notebook != ""]
+    own = every[every.notebook.isin(one.notebook)]
+    pd.testing.assert_frame_equal(one.reset_index(drop=True), own.reset_index(drop=True))
 
 
 @pytest.mark.notebooks

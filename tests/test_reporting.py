@@ -14,7 +14,6 @@ from abc_nb import claims, describe, maps, paths, plots, tables
 from abc_nb.catalogue import BASELINES, MODELS, SCAFFOLDS, VARIANTS
 from abc_nb.errors import InputError
 from abc_nb.evaluation import wilson
-from abc_nb.judges import failure as judges_failure
 from abc_nb.results import Results
 from abc_nb.tasks import OPERATIONS, Task
 
@@ -184,12 +183,6 @@ def test_a_ledger_that_is_none_is_one_sentence(content: bytes, figures: Path) ->
 def test_a_claim_that_is_not_in_the_ledger_is_refused(figures: Path) -> None:
     with pytest.raises(InputError, match="C99"):
         claims.record([claims.Verdict("C99", "holds", "")], "02", "quick")
-
-
-@pytest.mark.parametrize(("six", "verdict"), [(0.2923, "holds"), (1.0, "differs")])
-def test_c15_is_judged_at_six_digits(six: float, verdict: str) -> None:
-    scores = claims.Scores(rows("Vanilla", {6: [six], 10: [0.0], 15: [0.0]}, "Parity"))
-    assert judges_failure.scratchpad_does_not_interpolate(scores).verdict == verdict
 
 
 def test_missing_results_are_named() -> None:

@@ -44,6 +44,18 @@ def test_training_repeats_bit_for_bit(run: store.Run, tiny: Experiment, finished
     assert_same_result(store.ensure(tiny, 0).folder, finished)
 
 
+def test_a_run_is_trained_on_one_thread_wherever_it_is_asked_for(
+    tiny: Experiment, folders: Folders, finished: Path
+) -> None:
+    torch.set_num_threads(2)
+    try:
+        made = store.ensure(tiny, 0)
+    finally:
+        torch.set_num_threads(1)
+    assert made.manifest["threads"] == 1
+    assert_same_result(made.folder, finished)
+
+
 def test_seeds_have_runs_of_their_own(run: store.Run, tiny: Experiment) -> None:
     other = store.ensure(tiny, 1)
     assert other.folder != run.folder

@@ -55,13 +55,12 @@ class Bench:
     @cached_property
     def layout(self) -> Layout:
         """Where tokens stand in the problems that attention is averaged over."""
-        return self.parent.experiment.sampler.calibration_batch(self.seed).layout
+        return self.abc.calibration_batch(self.seed).layout
 
     @cached_property
     def averages(self) -> dict[tuple[Attention, int], Tensor]:
         """Attention (head, query, key) by attention and layer."""
-        batch = self.parent.experiment.sampler.calibration_batch(self.seed)
-        return average_attention(self.parent.model(), batch)
+        return average_attention(self.parent.model(), self.abc.calibration_batch(self.seed))
 
     @property
     def heads(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import pandas as pd
@@ -73,11 +74,15 @@ def retraining_is_short(costs: pd.DataFrame) -> Verdict:
     problems of both trainings to their end).
     """
     by_task = costs.groupby("task", sort=False)[["problems", "steps", "seconds", "whole"]].median()
-    words = [", ".join(f"{task} 1/{1 / ratio:.1f}" for task, ratio in by_task[column].items()) for column in by_task]
+    words = [", ".join(f"{task} {part(ratio)}" for task, ratio in by_task[column].items()) for column in by_task]
     figure = f"retraining over training, to 99% in validation, problems: {words[0]}; steps: {words[1]}; "
     figure += f"seconds, with calibration: {words[2]}; problems to the end of both: {words[3]}"
     seeds = int(costs.groupby("task").seed.nunique().min())
     return verdict("C21", bool((by_task.seconds <= 0.1).all()), figure, Evidence(seeds=seeds))
+
+
+def part(ratio: float) -> str:
+    return f"1/{1 / ratio:.1f}" if ratio < math.inf else "never"
 
 
 def followed(study: CalibrationStudy) -> list[set[str]]:
@@ -122,9 +127,9 @@ def verticals_are_sinks(verticals: pd.DataFrame) -> Verdict:
     """Of the attention on vertical lines, more than half is on tokens that carry no digit (columns token, share)."""
     on = verticals.groupby("token").share.sum()
     shares = (on / on.sum()).sort_values(ascending=False)
-    symbols = float(shares[[token for token in shares.index if not token.startswith(("operand", "output"))]].sum())
+    symbols = float(shares[[token for token in shares.index if not token.startswith("operand")]].sum())
     words = ", ".join(f"{token} {share:.0%}" for token, share in shares.items())
-    return verdict("C24", symbols > 0.5, f"attention on vertical lines by token: {words}")
+    return verdict("C24", symbols > 0.5, f"cross-attention on vertical lines by token: {words}")
 
 
 def same_index(equal: bool, offsets: pd.DataFrame) -> Verdict:

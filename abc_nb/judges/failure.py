@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import get_args
 
 import numpy as np
 import pandas as pd
 
 from abc_nb.attention import Study
+from abc_nb.biases import Attention
 from abc_nb.claims import Evidence, Scores, Verdict, verdict
 from abc_nb.evaluation import wilson
 from abc_nb.results import median_seed
 from abc_nb.tables import BAR
 
 CLOSE = 5.0  # percentage points within which two curves count as the same
+CURVE = (*range(3, 21), 60)  # lengths at which two curves are compared
 SPREAD = 0.5  # of accuracy over output digits, for a correlation with it to mean something
 
 
@@ -28,31 +31,32 @@ def no_baseline_generalizes(scores: Scores) -> Verdict:
 
 def vanilla_interpolates_only(scores: Scores) -> Verdict:
     tasks = ("Successor", "Addition", "N x 1")
-    inside = all(scores.median(task, "Vanilla", 6) >= 100 * BAR for task in tasks)
-    outside = all(scores.median(task, "Vanilla", 60) < 100 * BAR for task in tasks)
+    holds, evidence = interpolates_only(scores, tasks, "Vanilla")
     figure = "; ".join(scores.text(task, "Vanilla", (6, 10, 60)) for task in tasks)
-    return verdict("C02", inside and outside, figure, scores.evidence("Addition", "Vanilla", 6))
+    return verdict("C02", holds, figure, evidence)
+
+
+def interpolates_only(scores: Scores, tasks: Sequence[str], model: str) -> tuple[bool, Evidence]:
+    """Whether a model reaches the bar at six digits on every task, and at sixty on none; evidence of what decides."""
+    inside, beyond = scores.lowest(tasks, [model], [6]), scores.highest(tasks, [model], [60])
+    interpolates = scores.median(*inside) >= 100 * BAR
+    place = beyond if interpolates else inside
+    return interpolates and scores.median(*beyond) < 100 * BAR, scores.evidence(*place)
 
 
 def rope_is_like_vanilla(scores: Scores) -> Verdict:
-    """Where a RoPE interpolates, its source counted from the left, as in the papers, or from the right.
+    """A RoPE's source counted from the left, as in the papers, or from the right, on Successor and Addition.
 
     What counts is how far its median lies outside the range of Vanilla's own seeds.
     """
-    pairs = [(task, model) for task in ("Successor", "Addition") for model in ("RoPE", "RoPE, from the right")]
-    told = "; ".join(f"{model} {scores.text(task, model, (6, 10))}" for task, model in pairs)
-    outside = {
-        (task, model, length): beside(scores, task, model, length)
-        for task, model in pairs
-        for length in (*range(3, 21), 60)
-        if scores.median(task, model, 6) >= 100 * BAR
-    }
-    if not outside:
-        return Verdict("C03", "not run", "no RoPE interpolates: " + told)
-    (task, model, length), gap = max(outside.items(), key=lambda item: item[1])
-    where = f"{model}, {task}, {length} digits"
-    figure = f"at most {gap:.1f} points outside the range of Vanilla's seeds ({where}); {told}"
-    return verdict("C03", gap <= CLOSE, figure, scores.evidence(task, model, length))
+    tasks, models = ("Successor", "Addition"), ("RoPE", "RoPE, from the right")
+    gaps = {(task, model, n): beside(scores, task, model, n) for task in tasks for model in models for n in CURVE}
+    worst = {model: max((place for place in gaps if place[1] == model), key=gaps.__getitem__) for model in models}
+    told = [f"{model} {gaps[place]:.1f} points ({place[0]}, {place[2]} digits)" for model, place in worst.items()]
+    figure = "at most so far outside the range of Vanilla's seeds: " + ", ".join(told)
+    figure += "".join(f"; {model} {scores.text(task, model, (6, 10))}" for task in tasks for model in models)
+    place = max(worst.values(), key=gaps.__getitem__)
+    return verdict("C03", gaps[place] <= CLOSE, figure, scores.evidence(*place))
 
 
 def beside(scores: Scores, task: str, model: str, length: int) -> float:
@@ -69,8 +73,8 @@ def alibi_does_not_interpolate(scores: Scores) -> Verdict:
         trained = [task for task in tasks if (task, model, 6) in scores.rows]
         shown.append(", ".join(f"{task} {scores.median(task, model, 6):.1f}" for task in trained))
     figure = f"at 6 digits, bias on decoder self-attention: {shown[0]}; on cross-attention too: {shown[1]}"
-    highest = max(scores.median(task, "ALiBi", 6) for task in tasks)
-    return verdict("C04", highest < 10, figure, scores.evidence("Successor", "ALiBi", 6))
+    highest = scores.highest(tasks, ["ALiBi"], [6])
+    return verdict("C04", scores.median(*highest) < 10, figure, scores.evidence(*highest))
 
 
 def classification_is_chance(scores: Scores) -> Verdict:
@@ -121,16 +125,21 @@ def rope_needs_width(trainings: pd.DataFrame) -> Verdict:
 
 
 def attention_follows_the_digit(successor: Study) -> Verdict:
-    """The best cross head and the best self head look at the needed cell inside, and no longer beyond."""
+    """The best cross head and the best self head look at the needed cell inside, and no longer beyond.
+
+    At least half of their attention inside; beyond, of what is more than evenly spread attention has there, at most
+    half of what it is inside. (Evenly spread over the few tokens before it, self-attention has much of it anyway.)
+    """
     inside, beyond = (f"{successor.length} digits, {part}" for part in ("inside", "beyond"))
     heads = successor.best_heads()
-    best = heads[heads.operand == "all"].sort_values(inside).groupby("attention").last()
-    figure = "; ".join(
-        f"{name}, layer {row.layer}: {row[inside]:.2f} inside, {row[beyond]:.2f} beyond"
-        for name, row in best.iterrows()
-    )
-    follows = bool((best[inside] >= 0.5).all() and (best[beyond] <= best[inside] / 2).all())
-    return verdict("C06", follows, "mass on the needed cell: " + figure)
+    figures, follows = [], []
+    for name in get_args(Attention):
+        own = heads[(heads.operand == "all") & (heads.attention == name)]
+        best, even = own.sort_values(inside).iloc[-1], successor.even(name)
+        told = f"{best[inside]:.2f} inside, {best[beyond]:.2f} beyond (evenly spread: {even[0]:.2f}, {even[1]:.2f})"
+        figures.append(f"{name}, layer {best.layer}: {told}")
+        follows.append(best[inside] >= 0.5 and best[beyond] - even[1] <= (best[inside] - even[0]) / 2)
+    return verdict("C06", all(follows), "mass on the needed cell: " + "; ".join(figures))
 
 
 def heads_divide_the_operands(addition: Study) -> Verdict:

@@ -1,0 +1,135 @@
+"""Commands that write into the repository or end with a status: what they leave, print and return."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import nbformat
+import pandas as pd
+import pytest
+from conftest import Folders
+from nbformat.v4 import new_code_cell, new_notebook
+
+from abc_nb import experiments, notebooks, paths, reproduce, store, sweep
+from abc_nb.cli import main
+from abc_nb.experiments import Experiment
+
+FAILED = sweep.Failure("addition-vanilla", 3, "no memory")
+
+
+# ---- runs that fail ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("failures", "status"), [([], 0), ([FAILED], 1)])
+def test_a_sweep_ends_with_the_status_of_its_runs_and_names_those_that_failed(
+    failures: list[sweep.Failure],
+    status: int,
+    folders: Folders,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sweep, "sweep", lambda jobs, **_: failures)
+    assert main(["sweep", "addition-vanilla", "--seeds", "0-3", "--profile", "smoke"]) == status
+    out, err = capsys.readouterr()
+    assert out.splitlines()[0] == "runs asked for: 4, to be made: 4"
+    assert out.splitlines()[1].startswith(f"made: {4 - status}, failed: {status}; all are kept in ")
+    assert err == "".join(f"abc-nb: {failure}\n" for failure in failures)
+    assert not failures or err == "abc-nb: addition-vanilla seed 3 failed: no memory\n"
+
+
+def test_a_reproduction_whose_run_failed_runs_no_notebook(
+    folders: Folders, tiny: Experiment, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError("no notebook was to be run")
+
+    monkeypatch.setattr(experiments, "needed", lambda profile, everything: [tiny])
+    monkeypatch.setattr(sweep, "sweep", lambda jobs: [FAILED])
+    monkeypatch.setattr(notebooks, "execute", never)
+    assert reproduce.reproduce("smoke", [0]) == 1
+    assert capsys.readouterr().err == "abc-nb: addition-vanilla seed 3 failed: no memory\n"
+
+
+# ---- notebooks --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Project:
+    """A project of one notebook, which writes where figures go and what its parameter is."""
+
+    notebook: Path
+    build: Path
+    figures: Path
+
+
+SOURCE = "import os; print(value, os.environ['ABC_NB_FIGURES'])"
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    found = Project(tmp_path / "notebooks" / "01_one.ipynb", tmp_path / "build", tmp_path / "figures")
+    found.notebook.parent.mkdir()
+    parameters = new_code_cell("value = 1", metadata={"tags": ["parameters"]})
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"}}
+    nbformat.write(new_notebook(cells=[parameters, new_code_cell(SOURCE)], metadata=kernel), found.notebook)
+    monkeypatch.setattr(paths, "NOTEBOOKS", found.notebook.parent)
+    monkeypatch.setattr(paths, "BUILD", found.build)
+    monkeypatch.setenv("ABC_NB_FIGURES", str(found.figures))
+    return found
+
+
+def printed(notebook: Path) -> str:
+    return str(nbformat.read(notebook, 4).cells[-1].outputs[0].text).strip()
+
+
+@pytest.mark.notebooks
+def test_a_notebook_is_refreshed_in_place_without_the_traces_of_this_machine(project: Project) -> None:
+    assert main(["notebooks", "01_one"]) == 0
+    assert printed(project.notebook) == f"1 {project.figures}"
+    assert "papermill" not in project.notebook.read_text()
+    assert "version" not in nbformat.read(project.notebook, 4).metadata.get("language_info", {})
+
+
+@pytest.mark.notebooks
+def test_with_parameters_the_notebook_and_its_figures_go_to_the_build_folder(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = project.notebook.read_bytes()
+    assert main(["notebooks", "01_one", "-p", "value", "[2, 3]"]) == 0
+    assert project.notebook.read_bytes() == before
+    (line,) = capsys.readouterr().out.splitlines()
+    assert Path(line) == project.build / "notebooks" / "01_one.ipynb"
+    assert os.environ["ABC_NB_FIGURES"] == str(project.build / "figures")
+    assert printed(Path(line)) == f"[2, 3] {project.build / 'figures'}"
+
+
+# ---- ship and list ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [[], ["--weights"]])
+def test_shipped_runs_come_with_weights_only_if_asked_and_list_tells_which_have_them(
+    options: list[str],
+    run: store.Run,
+    tiny: Experiment,
+    folders: Folders,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(paths, "ROOT", folders.shipped.parent)
+    monkeypatch.setattr(experiments, "experiment", lambda *_: tiny)
+    monkeypatch.setattr(experiments, "matching", lambda *_: [tiny.name])
+    assert main(["ship", tiny.name, "--profile", "smoke", *options]) == 0
+    assert capsys.readouterr().out.strip() == f"shipped/{run.folder.name}"
+    shipped = store.find(tiny, 0, ("shipped",))
+    assert shipped is not None
+    assert shipped.manifest["shipped"] is True
+    assert shipped.has_weights == bool(options)
+    shutil.rmtree(run.folder)
+    assert main(["list", "--profile", "smoke", "--csv"]) == 0
+    listed = pd.read_csv(io.StringIO(capsys.readouterr().out), dtype=str, keep_default_na=False)
+    assert listed.seeds_with_results.tolist() == ["0"]
+    assert listed.seeds_with_weights.tolist() == ["0" if options else ""]
