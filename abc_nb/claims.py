@@ -16,7 +16,7 @@ from filelock import FileLock
 from abc_nb import paths
 from abc_nb.errors import InputError
 from abc_nb.files import write_text
-from abc_nb.tables import over_seeds
+from abc_nb.tables import over_seeds, percent
 from abc_nb.tasks import unit_of
 
 VERDICTS = ("holds", "differs", "not run", "definition")
@@ -107,7 +107,7 @@ class Scores:
         return Evidence(f"[{row['ci_low']:.2f}, {row['ci_high']:.2f}]", int(row["seeds"]))
 
     def text(self, task: str, model: str, lengths: tuple[int, ...]) -> str:
-        numbers = ", ".join(f"{self.median(task, model, length):.1f}" for length in lengths)
+        numbers = ", ".join(percent(self.median(task, model, length)) for length in lengths)
         return f"{task} {numbers} at {', '.join(map(str, lengths))} {unit_of(task)}"
 
 

@@ -36,7 +36,7 @@ def integers(text: str) -> list[int]:
     if (count := sum(map(len, ranges))) > MOST:
         raise argparse.ArgumentTypeError(f"{text!r} stands for {count:,} numbers, give at most {MOST:,}")
     found = [number for each in ranges for number in each]
-    if not all(parts) or not found:
+    if not all(parts) or not all(ranges):
         raise argparse.ArgumentTypeError(f"cannot read {text!r}, give whole numbers like 0,1,2 or a range like 0-4")
     return found
 

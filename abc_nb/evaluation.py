@@ -14,6 +14,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from abc_nb.errors import InputError
 from abc_nb.layouts import Layout
 from abc_nb.model import Transformer
 from abc_nb.sampling import Batch, Sampler
@@ -78,9 +79,14 @@ def evaluate(
     seed: int = 0,
     test_seed: int = TEST_SEED,
 ) -> pd.DataFrame:
-    """Tidy rows of accuracy (a fraction) with its Wilson 95% interval, one for each (length, samples)."""
+    """Tidy rows of accuracy (a fraction) with its Wilson 95% interval, one for each (length, samples).
+
+    Raises InputError where no problem is asked for.
+    """
     rows = []
     for length, samples in tests:
+        if samples < 1:
+            raise InputError(f"{samples} problems of {length} digits are too few: ask for one at least")
         right = exact_match(model, sampler.test_batch(length, samples, test_seed))
         correct, total = int(right.sum()), len(right)
         rows.append((name, seed, sampler.regime, length, total, correct, correct / total, *wilson(correct, total)))

@@ -61,6 +61,8 @@ class Experiment:
 
     def key(self, seed: int) -> str:
         """The name of its run folder: readable, and changing with anything that determines the run."""
+        if not isinstance(seed, int) or seed < 0:
+            raise InputError(f"a seed of {seed!r} is not possible: give a whole number from 0 on")
         return f"{self.name}-{self.profile}-seed{seed}-{digest(self.data | {'seed': seed})}"
 
 

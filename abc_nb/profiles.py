@@ -44,6 +44,7 @@ TRAININGS = {  # by profile: smoke, quick, paper
     "retraining": (SMOKE, RETRAINING, LONG_RETRAINING),
     "low rank": tuple(replace(recipe, optimizer="adamw") for recipe in (SMOKE, RETRAINING, LONG_RETRAINING)),
 }
+PATIENT_BATCH = 128  # problems of a held step then: many small steps do more than few large ones
 PATIENCE = 4  # times as many steps for products (a carry has two digits or more) and for lists in lists
 REGIMES = {"smoke": "tight", "quick": "tight", "paper": "padded"}
 CURVE = (*range(1, 21), 30, 40, 50, 60)  # lengths of figures 1 and 4
@@ -69,8 +70,9 @@ def training(profile: str, kind: str, recipe: Recipe = "code") -> TrainingConfig
 
 
 def patient(training: TrainingConfig) -> TrainingConfig:
-    """The training of a task that takes longer."""
-    return replace(training, steps=PATIENCE * training.steps, hold=PATIENCE * training.hold, held_batch=128)
+    """The training of a task that takes longer: more steps, and of one size while the rate is held."""
+    more = {"steps": PATIENCE * training.steps, "hold": PATIENCE * training.hold}
+    return replace(training, **more, held_batch=PATIENT_BATCH)
 
 
 def tests(profile: str, tested: str, many: int = 0) -> tuple[tuple[int, int], ...]:

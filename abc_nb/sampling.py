@@ -17,7 +17,7 @@ from torch import Tensor
 from abc_nb.layouts import Arrangement, Layout
 from abc_nb.tasks import COMBINE, NUMBERS, Digits, Task
 
-TRAIN, VALIDATION, TEST, FIXED, PHASE, CALIBRATION, AGAIN = range(7)  # what a generator is for: part of its seed
+TRAIN, VALIDATION, TEST, SPLIT, PHASE, CALIBRATION, AGAIN = range(7)  # what a generator is for: part of its seed
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def to_digits(numbers: np.ndarray, base: int, places: int) -> Digits:
 @lru_cache(maxsize=2)
 def split_numbers(seed: int) -> tuple[np.ndarray, np.ndarray]:
     """A random permutation of [0, 2^20], split 7:1 into training and validation numbers."""
-    numbers = generator(seed, FIXED).permutation(NUMBERS + 1)
+    numbers = generator(seed, SPLIT).permutation(NUMBERS + 1)
     cut = len(numbers) * 7 // 8
     return numbers[:cut], numbers[cut:]
 
@@ -162,11 +162,11 @@ class Sampler:
     @lru_cache(maxsize=8)  # noqa: B019 (a frozen value, and few of them)
     def fixed_set(self, seed: int, width: int) -> list[Digits]:
         """The fixed training set: the same problems at every width."""
-        rng = generator(seed, FIXED, 1)
+        rng = generator(seed, SPLIT, 1)
         return draw_operands(self.task, split_numbers(seed)[0], self.fixed or 0, width, rng)
 
     def validation_batches(self, seed: int, size: int) -> list[Batch]:
-        """`size` problems in all, from numbers never trained on, at each training width in turn."""
+        """`size` problems in all, at each training width in turn: of numbers never trained on, or random lists."""
         rng = generator(seed, VALIDATION)
         share = -(-size // len(self.widths))
         pool = split_numbers(seed)[1]

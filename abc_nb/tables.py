@@ -20,6 +20,7 @@ from abc_nb.store import Run
 from abc_nb.tasks import LONGEST
 
 BAR = 0.99  # complete generalization: at least 99% at ten times the training length (claim C01)
+TOLERANCE = 1e-4  # percent; tables are saved with six digits
 ITS_COLUMNS: dict[Recipe, str] = {  # of table 34
     "code": "its setting, 1e-4",
     "text": "its setting, 1e-5",
@@ -73,14 +74,16 @@ def beside_paper(rows: pd.DataFrame, table: str) -> pd.DataFrame:
     return merged[first + [column for column in merged if column not in first]]
 
 
-def one_place(percent: float) -> str:
-    return f"{percent:.1f}"
+def percent(value: float) -> str:
+    """One decimal place; two where one would make it all or nothing, which it is not."""
+    text = f"{value:.1f}"
+    return f"{value:.2f}" if text in ("0.0", "100.0") and min(value, 100 - value) > TOLERANCE else text
 
 
-def median_and_range(row: pd.Series, text: Callable[[float], str] = one_place) -> str:
+def median_and_range(row: pd.Series) -> str:
     """A row of `over_seeds` as `median (worst–best)`, the range only where the seeds differ."""
-    worst, best = text(row.worst), text(row.best)
-    return text(row.ours) + ("" if worst == best else f" ({worst}–{best})")
+    worst, best = percent(row.worst), percent(row.best)
+    return percent(row.ours) + ("" if worst == best else f" ({worst}–{best})")
 
 
 def wide(frame: pd.DataFrame) -> pd.DataFrame:
@@ -113,7 +116,7 @@ def settings(found: Results, names: Sequence[str], length: int = 60) -> pd.DataF
     columns["ours, padded"] = medians(found.or_shipped(), padded, length)
     for place, (column, values) in enumerate(columns.items(), start=3):
         keys = zip(table.task, table.model.replace("+ scratchpad", "Vanilla"), strict=True)
-        table.insert(place, column, [f"{values[key]:.1f}" if key in values else "not run" for key in keys])
+        table.insert(place, column, [percent(values[key]) if key in values else "not run" for key in keys])
     return table.reset_index(drop=True)
 
 
@@ -217,7 +220,7 @@ def ablations(rows: pd.DataFrame, kept: pd.DataFrame, length: int = 60) -> pd.Da
     table = over_seeds(wanted)[["task", "model", "ours", "ci_low", "ci_high", "samples", "seeds"]]
     table = table.merge(kept[["task", "model", "lines"]], how="left", on=["task", "model"])
     counted = table.lines.map(lambda lines: "" if pd.isna(lines) else f" ({lines:.0f})")
-    return table.assign(shown=table.ours.map("{:.1f}".format) + counted)
+    return table.assign(shown=table.ours.map(percent) + counted)
 
 
 def widths(found: Results, tasks: Sequence[str], lengths: Sequence[int]) -> pd.DataFrame:

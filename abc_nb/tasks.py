@@ -153,7 +153,7 @@ class Task:
             object.__setattr__(self, "base", 2)
         if self.operation.binary_digits and self.base != 2:
             raise InputError(f"base {self.base} is not possible: {self.title} is written in base 2")
-        if not 2 <= self.base <= 16:
+        if not isinstance(self.base, int) or not 2 <= self.base <= 16:
             raise InputError(f"base {self.base} is not supported: choose a base from 2 to 16")
 
     @property

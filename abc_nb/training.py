@@ -1,4 +1,4 @@
-"""Training: one recipe, resumable bit for bit.
+"""Training: one recipe, resumable, on a CPU bit for bit.
 
 Each step's data, dropout and random positions follow from (seed, step), so weights, optimiser state and the history
 are all that a checkpoint holds.

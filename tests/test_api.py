@@ -69,6 +69,19 @@ def test_a_plain_model_that_cannot_be_retrained_is_an_input_error(name: str, fol
     assert not folders.runs.exists()
 
 
+def test_what_is_no_seed_base_or_number_of_problems_is_an_input_error(folders: Folders) -> None:
+    with pytest.raises(InputError, match="a seed of -1 is not possible: give a whole number from 0 on"):
+        abc_nb.retrain("addition-vanilla", seed=-1)
+    with pytest.raises(InputError, match="a seed of '1' is not possible"):
+        abc_nb.load("addition-abc", seed="1")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="base 4 is not supported: choose a base from 2 to 16"):
+        abc_nb.load("addition-abc", base="4")  # type: ignore[arg-type]
+    sampler = experiment("addition-vanilla", "smoke").sampler
+    with pytest.raises(InputError, match="0 problems of 6 digits are too few: ask for one at least"):
+        abc_nb.evaluate(store.build_model(experiment("addition-vanilla", "smoke"), 0), sampler, [(6, 0)])
+    assert not folders.runs.exists()
+
+
 def test_the_readmes_way_from_attention_to_a_bias_runs_as_it_stands(
     folders: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:

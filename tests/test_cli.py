@@ -202,6 +202,7 @@ BAD = {
     "no command": ([], "COMMAND"),
     "no expression": (["compute", "addition-vanilla"], "EXPR"),
     "a pattern without a match": (["sweep", "division-*"], "no experiment matches 'division-*'"),
+    "a range that is empty": (["sweep", "addition-*", "--seeds", "0,4-2"], "cannot read '0,4-2'"),
     "a range of ranges": (["sweep", "addition-*", "--seeds", "1-2-3"], "cannot read '1-2-3'"),
     "a seed too large": (["reproduce", "--seeds", "5000000000"], "a seed is a whole number from 0 to"),
     "seeds that are none": (["sweep", "addition-*", "--seeds", "a"], "cannot read 'a'"),

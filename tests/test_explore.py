@@ -26,6 +26,7 @@ from abc_nb.explorers import pictures
 from abc_nb.explorers import window as bench_window
 from abc_nb.explorers.calibration import Bench
 from abc_nb.lines import Lines, cells_of
+from abc_nb.sampling import Batch, Sampler
 
 ATTENTIONS: list[Attention] = ["self", "cross"]
 SETTINGS = [
@@ -204,6 +205,21 @@ def test_the_bench_reads_the_lines_that_calibration_reads(bench: Bench, settings
     assert bench.calibrate(settings) == calibrate_model(bench.parent.model(), batch, settings).bias
 
 
+def test_the_bench_averages_over_what_the_retraining_will(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here as if problems were padded: the paper's way takes every step of them, ours the first ones."""
+    every = bench.parent.experiment.sampler.calibration_batch(0)
+
+    def cut(sampler: Sampler, seed: int, size: int = 1000, whole: bool = False) -> Batch:
+        return every if whole else every.first(4)
+
+    monkeypatch.setattr(Sampler, "calibration_batch", cut)
+    padded, settings = Bench("addition-vanilla", profile="smoke"), Calibration(anchor="whole", share=0.1)
+    expected = calibrate_model(bench.parent.model(), every, settings).bias
+    assert padded.calibrate(settings) == expected
+    ours = calibrate_model(bench.parent.model(), every.first(4), SETTINGS[0]).bias
+    assert padded.calibrate(SETTINGS[0]) == ours
+
+
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_cells_and_shares_of_lines_are_those_of_their_dense_bias(bench: Bench, settings: Calibration) -> None:
     bias = bench.calibrate(settings)
@@ -221,10 +237,23 @@ def test_cells_and_shares_of_lines_are_those_of_their_dense_bias(bench: Bench, s
 
 
 def test_kept_lines_are_drawn_over_the_averaged_attention(bench: Bench) -> None:
+    """Each from its first cell to its last one, on its own head's map."""
     bias = bench.calibrate(SETTINGS[0])
     axes = bench_calibration.averaged_figure(bench, bias, "cross", 0).axes[0]
-    for drawn in axes.collections:
-        assert len(drawn.get_segments()) == len(bias.of("cross", 0))
+    shown = np.asarray(axes.images[0].get_array())
+    height, width = bench.averages["cross", 0].shape[1:]
+    black, white = (drawn.get_segments() for drawn in axes.collections)
+    np.testing.assert_array_equal(black, white)
+    lines = bias.of("cross", 0)
+    assert len(black) == len(lines) > 0
+    for line, segment in zip(lines, black, strict=True):
+        steps, columns = cells_of(line, bench.layout)
+        (left, top), (right, bottom) = segment
+        assert (right - left, bottom - top) == (columns[-1] - columns[0], steps[-1] - steps[0])
+        row, column = int(top - steps[0]), int(left - columns[0])
+        weights = bench.averages["cross", 0][line.head].numpy()
+        tile = pictures.colored(weights, *bench_calibration.limits(weights))
+        np.testing.assert_array_equal(shown[row : row + height, column : column + width], tile)
 
 
 def test_the_extended_bias_closes_what_is_on_no_line(bench: Bench) -> None:

@@ -257,7 +257,7 @@ def test_words_that_differ_from_the_papers_are_marked(folder: Path) -> None:
     ("value", "text"), [(100.0, "100.0"), (99.97, "99.97"), (99.6, "99.6"), (0.02, "0.02"), (0.0, "0.0")]
 )
 def test_a_percentage_is_not_rounded_to_all_or_nothing(value: float, text: str) -> None:
-    assert comparison.percent(value) == text
+    assert tables.percent(value) == text
 
 
 def test_tokens_that_look_like_numbers_stay_as_they_are(tmp_path: Path) -> None:

@@ -72,7 +72,10 @@ class Bench:
 
     def calibrate(self, settings: Calibration) -> Lines:
         """The bias that these settings give; a fixed share or kappa, so that no model is asked."""
-        return as_bias(read_lines(self.averages, self.layout, settings), self.heads, settings)
+        batch = self.child(settings).calibration_batch(self.seed)
+        same = batch.layout == self.layout  # not of padded problems, of which the paper takes every step
+        averages = self.averages if same else average_attention(self.parent.model(), batch)
+        return as_bias(read_lines(averages, batch.layout, settings), self.heads, settings)
 
     def longer(self, length: int) -> Layout:
         """The layout of problems of so many digits."""

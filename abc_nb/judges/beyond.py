@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc_nb.claims import Scores, Verdict, verdict
 from abc_nb.experiments import LIMITS
 from abc_nb.judges.scaffolding import FULL
-from abc_nb.tables import BAR
+from abc_nb.tables import BAR, percent
 
 LIST_LENGTHS = (6, 10, 20, 60)
 ITS_BASES = ("base 4", "base 8", "base 16")
@@ -16,12 +16,15 @@ def window_solves_lists(scores: Scores) -> Verdict:
     place = scores.lowest(scores.tasks, ["+ T=3"], LIST_LENGTHS)
     figure = "; ".join(scores.text(name, "+ T=3", (6, 20, 60)) for name in scores.tasks)
     worst = min(scores.rows[name, "+ T=3", 60]["worst"] for name in scores.tasks)
-    figure += f"; worst seed at 60 items {worst:.2f}"
+    figure += f"; worst seed at 60 items {percent(worst)}"
     return verdict("C27", scores.median(*place) >= FULL, figure, scores.evidence(*place))
 
 
 def two_long_numbers_and_nested_lists_are_not_learned(limits: Scores, factors: Scores) -> Verdict:
-    """N x N and nested lists stay below the bar within the training length; a factor of a few digits is told, too."""
+    """The plain model stays below the bar within the training length on N x N and nested lists; no other was tried.
+
+    A factor of a few digits is told, too.
+    """
     learned = [limits.median(task, "Vanilla", 6) >= 100 * BAR for task in limits.tasks]
     if len(learned) < len(LIMITS) and not any(learned):
         return Verdict("C28", "not run", "one of the two was not trained")
@@ -39,10 +42,10 @@ def bases_make_no_difference(scores: Scores) -> Verdict:
     low = scores.lowest(its, models, [60])
     perfect = sum(scores.median(task, model, 60) == 100 for task in its for model in models)
     figure = f"{perfect} of {len(its) * len(models)} 100% at 60 digits, "
-    figure += f"the lowest {low[1]} on {low[0]} {scores.median(*low):.1f}"
+    figure += f"the lowest {low[1]} on {low[0]} {percent(scores.median(*low))}"
     others = [task for task in scores.tasks if task not in its]
     if others:
-        figure += f"; base 2, lowest {scores.median(*scores.lowest(others, models, [60])):.1f}"
+        figure += f"; base 2, lowest {percent(scores.median(*scores.lowest(others, models, [60])))}"
     return verdict("C29", scores.median(*low) >= 100 * BAR, figure, scores.evidence(*low))
 
 
@@ -50,8 +53,8 @@ def sizes_make_no_difference(scores: Scores) -> Verdict:
     """All sizes "that could converge" (`000` appendix B) reach the bar at sixty digits; the others are told."""
     (task,) = scores.tasks
     converged = [model for model in scores.models if scores.median(task, model, 6) >= 100 * BAR]
-    others = [f"{model} {scores.median(task, model, 6):.1f}" for model in scores.models if model not in converged]
-    shown = ", ".join(f"{model} {scores.median(task, model, 60):.1f}" for model in converged)
+    others = [f"{model} {percent(scores.median(task, model, 6))}" for model in scores.models if model not in converged]
+    shown = ", ".join(f"{model} {percent(scores.median(task, model, 60))}" for model in converged)
     figure = f"{task} at 60 digits, w=1, T=3: {shown}; not converged, at 6 digits: {', '.join(others) or 'none'}"
     if not converged:
         return Verdict("C30", "not run", figure)

@@ -9,7 +9,7 @@ import pandas as pd
 
 from abc_nb.calibration_study import CalibrationStudy
 from abc_nb.claims import Evidence, Scores, Verdict, verdict
-from abc_nb.tables import BAR
+from abc_nb.tables import BAR, percent
 
 THREE = ("Successor", "Addition", "N x 1")
 PERCENT = 100 * BAR
@@ -19,7 +19,7 @@ ALGORITHM = ("Algorithm 1", "Algorithm 1, no period")
 def at_sixty(scores: Scores, model: str, tasks: Sequence[str] = THREE) -> tuple[bool, str, Evidence]:
     """Whether a model reaches the bar at 60 digits on all tasks, in words, and the evidence of the worst task."""
     found = {task: scores.median(task, model, 60) for task in tasks}
-    words = ", ".join(f"{task} {value:.1f}" for task, value in found.items())
+    words = ", ".join(f"{task} {percent(value)}" for task, value in found.items())
     return min(found.values()) >= PERCENT, words, scores.evidence(*scores.lowest(tasks, [model], [60]))
 
 
@@ -27,7 +27,7 @@ def abc_generalizes(scores: Scores, padded: Scores) -> Verdict:
     """Tight problems decide, of which there are more seeds; padded ones, as the paper's are, are told."""
     holds, words, evidence = at_sixty(scores, "ABC")
     worst = min(scores.rows[task, "ABC", 60]["worst"] for task in THREE)
-    figure = f"ABC at 60 digits: {words}; worst seed {worst:.1f}"
+    figure = f"ABC at 60 digits: {words}; worst seed {percent(worst)}"
     figure += "".join(f"; padded, {model}: {at_sixty(padded, model)[1]}" for model in ("ABC", "no period"))
     return verdict("C16", holds, figure, evidence)
 
@@ -144,6 +144,6 @@ def lora_depends_on_input(changes: pd.DataFrame, scores: Scores) -> Verdict:
     spread = changes.groupby("method").spread.max()
     words = ", ".join(f"{method} {value:.3g}" for method, value in spread.items())
     tasks = [task for task in scores.tasks if (task, "LoRA", 60) in scores.rows]
-    sixty = ", ".join(f"{task} {scores.median(task, 'LoRA', 60):.1f}" for task in tasks)
+    sixty = ", ".join(f"{task} {percent(scores.median(task, 'LoRA', 60))}" for task in tasks)
     figure = f"spread of the change of logits over inputs: {words}; LoRA at 60 digits: {sixty}"
     return verdict("C26", bool(spread["ABC"] < 1e-4 < spread["LoRA"]), figure)

@@ -13,7 +13,7 @@ from abc_nb.biases import Attention
 from abc_nb.claims import Evidence, Scores, Verdict, verdict
 from abc_nb.evaluation import wilson
 from abc_nb.results import median_seed
-from abc_nb.tables import BAR
+from abc_nb.tables import BAR, percent
 
 CLOSE = 5.0  # percentage points within which two curves count as the same
 CURVE = (*range(3, 21), 60)  # lengths at which two curves are compared
@@ -25,7 +25,9 @@ def no_baseline_generalizes(scores: Scores) -> Verdict:
     best = {pair[:2]: scores.median(*pair) for pair in scores.rows if pair[2] == 60}
     task, model = max(best, key=lambda pair: best[pair])
     meeting = sum(value >= 100 * BAR for value in best.values())
-    figure = f"{meeting} of {len(best)} baselines and variants meet it; best: {model}, {task}, {best[task, model]:.1f}%"
+    figure = (
+        f"{meeting} of {len(best)} baselines and variants meet it; best: {model}, {task}, {percent(best[task, model])}%"
+    )
     return Verdict("C01", "definition", figure, *scores.evidence(task, model, 60))
 
 
@@ -71,7 +73,7 @@ def alibi_does_not_interpolate(scores: Scores) -> Verdict:
     shown = []
     for model in ("ALiBi", "ALiBi, cross too"):
         trained = [task for task in tasks if (task, model, 6) in scores.rows]
-        shown.append(", ".join(f"{task} {scores.median(task, model, 6):.1f}" for task in trained))
+        shown.append(", ".join(f"{task} {percent(scores.median(task, model, 6))}" for task in trained))
     figure = f"at 6 digits, bias on decoder self-attention: {shown[0]}; on cross-attention too: {shown[1]}"
     highest = scores.highest(tasks, ["ALiBi"], [6])
     return verdict("C04", scores.median(*highest) < 10, figure, scores.evidence(*highest))
@@ -111,7 +113,9 @@ def rope_needs_width(trainings: pd.DataFrame) -> Verdict:
     The paper's source is counted from the left; from the right it is another index, which is told beside.
     """
     best = 100 * trainings.groupby("model", sort=False).validation.agg(median_seed)
-    figure = "Addition, validation after the same steps: " + ", ".join(f"{name} {x:.1f}" for name, x in best.items())
+    figure = "Addition, validation after the same steps: " + ", ".join(
+        f"{name} {percent(x)}" for name, x in best.items()
+    )
     usual = best.filter(like="RoPE").drop(["RoPE, size 512", "RoPE, from the right"], errors="ignore")
     wide, narrow = best.get("RoPE, size 512"), usual.max()
     evidence = Evidence(seeds=int(trainings.groupby("model").seed.nunique().filter(like="RoPE").min()))

@@ -12,7 +12,7 @@ import pandas as pd
 from abc_nb.claims import Scores, Verdict, verdict
 from abc_nb.judges.failure import interpolates_only
 from abc_nb.profiles import TABLE
-from abc_nb.tables import BAR
+from abc_nb.tables import BAR, percent
 
 FULL = 99.9  # percent that still reads as the paper's "100%", in the median seed
 UNARY, BINARY = ("Successor", "Parity"), ("Addition", "N x 1")
@@ -42,7 +42,7 @@ def cyclic_window_solves_all(scores: Scores, padded: Scores) -> Verdict:
     tasks = (*UNARY, *BINARY)
     place = scores.lowest(tasks, ["+ T=3"], TABLE)
     worst = min(scores.rows[name, "+ T=3", 60]["worst"] for name in tasks)
-    figure = told(tasks, "+ T=3", (6, 60), scores, padded, f"; worst seed at 60 digits {worst:.2f}")
+    figure = told(tasks, "+ T=3", (6, 60), scores, padded, f"; worst seed at 60 digits {percent(worst)}")
     return verdict("C11", scores.median(*place) >= FULL, figure, scores.evidence(*place))
 
 
@@ -65,7 +65,7 @@ def period_does_not_matter(grid: pd.DataFrame) -> Verdict:
     part = grid[(grid.w == "1") & (grid.length == 60)]
     by_period = part[part["T"] >= 3].groupby("T").accuracy.min()
     tasks = " and ".join(dict.fromkeys(part.task))
-    figure = f"lowest of {tasks} at 60 digits, w=1: " + ", ".join(f"T={t} {x:.1f}" for t, x in by_period.items())
+    figure = f"lowest of {tasks} at 60 digits, w=1: " + ", ".join(f"T={t} {percent(x)}" for t, x in by_period.items())
     return verdict("C13", bool(len(by_period) and (by_period >= 100 * BAR).all()), figure)
 
 

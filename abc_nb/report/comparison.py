@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from abc_nb.tables import median_and_range, seed_counts
+from abc_nb.tables import TOLERANCE, median_and_range, percent, seed_counts
+from abc_nb.tasks import unit_of
 
 HIGHER, LOWER, OTHER = "▲", "▼", "≠"  # ours, seen from the paper's number
 MEANING = {HIGHER: "higher than the paper", LOWER: "lower than the paper", OTHER: "differs from the paper"}
 KEYS = ["task", "model", "length"]
 NEEDED = {*KEYS, "ours", "worst", "best", "ci_low", "ci_high", "samples", "seeds", "regime"}
-TOLERANCE = 1e-4  # percent; tables are saved with six digits
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,13 @@ class Comparison:
     has_paper: bool
     has_range: bool  # in some cell
     note: str
+
+    @property
+    def headings(self) -> tuple[str, ...]:
+        """Of the columns: the lengths, in what they count."""
+        units = dict.fromkeys(unit_of(task) for task, _ in self.groups)
+        many, one = " or ".join(units), " or ".join(unit.removesuffix("s") for unit in units)
+        return tuple(f"{length} {one if length == 1 else many}" for length in self.lengths)
 
 
 @dataclass(frozen=True)
@@ -88,16 +95,10 @@ def cell(row: pd.Series) -> Cell:
     paper = float(row.get("paper", float("nan")))
     return Cell(
         paper="" if pd.isna(paper) else f"{paper:.4g}",
-        ours=median_and_range(row, percent),
+        ours=median_and_range(row),
         interval=f"{percent(row.ci_low)}–{percent(row.ci_high)}",
         mark=mark(paper, row.ci_low, row.ci_high),
     )
-
-
-def percent(value: float) -> str:
-    """One decimal place; two where one would make it all or nothing, which it is not."""
-    text = f"{value:.1f}"
-    return f"{value:.2f}" if text in ("0.0", "100.0") and min(value, 100 - value) > TOLERANCE else text
 
 
 def note(frame: pd.DataFrame) -> str:
@@ -105,7 +106,8 @@ def note(frame: pd.DataFrame) -> str:
     regime = " and ".join(f"{name}" for name in dict.fromkeys(frame.regime))
     few, many = (f"{count:,}" for count in (frame.samples.min(), frame.samples.max()))
     problems = few if few == many else f"{few} to {many}"
-    seeds = "one seed" if frame.seeds.max() == 1 else f"{frame.seeds.min()} to {frame.seeds.max()} seeds"
+    fewest, most = frame.seeds.min(), frame.seeds.max()
+    seeds = "one seed" if most == 1 else f"{most} seeds" if fewest == most else f"{fewest} to {most} seeds"
     return f"Exact match in percent; {regime} regime, {problems} problems of each length, {seeds}."
 
 

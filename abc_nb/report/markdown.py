@@ -68,7 +68,7 @@ def beside(content: Comparison) -> str:
         for task, models in content.groups
         for model, cells in models
     ]
-    return grid(("task", "model", *(f"{length} digits" for length in content.lengths)), rows)
+    return grid(("task", "model", *content.headings), rows)
 
 
 def accuracy(cell: Cell | None, has_paper: bool) -> str:
