@@ -71,8 +71,8 @@ def training(profile: str, kind: str, recipe: Recipe = "code") -> TrainingConfig
 
 def patient(training: TrainingConfig) -> TrainingConfig:
     """The training of a task that takes longer: more steps, and of one size while the rate is held."""
-    more = {"steps": PATIENCE * training.steps, "hold": PATIENCE * training.hold}
-    return replace(training, **more, held_batch=PATIENT_BATCH)
+    steps, hold = PATIENCE * training.steps, PATIENCE * training.hold
+    return replace(training, steps=steps, hold=hold, held_batch=PATIENT_BATCH)
 
 
 def tests(profile: str, tested: str, many: int = 0) -> tuple[tuple[int, int], ...]:

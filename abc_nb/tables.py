@@ -215,12 +215,12 @@ def kept_lines(runs: Sequence[Run]) -> pd.DataFrame:
 
 
 def ablations(rows: pd.DataFrame, kept: pd.DataFrame, length: int = 60) -> pd.DataFrame:
-    """ABC and its ablations at one length: task, model, ours (percent), lines, and both as text in `shown`."""
+    """ABC and its ablations at one length: the columns of `over_seeds`, lines, and both as text in `shown`."""
     wanted = rows[(rows.length == length) & rows.model.isin(["ABC", *kept.model])]
-    table = over_seeds(wanted)[["task", "model", "ours", "ci_low", "ci_high", "samples", "seeds"]]
+    table = over_seeds(wanted).drop(columns=["length", "regime"])
     table = table.merge(kept[["task", "model", "lines"]], how="left", on=["task", "model"])
-    counted = table.lines.map(lambda lines: "" if pd.isna(lines) else f" ({lines:.0f})")
-    return table.assign(shown=table.ours.map(percent) + counted)
+    counted = table.lines.map(lambda lines: "" if pd.isna(lines) else f" [{lines:.0f}]")
+    return table.assign(shown=table.apply(median_and_range, axis=1) + counted)
 
 
 def widths(found: Results, tasks: Sequence[str], lengths: Sequence[int]) -> pd.DataFrame:

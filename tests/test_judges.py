@@ -65,7 +65,7 @@ def test_c11_differs_where_any_task_is_lost(task: str) -> None:
         judges_bias.cyclic_window_solves_all(scores(["+ T=3"]), NONE), "C11", "holds", "worst seed at 60 digits 100"
     )
     judged = judges_bias.cyclic_window_solves_all(scores(["+ T=3"], {(task, "+ T=3", 60): 0.25}), NONE)
-    assert_judged(judged, "C11", "differs", f"{task} 100.0, 25.0 at 6, 60 digits", "worst seed at 60 digits 25.00")
+    assert_judged(judged, "C11", "differs", f"{task} 100.0, 25.0 at 6, 60 digits", "worst seed at 60 digits 25.0")
     assert judged.interval == interval(250)
 
 
@@ -74,7 +74,7 @@ def test_c11_names_the_worst_seed_and_is_judged_by_the_median() -> None:
     judged = judges_bias.cyclic_window_solves_all(
         Scores(pd.concat([rows("+ T=3", seeds, task) for task in TASKS])), NONE
     )
-    assert_judged(judged, "C11", "holds", "100.0, 100.0 at 6, 60 digits", "worst seed at 60 digits 37.50")
+    assert_judged(judged, "C11", "holds", "100.0, 100.0 at 6, 60 digits", "worst seed at 60 digits 37.5")
 
 
 @pytest.mark.parametrize(

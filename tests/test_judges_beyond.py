@@ -14,7 +14,7 @@ LISTS = ["ListOps SM", "ListOps MAX"]
 def test_c27_is_judged_by_the_median_seed_and_tells_the_worst(seeds: list[float], verdict: str) -> None:
     judged = judges.window_solves_lists(scores(["+ T=3"], {("ListOps MAX", "+ T=3", 60): seeds}, 1.0, LISTS))
     assert (judged.id, judged.verdict) == ("C27", verdict)
-    assert "worst seed at 60 items 90.00" in judged.figure
+    assert "worst seed at 60 items 90.0" in judged.figure
     assert "ListOps SM 100.0, 100.0, 100.0 at 6, 20, 60 items" in judged.figure
 
 

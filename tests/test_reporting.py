@@ -100,6 +100,22 @@ def test_saved_tables_can_be_read_back(figures: Path) -> None:
     assert "\\begin{tabular}" in (figures / "table-x.tex").read_text()
 
 
+def test_table_2_says_yes_where_the_median_seed_reaches_the_bar() -> None:
+    trained = pd.DataFrame(
+        [("Successor", 0.5), ("Successor", 0.99), ("Successor", 1.0), ("Addition", 0.98)],
+        columns=["task", "validation"],
+    )
+    tested = pd.concat(
+        [rows("Vanilla", {6: [0.0], 60: [0.1]}, "Successor"), rows("Vanilla", {6: [0.0], 60: [0.99]}, "Addition")]
+    )
+    table = tables.interpolation_table(trained, tested).set_index("task")
+    assert table["interpolation, ours"].to_dict() == {"Successor": "yes", "Addition": "no"}
+    assert table["extrapolation, ours"].to_dict() == {"Successor": "no", "Addition": "yes"}
+    assert table["validation (%)"].to_dict() == {"Successor": 99.0, "Addition": 98.0}
+    assert table["60 digits (%)"].to_dict() == {"Successor": 10.0, "Addition": 99.0}
+    assert set(table["interpolation, paper"]) == {"yes"} and set(table["extrapolation, paper"]) == {"no"}
+
+
 def test_curves_plot_the_median_over_seeds() -> None:
     figure = plots.length_curves(rows("Vanilla", {1: [1.0, 0.9, 0.8], 2: [0.5, 0.1, 0.3]}), longest=2)
     line = figure.axes[0].lines[0]

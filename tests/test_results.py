@@ -89,10 +89,10 @@ def test_ablations_stand_beside_the_lines_that_they_keep() -> None:
         ("Addition", "kappa 2 (003)"): 12.5,
         ("Successor", "ABC"): 100.0,
     }
-    assert found.shown.to_list() == ["75.0 (34)", "12.5 (12)", "100.0"]
+    assert found.shown.to_list() == ["75.0 (50.0–100.0) [34]", "12.5 (0.0–25.0) [12]", "100.0"]
     assert found.seeds.to_list() == [3, 3, 1]
     shorter = tables.ablations(pd.concat(tested), kept, length=20)
-    assert shorter.shown.to_list() == ["0.0 (34)", "0.0 (12)"]
+    assert shorter.shown.to_list() == ["0.0 [34]", "0.0 [12]"]
 
 
 @pytest.mark.parametrize("profile", ["smoke", "quick"])
