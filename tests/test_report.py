@@ -315,6 +315,25 @@ def test_runs_are_listed_with_what_their_manifests_say(
         assert report.escape(fact) in text
 
 
+@pytest.mark.parametrize(
+    ("tasks", "headings"),
+    [
+        (["Addition"], ("1 digit", "60 digits")),
+        (["ListOps SM"], ("1 item", "60 items")),
+        (["N x N", "ListOps, nested"], ("1 digit or item", "60 digits or items")),
+    ],
+)
+def test_lengths_are_told_in_what_they_count(tasks: list[str], headings: tuple[str, ...]) -> None:
+    frame = tables.over_seeds(pd.concat([rows("ABC", {1: [1.0], 60: [0.5]}, task) for task in tasks]))
+    assert comparison.comparison(frame).headings == headings
+
+
+@pytest.mark.parametrize(("more", "told"), [([], "one seed"), ([0.5], "2 seeds"), (None, "1 to 2 seeds")])
+def test_the_note_tells_how_many_seeds(more: list[float] | None, told: str) -> None:
+    frame = tables.over_seeds(rows("ABC", {1: [1.0, *([0.5] if more is None else more)], 60: [1.0, *(more or [])]}))
+    assert comparison.note(frame).endswith(f"problems of each length, {told}.")
+
+
 def test_the_command_writes_the_report_and_says_where(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "figure-13-tokens.png").write_bytes(PNG)
     assert main(["report", "--profile", "smoke", "--results", "runs", "--seeds", "0"]) == 0

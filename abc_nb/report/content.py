@@ -161,7 +161,7 @@ def listed_runs(found: Results) -> list[store.Run]:
 
 def run_table(runs: Sequence[store.Run]) -> Plain:
     """A line a run: what was trained, how long, how well, where and when."""
-    head = ("experiment", "seed", "steps", "seconds", *(f"{n} digits (%)" for n in SHOWN_LENGTHS))
+    head = ("experiment", "seed", "steps", "seconds", *(f"right at {n} (%)" for n in SHOWN_LENGTHS))
     rows = tuple(run_row(run) for run in runs)
     return Plain((*head, "made", "device", "date"), rows, (False, *[True] * (len(head) - 1), False, False, False))
 
