@@ -109,7 +109,7 @@ def calibration() -> Iterator[tuple[str, str]]:
     assert without[1] == 100
     finite = {task: accuracies(f"{task}-abc-finite", 60) for task in ABLATED}
     spans = [span(*finite[task]) for task in BINARY]
-    told = "{} of Addition are left, by seed, {} of N x 1, and {:.0f}% or more of Successor"
+    told = "{} of Addition are left, by seed, {} of N x 1, and {:.1f}% or more of Successor"
     yield "05_abc", told.format(*spans, min(finite["successor"]))
     surprising = [("Successor", "no period"), ("Addition", "last layer for all"), ("Addition", "no verticals")]
     yield "05_abc", "the medians of five are {:.0f}, {:.0f} and {:.0f}%".format(*(ablated[each] for each in surprising))
@@ -127,6 +127,10 @@ def calibration() -> Iterator[tuple[str, str]]:
     seconds = table("table-15-cost").groupby("task").seconds.median()
     yield "05_abc", f"1/{1 / seconds.max():.0f} to 1/{1 / seconds.min():.0f} of the seconds"
     figure = pd.read_csv(paths.figures("quick") / "claims.csv").set_index("id").figure
+    symbols = sum(
+        int(share) for token, share in re.findall(r"([^,:]+) (\d+)%", figure["C24"]) if "operand" not in token
+    )
+    yield "05_abc", f"on vertical lines half ({symbols}%) lies on symbols"
     one, two, both, number, digit = (
         "{} to {}".format(*(how(map(int, counts.split("/"))) for how in (min, max)))
         for counts in re.findall(r"\d+(?:/\d+)+", figure["C22"] + figure["C23"])

@@ -54,8 +54,9 @@ def rope_is_like_vanilla(scores: Scores) -> Verdict:
     tasks, models = ("Successor", "Addition"), ("RoPE", "RoPE, from the right")
     gaps = {(task, model, n): beside(scores, task, model, n) for task in tasks for model in models for n in CURVE}
     worst = {model: max((place for place in gaps if place[1] == model), key=gaps.__getitem__) for model in models}
-    told = [f"{model} {gaps[place]:.1f} points ({place[0]}, {place[2]} digits)" for model, place in worst.items()]
-    figure = "at most so far outside the range of Vanilla's seeds: " + ", ".join(told)
+    where = {place: f" ({place[0]}, {place[2]} digits)" if gaps[place] else "" for place in worst.values()}
+    told = [f"{model} {gaps[place]:.1f} points{where[place]}" for model, place in worst.items()]
+    figure = "farthest outside the range of Vanilla's seeds: " + ", ".join(told)
     figure += "".join(f"; {model} {scores.text(task, model, (6, 10))}" for task in tasks for model in models)
     place = max(worst.values(), key=gaps.__getitem__)
     return verdict("C03", gaps[place] <= CLOSE, figure, scores.evidence(*place))
