@@ -15,6 +15,7 @@ from matplotlib.patches import Rectangle
 
 from abc_nb.attention import Panel
 from abc_nb.plots import COLORS, STYLE, WIDTH, new_figure
+from abc_nb.tables import seeds_told
 
 
 def token_grid(problems: dict[str, list[str]]) -> Figure:
@@ -130,8 +131,9 @@ def accuracy_map(frame: pd.DataFrame, models: Sequence[str]) -> Figure:
     tasks = list(dict.fromkeys(frame.task))
     figure, panels = new_figure(min(2, len(tasks)), 0.17 * len(models) + 0.7, rows=-(-len(tasks) // 2))
     for i, (panel, task) in enumerate(zip(panels, tasks, strict=False)):
-        table = frame[frame.task == task].pivot(index="model", columns="length", values="ours").reindex(models)
-        percent_map(panel, table, task)
+        part = frame[frame.task == task]
+        table = part.pivot(index="model", columns="length", values="ours").reindex(models)
+        percent_map(panel, table, f"{task} ({seeds_told(part)})")
         panel.set(xlabel="length", ylabel="")
         panel.tick_params(labelleft=i % 2 == 0)
     for panel in panels[len(tasks) :]:

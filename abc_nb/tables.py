@@ -137,6 +137,14 @@ def seed_counts(frame: pd.DataFrame) -> pd.Series:
     return fewest.where(fewest == most, fewest + " to " + most)
 
 
+def seeds_told(frame: pd.DataFrame) -> str:
+    """How many seeds stand behind rows of `over_seeds`, in words."""
+    fewest, most = frame.seeds.min(), frame.seeds.max()
+    if most == 1:
+        return "one seed"
+    return f"{most} seeds" if fewest == most else f"{fewest} to {most} seeds"
+
+
 def by_length(frame: pd.DataFrame) -> pd.DataFrame:
     """`over_seeds` for reading: a row a task and model, a column a length, and below them the problems a length."""
     rows = ["task", "model", "seeds"]

@@ -254,6 +254,7 @@ def test_the_map_of_methods_has_a_given_order_and_leaves_empty_what_was_not_test
     (panel,) = figure.axes
     assert [label.get_text() for label in panel.get_yticklabels()] == ["FIRE", "Sandwich", "Vanilla"]
     assert [text.get_text() for text in panel.texts] == ["50", "25", "12", "100", "0"]
+    assert panel.get_title() == "Addition (one seed)"
 
 
 def test_a_saved_figure_is_a_picture_that_a_notebook_keeps(figures: Path) -> None:

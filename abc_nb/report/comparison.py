@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from abc_nb.tables import TOLERANCE, median_and_range, percent, seed_counts
+from abc_nb.tables import TOLERANCE, median_and_range, percent, seed_counts, seeds_told
 from abc_nb.tasks import unit_of
 
 HIGHER, LOWER, OTHER = "▲", "▼", "≠"  # ours, seen from the paper's number
@@ -106,9 +106,7 @@ def note(frame: pd.DataFrame) -> str:
     regime = " and ".join(f"{name}" for name in dict.fromkeys(frame.regime))
     few, many = (f"{count:,}" for count in (frame.samples.min(), frame.samples.max()))
     problems = few if few == many else f"{few} to {many}"
-    fewest, most = frame.seeds.min(), frame.seeds.max()
-    seeds = "one seed" if most == 1 else f"{most} seeds" if fewest == most else f"{fewest} to {most} seeds"
-    return f"Exact match in percent; {regime} regime, {problems} problems of each length, {seeds}."
+    return f"Exact match in percent; {regime} regime, {problems} problems of each length, {seeds_told(frame)}."
 
 
 def plain(path: Path) -> Plain:
