@@ -121,7 +121,7 @@ def longer_experiment() -> Experiment:
     return replace(
         tiny,
         name="longer",
-        training=replace(tiny.training, steps=600, hold=600, learned=2.0, validate_every=20),
+        training=replace(tiny.training, steps=1500, hold=1500, learned=2.0, validate_every=50),
     )
 
 
