@@ -114,6 +114,7 @@ def experiment(name: str, profile: str = "quick", base: int = 10) -> Experiment:
     config = model_config(model, sampler, profile)
     training = profiles.training(profile, model.training, model.recipe)
     training = profiles.patient(training) if is_patient(task, profile) else training
+    training = profiles.undeceived(training) if task.operation.final_only and task.base == 2 else training
     found = Experiment(label(name, task), profile, sampler, config, training, tests(model, sampler, config, profile))
     if model.calibration is None and not model.rank:
         return found

@@ -75,6 +75,11 @@ def patient(training: TrainingConfig) -> TrainingConfig:
     return replace(training, steps=steps, hold=hold, held_batch=PATIENT_BATCH)
 
 
+def undeceived(training: TrainingConfig) -> TrainingConfig:
+    """The training of a task of two answers: the rate is held until more is right than guessing gets."""
+    return replace(training, learned=0.75)
+
+
 def tests(profile: str, tested: str, many: int = 0) -> tuple[tuple[int, int], ...]:
     """The (length, samples) of an evaluation: `tested` is a key of `TESTS`, `many` the samples at lengths `MANY`."""
     if profile != "quick":

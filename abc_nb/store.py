@@ -134,7 +134,7 @@ def device_name() -> str:
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
-    return f"CPU ({model}, {os.cpu_count()} cores)"
+    return f"CPU ({model}, {os.cpu_count()} cores, {torch.backends.cpu.get_cpu_capability()})"
 
 
 def build_model(experiment: Experiment, seed: int, bias: Lines | None = None) -> Transformer:

@@ -206,6 +206,12 @@ def test_names_are_every_task_with_every_model() -> None:
             assert experiment(f"{task}-{model}").task.name == task
 
 
+def test_the_rate_of_a_task_of_two_answers_is_held_until_more_is_right_than_a_guess_gets() -> None:
+    """Half of the parities are right without looking; every other task has to be learned to get there."""
+    assert experiment("parity-classifier").training.learned == 0.75
+    assert {experiment(name).training.learned for name in experiments.names() if name != "parity-classifier"} == {0.5}
+
+
 def test_profile_paper_is_the_papers_model() -> None:
     for name in experiments.names():
         found = experiment(name, "paper")
