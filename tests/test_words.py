@@ -76,8 +76,55 @@ def scaffolding() -> Iterator[tuple[str, str]]:
 
 def low_rank() -> Iterator[tuple[str, str]]:
     assert max(max(accuracies(f"{task}-lora", 10)) for task in experiments.ARITHMETIC) == 0
-    kept = [accuracies(f"{task}-abc-{model}", 6) for model in ("kappa-1", "no-period") for task in ABLATED]
-    assert min(map(min, kept)) >= 98
+    kept = [share for task in ("n-by-1", "parity") for share in accuracies(f"{task}-lora", 6)]
+    yield "06_rpe_connection", f"keeps six digits ({min(kept):.1f} to {max(kept):.0f}%)"
+    whole = sum(share == 100 for share in accuracies("successor-lora", 6))
+    yield "06_rpe_connection", f"on Successor with {NUMBERS[whole].lower()} of five seeds"
+    yield "06_rpe_connection", f"({span(*accuracies('addition-lora', 6))} by seed)"
+
+
+def padded_problems() -> Iterator[tuple[str, str]]:
+    """At sixty digits, as the headline has them."""
+    tasks = ("Successor", "Addition", "N x 1")
+    by_hand, read = (
+        "{:.0f}, {:.0f} and {:.0f}%".format(*(ours(name, task, model, 60) for task in tasks))
+        for name, model in (("table-10-padded", "+ T=3"), ("table-42-padded-abc", "ABC"))
+    )
+    yield "README", f"ABS is right on {by_hand} of Successor, Addition and N x 1, ABC on {read}"
+
+
+def calibration() -> Iterator[tuple[str, str]]:
+    ablated = table("table-17-ablations").set_index(["task", "model"]).ours
+    tasks = ("Successor", "Addition", "N x 1")
+    successor, addition, product = (accuracies(f"{task}-abc-no-period", 60) for task in ABLATED)
+    yield "05_abc", f"{span(*successor)} of Successor are right at sixty digits, by seed"
+    yield "05_abc", f"by seed, {span(*addition)} of Addition and {span(*product)} of N x 1."
+    one = [share for task in ABLATED for share in accuracies(f"{task}-abc-one-width", 60)]
+    least, second, *_ = sorted(one)
+    yield "05_abc", f"(`one width`: {second:.1f}% or more, but for one seed of Successor with {least:.0f}%)"
+    lasts = [span(*accuracies(f"{task}-abc-last-layer", 60)) for task in ABLATED]
+    yield "05_abc", "right on {} of Successor, by seed, {} of Addition and {} of N x 1".format(*lasts)
+    without = sorted(accuracies("addition-abc-antidiagonals", 60))
+    yield "05_abc", f"Addition does without them, in one seed of five with {without[0]:.0f}%"
+    assert without[1] == 100
+    finite = {task: accuracies(f"{task}-abc-finite", 60) for task in ABLATED}
+    spans = [span(*finite[task]) for task in BINARY]
+    told = "{} of Addition are left, by seed, {} of N x 1, and {:.1f}% or more of Successor"
+    yield "05_abc", told.format(*spans, min(finite["successor"]))
+    surprising = [("Successor", "no period"), ("Addition", "last layer for all"), ("Addition", "no verticals")]
+    yield "05_abc", "the medians of five are {:.0f}, {:.0f} and {:.0f}%".format(*(ablated[each] for each in surprising))
+    left = f"{max(accuracies('addition-window', 60)):.0f}% of Addition is left at sixty digits with ABS"
+    yield "README", f"{left}, and {span(*addition)} by seed with ABC"
+    assert max(accuracies("successor-window", 60)) == 0
+    windows = accuracies("n-by-1-window", 60)
+    yield "05_abc", f"the window of notebook 4 (0% of Successor, {span(*windows)} of N x 1)"
+    lost = [min(accuracies(f"{task}-abc-new-weights", 60)) for task in ABLATED]
+    yield "05_abc", "on all three tasks (worst seed {:.0f}, {:.1f} and {:.0f}%)".format(*lost)
+    lost = [min(accuracies(f"{task}-abc-share-0.1", 60)) for task in ABLATED]
+    yield "05_abc", "(`share 0.1`: worst seed {:.0f}, {:.0f} and {:.0f}%)".format(*lost)
+    assert min(share for task in ABLATED for share in accuracies(f"{task}-abc-logits", 60)) == 100
+    six = [accuracies(f"{task}-abc-{model}", 6) for model in ("kappa-1", "no-period") for task in ABLATED]
+    assert min(map(min, six)) >= 98
     padded = [ours("table-42-padded-abc", task, "no period", 60) for task in tasks]
     yield "05_abc", "none of the three holds: {:.0f}, {:.0f} and {:.0f}% at sixty".format(*padded)
     yield "README", "as the paper has ABC, on {:.0f}, {:.0f} and {:.0f}%".format(*padded)
