@@ -72,6 +72,19 @@ def all_wrong_digits(runs: Sequence[Run]) -> pd.DataFrame:
     return pd.concat([pd.DataFrame(columns=columns), *parts], ignore_index=True)[columns].fillna("")
 
 
+def contexts(wrong: pd.DataFrame) -> pd.DataFrame:
+    """`all_wrong_digits` counted by what stands there: residue, operands' digits, `here`; most first in each run.
+
+    Task, model, seed, and how much is wrong in all (problems, digits, contexts) stand in front.
+    """
+    run, context = ["task", "model", "seed"], ["residue", "operand 1", "operand 2"]
+    runs = wrong.groupby(run, sort=False).agg(problems=("problem", "nunique"), digits=("place", "size"))
+    counted = wrong.groupby([*run, *context], sort=False).size().rename("here").reset_index()
+    runs["contexts"] = counted.groupby(run, sort=False).size()
+    ordered = counted.sort_values("here", ascending=False, kind="stable")
+    return runs.join(ordered.set_index(run)).reset_index()
+
+
 def wrong_digits(run: Run, below: int = 2) -> pd.DataFrame:
     """Every wrong output token at the longest length that a run was tested on, with what stands there.
 

@@ -68,6 +68,20 @@ def test_runs_are_imperfect_if_they_err_at_the_longest_length(tmp_path: Path, mo
     assert list(mistakes.all_wrong_digits([]).columns) == list(found.columns)
 
 
+def test_wrong_digits_are_counted_by_context_most_first_in_each_run() -> None:
+    columns = ["task", "model", "seed", "problem", "place", "residue", "operand 1", "operand 2"]
+    wrong = [("N x 1", "ABC", 2, problem, place, 1, "729", "7") for problem, place in [(0, 1), (0, 4), (3, 7)]]
+    wrong += [("N x 1", "ABC", 2, 0, 8, 2, "729", "7"), ("Addition", "ABC", 0, 5, 0, 0, "079", "279")]
+    found = mistakes.contexts(pd.DataFrame([wrong[3], *wrong[:3], wrong[4]], columns=columns))
+    assert found.to_numpy().tolist() == [
+        ["N x 1", "ABC", 2, 2, 4, 2, 1, "729", "7", 3],
+        ["N x 1", "ABC", 2, 2, 4, 2, 2, "729", "7", 1],
+        ["Addition", "ABC", 0, 1, 1, 1, 0, "079", "279", 1],
+    ]
+    assert list(found.columns[3:6]) == ["problems", "digits", "contexts"]
+    assert mistakes.contexts(mistakes.all_wrong_digits([])).empty
+
+
 @pytest.mark.parametrize("layout", [unary(7), binary_natural(6, "+", 6), binary_natural(5, "*", 1)], ids=str)
 @pytest.mark.parametrize("reach", [0, 2])
 def test_far_digits_are_closed_and_nothing_else(layout: Layout, reach: int) -> None:
