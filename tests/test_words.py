@@ -31,9 +31,13 @@ def ours(name: str, task: str, model: str, length: int) -> float:
 
 def accuracies(name: str, length: int) -> list[float]:
     """Percent at a length, of every shipped seed."""
+    return [100 * float(run.evaluation().set_index("length").accuracy[length]) for run in shipped(name)]
+
+
+def shipped(name: str) -> list[store.Run]:
+    """The run of every shipped seed."""
     runs = [store.find(experiment(name), seed, ("shipped",)) for seed in SEEDS]
-    frames = [run.evaluation().set_index("length") for run in runs if run is not None]
-    return [100 * float(frame.accuracy[length]) for frame in frames]
+    return [run for run in runs if run is not None]
 
 
 def span(*percent: float) -> str:
@@ -42,6 +46,10 @@ def span(*percent: float) -> str:
 
 
 def failure() -> Iterator[tuple[str, str]]:
+    (classified,) = {share for share in accuracies("parity-classifier", 6)}
+    yield "02_vanilla_failure", f"{classified:.1f}% at six digits is the share of odd parity there"
+    guessed = [100 * run.history().accuracy.iloc[-1] for run in shipped("parity-classifier")]
+    yield "02_vanilla_failure", f"{span(*guessed)} of validation problems after the whole training"
     alibi = [span(*accuracies("successor-alibi-cross", length)) for length in (10, 20)]
     yield "02_vanilla_failure", "{} at ten digits, {} at twenty".format(*alibi)
     yield "02_vanilla_failure", f"({span(*accuracies('addition-rope', 6))} at six digits by seed)"
@@ -101,7 +109,9 @@ def calibration() -> Iterator[tuple[str, str]]:
     yield "05_abc", f"by seed, {span(*addition)} of Addition and {span(*product)} of N x 1."
     one = [share for task in ABLATED for share in accuracies(f"{task}-abc-one-width", 60)]
     least, second, *_ = sorted(one)
-    yield "05_abc", f"(`one width`: {second:.1f}% or more, but for one seed of Successor with {least:.0f}%)"
+    assert accuracies("successor-abc-one-width", 60)[2] == least
+    itself = f"Successor's seed 2 with {least:.0f}%, where ABC itself has {accuracies('successor-abc', 60)[2]:.0f}%"
+    yield "05_abc", f"(`one width`: {second:.1f}% or more, but for {itself})"
     lasts = [span(*accuracies(f"{task}-abc-last-layer", 60)) for task in ABLATED]
     yield "05_abc", "right on {} of Successor, by seed, {} of Addition and {} of N x 1".format(*lasts)
     without = sorted(accuracies("addition-abc-antidiagonals", 60))
@@ -135,6 +145,7 @@ def calibration() -> Iterator[tuple[str, str]]:
     yield "05_abc", f"after 1/{1 / costs.max():.0f} to 1/{1 / costs.min():.0f} of the problems"
     seconds = table("table-15-cost").groupby("task").seconds.median()
     yield "05_abc", f"1/{1 / seconds.max():.0f} to 1/{1 / seconds.min():.0f} of the seconds"
+    assert [task for task, cost in seconds.items() if cost > 0.1 or costs[task] > 0.1] == ["Successor"]
     figure = pd.read_csv(paths.figures("quick") / "claims.csv").set_index("id").figure
     symbols = sum(
         int(share) for token, share in re.findall(r"([^,:]+) (\d+)%", figure["C24"]) if "operand" not in token
