@@ -72,8 +72,8 @@ def all_wrong_digits(runs: Sequence[Run]) -> pd.DataFrame:
     return pd.concat([pd.DataFrame(columns=columns), *parts], ignore_index=True)[columns].fillna("")
 
 
-def contexts(wrong: pd.DataFrame) -> pd.DataFrame:
-    """`all_wrong_digits` counted by what stands there: residue, operands' digits, `here`; most first in each run.
+def contexts(wrong: pd.DataFrame, most: int = 5) -> pd.DataFrame:
+    """`all_wrong_digits` counted by what stands there: residue, operands' digits, `here`; of each run the `most`.
 
     Task, model, seed, and how much is wrong in all (problems, digits, contexts) stand in front.
     """
@@ -81,7 +81,7 @@ def contexts(wrong: pd.DataFrame) -> pd.DataFrame:
     runs = wrong.groupby(run, sort=False).agg(problems=("problem", "nunique"), digits=("place", "size"))
     counted = wrong.groupby([*run, *context], sort=False).size().rename("here").reset_index()
     runs["contexts"] = counted.groupby(run, sort=False).size()
-    ordered = counted.sort_values("here", ascending=False, kind="stable")
+    ordered = counted.sort_values("here", ascending=False, kind="stable").groupby(run, sort=False).head(most)
     return runs.join(ordered.set_index(run)).reset_index()
 
 

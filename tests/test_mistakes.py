@@ -79,6 +79,9 @@ def test_wrong_digits_are_counted_by_context_most_first_in_each_run() -> None:
         ["Addition", "ABC", 0, 1, 1, 1, 0, "079", "279", 1],
     ]
     assert list(found.columns[3:6]) == ["problems", "digits", "contexts"]
+    fewer = mistakes.contexts(pd.DataFrame(wrong, columns=columns), most=1)
+    assert fewer.here.tolist() == [3, 1]
+    assert fewer.contexts.tolist() == [2, 1], "of all"
     assert mistakes.contexts(mistakes.all_wrong_digits([])).empty
 
 
