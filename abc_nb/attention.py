@@ -13,10 +13,9 @@ from torch import Tensor
 
 from abc_nb.biases import Attention, far, key_count
 from abc_nb.compute import typed_batch
-from abc_nb.evaluation import TEST_SEED, correct_digits, greedy
+from abc_nb.evaluation import TEST_SEED, correct_digits, greedy, record
 from abc_nb.layouts import Layout
 from abc_nb.model import Transformer
-from abc_nb.multihead import Record
 from abc_nb.sampling import Batch
 from abc_nb.store import Run
 from abc_nb.tasks import SOS, TRAINED, Task
@@ -52,15 +51,6 @@ class Panel:
     xlabel: str = "input token"
 
 
-@torch.inference_mode()
-def record(model: Transformer, batch: Batch, inputs: Tensor) -> Record:
-    """All attention of a pass over `inputs` (batch, target_length), the decoder's input tokens."""
-    kept = Record()
-    model.eval()
-    model(batch.source, inputs, batch.layout, record=kept)
-    return kept
-
-
 def look(model: Transformer, task: Task, batch: Batch) -> Maps:
     """Attention on the batch's first problem while decoding greedily."""
     one = Batch(batch.source[:1], batch.target[:1], batch.layout)
@@ -85,8 +75,8 @@ def needed(layout: Layout, name: Attention, operand: int | None = None) -> Tenso
     """The cells that the algorithm needs, as booleans (query, key).
 
     Cross-attention: the digits of this place (of one operand or of all), the anti-diagonal of `000`
-    section C.3. Self-attention: the output digit before, from which a carry is known: the
-    sub-diagonal of the output tokens.
+    section C.3. Self-attention: the output digit before, the sub-diagonal of the output tokens; a carry
+    is known from it and from what was attended to when it was written.
     """
     cells = torch.zeros(layout.target_length, key_count(layout, name), dtype=torch.bool)
     if name == "self":
@@ -107,7 +97,7 @@ def masses(model: Transformer, batch: Batch, trained: int) -> pd.DataFrame:
     Mass is a fraction from 0 to 1; layers, heads and steps count from 0. Teacher-forced, so that
     each step is asked with the right past. Rows with `operand` None count all operands together.
     """
-    kept = record(model, batch, batch.target[:, :-1])
+    kept = record(model, batch)
     rows = []
     for (name, layer), weights in kept.weights.items():
         several = name == "cross" and len(batch.layout.operands) > 1
@@ -155,7 +145,7 @@ def mass_and_accuracy(model: Transformer, batch: Batch, frame: pd.DataFrame) -> 
 
 def shares(model: Transformer, batch: Batch) -> pd.DataFrame:
     """Where each head's cross-attention goes, over all output digits: each operand, each symbol."""
-    kept = record(model, batch, batch.target[:, :-1])
+    kept = record(model, batch)
     groups: dict[str, Sequence[int]] = {
         f"operand {i + 1}": part.columns.tolist() for i, part in enumerate(batch.layout.operands)
     }
@@ -172,7 +162,7 @@ def shares(model: Transformer, batch: Batch) -> pd.DataFrame:
 
 def far_shares(model: Transformer, batch: Batch, reach: int = 2) -> dict[Attention, float]:
     """Attention that goes to digits more than `reach` places away, the mean over layers, heads and output digits."""
-    kept, width = record(model, batch, batch.target[:, :-1]), batch.layout.width
+    kept, width = record(model, batch), batch.layout.width
     means: dict[Attention, list[Tensor]] = {"cross": [], "self": []}
     for (name, _), weights in kept.weights.items():
         means[name].append((weights * far(batch.layout, name, reach)).sum(-1)[:, :, :width].mean())

@@ -1,4 +1,4 @@
-"""Attention bias calibration: averaged attention in, lines out (`000` section 4, appendices D and F).
+"""Attention bias calibration: a model's attention in, a bias of lines out (`000` section 4, appendices D and F).
 
 `Calibration()` is this project's way: every layer's own attention, lines anchored at operands, only
 those that mean the same at any length, strongest first. `PAPER` is Algorithm 1: one matrix, every
@@ -11,18 +11,26 @@ mu + kappa sigma is compared with d_l, from which it is computed; the text write
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
+import pandas as pd
 import torch
 from torch import Tensor
 
 from abc_nb.biases import CLOSED, Attention, key_count
 from abc_nb.config import check_fields
 from abc_nb.errors import InputError
+from abc_nb.evaluation import record, skill
 from abc_nb.layouts import Layout
-from abc_nb.lines import DIRECTIONS, SLOPES, Direction, Line, Span, extends, spans, whole
+from abc_nb.lines import DIRECTIONS, SLOPES, Direction, Line, Lines, Span, extends, spans, whole
+from abc_nb.model import Transformer
+from abc_nb.sampling import Batch
+
+Averages = Mapping[tuple[Attention, int], Tensor]  # (head, query, key) by attention and layer
+SHARES = (0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.1, 0.07, 0.05)  # those that are tried, sparsest bias first
+SHARE = 0.2  # where attention alone is given, and no model to choose a threshold with
 
 
 @dataclass(frozen=True)
@@ -54,8 +62,70 @@ class Calibration:
             raise InputError(f"a share of {self.share} is not possible: give a part of a head's attention, as in 0.2")
 
 
-SHARE = 0.2  # where attention alone is given, and no model to choose a threshold with
 PAPER = Calibration(layers="last", anchor="whole", kappa=(4.5, 0.87), empty="transparent")
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """A bias read out of a model, and what was found on the way."""
+
+    bias: Lines
+    share: float | None  # the threshold used; None where kappa decided
+    tried: pd.DataFrame  # share, lines, skill (of the model under that bias, from 0 to 1)
+    settings: Calibration
+
+    @property
+    def skill(self) -> float:
+        """Share of output tokens that the model still gets right under the lines, all else closed."""
+        return float(self.tried.skill.iloc[-1])
+
+
+def calibrate_model(model: Transformer, batch: Batch, settings: Calibration | None = None) -> Calibrated:
+    """A bias from a model's own attention on `batch`, problems that it was trained on.
+
+    Without a fixed share the sparsest bias is taken under which the model, as it is, still gets
+    `keep` of its digits right; of all shares tried the lowest, if none does.
+    """
+    settings = settings or Calibration()
+    averages = average_attention(model, batch, settings.source)
+    fixed = settings.kappa is not None or settings.share is not None
+    tried = []
+    for share in (settings.share,) if fixed else SHARES:
+        bias = bias_from_attention(averages, batch.layout, replace(settings, share=share))
+        open_alone = replace(bias, lines=tuple(replace(line, value=0.0) for line in bias.lines))
+        tried.append((share, len(bias.lines), skill(model.with_bias(open_alone), batch)))
+        if tried[-1][-1] >= settings.keep:
+            break
+    return Calibrated(bias, share, pd.DataFrame(tried, columns=["share", "lines", "skill"]), settings)
+
+
+def average_attention(model: Transformer, batch: Batch, source: str = "weights") -> dict[tuple[Attention, int], Tensor]:
+    """Step 2: attention (head, query, key) of each attention and layer, averaged over the batch.
+
+    Teacher-forced, which is what decoding gives for problems that the model answers. Logits are
+    averaged before softmax; what the causal mask closes has the lowest one instead of minus infinity.
+    """
+    kept = record(model, batch, average=True)
+    means = kept.weights if source == "weights" else kept.logits
+    return {where: each.cpu().nan_to_num(neginf=each[each.isfinite()].min().item()) for where, each in means.items()}
+
+
+def bias_from_attention(averages: Averages, layout: Layout, settings: Calibration | None = None) -> Lines:
+    """The bias that averaged attention gives, any model's: each layer has its own lines, or all the last one's.
+
+    `averages` are (head, query, key) by attention and layer, as in `{("cross", 0): ...}`; without a share or kappa
+    lines that carry `SHARE` of their head's attention are kept. Raises InputError as `calibrate` does.
+    """
+    settings = settings or Calibration()
+    if not averages:
+        raise InputError('there is no attention to calibrate: give some, as in {("cross", 0): attention}')
+    last, lines = max(layer for _, layer in averages), list[Line]()
+    for name, layer in averages:
+        origin = last if settings.layers == "last" else layer
+        own = calibrate(averages[name, origin], layout, name, settings, origin)
+        lines += [replace(line, layer=layer) for line in own]
+    heads = len(next(iter(averages.values())))
+    return Lines(heads, tuple(lines), settings.floor, settings.empty)
 
 
 class Candidates(NamedTuple):
@@ -75,9 +145,10 @@ def calibrate(
     settings: Calibration | None = None,
     layer: int = 0,
 ) -> list[Line]:
-    """Lines of averaged `attention` (head, query, key), any model's; query `i` predicts output `i`.
+    """Steps 2.1 and 2.2: lines of one averaged `attention` (head, query, key); query `i` predicts output `i`.
 
-    `layout` says where the operands sit; without one, lines run over the whole matrix.
+    `layout` says where the operands sit; without one, lines run over the whole matrix. Without a share or kappa
+    lines that carry `SHARE` of their head's attention are kept.
     Raises InputError for a tensor of another shape, or one that is not finite.
     """
     settings = settings or (Calibration() if layout else PAPER)

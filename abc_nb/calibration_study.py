@@ -13,8 +13,8 @@ from torch import Tensor
 
 from abc_nb import store
 from abc_nb.biases import Attention
-from abc_nb.calibration import SHARE, Calibration, calibrate
-from abc_nb.diagnosis import INTERPOLATES, average_attention, calibrate_model, diagnose
+from abc_nb.calibration import SHARE, Calibrated, Calibration, average_attention, calibrate, calibrate_model
+from abc_nb.diagnosis import INTERPOLATES, diagnose
 from abc_nb.errors import InputError
 from abc_nb.layouts import Layout
 from abc_nb.lines import Line, Lines, cells_of
@@ -148,12 +148,12 @@ class CalibrationStudy:
 
     def diagnosis(self, model: Transformer | None = None) -> list[str]:
         """Why calibration of the parent, or of another `model` for the task, should not work; empty if it can."""
-        settings = self.run.experiment.calibration
+        settings = self.run.experiment.calibration or Calibration()
         held_out = self.sampler.validation_batches(self.run.seed, 1000)[0]
-        if model is None:
-            return diagnose(self.parent, held_out, self.bias, self.shares().skill.iloc[-1], settings)
-        found = calibrate_model(model, self.batch, settings)
-        return diagnose(model, held_out, found.bias, found.tried.skill.iloc[-1], settings)
+        if model is not None:
+            return diagnose(model, held_out, calibrate_model(model, self.batch, settings))
+        tried = self.shares()
+        return diagnose(self.parent, held_out, Calibrated(self.bias, tried.share.iloc[-1], tried, settings))
 
     def untrained(self) -> Transformer:
         """The parent before its training."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
@@ -10,11 +11,11 @@ import torch
 from torch import Tensor
 
 from abc_nb.biases import Attention
+from abc_nb.calibration import Calibration, candidates, line_means
 from abc_nb.calibration_study import CalibrationStudy
-from abc_nb.diagnosis import under
-from abc_nb.lines import Line, open_cells, whole
+from abc_nb.evaluation import record
+from abc_nb.lines import Line, Lines, open_cells, whole
 from abc_nb.model import Transformer
-from abc_nb.multihead import Record
 from abc_nb.positions import RelativeAttention
 from abc_nb.sampling import Batch
 
@@ -27,11 +28,15 @@ def rpe_index(queries: int, keys: int, clip: int) -> np.ndarray:
 def abc_index(queries: int, keys: int, read: tuple[int, int]) -> np.ndarray:
     """Which diagonal's mean a cell gets from calibration of a matrix of the size `read` (figure 12, right).
 
-    Read from the bias itself: every diagonal of the small matrix becomes a line whose value is its
-    number. Cells on no line are NaN.
+    Found by step 2.1 itself: in the matrix that it reads every cell holds its j - i, so each diagonal's
+    mean is the diagonal's number, and the lines are extended. Cells on no line are NaN.
     """
-    offsets = range(1 - read[0], read[1])
-    lines = [Line("cross", 0, 0, "diagonal", "whole", offset, float(offset)) for offset in offsets]
+    settings = Calibration(anchor="whole", directions=("diagonal",))
+    found = candidates([whole(*read)], "cross", settings, read[0])
+    numbers = torch.arange(read[1]) - torch.arange(read[0])[:, None]
+    means = line_means(numbers[None].double(), found)[0]
+    pairs = zip(found.offsets.tolist(), means.tolist(), strict=True)
+    lines = [Line("cross", 0, 0, "diagonal", "whole", offset, mean) for offset, mean in pairs]
     matrix = open_cells(lines, [whole(queries, keys)], (queries, keys), heads=1).dense(keys)[0].numpy()
     return np.where(np.isfinite(matrix), matrix, np.nan)
 
@@ -82,40 +87,46 @@ def by_offset(model: Transformer, batch: Batch, study: CalibrationStudy, reach: 
     return frame.reset_index()
 
 
-@torch.inference_mode()
-def logit_change(before: Transformer, after: Transformer, batch: Batch) -> pd.DataFrame:
-    """How the first layer's logits differ between two models on the same inputs.
+def logit_change(before: Transformer, after: Transformer, name: Attention, batch: Batch) -> dict[str, Any]:
+    """How the first layer's logits of one attention differ between two models on the same problems.
 
-    Columns attention, closed (share of the cells that only the second model closes) and, over those that stay
+    Keys attention, closed (share of the cells that only the second model closes) and, over those that stay
     open, mean (absolute change) and spread (standard deviation over inputs of the change of a cell, averaged over
     cells): a change that does not depend on the input has spread 0.
     """
-    kept = Record(), Record()
-    for model, record in zip((before, after), kept, strict=True):
-        model.eval()
-        model(batch.source, batch.target[:, :-1], batch.layout, record=record)
-    rows = []
-    for name in ("self", "cross"):
-        first, second = (record.logits[name, 0] for record in kept)
-        change = second - first
-        cells = change.isfinite().all(0)
-        closed = 1 - (cells.sum() / first.isfinite().all(0).sum()).item()
-        change = change[:, cells]  # (batch, open cells of all heads)
-        rows.append((name, closed, change.abs().mean().item(), change.std(0).mean().item()))
-    return pd.DataFrame(rows, columns=["attention", "closed", "mean", "spread"])
+    first, second = (record(model, batch).logits[name, 0] for model in (before, after))
+    change = second - first
+    cells = change.isfinite().all(0)
+    closed = 1 - (cells.sum() / first.isfinite().all(0).sum()).item()
+    change = change[:, cells]  # (batch, open cells of all heads)
+    spread = change.std(0).mean().item()
+    return {"attention": name, "closed": closed, "mean": change.abs().mean().item(), "spread": spread}
 
 
 def changes(study: CalibrationStudy, adapted: Transformer) -> pd.DataFrame:
     """The change of logits by ABC's bias and by LoRA, of the same parent on the same problems.
 
-    Each attention under its own lines: cross-attention's queries come after self-attention, and
-    would carry its change.
+    Each attention is changed alone: cross-attention's queries come after self-attention, and would carry
+    its change. Columns as `logit_change`, and method.
     """
-    parent, batch = study.parent, study.batch
-    parts = [logit_change(parent, adapted, batch).assign(method="LoRA")]
-    for name in ("self", "cross"):
-        lines = tuple(line for line in study.bias.lines if line.attention == name)
-        biased = under(parent, replace(study.bias, lines=lines, empty="transparent"))
-        change = logit_change(parent, biased, batch).assign(method="ABC")
-        parts.insert(-1, change[change.attention == name])
-    return pd.concat(parts, ignore_index=True)
+    rows, names = [], get_args(Attention)
+    for name in names:
+        biased = study.parent.with_bias(bias_of_one(study.bias, name))
+        rows.append(logit_change(study.parent, biased, name, study.batch) | {"method": "ABC"})
+    for name in names:
+        changed = adapted_in_one(study.parent, adapted, name)
+        rows.append(logit_change(study.parent, changed, name, study.batch) | {"method": "LoRA"})
+    return pd.DataFrame(rows)
+
+
+def bias_of_one(bias: Lines, name: Attention) -> Lines:
+    """The lines of one attention; the other is left as it was."""
+    return replace(bias, lines=tuple(line for line in bias.lines if line.attention == name), empty="transparent")
+
+
+def adapted_in_one(parent: Transformer, adapted: Transformer, name: Attention) -> Transformer:
+    """The parent with the queries and keys of one attention, of all layers, as low-rank adaptation left them."""
+    changed, weights = parent.with_bias(parent.config.bias), adapted.state_dict()
+    own = {key: value for key, value in weights.items() if f".{name}_attention." in key}
+    changed.load_state_dict(parent.state_dict() | own)
+    return changed

@@ -1,4 +1,4 @@
-"""Evaluation: exact match of the whole output, at any length.
+"""Evaluation: exact match of the whole output, at any length; attention on the way.
 
 Greedy decoding is right exactly if one teacher-forced pass is right at every token: as long as the
 decoded prefix is right it is the teacher's, and one wrong token makes both wrong. So accuracy needs
@@ -7,7 +7,8 @@ one parallel pass; `greedy` is there to compute and to look at what a model does
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from math import sqrt
 
 import pandas as pd
@@ -17,6 +18,7 @@ from torch import Tensor
 from abc_nb.errors import InputError
 from abc_nb.layouts import Layout
 from abc_nb.model import Transformer
+from abc_nb.multihead import Record
 from abc_nb.sampling import Batch, Sampler
 
 COLUMNS = ["experiment", "seed", "regime", "length", "samples", "correct", "accuracy", "ci_low", "ci_high"]
@@ -40,34 +42,47 @@ def parts(batch: Batch) -> list[Batch]:
     return batch.split(max(1, TOKENS // (batch.layout.target_length + batch.layout.source_length)))
 
 
-@torch.inference_mode()
-def correct_digits(model: Transformer, batch: Batch, dense: bool | None = None, first: int | None = None) -> Tensor:
+@contextmanager
+def evaluating(model: Transformer) -> Iterator[torch.device]:
+    """Without dropout and gradients, and as it was afterwards; gives the model's device."""
+    training = model.training
+    model.eval()
+    try:
+        with torch.inference_mode():
+            yield next(model.parameters()).device
+    finally:
+        model.train(training)
+
+
+def correct_digits(model: Transformer, batch: Batch, first: int | None = None) -> Tensor:
     """Which output tokens, all or the `first` ones, a teacher-forced pass gets right: booleans (batch, tokens)."""
     tokens = batch.layout.target_length if first is None else min(first, batch.layout.target_length)
-    device = next(model.parameters()).device
     right = []
-    for part in (part.to(device) for part in parts(batch)):
-        logits = model(part.source, part.target[:, :tokens], batch.layout, dense=dense)
-        right.append((logits.argmax(-1) == part.target[:, 1 : tokens + 1]).cpu())
+    with evaluating(model) as device:
+        for part in (part.to(device) for part in parts(batch)):
+            logits = model(part.source, part.target[:, :tokens], batch.layout)
+            right.append((logits.argmax(-1) == part.target[:, 1 : tokens + 1]).cpu())
     return torch.cat(right)
 
 
-def exact_match(model: Transformer, batch: Batch, dense: bool | None = None) -> Tensor:
+def skill(model: Transformer, batch: Batch) -> float:
+    """Share of output tokens that the model gets right."""
+    return correct_digits(model, batch).float().mean().item()
+
+
+def exact_match(model: Transformer, batch: Batch) -> Tensor:
     """Which problems are answered without a single wrong token: booleans (batch,).
 
     After problems of which none was right, the next ones are asked for their first tokens alone, and for all
     of them only if that goes well.
     """
-    training, hopeless = model.training, False
-    model.eval()
-    right = []
+    hopeless, right = False, []
     for part in parts(batch):
-        found = correct_digits(model, part, dense, FIRST).all(1) if hopeless else None
+        found = correct_digits(model, part, FIRST).all(1) if hopeless else None
         if found is None or found.any():
-            found = correct_digits(model, part, dense).all(1)
+            found = correct_digits(model, part).all(1)
         hopeless = not found.any()
         right.append(found)
-    model.train(training)
     return torch.cat(right)
 
 
@@ -93,16 +108,24 @@ def evaluate(
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-@torch.inference_mode()
 def greedy(model: Transformer, source: Tensor, layout: Layout, start: int) -> Tensor:
     """Greedy decoding with cached keys and values: tokens (batch, target_length), from the `start` token."""
-    training = model.training
-    model.eval()
-    frame, caches = model.start(source, layout)
-    tokens = torch.full((len(source),), start, device=source.device)
     output = []
-    for step in range(layout.target_length):
-        tokens = model.step(tokens, step, frame, caches).argmax(-1)
-        output.append(tokens)
-    model.train(training)
-    return torch.stack(output, dim=1)
+    with evaluating(model):
+        frame, caches = model.start(source, layout)
+        tokens = torch.full((len(source),), start, device=source.device)
+        for step in range(layout.target_length):
+            tokens = model.step(tokens, step, frame, caches).argmax(-1)
+            output.append(tokens)
+        return torch.stack(output, dim=1)
+
+
+def record(model: Transformer, batch: Batch, inputs: Tensor | None = None, average: bool = False) -> Record:
+    """All attention of one pass, of each problem or averaged; by default teacher-forced.
+
+    `inputs` (batch, target_length) are the decoder's input tokens.
+    """
+    kept, inputs = Record(average), batch.target[:, :-1] if inputs is None else inputs
+    with evaluating(model) as device:
+        model(batch.source.to(device), inputs.to(device), batch.layout, record=kept)
+    return kept

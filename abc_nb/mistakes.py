@@ -11,7 +11,6 @@ import torch
 from abc_nb.attention import far_shares
 from abc_nb.biases import Near
 from abc_nb.catalogue import PERIOD
-from abc_nb.diagnosis import under
 from abc_nb.evaluation import TEST_SEED, correct_digits, exact_match
 from abc_nb.results import titles
 from abc_nb.store import Run
@@ -54,7 +53,7 @@ def without_far_digits(runs: Sequence[Run], lengths: Sequence[int], samples: int
     rows = []
     for run, length in itertools.product(runs, lengths):
         model, batch = run.model(), run.experiment.sampler.test_batch(length, samples, TEST_SEED)
-        tested = {"open": model, "closed": under(model, Near(reach))}
+        tested = {"open": model, "closed": model.with_bias(Near(reach))}
         shares = {name: 100 * exact_match(each, batch).float().mean().item() for name, each in tested.items()}
         rows.append({**titles(run), "seed": run.seed, "length": length, "samples": len(batch.source), **shares})
     return pd.DataFrame(rows)

@@ -192,6 +192,12 @@ class Transformer(nn.Module):
         self.position = config.position.table(config.width)
         self.frames: dict[tuple[Layout, bool | None, torch.device], Frame] = {}
 
+    def with_bias(self, bias: Bias) -> Transformer:
+        """The same weights under another bias, ready to evaluate."""
+        changed = Transformer(replace(self.config, bias=bias), self.embedding.num_embeddings)
+        changed.load_state_dict(self.state_dict())
+        return changed.to(self.head.weight.device).eval()
+
     def frame(self, layout: Layout, dense: bool | None = None) -> Frame:
         """As `build_frame`; the last ones built are kept."""
         key = (layout, dense, self.head.weight.device)

@@ -21,9 +21,10 @@ BLOCK = 2**20  # numbers gathered at once: about 4 MB
 
 @dataclass
 class Record:
-    """Attention that a forward pass leaves behind on request."""
+    """Attention that a forward pass leaves behind on request: (B, H, query, key), or its mean (H, query, key)."""
 
-    weights: dict[tuple[Attention, int], Tensor] = field(default_factory=dict)  # (B, H, query, key)
+    average: bool = False  # over the batch
+    weights: dict[tuple[Attention, int], Tensor] = field(default_factory=dict)
     logits: dict[tuple[Attention, int], Tensor] = field(default_factory=dict)  # bias included
 
 
@@ -35,8 +36,9 @@ class Place(NamedTuple):
     layer: int
 
     def keep(self, logits: Tensor, weights: Tensor) -> None:
-        self.record.logits[self.name, self.layer] = logits
-        self.record.weights[self.name, self.layer] = weights
+        average = self.record.average
+        self.record.logits[self.name, self.layer] = logits.mean(0) if average else logits
+        self.record.weights[self.name, self.layer] = weights.mean(0) if average else weights
 
 
 class MultiHeadAttention(nn.Module):

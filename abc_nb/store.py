@@ -27,8 +27,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 
 from abc_nb import lora, paths
+from abc_nb.calibration import calibrate_model
 from abc_nb.config import from_data, to_data
-from abc_nb.diagnosis import calibrate_model
 from abc_nb.errors import InputError
 from abc_nb.evaluation import evaluate
 from abc_nb.experiments import Experiment, train_command

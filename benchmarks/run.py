@@ -24,8 +24,7 @@ from baselines import TorchTransformer, decode_from_the_start, draw_heads, line_
 from tqdm import tqdm
 
 from abc_nb import paths, store
-from abc_nb.calibration import PAPER, calibrate
-from abc_nb.diagnosis import calibrate_model
+from abc_nb.calibration import PAPER, calibrate, calibrate_model
 from abc_nb.evaluation import TEST_SEED, exact_match
 from abc_nb.experiments import ARITHMETIC, SEEDS, Experiment, experiment
 from abc_nb.explorers.calibration_widget import CalibrationBench, explore_calibration

@@ -94,8 +94,8 @@ def test_the_readmes_way_from_attention_to_a_bias_runs_as_it_stands(
     names: dict[str, Any] = {"abc_nb": abc_nb, "averaged": averaged}
     exec(first, names)
     expected = {(layer, head, 0) for layer in (0, 1) for head in range(8)}
-    assert {(line.layer, line.head, line.offset) for line in names["lines"]} == expected
-    assert (names["bias"][:, torch.arange(1000), 1000 - torch.arange(1000)] == 0).all()
+    assert {(line.layer, line.head, line.offset) for line in names["bias"].lines} == expected
+    assert (names["longer"][:, torch.arange(1000), 1000 - torch.arange(1000)] == 0).all()
     run = store.ensure(experiment("addition-vanilla", "smoke"), 0)
     monkeypatch.setattr(abc_nb, "load", lambda _: run)
     monkeypatch.setattr(abc_nb, "retrain", lambda *_: None)

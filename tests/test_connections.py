@@ -12,11 +12,10 @@ from helpers import SAMPLER, TINY, build
 
 from abc_nb import connections
 from abc_nb.biases import Attention
-from abc_nb.connections import abc_index, learned_by_offset, logit_change, rpe_index, same_index
-from abc_nb.diagnosis import under
+from abc_nb.connections import abc_index, adapted_in_one, learned_by_offset, logit_change, rpe_index, same_index
+from abc_nb.evaluation import record
 from abc_nb.lines import Line, Lines
 from abc_nb.model import ModelConfig, Transformer
-from abc_nb.multihead import Record
 from abc_nb.positions import Relative, RelativeAttention
 
 ATTENTIONS: list[Attention] = ["self", "cross"]
@@ -95,10 +94,7 @@ def test_the_learned_bias_is_what_is_added_to_the_logits() -> None:
     with torch.no_grad():
         for parameter in (layer.cross_attention.query.weight, *layer.cross_attention.key.parameters()):
             parameter.zero_()
-    record = Record()
-    with torch.inference_mode():
-        model(BATCH.source, BATCH.target[:, :-1], BATCH.layout, record=record)
-    logits = record.logits["cross", 0]
+    logits = record(model, BATCH).logits["cross", 0]
     found = learned_by_offset(model, BATCH).set_index(["head", "offset"]).value
     index = rpe_index(*logits.shape[2:], CLIP)
     assert len(set(index.flatten().tolist())) == 2 * CLIP + 1
@@ -129,13 +125,13 @@ SELF = (Line("self", 0, 0, "diagonal", "output", 0, -0.5), Line("self", 0, 1, "d
 
 
 def change_of(before: Transformer, after: Transformer) -> pd.DataFrame:
-    return logit_change(before, after, BATCH).set_index("attention")
+    return pd.DataFrame([logit_change(before, after, name, BATCH) for name in ATTENTIONS]).set_index("attention")
 
 
 @pytest.mark.parametrize(("name", "lines"), [("self", SELF), ("cross", CROSS)])
 def test_a_change_of_the_bias_is_the_same_for_every_input(name: Attention, lines: tuple[Line, ...]) -> None:
     model = build(ModelConfig(width=8, heads=2, feed_forward=16, decoder_layers=1))
-    found = change_of(model, under(model, Lines(2, lines)))
+    found = change_of(model, model.with_bias(Lines(2, lines)))
     matrix = Lines(2, lines).dense(BATCH.layout, name, 0, 2)
     assert found["mean"][name] == pytest.approx(matrix[matrix.isfinite()].abs().mean().item(), rel=1e-5)
     assert found.spread[name] == pytest.approx(0.0, abs=1e-6)
@@ -162,13 +158,10 @@ def test_models_that_are_the_same_differ_nowhere() -> None:
 
 def test_mean_and_spread_are_those_of_the_cells_one_by_one() -> None:
     model, other = build(seed=0), build(seed=1)
-    records = Record(), Record()
-    for each, record in zip((model, other), records, strict=True):
-        with torch.inference_mode():
-            each.eval()(BATCH.source, BATCH.target[:, :-1], BATCH.layout, record=record)
+    records = record(model, BATCH), record(other, BATCH)
     found = change_of(model, other)
     for name in ATTENTIONS:
-        one, two = (record.logits[name, 0].numpy() for record in records)
+        one, two = (each.logits[name, 0].numpy() for each in records)
         sizes, spreads = [], []
         for head in range(2):
             for i in range(one.shape[2]):
@@ -178,3 +171,30 @@ def test_mean_and_spread_are_those_of_the_cells_one_by_one() -> None:
                     spreads.append(change.std(ddof=1))
         assert found["mean"][name] == pytest.approx(np.mean(sizes), rel=1e-4)
         assert found.spread[name] == pytest.approx(np.mean(spreads), rel=1e-4)
+
+
+@pytest.mark.parametrize("name", ATTENTIONS)
+def test_one_attention_adapted_alone_is_asked_with_the_inputs_it_had(name: Attention) -> None:
+    """Equation 3 is about equal inputs; the queries of cross-attention would carry self-attention's change."""
+    parent, adapted = build(), build()
+    with torch.no_grad():
+        for attention in (adapted.decoder_layers[0].self_attention, adapted.decoder_layers[0].cross_attention):
+            attention.query.weight.mul_(1.5)
+            attention.key.weight.add_(0.1)
+    inputs: dict[str, torch.Tensor] = {}
+    layer = parent.decoder_layers[0]
+    before, after = (
+        (each.self_attention if name == "self" else each.cross_attention) for each in (layer, adapted.decoder_layers[0])
+    )
+    for part in ("query", "key"):
+        getattr(before, part).register_forward_pre_hook(
+            lambda _module, given, part=part: inputs.__setitem__(part, given[0])
+        )
+    record(parent, BATCH)
+    with torch.inference_mode():
+        query, key = after.split(after.query(inputs["query"])), after.split(after.key(inputs["key"]))
+        expected = query @ key.transpose(2, 3) / query.shape[-1] ** 0.5
+    found = record(adapted_in_one(parent, adapted, name), BATCH).logits[name, 0]
+    seen = found.isfinite()
+    assert seen.any()
+    torch.testing.assert_close(found[seen], expected[seen])

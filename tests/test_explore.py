@@ -15,9 +15,8 @@ from helpers import rows
 from abc_nb import compute, paths, store
 from abc_nb.attention import Study
 from abc_nb.biases import Attention, Window
-from abc_nb.calibration import PAPER, Calibration
+from abc_nb.calibration import PAPER, Calibration, calibrate_model
 from abc_nb.catalogue import GRID_NAMES, GRID_W
-from abc_nb.diagnosis import calibrate_model
 from abc_nb.errors import InputError
 from abc_nb.experiments import experiment
 from abc_nb.explorers import attention as explore

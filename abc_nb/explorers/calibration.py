@@ -17,8 +17,7 @@ from torch import Tensor
 from abc_nb import calibration_study
 from abc_nb.api import load
 from abc_nb.biases import Attention
-from abc_nb.calibration import Calibration
-from abc_nb.diagnosis import as_bias, average_attention, read_lines
+from abc_nb.calibration import Calibration, average_attention, bias_from_attention
 from abc_nb.experiments import Experiment, calibrated
 from abc_nb.explorers import pictures
 from abc_nb.explorers.pictures import TEXT
@@ -75,7 +74,7 @@ class Bench:
         batch = self.child(settings).calibration_batch(self.seed)
         same = batch.layout == self.layout  # not of padded problems, of which the paper takes every step
         averages = self.averages if same else average_attention(self.parent.model(), batch)
-        return as_bias(read_lines(averages, batch.layout, settings), self.heads, settings)
+        return bias_from_attention(averages, batch.layout, settings)
 
     def longer(self, length: int) -> Layout:
         """The layout of problems of so many digits."""

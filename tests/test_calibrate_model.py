@@ -1,0 +1,201 @@
+"""A model's bias: averages against loops, lines of every layer, the rule that chooses a threshold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from calibrating import INFINITY, TWO_LAYERS, WHERE, answered, averages, problems, two_layers
+from helpers import SAMPLER, build
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+from abc_nb import calibration
+from abc_nb.biases import Causal, Window, key_count
+from abc_nb.calibration import (
+    PAPER,
+    SHARES,
+    Calibration,
+    average_attention,
+    bias_from_attention,
+    calibrate,
+    calibrate_model,
+)
+from abc_nb.errors import InputError
+from abc_nb.evaluation import correct_digits, record, skill
+from abc_nb.layouts import binary_natural, unary
+from abc_nb.lines import Lines
+from abc_nb.model import ModelConfig, Transformer
+from abc_nb.sampling import Batch, Sampler
+from abc_nb.tasks import Task
+
+# ---- averages ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("config", [TWO_LAYERS, replace(TWO_LAYERS, bias=Window(1)), replace(TWO_LAYERS, dropout=0.5)])
+def test_average_attention_is_the_mean_over_samples_looked_at_one_by_one(config: ModelConfig) -> None:
+    model, batch = build(config), problems()
+    found = average_attention(model.train(), batch)
+    assert set(found) == set(WHERE)
+    for name, layer in WHERE:
+        total = torch.zeros_like(found[name, layer])
+        for sample in range(6):
+            total += record(model, batch.split(1)[sample]).weights[name, layer][0]
+        torch.testing.assert_close(found[name, layer], total / 6)
+        assert found[name, layer].shape == (2, batch.layout.target_length, key_count(batch.layout, name))
+
+
+def test_average_logits_are_finite_with_the_lowest_one_where_the_mask_closes() -> None:
+    model, batch = two_layers(), problems()
+    found = average_attention(model, batch, "logits")
+    kept = record(model, batch)
+    for where, logits in found.items():
+        expected = kept.logits[where].double().mean(0).float()
+        seen = expected > -INFINITY
+        torch.testing.assert_close(logits[seen], expected[seen])
+        assert (logits[~seen] == logits[seen].min()).all()
+    assert not (found["self", 0] == found["self", 0].max()).triu(1).any()
+
+
+# ---- lines for every layer --------------------------------------------------------------------------
+
+
+def test_each_layer_is_read_on_its_own() -> None:
+    layout = binary_natural(6, "+", 6)
+    given_averages, settings = averages(layout), Calibration(share=0.1)
+    found = bias_from_attention(given_averages, layout, settings)
+    for name, layer in WHERE:
+        own = found.of(name, layer)
+        assert [*own] == calibrate(given_averages[name, layer], layout, name, settings, layer)
+
+
+@pytest.mark.parametrize("settings", [Calibration(share=0.1, layers="last"), replace(PAPER, kappa=(0.5, 0.5))])
+def test_the_last_layers_lines_are_copied_to_all(settings: Calibration) -> None:
+    layout = binary_natural(6, "+", 6)
+    given_averages = averages(layout)
+    found = bias_from_attention(given_averages, layout, settings)
+    assert (found.floor, found.empty) == (settings.floor, settings.empty)
+    for name in ("self", "cross"):
+        first, last = ([*found.of(name, layer)] for layer in (0, 1))
+        assert last == calibrate(given_averages[name, 1], layout, name, settings, 1)
+        assert first == [replace(line, layer=0) for line in last]
+        assert last != calibrate(given_averages[name, 0], layout, name, settings, 1), "the layers are not the same"
+
+
+# ---- another bias -----------------------------------------------------------------------------------
+
+SHUT = Lines(heads=2, lines=(), empty="closed")
+
+
+def test_another_bias_changes_the_bias_and_nothing_else() -> None:
+    model, batch = two_layers(), problems()
+    changed = model.with_bias(SHUT)
+    assert changed.config == replace(model.config, bias=SHUT)
+    assert model.config.bias == Causal()
+    torch.testing.assert_close(changed.state_dict(), model.state_dict(), rtol=0, atol=0)
+    inputs = batch.source, batch.target[:, :-1], batch.layout
+    assert not torch.isclose(changed(*inputs), model(*inputs)).all()
+    torch.testing.assert_close(changed.with_bias(Causal())(*inputs), model(*inputs))
+    assert not changed.training
+
+
+def test_a_model_under_another_bias_has_weights_of_its_own() -> None:
+    model = two_layers()
+    changed = model.with_bias(SHUT)
+    with torch.no_grad():
+        changed.head.weight.zero_()
+    assert model.head.weight.any()
+
+
+def test_skill_is_the_share_of_right_tokens() -> None:
+    model = two_layers()
+    batch = answered(model)
+    assert skill(model, batch) == 1.0
+    batch.target[0, 1:4] = (batch.target[0, 1:4] + 1) % len(SAMPLER.task.vocabulary)
+    right = correct_digits(model, batch)
+    assert skill(model, batch) == pytest.approx(int(right.sum()) / right.numel())
+    assert skill(model, batch) < 1.0
+
+
+# ---- the threshold ----------------------------------------------------------------------------------
+
+
+@examples(max_examples=20)
+@given(st.lists(st.floats(0, 1), min_size=len(SHARES), max_size=len(SHARES)), st.sampled_from([0.5, 2 / 3, 0.9]))
+def test_the_sparsest_share_under_which_enough_survives_is_taken(skills: list[float], keep: float) -> None:
+    model, batch, asked = two_layers(), problems(2), iter(skills)
+    asked_for = Calibration(keep=keep)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(calibration, "skill", lambda model, batch: next(asked))
+        found = calibrate_model(model, batch, asked_for)
+    enough = [i for i, value in enumerate(skills) if value >= keep]
+    chosen = enough[0] if enough else len(SHARES) - 1
+    assert found.share == SHARES[chosen]
+    assert found.tried.skill.tolist() == skills[: chosen + 1]
+    assert found.tried.share.tolist() == [*SHARES[: chosen + 1]]
+    assert len([*asked]) == len(SHARES) - chosen - 1, "no share after the chosen one is tried"
+    chosen_alone = replace(asked_for, share=SHARES[chosen])
+    assert found.bias == bias_from_attention(average_attention(model, batch), batch.layout, chosen_alone)
+    assert found.tried.lines.iloc[-1] == len(found.bias.lines)
+    assert (found.skill, found.settings) == (skills[chosen], asked_for)
+
+
+def test_shares_are_tried_from_the_sparsest_bias_on() -> None:
+    assert [*SHARES] == sorted(SHARES, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "share"), [(Calibration(share=0.3), 0.3), (replace(PAPER, kappa=(0.5, 0.5)), None)]
+)
+def test_a_given_threshold_is_taken_whatever_survives(
+    settings: Calibration, share: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calibration, "skill", lambda model, batch: 0.0)
+    model, batch = two_layers(), problems()
+    found = calibrate_model(model, batch, settings)
+    assert found.share == share
+    assert len(found.tried) == 1
+    assert found.bias == bias_from_attention(average_attention(model, batch), batch.layout, settings)
+
+
+def test_skill_is_asked_with_every_key_off_the_lines_closed_and_no_other_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[Transformer] = []
+
+    def remember(model: Transformer, batch: Batch) -> float:
+        asked.append(model)
+        return 1.0
+
+    monkeypatch.setattr(calibration, "skill", remember)
+    model, batch = two_layers(), problems()
+    bias = calibrate_model(model, batch, Calibration(share=0.05)).bias
+    (under,) = asked
+    torch.testing.assert_close(under.state_dict(), model.state_dict(), rtol=0, atol=0)
+    assert min(line.value for line in bias.lines) < 0
+    for name, layer in WHERE:
+        opened = bias.dense(batch.layout, name, layer, 2) > -INFINITY
+        expected = torch.where(opened, 0.0, -INFINITY)
+        torch.testing.assert_close(under.config.bias.dense(batch.layout, name, layer, 2), expected)
+
+
+def test_a_model_that_follows_lines_keeps_its_answers_under_them() -> None:
+    """A window's attention lies on three antidiagonals and two diagonals: nothing is lost with all of them."""
+    layout = unary(7)
+    torch.manual_seed(0)
+    model = Transformer(replace(TWO_LAYERS, bias=Window(1)), len(Task("successor").vocabulary))
+    batch = Sampler(Task("successor")).calibration_batch(0, 20)
+    assert batch.layout == layout
+    found = calibrate_model(model, batch, Calibration(keep=1.1))
+    offsets = {(line.direction, line.offset) for line in found.bias.lines if line.span in ("operand 1", "output")}
+    assert offsets == {*(("antidiagonal", i) for i in (-1, 0, 1)), *(("diagonal", i) for i in (-1, 0))}
+    free = model.with_bias(replace(found.bias, lines=tuple(replace(x, value=0.0) for x in found.bias.lines)))
+    inputs = batch.source, batch.target[:, :-1], layout
+    torch.testing.assert_close(free(*inputs), model.eval()(*inputs), rtol=1e-4, atol=1e-5)
+
+
+def test_no_attention_at_all_is_refused() -> None:
+    with pytest.raises(InputError, match="there is no attention to calibrate"):
+        bias_from_attention({}, unary(7))
