@@ -117,7 +117,7 @@ PADDED = {  # in the paper's regime: every operand padded to sixty digits, in tr
     for name in ("vanilla", *SCAFFOLDS, "abc", "abc-no-period", "abc-paper", "abc-paper-no-period")
 }
 PERIODS = {  # other periods with the whole training, on the tasks where a quarter of it is not enough
-    f"window-t{t}": scaffold(f"+ T={t}", positions.Sinusoidal(t), tested="few") for t in (4, 5, 6, 7, 8)
+    f"window-t{t}": scaffold(f"+ T={t}", positions.Sinusoidal(t), tested="few") for t in (2, 4, 5, 6, 7, 8)
 }
 SIZES_OF = {  # layers of encoder and decoder, width, heads (claim C30); 0/2, 64, 8 are `window-cyclic`
     "0-1": ("0/1 layers", layers(0, 1)),

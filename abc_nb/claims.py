@@ -6,9 +6,9 @@ A judge (in `judges/`) is a function of the results; notebooks record what it re
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import pandas as pd
 from filelock import FileLock
@@ -19,7 +19,8 @@ from abc_nb.files import write_text
 from abc_nb.tables import over_seeds, percent
 from abc_nb.tasks import unit_of
 
-VERDICTS = ("holds", "differs", "not run", "definition")
+Judgement = Literal["holds", "differs", "not run", "definition"]
+VERDICTS: tuple[Judgement, ...] = get_args(Judgement)
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Verdict:
     """One line of the ledger."""
 
     id: str
-    verdict: Literal["holds", "differs", "not run", "definition"]
+    verdict: Judgement
     figure: str  # what was measured, in words and numbers
     interval: str = ""  # 95% interval of the number that decides
     seeds: int = 1  # that it was measured on
@@ -75,6 +76,11 @@ def ledger(profile: str) -> pd.DataFrame:
     return claims.reset_index()
 
 
+def evidence(row: Mapping[Hashable, Any] | pd.Series) -> Evidence:
+    """Of a row of `over_seeds`."""
+    return Evidence(f"[{row['ci_low']:.2f}, {row['ci_high']:.2f}]", int(row["seeds"]))
+
+
 class Scores:
     """Accuracy in percent over seeds, by task, model and length."""
 
@@ -103,8 +109,7 @@ class Scores:
         )
 
     def evidence(self, task: str, model: str, length: int) -> Evidence:
-        row = self.rows[task, model, length]
-        return Evidence(f"[{row['ci_low']:.2f}, {row['ci_high']:.2f}]", int(row["seeds"]))
+        return evidence(self.rows[task, model, length])
 
     def text(self, task: str, model: str, lengths: tuple[int, ...]) -> str:
         numbers = ", ".join(percent(self.median(task, model, length)) for length in lengths)

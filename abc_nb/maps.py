@@ -112,13 +112,13 @@ def dependencies(title: str, source: list[str], target: list[str], cells: np.nda
 
 
 def grid_map(frame: pd.DataFrame, length: int) -> Figure:
-    """Accuracy at a length over window w and period T, a heat map a task, two in a row (columns of `tables.grid`)."""
+    """The median seed at a length over window and period, a heat map a task, two in a row (as `tables.grid`)."""
     frame = frame[frame.length == length]
     tasks = list(dict.fromkeys(frame.task))
     figure, panels = new_figure(min(2, len(tasks)), 2.0, rows=-(-len(tasks) // 2))
     for panel, task in zip(panels, tasks, strict=False):
-        table = frame[frame.task == task].pivot(index="w", columns="T", values="accuracy")
-        percent_map(panel, table, f"{task}, {length} digits")
+        part = frame[frame.task == task]
+        percent_map(panel, part.pivot(index="w", columns="T", values="ours"), f"{task}, {length} digits")
     for panel in panels[len(tasks) :]:
         panel.remove()
     shown = panels[: len(tasks)]

@@ -66,9 +66,10 @@ class Results:
     def by_seed(self, name: str) -> dict[int, Run | None]:
         """The run of each seed; where shipped ones are taken and these seeds have none, the seeds that are shipped."""
         origins = ANYWHERE if self.origin == "any" else (self.origin,)
-        found = {seed: store.find(experiment(name, self.profile), seed, origins) for seed in self.seeds}
+        wanted = experiment(name, self.profile)
+        found = {seed: store.find(wanted, seed, origins) for seed in self.seeds}
         if self.origin == "any" and not any(found.values()):
-            shipped = {seed: store.find(experiment(name, self.profile), seed, ("shipped",)) for seed in SEEDS}
+            shipped = {seed: store.find(wanted, seed, ("shipped",)) for seed in SEEDS}
             found |= {seed: run for seed, run in shipped.items() if run is not None}
         return found
 

@@ -66,22 +66,21 @@ def to_digits(numbers: np.ndarray, base: int, places: int) -> Digits:
     return digits
 
 
-@lru_cache(maxsize=2)
-def split_numbers(seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """A random permutation of [0, 2^20], split 7:1 into training and validation numbers."""
+@lru_cache(maxsize=4)
+def split_numbers(seed: int, limit: int = NUMBERS) -> tuple[np.ndarray, np.ndarray]:
+    """A random permutation of [0, 2^20], split 7:1 into training and validation numbers; those up to `limit`."""
     numbers = generator(seed, SPLIT).permutation(NUMBERS + 1)
     cut = len(numbers) * 7 // 8
-    return numbers[:cut], numbers[cut:]
+    training, validation = (part[part <= limit] for part in (numbers[:cut], numbers[cut:]))
+    return training, validation
 
 
 def draw_operands(task: Task, pool: np.ndarray, count: int, width: int, rng: np.random.Generator) -> list[Digits]:
-    """Operands drawn independently from the numbers of `pool` that fit; lists are random items."""
+    """Operands drawn independently from the numbers of `pool`, all of which fit; lists are random items."""
     if task.operation.nested:
         return [random_lists(task, count, width, rng)]
     if task.operation.items:
         return [rng.integers(task.base, size=(count, width))]
-    if task.training_limit < NUMBERS:
-        pool = pool[pool <= task.training_limit]
     first = to_digits(rng.choice(pool, count), task.base, width)
     if task.operation.second is None:
         return [first, to_digits(rng.choice(pool, count), task.base, width)]
@@ -134,13 +133,17 @@ class Sampler:
         narrowest = self.task.width(1, self.regime)
         return tuple(range(narrowest, narrowest + (1 if self.regime == "padded" else self.width_count)))
 
+    def numbers(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """Training and validation numbers whose results fit the narrowest training width."""
+        return split_numbers(seed, self.task.training_limit)
+
     def training_batch(self, seed: int, step: int, size: int, again: Sequence[Digits] = ()) -> Batch:
         """Batch number `step`, of one of the training widths; `again` are earlier operands to put into it."""
         rng = generator(seed, TRAIN, step)
         width = int(rng.choice(self.widths))
         if self.fixed is None:
             fresh = size - (len(again[0]) if again else 0)
-            operands = draw_operands(self.task, split_numbers(seed)[0], fresh, width, rng)
+            operands = draw_operands(self.task, self.numbers(seed)[0], fresh, width, rng)
             if again:
                 operands = [np.concatenate(pair) for pair in zip(operands, fit(again, operands), strict=True)]
         else:
@@ -155,7 +158,7 @@ class Sampler:
         attention needs no line. With `whole`, as the paper averages, all of them.
         """
         rng, width = generator(seed, CALIBRATION), self.widths[0]
-        operands = draw_operands(self.task, split_numbers(seed)[0], size, width, rng)
+        operands = draw_operands(self.task, self.numbers(seed)[0], size, width, rng)
         batch = make_batch(self.task, operands, width, self.arrangement)
         return batch if whole or self.regime == "tight" else batch.first(self.task.training_width)
 
@@ -163,13 +166,13 @@ class Sampler:
     def fixed_set(self, seed: int, width: int) -> list[Digits]:
         """The fixed training set: the same problems at every width."""
         rng = generator(seed, SPLIT, 1)
-        return draw_operands(self.task, split_numbers(seed)[0], self.fixed or 0, width, rng)
+        return draw_operands(self.task, self.numbers(seed)[0], self.fixed or 0, width, rng)
 
     def validation_batches(self, seed: int, size: int) -> list[Batch]:
         """`size` problems in all, at each training width in turn: of numbers never trained on, or random lists."""
         rng = generator(seed, VALIDATION)
         share = -(-size // len(self.widths))
-        pool = split_numbers(seed)[1]
+        pool = self.numbers(seed)[1]
         return [
             make_batch(self.task, draw_operands(self.task, pool, share, width, rng), width, self.arrangement)
             for width in self.widths

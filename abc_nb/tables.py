@@ -8,12 +8,14 @@ from collections.abc import Callable, Sequence
 import pandas as pd
 
 from abc_nb import paths
-from abc_nb.catalogue import ITS_TRAININGS, MODELS, PADDED, PERIOD, PERIODS, WIDTHS
+from abc_nb.biases import Window
+from abc_nb.catalogue import ITS_TRAININGS, MODELS, PADDED, PERIODS, WIDTHS
 from abc_nb.errors import InputError
 from abc_nb.evaluation import TEST_SEED, evaluate
 from abc_nb.experiments import ARITHMETIC, BINARY, experiment, grid_names, split
 from abc_nb.files import write_text
 from abc_nb.hard import carry_runs, hard_cases
+from abc_nb.positions import Sinusoidal
 from abc_nb.profiles import TABLE, Recipe
 from abc_nb.results import Results, median_seed, titles
 from abc_nb.store import Run
@@ -244,22 +246,30 @@ def widths(found: Results, tasks: Sequence[str], lengths: Sequence[int]) -> pd.D
 
 
 def grid(found: Results) -> pd.DataFrame:
-    """Accuracy (percent) over window and period: task, w (`–`: none), T (0: none), length, accuracy, samples."""
-    parts = []
-    for (w, t), name in grid_names(found.profile).items():
-        rows = found.evaluation([f"{task}-{name}" for task in ARITHMETIC])
-        parts.append(rows.assign(w="–" if w is None else str(w), T=t or 0, accuracy=100 * rows.accuracy))
-    return pd.concat(parts, ignore_index=True)[["task", "w", "T", "length", "accuracy", "samples"]]
+    """The short training over window and period, all tasks: the columns of `by_window_and_period`."""
+    return by_window_and_period(found, [*grid_names(found.profile).values()], ARITHMETIC)
 
 
 def periods(found: Results) -> pd.DataFrame:
-    """The window w=1 with each period after the whole training, binary tasks: the columns of `grid`."""
-    models = {"window-cyclic": PERIOD, **{name: int(name.removeprefix("window-t")) for name in PERIODS}}
+    """The window w=1 with each period after the whole training, binary tasks: as `by_window_and_period`."""
+    return by_window_and_period(found, ["window-cyclic", *PERIODS], BINARY)
+
+
+def by_window_and_period(found: Results, models: Sequence[str], tasks: Sequence[str]) -> pd.DataFrame:
+    """The columns of `over_seeds`, and each model's window w (`–`: none) and period T (0: none)."""
     parts = []
-    for model, period in models.items():
-        rows = found.evaluation([f"{task}-{model}" for task in BINARY])
-        parts.append(rows.assign(w="1", T=period, accuracy=100 * rows.accuracy))
-    return pd.concat(parts, ignore_index=True)[["task", "w", "T", "length", "accuracy", "samples"]]
+    for name in models:
+        config = experiment(f"{tasks[0]}-{name}", found.profile).model
+        w = str(config.bias.w) if isinstance(config.bias, Window) else "–"
+        t = config.position.period or 0 if isinstance(config.position, Sinusoidal) else 0
+        parts.append(over_seeds(found.evaluation([f"{task}-{name}" for task in tasks])).assign(w=w, T=t))
+    return pd.concat(parts, ignore_index=True)
+
+
+def by_period(frame: pd.DataFrame, rows: Sequence[str]) -> pd.DataFrame:
+    """`by_window_and_period` for reading: a column a period, in each cell `median (worst–best)`."""
+    cells = frame.assign(cell=frame.apply(median_and_range, axis=1))
+    return cells.pivot(index=list(rows), columns="T", values="cell").fillna("")
 
 
 def reach(rows: pd.DataFrame, task: str, trained: int = LONGEST) -> pd.DataFrame:

@@ -102,15 +102,19 @@ def grid(accuracy: dict[tuple[str, int, int], float]) -> pd.DataFrame:
         for (w, t, length), value in accuracy.items()
         for task in TASKS
     ]
-    return pd.DataFrame(found, columns=["task", "w", "T", "length", "accuracy"])
+    frame = pd.DataFrame(found, columns=["task", "w", "T", "length", "ours"])
+    return frame.assign(ci_low=frame.ours - 1, ci_high=frame.ours, seeds=5)
 
 
 def test_c13_is_judged_by_the_worst_task_of_every_period_that_tells_keys_apart() -> None:
     others = {("1", 2, 60): 0.0, ("1", 0, 60): 0.0, ("3", 3, 60): 0.0, ("–", 3, 60): 0.0, ("1", 3, 20): 0.0}
     fine = grid(others | {("1", 3, 60): 99.0, ("1", 8, 60): 100.0})
-    assert_judged(judges_bias.period_does_not_matter(fine), "C13", "holds", "T=3 99.0, T=8 100.0")
+    assert_judged(judges_bias.period_does_not_matter(fine), "C13", "holds", "T=2 0.0, T=3 99.0, T=8 100.0")
     poor = grid(others | {("1", 3, 60): 100.0, ("1", 8, 60): 98.0})
     assert_judged(judges_bias.period_does_not_matter(poor), "C13", "differs", "T=3 100.0, T=8 98.0")
+    lowest = judges_bias.period_does_not_matter(poor)
+    assert (lowest.interval, lowest.seeds) == ("[97.00, 98.00]", 5)
+    assert judges_bias.period_does_not_matter(grid({("1", 2, 60): 100.0})).verdict == "not run"
 
 
 def test_experiments_of_one_title_are_not_taken_for_seeds_of_one() -> None:

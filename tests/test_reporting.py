@@ -240,7 +240,7 @@ def test_the_map_shows_each_windows_and_periods_accuracy_at_one_length() -> None
     cells = [("–", 0, 1.0), ("–", 3, 2.0), ("1", 0, 3.0), ("1", 3, 100.0)]
     rows_ = [(task, w, t, 60, x / k) for k, task in ((1, "Addition"), (2, "Parity")) for w, t, x in cells]
     rows_ += [(task, w, t, 6, 50.0) for task in ("Addition", "Parity") for w, t, _ in cells]
-    frame = pd.DataFrame(rows_, columns=["task", "w", "T", "length", "accuracy"])
+    frame = pd.DataFrame(rows_, columns=["task", "w", "T", "length", "ours"])
     for panel, factor in zip(maps.grid_map(frame, length=60).axes[:2], (1, 2), strict=True):
         shown = [label.get_text() for label in panel.get_yticklabels()], [x.get_text() for x in panel.get_xticklabels()]
         values = np.asarray(panel.collections[0].get_array()).reshape(2, 2)

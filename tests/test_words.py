@@ -78,7 +78,7 @@ def scaffolding() -> Iterator[tuple[str, str]]:
     yield "04_abs", f"At the lengths of the table and beyond it is {right}"
     yield "04_abs", f"99% at six digits fall to {span(*accuracies('n-by-1-nope-window', 60))} at sixty"
     grid = table("table-9-grid")
-    four = grid[(grid.task == "Addition") & (grid.w == "1") & (grid["T"] == 4) & (grid.length == 60)].accuracy
+    four = grid[(grid.task == "Addition") & (grid.w == "1") & (grid["T"] == 4) & (grid.length == 60)].ours
     yield "04_abs", f"{four.item():.0f}% with $T = 4$"
 
 
