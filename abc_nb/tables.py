@@ -69,9 +69,10 @@ def paper_numbers(table: str) -> pd.DataFrame:
 def beside_paper(rows: pd.DataFrame, table: str) -> pd.DataFrame:
     """`over_seeds` at the table's lengths, with the paper's number in the column `paper`."""
     ours = over_seeds(rows[rows.length.isin(TABLE_LENGTHS[table])])
-    scratchpad = (ours.task == "Parity") & (ours.model == "Vanilla")
-    ours.loc[scratchpad, "model"] = "+ scratchpad"
-    merged = ours.merge(paper_numbers(table), how="left", on=["task", "model", "length"])
+    known = paper_numbers(table)
+    if (known.model == "+ scratchpad").any():  # as the paper calls Vanilla on Parity, where it has that
+        ours.loc[(ours.task == "Parity") & (ours.model == "Vanilla"), "model"] = "+ scratchpad"
+    merged = ours.merge(known, how="left", on=["task", "model", "length"])
     first = ["task", "model", "length", "paper"]
     return merged[first + [column for column in merged if column not in first]]
 

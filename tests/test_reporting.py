@@ -50,6 +50,7 @@ def test_parity_with_scratchpad_is_compared_with_the_papers_scratchpad_row() -> 
     table = tables.beside_paper(rows("Vanilla", {6: [1.0]}, task="Parity"), "table1")
     assert table.model[0] == "+ scratchpad"
     assert table.paper[0] == 29.23
+    assert tables.beside_paper(rows("Vanilla", {6: [1.0]}, task="Parity"), "table3").model[0] == "Vanilla"
 
 
 @pytest.mark.parametrize("table", ["table1", "table3"])
