@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from abc_nb import compute, store
+from abc_nb import compute, making, store
 from abc_nb.calibration import Calibration
 from abc_nb.errors import InputError
 from abc_nb.experiments import calibrated, experiment, train_command
@@ -36,4 +36,4 @@ def retrain(name: str, calibration: Calibration | None = None, seed: int = 0, pr
     child = calibrated(name, profile)
     if not isinstance(calibration, Calibration | None):
         raise InputError(f"{calibration!r} is no calibration: give one, as in Calibration(share=0.3)")
-    return store.ensure(replace(child, calibration=calibration or child.calibration), seed)
+    return making.ensure(replace(child, calibration=calibration or child.calibration), seed)

@@ -157,7 +157,7 @@ class CalibrationStudy:
 
     def untrained(self) -> Transformer:
         """The parent before its training."""
-        return store.build_model(self.run.experiment.parent or self.run.experiment, self.run.seed)
+        return (self.run.experiment.parent or self.run.experiment).build(self.run.seed)
 
 
 def token_at(layout: Layout, column: int) -> str:
@@ -187,7 +187,7 @@ def studies(runs: Sequence[Run]) -> dict[str, list[CalibrationStudy]]:
     return found
 
 
-def over_runs(studies: Sequence[CalibrationStudy]) -> pd.DataFrame:
+def retraining_costs(studies: Sequence[CalibrationStudy]) -> pd.DataFrame:
     """One row a calibration: task, seed, threshold, lines, skill left, and what retraining costs.
 
     The costs are shares of the parent's: `problems`, `steps` and `seconds` (with calibration; they depend on how

@@ -11,7 +11,7 @@ import pandas as pd
 import torch
 from tqdm.auto import tqdm
 
-from abc_nb import api, evaluation, experiments, paths, store
+from abc_nb import api, devices, evaluation, experiments, making, paths, store
 from abc_nb import compute as computing
 from abc_nb.errors import InputError
 from abc_nb.experiments import Experiment
@@ -52,9 +52,9 @@ def list_(arguments: Namespace) -> None:
 def train(arguments: Namespace) -> None:
     experiment = chosen(arguments)
     paths.runs().mkdir(parents=True, exist_ok=True)  # a folder that cannot be written is named before the bar
-    for each in store.untrained(experiment, arguments.seed):
+    for each in making.untrained(experiment, arguments.seed):
         with_bar(each, arguments.seed)
-    run = store.ensure(experiment, arguments.seed)
+    run = making.ensure(experiment, arguments.seed)
     seconds = run.manifest["seconds"]["training"]
     print(f"{experiment.name} seed {run.seed}: {run.manifest['steps']} steps in {seconds:.0f} s, kept in {run.folder}")
     show(run.evaluation(), csv=False)
@@ -69,13 +69,13 @@ def with_bar(experiment: Experiment, seed: int) -> None:
                 bar.set_postfix_str(f"validation {progress.history[-1]['accuracy']:.1%}", refresh=False)
             bar.update(progress.step - bar.n)
 
-        store.ensure(experiment, seed, report)
+        making.ensure(experiment, seed, report)
 
 
 def evaluate(arguments: Namespace) -> None:
     run = trained(arguments)
     tests = [(length, arguments.samples) for length in arguments.lengths]
-    model = run.model().to(store.device())
+    model = run.model().to(devices.device())
     show(evaluation.evaluate(model, run.experiment.sampler, tests, run.experiment.name, run.seed), arguments.csv)
 
 
@@ -84,7 +84,7 @@ def compute(arguments: Namespace) -> None:
     if typed != "-":
         computing.read(experiment.task, typed)  # bad input is named before a missing model
     model = trained(arguments).model()
-    torch.set_num_threads(store.THREADS)  # one token at a time is too little to share
+    torch.set_num_threads(devices.THREADS)  # one token at a time is too little to share
     lines = readable(experiment.task, sys.stdin) if typed == "-" else iter([typed])
     for block in in_blocks(lines, 1 if sys.stdin.isatty() else BLOCK):
         for answer in computing.answers(model, experiment, block):

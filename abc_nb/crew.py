@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from abc_nb import store
+from abc_nb import making
 from abc_nb.experiments import Experiment
 from abc_nb.training import Progress
 
@@ -34,4 +34,4 @@ def train(experiment: Experiment, seed: int, tell: Callable[[str, int, int], Non
             tell(experiment.name, seed, progress.step)
             last = time.monotonic()
 
-    store.ensure(experiment, seed, report)
+    making.ensure(experiment, seed, report)

@@ -13,13 +13,16 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import torch
+
 from abc_nb import catalogue, profiles
 from abc_nb.biases import Bias
 from abc_nb.calibration import Calibration
 from abc_nb.catalogue import GRID_NAMES, PERIOD, Model, W, layers
 from abc_nb.config import digest, to_data
 from abc_nb.errors import InputError
-from abc_nb.model import ModelConfig
+from abc_nb.lines import Lines
+from abc_nb.model import ModelConfig, Transformer
 from abc_nb.profiles import PROFILES
 from abc_nb.sampling import Batch, Sampler
 from abc_nb.tasks import OPERATIONS, Task
@@ -58,6 +61,13 @@ class Experiment:
         if self.parent is None or self.calibration is None:
             raise InputError(f"{self.name} is not calibrated: name an experiment such as addition-abc")
         return self.parent.sampler.calibration_batch(seed, whole=self.calibration.whole)
+
+    def build(self, seed: int, bias: Lines | None = None) -> Transformer:
+        """The untrained model; its initial weights follow from the seed. `bias` replaces the configured one."""
+        config = self.model if bias is None else replace(self.model, bias=bias)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return Transformer(config, len(self.task.vocabulary))
 
     def key(self, seed: int) -> str:
         """The name of its run folder: readable, and changing with anything that determines the run."""

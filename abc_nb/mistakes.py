@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 
 import pandas as pd
@@ -12,7 +11,10 @@ from abc_nb.attention import far_shares
 from abc_nb.biases import Near
 from abc_nb.catalogue import PERIOD
 from abc_nb.evaluation import TEST_SEED, correct_digits, exact_match
+from abc_nb.measurements import by_run
+from abc_nb.model import Transformer
 from abc_nb.results import titles
+from abc_nb.sampling import Sampler
 from abc_nb.store import Run
 from abc_nb.tasks import DIGITS
 
@@ -22,27 +24,27 @@ def first_errors(runs: Sequence[Run], lengths: Sequence[int], samples: int = 500
 
     Columns task, model, seed, length, samples, wrong, first digit, later digit, end token.
     """
-    rows = []
-    for run, length in itertools.product(runs, lengths):
-        right = correct_digits(run.model(), run.experiment.sampler.test_batch(length, samples, TEST_SEED))
+
+    def measure(model: Transformer, sampler: Sampler, length: int) -> pd.DataFrame:
+        right = correct_digits(model, sampler.test_batch(length, samples, TEST_SEED))
         wrong = ~right[~right.all(1)]
         place = wrong.float().argmax(1)
         last = right.shape[1] - 1
         found = {"first digit": place == 0, "later digit": (place > 0) & (place < last), "end token": place == last}
-        head = titles(run) | {"seed": run.seed, "length": length, "samples": len(right)}
         shares = {name: 100 * chosen.float().mean().item() for name, chosen in found.items()}  # NaN if all are right
-        rows.append({**head, "wrong": 100 * len(wrong) / len(right), **shares})
-    return pd.DataFrame(rows)
+        return pd.DataFrame([{"samples": len(right), "wrong": 100 * len(wrong) / len(right), **shares}])
+
+    return by_run(runs, lengths, measure)
 
 
 def far_attention(runs: Sequence[Run], lengths: Sequence[int], samples: int = 16) -> pd.DataFrame:
     """Attention (percent) that goes to digits more than two places away: task, model, seed, length, cross, self."""
-    rows = []
-    for run, length in itertools.product(runs, lengths):
-        found = far_shares(run.model(), run.experiment.sampler.test_batch(length, samples, TEST_SEED))
-        percent = {"cross": 100 * found["cross"], "self": 100 * found["self"]}
-        rows.append({**titles(run), "seed": run.seed, "length": length, **percent})
-    return pd.DataFrame(rows)
+
+    def measure(model: Transformer, sampler: Sampler, length: int) -> pd.DataFrame:
+        found = far_shares(model, sampler.test_batch(length, samples, TEST_SEED))
+        return pd.DataFrame([{"cross": 100 * found["cross"], "self": 100 * found["self"]}])
+
+    return by_run(runs, lengths, measure)
 
 
 def without_far_digits(runs: Sequence[Run], lengths: Sequence[int], samples: int = 200, reach: int = 2) -> pd.DataFrame:
@@ -50,13 +52,14 @@ def without_far_digits(runs: Sequence[Run], lengths: Sequence[int], samples: int
 
     Columns task, model, seed, length, samples, open, closed.
     """
-    rows = []
-    for run, length in itertools.product(runs, lengths):
-        model, batch = run.model(), run.experiment.sampler.test_batch(length, samples, TEST_SEED)
+
+    def measure(model: Transformer, sampler: Sampler, length: int) -> pd.DataFrame:
+        batch = sampler.test_batch(length, samples, TEST_SEED)
         tested = {"open": model, "closed": model.with_bias(Near(reach))}
         shares = {name: 100 * exact_match(each, batch).float().mean().item() for name, each in tested.items()}
-        rows.append({**titles(run), "seed": run.seed, "length": length, "samples": len(batch.source), **shares})
-    return pd.DataFrame(rows)
+        return pd.DataFrame([{"samples": len(batch.source), **shares}])
+
+    return by_run(runs, lengths, measure)
 
 
 def imperfect(runs: Sequence[Run]) -> list[Run]:

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from abc_nb import store
+from abc_nb import devices
 from abc_nb.crew import Crew, Step, train
 from abc_nb.experiments import Experiment
 
@@ -88,7 +88,7 @@ def processes(count: int) -> Iterator[Crew]:
 
 def prepare_worker(queue: Any, parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops the workers
-    torch.set_num_threads(store.THREADS)
+    torch.set_num_threads(devices.THREADS)
     PARENT.extend((queue, parent))
 
 

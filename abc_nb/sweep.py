@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from tqdm.auto import tqdm
 
-from abc_nb import paths, store
+from abc_nb import devices, making, paths
 from abc_nb.biases import Causal
 from abc_nb.cluster import cluster
 from abc_nb.crew import EVERY, Crew, Step, train
@@ -52,7 +52,7 @@ def workers() -> int:
 
 def missing(jobs: Sequence[Job]) -> list[Job]:
     """The jobs without a finished run made here, each after its parent if that is nowhere."""
-    found = [(experiment, seed) for job, seed in jobs for experiment in store.untrained(job, seed)]
+    found = [(experiment, seed) for job, seed in jobs for experiment in making.untrained(job, seed)]
     return list(dict.fromkeys(found))
 
 
@@ -72,8 +72,8 @@ def estimate(jobs: Sequence[Job]) -> float:
 def step_seconds(experiment: Experiment, seed: int) -> float:
     """Seconds of one training step on one thread, after a first one to warm up."""
     threads = torch.get_num_threads()
-    torch.set_num_threads(store.THREADS)
-    model = store.build_model(experiment, seed).to(store.device())
+    torch.set_num_threads(devices.THREADS)
+    model = experiment.build(seed).to(devices.device())
     trainer = Trainer(model, experiment.sampler, experiment.training, seed)
     trainer.step()
     start = time.perf_counter()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pandas as pd
 
@@ -11,10 +11,8 @@ from abc_nb import paths
 from abc_nb.biases import Window
 from abc_nb.catalogue import ITS_TRAININGS, MODELS, PADDED, PERIODS, WIDTHS
 from abc_nb.errors import InputError
-from abc_nb.evaluation import TEST_SEED, evaluate
 from abc_nb.experiments import ARITHMETIC, BINARY, experiment, grid_names, split
 from abc_nb.files import write_text
-from abc_nb.hard import carry_runs, hard_cases
 from abc_nb.positions import Sinusoidal
 from abc_nb.profiles import TABLE, Recipe
 from abc_nb.results import Results, median_seed, titles
@@ -179,38 +177,6 @@ def interpolation_table(trainings: pd.DataFrame, rows: pd.DataFrame) -> pd.DataF
         for task in validation.index
     ]
     return pd.DataFrame(found)
-
-
-def hard_problems(runs: Sequence[Run], length: int, samples: int = 200) -> pd.DataFrame:
-    """Accuracy (percent) of each run on each kind of hard problem: task, model, kind, samples, accuracy."""
-    return over_runs(runs, lambda run: hard_cases(run.model(), run.experiment.sampler, length, samples))
-
-
-def carry_problems(runs: Sequence[Run], length: int, places: Sequence[int], samples: int = 20) -> pd.DataFrame:
-    """Accuracy (percent) on numbers of `length` digits by the run of a carry: task, model, run, samples, accuracy."""
-    return over_runs(runs, lambda run: carry_runs(run.model(), run.experiment.sampler, length, places, samples))
-
-
-def on_new_problems(runs: Sequence[Run], lengths: Sequence[int], samples: int = 1000) -> pd.DataFrame:
-    """Accuracy on problems that no evaluation had before: the columns of `over_seeds`."""
-    tests = [(length, samples) for length in lengths]
-    parts = [
-        evaluate(run.model(), run.experiment.sampler, tests, seed=run.seed, test_seed=TEST_SEED + 1).assign(
-            **titles(run)
-        )
-        for run in runs
-    ]
-    return over_seeds(pd.concat(parts))
-
-
-def over_runs(runs: Sequence[Run], measure: Callable[[Run], pd.DataFrame]) -> pd.DataFrame:
-    """What is measured on each run, with task and model in front and accuracy in percent, without its interval."""
-    parts = []
-    for run in runs:
-        rows = measure(run).drop(columns=["ci_low", "ci_high"])
-        parts.append(rows.assign(**titles(run), accuracy=100 * rows.accuracy))
-    frame = pd.concat(parts, ignore_index=True)
-    return frame[["task", "model", *frame.columns.drop(["task", "model"])]]
 
 
 def kept_lines(runs: Sequence[Run]) -> pd.DataFrame:

@@ -23,7 +23,7 @@ import torch
 from baselines import TorchTransformer, decode_from_the_start, draw_heads, line_means_in_loops
 from tqdm import tqdm
 
-from abc_nb import paths, store
+from abc_nb import devices, paths, store
 from abc_nb.calibration import PAPER, calibrate, calibrate_model
 from abc_nb.evaluation import TEST_SEED, exact_match
 from abc_nb.experiments import ARITHMETIC, SEEDS, Experiment, experiment
@@ -61,8 +61,8 @@ def in_turn(ours: Callable[[], object], baseline: Callable[[], object], rounds: 
 
 def matrix_rate() -> float:
     """Floating-point operations a second of a large float32 matrix product, with as many threads as are set."""
-    size = 1024 if store.device() == "cpu" else 8192
-    a, b = (torch.randn(size, size, device=store.device()) for _ in range(2))
+    size = 1024 if devices.device() == "cpu" else 8192
+    a, b = (torch.randn(size, size, device=devices.device()) for _ in range(2))
     return 2 * size**3 / seconds(lambda: a @ b, 10)
 
 
@@ -77,7 +77,7 @@ def step_operations(trainer: Trainer) -> float:
 
 
 def trainer_of(chosen: Experiment, seed: int = 0) -> Trainer:
-    model = store.build_model(chosen, seed).to(store.device())
+    model = chosen.build(seed).to(devices.device())
     return Trainer(model, chosen.sampler, chosen.training, seed)
 
 
@@ -86,11 +86,11 @@ def paper_step() -> Row:
     torch.set_num_threads(CORES)
     chosen = experiment("addition-vanilla", "paper")
     trainer = trainer_of(chosen)
-    theirs = TorchTransformer(chosen.model, len(chosen.task.vocabulary)).to(store.device())
+    theirs = TorchTransformer(chosen.model, len(chosen.task.vocabulary)).to(devices.device())
     optimizer = torch.optim.AdamW(theirs.parameters(), lr=1e-4, foreach=True)
 
     def baseline() -> None:
-        batch = chosen.sampler.training_batch(0, trainer.progress.step, chosen.training.batch).to(store.device())
+        batch = chosen.sampler.training_batch(0, trainer.progress.step, chosen.training.batch).to(devices.device())
         optimizer.zero_grad()
         theirs.loss(batch).backward()
         optimizer.step()
@@ -109,10 +109,10 @@ def paper_evaluation() -> Row:
     """2: exact match at 60 digits at the paper's size."""
     torch.set_num_threads(CORES)
     chosen = experiment("addition-vanilla", "paper")
-    model = store.build_model(chosen, 0).to(store.device()).eval()
-    theirs = TorchTransformer(chosen.model, len(chosen.task.vocabulary)).to(store.device()).eval()
+    model = chosen.build(0).to(devices.device()).eval()
+    theirs = TorchTransformer(chosen.model, len(chosen.task.vocabulary)).to(devices.device()).eval()
     batch = chosen.sampler.test_batch(60, 256, TEST_SEED)
-    few = Batch(batch.source[:16], batch.target[:16], batch.layout).to(store.device())
+    few = Batch(batch.source[:16], batch.target[:16], batch.layout).to(devices.device())
     ours, other, _ = in_turn(lambda: exact_match(model, batch), lambda: decode_from_the_start(theirs, few), 2)
     mine, rate = 256 / ours, 16 / other
     return {
@@ -167,7 +167,7 @@ def length_cost() -> Row:
     torch.set_num_threads(1)
     run = store.find(experiment("addition-abc"), 0)
     assert run is not None, "addition-abc comes with the project"
-    model, sampler = run.model().to(store.device()), run.experiment.sampler
+    model, sampler = run.model().to(devices.device()), run.experiment.sampler
     times, memory = [], []
     for length in LENGTHS:
         batch = sampler.test_batch(length, 1, TEST_SEED)
@@ -208,7 +208,7 @@ def from_nothing(seed: int) -> tuple[float, float]:
     trainer = trainer_of(child.parent, seed)
     trainer.run()
     bias = calibrate_model(trainer.model, child.parent.sampler.calibration_batch(seed), child.calibration).bias
-    model = store.build_model(child, seed, bias).to(store.device())
+    model = child.build(seed, bias).to(devices.device())
     model.load_state_dict(trainer.model.state_dict())
     Trainer(model, child.sampler, child.training, seed).run()
     spent = time.perf_counter() - start
@@ -250,7 +250,7 @@ def reproduction() -> Row:
 def optimizer_rate() -> Row:
     """Our Muon against PyTorch's, on the matrices of the quick model."""
     torch.set_num_threads(1)
-    matrices = [p for p in store.build_model(experiment("addition-vanilla"), 0).decoder.parameters() if p.ndim == 2]
+    matrices = [p for p in experiment("addition-vanilla").build(0).decoder.parameters() if p.ndim == 2]
     for p in matrices:
         p.grad = torch.randn_like(p)
     ours = Muon(matrices, lr=0.0)
@@ -272,7 +272,7 @@ def import_time() -> Row:
         return median(seconds(lambda: subprocess.run([sys.executable, "-c", statement], check=True)) for _ in range(3))
 
     empty = fresh("pass")
-    package, whole, baseline = (fresh(f"import {name}") - empty for name in ("abc_nb", "abc_nb.store", "torch"))
+    package, whole, baseline = (fresh(f"import {name}") - empty for name in ("abc_nb", "abc_nb.making", "torch"))
     return {
         "what": "import abc_nb (and everything that trains)",
         "ratio": f"{whole / baseline:.2f} times `import torch`",
@@ -337,7 +337,7 @@ def main(names: list[str]) -> None:
     known = path.exists()
     kept = pd.read_csv(path, dtype=str, keep_default_na=False).set_index("name") if known else pd.DataFrame()
     rows = {str(name): dict(row) for name, row in kept.iterrows()}
-    facts = {"device": store.device_name(), "torch": torch.__version__}
+    facts = {"device": devices.device_name(), "torch": torch.__version__}
     for name in tqdm(names or [name for name in JOBS if name not in LONG], unit="measurement"):
         rows[name] = JOBS[name]() | facts
         print(rows[name], flush=True)

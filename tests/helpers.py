@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from abc_nb import claims, plots, store, tables, training
+from abc_nb import claims, making, plots, store, tables, training
 from abc_nb.calibration import Calibration
 from abc_nb.evaluation import exact_match, wilson
 from abc_nb.experiments import Experiment, experiment
@@ -162,7 +162,7 @@ def read_tensors(path: Path) -> dict[str, str]:
     with safe_open(path, "pt") as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
         facts = dict(file.metadata() or {})
-    if path.name == store.CHECKPOINT:
+    if path.name == making.CHECKPOINT:
         assert facts["checksum"] == training.checksum(tensors, facts["progress"])
     return facts
 

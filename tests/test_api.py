@@ -13,7 +13,7 @@ from conftest import Folders
 from helpers import assert_same_result
 
 import abc_nb
-from abc_nb import paths, store
+from abc_nb import making, paths
 from abc_nb.calibration import Calibration
 from abc_nb.errors import InputError
 from abc_nb.experiments import experiment
@@ -27,7 +27,7 @@ def test_retraining_without_settings_is_training_the_calibrated_experiment(
     assert (run.experiment, run.seed, run.folder) == (child, 1, folders.runs / child.key(1))
     assert (folders.runs / experiment("successor-vanilla", "smoke").key(1)).exists(), "the plain model was trained"
     monkeypatch.setenv("ABC_NB_RUNS", str(tmp_path / "elsewhere"))
-    other = store.ensure(child, 1)
+    other = making.ensure(child, 1)
     assert other.folder != run.folder
     assert_same_result(run.folder, other.folder)
     assert other.bias() == run.bias()
@@ -78,7 +78,7 @@ def test_what_is_no_seed_base_or_number_of_problems_is_an_input_error(folders: F
         abc_nb.load("addition-abc", base="4")  # type: ignore[arg-type]
     sampler = experiment("addition-vanilla", "smoke").sampler
     with pytest.raises(InputError, match="0 problems of 6 digits are too few: ask for one at least"):
-        abc_nb.evaluate(store.build_model(experiment("addition-vanilla", "smoke"), 0), sampler, [(6, 0)])
+        abc_nb.evaluate(experiment("addition-vanilla", "smoke").build(0), sampler, [(6, 0)])
     assert not folders.runs.exists()
 
 
@@ -96,7 +96,7 @@ def test_the_readmes_way_from_attention_to_a_bias_runs_as_it_stands(
     expected = {(layer, head, 0) for layer in (0, 1) for head in range(8)}
     assert {(line.layer, line.head, line.offset) for line in names["bias"].lines} == expected
     assert (names["longer"][:, torch.arange(1000), 1000 - torch.arange(1000)] == 0).all()
-    run = store.ensure(experiment("addition-vanilla", "smoke"), 0)
+    run = making.ensure(experiment("addition-vanilla", "smoke"), 0)
     monkeypatch.setattr(abc_nb, "load", lambda _: run)
     monkeypatch.setattr(abc_nb, "retrain", lambda *_: None)
     exec(second, names)

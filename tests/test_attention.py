@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from abc_nb import attention, maps, store
+from abc_nb import attention, making, maps
 from abc_nb.evaluation import greedy
 from abc_nb.experiments import experiment
 from abc_nb.model import ModelConfig, Transformer
@@ -113,7 +113,7 @@ def test_a_heat_map_shows_the_weights_and_marks_wrong_tokens() -> None:
 @pytest.fixture
 def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> attention.Study:
     monkeypatch.setenv("ABC_NB_RUNS", str(tmp_path))
-    return attention.Study(store.ensure(experiment("addition-vanilla", "smoke"), 0), length=10, samples=20)
+    return attention.Study(making.ensure(experiment("addition-vanilla", "smoke"), 0), length=10, samples=20)
 
 
 def test_study_of_an_example_keeps_zeros_in_front(study: attention.Study) -> None:

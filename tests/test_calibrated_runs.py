@@ -16,7 +16,7 @@ from conftest import Folders, copied
 from helpers import DAMAGES, assert_same_result, correct_checksums, never, weights
 from safetensors.torch import save_file
 
-from abc_nb import calibration, store, training
+from abc_nb import calibration, making, store, training
 from abc_nb.evaluation import evaluate
 from abc_nb.experiments import Experiment
 from abc_nb.lines import Lines
@@ -52,7 +52,7 @@ def test_a_missing_parent_is_trained_first(
     child: Experiment, tiny: Experiment, folders: Folders, trained: Path
 ) -> None:
     steps: list[int] = []
-    run = store.ensure(child, 0, lambda progress: steps.append(progress.step))
+    run = making.ensure(child, 0, lambda progress: steps.append(progress.step))
     assert steps == [1, 2, 3, 4], "the child's own"
     assert sorted(path.name for path in run.folder.iterdir()) == CALIBRATED
     found = store.find(tiny, 0)
@@ -64,7 +64,7 @@ def test_a_missing_parent_is_trained_first(
 
 def test_a_parent_that_is_there_is_not_trained_again(parent: store.Run, child: Experiment, trained: Path) -> None:
     before = {path.name: path.stat().st_mtime_ns for path in parent.folder.iterdir()}
-    run = store.ensure(child, 0)
+    run = making.ensure(child, 0)
     assert {path.name: path.stat().st_mtime_ns for path in parent.folder.iterdir()} == before
     assert_same_calibrated_result(run.folder, trained / child.key(0))
 
@@ -74,7 +74,7 @@ def test_a_shipped_parents_weights_are_used(
 ) -> None:
     shipped = store.ship(parent, weights=True)
     shutil.rmtree(parent.folder)
-    run = store.ensure(child, 0)
+    run = making.ensure(child, 0)
     assert store.find(tiny, 0, ("runs",)) is None, "the parent was not trained"
     assert run.manifest["parent"]["run"] == shipped.name
     assert_same_calibrated_result(run.folder, trained / child.key(0))
@@ -85,7 +85,7 @@ def test_a_parent_shipped_without_its_weights_is_trained(
 ) -> None:
     store.ship(parent, weights=False)
     shutil.rmtree(parent.folder)
-    run = store.ensure(child, 0)
+    run = making.ensure(child, 0)
     assert store.find(tiny, 0, ("runs",)) is not None
     assert_same_calibrated_result(run.folder, trained / child.key(0))
 
@@ -103,7 +103,7 @@ def test_manifest_names_the_parent_and_its_weights(run: store.Run, tiny: Experim
 
 
 def test_each_seed_has_a_parent_of_its_own(child: Experiment, tiny: Experiment, folders: Folders) -> None:
-    run = store.ensure(child, 1)
+    run = making.ensure(child, 1)
     assert run.manifest["parent"]["run"] == tiny.key(1)
     assert not (folders.runs / tiny.key(0)).exists()
 
@@ -112,9 +112,9 @@ def test_each_seed_has_a_parent_of_its_own(child: Experiment, tiny: Experiment, 
 def test_retraining_starts_from_the_parents_weights_or_from_new_ones(
     warm: bool, parent: store.Run, child: Experiment, tmp_path: Path
 ) -> None:
-    model, _ = store.prepare(replace(child, warm=warm), 0, tmp_path / "partial")
+    model, _ = making.prepare(replace(child, warm=warm), 0, tmp_path / "partial")
     found, start = dict(model.state_dict()), weights(parent.folder)
-    new = dict(store.build_model(child, 0).state_dict())
+    new = dict(child.build(0).state_dict())
     torch.testing.assert_close(found, start if warm else new, rtol=0, atol=0)
     assert not torch.equal(start["head.weight"], new["head.weight"])
 
@@ -161,7 +161,7 @@ def test_a_damaged_bias_is_noticed_and_the_run_computed_again(
 ) -> None:
     damage(run.folder / name)
     with pytest.warns(UserWarning, match=f"damaged.*{name}.*it is kept in"):
-        again = store.ensure(child, 0)
+        again = making.ensure(child, 0)
     assert len([*(folders.runs / ".set-aside").iterdir()]) == 1
     assert_same_calibrated_result(again.folder, trained / child.key(0))
 
@@ -186,11 +186,11 @@ def test_an_interrupted_retraining_goes_on_with_the_bias_it_had(
         raise AssertionError("the bias was there")
 
     with pytest.raises(KeyboardInterrupt):
-        store.ensure(child, 0, stop_in_between)
+        making.ensure(child, 0, stop_in_between)
     assert store.find(child, 0) is None
-    monkeypatch.setattr(store, "calibrate_model", never_again)
+    monkeypatch.setattr(making, "calibrate_model", never_again)
     steps: list[int] = []
-    run = store.ensure(child, 0, lambda progress: steps.append(progress.step))
+    run = making.ensure(child, 0, lambda progress: steps.append(progress.step))
     assert steps == [4]
     assert_same_calibrated_result(run.folder, trained / child.key(0))
     assert sorted(path.name for path in run.folder.iterdir()) == CALIBRATED
@@ -202,11 +202,11 @@ def test_a_damaged_bias_of_an_interrupted_run_is_read_anew(
 ) -> None:
     """`None` is the first half of what was written."""
     partial = folders.runs / ".partial" / child.key(0)
-    store.prepare(child, 0, partial)
+    making.prepare(child, 0, partial)
     bias = partial / "bias.json"
     bias.write_bytes(bias.read_bytes()[: bias.stat().st_size // 2] if content is None else content)
     with pytest.warns(UserWarning, match="damaged: bias.json is not what was written"):
-        run = store.ensure(child, 0)
+        run = making.ensure(child, 0)
     assert_same_calibrated_result(run.folder, trained / child.key(0))
 
 
@@ -216,12 +216,12 @@ def test_a_damaged_calibration_of_an_interrupted_run_is_named_kept_and_made_agai
     name: str, damage: Callable[[Path], None], parent: store.Run, child: Experiment, folders: Folders, trained: Path
 ) -> None:
     partial = folders.runs / ".partial" / child.key(0)
-    store.prepare(child, 0, partial)
+    making.prepare(child, 0, partial)
     damage(partial / name)
     left = {path.name: path.read_bytes() for path in partial.iterdir()}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        run = store.ensure(child, 0)
+        run = making.ensure(child, 0)
     assert_same_calibrated_result(run.folder, trained / child.key(0))
     if name not in left and name == "origin.json":
         assert not caught, "as if nothing had been calibrated yet"
@@ -249,15 +249,15 @@ def test_a_run_whose_parent_was_trained_anew_meanwhile_begins_anew(
     chosen = child if calibrates else low_rank
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
     with pytest.raises(KeyboardInterrupt):
-        store.ensure(chosen, 0, stop_after_two_steps)
+        making.ensure(chosen, 0, stop_after_two_steps)
     other = {name: tensor + 0.5 for name, tensor in weights(parent.folder).items()}
     save_file(other, parent.folder / "weights.safetensors")
     correct_checksums(parent.folder)
     expected = folders.runs / "expected"
     with pytest.warns(UserWarning, match="successor-vanilla was trained anew since successor-abc-smoke-seed0"):
-        run = store.ensure(chosen, 0)
+        run = making.ensure(chosen, 0)
     run.folder.rename(expected)
-    assert_same_result(store.ensure(chosen, 0).folder, expected)
+    assert_same_result(making.ensure(chosen, 0).folder, expected)
     assert run.manifest["parent"]["weights"] == sha256(parent.folder / "weights.safetensors")
     (kept,) = (folders.runs / ".set-aside").iterdir()
     assert "checkpoint.safetensors" in {path.name for path in kept.iterdir()}
@@ -267,10 +267,10 @@ def test_a_resumed_run_tells_the_seconds_of_its_calibration(
     parent: store.Run, child: Experiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(store, "evaluate", stop)
-        patched.setattr(store.time, "perf_counter", iter(range(0, 10**6, 100)).__next__)
-        store.ensure(child, 0)
-    assert store.ensure(child, 0).manifest["calibration_seconds"] == 100
+        patched.setattr(making, "evaluate", stop)
+        patched.setattr(making.time, "perf_counter", iter(range(0, 10**6, 100)).__next__)
+        making.ensure(child, 0)
+    assert making.ensure(child, 0).manifest["calibration_seconds"] == 100
 
 
 @pytest.mark.parametrize("damage", DAMAGES[:3])
@@ -284,13 +284,13 @@ def test_a_damaged_checkpoint_is_named_kept_and_the_run_trained_anew(
 ) -> None:
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(store, "evaluate", stop)
-        store.ensure(child, 0)
-    checkpoint = folders.runs / ".partial" / child.key(0) / store.CHECKPOINT
+        patched.setattr(making, "evaluate", stop)
+        making.ensure(child, 0)
+    checkpoint = folders.runs / ".partial" / child.key(0) / making.CHECKPOINT
     damage(checkpoint)
     left = checkpoint.read_bytes()
     with pytest.warns(UserWarning, match=r"checkpoint\.safetensors is damaged; it is kept as checkpoint\.damaged"):
-        run = store.ensure(child, 0)
+        run = making.ensure(child, 0)
     assert_same_calibrated_result(run.folder, trained / child.key(0))
     assert sorted(path.name for path in run.folder.iterdir()) == CALIBRATED
     (kept,) = (folders.runs / ".set-aside").glob("*/checkpoint.damaged")
@@ -301,10 +301,10 @@ def test_files_that_were_half_written_are_no_part_of_the_finished_run(
     parent: store.Run, child: Experiment, folders: Folders, trained: Path
 ) -> None:
     partial = folders.runs / ".partial" / child.key(0)
-    store.prepare(child, 0, partial)
+    making.prepare(child, 0, partial)
     for name in (".bias.json.99.tmp", ".shares.csv.99.tmp", "checkpoint.tmp", "checkpoint.damaged"):
         (partial / name).write_text("half")
-    run = store.ensure(child, 0)
+    run = making.ensure(child, 0)
     assert sorted(path.name for path in run.folder.iterdir()) == CALIBRATED
     assert set(run.manifest["files"]) == {*CALIBRATED} - {"manifest.json"}
     assert_same_calibrated_result(run.folder, trained / child.key(0))
@@ -315,12 +315,12 @@ def test_a_run_interrupted_before_or_after_retraining_is_absent_and_then_finishe
     where: str, parent: store.Run, child: Experiment, trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(store, where, stop)
-        store.ensure(child, 0)
+        patched.setattr(making, where, stop)
+        making.ensure(child, 0)
     assert store.find(child, 0) is None
-    assert_same_calibrated_result(store.ensure(child, 0).folder, trained / child.key(0))
+    assert_same_calibrated_result(making.ensure(child, 0).folder, trained / child.key(0))
 
 
 def test_a_finished_child_asks_for_no_parent(run: store.Run, child: Experiment, folders: Folders) -> None:
-    assert store.ensure(child, 0, never) == run
+    assert making.ensure(child, 0, never) == run
     assert [path.name for path in folders.runs.iterdir() if not path.name.startswith(".")] == [run.folder.name]

@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 import torch
 
-from abc_nb import paths, store, tables
+from abc_nb import making, paths, store, tables
 from abc_nb.biases import Attention
-from abc_nb.calibration_study import CalibrationStudy, over_runs
+from abc_nb.calibration_study import CalibrationStudy, retraining_costs
 from abc_nb.errors import InputError
 from abc_nb.experiments import experiment
 from abc_nb.layouts import Layout
@@ -29,7 +29,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CalibrationStudy
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("ABC_NB_RUNS", str(tmp_path_factory.mktemp("study")))
         patched.setattr(paths, "SHIPPED", tmp_path_factory.mktemp("shipped"))
-        yield CalibrationStudy(store.ensure(experiment("addition-abc", "smoke"), 0))
+        yield CalibrationStudy(making.ensure(experiment("addition-abc", "smoke"), 0))
 
 
 def column_of(line: Line, layout: Layout, step: int) -> int | None:
@@ -178,7 +178,7 @@ def test_an_untrained_parent_is_diagnosed_with_its_own_lines(study: CalibrationS
     assert found[0] == "the model answers 0.0% of problems of training length: train it to 99%"
     start, end = untrained.state_dict(), study.parent.state_dict()
     assert not torch.equal(start["head.weight"], end["head.weight"])
-    expected = store.build_model(experiment("addition-vanilla", "smoke"), 0).state_dict()
+    expected = experiment("addition-vanilla", "smoke").build(0).state_dict()
     torch.testing.assert_close(dict(start), dict(expected), rtol=0, atol=0)
 
 
@@ -189,7 +189,7 @@ def test_the_diagnosis_of_the_parent_names_the_skill_that_was_found(study: Calib
 
 
 def test_costs_are_those_of_calibration_and_retraining_over_those_of_the_parent(study: CalibrationStudy) -> None:
-    (row,) = over_runs([study]).to_dict("records")
+    (row,) = retraining_costs([study]).to_dict("records")
     assert row["problems"] == math.inf, "neither reaches 99% in twenty steps"
     assert row["whole"] == 1, "both take twenty steps of 32 problems in this profile"
     tried = pd.read_csv(study.run.folder / "shares.csv").iloc[-1]
@@ -206,7 +206,7 @@ def test_costs_are_counted_to_the_first_validation_of_99_percent(
     parent = pd.DataFrame([(25, 5.0, 0.4), (50, 10.0, 0.995)], columns=columns)
     own = replace(study.run, manifest={**study.run.manifest, "calibration_seconds": 1.0})
     monkeypatch.setattr(store.Run, "history", lambda run: parent if run.experiment.parent is None else child)
-    (row,) = over_runs([CalibrationStudy(own)]).to_dict("records")
+    (row,) = retraining_costs([CalibrationStudy(own)]).to_dict("records")
     held, steps = study.run.experiment.training.held_batch, 20
     assert study.run.experiment.training.batch == held, "so problems are steps times this"
     assert (row["steps"], row["problems"], row["seconds"]) == (steps / 50, steps / 50, pytest.approx(0.5))

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from conftest import Folders
 
-from abc_nb import experiments, paths, store
+from abc_nb import experiments, making, paths
 from abc_nb.cli import main
 from abc_nb.evaluation import COLUMNS
 
@@ -94,7 +94,7 @@ def test_list_says_what_is_trained(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.slow
 def test_list_finds_seeds_of_any_size(folders: Folders, capsys: pytest.CaptureFixture[str]) -> None:
     for seed in (12, 7):
-        store.ensure(experiments.experiment("successor-vanilla", "smoke"), seed)
+        making.ensure(experiments.experiment("successor-vanilla", "smoke"), seed)
     listed = table(capsys, "list", "successor-*", *SMOKE).astype(str).set_index("experiment")
     assert listed.seeds_with_results["successor-vanilla"] == "7 12"
     assert (listed.seeds_with_results.drop("successor-vanilla") == "").all()

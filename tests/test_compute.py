@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from abc_nb import api, compute, store
+from abc_nb import api, compute, making
 from abc_nb.compute import answers, expected, read, typed_places, write
 from abc_nb.errors import InputError
 from abc_nb.experiments import Experiment, experiment
@@ -173,7 +173,7 @@ def perfect_decoder(task: Task):  # type: ignore[no-untyped-def]
 @given(st.lists(st.tuples(NUMBERS, NUMBERS, ZEROS), max_size=12))
 def test_answers_keep_their_order_whatever_their_widths(problems: list[tuple[int, int, int]]) -> None:
     chosen = experiment("addition-vanilla", "smoke")
-    model = store.build_model(chosen, 0)
+    model = chosen.build(0)
     expressions = [f"{'0' * zeros}{a}+{b}" for a, b, zeros in problems]
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(compute, "greedy", perfect_decoder(chosen.task))
@@ -192,7 +192,7 @@ def test_a_model_is_asked_at_least_at_its_training_width(name: str, monkeypatch:
     monkeypatch.setattr(compute, "greedy", decode)
     short, long = {"add": ("1+1", "1" * 50 + "+1"), "n-b": ("1*1", "1" * 50 + "*1"), "par": ("1", "1" * 50)}[name[:3]]
     for expression in (short, long):
-        [*answers(store.build_model(chosen, 0), chosen, [expression])]
+        [*answers(chosen.build(0), chosen, [expression])]
     assert asked == [chosen.task.training_width, 50 + chosen.task.operation.grows]
 
 
@@ -201,7 +201,7 @@ def test_a_model_is_asked_at_least_at_its_training_width(name: str, monkeypatch:
 )
 def test_answers_of_a_model_do_not_depend_on_their_company(name: str) -> None:
     chosen = experiment(name, "smoke")
-    model = store.build_model(chosen, 0)
+    model = chosen.build(0)
     expressions = {
         "addition": ["1+2", "123456789+1", "7+8"],
         "n-by-1": ["12*3", "123456789*9", "0*0"],
@@ -219,7 +219,7 @@ def test_an_answer_by_name_is_that_of_the_trained_model(
     monkeypatch.setattr(api, "experiment", lambda *_: tiny)
     with pytest.raises(InputError, match="not trained yet"):
         api.answer("successor-vanilla", "123")
-    run = store.ensure(tiny, 0)
+    run = making.ensure(tiny, 0)
     assert api.answer("successor-vanilla", "123") == next(answers(run.model(), tiny, ["123"]))
 
 

@@ -12,7 +12,7 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from abc_nb import biases, catalogue, config, experiments, positions, profiles, store
+from abc_nb import biases, catalogue, config, experiments, positions, profiles
 from abc_nb.calibration import PAPER, Calibration
 from abc_nb.errors import InputError
 from abc_nb.experiments import Experiment, experiment
@@ -323,8 +323,7 @@ def test_abc_takes_its_parents_weights_and_retrains_them_in_fewer_steps(profile:
     found = experiment("n-by-1-abc", profile)
     assert found.parent is not None
     shapes = [
-        {name: tensor.shape for name, tensor in store.build_model(one, 0).state_dict().items()}
-        for one in (found, found.parent)
+        {name: tensor.shape for name, tensor in one.build(0).state_dict().items()} for one in (found, found.parent)
     ]
     assert shapes[0] == shapes[1]
     assert found.training.steps <= found.parent.training.steps

@@ -16,7 +16,7 @@ import pytest
 from conftest import Folders
 from helpers import assert_same_result
 
-from abc_nb import claims, plots, store, tables, training
+from abc_nb import claims, making, plots, store, tables, training
 from abc_nb.cli import main
 from abc_nb.experiments import Experiment
 from abc_nb.report import page
@@ -145,7 +145,7 @@ def test_a_training_that_the_disk_stops_goes_on_when_it_is_mended(
         if moment == "at the start":
             on_disk.spoil(how)
         elif moment == "after training":
-            patched.setattr(store, "evaluate", before(store.evaluate, partial(on_disk.spoil, how), 1))
+            patched.setattr(making, "evaluate", before(making.evaluate, partial(on_disk.spoil, how), 1))
         else:
             saving = before(training.save_checkpoint, partial(on_disk.spoil, how), 3)
             patched.setattr(training, "save_checkpoint", saving)

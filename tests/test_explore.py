@@ -12,7 +12,7 @@ import pytest
 from conftest import Folders
 from helpers import rows
 
-from abc_nb import compute, paths, store
+from abc_nb import compute, making, paths, store
 from abc_nb.attention import Study
 from abc_nb.biases import Attention, Window
 from abc_nb.calibration import PAPER, Calibration, calibrate_model
@@ -41,7 +41,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Study]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("ABC_NB_RUNS", str(tmp_path_factory.mktemp("explore")))
         patched.setattr(paths, "SHIPPED", tmp_path_factory.mktemp("shipped"))
-        yield Study(store.ensure(experiment("addition-vanilla", "smoke"), 0), samples=20)
+        yield Study(making.ensure(experiment("addition-vanilla", "smoke"), 0), samples=20)
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,7 @@ def test_what_is_no_problem_is_one_sentence(study: Study, text: str, sentence: s
 
 def test_models_are_those_whose_weights_are_here(study: Study, folders: Folders) -> None:
     assert explore.models("addition", 0, "smoke") == []
-    store.ensure(experiment("addition-vanilla", "smoke"), 0)
+    making.ensure(experiment("addition-vanilla", "smoke"), 0)
     assert explore.models("addition", 0, "smoke") == ["addition-vanilla"]
     assert explore.models("successor", 0, "smoke") == []
 

@@ -18,7 +18,7 @@ from conftest import Folders
 from helpers import correct_checksums, weights
 from safetensors.torch import save_file
 
-from abc_nb import compute, manifest, store
+from abc_nb import compute, making, manifest, store
 from abc_nb.cli import main
 from abc_nb.errors import InputError
 from abc_nb.experiments import Experiment
@@ -125,7 +125,7 @@ def test_a_parents_weights_are_checked_before_they_are_trained_on(run: store.Run
     (run.folder / "weights.safetensors").write_bytes(header(b"{}", 2**60))
     correct_checksums(run.folder)
     with pytest.raises(InputError, match=REFUSED):
-        store.ensure(replace(child, calibration=None), 0)
+        making.ensure(replace(child, calibration=None), 0)
 
 
 def test_weights_that_are_no_numbers_make_a_model_that_answers_nonsense(run: store.Run, tiny: Experiment) -> None:

@@ -12,7 +12,7 @@ from conftest import Folders
 from helpers import SAMPLER, TINY, assert_same_result, build, weights
 from torch import Tensor
 
-from abc_nb import lora, store, training
+from abc_nb import lora, making, store, training
 from abc_nb.experiments import Experiment
 from abc_nb.model import ModelConfig, Transformer
 from abc_nb.training import Progress, loss_of
@@ -135,7 +135,7 @@ def trained(child: Experiment, tmp_path_factory: pytest.TempPathFactory) -> Path
     """A folder of runs that holds the child and its parent, to be copied."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("ABC_NB_RUNS", str(tmp_path_factory.mktemp("adapted")))
-        return store.ensure(child, 0).folder.parent
+        return making.ensure(child, 0).folder.parent
 
 
 def test_an_adapted_run_differs_from_its_parent_in_queries_and_keys_alone(
@@ -170,8 +170,8 @@ def test_an_interrupted_adaptation_goes_on_where_it_was(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        store.ensure(child, 0, stop)
+        making.ensure(child, 0, stop)
     steps: list[int] = []
-    run = store.ensure(child, 0, lambda progress: steps.append(progress.step))
+    run = making.ensure(child, 0, lambda progress: steps.append(progress.step))
     assert steps == [4]
     assert_same_result(run.folder, trained / child.key(0))

@@ -111,7 +111,7 @@ def test_far_digits_are_closed_and_nothing_else(layout: Layout, reach: int) -> N
 def test_far_digits_are_closed_at_test_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Open it is asked as it is, closed with `Near` and the same weights."""
     run = store.Run(experiment("addition-nope"), 2, Path(), {})
-    model = store.build_model(run.experiment, 0)
+    model = run.experiment.build(0)
     monkeypatch.setattr(store.Run, "model", lambda self: model)
     asked = []
 

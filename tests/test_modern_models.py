@@ -10,7 +10,7 @@ import torch
 from helpers import SAMPLER, SHORT, TINY, assert_same_weights, build
 from torch import Tensor
 
-from abc_nb import compute, experiments, profiles, store
+from abc_nb import compute, experiments, making, profiles
 from abc_nb.catalogue import MODERN, WIDENED
 from abc_nb.experiments import experiment
 from abc_nb.training import Trainer, loss_of
@@ -66,7 +66,7 @@ def test_training_repeats_whatever_else_drew_random_numbers(name: str) -> None:
 @pytest.mark.usefixtures("folders")
 def test_it_is_trained_evaluated_to_sixty_digits_and_asked(name: str) -> None:
     chosen = experiment(f"addition-{name}", "smoke")
-    run = store.ensure(chosen, seed=0)
+    run = making.ensure(chosen, seed=0)
     assert set(run.evaluation().length) >= {6, 60}
     assert run.history().loss.notna().all()
     (answer,) = compute.answers(run.model(), chosen, ["999999999999+1"])
@@ -82,7 +82,7 @@ def test_its_longest_test_fits(task: str, name: str, profile: str) -> None:
     length = max(length for length, _ in chosen.tests)
     layout = chosen.task.layout(chosen.task.width(length, chosen.sampler.regime))
     with torch.device("meta"):
-        model = store.build_model(replace(chosen, model=replace(TINY, position=chosen.model.position)), 0)
+        model = replace(chosen, model=replace(TINY, position=chosen.model.position)).build(0)
     model = model.to_empty(device="cpu").eval()
     model.placed(model.frame(layout), layout)
 

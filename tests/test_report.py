@@ -13,7 +13,7 @@ import pytest
 from conftest import Folders
 from helpers import rows
 
-from abc_nb import claims, experiments, paths, reproduce, store, tables
+from abc_nb import claims, experiments, making, paths, reproduce, tables
 from abc_nb.cli import main
 from abc_nb.experiments import Experiment
 from abc_nb.report import comparison, content, exhibits, markdown
@@ -307,7 +307,7 @@ def test_a_profile_or_results_that_do_not_exist_are_refused(folder: Path, capsys
 def test_runs_are_listed_with_what_their_manifests_say(
     folder: Path, tiny: Experiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = store.ensure(tiny, 0)
+    run = making.ensure(tiny, 0)
     monkeypatch.setattr(experiments, "needed", lambda profile, everything=False: [tiny])
     (folder / "figure-13-tokens.png").write_bytes(PNG)
     text = report.write(SMOKE).read_text()

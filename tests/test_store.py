@@ -16,7 +16,7 @@ import torch
 from conftest import Folders
 from helpers import DAMAGES, altered, assert_same_result, emptied, never, weights
 
-from abc_nb import paths, store, training
+from abc_nb import making, paths, store, training
 from abc_nb.errors import InputError
 from abc_nb.experiments import Experiment
 from abc_nb.model import Transformer
@@ -31,8 +31,8 @@ FILES = ["manifest.json", "config.json", "weights.safetensors", "history.csv", "
 
 def test_a_run_is_trained_once_and_then_reused(tiny: Experiment, folders: Folders) -> None:
     steps: list[int] = []
-    first = store.ensure(tiny, 0, lambda progress: steps.append(progress.step))
-    second = store.ensure(tiny, 0, never)
+    first = making.ensure(tiny, 0, lambda progress: steps.append(progress.step))
+    second = making.ensure(tiny, 0, never)
     assert steps == [1, 2, 3, 4]
     assert second == first
     assert first.folder == folders.runs / tiny.key(0)
@@ -41,7 +41,7 @@ def test_a_run_is_trained_once_and_then_reused(tiny: Experiment, folders: Folder
 
 def test_training_repeats_bit_for_bit(run: store.Run, tiny: Experiment, finished: Path) -> None:
     shutil.rmtree(run.folder)
-    assert_same_result(store.ensure(tiny, 0).folder, finished)
+    assert_same_result(making.ensure(tiny, 0).folder, finished)
 
 
 def test_a_run_is_trained_on_one_thread_wherever_it_is_asked_for(
@@ -49,7 +49,7 @@ def test_a_run_is_trained_on_one_thread_wherever_it_is_asked_for(
 ) -> None:
     torch.set_num_threads(2)
     try:
-        made = store.ensure(tiny, 0)
+        made = making.ensure(tiny, 0)
     finally:
         torch.set_num_threads(1)
     assert made.manifest["threads"] == 1
@@ -57,7 +57,7 @@ def test_a_run_is_trained_on_one_thread_wherever_it_is_asked_for(
 
 
 def test_seeds_have_runs_of_their_own(run: store.Run, tiny: Experiment) -> None:
-    other = store.ensure(tiny, 1)
+    other = making.ensure(tiny, 1)
     assert other.folder != run.folder
     assert not torch.equal(weights(other.folder)["head.weight"], weights(run.folder)["head.weight"])
 
@@ -93,7 +93,7 @@ def test_problems_are_counted_as_training_drew_them(
         return loss_of(model, batch, phase)
 
     monkeypatch.setattr(training, "loss_of", counted)
-    run = store.ensure(chosen, 0)
+    run = making.ensure(chosen, 0)
     assert set(drawn) == {4, 20}
     assert run.problems() == sum(drawn)
 
@@ -106,7 +106,7 @@ def test_initial_weights_follow_from_the_seed_and_disturb_no_other_random_number
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    first, second, other = (store.build_model(tiny, seed).state_dict() for seed in (0, 0, 1))
+    first, second, other = (tiny.build(seed).state_dict() for seed in (0, 0, 1))
     torch.testing.assert_close(torch.rand(3), expected, rtol=0, atol=0)
     torch.testing.assert_close(first, second, rtol=0, atol=0)
     assert not torch.equal(first["head.weight"], other["head.weight"])
@@ -122,10 +122,10 @@ def test_an_interrupted_run_is_absent_and_then_goes_on(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        store.ensure(tiny, 0, stop)
+        making.ensure(tiny, 0, stop)
     assert store.find(tiny, 0) is None
     steps: list[int] = []
-    run = store.ensure(tiny, 0, lambda progress: steps.append(progress.step))
+    run = making.ensure(tiny, 0, lambda progress: steps.append(progress.step))
     assert steps == [4]
     assert_same_result(run.folder, finished)
     assert sorted(path.name for path in run.folder.iterdir()) == sorted(FILES)
@@ -138,17 +138,17 @@ def test_a_run_interrupted_in_its_evaluation_is_absent_and_then_finished(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(store, "evaluate", stop)
-        store.ensure(tiny, 0)
+        patched.setattr(making, "evaluate", stop)
+        making.ensure(tiny, 0)
     assert store.find(tiny, 0) is None
-    assert_same_result(store.ensure(tiny, 0).folder, finished)
+    assert_same_result(making.ensure(tiny, 0).folder, finished)
 
 
 def test_a_finished_run_holds_nothing_of_an_interrupted_one(tiny: Experiment, folders: Folders) -> None:
     partial_folder = folders.runs / ".partial" / tiny.key(0)
     partial_folder.mkdir(parents=True)
     (partial_folder / "checkpoint.tmp").write_bytes(b"half a checkpoint")  # the process was killed while it wrote
-    run = store.ensure(tiny, 0)
+    run = making.ensure(tiny, 0)
     assert sorted(path.name for path in run.folder.iterdir()) == sorted(FILES)
 
 
@@ -168,7 +168,7 @@ def test_a_damaged_run_is_set_aside_with_a_warning_and_computed_again(
     damage(run.folder / name)
     left = {path.name: path.read_bytes() for path in run.folder.iterdir()}
     with pytest.warns(UserWarning, match=f"damaged: {name} is .*it is kept in") as caught:
-        again = store.ensure(tiny, 0)
+        again = making.ensure(tiny, 0)
     (kept,) = (folders.runs / ".set-aside").iterdir()
     assert str(kept) in str(caught[0].message)
     assert {path.name: path.read_bytes() for path in kept.iterdir()} == left
@@ -202,7 +202,7 @@ def test_what_is_set_aside_twice_is_kept_twice(run: store.Run, tiny: Experiment,
     for _ in range(2):
         emptied(run.folder / "config.json")
         with pytest.warns(UserWarning, match="damaged"):
-            store.ensure(tiny, 0)
+            making.ensure(tiny, 0)
     assert len([*(folders.runs / ".set-aside").iterdir()]) == 2
 
 
@@ -256,7 +256,7 @@ def test_a_shipped_result_does_not_stand_for_a_training(run: store.Run, tiny: Ex
     store.ship(run, weights=False)
     shutil.rmtree(run.folder)
     steps: list[int] = []
-    assert store.ensure(tiny, 0, lambda progress: steps.append(progress.step)).has_weights
+    assert making.ensure(tiny, 0, lambda progress: steps.append(progress.step)).has_weights
     assert steps == [1, 2, 3, 4]
 
 

@@ -16,7 +16,7 @@ import pytest
 from conftest import Folders
 from helpers import child_of, forking, report_versions, tiny_experiment, write_report
 
-from abc_nb import claims, manifest, notebooks, store, sweep
+from abc_nb import claims, making, manifest, notebooks, store, sweep
 from abc_nb.experiments import Experiment
 from abc_nb.sampling import Batch, Sampler
 from abc_nb.tasks import Digits
@@ -45,7 +45,7 @@ def in_folders(folders: dict[str, str], work: Callable[..., None], arguments: tu
 
 
 def train(experiment: Experiment, log: Path) -> None:
-    store.ensure(experiment, 0, partial(note, log))
+    making.ensure(experiment, 0, partial(note, log))
 
 
 def note(log: Path, progress: Progress) -> None:

@@ -12,7 +12,7 @@ import pytest
 from conftest import Folders
 
 import abc_nb
-from abc_nb import compute, store, training
+from abc_nb import compute, making, store, training
 from abc_nb.experiments import experiment
 from abc_nb.explorers import attention as explore
 from abc_nb.explorers import retraining
@@ -30,8 +30,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of runs with two small models, to be copied."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("ABC_NB_RUNS", str(tmp_path_factory.mktemp("widgets")))
-        store.ensure(experiment("addition-nope", "smoke"), 0)
-        return store.ensure(VANILLA, 0).folder.parent
+        making.ensure(experiment("addition-nope", "smoke"), 0)
+        return making.ensure(VANILLA, 0).folder.parent
 
 
 @pytest.fixture
@@ -231,7 +231,7 @@ def test_a_stopped_retraining_leaves_a_checkpoint_and_goes_on(
     key = bench.bench.child(bench.settings()).key(0)
     press(bench)
     assert "Stopped" in bench.status.value and steps[-1] == 7
-    assert (runs / ".partial" / key / store.CHECKPOINT).exists() and not (runs / key).exists()
+    assert (runs / ".partial" / key / making.CHECKPOINT).exists() and not (runs / key).exists()
     assert [*bench.curves] == ["Vanilla"] and not bench.retrain.disabled
     press(bench)
     assert steps[7] == 8, "the second training began where the first one stopped"
@@ -250,7 +250,7 @@ def test_a_retraining_that_fails_says_why(bench: CalibrationBench, monkeypatch: 
     def fail(*arguments: Any) -> None:
         raise OSError("no space left")
 
-    monkeypatch.setattr(store, "ensure", fail)
+    monkeypatch.setattr(making, "ensure", fail)
     press(bench)
     assert bench.status.value == "The retraining failed: no space left"
     assert not bench.retrain.disabled and not retraining.RUNNING.locked()

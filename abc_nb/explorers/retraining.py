@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from abc_nb import store
+from abc_nb import making
 from abc_nb.errors import InputError
 from abc_nb.experiments import Experiment
 from abc_nb.store import Run
@@ -52,7 +52,7 @@ class Retraining:
     def work(self) -> None:
         run, sentence = None, ""
         try:
-            run = store.ensure(self.experiment, self.seed, self.check)
+            run = making.ensure(self.experiment, self.seed, self.check)
         except Stopped:
             sentence = "Stopped. Press retrain again to go on from the last checkpoint."
         except Exception as error:  # in a thread nobody else would see it

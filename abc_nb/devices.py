@@ -1,0 +1,26 @@
+"""What computes: the device, its name for manifests, and how many threads a run takes."""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+
+import torch
+
+THREADS = 1  # fixed, so that a run can be repeated bit for bit; two runs at once use two cores
+
+
+def device() -> str:
+    """Where models are trained: a CUDA device if there is one, the CPU otherwise."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def device_name() -> str:
+    """The device in words, for manifests."""
+    if device() == "cuda":
+        return torch.cuda.get_device_name()
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+    return f"CPU ({model}, {os.cpu_count()} cores, {torch.backends.cpu.get_cpu_capability()})"
