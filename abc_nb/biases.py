@@ -66,6 +66,13 @@ class Bias:
             return keys.dense(key_count(layout, attention))
         return causal(layout.target_length) if attention == "self" else None
 
+    def opened(self, layout: Layout, attention: Attention, layer: int) -> Tensor:
+        """Which keys a query may look at: booleans (heads or 1, query, key)."""
+        matrix = self.dense(layout, attention, layer, heads=1)
+        if matrix is None:
+            return torch.ones(1, layout.target_length, key_count(layout, attention), dtype=torch.bool)
+        return matrix > CLOSED
+
 
 @lru_cache(maxsize=64)
 @torch.inference_mode(False)  # kept, and used in training later

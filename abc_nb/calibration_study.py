@@ -125,7 +125,7 @@ class CalibrationStudy:
 
     def opened(self, name: Attention, layer: int) -> list[np.ndarray]:
         """Which cells of the averaged attention lie on kept lines, a boolean matrix a head."""
-        return [np.isfinite(matrix) for matrix in self.extended(name, layer, self.layout)]
+        return list(self.bias.opened(self.layout, name, layer).numpy())
 
     def with_lines(self, name: Attention, layer: int) -> tuple[list[np.ndarray], list[str], list[np.ndarray]]:
         """Averaged attention, titles and the cells on kept lines, a head each: what `maps.heads` draws."""

@@ -10,7 +10,7 @@ from abc_nb import biases, positions
 from abc_nb.calibration import PAPER, Calibration
 from abc_nb.layouts import Arrangement, Layout, SourceIndex
 from abc_nb.lines import Lines
-from abc_nb.profiles import Recipe
+from abc_nb.profiles import Kind, Recipe
 
 PERIOD, W = 3, 1  # T and w of the paper's table 1
 CAUSAL = biases.Causal()
@@ -34,7 +34,7 @@ class Model:
     many: int = 0  # problems at the lengths `MANY`, if that is more
     size: tuple[tuple[str, int], ...] = ()  # fields of the model's size that are not the profile's
     regime: str | None = None  # tight or padded, where it is not the profile's
-    training: str = "plain"  # a key of `TRAININGS`
+    training: Kind = "plain"
     recipe: Recipe = "code"  # where the profile `paper` takes its learning rate from
 
 
@@ -75,7 +75,7 @@ MODELS = {
         calibration=Calibration(),
         training="retraining",
     ),
-    "lora": Model("LoRA", positions.Sinusoidal(), extends=True, tested="beyond", rank=4, training="low rank"),
+    "lora": Model("LoRA", positions.Sinusoidal(), extends=True, tested="beyond", rank=4, training="low_rank"),
     "rope-128": Model("RoPE, size 128", positions.Rotary(), source_index="left", size=width(128)),
     "rope-512": Model("RoPE, size 512", positions.Rotary(), source_index="left", size=width(512)),
     "rope-right": Model("RoPE, from the right", positions.Rotary()),

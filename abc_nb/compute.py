@@ -18,13 +18,24 @@ from abc_nb.tasks import COMBINE, DIGITS, EOS, SOS, Digits, Task
 
 def read(task: Task, text: str) -> list[Digits]:
     """The operands of a problem such as `123+456`, of shape (1, places) each; InputError if it is none."""
+    operands = typed(task, text)
+    return operands if task.operation.items else [without_zeros(digits) for digits in operands]
+
+
+def typed(task: Task, text: str) -> list[Digits]:
+    """The same as they are typed: zeros in front count."""
     parts = (written_items if task.operation.items else written_numbers)(task, text.strip().lower())
     if not parts:
         digits = f"digits {DIGITS[0]}-{DIGITS[task.base - 1]}"
         raise InputError(f"cannot read {text.strip()!r}: {task.title} takes {digits}, as in {example(task)}")
     if task.operation.items:
         return [np.array([[task.token(part) for part in reversed(parts)]])]
-    return [digit_array(part.lstrip("0") or "0") for part in parts]
+    return [digit_array(part) for part in parts]
+
+
+def without_zeros(digits: Digits) -> Digits:
+    """One number without the zeros in front of it; zero has one digit."""
+    return digits[:, : np.flatnonzero(digits[0]).max(initial=0) + 1]
 
 
 def example(task: Task) -> str:
@@ -63,17 +74,14 @@ def is_one_list(parts: Sequence[str]) -> bool:
 
 def typed_places(task: Task, text: str) -> int:
     """Places of the longest operand as it is typed, zeros in front included; of a list its tokens."""
-    operands = read(task, text)
-    if task.operation.items:
-        return operands[0].shape[1]
-    return max(len(digits) for digits in re.findall(rf"[{task.digits}]+", text.lower()))
+    return longest(typed(task, text))
 
 
 def typed_batch(sampler: Sampler, text: str) -> Batch:
     """The problem as a batch of one, as wide as it is written (zeros in front count)."""
-    task, places = sampler.task, typed_places(sampler.task, text)
-    width = places if task.operation.items else task.width_for(places, sampler.regime)
-    return make_batch(task, widen(read(task, text), width, task), width, sampler.arrangement)
+    task, operands = sampler.task, typed(sampler.task, text)
+    width = width_of(task, operands, sampler.regime)
+    return make_batch(task, widen(operands, width, task), width, sampler.arrangement)
 
 
 def digit_array(text: str) -> Digits:
@@ -96,9 +104,13 @@ def write(task: Task, tokens: Sequence[int]) -> str:
     return "".join(reversed(digits)).lstrip("0") or "0"
 
 
+def longest(operands: Sequence[Digits]) -> int:
+    return max(digits.shape[1] for digits in operands)
+
+
 def width_of(task: Task, operands: Sequence[Digits], regime: str | None = None) -> int:
     """Columns that hold the operands of a problem and its result; with a regime, no fewer than in its training."""
-    places = max(digits.shape[1] for digits in operands)
+    places = longest(operands)
     if task.operation.items:
         return places
     return task.result_places(places) if regime is None else task.width_for(places, regime)

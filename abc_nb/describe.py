@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from abc_nb.attention import needed
-from abc_nb.biases import Attention, Window, key_count
+from abc_nb.biases import Attention, Window
 from abc_nb.compute import expected, read, widen, width_of
 from abc_nb.experiments import TASKS
 from abc_nb.layouts import Layout
@@ -89,11 +89,7 @@ def window_matrices(w: int, width: int = 6) -> dict[str, np.ndarray]:
         "cross-attention, unary": (one, "cross"),
         "cross-attention, binary": (two, "cross"),
     }
-    found = {}
-    for title, (layout, name) in parts.items():
-        keys = Window(w).open_keys(layout, name, 0)
-        found[title] = keys.dense(key_count(layout, name))[0].isfinite().numpy()
-    return found
+    return {title: Window(w).opened(*part, layer=0)[0].numpy() for title, part in parts.items()}
 
 
 def needed_cells(name: str, problem: str) -> dict[str, Any]:

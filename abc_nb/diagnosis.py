@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from abc_nb.biases import CLOSED, Attention
+from abc_nb.biases import Attention
 from abc_nb.calibration import Averages, Calibrated, average_attention
 from abc_nb.evaluation import exact_match
 from abc_nb.layouts import Layout
@@ -46,8 +46,7 @@ def coverage(averages: Averages, bias: Lines, layout: Layout) -> pd.DataFrame:
     """Attention on kept lines by attention and decoding step: of all heads and layers the mean and the highest."""
     parts: dict[Attention, list[Tensor]] = {}
     for (name, layer), weights in averages.items():
-        opened = bias.dense(layout, name, layer, bias.heads) > CLOSED
-        parts.setdefault(name, []).append((weights * opened).sum(-1))  # (head, query)
+        parts.setdefault(name, []).append((weights * bias.opened(layout, name, layer)).sum(-1))  # (head, query)
     rows = []
     for name, masses in parts.items():
         mass = torch.cat(masses)

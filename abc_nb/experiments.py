@@ -119,7 +119,7 @@ def experiment(name: str, profile: str = "quick", base: int = 10) -> Experiment:
     if profile not in PROFILES:
         raise InputError(f"unknown profile {profile!r}: choose one of {', '.join(PROFILES)}")
     model, task = find(name), task_of(name, base)
-    regime = model.regime or profiles.REGIMES[profile]
+    regime = model.regime or PROFILES[profile].regime
     sampler = Sampler(task, model.arrangement, regime, PERIOD if model.extends else 1)
     config = model_config(model, sampler, profile)
     training = profiles.training(profile, model.training, model.recipe)
@@ -161,7 +161,7 @@ def model_config(model: Model, sampler: Sampler, profile: str) -> ModelConfig:
     changes: dict[str, Any] = dict(model.size)
     if is_patient(sampler.task, profile):
         changes |= layers(0, 4)
-    size = replace(profiles.SIZES[profile], **changes)
+    size = replace(PROFILES[profile].size, **changes)
     bias = model.bias if isinstance(model.bias, Bias) else model.bias(layout, size.heads, size.decoder_layers)
     return replace(size, position=model.position.trained_on(layout), bias=bias, source_index=model.source_index)
 

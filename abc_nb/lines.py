@@ -208,12 +208,6 @@ def open_cells(
 
 
 def without_repeats(index: Tensor, value: Tensor) -> Tensor:
-    """Where two slots hold the same key, the larger value in the first of them and the other closed."""
-    value = value.clone()
-    for later in range(1, index.shape[1]):
-        for earlier in range(later):
-            same = index[:, later] == index[:, earlier]
-            both = torch.maximum(value[:, :, earlier], value[:, :, later])
-            value[:, :, earlier] = torch.where(same, both, value[:, :, earlier])
-            value[:, :, later] = value[:, :, later].masked_fill(same, CLOSED)
-    return value
+    """Where slots hold the same key, the largest value in the first of them and the others closed."""
+    first = (index[:, :, None] == index[:, None, :]).int().argmax(-1)  # (query, slots)
+    return torch.full_like(value, CLOSED).scatter_reduce(2, first.expand_as(value), value, "amax")

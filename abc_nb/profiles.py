@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from abc_nb.model import ModelConfig
 from abc_nb.training import TrainingConfig
 
+Kind = Literal["plain", "scaffold", "short", "retraining", "low_rank"]  # of training
 Recipe = Literal["code", "text", "ours"]  # of the profile `paper`: where its learning rate comes from
 
-PROFILES = {
-    "smoke": "proves the pipeline in minutes; its numbers mean nothing",
-    "quick": "every figure and table on 2 cores",
-    "paper": "the paper's model, padded regime, dropout: for a GPU or a patient machine",
-}
-SIZES = {
-    "smoke": ModelConfig(width=16, heads=2, feed_forward=32, decoder_layers=1),
-    "quick": ModelConfig(),
-    "paper": ModelConfig(width=128, feed_forward=512, encoder_layers=1, decoder_layers=6, dropout=0.3),
-}
 QUICK, SMOKE = TrainingConfig(), TrainingConfig(20, 32, 32, warmup=5, hold=10, validate_every=10, validation=60)
 LONG = TrainingConfig(
     steps=100_000,
@@ -37,16 +28,54 @@ SHORT = replace(QUICK, steps=400, held_batch=64, hold=200)
 # A sixth of the budget, for a model that has been trained before.
 RETRAINING = replace(QUICK, steps=300, held_batch=64, hold=100, learned=0.9, validate_every=10, validation=256)
 LONG_RETRAINING = replace(LONG, steps=20_000, hold=10_000)
-TRAININGS = {  # by profile: smoke, quick, paper
-    "plain": (SMOKE, QUICK, LONG),
-    "scaffold": (SMOKE, SCAFFOLDING, LONG),
-    "short": (SMOKE, SHORT, LONG),
-    "retraining": (SMOKE, RETRAINING, LONG_RETRAINING),
-    "low rank": tuple(replace(recipe, optimizer="adamw") for recipe in (SMOKE, RETRAINING, LONG_RETRAINING)),
+
+
+@dataclass(frozen=True)
+class Trainings:
+    """How models are trained in a profile, by what they start from."""
+
+    plain: TrainingConfig
+    scaffold: TrainingConfig
+    short: TrainingConfig
+    retraining: TrainingConfig
+
+    @property
+    def low_rank(self) -> TrainingConfig:
+        return replace(self.retraining, optimizer="adamw")
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What its name stands for; the regime is tight or padded."""
+
+    purpose: str
+    size: ModelConfig
+    regime: str
+    trainings: Trainings
+
+
+PROFILES = {
+    "smoke": Profile(
+        "proves the pipeline in minutes; its numbers mean nothing",
+        ModelConfig(width=16, heads=2, feed_forward=32, decoder_layers=1),
+        "tight",
+        Trainings(SMOKE, SMOKE, SMOKE, SMOKE),
+    ),
+    "quick": Profile(
+        "every figure and table on 2 cores",
+        ModelConfig(),
+        "tight",
+        Trainings(QUICK, SCAFFOLDING, SHORT, RETRAINING),
+    ),
+    "paper": Profile(
+        "the paper's model, padded regime, dropout: for a GPU or a patient machine",
+        ModelConfig(width=128, feed_forward=512, encoder_layers=1, decoder_layers=6, dropout=0.3),
+        "padded",
+        Trainings(LONG, LONG, LONG, LONG_RETRAINING),
+    ),
 }
 PATIENT_BATCH = 128  # problems of a held step then: many small steps do more than few large ones
 PATIENCE = 4  # times as many steps for products (a carry has two digits or more) and for lists in lists
-REGIMES = {"smoke": "tight", "quick": "tight", "paper": "padded"}
 CURVE = (*range(1, 21), 30, 40, 50, 60)  # lengths of figures 1 and 4
 TABLE = (6, 10, 15, 20, 60)  # lengths of table 1
 BEYOND = (100, 200)  # of the models meant to extrapolate
@@ -60,12 +89,12 @@ TESTS = {  # of the profile `quick`, samples by length
 }
 
 
-def training(profile: str, kind: str, recipe: Recipe = "code") -> TrainingConfig:
+def training(profile: str, kind: Kind, recipe: Recipe = "code") -> TrainingConfig:
     """A kind of training in a profile: with the rate of the authors' code, of the text (`000` section C.1), or ours.
 
     Ours is the whole training of the profile `quick`.
     """
-    found = dict(zip(PROFILES, TRAININGS[kind], strict=True))["quick" if recipe == "ours" else profile]
+    found: TrainingConfig = getattr(PROFILES["quick" if recipe == "ours" else profile].trainings, kind)
     return replace(found, optimizer="adamw", learning_rate=1e-5) if recipe == "text" else found
 
 

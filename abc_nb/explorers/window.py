@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from abc_nb import store
-from abc_nb.biases import Attention, Bias, Causal, Window, key_count
+from abc_nb.biases import Attention, Bias, Causal, Window
 from abc_nb.catalogue import GRID_NAMES, GRID_T, GRID_W
 from abc_nb.experiments import experiment, train_command
 from abc_nb.explorers import pictures
@@ -33,9 +33,7 @@ def bias_of(w: int | None) -> Bias:
 
 def mask(layout: Layout, name: Attention, w: int | None) -> np.ndarray:
     """Which keys each query may look at, booleans (query, key)."""
-    dense = bias_of(w).dense(layout, name, 0, 1)
-    shape = (layout.target_length, key_count(layout, name))
-    return np.ones(shape, bool) if dense is None else dense[0].isfinite().numpy()
+    return bias_of(w).opened(layout, name, 0)[0].numpy()
 
 
 def open_keys(layout: Layout, w: int | None) -> pd.DataFrame:

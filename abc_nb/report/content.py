@@ -77,7 +77,7 @@ class Report:
     @property
     def setting(self) -> str:
         """What the verdicts are about."""
-        regime = profiles.REGIMES[self.profile]
+        regime = profiles.PROFILES[self.profile].regime
         its = "as the paper's are" if regime == "padded" else "where the paper's are padded"
         return f"They are about the models of the profile {self.profile}, on {regime} problems, {its}."
 
@@ -90,7 +90,7 @@ def collect(found: Results) -> Report:
     runs = listed_runs(found)
     return Report(
         profile=found.profile,
-        purpose=profiles.PROFILES[found.profile],
+        purpose=profiles.PROFILES[found.profile].purpose,
         headline=items.get(HEADLINE),
         sections=tuple(sections),
         ledger=tuple(read_ledger(found.profile, folder)),
