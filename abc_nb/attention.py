@@ -14,11 +14,11 @@ from torch import Tensor
 from abc_nb.biases import Attention, far, key_count
 from abc_nb.compute import typed_batch
 from abc_nb.evaluation import TEST_SEED, correct_digits, greedy, record
-from abc_nb.layouts import Layout
+from abc_nb.layouts import SOS, Layout
 from abc_nb.model import Transformer
 from abc_nb.sampling import Batch
 from abc_nb.store import Run
-from abc_nb.tasks import SOS, TRAINED, Task
+from abc_nb.tasks import TRAINED, Task
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,10 @@ import torch
 from abc_nb.errors import InputError
 from abc_nb.evaluation import greedy
 from abc_nb.experiments import Experiment
+from abc_nb.layouts import EOS, SOS
 from abc_nb.model import Transformer
 from abc_nb.sampling import Batch, Sampler, make_batch
-from abc_nb.tasks import COMBINE, DIGITS, EOS, SOS, Digits, Task
+from abc_nb.tasks import COMBINE, DIGITS, Digits, Task
 
 
 def read(task: Task, text: str) -> list[Digits]:

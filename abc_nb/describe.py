@@ -11,8 +11,9 @@ from abc_nb.attention import needed
 from abc_nb.biases import Attention, Window
 from abc_nb.compute import expected, read, widen, width_of
 from abc_nb.experiments import TASKS
+from abc_nb.hard import carries, longest_run
 from abc_nb.layouts import Layout
-from abc_nb.sampling import Sampler, carries, generator, longest_run, split_numbers, test_operands, to_digits
+from abc_nb.sampling import Sampler, generator, operands_of_length, split_numbers, to_digits
 from abc_nb.tasks import NUMBERS, OPERATIONS, Task, digit_count
 
 LENGTHS = (3, 6, 10, 20, 60)
@@ -74,7 +75,7 @@ def carry_runs(samples: int = 10_000, seed: int = 0) -> pd.DataFrame:
     drawn = [to_digits(rng.choice(pool, samples), 10, sampler.widths[0]) for _ in range(2)]
     sets = {"training": drawn}
     for length in LENGTHS:
-        sets[f"test, {length} digits"] = test_operands(task, length, task.width(length, "tight"), samples, seed)
+        sets[f"test, {length} digits"] = operands_of_length(task, length, task.width(length, "tight"), samples, seed)
     runs = {name: longest_run(carries(operands, 10)) for name, operands in sets.items()}
     longest = max(run.max() for run in runs.values())
     shares = {name: np.bincount(run, minlength=longest + 1) / len(run) for name, run in runs.items()}

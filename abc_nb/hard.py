@@ -107,3 +107,22 @@ def carry_runs(
         numbers = uniform(task, length, samples, generator(TEST_SEED, length, len(KINDS), run))
         rows.append((run, *score(model, sampler, carry(task, numbers, np.full((samples, 1), run)), length)))
     return pd.DataFrame(rows, columns=["run", *SCORE])
+
+
+def carries(operands: Sequence[Digits], base: int) -> np.ndarray:
+    """Where adding two operands carries out of a place: booleans of shape (samples, places)."""
+    a, b = operands
+    out, carry = np.zeros(a.shape, bool), np.zeros(len(a), np.int64)
+    for place in range(a.shape[1]):
+        carry = (a[:, place] + b[:, place] + carry) // base
+        out[:, place] = carry > 0
+    return out
+
+
+def longest_run(flags: np.ndarray) -> np.ndarray:
+    """Longest run of True in each row, shape (samples,)."""
+    run = best = np.zeros(len(flags), np.int64)
+    for column in flags.T:
+        run = np.where(column, run + 1, 0)
+        best = np.maximum(best, run)
+    return best

@@ -13,6 +13,7 @@ import numpy as np
 
 from abc_nb.errors import InputError
 
+SOS, EOS = "$", "&"  # the first token of a sequence and its last
 Arrangement = Literal["natural", "aligned"]
 SourceIndex = Literal["right", "left", "place"]  # what tokens of the source are counted by
 
@@ -93,15 +94,15 @@ class Layout:
 
 def unary(width: int, operator: str = "", outputs: int | None = None) -> Layout:
     """`$ a_n ... a_1 &`, with the operator (if any) after `$` (`003` appendix C)."""
-    prefix = ("$", operator) if operator else ("$",)
+    prefix = (SOS, operator) if operator else (SOS,)
     last = len(prefix) + width - 1
-    symbols = (*enumerate(prefix), (last + 1, "&"))
+    symbols = (*enumerate(prefix), (last + 1, EOS))
     return Layout(width, (Operand(last, 1, width),), symbols, (outputs or width) + 1)
 
 
 def binary_natural(width: int, operator: str, second: int) -> Layout:
     """`$ a_n ... a_1 + b_m ... b_1 &` with m = `second` places."""
-    symbols = ((0, "$"), (width + 1, operator), (width + second + 2, "&"))
+    symbols = ((0, SOS), (width + 1, operator), (width + second + 2, EOS))
     operands = (Operand(width, 1, width), Operand(width + 1 + second, 1, second))
     return Layout(width, operands, symbols, width + 1)
 
@@ -109,5 +110,5 @@ def binary_natural(width: int, operator: str, second: int) -> Layout:
 def binary_aligned(width: int, operator: str) -> Layout:
     """`$ + a_n b_n ... a_1 b_1 &`: the digits of one place side by side (`000` section C.4)."""
     end = 2 * width + 2
-    symbols = ((0, "$"), (1, operator), (end, "&"))
+    symbols = ((0, SOS), (1, operator), (end, EOS))
     return Layout(width, (Operand(end - 2, 2, width), Operand(end - 1, 2, width)), symbols, width + 1)

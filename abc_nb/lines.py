@@ -23,8 +23,7 @@ from torch import Tensor
 from abc_nb.biases import CLOSED, Attention, Bias, OpenKeys, causal, key_count
 from abc_nb.config import check_fields
 from abc_nb.errors import InputError
-from abc_nb.layouts import Layout
-from abc_nb.tasks import SOS
+from abc_nb.layouts import SOS, Layout
 
 Direction = Literal["diagonal", "antidiagonal", "vertical"]
 SLOPES: dict[Direction, int] = {"diagonal": 1, "antidiagonal": -1, "vertical": 0}

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from abc_nb.attention import Panel
-from abc_nb.plots import COLORS, STYLE, WIDTH, new_figure
+from abc_nb.plots import COLORS, WIDTH, blank, new_figure
 from abc_nb.tables import seeds_told
 
 
@@ -62,8 +62,7 @@ def small_maps(panels: Sequence[Sequence[Panel]], size: float = 1.0) -> Figure:
     """Many heat maps without labels, a row a layer."""
     columns = len(panels[0])
     shape = panels[0][0].weights.shape
-    matplotlib.rcParams.update(sns.plotting_context("paper") | STYLE)
-    figure = Figure(figsize=(size * columns, size * len(panels) * shape[0] / shape[1] + 0.3), layout="constrained")
+    figure = blank(size * columns, size * len(panels) * shape[0] / shape[1] + 0.3)
     for axis, panel in zip(
         figure.subplots(len(panels), columns, squeeze=False).flat, (p for row in panels for p in row), strict=True
     ):
@@ -76,11 +75,8 @@ def small_maps(panels: Sequence[Sequence[Panel]], size: float = 1.0) -> Figure:
 def bias_matrices(matrices: dict[str, np.ndarray], size: float = 0.16) -> Figure:
     """Which cells a bias leaves open, drawn bright, rows the queries (figures 3, 8, 10 and 11)."""
     shapes = [matrix.shape for matrix in matrices.values()]
-    matplotlib.rcParams.update(sns.axes_style("white") | sns.plotting_context("paper") | STYLE)
-    figure = Figure(
-        figsize=(size * sum(shape[1] for shape in shapes) + 1.2 * len(shapes), size * max(s[0] for s in shapes) + 0.9),
-        layout="constrained",
-    )
+    wide = size * sum(shape[1] for shape in shapes) + 1.2 * len(shapes)
+    figure = blank(wide, size * max(shape[0] for shape in shapes) + 0.9)
     axes = figure.subplots(1, len(shapes), squeeze=False, width_ratios=[shape[1] for shape in shapes])[0]
     for axis, (title, matrix) in zip(axes, matrices.items(), strict=True):
         rows, columns = np.arange(matrix.shape[0] + 1), np.arange(matrix.shape[1] + 1)
@@ -161,8 +157,7 @@ def heads(
     rows = -(-len(matrices) // columns)
     height, width = matrices[0].shape
     size = min(0.16, 6.8 / (columns * width))
-    matplotlib.rcParams.update(sns.axes_style("white") | sns.plotting_context("paper") | STYLE)
-    figure = Figure(figsize=(columns * (size * width + 0.15), rows * (size * height + 0.4)), layout="constrained")
+    figure = blank(columns * (size * width + 0.15), rows * (size * height + 0.4))
     colors = matplotlib.colormaps["viridis"].with_extremes(bad="0.88")
     values = np.concatenate([matrix[np.isfinite(matrix)] for matrix in matrices])
     shared = values.size < sum(matrix.size for matrix in matrices)  # a bias has closed cells

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from io import BytesIO
-from typing import Any
+from typing import Any, Literal
 from zlib import crc32
 
 import matplotlib
@@ -47,9 +47,14 @@ def look_of(model: str) -> tuple[int, str, float]:
 
 def new_figure(columns: int, height: float = 2.4, width: float = WIDTH, rows: int = 1) -> tuple[Figure, list[Axes]]:
     """A figure of panels of this size, side by side or in rows, without a window."""
-    matplotlib.rcParams.update(sns.axes_style("whitegrid") | sns.plotting_context("paper") | STYLE)
-    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
+    figure = blank(width * columns, height * rows, "whitegrid")
     return figure, list(figure.subplots(rows, columns, squeeze=False).flat)
+
+
+def blank(width: float, height: float, style: Literal["white", "whitegrid"] = "white") -> Figure:
+    """A figure of this size in inches, in the project's style."""
+    matplotlib.rcParams.update(sns.axes_style(style) | sns.plotting_context("paper") | STYLE)
+    return Figure(figsize=(width, height), layout="constrained")
 
 
 def length_curves(rows: pd.DataFrame, longest: int, trained: int = TRAINED, logarithmic: bool = False) -> Figure:
@@ -183,5 +188,9 @@ def save(figure: Figure, name: str, profile: str) -> Image:
             figure.savefig(buffer, format=kind, **options)  # type: ignore[arg-type]
         written[kind] = buffer.getvalue()
         write_bytes(paths.figures(profile) / f"{name}.{kind}", written[kind])
-    pixels = int.from_bytes(written["png"][16:20], "big")  # as its header says
-    return Image(written["png"], width=round(96 * pixels / DENSITY))
+    return Image(written["png"], width=on_screen(written["png"]))
+
+
+def on_screen(png: bytes) -> int:
+    """The width in pixels at which the letters of a saved picture have the size they were made for."""
+    return round(96 * int.from_bytes(png[16:20], "big") / DENSITY)  # its own width is in its header

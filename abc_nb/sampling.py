@@ -185,10 +185,11 @@ class Sampler:
     def test_batch(self, length: int, samples: int, seed: int) -> Batch:
         """The test set of `length`-digit operands."""
         width = self.task.width(length, self.regime)
-        return make_batch(self.task, test_operands(self.task, length, width, samples, seed), width, self.arrangement)
+        operands = operands_of_length(self.task, length, width, samples, seed)
+        return make_batch(self.task, operands, width, self.arrangement)
 
 
-def test_operands(task: Task, length: int, width: int, samples: int, seed: int) -> list[Digits]:
+def operands_of_length(task: Task, length: int, width: int, samples: int, seed: int) -> list[Digits]:
     """At most so many problems whose operands have exactly L digits; of numbers there are base^L - base^(L-1).
 
     Each operand's numbers are distinct and uniform; a one-digit operand is uniform over the base.
@@ -205,9 +206,6 @@ def test_operands(task: Task, length: int, width: int, samples: int, seed: int) 
     if task.operation.second is None:
         return [first, distinct_digits(low, high, task.base, width, len(first), rng)]
     return [first, *random_factor(task, len(first), rng)]
-
-
-test_operands.__test__ = False  # type: ignore[attr-defined]  # its name is not a pytest test
 
 
 def distinct_digits(low: int, high: int, base: int, width: int, count: int, rng: np.random.Generator) -> Digits:
@@ -252,22 +250,3 @@ def python_digits(number: int, base: int) -> np.ndarray:
         number, digit = divmod(number, base)
         digits.append(digit)
     return np.array(digits)
-
-
-def carries(operands: Sequence[Digits], base: int) -> np.ndarray:
-    """Where adding two operands carries out of a place: booleans of shape (samples, places)."""
-    a, b = operands
-    out, carry = np.zeros(a.shape, bool), np.zeros(len(a), np.int64)
-    for place in range(a.shape[1]):
-        carry = (a[:, place] + b[:, place] + carry) // base
-        out[:, place] = carry > 0
-    return out
-
-
-def longest_run(flags: np.ndarray) -> np.ndarray:
-    """Longest run of True in each row, shape (samples,)."""
-    run = best = np.zeros(len(flags), np.int64)
-    for column in flags.T:
-        run = np.where(column, run + 1, 0)
-        best = np.maximum(best, run)
-    return best

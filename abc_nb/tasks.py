@@ -14,10 +14,10 @@ import numpy as np
 
 from abc_nb import layouts
 from abc_nb.errors import InputError
-from abc_nb.layouts import Arrangement, Layout
+from abc_nb.layouts import EOS, SOS, Arrangement, Layout
 
 DIGITS = "0123456789abcdef"
-SOS, EOS, PAD = "$", "&", "@"
+PAD = "@"
 SYMBOLS = ("+", "*", SOS, EOS, PAD)
 COMBINE: dict[str, Callable[[int, int, int], int]] = {  # the operators of lists, with their base
     "SM": lambda x, y, base: (x + y) % base,

@@ -11,9 +11,10 @@ import torch
 from abc_nb import attention, making, maps
 from abc_nb.evaluation import greedy
 from abc_nb.experiments import experiment
+from abc_nb.layouts import SOS
 from abc_nb.model import ModelConfig, Transformer
 from abc_nb.sampling import Batch, Sampler
-from abc_nb.tasks import SOS, Task
+from abc_nb.tasks import Task
 
 TASKS = ("successor", "addition", "n-by-1")
 

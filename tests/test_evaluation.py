@@ -16,7 +16,7 @@ from torch import Tensor
 from abc_nb import evaluation
 from abc_nb.biases import ALiBi, Bias, Causal, Window
 from abc_nb.evaluation import COLUMNS, correct_digits, evaluate, exact_match, greedy, wilson
-from abc_nb.layouts import Arrangement
+from abc_nb.layouts import SOS, Arrangement
 from abc_nb.model import ModelConfig, Transformer
 from abc_nb.positions import (
     Coupling,
@@ -30,8 +30,8 @@ from abc_nb.positions import (
     TransformerXL,
 )
 from abc_nb.sampling import Batch, Sampler, make_batch
-from abc_nb.sampling import test_operands as draw
-from abc_nb.tasks import SOS, Task
+from abc_nb.sampling import operands_of_length as draw
+from abc_nb.tasks import Task
 
 TINY = ModelConfig(width=16, heads=2, feed_forward=32, decoder_layers=1)
 ADDITION = Task("addition")

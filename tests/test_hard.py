@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+
 import numpy as np
 import pytest
 import torch
-from helpers import TINY, build
+from helpers import TINY, array, build
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
 from abc_nb import hard
 from abc_nb.evaluation import wilson
-from abc_nb.hard import KINDS, carried, carry, carry_runs, hard_cases, mostly, repeated, short, uniform
+from abc_nb.hard import (
+    KINDS,
+    carried,
+    carries,
+    carry,
+    carry_runs,
+    hard_cases,
+    longest_run,
+    mostly,
+    repeated,
+    short,
+    uniform,
+)
 from abc_nb.layouts import Arrangement
 from abc_nb.model import Transformer
-from abc_nb.sampling import Batch, Sampler, carries, generator, longest_run
+from abc_nb.sampling import Batch, Sampler, generator
 from abc_nb.tasks import Task
 
 TASKS = ("successor", "addition", "n-by-1", "parity")
@@ -172,3 +186,15 @@ def test_carry_runs_have_a_row_for_each_length_of_run(name: str, monkeypatch: py
         assert (longest_run(carries(digits, 10)) >= 20).all()
     else:
         assert (digits[0][:, :20] == 9).all()
+
+
+@given(st.integers(2, 16), st.integers(0, 10**20), st.integers(0, 10**20))
+def test_carries_are_those_of_schoolbook_addition(base: int, a: int, b: int) -> None:
+    expected = [a % base**place + b % base**place >= base**place for place in range(1, 71)]
+    assert carries([array([a], base, 70), array([b], base, 70)], base).tolist() == [expected]
+
+
+@given(st.lists(st.lists(st.booleans(), min_size=12, max_size=12), min_size=1, max_size=5))
+def test_longest_run_counts_true_in_a_row(flags: list[list[bool]]) -> None:
+    expected = [max([len([*run]) for value, run in groupby(row) if value], default=0) for row in flags]
+    assert longest_run(np.array(flags)).tolist() == expected

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import groupby
-
 import numpy as np
 import pytest
 import torch
@@ -198,7 +196,7 @@ def test_batch_moves_to_a_device_whole() -> None:
 @given(st.sampled_from(["successor", "addition"]), BASES, st.sampled_from([1, 2, 3, 6, 7, 8, 20, 60]))
 def test_test_numbers_are_distinct_and_have_exactly_so_many_digits(name: str, base: int, length: int) -> None:
     task = Task(name, base)
-    for digits in sampling.test_operands(task, length, task.width(length, "tight"), 30, seed=5):
+    for digits in sampling.operands_of_length(task, length, task.width(length, "tight"), 30, seed=5):
         numbers = integers(digits, base)
         assert len(numbers) == len(set(numbers)) == min(base**length - base ** (length - 1), 30)
         assert all(base ** (length - 1) <= number < base**length for number in numbers)
@@ -207,7 +205,7 @@ def test_test_numbers_are_distinct_and_have_exactly_so_many_digits(name: str, ba
 @pytest.mark.parametrize("length", [1, 2, 6, 19, 60])
 def test_parity_takes_numbers_of_so_many_decimal_digits(length: int) -> None:
     task = Task("parity")
-    (bits,) = sampling.test_operands(task, length, task.width(length, "tight"), 50, seed=5)
+    (bits,) = sampling.operands_of_length(task, length, task.width(length, "tight"), 50, seed=5)
     numbers = integers(bits, 2)
     assert len(set(numbers)) == len(numbers) == min(9 * 10 ** (length - 1), 50)
     assert {len(str(number)) for number in numbers} == {length}
@@ -216,7 +214,7 @@ def test_parity_takes_numbers_of_so_many_decimal_digits(length: int) -> None:
 @pytest.mark.parametrize("name", LISTS)
 @pytest.mark.parametrize(("length", "count"), [(1, 10), (2, 30), (60, 30)])
 def test_lists_have_exactly_so_many_items(name: str, length: int, count: int) -> None:
-    (items,) = sampling.test_operands(Task(name), length, length, 30, seed=5)
+    (items,) = sampling.operands_of_length(Task(name), length, length, 30, seed=5)
     assert items.shape == (count, length)
     assert len({tuple(row) for row in items.tolist()}) == count
     assert 0 in items[:, -1]  # a leading zero is an item like any other
@@ -225,7 +223,7 @@ def test_lists_have_exactly_so_many_items(name: str, length: int, count: int) ->
 @given(st.integers(1, 60), st.integers(2, 16))
 def test_nested_lists_have_so_many_elements_and_are_one_list(length: int, base: int) -> None:
     task = Task("listops-nested", base)
-    (tokens,) = sampling.test_operands(task, length, task.width(length, "tight"), 20, seed=5)
+    (tokens,) = sampling.operands_of_length(task, length, task.width(length, "tight"), 20, seed=5)
     for row in tokens.tolist():
         symbols = task.text(row[::-1])
         assert sum(symbol in task.digits for symbol in symbols) == length
@@ -236,7 +234,7 @@ def test_nested_lists_have_so_many_elements_and_are_one_list(length: int, base: 
 def test_nested_lists_are_of_every_depth() -> None:
     """Both sides of a list grow: ten elements lie four to nine lists deep, nine once in 20,000."""
     task = Task("listops-nested")
-    (tokens,) = sampling.test_operands(task, 10, task.width(10, "tight"), 500, seed=5)
+    (tokens,) = sampling.operands_of_length(task, 10, task.width(10, "tight"), 500, seed=5)
 
     def depth(symbols: list[str]) -> int:
         first = symbols.pop(0)
@@ -248,16 +246,16 @@ def test_nested_lists_are_of_every_depth() -> None:
 @pytest.mark.parametrize("name", ["successor", "addition", "n-by-1", "parity"])
 def test_numbers_of_two_thousand_digits_can_be_drawn(name: str) -> None:
     task = Task(name)
-    first = sampling.test_operands(task, 2000, task.width(2000, "tight"), 5, seed=5)[0]
+    first = sampling.operands_of_length(task, 2000, task.width(2000, "tight"), 5, seed=5)[0]
     numbers = integers(first, task.base)
     assert len(set(numbers)) == 5
     assert all(10**1999 <= number < 10**2000 for number in numbers)
 
 
 def test_few_numbers_of_a_length_are_all_taken() -> None:
-    numbers = integers(sampling.test_operands(Task("successor"), 3, 8, 10_000, seed=5)[0], 10)
+    numbers = integers(sampling.operands_of_length(Task("successor"), 3, 8, 10_000, seed=5)[0], 10)
     assert sorted(numbers) == list(range(100, 1000))
-    bits = integers(sampling.test_operands(Task("parity"), 2, 8, 10_000, seed=5)[0], 2)
+    bits = integers(sampling.operands_of_length(Task("parity"), 2, 8, 10_000, seed=5)[0], 2)
     assert sorted(bits) == list(range(10, 100))
 
 
@@ -265,14 +263,14 @@ def test_few_numbers_of_a_length_are_all_taken() -> None:
 @pytest.mark.parametrize("length", [6, 9, 30])
 def test_test_numbers_are_uniform_over_their_range(name: str, length: int) -> None:
     task, count = Task(name), 9000
-    (digits,) = sampling.test_operands(task, length, task.width(length, "tight"), count, seed=5)
+    (digits,) = sampling.operands_of_length(task, length, task.width(length, "tight"), count, seed=5)
     leading = [int(str(number)[0]) for number in integers(digits, task.base)]
     shares = np.bincount(leading, minlength=10)[1:] / count
     np.testing.assert_allclose(shares, 1 / 9, atol=5 * (1 / 9 / count) ** 0.5)
 
 
 def test_single_digit_operand_takes_every_digit() -> None:
-    _, digit = sampling.test_operands(Task("n-by-1", 7), 6, 8, 500, seed=5)
+    _, digit = sampling.operands_of_length(Task("n-by-1", 7), 6, 8, 500, seed=5)
     assert digit.shape == (500, 1)
     assert set(digit[:, 0].tolist()) == set(range(7))
 
@@ -330,15 +328,3 @@ def test_uniform_digits_stay_in_range(base: int, low: int, size: int) -> None:
 def test_distinct_digits_stay_distinct_where_repetitions_are_certain() -> None:
     digits = sampling.distinct_digits(0, 2**24 + 1, 2, 25, 50_000, np.random.default_rng(0))
     assert len(set(integers(digits, 2))) == 50_000
-
-
-@given(BASES, st.integers(0, 10**20), st.integers(0, 10**20))
-def test_carries_are_those_of_schoolbook_addition(base: int, a: int, b: int) -> None:
-    expected = [a % base**place + b % base**place >= base**place for place in range(1, 71)]
-    assert sampling.carries([array([a], base, 70), array([b], base, 70)], base).tolist() == [expected]
-
-
-@given(st.lists(st.lists(st.booleans(), min_size=12, max_size=12), min_size=1, max_size=5))
-def test_longest_run_counts_true_in_a_row(flags: list[list[bool]]) -> None:
-    expected = [max([len([*run]) for value, run in groupby(row) if value], default=0) for row in flags]
-    assert sampling.longest_run(np.array(flags)).tolist() == expected

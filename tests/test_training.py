@@ -17,10 +17,11 @@ from abc_nb import training
 from abc_nb.biases import Window
 from abc_nb.errors import InputError
 from abc_nb.evaluation import evaluate, greedy
+from abc_nb.layouts import SOS
 from abc_nb.model import ModelConfig, Transformer
 from abc_nb.positions import Fire, Sinusoidal
 from abc_nb.sampling import Batch, Sampler
-from abc_nb.tasks import SOS, Task
+from abc_nb.tasks import Task
 from abc_nb.training import Progress, Trainer, TrainingConfig, build_optimizers, loss_of, rate_at
 
 # ---- learning ---------------------------------------------------------------------------------------

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 import torch
 
-from abc_nb.layouts import Layout
+from abc_nb.layouts import EOS, SOS, Layout
 from abc_nb.positions.abacus import Abacus
 from abc_nb.positions.base import Index
-from abc_nb.tasks import EOS, SOS
 
 
 @dataclass(frozen=True)

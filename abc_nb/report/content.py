@@ -26,11 +26,6 @@ class Item:
     png: bytes = b""
     table: Comparison | Plain | None = None
 
-    @property
-    def width(self) -> int:
-        """Pixels of the figure, as its header says."""
-        return int.from_bytes(self.png[16:20], "big")
-
 
 @dataclass(frozen=True)
 class Section:

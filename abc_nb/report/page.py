@@ -17,7 +17,6 @@ from abc_nb.report.content import Report
 from abc_nb.results import Results
 
 TEMPLATE = "report.html.jinja"
-DENSITY = 96 / plots.DENSITY  # pixels an inch: a browser's, and those of `plots.save`
 
 
 def write(found: Results) -> Path:
@@ -49,18 +48,13 @@ def render(report: Report) -> str:
         "labelled": labelled,
         "alternative": alternative,
         "base64": base64,
-        "on_screen": on_screen,
+        "on_screen": plots.on_screen,
     }
     return environment.get_template(TEMPLATE).render(report=report, meaning=comparison.MEANING)
 
 
 def base64(content: bytes) -> str:
     return b64encode(content).decode()
-
-
-def on_screen(width: int) -> int:
-    """The width at which a figure's letters have the size they were made for."""
-    return round(width * DENSITY)
 
 
 def alternative(caption: str) -> str:
