@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from abc_nb import compute, making, store
-from abc_nb.calibration import Calibration
+from abc_nb.calibration import Calibration, given
 from abc_nb.errors import InputError
 from abc_nb.experiments import calibrated, experiment, train_command
 
@@ -34,6 +34,5 @@ def retrain(name: str, calibration: Calibration | None = None, seed: int = 0, pr
     Trains the plain model first if it is not there. InputError if `name` is not a plain model.
     """
     child = calibrated(name, profile)
-    if not isinstance(calibration, Calibration | None):
-        raise InputError(f"{calibration!r} is no calibration: give one, as in Calibration(share=0.3)")
-    return making.ensure(replace(child, calibration=calibration or child.calibration), seed)
+    wanted = child.calibration if calibration is None else given(calibration)
+    return making.ensure(replace(child, calibration=wanted), seed)

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
+from abc_nb.errors import InputError
 from abc_nb.layouts import Layout
 
 Attention = Literal["self", "cross"]
@@ -48,6 +49,8 @@ class OpenKeys:
 
 
 def key_count(layout: Layout, attention: Attention) -> int:
+    if not isinstance(layout, Layout) or attention not in get_args(Attention):
+        raise InputError(f"a bias is made for a Layout and self or cross, not for {layout!r} and {attention!r}")
     return layout.target_length if attention == "self" else layout.source_length
 
 

@@ -1,4 +1,4 @@
-"""Attention bias calibration: a model's attention in, a bias of lines out (`000` section 4, appendices D and F).
+"""Attention bias calibration: averaged attention in, lines out (`000` section 4, appendices D and F).
 
 `Calibration()` is this project's way: every layer's own attention, lines anchored at operands, only
 those that mean the same at any length, strongest first. `PAPER` is Algorithm 1: one matrix, every
@@ -11,25 +11,21 @@ mu + kappa sigma is compared with d_l, from which it is computed; the text write
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-import pandas as pd
 import torch
 from torch import Tensor
 
 from abc_nb.biases import CLOSED, Attention, key_count
 from abc_nb.config import check_fields
 from abc_nb.errors import InputError
-from abc_nb.evaluation import record, skill
 from abc_nb.layouts import Layout
-from abc_nb.lines import DIRECTIONS, SLOPES, Direction, Line, Lines, Span, extends, spans, whole
-from abc_nb.model import Transformer
-from abc_nb.sampling import Batch
+from abc_nb.lines import DIRECTIONS, SLOPES, Direction, Line, Span, extends, spans, whole
 
-Averages = Mapping[tuple[Attention, int], Tensor]  # (head, query, key) by attention and layer
-SHARES = (0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.1, 0.07, 0.05)  # those that are tried, sparsest bias first
+ROUNDING = 1e-2  # of the weights of a query, which may be those of a model of half precision
 SHARE = 0.2  # where attention alone is given, and no model to choose a threshold with
 
 
@@ -53,9 +49,15 @@ class Calibration:
         return self.anchor == "whole"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.directions, tuple) or not {*self.directions} or {*self.directions} - {*DIRECTIONS}:
-            raise InputError(f"directions {self.directions!r} are not possible: choose from {', '.join(DIRECTIONS)}")
+        known = isinstance(self.directions, tuple) and all(each in DIRECTIONS for each in self.directions)
+        if not known or not self.directions:
+            choice = f"give a tuple of {', '.join(DIRECTIONS)}, as in ('antidiagonal',)"
+            raise InputError(f"directions {self.directions!r} are not possible: {choice}")
         check_fields(self)
+        if self.kappa is not None and not all(map(math.isfinite, self.kappa)):
+            raise InputError(f"a kappa of {self.kappa} is not possible: give two deviations, as in (4.5, 0.87)")
+        if self.floor is not None and not self.floor < 0:
+            raise InputError(f"a floor of {self.floor} is not possible: give a negative number, as in -10.0, or None")
         if self.share is not None and self.kappa is not None:
             raise InputError("share and kappa are two thresholds: give one of them")
         if self.share is not None and not 0 < self.share <= 1:
@@ -65,67 +67,11 @@ class Calibration:
 PAPER = Calibration(layers="last", anchor="whole", kappa=(4.5, 0.87), empty="transparent")
 
 
-@dataclass(frozen=True)
-class Calibrated:
-    """A bias read out of a model, and what was found on the way."""
-
-    bias: Lines
-    share: float | None  # the threshold used; None where kappa decided
-    tried: pd.DataFrame  # share, lines, skill (of the model under that bias, from 0 to 1)
-    settings: Calibration
-
-    @property
-    def skill(self) -> float:
-        """Share of output tokens that the model still gets right under the lines, all else closed."""
-        return float(self.tried.skill.iloc[-1])
-
-
-def calibrate_model(model: Transformer, batch: Batch, settings: Calibration | None = None) -> Calibrated:
-    """A bias from a model's own attention on `batch`, problems that it was trained on.
-
-    Without a fixed share the sparsest bias is taken under which the model, as it is, still gets
-    `keep` of its digits right; of all shares tried the lowest, if none does.
-    """
-    settings = settings or Calibration()
-    averages = average_attention(model, batch, settings.source)
-    fixed = settings.kappa is not None or settings.share is not None
-    tried = []
-    for share in (settings.share,) if fixed else SHARES:
-        bias = bias_from_attention(averages, batch.layout, replace(settings, share=share))
-        open_alone = replace(bias, lines=tuple(replace(line, value=0.0) for line in bias.lines))
-        tried.append((share, len(bias.lines), skill(model.with_bias(open_alone), batch)))
-        if tried[-1][-1] >= settings.keep:
-            break
-    return Calibrated(bias, share, pd.DataFrame(tried, columns=["share", "lines", "skill"]), settings)
-
-
-def average_attention(model: Transformer, batch: Batch, source: str = "weights") -> dict[tuple[Attention, int], Tensor]:
-    """Step 2: attention (head, query, key) of each attention and layer, averaged over the batch.
-
-    Teacher-forced, which is what decoding gives for problems that the model answers. Logits are
-    averaged before softmax; what the causal mask closes has the lowest one instead of minus infinity.
-    """
-    kept = record(model, batch, average=True)
-    means = kept.weights if source == "weights" else kept.logits
-    return {where: each.cpu().nan_to_num(neginf=each[each.isfinite()].min().item()) for where, each in means.items()}
-
-
-def bias_from_attention(averages: Averages, layout: Layout, settings: Calibration | None = None) -> Lines:
-    """The bias that averaged attention gives, any model's: each layer has its own lines, or all the last one's.
-
-    `averages` are (head, query, key) by attention and layer, as in `{("cross", 0): ...}`; without a share or kappa
-    lines that carry `SHARE` of their head's attention are kept. Raises InputError as `calibrate` does.
-    """
-    settings = settings or Calibration()
-    if not averages:
-        raise InputError('there is no attention to calibrate: give some, as in {("cross", 0): attention}')
-    last, lines = max(layer for _, layer in averages), list[Line]()
-    for name, layer in averages:
-        origin = last if settings.layers == "last" else layer
-        own = calibrate(averages[name, origin], layout, name, settings, origin)
-        lines += [replace(line, layer=layer) for line in own]
-    heads = len(next(iter(averages.values())))
-    return Lines(heads, tuple(lines), settings.floor, settings.empty)
+def given(settings: Calibration | None) -> Calibration:
+    """The settings, or this project's if there are none; InputError for anything else."""
+    if not isinstance(settings, Calibration | None):
+        raise InputError(f"{settings!r} is no calibration: give one, as in Calibration(share=0.3)")
+    return settings or Calibration()
 
 
 class Candidates(NamedTuple):
@@ -156,12 +102,9 @@ def calibrate(
         raise InputError("give a Layout, or None, and a Calibration, as in Calibration(share=0.3)")
     if layout is None:
         settings = replace(settings, anchor="whole")
-    try:
-        attention = torch.as_tensor(attention).detach()
-    except (TypeError, ValueError) as error:
-        raise InputError("attention must be a tensor or an array of numbers (head, query, key)") from error
     if name not in ("self", "cross"):
         raise InputError(f"unknown attention {name!r}: choose self or cross")
+    attention = as_attention(attention, name, layer)
     check(attention, layout, name, settings)
     places = spans(layout, name) if layout and not settings.whole else [whole(*attention.shape[1:])]
     found = candidates(places, name, settings, attention.shape[1])
@@ -181,16 +124,34 @@ def calibrate(
     ]
 
 
+def as_attention(attention: Tensor, name: Attention, layer: int) -> Tensor:
+    """Finite numbers (head, query, key) from a tensor on any device, or an array; InputError for anything else."""
+    where = f"{name}-attention of layer {layer}"
+    try:
+        found = torch.as_tensor(attention).detach().cpu()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"{where} must be a tensor or an array of numbers (head, query, key)") from error
+    if found.dtype not in (torch.float32, torch.float64):
+        found = found.float()
+    if found.ndim != 3 or 0 in found.shape:
+        shape = tuple(found.shape)
+        raise InputError(f"{where} has the shape {shape}: give (head, query, key), the mean over problems")
+    if not found.isfinite().all():
+        raise InputError(f"{where} is not finite everywhere: give the lowest logit where a mask closes a key")
+    return found
+
+
 def check(attention: Tensor, layout: Layout | None, name: Attention, settings: Calibration) -> None:
-    """InputError for a tensor that cannot be calibrated."""
+    """InputError for attention that does not fit the layout, or is no mean of weights where that is asked for."""
     shape = tuple(attention.shape)
-    if len(shape) != 3 or 0 in shape or not attention.sum().isfinite():
-        raise InputError(f"attention of shape {shape} cannot be calibrated: give finite numbers (head, query, key)")
     if layout is not None and shape[1:] != (layout.target_length, key_count(layout, name)):
         wanted = f"{layout.target_length} queries and {key_count(layout, name)} keys"
         raise InputError(f"attention of shape {shape} does not fit the layout, which has {wanted}")
-    if settings.kappa is None and settings.source == "weights" and (attention < 0).any():
-        raise InputError("attention weights are never negative: for logits, calibrate with source='logits'")
+    if settings.kappa is None and settings.source == "weights":
+        if (attention < 0).any():
+            raise InputError("attention weights are never negative: for logits, calibrate with source='logits'")
+        if (most := attention.sum(-1).max().item()) > 1 + ROUNDING:
+            raise InputError(f"a query's weights add up to {most:.3g}, not to 1: give the mean over problems")
 
 
 def candidates(places: Sequence[Span], name: Attention, settings: Calibration, queries: int) -> Candidates:
@@ -208,7 +169,9 @@ def candidates(places: Sequence[Span], name: Attention, settings: Calibration, q
             lines.append(torch.stack([*(torch.full_like(offset, fact) for fact in facts), offset]))
             columns.append(span.columns(direction, offset, queries))
     if not columns:
-        raise InputError(f"no line of the directions {', '.join(settings.directions)} extends in {name}-attention")
+        fitting = "diagonal and vertical" if name == "self" else "antidiagonal and vertical"
+        wanted = ", ".join(settings.directions)
+        raise InputError(f"no line of the directions {wanted} extends in {name}-attention: {fitting} lines do")
     owner, direction_of, first, last_of, offsets = torch.cat(lines, dim=1)
     column = torch.cat(columns, dim=1)
     inside = (column >= first) & (column <= last_of)

@@ -13,13 +13,14 @@ from torch import Tensor
 
 from abc_nb import store
 from abc_nb.biases import Attention
-from abc_nb.calibration import SHARE, Calibrated, Calibration, average_attention, calibrate, calibrate_model
+from abc_nb.calibration import SHARE, Calibration, calibrate
 from abc_nb.diagnosis import INTERPOLATES, diagnose
 from abc_nb.errors import InputError
 from abc_nb.layouts import Layout
 from abc_nb.lines import Line, Lines, cells_of
 from abc_nb.manifest import SHARES, WEIGHTS
 from abc_nb.model import Transformer
+from abc_nb.model_calibration import Calibrated, average_attention, calibrate_model
 from abc_nb.sampling import Batch, Sampler
 from abc_nb.store import Run
 
@@ -125,7 +126,7 @@ class CalibrationStudy:
 
     def opened(self, name: Attention, layer: int) -> list[np.ndarray]:
         """Which cells of the averaged attention lie on kept lines, a boolean matrix a head."""
-        return list(self.bias.opened(self.layout, name, layer).numpy())
+        return list(self.bias.covers(self.layout, name, layer).numpy())
 
     def with_lines(self, name: Attention, layer: int) -> tuple[list[np.ndarray], list[str], list[np.ndarray]]:
         """Averaged attention, titles and the cells on kept lines, a head each: what `maps.heads` draws."""

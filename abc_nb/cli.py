@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Sequence
 from typing import NoReturn
 
+from abc_nb import __version__
 from abc_nb.errors import InputError, in_words
 
 DESCRIPTION = """Small Transformers that learn arithmetic which holds at any length.
@@ -68,6 +69,7 @@ def seed(text: str) -> int:
 
 def build_parser() -> Parser:
     parser = Parser(prog="abc-nb", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--version", action="version", version=f"abc-nb {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
 
     def command(name: str, text: str, *, named: bool = False, profiled: bool = True) -> argparse.ArgumentParser:

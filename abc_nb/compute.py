@@ -25,10 +25,14 @@ def read(task: Task, text: str) -> list[Digits]:
 
 def typed(task: Task, text: str) -> list[Digits]:
     """The same as they are typed: zeros in front count."""
+    if not isinstance(text, str):
+        raise InputError(f"{text!r} is no problem: give it as text, as in {example(task)!r}")
     parts = (written_items if task.operation.items else written_numbers)(task, text.strip().lower())
     if not parts:
         digits = f"digits {DIGITS[0]}-{DIGITS[task.base - 1]}"
-        raise InputError(f"cannot read {text.strip()!r}: {task.title} takes {digits}, as in {example(task)}")
+        raise InputError(
+            f"cannot read {text.strip()!r}: {task.title} takes a problem in {digits}, as in {example(task)}"
+        )
     if task.operation.items:
         return [np.array([[task.token(part) for part in reversed(parts)]])]
     return [digit_array(part) for part in parts]

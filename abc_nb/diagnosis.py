@@ -11,11 +11,13 @@ import torch
 from torch import Tensor
 
 from abc_nb.biases import Attention
-from abc_nb.calibration import Averages, Calibrated, average_attention
+from abc_nb.calibration import as_attention
+from abc_nb.errors import InputError
 from abc_nb.evaluation import exact_match
 from abc_nb.layouts import Layout
 from abc_nb.lines import Lines
 from abc_nb.model import Transformer
+from abc_nb.model_calibration import Averages, Calibrated, average_attention
 from abc_nb.sampling import Batch
 
 INTERPOLATES = 0.99  # exact match that a model needs before it is worth calibrating
@@ -26,6 +28,8 @@ def diagnose(model: Transformer, batch: Batch, found: Calibrated) -> list[str]:
 
     `batch` holds problems of training length that the model was not trained on.
     """
+    if not isinstance(model, Transformer) or not isinstance(batch, Batch) or not isinstance(found, Calibrated):
+        raise InputError("give a model, a batch and what calibrate_model found, in this order")
     reasons, keep = [], found.settings.keep
     exact = exact_match(model, batch).float().mean().item()
     if exact < INTERPOLATES:
@@ -43,10 +47,14 @@ def diagnose(model: Transformer, batch: Batch, found: Calibrated) -> list[str]:
 
 
 def coverage(averages: Averages, bias: Lines, layout: Layout) -> pd.DataFrame:
-    """Attention on kept lines by attention and decoding step: of all heads and layers the mean and the highest."""
+    """The share of attention that lies on lines, by attention and decoding step (from 0).
+
+    Columns attention, step, mean and highest, of all heads and layers.
+    """
     parts: dict[Attention, list[Tensor]] = {}
     for (name, layer), weights in averages.items():
-        parts.setdefault(name, []).append((weights * bias.opened(layout, name, layer)).sum(-1))  # (head, query)
+        on_open = as_attention(weights, name, layer) * bias.covers(layout, name, layer)
+        parts.setdefault(name, []).append(on_open.sum(-1))  # (head, query)
     rows = []
     for name, masses in parts.items():
         mass = torch.cat(masses)

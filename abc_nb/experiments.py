@@ -107,7 +107,7 @@ def matching(pattern: str, profile: str = "quick") -> list[str]:
     grid = [f"{task}-{model}" for task in ARITHMETIC for model in catalogue.GRID]
     found = fnmatch.filter(names(profile), pattern) or fnmatch.filter(grid, pattern)
     if not found:
-        raise InputError(f"no experiment matches {pattern!r}: `abc-nb list` shows all")
+        raise InputError(f"no experiment matches {pattern!r}, a pattern as in 'addition-*': `abc-nb list` shows all")
     return found
 
 

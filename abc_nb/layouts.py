@@ -11,6 +11,7 @@ from typing import Literal
 
 import numpy as np
 
+from abc_nb.config import check_fields
 from abc_nb.errors import InputError
 
 SOS, EOS = "$", "&"  # the first token of a sequence and its last
@@ -45,6 +46,10 @@ class Layout:
     target_length: int  # output tokens, EOS included
 
     def __post_init__(self) -> None:
+        check_fields(self)
+        if all(self.is_short(operand) for operand in self.operands):
+            widest = max((operand.places for operand in self.operands), default=0)
+            raise InputError(f"a width of {self.width} is not possible: the widest operand has {widest} places")
         if any(operand.stride < 1 for operand in self.operands):
             raise InputError("an operand's units stand at its right end: a stride is one column or more")
         columns = [np.array([column for column, _ in self.symbols], dtype=int), *(one.columns for one in self.operands)]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -145,6 +145,9 @@ class Lines(Bias):
         return cls(heads, tuple(lines), empty="closed")
 
     def of(self, attention: Attention, layer: int) -> tuple[Line, ...]:
+        """The lines of one attention; none for one that was not calibrated."""
+        if not isinstance(layer, int):
+            raise InputError(f"{layer!r} is no layer: give a whole number, counted from 0")
         return tuple(line for line in self.lines if (line.attention, line.layer) == (attention, layer))
 
     def open_keys(self, layout: Layout, attention: Attention, layer: int) -> OpenKeys | None:
@@ -155,6 +158,10 @@ class Lines(Bias):
             return None
         keys = on_lines(chosen, layout, attention, self.heads)
         return OpenKeys(keys.index, without_repeats(keys.index, keys.value))
+
+    def covers(self, layout: Layout, attention: Attention, layer: int) -> Tensor:
+        """Which cells lie on lines, of a transparent head all: booleans (head, query, key)."""
+        return replace(self, floor=None).opened(layout, attention, layer)
 
     def dense(self, layout: Layout, attention: Attention, layer: int, heads: int = 0) -> Tensor:
         """The bias as a (head, query, key) matrix; its heads are its own, whatever `heads` says."""

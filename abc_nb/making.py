@@ -13,7 +13,6 @@ import torch
 from safetensors.torch import save
 
 from abc_nb import lora, paths
-from abc_nb.calibration import calibrate_model
 from abc_nb.config import to_data
 from abc_nb.devices import THREADS, device, device_name
 from abc_nb.evaluation import evaluate
@@ -35,6 +34,7 @@ from abc_nb.manifest import (
     write_manifest,
 )
 from abc_nb.model import Transformer
+from abc_nb.model_calibration import calibrate_model
 from abc_nb.store import Run, find, lock, read_bias, read_run, set_aside
 from abc_nb.training import Progress, Trainer
 

@@ -24,12 +24,13 @@ from baselines import TorchTransformer, decode_from_the_start, draw_heads, line_
 from tqdm import tqdm
 
 from abc_nb import devices, paths, store
-from abc_nb.calibration import PAPER, calibrate, calibrate_model
+from abc_nb.calibration import PAPER, calibrate
 from abc_nb.evaluation import TEST_SEED, exact_match
 from abc_nb.experiments import ARITHMETIC, SEEDS, Experiment, experiment
 from abc_nb.explorers.calibration_widget import CalibrationBench, explore_calibration
 from abc_nb.files import write_text
 from abc_nb.layouts import Layout
+from abc_nb.model_calibration import calibrate_model
 from abc_nb.muon import Muon
 from abc_nb.sampling import Batch
 from abc_nb.training import Trainer

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
 from conftest import Folders
@@ -87,17 +88,23 @@ def test_the_readmes_way_from_attention_to_a_bias_runs_as_it_stands(
 ) -> None:
     """Planted anti-diagonals come out as lines, and as a bias for a thousand digits."""
     text = (paths.ROOT / "README.md").read_text().split("### A bias from your own attention")[1]
-    first, second = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[:2]
+    read, applied, own = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[:3]
     places = torch.arange(8)
     averaged = torch.full((2, 8, 8, 9), 0.01)
     averaged[:, :, places[:7], 7 - places[:7]] = 0.9
-    names: dict[str, Any] = {"abc_nb": abc_nb, "averaged": averaged}
-    exec(first, names)
+    names: dict[str, Any] = {"abc_nb": abc_nb, "pandas": pd, "averaged": averaged}
+    exec(read, names)
     expected = {(layer, head, 0) for layer in (0, 1) for head in range(8)}
     assert {(line.layer, line.head, line.offset) for line in names["bias"].lines} == expected
+    assert names["lines"].offset.to_list() == [0] * 16
+    assert names["covered"]["mean"].to_list() == pytest.approx([0.9] * 7 + [0.01], abs=1e-6)
+    names |= {"x": torch.randn(2, 1001, 16), "memory": torch.randn(2, 1002, 16)}
+    names["cross_attention"] = torch.nn.MultiheadAttention(16, 8, batch_first=True)
+    exec(applied, names)
+    assert names["mixed"].isfinite().all(), "the step of the end has no line"
     assert (names["longer"][:, torch.arange(1000), 1000 - torch.arange(1000)] == 0).all()
     run = making.ensure(experiment("addition-vanilla", "smoke"), 0)
     monkeypatch.setattr(abc_nb, "load", lambda _: run)
     monkeypatch.setattr(abc_nb, "retrain", lambda *_: None)
-    exec(second, names)
+    exec(own, names)
     assert names["found"].bias.lines

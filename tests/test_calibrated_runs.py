@@ -16,7 +16,7 @@ from conftest import Folders, copied
 from helpers import DAMAGES, assert_same_result, correct_checksums, never, weights
 from safetensors.torch import save_file
 
-from abc_nb import calibration, making, store, training
+from abc_nb import making, model_calibration, store, training
 from abc_nb.evaluation import evaluate
 from abc_nb.experiments import Experiment
 from abc_nb.lines import Lines
@@ -126,7 +126,7 @@ def test_the_bias_is_read_out_of_the_parent_on_its_own_training_problems(
     run: store.Run, parent: store.Run, child: Experiment, tiny: Experiment
 ) -> None:
     batch = tiny.sampler.calibration_batch(0)
-    expected = calibration.calibrate_model(parent.model(), batch, child.calibration)
+    expected = model_calibration.calibrate_model(parent.model(), batch, child.calibration)
     assert run.bias() == expected.bias
     assert run.bias() != Lines(2, ())
     pd.testing.assert_frame_equal(pd.read_csv(run.folder / "shares.csv"), expected.tried)

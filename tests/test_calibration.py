@@ -75,7 +75,7 @@ def algorithm_1(attention: Tensor, rows: int, columns: int, kappa: float) -> Ten
 
 def as_matrix(lines: list[Line], heads: int, rows: int, columns: int, name: Attention = "cross") -> Tensor:
     """The bias of lines at any size: a source of so many columns, so many output tokens."""
-    layout = Layout(rows, (Operand(columns - 1, 1, columns),), (), rows)
+    layout = Layout(columns, (Operand(columns - 1, 1, columns),), (), rows)
     return Lines(heads, tuple(lines)).dense(layout, name, 0, heads)
 
 
@@ -317,7 +317,7 @@ def test_short_lines_are_not_kept_where_all_long_ones_are_empty_or_there_are_non
     (line,) = calibrate(attention, settings=settings)
     assert -5 <= line.offset <= 4, "the head's one line is a long one"
     sparse = replace(settings, directions=("diagonal", "antidiagonal"))
-    assert calibrate(torch.rand(2, 9, 3), settings=sparse) == [], "no line has more than three cells"
+    assert calibrate(torch.rand(2, 9, 3) / 3, settings=sparse) == [], "no line has more than three cells"
 
 
 @given(LAYOUTS, st.integers(0, 10**6), st.sets(st.sampled_from(DIRECTIONS), min_size=1))
@@ -363,7 +363,7 @@ def test_a_head_without_a_line_is_there_with_kappa_alone() -> None:
 
 @pytest.mark.parametrize("shape", [(), (9,), (9, 10), (2, 2, 9, 10), (0, 9, 10), (2, 0, 10), (2, 9, 0)])
 def test_another_shape_is_an_error(shape: tuple[int, ...]) -> None:
-    with pytest.raises(InputError, match=r"cannot be calibrated: give finite numbers \(head, query, key\)"):
+    with pytest.raises(InputError, match=r"has the shape \(.*\): give \(head, query, key\), the mean over problems"):
         calibrate(torch.rand(shape), UNARY)
 
 
@@ -372,8 +372,9 @@ def test_another_shape_is_an_error(shape: tuple[int, ...]) -> None:
 def test_what_is_not_finite_is_an_error(value: float, layout: Layout | None) -> None:
     attention = torch.rand(2, 9, 10)
     attention[1, 2, 3] = value
-    with pytest.raises(InputError, match=r"shape \(2, 9, 10\) cannot be calibrated"):
-        calibrate(attention, layout)
+    sentence = "cross-attention of layer 3 is not finite everywhere: give the lowest logit where a mask closes a key"
+    with pytest.raises(InputError, match=sentence):
+        calibrate(attention, layout, layer=3)
 
 
 @pytest.mark.parametrize(
@@ -398,7 +399,7 @@ def test_negative_weights_are_an_error_and_negative_logits_are_not() -> None:
 
 def test_without_a_layout_lines_of_every_direction_run_over_the_whole_matrix() -> None:
     attention = torch.full((1, 8, 9), 0.01)
-    attention[0, torch.arange(8), torch.arange(8)] = 1.0
+    attention[0, torch.arange(8), torch.arange(8)] = 0.9
     (line,) = calibrate(attention, settings=Calibration(share=0.5))
     assert (line.direction, line.span, line.offset) == ("diagonal", "whole", 0)
 
@@ -407,8 +408,37 @@ def test_without_a_layout_lines_of_every_direction_run_over_the_whole_matrix() -
 def test_arguments_of_another_kind_are_one_sentence(arguments: tuple[Any, ...]) -> None:
     with pytest.raises(InputError, match="give a Layout, or None, and a Calibration"):
         calibrate(torch.ones(1, 8, 9), *arguments)
-    with pytest.raises(InputError, match="attention must be a tensor or an array of numbers"):
-        calibrate("abc")  # type: ignore[arg-type]
+    for wrong in ("abc", None, [[1, 2], [3]]):
+        with pytest.raises(InputError, match="cross-attention of layer 0 must be a tensor or an array of numbers"):
+            calibrate(wrong)  # type: ignore[arg-type]
+
+
+def test_numbers_of_any_precision_and_arrays_give_the_same_lines() -> None:
+    attention = random_attention(UNARY, "cross", 2, seed=0, contrast=3.0)
+    expected = calibrate(attention.bfloat16().float(), UNARY)
+    assert calibrate(attention.bfloat16(), UNARY) == expected
+    assert calibrate(attention.bfloat16().float().numpy(), UNARY) == expected  # type: ignore[arg-type]
+
+
+def test_a_sum_over_problems_is_an_error() -> None:
+    attention = random_attention(UNARY, "cross", 2, seed=0, contrast=3.0)
+    with pytest.raises(InputError, match="a query's weights add up to 512, not to 1: give the mean over problems"):
+        calibrate(512 * attention, UNARY)
+    assert calibrate(512 * attention, UNARY, settings=Calibration(source="logits"))
+    assert calibrate(1.005 * attention, UNARY), "half precision"
+
+
+@pytest.mark.parametrize("kappa", [(float("nan"), 1.0), (4.5, INFINITY)])
+def test_a_kappa_that_is_no_number_is_an_error(kappa: tuple[float, float]) -> None:
+    with pytest.raises(InputError, match="is not possible: give two deviations, as in"):
+        Calibration(kappa=kappa)
+
+
+@pytest.mark.parametrize("floor", [0.0, 5.0, float("nan")])
+def test_a_floor_that_closes_nothing_is_an_error(floor: float) -> None:
+    """The strongest line adds nothing and the others less: a floor from zero on would lift them all."""
+    with pytest.raises(InputError, match=f"a floor of {floor} is not possible: give a negative number"):
+        Calibration(floor=floor)
 
 
 def test_two_thresholds_are_an_error() -> None:
@@ -428,9 +458,9 @@ def test_settings_of_another_type_are_an_error() -> None:
         Calibration(share="0.3")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("directions", [(), ("sideways",), ("vertical", "sideways"), 5])
+@pytest.mark.parametrize("directions", [(), ("sideways",), ("vertical", "sideways"), 5, ["vertical"], (["vertical"],)])
 def test_unknown_directions_and_none_at_all_are_an_error(directions: tuple[Direction, ...]) -> None:
-    with pytest.raises(InputError, match="not possible: choose from diagonal, antidiagonal, vertical"):
+    with pytest.raises(InputError, match="not possible: give a tuple of diagonal, antidiagonal, vertical, as in"):
         Calibration(directions=directions)
 
 
@@ -443,6 +473,6 @@ def test_attention_that_is_still_being_differentiated_gives_the_same_lines(setti
 
 def test_directions_of_which_none_extends_are_an_error() -> None:
     settings = Calibration(directions=("antidiagonal",))
-    with pytest.raises(InputError, match="no line of the directions antidiagonal extends in self-attention"):
-        calibrate(torch.rand(2, 9, 9), UNARY, "self", settings)
-    assert calibrate(torch.rand(2, 9, 10), UNARY, "cross", settings)
+    with pytest.raises(InputError, match="antidiagonal extends in self-attention: diagonal and vertical lines do"):
+        calibrate(torch.rand(2, 9, 9) / 9, UNARY, "self", settings)
+    assert calibrate(torch.rand(2, 9, 10) / 10, UNARY, "cross", settings)

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 from conftest import Folders
 
+import abc_nb
 from abc_nb import experiments, making, paths
 from abc_nb.cli import main
 from abc_nb.evaluation import COLUMNS
@@ -64,6 +65,13 @@ def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixtu
         main([command, "--help"])
     assert exit_.value.code == 0
     assert f"usage: abc-nb {command}" in capsys.readouterr().out
+
+
+def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(["--version"])
+    assert exit_.value.code == 0
+    assert capsys.readouterr().out == f"abc-nb {abc_nb.__version__}\n"
 
 
 @pytest.mark.slow

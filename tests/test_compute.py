@@ -116,7 +116,7 @@ def test_what_is_no_problem_of_the_task_is_an_error_with_an_example(name: str, b
     with pytest.raises(InputError) as caught:
         read(task, expression)
     sentence = str(caught.value)
-    assert sentence.startswith(f"cannot read {expression.strip()!r}: {task.title} takes digits 0-")
+    assert sentence.startswith(f"cannot read {expression.strip()!r}: {task.title} takes a problem in digits 0-")
     assert ", as in " in sentence
     assert "\n" not in sentence
 

@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abc_nb.biases import Window
-from abc_nb.calibration import Calibrated, Calibration, bias_from_attention, calibrate_model
+from abc_nb.calibration import Calibration
 from abc_nb.diagnosis import coverage, diagnose
 from abc_nb.layouts import binary_natural
 from abc_nb.lines import Line, Lines
+from abc_nb.model_calibration import Calibrated, bias_from_attention, calibrate_model
 
 
 def with_skill(bias: Lines, left: float, settings: Calibration | None = None) -> Calibrated:
@@ -44,6 +45,14 @@ def test_coverage_is_the_attention_on_open_keys(width: int, seed: int, share: fl
             rows.append((name, step, sum(masses) / 4, max(masses)))
     expected = pd.DataFrame(rows, columns=["attention", "step", "mean", "highest"])
     pd.testing.assert_frame_equal(coverage(given_averages, bias, layout), expected, rtol=1e-5)
+
+
+def test_a_finite_floor_covers_no_more_than_minus_infinity() -> None:
+    layout = binary_natural(4, "+", 4)
+    given_averages = averages(layout)
+    settings = Calibration(share=0.1), Calibration(share=0.1, floor=-5.0)
+    closed, finite = (bias_from_attention(given_averages, layout, each) for each in settings)
+    pd.testing.assert_frame_equal(coverage(given_averages, finite, layout), coverage(given_averages, closed, layout))
 
 
 # ---- what it says -----------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from helpers import rows
 from abc_nb import compute, making, paths, store
 from abc_nb.attention import Study
 from abc_nb.biases import Attention, Window
-from abc_nb.calibration import PAPER, Calibration, calibrate_model
+from abc_nb.calibration import PAPER, Calibration
 from abc_nb.catalogue import GRID_NAMES, GRID_W
 from abc_nb.errors import InputError
 from abc_nb.experiments import experiment
@@ -25,6 +25,7 @@ from abc_nb.explorers import pictures
 from abc_nb.explorers import window as bench_window
 from abc_nb.explorers.calibration import Bench
 from abc_nb.lines import Lines, cells_of
+from abc_nb.model_calibration import calibrate_model
 from abc_nb.sampling import Batch, Sampler
 
 ATTENTIONS: list[Attention] = ["self", "cross"]
@@ -77,7 +78,7 @@ def test_zeros_in_front_make_the_problem_wider(study: Study) -> None:
     ("text", "sentence"),
     [
         ("", "cannot read ''"),
-        ("12*3", "Addition takes digits 0-9"),
+        ("12*3", "Addition takes a problem in digits 0-9"),
         ("1+" + "9" * 65, "65 digits is too long to be drawn: type at most 64"),
         ("<b>1+1", "cannot read '<b>1\\+1'"),
     ],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -102,3 +104,18 @@ def test_an_operand_written_units_first_is_refused() -> None:
     """Every bias would follow it the wrong way."""
     with pytest.raises(InputError, match="an operand's units stand at its right end: a stride is one column or more"):
         Layout(3, (Operand(1, -1, 3),), ((0, "$"), (4, "&")), 4)
+
+
+def test_a_width_that_no_operand_has_is_an_error() -> None:
+    """All operands would be taken for factors of a few digits, at which lines stand still."""
+    with pytest.raises(InputError, match="a width of 9 is not possible: the widest operand has 7 places"):
+        Layout(9, (Operand(7, 1, 7),), ((0, "$"), (8, "&")), 8)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"symbols": {0: "$"}}, {"symbols": (("$", 0),)}, {"operands": Operand(7, 1, 7)}, {"width": 7.0}]
+)
+def test_fields_of_another_type_are_one_sentence(wrong: dict[str, Any]) -> None:
+    fields: dict[str, Any] = {"width": 7, "operands": (Operand(7, 1, 7),), "symbols": ((0, "$"), (8, "&"))}
+    with pytest.raises(InputError, match=f"is not possible as {next(iter(wrong))} of a Layout"):
+        Layout(**fields | {"target_length": 8} | wrong)

@@ -80,6 +80,9 @@ def scaffolding() -> Iterator[tuple[str, str]]:
     grid = table("table-9-grid")
     four = grid[(grid.task == "Addition") & (grid.w == "1") & (grid["T"] == 4) & (grid.length == 60)].ours
     yield "04_abs", f"{four.item():.0f}% with $T = 4$"
+    short = {task: [span(*accuracies(f"{task}-window-t2", length)) for length in (6, 60)] for task in BINARY}
+    yield "04_abs", "{} of Addition at six digits and {} at sixty".format(*short["addition"])
+    yield "04_abs", "{} of N x 1, and {}".format(*short["n-by-1"])
 
 
 def low_rank() -> Iterator[tuple[str, str]]:

@@ -17,12 +17,13 @@ from torch import Tensor
 from abc_nb import calibration_study
 from abc_nb.api import load
 from abc_nb.biases import Attention
-from abc_nb.calibration import Calibration, average_attention, bias_from_attention
+from abc_nb.calibration import Calibration
 from abc_nb.experiments import Experiment, calibrated
 from abc_nb.explorers import pictures
 from abc_nb.explorers.pictures import TEXT
 from abc_nb.layouts import Layout
 from abc_nb.lines import WHOLE, Lines, cells_of
+from abc_nb.model_calibration import average_attention, bias_from_attention
 from abc_nb.store import Run
 from abc_nb.tasks import TRAINED
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -12,22 +13,15 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from abc_nb import calibration
+from abc_nb import model_calibration
 from abc_nb.biases import Causal, Window, key_count
-from abc_nb.calibration import (
-    PAPER,
-    SHARES,
-    Calibration,
-    average_attention,
-    bias_from_attention,
-    calibrate,
-    calibrate_model,
-)
+from abc_nb.calibration import PAPER, Calibration, calibrate
 from abc_nb.errors import InputError
 from abc_nb.evaluation import correct_digits, record, skill
 from abc_nb.layouts import binary_natural, unary
 from abc_nb.lines import Lines
 from abc_nb.model import ModelConfig, Transformer
+from abc_nb.model_calibration import SHARES, average_attention, bias_from_attention, calibrate_model
 from abc_nb.sampling import Batch, Sampler
 from abc_nb.tasks import Task
 
@@ -128,7 +122,7 @@ def test_the_sparsest_share_under_which_enough_survives_is_taken(skills: list[fl
     model, batch, asked = two_layers(), problems(2), iter(skills)
     asked_for = Calibration(keep=keep)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(calibration, "skill", lambda model, batch: next(asked))
+        patched.setattr(model_calibration, "skill", lambda model, batch: next(asked))
         found = calibrate_model(model, batch, asked_for)
     enough = [i for i, value in enumerate(skills) if value >= keep]
     chosen = enough[0] if enough else len(SHARES) - 1
@@ -152,7 +146,7 @@ def test_shares_are_tried_from_the_sparsest_bias_on() -> None:
 def test_a_given_threshold_is_taken_whatever_survives(
     settings: Calibration, share: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calibration, "skill", lambda model, batch: 0.0)
+    monkeypatch.setattr(model_calibration, "skill", lambda model, batch: 0.0)
     model, batch = two_layers(), problems()
     found = calibrate_model(model, batch, settings)
     assert found.share == share
@@ -169,7 +163,7 @@ def test_skill_is_asked_with_every_key_off_the_lines_closed_and_no_other_change(
         asked.append(model)
         return 1.0
 
-    monkeypatch.setattr(calibration, "skill", remember)
+    monkeypatch.setattr(model_calibration, "skill", remember)
     model, batch = two_layers(), problems()
     bias = calibrate_model(model, batch, Calibration(share=0.05)).bias
     (under,) = asked
@@ -197,5 +191,61 @@ def test_a_model_that_follows_lines_keeps_its_answers_under_them() -> None:
 
 
 def test_no_attention_at_all_is_refused() -> None:
-    with pytest.raises(InputError, match="there is no attention to calibrate"):
+    with pytest.raises(InputError, match="give averaged attention by name and layer"):
         bias_from_attention({}, unary(7))
+
+
+# ---- what another model's attention may be ----------------------------------------------------------
+
+WEIGHTS = torch.full((2, 8, 9), 1 / 9)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (WEIGHTS, "give averaged attention by name and layer, as in"),
+        ([WEIGHTS], "give averaged attention by name and layer, as in"),
+        ({"cross": WEIGHTS}, "'cross' names no attention: give"),
+        ({0: WEIGHTS}, "0 names no attention: give"),
+        ({("cross", "0"): WEIGHTS}, r"\('cross', '0'\) names no attention"),
+        ({("cross", -1): WEIGHTS}, r"\('cross', -1\) names no attention"),
+        ({("encoder", 0): WEIGHTS}, r"\('encoder', 0\) names no attention"),
+        ({("cross", 0): None}, "cross-attention of layer 0 must be a tensor or an array of numbers"),
+        ({("cross", 0): WEIGHTS, ("cross", 1): WEIGHTS[:1]}, "cross-attention of layer 0 has 2, .* of layer 1 has 1"),
+    ],
+)
+def test_attention_that_is_none_is_one_sentence(given: Any, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        bias_from_attention(given, unary(7))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"), [((unary(7), 0.3), "0.3 is no calibration"), ((7,), "7 is no layout: give a Layout")]
+)
+def test_settings_and_layouts_that_are_none_are_one_sentence(arguments: tuple[Any, ...], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        bias_from_attention({("cross", 0): WEIGHTS}, *arguments)
+
+
+def test_the_last_layer_is_that_of_the_same_attention() -> None:
+    layout = unary(7)
+    every = averages(layout)
+    given_averages = {("self", 0): every["self", 0], ("cross", 1): every["cross", 1]}
+    found = bias_from_attention(given_averages, layout, Calibration(layers="last", share=0.1))  # type: ignore[arg-type]
+    assert {(line.attention, line.layer) for line in found.lines} == set(given_averages)
+
+
+def test_another_kind_of_model_is_sent_to_its_attention() -> None:
+    with pytest.raises(InputError, match="give a model of this package and a batch; for another model there is bias_"):
+        calibrate_model(torch.nn.Linear(2, 2), problems())  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="is no calibration: give one, as in"):
+        calibrate_model(two_layers(), problems(), 0.3)  # type: ignore[arg-type]
+
+
+def test_a_bias_is_asked_for_a_layout_an_attention_and_a_layer() -> None:
+    bias = bias_from_attention({("cross", 0): WEIGHTS}, unary(7))
+    for wrong in ((7, "cross", 0), (unary(7), "encoder", 0)):
+        with pytest.raises(InputError, match="a bias is made for a Layout and self or cross"):
+            bias.dense(*wrong)
+    with pytest.raises(InputError, match="'0' is no layer: give a whole number, counted from 0"):
+        bias.dense(unary(7), "cross", "0")  # type: ignore[arg-type]
