@@ -1,0 +1,126 @@
+"""A model of another make, trained on Successor: a bias read out of its own attention carries it past its training.
+
+The README's three steps, with PyTorch's attention: read the bias, take the index modulo 3, train on under it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from abc_nb.biases import Attention
+from abc_nb.calibration import Calibration
+from abc_nb.layouts import unary
+from abc_nb.model_calibration import bias_from_attention
+
+WIDTH, HEADS, LAYERS, TRAINED = 64, 4, 2, 7  # places, the first of which is zero
+SOS, EOS, TOKENS = 10, 11, 12
+Where = tuple[Attention, int]
+Masks = Mapping[Where, Tensor]  # (head, query, key)
+
+
+class Layer(nn.Module):
+    """Self-attention, cross-attention and feed-forward, each behind a norm."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.ModuleDict(
+            {name: nn.MultiheadAttention(WIDTH, HEADS, batch_first=True) for name in ("self", "cross")}
+        )
+        self.norms = nn.ModuleList(nn.LayerNorm(WIDTH) for _ in range(3))
+        self.feed = nn.Sequential(nn.Linear(WIDTH, 2 * WIDTH), nn.GELU(), nn.Linear(2 * WIDTH, WIDTH))
+
+
+class Model(nn.Module):
+    """Sines and cosines of the index, modulo the period if there is one; the source is counted from its right end."""
+
+    def __init__(self, period: int | None = None) -> None:
+        super().__init__()
+        self.period = period
+        self.embedding, self.head = nn.Embedding(TOKENS, WIDTH), nn.Linear(WIDTH, TOKENS)
+        self.layers = nn.ModuleList(Layer() for _ in range(LAYERS))
+
+    def position(self, count: int) -> Tensor:
+        index = torch.arange(count) if self.period is None else torch.arange(count) % self.period
+        angle = index[:, None] * 10000 ** (-torch.arange(0, WIDTH, 2) / WIDTH)
+        return torch.stack([angle.sin(), angle.cos()], -1).flatten(1)
+
+    def forward(self, source: Tensor, target: Tensor, masks: Masks | None = None) -> tuple[Tensor, dict[Where, Tensor]]:
+        """Logits, and the weights (batch, head, query, key) of every attention."""
+        memory = self.embedding(source) + self.position(source.shape[1]).flip(0)
+        x = self.embedding(target) + self.position(target.shape[1])
+        causal = nn.Transformer.generate_square_subsequent_mask(target.shape[1])
+        found: dict[Where, Tensor] = {}
+        for number, layer in enumerate(self.layers):
+            assert isinstance(layer, Layer)
+            names: tuple[Attention, Attention] = ("self", "cross")
+            for norm, name in zip(layer.norms, names, strict=False):
+                inner = norm(x)
+                keys = inner if name == "self" else memory
+                mask = causal if name == "self" else None
+                if masks is not None:
+                    mask = masks[name, number].repeat(len(x), 1, 1)
+                change, weights = layer.attention[name](inner, keys, keys, attn_mask=mask, average_attn_weights=False)
+                x, found[name, number] = x + change, weights
+            x = x + layer.feed(layer.norms[2](x))
+        return self.head(x), found
+
+
+def problems(count: int, places: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Numbers and their successors; half of them end in nines."""
+    digits = torch.randint(10, (count, places), generator=generator)  # units first
+    nines = torch.arange(places) < torch.randint(places, (count, 1), generator=generator)
+    digits = torch.where(nines & (torch.rand(count, 1, generator=generator) < 0.5), 9, digits)
+    digits[:, -1] = 0
+    carry = torch.cat([torch.ones(count, 1, dtype=torch.long), (digits == 9).long().cumprod(1)[:, :-1]], 1)
+    start, end = (torch.full((count, 1), token) for token in (SOS, EOS))
+    return torch.cat([start, digits.flip(1), end], 1), torch.cat([start, (digits + carry) % 10, end], 1)
+
+
+def train(model: Model, steps: int, rate: float, masks: Masks | None = None) -> Model:
+    generator = torch.Generator().manual_seed(steps)
+    optimizer = torch.optim.AdamW(model.parameters(), rate)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total_steps=steps)
+    for _ in range(steps):
+        source, target = problems(64, TRAINED, generator)
+        logits, _ = model(source, target[:, :-1], masks)
+        optimizer.zero_grad()
+        F.cross_entropy(logits.flatten(0, 1), target[:, 1:].flatten()).backward()
+        optimizer.step()
+        schedule.step()
+    return model
+
+
+@torch.no_grad()
+def right(model: Model, places: int, masks: Masks | None = None) -> float:
+    """The share of 200 problems that are answered without a mistake."""
+    source, target = problems(200, places, torch.Generator().manual_seed(places))
+    logits, _ = model(source, target[:, :-1], masks)
+    return (logits.argmax(-1) == target[:, 1:]).all(1).float().mean().item()
+
+
+@pytest.mark.slow
+def test_a_bias_from_pytorchs_attention_carries_it_from_six_digits_to_sixty() -> None:
+    torch.manual_seed(0)
+    model = train(Model(), 600, 3e-3)
+    assert right(model, TRAINED) > 0.99
+    assert right(model, 20) < 0.01, "plain, it has learned six digits and no more"
+    source, target = problems(500, TRAINED, torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        averaged = {where: weights.mean(0) for where, weights in model(source, target[:, :-1])[1].items()}
+    bias = bias_from_attention(averaged, unary(TRAINED), Calibration(floor=-1e4))
+
+    def masks(places: int) -> Masks:
+        return {where: bias.dense(unary(places), *where) for where in averaged}
+
+    def retrained(period: int | None) -> Model:
+        child = Model(period)
+        child.load_state_dict(model.state_dict())
+        return train(child, 300, 2e-3, masks(TRAINED))
+
+    assert right(retrained(3), 60, masks(60)) > 0.95
+    assert right(retrained(None), 60, masks(60)) < 0.05, "with a plain index the bias alone is not enough"
