@@ -23,12 +23,13 @@ from abc_nb.config import digest, to_data
 from abc_nb.errors import InputError
 from abc_nb.lines import Lines
 from abc_nb.model import ModelConfig, Transformer
+from abc_nb.positions import Fire
 from abc_nb.profiles import PROFILES
 from abc_nb.sampling import Batch, Sampler
 from abc_nb.tasks import OPERATIONS, Task
 from abc_nb.training import TrainingConfig
 
-RECIPE = 1  # counts changes of the code that change what a configuration gives; of calibration when padded: one more
+RECIPE = 1  # counts changes of the code that change what a configuration gives
 SEEDS = (0, 1, 2, 3, 4)  # those that come with the project
 
 
@@ -53,8 +54,13 @@ class Experiment:
 
     @cached_property
     def data(self) -> dict[str, Any]:
-        anew = self.sampler.regime == "padded" and self.calibration is not None and not self.calibration.whole
-        return {"recipe": RECIPE + anew, "experiment": to_data(self)}
+        return {"recipe": RECIPE + self.redone, "experiment": to_data(self)}
+
+    @property
+    def redone(self) -> bool:
+        """Whether a later change of the code concerned it: calibration when padded, where FIRE's zero stands."""
+        padded = self.sampler.regime == "padded" and self.calibration is not None and not self.calibration.whole
+        return padded or isinstance(self.model.position, Fire)
 
     def calibration_batch(self, seed: int) -> Batch:
         """The parent's training problems, over which its attention is averaged."""

@@ -192,6 +192,19 @@ def test_fire_sees_quotients_between_minus_one_and_one_at_any_length() -> None:
     torch.testing.assert_close(seen[0][299].flip(0), seen[1][0])
 
 
+@pytest.mark.parametrize("counted", ["right", "place"])
+def test_fire_gives_the_digit_that_a_query_needs_the_same_at_any_length(counted: SourceIndex) -> None:
+    position, found = module(Fire()), []
+    for width in (3, 30, 100):
+        layout = binary_natural(width, "+", width)
+        index = Index(torch.from_numpy(layout.source_index(counted)), torch.arange(layout.target_length))
+        source, target = Fire().place(index, layout, SIZE, training=False)
+        columns = torch.from_numpy(layout.operands[1].columns.copy())
+        found.append(added(position, target, source)[0][:, torch.arange(width), columns])
+    every = torch.cat(found, dim=1)
+    torch.testing.assert_close(every, every[:, :1].expand_as(every))
+
+
 def test_fire_tells_keys_after_the_first_query_apart() -> None:
     """With max(i, j) as the limit they would all have the quotient -1."""
     logits = added(module(Fire()), torch.tensor([0]), torch.arange(40))

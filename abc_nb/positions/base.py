@@ -82,10 +82,10 @@ class PositionEncoding:
 
 @dataclass(frozen=True)
 class Centred(PositionEncoding):
-    """A bias that is the same on both sides of its largest value, at distance zero.
+    """The digit that a query needs stands at distance zero, as with ALiBi.
 
-    The digits that a query needs stand there, as with ALiBi; other distances can be learned only where
-    the sides differ.
+    For biases that are the same on both sides of zero, where other distances could not be told apart, and
+    for those that shrink distances as the length grows, which leaves zero alone.
     """
 
     def place(self, index: Index, layout: Layout, head_size: int, training: bool) -> Index:

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from abc_nb.positions.base import AttentionPosition, PositionEncoding
+from abc_nb.positions.base import AttentionPosition, Centred
 
 
 @dataclass(frozen=True)
-class Fire(PositionEncoding):
+class Fire(Centred):
     """f(psi(i - j) / psi(max(L, i))) is added to the logits, psi(x) = log(1 + c x) (Li et al. 2024, section 3).
 
     f is a small network with one output a head; c and L are learned. In cross-attention a key can come
     after the query: there psi is continued as an odd function, and i becomes the position of the last key.
-    The quotient stays in [-1, 1], and is the paper's where j <= i.
+    The quotient stays in [-1, 1], is the paper's where j <= i, and is 0 at any length on the digit that is needed.
     """
 
     hidden: int = 32
