@@ -139,11 +139,16 @@ def accuracy_map(frame: pd.DataFrame, models: Sequence[str]) -> Figure:
 
 def percent_map(panel: Axes, table: pd.DataFrame, title: str) -> None:
     """Percentages as a heat map with the numbers in its cells; empty cells are white."""
-    look: dict[str, Any] = {"annot": True, "fmt": ".0f", "annot_kws": {"size": 7}, "cbar": False}
+    look: dict[str, Any] = {"annot": table.map(in_a_cell), "fmt": "", "annot_kws": {"size": 7}, "cbar": False}
     sns.heatmap(table, ax=panel, cmap="cividis", vmin=0, vmax=100, **look)
     panel.set_title(title)
     panel.tick_params(length=0)
     panel.grid(False)
+
+
+def in_a_cell(value: float) -> str:
+    """A percentage without decimals; with one where they would make it 100, which it is not."""
+    return f"{min(value, 99.9):.1f}" if 99.5 <= value < 100 else f"{value:.0f}"
 
 
 def heads(

@@ -178,6 +178,9 @@ def beyond() -> Iterator[tuple[str, str]]:
     others = 100 * longest.accuracy[longest.accuracy < 1].drop(unlearned)
     yield "README", f"on {span(*others)} at ten thousand and {least:.1f}% or more at one thousand"
     assert set(others.index.get_level_values("task")) == {"N x 1", "Addition"} and len(others) == 5
+    products = 100 * longest.accuracy[longest.accuracy < 1].loc[("N x 1", "ABC")]
+    assert len(products) == 3
+    yield "07_beyond", f"three of the six others are ABC on N x 1, with {span(*products)}"
     kept = store.find(experiment("successor-abc"), 2, ("shipped",))
     assert kept is not None
     accuracy = 100 * kept.evaluation().set_index("length").accuracy
@@ -295,7 +298,7 @@ def places() -> Iterator[tuple[str, str]]:
 def far_digits() -> Iterator[tuple[str, str]]:
     errors = table("table-35-first-errors")
     failed = errors[errors.model.str.endswith("by place") & (errors.length == 60) & (errors.wrong > 0)]
-    yield "07_beyond", f"{span(*failed['later digit'])} of the wrong answers are right at the units"
+    yield "07_beyond", f"Of the three counted by place, {span(*failed['later digit'])} of the wrong answers"
     shares = table("table-39-far-attention").set_index(["model", "seed", "length"]).cross
     two = [shares["RPE, by place", seed, 60] for seed in (2, 3)]
     yield "07_beyond", "{:.0f}% of its cross-attention goes to far digits in seed 2, {:.0f}% in seed 3".format(*two)
@@ -307,8 +310,13 @@ def far_digits() -> Iterator[tuple[str, str]]:
     assert sixty.closed.eq(100).all()
     yield "07_beyond", "(open: {:.0f} and {:.0f}%)".format(*sixty.open)
     yield "07_beyond", "({:.0f} and {:.0f}%; open: {:.0f} and {:.0f}%)".format(*far.closed, *far.open)
-    kerple = closed.loc[("KERPLE, by place", 0, 60)]
-    yield "07_beyond", f"its seed 0 falls from {kerple['open']:.0f} to {kerple['closed']:.0f}%"
+    kerple = {
+        (seed, length): "{:.0f} to {:.0f}%".format(*closed.loc[("KERPLE, by place", seed, length), ["open", "closed"]])
+        for seed in (0, 1)
+        for length in (20, 60)
+    }
+    yield "07_beyond", f"lose at twenty digits ({kerple[0, 20]}, {kerple[1, 20]})"
+    yield "07_beyond", f"at sixty one falls from {kerple[0, 60]}, and one rises from {kerple[1, 60]}"
     yield "README", "every seed of RPE is right on all of two hundred digits"
 
 

@@ -29,7 +29,8 @@ def two_long_numbers_and_nested_lists_are_not_learned(limits: Scores, factors: S
     if len(learned) < len(LIMITS) and not any(learned):
         return Verdict("C28", "not run", "one of the two was not trained")
     parts = [limits.text(task, "Vanilla", (3, 6, 10)) for task in limits.tasks]
-    parts += [factors.text(task, "by head", (6, 60)) for task in factors.tasks if (task, "by head", 6) in factors.rows]
+    by_head = [factors.text(task, "by head", (6, 60)) for task in factors.tasks if factors.has(task, "by head")]
+    parts += [f"by head, {text}" for text in by_head]
     nearest = max(limits.tasks, key=lambda task: limits.median(task, "Vanilla", 6))
     return verdict("C28", not any(learned), "; ".join(parts), limits.evidence(nearest, "Vanilla", 6))
 

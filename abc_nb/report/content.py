@@ -53,6 +53,21 @@ class Claim:
     link: str  # to the notebook
 
 
+ABOUT = (
+    "Small Transformers learn arithmetic on numbers of six digits; a bias added to their attention, made by hand (ABS) "
+    "or read out of a trained model (ABC), lets them go on to any length. This page reproduces Duan, Shi and Xu, "
+    "*Attention Bias as an Inductive Bias: How to Teach Transformers Simple Arithmetic*, and puts the paper's numbers "
+    "beside ours."
+)
+WORDS = (
+    "*Vanilla* is a small Transformer with sines and cosines of the index. `+ w=1` has a window: each step sees the "
+    "digits of its place and a neighbour on either side, the operands' digits standing side by side. `+ T=3` (ABS) "
+    "takes the index modulo 3, too. *ABC* has a bias read out of Vanilla's attention, that index, and 300 steps of "
+    "retraining at most. *Tight* problems are as wide as their result can need, *padded* ones always have room for "
+    "sixty digits, as the paper's have."
+)
+
+
 @dataclass(frozen=True)
 class Report:
     """Everything that is shown; `facts` and `runs` are about the runs behind it."""
@@ -68,6 +83,11 @@ class Report:
     @property
     def counts(self) -> dict[str, int]:
         return {verdict: sum(claim.verdict == verdict for claim in self.ledger) for verdict in claims.VERDICTS}
+
+    @property
+    def about(self) -> tuple[str, str]:
+        """What it reproduces, and what its words mean."""
+        return ABOUT, WORDS
 
     @property
     def setting(self) -> str:

@@ -17,6 +17,7 @@ RANGE = "In brackets: the worst and the best seed, where they differ."
 def render(report: Report) -> str:
     counts = ", ".join(f"{verdict} {count}" for verdict, count in report.counts.items())
     blocks = [f"# Arithmetic that holds at any length: report of the profile {report.profile}"]
+    blocks += report.about
     blocks += [f"{report.purpose.capitalize()}. `abc-nb report` writes it as one page that can be mailed, too."]
     blocks += [picture(report.headline)] if report.headline else []
     blocks += [
