@@ -178,7 +178,7 @@ def beyond() -> Iterator[tuple[str, str]]:
     others = 100 * longest.accuracy[longest.accuracy < 1].drop(unlearned)
     yield "README", f"on {span(*others)} at ten thousand and {least:.1f}% or more at one thousand"
     assert set(others.index.get_level_values("task")) == {"N x 1", "Addition"} and len(others) == 5
-    products = 100 * longest.accuracy[longest.accuracy < 1].loc[("N x 1", "ABC")]
+    products = 100 * longest.accuracy[longest.accuracy < 1].sort_index().loc[("N x 1", "ABC")]
     assert len(products) == 3
     yield "07_beyond", f"three of the six others are ABC on N x 1, with {span(*products)}"
     kept = store.find(experiment("successor-abc"), 2, ("shipped",))
@@ -249,6 +249,8 @@ def methods() -> Iterator[tuple[str, str]]:
     yield "07_beyond", by_seed
     xl = [span(*accuracies("successor-transformer-xl", length)) for length in (60, 200)]
     yield "07_beyond", "Transformer-XL, by seed, on {} of Successor at sixty and {} at two hundred".format(*xl)
+    fire = [span(*accuracies(f"{task}-fire", length)) for length in (60, 200) for task in UNARY]
+    yield "07_beyond", "FIRE, by seed, on {} of Successor and {} of Parity at sixty, on {} and {} at two".format(*fire)
     one_width = (
         f"at one width keeps {least('successor-rpe-right', 60)[0]:.0f}% at sixty digits of Successor in its worst seed"
     )
@@ -274,16 +276,25 @@ def places() -> Iterator[tuple[str, str]]:
     coupled = [span(*accuracies("addition-coupling", length)) for length in (10, 15)]
     yield "07_beyond", "by seed {} at ten digits, {} at fifteen".format(*coupled)
     *others, most = sorted(accuracies("addition-abacus", 10))
-    assert len(others) == 3
-    yield "07_beyond", f"Abacus has {most:.0f}% at ten in one seed of four, {span(*others)} in the others"
+    assert len(others) == 4
+    yield "07_beyond", f"Abacus has {most:.0f}% at ten in one seed of five, {span(*others)} in the others"
     blind = {name for name in FROM_THE_RIGHT if least(f"addition-{name}", 6)[0] < 20}
-    assert blind == {"randomized", "kerple", "sandwich", "nope-widened", "alibi-cross-widened"}
+    assert blind == {"randomized", "kerple", "sandwich", "nope-widened", "alibi-cross-widened", "abacus"}
+    yield "07_beyond", f"Abacus has {min(accuracies('addition-abacus', 6)):.0f}% of it with one seed"
+    short = {
+        task: {name for name in FROM_THE_RIGHT if least(f"{task}-{name}", 6)[0] < 99} - {"nope-widened"}
+        for task in ("n-by-1", "parity")
+    }
+    assert short["n-by-1"] == {"kerple", "sandwich", "alibi-cross-widened", "abacus", "coupling"}
+    assert short["parity"] == {"abacus"}
     sandwich = least("addition-sandwich-by-place", 60, 200)
     yield "07_beyond", "at least {:.1f}% at sixty digits and {:.1f}% at two hundred".format(*sandwich)
     yield "README", "at least {:.1f}% of sixty-digit sums and {:.1f}% at two hundred".format(*sandwich)
+    fire = [span(*accuracies("addition-fire-by-place", length)) for length in (10, 15)]
+    yield "07_beyond", "FIRE, by seed, is right on {} at ten digits and on {} at fifteen".format(*fire)
     names = {"RPE": "rpe", "KERPLE": "kerple", "Transformer-XL": "transformer-xl"}
     spans = [f"{title} on {span(*accuracies(f'addition-{name}-by-place', 60))}" for title, name in names.items()]
-    yield "07_beyond", f"At sixty digits, by seed, {spans[0]}, {spans[1]}, {spans[2]}"
+    yield "07_beyond", f"At sixty, {spans[0]}, {spans[1]}, {spans[2]}, by seed"
     every = [share for name in names.values() for share in accuracies(f"addition-{name}-by-place", 60)]
     yield "README", f"by seed on {span(*every)} of sixty-digit sums"
     far = accuracies("addition-rpe-by-place", 200)
