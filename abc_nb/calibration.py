@@ -51,7 +51,7 @@ class Calibration:
     def __post_init__(self) -> None:
         known = isinstance(self.directions, tuple) and all(each in DIRECTIONS for each in self.directions)
         if not known or not self.directions:
-            choice = f"give a tuple of {', '.join(DIRECTIONS)}, as in ('antidiagonal',)"
+            choice = f"choose from {', '.join(DIRECTIONS)}, in a tuple"
             raise InputError(f"directions {self.directions!r} are not possible: {choice}")
         check_fields(self)
         if self.kappa is not None and not all(map(math.isfinite, self.kappa)):

@@ -460,7 +460,7 @@ def test_settings_of_another_type_are_an_error() -> None:
 
 @pytest.mark.parametrize("directions", [(), ("sideways",), ("vertical", "sideways"), 5, ["vertical"], (["vertical"],)])
 def test_unknown_directions_and_none_at_all_are_an_error(directions: tuple[Direction, ...]) -> None:
-    with pytest.raises(InputError, match="not possible: give a tuple of diagonal, antidiagonal, vertical, as in"):
+    with pytest.raises(InputError, match="not possible: choose from diagonal, antidiagonal, vertical, in a tuple"):
         Calibration(directions=directions)
 
 
