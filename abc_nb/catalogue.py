@@ -108,7 +108,13 @@ MODELS |= ABLATIONS
 GRID_W, GRID_T = (None, 0, 1, 2, 3), (None, 2, 3, 4, 5, 6, 7, 8)
 GRID_NAMES = {(w, t): f"grid-w{w}-t{t}".replace("None", "x") for w in GRID_W for t in GRID_T}
 GRID = {  # window and period (claim C13); None: no window, an index without a period
-    name: scaffold(f"w={w}, T={t}", positions.Sinusoidal(t), w, training="short", tested="few")
+    name: scaffold(
+        f"w={w}, T={t}".replace("w=None", "no window").replace("T=None", "no period"),
+        positions.Sinusoidal(t),
+        w,
+        training="short",
+        tested="few",
+    )
     for (w, t), name in GRID_NAMES.items()
 }
 SCAFFOLDS = ("window", "window-cyclic", "nope-window")

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from abc_nb.attention import Panel
-from abc_nb.plots import COLORS, WIDTH, blank, new_figure
+from abc_nb.plots import COLORS, WIDTH, blank, in_pairs, new_figure
 from abc_nb.tables import seeds_told
 
 
@@ -37,10 +37,10 @@ def token_grid(problems: dict[str, list[str]]) -> Figure:
     return figure
 
 
-def attention_maps(panels: Sequence[Panel], size: float = 0.17) -> Figure:
+def attention_maps(panels: Sequence[Panel], size: float = 0.17, tokens: bool = True) -> Figure:
     """Heat maps side by side, tokens on both axes; brighter is more attention (figures 2, 5 and 6).
 
-    Rows are queries, labelled with the token they produce; wrong tokens are red.
+    Rows are queries, labelled with the token they produce; wrong tokens are red and bold.
     """
     widths = [panel.weights.shape[1] for panel in panels]
     figure, axes = new_figure(len(panels), size * panels[0].weights.shape[0] + 1.1, size * max(widths) + 0.9)
@@ -49,7 +49,9 @@ def attention_maps(panels: Sequence[Panel], size: float = 0.17) -> Figure:
         axis.set_xticks(range(len(panel.keys)), panel.keys, family="monospace", fontsize=7)
         axis.set_yticks(range(len(panel.queries)), panel.queries, family="monospace", fontsize=7)
         for label, right in zip(axis.get_yticklabels(), panel.right, strict=True):
-            label.set_color("black" if right else "tab:red")
+            label.set(color="black" if right else "tab:red", fontweight="normal" if right else "bold")
+        if not tokens:
+            axis.set(xticks=[], yticks=[])
         axis.tick_params(length=0, pad=2)
         axis.grid(False)
         axis.set(title=panel.title, xlabel=panel.xlabel)
@@ -111,29 +113,25 @@ def grid_map(frame: pd.DataFrame, length: int) -> Figure:
     """The median seed at a length over window and period, a heat map a task, two in a row (as `tables.grid`)."""
     frame = frame[frame.length == length]
     tasks = list(dict.fromkeys(frame.task))
-    figure, panels = new_figure(min(2, len(tasks)), 2.0, rows=-(-len(tasks) // 2))
-    for panel, task in zip(panels, tasks, strict=False):
+    figure, panels = in_pairs(len(tasks), 2.0)
+    for panel, task in zip(panels, tasks, strict=True):
         part = frame[frame.task == task]
         percent_map(panel, part.pivot(index="w", columns="T", values="ours"), f"{task}, {length} digits")
-    for panel in panels[len(tasks) :]:
-        panel.remove()
-    shown = panels[: len(tasks)]
-    figure.colorbar(shown[0].collections[0], ax=shown, label="exact match (%)", fraction=0.04, pad=0.02)
+        panel.set(xlabel="period T", ylabel="window w")
+    figure.colorbar(panels[0].collections[0], ax=panels, label="exact match (%)", fraction=0.04, pad=0.02)
     return figure
 
 
 def accuracy_map(frame: pd.DataFrame, models: Sequence[str]) -> Figure:
     """Accuracy by model, in this order, and length: heat maps, two tasks in a row (columns of `tables.over_seeds`)."""
     tasks = list(dict.fromkeys(frame.task))
-    figure, panels = new_figure(min(2, len(tasks)), 0.17 * len(models) + 0.7, rows=-(-len(tasks) // 2))
-    for i, (panel, task) in enumerate(zip(panels, tasks, strict=False)):
+    figure, panels = in_pairs(len(tasks), 0.17 * len(models) + 0.7)
+    for i, (panel, task) in enumerate(zip(panels, tasks, strict=True)):
         part = frame[frame.task == task]
         table = part.pivot(index="model", columns="length", values="ours").reindex(models)
         percent_map(panel, table, f"{task} ({seeds_told(part)})")
-        panel.set(xlabel="length", ylabel="")
+        panel.set(xlabel="length (decimal digits)", ylabel="")
         panel.tick_params(labelleft=i % 2 == 0)
-    for panel in panels[len(tasks) :]:
-        panel.remove()
     return figure
 
 
@@ -154,7 +152,7 @@ def in_a_cell(value: float) -> str:
 def heads(
     matrices: Sequence[np.ndarray], titles: Sequence[str], outlined: Sequence[np.ndarray] = (), columns: int = 4
 ) -> Figure:
-    """One matrix a head (figures 10 and 11): closed cells grey, cells that are `outlined` framed in red.
+    """One matrix a head (figures 10 and 11): closed cells grey, cells that are `outlined` framed in white.
 
     Rows are queries from the top, columns keys; brighter is more, on one scale for all heads of a bias, on
     each head's own for attention.
@@ -167,33 +165,39 @@ def heads(
     values = np.concatenate([matrix[np.isfinite(matrix)] for matrix in matrices])
     shared = values.size < sum(matrix.size for matrix in matrices)  # a bias has closed cells
     scale = {"vmin": min(values, default=0) - 0.1, "vmax": max(values, default=0)} if shared else {}
-    for axis, matrix, title in zip(figure.subplots(rows, columns, squeeze=False).flat, matrices, titles, strict=False):
+    axes = figure.subplots(rows, columns, squeeze=False)
+    for axis, matrix, title in zip(axes.flat, matrices, titles, strict=False):
         shown = np.where(np.isfinite(matrix), matrix, np.nan)
-        axis.imshow(shown, cmap=colors, aspect="equal", interpolation="nearest", **scale)
+        image = axis.imshow(shown, cmap=colors, aspect="equal", interpolation="nearest", **scale)
         axis.set(xticks=[], yticks=[])
         axis.set_title(title, fontsize=7)
-    for axis, cells in zip(figure.axes, outlined, strict=False):
+    for axis, cells in zip(axes.flat, outlined, strict=False):
         for row, column in np.argwhere(cells).tolist():
-            axis.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor="tab:red", linewidth=0.8))
+            axis.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor="white", linewidth=0.8))
+    if shared:
+        figure.colorbar(image, ax=axes, label="added to the logit", fraction=0.03, pad=0.01)
     return figure
 
 
 def directions(matrix: np.ndarray) -> Figure:
-    """The mean attention on every line, beside the matrix, for each direction (figure 9)."""
+    """The mean attention on every line, beside the matrix, for each direction (figure 9).
+
+    A line's number is the column at which it meets the first row, or would meet it beyond the matrix.
+    """
+    rows, columns = matrix.shape
     found = {
-        "diagonal": [np.diag(matrix, k) for k in range(-matrix.shape[0] + 1, matrix.shape[1])],
-        "antidiagonal": [np.diag(matrix[:, ::-1], k) for k in range(-matrix.shape[0] + 1, matrix.shape[1])],
-        "vertical": list(matrix.T),
+        "diagonal": {k: np.diag(matrix, k) for k in range(1 - rows, columns)},
+        "antidiagonal": {columns - 1 - k: np.diag(matrix[:, ::-1], k) for k in range(1 - rows, columns)},
+        "vertical": dict(enumerate(matrix.T)),
     }
     figure, panels = new_figure(4, 2.0, width=WIDTH * 0.7)
     panels[0].imshow(matrix, cmap="viridis", vmin=0, aspect="auto")
     panels[0].set(title="averaged attention", xlabel="key", ylabel="output token", xticks=[], yticks=[])
     panels[0].grid(False)
     for panel, (title, lines) in zip(panels[1:], found.items(), strict=True):
-        first = 0 if title == "vertical" else 1 - matrix.shape[0]
-        panel.bar(range(first, first + len(lines)), [line.mean() for line in lines], color=COLORS[0])
+        panel.bar(list(lines), [line.mean() for line in lines.values()], color=COLORS[0])
         panel.set(title=title, xlabel="line", ylim=(0, 1))
-    panels[1].set_ylabel("mean attention on the line")
+    panels[1].set_ylabel("mean attention")
     return figure
 
 
@@ -203,7 +207,7 @@ def index_matrices(matrices: dict[str, np.ndarray]) -> Figure:
     colors = matplotlib.colormaps["vlag"].with_extremes(bad="0.88")
     for panel, (title, matrix) in zip(panels, matrices.items(), strict=True):
         reach = np.nanmax(np.abs(matrix))
-        panel.imshow(matrix, cmap=colors, vmin=-reach, vmax=reach)
+        panel.imshow(matrix, cmap=colors, vmin=-1.6 * reach, vmax=1.6 * reach)  # pale, to be written on
         for row, column in np.argwhere(np.isfinite(matrix)).tolist():
             panel.text(column, row, f"{matrix[row, column]:g}", ha="center", va="center", fontsize=6)
         panel.set(title=title, xlabel="key", xticks=[], yticks=[])

@@ -17,7 +17,7 @@ from matplotlib.ticker import MaxNLocator
 from abc_nb import paths
 from abc_nb.files import write_bytes
 from abc_nb.results import median_seed
-from abc_nb.tasks import TRAINED, unit_of
+from abc_nb.tasks import OPERATIONS, TRAINED, unit_of
 
 WIDTH = 3.4  # inches: one column of print
 DENSITY = 200  # pixels an inch
@@ -28,11 +28,11 @@ LOOKS = {  # of each model's curve: colour, marker, and size, so that a line dra
     "ALiBi": (3, "D", 2.2),
     "RPE": (4, "v", 1.2),
     "RoPE, from the right": (5, "^", 3.6),
-    "RPE, from the right": (6, "P", 2.4),
+    "RPE, from the right": (4, "P", 2.4),
     "ALiBi, cross too": (3, "*", 1.2),
-    "+ w=1": (6, "p", 3.6),
+    "+ w=1": (4, "p", 3.6),
     "NoPE + w=1": (1, ">", 2.4),
-    "+ T=3": (9, "h", 3.4),
+    "+ T=3": (2, "h", 3.4),
     "ABC": (0, "d", 1.2),
 }
 COLORS = sns.color_palette("colorblind")
@@ -51,6 +51,14 @@ def new_figure(columns: int, height: float = 2.4, width: float = WIDTH, rows: in
     return figure, list(figure.subplots(rows, columns, squeeze=False).flat)
 
 
+def in_pairs(count: int, height: float = 2.4) -> tuple[Figure, list[Axes]]:
+    """A figure of so many panels, each of the width of one column of print, two in a row."""
+    figure, panels = new_figure(min(2, count), height, rows=-(-count // 2))
+    for panel in panels[count:]:
+        panel.remove()
+    return figure, panels[:count]
+
+
 def blank(width: float, height: float, style: Literal["white", "whitegrid"] = "white") -> Figure:
     """A figure of this size in inches, in the project's style."""
     matplotlib.rcParams.update(sns.axes_style(style) | sns.plotting_context("paper") | STYLE)
@@ -66,19 +74,27 @@ def length_curves(rows: pd.DataFrame, longest: int, trained: int = TRAINED, loga
     tasks = list(dict.fromkeys(rows.task))
     known = {model: place for place, model in enumerate(LOOKS)}
     models = sorted(dict.fromkeys(rows.model), key=lambda model: known.get(model, len(known)))
-    figure, panels = new_figure(len(tasks))
+    figure, panels = in_pairs(len(tasks))
     for panel, task in zip(panels, tasks, strict=True):
         for model in models:
             part = rows[(rows.task == task) & (rows.model == model)]
             if len(part):
                 draw_curve(panel, part, model)
-        panel.axvspan(0, trained + 0.5, color="0.92", zorder=0)
-        panel.set(title=task, xlabel=f"length ({unit_of(task)})", xlim=(0.5, longest + 0.5), ylim=(-4, 104))
+        shade(panel, trained)
+        unit = "decimal digits" if task == OPERATIONS["parity"].title else unit_of(task)
+        panel.set(title=task, xlabel=f"length ({unit})", xlim=(0.5, longest + 0.5), ylim=(-4, 104))
         if logarithmic:
             panel.set(xscale="log", xlim=(0.9, 1.3 * longest))
-    panels[0].set_ylabel("exact match (%)")
+    for panel in panels[::2]:
+        panel.set_ylabel("exact match (%)")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(models), frameon=False)
     return figure
+
+
+def shade(panel: Axes, trained: int) -> None:
+    """The lengths of training in grey, with a line where they end."""
+    panel.axvspan(0, trained + 0.5, color="0.92", zorder=0)
+    panel.axvline(trained + 0.5, color="0.5", linewidth=0.8, linestyle=":", zorder=1)
 
 
 def draw_curve(panel: Axes, part: pd.DataFrame, model: str) -> None:
@@ -97,7 +113,9 @@ def reach(table: pd.DataFrame) -> Figure:
     for row, (system, trained, tested) in enumerate(ends):
         color = COLORS[1] if system.endswith("here") else "0.45"
         panel.plot([trained, tested], [row, row], color=color, linewidth=2.5, marker="|", markersize=9)
-        panel.text(1.15 * tested, row, f"{tested:,} ({tested / trained:,.1f} times)", va="center", fontsize=7)
+        ratio = tested / trained
+        shown = f"{tested:,} ({ratio:,.{1 if ratio < 100 else 0}f} times)"
+        panel.text(1.15 * tested, row, shown, va="center", fontsize=7)
     panel.set(xscale="log", xlabel="digits: trained on, holds to", xlim=(4, 40 * table.tested.max()))
     panel.set_yticks(range(len(table)), table.system)
     panel.invert_yaxis()
@@ -114,7 +132,7 @@ def carry_runs(frame: pd.DataFrame) -> Figure:
             color, marker, size = look_of(str(model))
             look: dict[str, Any] = {"color": COLORS[color], "label": model, "marker": marker}
             panel.plot(part.run, part.accuracy, markersize=3 + 2 * size, linewidth=size, **look)
-        panel.set(title=task, xlabel="places that the carry runs through", xscale="log", ylim=(-4, 104))
+        panel.set(title=task, xlabel="places that the carry runs through", xscale="log", ylim=(-4, 109))
     panels[0].set_ylabel("exact match (%)")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
     return figure
@@ -123,12 +141,14 @@ def carry_runs(frame: pd.DataFrame) -> Figure:
 def training_curves(histories: pd.DataFrame) -> Figure:
     """Validation accuracy against training step, one panel a task (columns task, model, seed, step, accuracy)."""
     tasks = list(dict.fromkeys(histories.task))
-    figure, panels = new_figure(len(tasks))
+    figure, panels = in_pairs(len(tasks))
     for panel, task in zip(panels, tasks, strict=True):
         for (model, _), part in histories[histories.task == task].groupby(["model", "seed"], sort=False):
-            panel.plot(part.step, 100 * part.accuracy, color=COLORS[look_of(model)[0]], linewidth=1.2, label=model)
+            color, _, size = look_of(model)
+            panel.plot(part.step, 100 * part.accuracy, color=COLORS[color], linewidth=0.6 + size / 2, label=model)
         panel.set(title=task, xlabel="training step", ylim=(-4, 104))
-    panels[0].set_ylabel("validation exact match (%)")
+    for panel in panels[::2]:
+        panel.set_ylabel("exact match (%)")
     entries = dict(zip(*reversed(panels[0].get_legend_handles_labels()), strict=True))
     figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=len(entries), frameon=False)
     return figure
@@ -155,7 +175,7 @@ def mass_and_accuracy(frames: dict[str, pd.DataFrame], trained: int = TRAINED) -
     for panel, (title, frame) in zip(panels, frames.items(), strict=True):
         panel.plot(frame.step + 1, frame.accuracy, color=colors[0], marker="o", markersize=3, label="digit accuracy")
         panel.plot(frame.step + 1, frame.mass, color=colors[1], marker="s", markersize=3, label="attention mass")
-        panel.axvspan(0.5, trained + 0.5, color="0.92", zorder=0)
+        shade(panel, trained)
         panel.set(title=title, xlabel="output digit, units first", ylim=(-0.04, 1.04), xlim=(0.5, len(frame) + 0.5))
     panels[0].set_ylabel("share")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)

@@ -21,6 +21,7 @@ from abc_nb.tasks import LONGEST
 
 BAR = 0.99  # complete generalization: at least 99% at ten times the training length (claim C01)
 TOLERANCE = 1e-4  # percent; tables are saved with six digits
+ABOUT = ("task", "model", "method", "seed", "length")  # columns that say what a row is about
 ITS_COLUMNS: dict[Recipe, str] = {  # of table 34
     "code": "its setting, 1e-4",
     "text": "its setting, 1e-5",
@@ -118,7 +119,7 @@ def settings(found: Results, names: Sequence[str], length: int = 60) -> pd.DataF
     for place, (column, values) in enumerate(columns.items(), start=3):
         keys = zip(table.task, table.model.replace("+ scratchpad", "Vanilla"), strict=True)
         table.insert(place, column, [percent(values[key]) if key in values else "not run" for key in keys])
-    return table.reset_index(drop=True)
+    return in_order(table.rename(columns={"ours": "ours, tight"}), "task")
 
 
 def medians(found: Results, names: Sequence[str], length: int) -> dict[tuple[str, str], float]:
@@ -192,12 +193,25 @@ def kept_lines(runs: Sequence[Run]) -> pd.DataFrame:
 
 
 def ablations(rows: pd.DataFrame, kept: pd.DataFrame, length: int = 60) -> pd.DataFrame:
-    """ABC and its ablations at one length: the columns of `over_seeds`, lines, and both as text in `shown`."""
+    """ABC and its ablations at one length, task by task: the columns of `over_seeds`, and lines."""
     wanted = rows[(rows.length == length) & rows.model.isin(["ABC", *kept.model])]
     table = over_seeds(wanted).drop(columns=["length", "regime"])
     table = table.merge(kept[["task", "model", "lines"]], how="left", on=["task", "model"])
+    return in_order(table, "task")
+
+
+def in_order(table: pd.DataFrame, column: str) -> pd.DataFrame:
+    """The rows of each value together, in the order in which the values first stand there."""
+    order = list(dict.fromkeys(table[column]))
+    return table.sort_values(column, key=lambda values: values.map(order.index), kind="stable", ignore_index=True)
+
+
+def by_choice(table: pd.DataFrame) -> pd.DataFrame:
+    """`ablations` for reading: a row a choice, a column a task, in each cell `median (worst–best) [lines]`."""
     counted = table.lines.map(lambda lines: "" if pd.isna(lines) else f" [{lines:.0f}]")
-    return table.assign(shown=table.apply(median_and_range, axis=1) + counted)
+    shown = table.assign(shown=table.apply(median_and_range, axis=1) + counted)
+    cells = shown.pivot(index="model", columns="task", values="shown")
+    return cells.loc[list(dict.fromkeys(table.model)), list(dict.fromkeys(table.task))].fillna("")
 
 
 def widths(found: Results, tasks: Sequence[str], lengths: Sequence[int]) -> pd.DataFrame:
@@ -258,8 +272,9 @@ def reach(rows: pd.DataFrame, task: str, trained: int = LONGEST) -> pd.DataFrame
 
 
 def save(frame: pd.DataFrame, name: str, profile: str, display: pd.DataFrame | None = None) -> None:
-    """Write `frame` as CSV and `display` (by default the same) as Markdown and LaTeX."""
+    """Write `frame` as CSV and `display` (by default the same) as Markdown and LaTeX; first what a row is about."""
     folder = paths.figures(profile)
+    frame = frame[[*(key for key in ABOUT if key in frame), *(column for column in frame if column not in ABOUT)]]
     shown = frame if display is None else display.reset_index().rename_axis(columns=None)
     write_text(folder / f"{name}.csv", frame.to_csv(index=False, float_format="%.6g"))
     escaped = shown.map(lambda cell: cell.replace("|", "\\|") if isinstance(cell, str) else cell)

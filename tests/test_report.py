@@ -331,7 +331,28 @@ def test_lengths_are_told_in_what_they_count(tasks: list[str], headings: tuple[s
 @pytest.mark.parametrize(("more", "told"), [([], "one seed"), ([0.5], "2 seeds"), (None, "1 to 2 seeds")])
 def test_the_note_tells_how_many_seeds(more: list[float] | None, told: str) -> None:
     frame = tables.over_seeds(rows("ABC", {1: [1.0, *([0.5] if more is None else more)], 60: [1.0, *(more or [])]}))
-    assert comparison.note(frame).endswith(f"problems of each length, {told}.")
+    assert comparison.note(frame).endswith(f"problems of each length, {told} a row.")
+
+
+def test_runs_seed_by_seed_are_a_table_by_length(folder: Path) -> None:
+    """A row a model and seed, in percent, not a row an evaluation."""
+    table = saved("table-x", rows("ABC", {6: [1.0, 0.5], 60: [0.75, 0.25]}), folder)
+    assert isinstance(table, comparison.Comparison)
+    ((task, models),) = table.groups
+    assert task == "Addition"
+    shown = {model: [cell.ours for cell in cells if cell] for model, cells in models}
+    assert shown == {"ABC, seed 0": ["100.0", "75.0"], "ABC, seed 1": ["50.0", "25.0"]}
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [("inf", "never"), ("1.5e-06", "< 0.0001"), ("-1.5e-06", "> -0.0001"), ("0", "0"), ("0.0", "0"), ("1e-3", "0.001")],
+)
+def test_numbers_of_plain_tables_are_words_where_those_say_more(value: str, shown: str, folder: Path) -> None:
+    (folder / "table-x.csv").write_text(f"first_step\n{value}\n")
+    table = comparison.read(folder / "table-x.csv")
+    assert isinstance(table, comparison.Plain)
+    assert (table.head, table.rows) == (("first step",), ((shown,),))
 
 
 def test_the_command_writes_the_report_and_says_where(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

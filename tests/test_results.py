@@ -82,17 +82,21 @@ def test_ablations_stand_beside_the_lines_that_they_keep() -> None:
     tested = [rows(model, {60: values, 20: [0.0] * len(values)}) for model, values in accuracy.items()]
     tested.append(rows("ABC", {60: [1.0]}, "Successor"))
     kept = pd.DataFrame({"task": ["Addition"] * 2, "model": ["kappa 2 (003)", "ABC"], "lines": [12, 34]})
-    found = tables.ablations(pd.concat(tested), kept).set_index(["task", "model"])
+    table = tables.ablations(pd.concat(tested), kept)
+    assert list(table.task) == ["Addition", "Addition", "Successor"]
+    found = table.set_index(["task", "model"])
     assert len(found) == 3, "Vanilla is no ablation, and 20 digits are another table"
     assert found.ours.to_dict() == {
         ("Addition", "ABC"): 75.0,
         ("Addition", "kappa 2 (003)"): 12.5,
         ("Successor", "ABC"): 100.0,
     }
-    assert found.shown.to_list() == ["75.0 (50.0–100.0) [34]", "12.5 (0.0–25.0) [12]", "100.0"]
+    shown = tables.by_choice(table)
+    assert shown.loc["ABC"].to_dict() == {"Addition": "75.0 (50.0–100.0) [34]", "Successor": "100.0"}
+    assert shown.loc["kappa 2 (003)"].to_dict() == {"Addition": "12.5 (0.0–25.0) [12]", "Successor": ""}
     assert found.seeds.to_list() == [3, 3, 1]
     shorter = tables.ablations(pd.concat(tested), kept, length=20)
-    assert shorter.shown.to_list() == ["0.0 [34]", "0.0 [12]"]
+    assert tables.by_choice(shorter).Addition.to_dict() == {"ABC": "0.0 [34]", "kappa 2 (003)": "0.0 [12]"}
 
 
 @pytest.mark.parametrize("profile", ["smoke", "quick"])
@@ -185,7 +189,7 @@ def test_what_was_run_in_the_papers_setting_stands_beside_ours(monkeypatch: pyte
     monkeypatch.setattr(tables, "Results", OnePaperRun)
     (row,) = tables.settings(OneQuickRun("quick", "shipped", [0]), ["addition-vanilla"]).to_dict("records")
     assert [row[column] for column in tables.ITS_COLUMNS.values()] == ["not run", "25.0", "not run"]
-    assert (row["task"], row["paper"], row["ours"]) == ("Addition", 0.0, 50.0)
+    assert (row["task"], row["paper"], row["ours, tight"]) == ("Addition", 0.0, 50.0)
     assert row["ours, padded"] == "50.0", "the same stub"
 
 
@@ -200,7 +204,7 @@ def test_the_papers_setting_has_the_models_of_both_of_its_tables(monkeypatch: py
 
     monkeypatch.setattr(tables, "Results", Nothing)
     table = tables.settings(Quick("quick", "shipped", [0]), ["addition-vanilla"]).set_index("model")
-    assert table.ours.to_dict() == {"+ T=3": 50.0, "ABC": 75.0, "Vanilla": 0.0}, "each once"
+    assert table["ours, tight"].to_dict() == {"+ T=3": 50.0, "ABC": 75.0, "Vanilla": 0.0}, "each once"
     assert table.paper.to_dict() == {"+ T=3": 100.0, "ABC": 99.8, "Vanilla": 0.0}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from abc_nb.tasks import unit_of
 HIGHER, LOWER, OTHER = "▲", "▼", "≠"  # ours, seen from the paper's number
 MEANING = {HIGHER: "higher than the paper", LOWER: "lower than the paper", OTHER: "differs from the paper"}
 KEYS = ["task", "model", "length"]
+BY_SEED = {*KEYS, "seed", "accuracy", "ci_low", "ci_high", "samples", "regime"}
 NEEDED = {*KEYS, "ours", "worst", "best", "ci_low", "ci_high", "samples", "seeds", "regime"}
 
 
@@ -66,6 +68,8 @@ def mark(paper: float, low: float, high: float) -> str:
 def read(path: Path) -> Comparison | Plain:
     """A table as `tables.save` wrote it: a comparison if it has accuracies by length, plain otherwise."""
     frame = pd.read_csv(path)
+    if set(frame) >= BY_SEED:
+        frame = one_by_one(frame)
     if frame.empty or not set(frame) >= NEEDED:
         return plain(path)
     if frame.regime.nunique() > 1:
@@ -73,6 +77,14 @@ def read(path: Path) -> Comparison | Plain:
     if (counts := seed_counts(frame)).nunique() > 1:
         frame = frame.assign(model=frame.model + ", " + counts + np.where(counts == "1", " seed", " seeds"))
     return plain(path) if frame.duplicated(KEYS).any() else comparison(frame)
+
+
+def one_by_one(frame: pd.DataFrame) -> pd.DataFrame:
+    """Evaluations of single runs as `tables.over_seeds` of one seed each."""
+    percent = 100 * frame[["accuracy", "ci_low", "ci_high"]]
+    seeds = {name: percent.accuracy for name in ("ours", "worst", "best")}
+    model = frame.model + ", seed " + frame.seed.astype(str)
+    return frame.assign(**percent, **seeds, model=model, seeds=1)
 
 
 def comparison(frame: pd.DataFrame) -> Comparison:
@@ -106,7 +118,7 @@ def note(frame: pd.DataFrame) -> str:
     regime = " and ".join(f"{name}" for name in dict.fromkeys(frame.regime))
     few, many = (f"{count:,}" for count in (frame.samples.min(), frame.samples.max()))
     problems = few if few == many else f"{few} to {many}"
-    return f"Exact match in percent; {regime} regime, {problems} problems of each length, {seeds_told(frame)}."
+    return f"Exact match in percent; {regime} regime, {problems} problems of each length, {seeds_told(frame)} a row."
 
 
 def plain(path: Path) -> Plain:
@@ -116,7 +128,12 @@ def plain(path: Path) -> Plain:
     numeric = tuple(all(is_number(row[i]) for row in rows if row[i]) for i in range(len(head)))
     shown = tuple(tuple(short(text) for text in marked(head, row)) for row in rows)
     differs = any(text.endswith(OTHER) for row in shown for text in row)
-    return Plain(tuple(head), shown, numeric, f"{OTHER}: ours is not what the paper has." if differs else "")
+    return Plain(
+        tuple(name.replace("_", " ") for name in head),
+        shown,
+        numeric,
+        f"{OTHER}: ours is not what the paper has." if differs else "",
+    )
 
 
 def marked(head: list[str], row: list[str]) -> list[str]:
@@ -128,10 +145,14 @@ def marked(head: list[str], row: list[str]) -> list[str]:
 
 
 def short(text: str) -> str:
-    """Four digits of a fraction; anything else unchanged."""
+    """Four digits of a fraction, and at most four decimal places; anything else unchanged."""
     if not is_number(text) or text.lstrip("-").isdigit():
         return text
     value = float(text)
+    if math.isinf(value):
+        return "never"  # a step that no training came to
+    if 0 < abs(value) < 1e-4:
+        return "< 0.0001" if value > 0 else "> -0.0001"
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 

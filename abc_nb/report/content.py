@@ -91,10 +91,14 @@ class Report:
 
     @property
     def setting(self) -> str:
-        """What the verdicts are about."""
+        """What the verdicts are about, and how the ledger is read."""
         regime = profiles.PROFILES[self.profile].regime
         its = "as the paper's are" if regime == "padded" else "where the paper's are padded"
-        return f"They are about the models of the profile {self.profile}, on {regime} problems, {its}."
+        return (
+            f"They are about the models of the profile {self.profile}, on {regime} problems, {its}. The interval is "
+            "the 95% interval of the number that decides, where that is a share of problems; seeds are those that it "
+            "was measured on."
+        )
 
 
 def collect(found: Results) -> Report:

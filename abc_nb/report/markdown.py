@@ -9,7 +9,8 @@ from abc_nb.report.comparison import HIGHER, LOWER, Cell, Comparison, Plain
 from abc_nb.report.content import Item, Report, Section
 
 LEGEND = (
-    f"Paper / ours; {HIGHER}: ours is higher than the paper's number by more than our 95% interval, {LOWER}: lower."
+    f"Paper / ours (–: the paper has no number); {HIGHER}: ours is higher than the paper's number by more than our 95% "
+    f"interval, {LOWER}: lower, neither: it lies within."
 )
 RANGE = "In brackets: the worst and the best seed, where they differ."
 
