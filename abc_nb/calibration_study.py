@@ -150,7 +150,7 @@ class CalibrationStudy:
     def diagnosis(self, model: Transformer | None = None) -> list[str]:
         """Why calibration of the parent, or of another `model` for the task, should not work; empty if it can."""
         settings = self.run.experiment.calibration or Calibration()
-        held_out = self.sampler.validation_batches(self.run.seed, 1000)[0]
+        held_out = self.sampler.validation_batches(self.run.seed, 1000)[-1]
         if model is not None:
             return diagnose(model, held_out, calibrate_model(model, self.batch, settings))
         tried = self.shares()

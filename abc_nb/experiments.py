@@ -58,9 +58,13 @@ class Experiment:
 
     @property
     def redone(self) -> bool:
-        """Whether a later change of the code concerned it: calibration when padded, where FIRE's zero stands."""
-        padded = self.sampler.regime == "padded" and self.calibration is not None and not self.calibration.whole
-        return padded or isinstance(self.model.position, Fire)
+        """Whether a later change of the code concerned it: to calibration, or to where FIRE's zero stands."""
+        if self.calibration is None:
+            return isinstance(self.model.position, Fire)
+        padded = self.sampler.regime == "padded" and not self.calibration.whole
+        chosen = self.calibration.share is None and self.calibration.kappa is None
+        floored = chosen and self.calibration.floor is not None
+        return padded or floored or self.task.operation.items
 
     def calibration_batch(self, seed: int) -> Batch:
         """The parent's training problems, over which its attention is averaged."""
@@ -239,6 +243,12 @@ def beyond(profile: str) -> dict[str, list[str]]:
         "limits": [f"{task}-vanilla" for task in LIMITS],
         "sizes": [f"addition-{model}" for model in ("window-cyclic", *sizes)],
     }
+
+
+def padded_names(models: Sequence[str], profile: str) -> list[str]:
+    """Models of plain names on padded problems, which in the profile `paper` all are."""
+    end = "" if profile == "paper" else "-padded"
+    return [f"{task}-{model}{end}" for task in ABLATED for model in models]
 
 
 def needed(profile: str, everything: bool = False) -> Sequence[Experiment]:

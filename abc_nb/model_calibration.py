@@ -50,11 +50,16 @@ def calibrate_model(model: Transformer, batch: Batch, settings: Calibration | No
     tried = []
     for share in (settings.share,) if fixed else SHARES:
         bias = bias_from_attention(averages, batch.layout, replace(settings, share=share))
-        open_alone = replace(bias, lines=tuple(replace(line, value=0.0) for line in bias.lines))
-        tried.append((share, len(bias.lines), skill(model.with_bias(open_alone), batch)))
+        tried.append((share, len(bias.lines), skill(model.with_bias(open_alone(bias)), batch)))
         if tried[-1][-1] >= settings.keep:
             break
     return Calibrated(bias, share, pd.DataFrame(tried, columns=["share", "lines", "skill"]), settings)
+
+
+def open_alone(bias: Lines) -> Lines:
+    """The same lines as a mask: keys on them are open, all else is closed."""
+    lines = tuple(replace(line, value=0.0) for line in bias.lines)
+    return replace(bias, lines=lines, floor=None, empty="closed")
 
 
 def average_attention(model: Transformer, batch: Batch, source: str = "weights") -> dict[tuple[Attention, int], Tensor]:

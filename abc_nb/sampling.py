@@ -152,12 +152,12 @@ class Sampler:
         return make_batch(self.task, operands, width, self.arrangement)
 
     def calibration_batch(self, seed: int, size: int = 1000, whole: bool = False) -> Batch:
-        """Training problems to average attention over (`000` appendix D, step 1).
+        """Training problems of the largest width, to average attention over (`000` appendix D, step 1).
 
         Of padded ones up to the last digit that training numbers fill: after it zeros are written, for which
         attention needs no line. With `whole`, as the paper averages, all of them.
         """
-        rng, width = generator(seed, CALIBRATION), self.widths[0]
+        rng, width = generator(seed, CALIBRATION), self.widths[-1]
         operands = draw_operands(self.task, self.numbers(seed)[0], size, width, rng)
         batch = make_batch(self.task, operands, width, self.arrangement)
         return batch if whole or self.regime == "tight" else batch.first(self.task.training_width)
