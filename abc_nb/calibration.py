@@ -60,6 +60,8 @@ class Calibration:
             raise InputError(f"a floor of {self.floor} is not possible: give a negative number, as in -10.0, or None")
         if self.share is not None and self.kappa is not None:
             raise InputError("share and kappa are two thresholds: give one of them")
+        if not 0 < self.keep <= 1:
+            raise InputError(f"a keep of {self.keep} is not possible: give a part of the model's digits, as in 0.67")
         if self.share is not None and not 0 < self.share <= 1:
             raise InputError(f"a share of {self.share} is not possible: give a part of a head's attention, as in 0.2")
 

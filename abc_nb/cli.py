@@ -43,7 +43,7 @@ def integers(text: str) -> list[int]:
 
 
 def seeds(text: str) -> list[int]:
-    return [seed(str(number)) for number in integers(text)]
+    return [seed(str(number)) for number in dict.fromkeys(integers(text))]
 
 
 def lengths(text: str) -> list[int]:

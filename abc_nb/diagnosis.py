@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from abc_nb.biases import Attention
-from abc_nb.calibration import as_attention
+from abc_nb.calibration import Calibration, as_attention, check
 from abc_nb.errors import InputError
 from abc_nb.evaluation import exact_match
 from abc_nb.layouts import Layout
 from abc_nb.lines import Lines
 from abc_nb.model import Transformer
-from abc_nb.model_calibration import Averages, Calibrated, average_attention
+from abc_nb.model_calibration import Averages, Calibrated, average_attention, heads_of
 from abc_nb.sampling import Batch
 
 INTERPOLATES = 0.99  # exact match that a model needs before it is worth calibrating
@@ -49,11 +49,20 @@ def diagnose(model: Transformer, batch: Batch, found: Calibrated) -> list[str]:
 def coverage(averages: Averages, bias: Lines, layout: Layout) -> pd.DataFrame:
     """The share of attention that lies on lines, by attention and decoding step (from 0).
 
-    Columns attention, step, mean and highest, of all heads and layers.
+    Columns attention, step, mean and highest, of all heads and layers. Raises InputError for what are no weights
+    of the bias's heads in this layout.
     """
+    if not isinstance(bias, Lines) or not isinstance(layout, Layout):
+        raise InputError("give averaged attention, a bias of lines and a Layout, in this order")
+    if (heads := heads_of(averages)) != bias.heads:
+        raise InputError(
+            f"the attention has {heads} heads and the bias {bias.heads}: give the bias that was read from it"
+        )
     parts: dict[Attention, list[Tensor]] = {}
-    for (name, layer), weights in averages.items():
-        on_open = as_attention(weights, name, layer) * bias.covers(layout, name, layer)
+    for (name, layer), each in averages.items():
+        weights = as_attention(each, name, layer)
+        check(weights, layout, name, Calibration())
+        on_open = weights * bias.covers(layout, name, layer)
         parts.setdefault(name, []).append(on_open.sum(-1))  # (head, query)
     rows = []
     for name, masses in parts.items():

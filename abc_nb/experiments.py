@@ -64,7 +64,7 @@ class Experiment:
         padded = self.sampler.regime == "padded" and not self.calibration.whole
         chosen = self.calibration.share is None and self.calibration.kappa is None
         floored = chosen and self.calibration.floor is not None
-        return padded or floored or self.task.operation.items
+        return padded or floored or self.task.name in LISTS
 
     def calibration_batch(self, seed: int) -> Batch:
         """The parent's training problems, over which its attention is averaged."""

@@ -52,11 +52,19 @@ def ensure(experiment: Experiment, seed: int, report: Callable[[Progress], None]
 
 
 def train(experiment: Experiment, seed: int, report: Callable[[Progress], None] | None = None) -> Run:
-    """Train, or go on from the last checkpoint, evaluate, and move the finished folder into place."""
-    torch.set_num_threads(THREADS)
+    """Fill a folder, unless an earlier process did it and ended then, and move it into place."""
     key = experiment.key(seed)
     partial = paths.runs() / ".partial" / key
     partial.mkdir(parents=True, exist_ok=True)
+    if not is_whole(experiment, seed, partial):
+        fill(experiment, seed, partial, report)
+    clear(partial)
+    return read_run(experiment, seed, partial.rename(paths.runs() / key))
+
+
+def fill(experiment: Experiment, seed: int, partial: Path, report: Callable[[Progress], None] | None) -> None:
+    """Train, or go on from the last checkpoint, evaluate, and write all that a run consists of."""
+    torch.set_num_threads(THREADS)
     model, origin = prepare(experiment, seed, partial)
     model = model.to(device())
     progress = Trainer(model, experiment.sampler, experiment.training, seed).run(partial / CHECKPOINT, report)
@@ -70,8 +78,14 @@ def train(experiment: Experiment, seed: int, report: Callable[[Progress], None] 
     write_text(partial / EVALUATION, rows.to_csv(index=False))
     write_json(partial / CONFIG, experiment.data | {"seed": seed})
     write_manifest(partial, {"steps": progress.step, "seconds": seconds} | origin | environment(device_name()))
-    clear(partial)
-    return read_run(experiment, seed, partial.rename(paths.runs() / key))
+
+
+def is_whole(experiment: Experiment, seed: int, partial: Path) -> bool:
+    """Whether nothing is left to be made."""
+    try:
+        return read_run(experiment, seed, partial).has_weights
+    except DamagedRun:
+        return False
 
 
 def prepare(experiment: Experiment, seed: int, partial: Path) -> tuple[Transformer, dict[str, Any]]:

@@ -20,6 +20,7 @@ HISTORY, EVALUATION = "history.csv", "evaluation.csv"
 BIAS, SHARES = "bias.json", "shares.csv"  # of a calibrated run: its lines, and the thresholds that were tried
 FILES = (BIAS, CONFIG, EVALUATION, HISTORY, SHARES, WEIGHTS)  # what a manifest may name: nothing outside the folder
 FACTS = {"steps", "seconds", "device", "threads", "versions", "date", "shipped"}  # what it must say
+ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)  # what reading a file that is not there raises
 
 
 class DamagedRun(Exception):
@@ -36,7 +37,7 @@ def read_manifest(folder: Path, name: str = MANIFEST) -> dict[str, Any]:
         for name, checksum in files.items():  # from here on the file at fault is this one
             if sha256(folder / name) != checksum:
                 raise ValueError
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (*ABSENT, ValueError, KeyError, TypeError) as error:  # not any OSError: a disk's trouble is not the run's
         what = "not what was written" if (folder / name).exists() else "missing"
         raise DamagedRun(f"the run in {folder.name} is damaged: {name} is {what}") from error
     return manifest

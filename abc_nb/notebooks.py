@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import json
 import os
 import subprocess
@@ -17,7 +18,6 @@ from abc_nb.files import whole, write_bytes
 
 TIMEOUT = 1800  # seconds a cell may take
 STARTS = 3  # of a kernel: its ports are free when they are chosen, and may be taken when it opens them
-EXPECTED = (InputError.__name__, OSError.__name__, PermissionError.__name__)  # errors whose sentence says enough
 KEPT_OUT = "metadata.papermill cell.metadata.papermill metadata.language_info.version"
 
 
@@ -58,10 +58,16 @@ def execute(notebook: Path, output: Path, parameters: Mapping[str, Any]) -> None
             )
         except papermill.PapermillExecutionError as error:
             failure = error
-    if failure is not None and failure.ename in EXPECTED:
+    if failure is not None and says_enough(failure.ename):
         raise InputError(f"{notebook.stem}: {failure.evalue}") from failure
     if failure is not None:
         raise failure
+
+
+def says_enough(name: str) -> bool:
+    """Whether an error of this name is one sentence already: InputError, and what disks and files raise."""
+    kind = getattr(builtins, name, None)
+    return name == InputError.__name__ or (isinstance(kind, type) and issubclass(kind, OSError))
 
 
 def with_a_kernel(run: Callable[[], object]) -> None:
@@ -81,7 +87,7 @@ def refresh(names: Sequence[str], parameters: Mapping[str, str]) -> None:
     With parameters the executed copy and its figures go to the build folder: what is committed shows the defaults.
     """
     if parameters:
-        os.environ["ABC_NB_FIGURES"] = str(paths.BUILD / "figures")  # for the notebook's kernel
+        os.environ.setdefault("ABC_NB_FIGURES", str(paths.BUILD / "figures"))  # for the notebook's kernel
     values = {name: json_or_text(value) for name, value in parameters.items()}
     for notebook in [find(name) for name in names] or sequence():
         output = paths.BUILD / "notebooks" / notebook.name

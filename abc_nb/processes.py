@@ -6,6 +6,7 @@ count makes runs repeatable bit for bit.
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import get_context
+from threading import Thread
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ from abc_nb import devices
 from abc_nb.crew import Crew, Step, train
 from abc_nb.experiments import Experiment
 
-PARENT: list[Any] = []  # in a worker: the queue to its parent, and the parent's process id
+QUEUES: list[Any] = []  # in a worker: the one to its parent
 
 
 @dataclass
@@ -70,9 +71,9 @@ def deaf() -> Iterator[None]:
 @contextmanager
 def processes(count: int) -> Iterator[Crew]:
     """`count` processes, killed if the sweep is stopped."""
-    context = get_context("spawn")
+    context = multiprocessing.get_context("spawn")
     queue = context.Queue()
-    hands = [Hand(lambda: ProcessPoolExecutor(1, context, prepare_worker, (queue, os.getpid()))) for _ in range(count)]
+    hands = [Hand(lambda: ProcessPoolExecutor(1, context, prepare_worker, (queue,))) for _ in range(count)]
 
     def submit(experiment: Experiment, seed: int) -> Future[None]:
         return next(hand for hand in hands if hand.idle).submit(experiment, seed)
@@ -86,19 +87,26 @@ def processes(count: int) -> Iterator[Crew]:
             hand.close(kill=stopped)
 
 
-def prepare_worker(queue: Any, parent: int) -> None:
+def prepare_worker(queue: Any) -> None:
+    Thread(target=end_with_parent, daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops the workers
     torch.set_num_threads(devices.THREADS)
-    PARENT.extend((queue, parent))
+    QUEUES.append(queue)
+
+
+def end_with_parent() -> None:
+    """A worker ends when the sweep was killed, whatever it is doing; checkpoints wait for the next sweep."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def work(experiment: Experiment, seed: int) -> None:
-    """One job, in a worker, as long as its parent lives."""
-    queue, parent = PARENT
+    """One job, in a worker."""
+    (queue,) = QUEUES
 
     def tell(*step: *Step) -> None:
-        if os.getppid() != parent:  # the sweep was killed; its checkpoints wait for the next one
-            os._exit(1)
         queue.put(step)
 
     train(experiment, seed, tell)

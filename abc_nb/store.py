@@ -183,7 +183,10 @@ def ship(run: Run, weights: bool) -> Path:
     temporary, old = (target.with_name(f".{target.name}.{kind}") for kind in ("tmp", "old"))
     for leftover in (temporary, old):
         shutil.rmtree(leftover, ignore_errors=True)
-    shutil.copytree(run.folder, temporary, ignore=None if weights else shutil.ignore_patterns(WEIGHTS))
+    temporary.mkdir(parents=True)
+    for name in run.manifest["files"]:
+        if weights or name != WEIGHTS:
+            shutil.copy2(run.folder / name, temporary)
     write_manifest(temporary, run.manifest | {"shipped": True})
     if target.exists():
         target.rename(old)

@@ -66,7 +66,7 @@ def estimate(jobs: Sequence[Job]) -> float:
         if shape not in measured:
             measured[shape] = step_seconds(experiment, seed)
         total += measured[shape] * experiment.training.steps
-    return total / workers()
+    return total / max(1, min(workers(), len(jobs)))
 
 
 def step_seconds(experiment: Experiment, seed: int) -> float:

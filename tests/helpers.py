@@ -219,6 +219,11 @@ def wait_for(done: Callable[[], bool], seconds: float = 90) -> None:
         time.sleep(0.1)
 
 
+def spawned(parent: psutil.Process) -> list[psutil.Process]:
+    """The worker processes that a process has started."""
+    return [child for child in parent.children() if "spawn_main" in " ".join(child.cmdline())]
+
+
 def members(session: int) -> list[int]:
     """Processes of a session that still run."""
     found = []

@@ -453,6 +453,13 @@ def test_a_share_that_is_no_part_of_the_attention_is_an_error(share: float) -> N
     assert Calibration(share=1.0).share == 1.0
 
 
+@pytest.mark.parametrize("keep", [0.0, -1.0, 80.0, float("nan")])
+def test_a_part_of_the_digits_is_kept(keep: float) -> None:
+    with pytest.raises(InputError, match=f"a keep of {keep} is not possible: give a part of the model's digits"):
+        Calibration(keep=keep)
+    assert Calibration(keep=1.0).keep == 1.0
+
+
 def test_settings_of_another_type_are_an_error() -> None:
     with pytest.raises(InputError, match=r"'0\.3' is not possible as share of a Calibration"):
         Calibration(share="0.3")  # type: ignore[arg-type]

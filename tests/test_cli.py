@@ -14,7 +14,7 @@ import pytest
 from conftest import Folders
 
 import abc_nb
-from abc_nb import experiments, making, paths
+from abc_nb import cli, experiments, making, paths
 from abc_nb.cli import main
 from abc_nb.evaluation import COLUMNS
 
@@ -322,3 +322,7 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
     heading, status = done.stdout.splitlines()
     assert heading.split()[0] == "experiment"
     assert status in ("0", "141"), "141 as for any program whose reader has gone, 0 if all was written before"
+
+
+def test_a_seed_that_is_given_twice_counts_once() -> None:
+    assert cli.seeds("1,0,0-2,1") == [1, 0, 2]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,16 +94,27 @@ def test_a_notebook_is_refreshed_in_place_without_the_traces_of_this_machine(pro
 
 
 @pytest.mark.notebooks
-def test_with_parameters_the_notebook_and_its_figures_go_to_the_build_folder(
-    project: Project, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("given", [True, False])
+def test_with_parameters_figures_go_where_they_are_wanted_or_to_the_build_folder(
+    project: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, given: bool
 ) -> None:
+    folder = project.figures if given else project.build / "figures"
+    if not given:
+        monkeypatch.delenv("ABC_NB_FIGURES")
     before = project.notebook.read_bytes()
     assert main(["notebooks", "01_one", "-p", "value", "[2, 3]"]) == 0
     assert project.notebook.read_bytes() == before
     (line,) = capsys.readouterr().out.splitlines()
     assert Path(line) == project.build / "notebooks" / "01_one.ipynb"
-    assert os.environ["ABC_NB_FIGURES"] == str(project.build / "figures")
-    assert printed(Path(line)) == f"[2, 3] {project.build / 'figures'}"
+    assert printed(Path(line)) == f"[2, 3] {folder}"
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [("InputError", True), ("OSError", True), ("FileExistsError", True), ("KeyError", False), ("ModelError", False)],
+)
+def test_of_a_failed_cell_some_errors_are_a_sentence(error: str, expected: bool) -> None:
+    assert notebooks.says_enough(error) is expected
 
 
 # ---- ship and list ----------------------------------------------------------------------------------

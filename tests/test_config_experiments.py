@@ -117,7 +117,8 @@ def variations(value: Any) -> Iterator[tuple[str, Any]]:
         if is_dataclass(inner):
             yield from ((f"{field.name}.{path}", replace(value, **{field.name: v})) for path, v in variations(inner))
         else:
-            yield field.name, replace(value, **{field.name: changed(inner)})
+            other = Calibration() if field.name == "calibration" else changed(inner)
+            yield field.name, replace(value, **{field.name: other})
 
 
 @pytest.mark.parametrize("name", ["addition-window-cyclic", "successor-rpe", "n-by-1-alibi-cross", "addition-abc"])
@@ -409,3 +410,20 @@ def test_what_is_not_shipped_is_trained_for_the_notebooks() -> None:
     everything = {found.name for found in experiments.needed("quick", everything=True)}
     padded = {f"{task}-{model}" for task in experiments.ABLATED for model in catalogue.PADDED}
     assert {found.name for found in experiments.needed("paper")} == everything - padded, "all of it is padded"
+
+
+@pytest.mark.parametrize("profile", ["smoke", "quick", "paper"])
+@pytest.mark.parametrize("models", [["vanilla", *catalogue.SCAFFOLDS], ["abc", "abc-no-period", "abc-paper"]])
+def test_what_notebooks_show_of_padded_problems_is_trained_in_every_profile(profile: str, models: list[str]) -> None:
+    names = experiments.padded_names(models, profile)
+    assert {*names} <= {each.name for each in experiments.needed(profile, everything=True)}
+    assert {experiment(name, profile).sampler.regime for name in names} == {"padded"}
+    titles = {experiments.find(name).title for name in names}
+    assert titles == {catalogue.MODELS[model].title for model in models}
+
+
+def test_a_choice_by_the_models_own_digits_was_redone_where_a_floor_had_hidden_them() -> None:
+    redone = {name for name in experiments.names() if experiment(name).calibration and experiment(name).redone}
+    assert {f"{task}-abc-finite" for task in experiments.ABLATED} <= redone
+    assert {f"{task}-abc" for task in experiments.LISTS} <= redone
+    assert not redone & {f"{task}-{model}" for task in experiments.ABLATED for model in ("abc", "abc-share-0.1")}

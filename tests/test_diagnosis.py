@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 from abc_nb.biases import Window
 from abc_nb.calibration import Calibration
 from abc_nb.diagnosis import coverage, diagnose
+from abc_nb.errors import InputError
 from abc_nb.layouts import binary_natural
 from abc_nb.lines import Line, Lines
 from abc_nb.model_calibration import Calibrated, bias_from_attention, calibrate_model
@@ -53,6 +56,24 @@ def test_a_finite_floor_covers_no_more_than_minus_infinity() -> None:
     settings = Calibration(share=0.1), Calibration(share=0.1, floor=-5.0)
     closed, finite = (bias_from_attention(given_averages, layout, each) for each in settings)
     pd.testing.assert_frame_equal(coverage(given_averages, finite, layout), coverage(given_averages, closed, layout))
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda given, bias, layout: (given, bias, binary_natural(5, "+", 5)), "does not fit the layout"),
+        (lambda given, bias, layout: (given, None, layout), "give averaged attention, a bias of lines and a Layout"),
+        (lambda given, bias, layout: (given, bias, 4), "give averaged attention, a bias of lines and a Layout"),
+        (lambda given, bias, layout: ({}, bias, layout), "give averaged attention by name and layer"),
+        (lambda given, bias, layout: ({at: x[:1] for at, x in given.items()}, bias, layout), "1 heads and the bias 2"),
+        (lambda given, bias, layout: ({at: -x for at, x in given.items()}, bias, layout), "weights are never negative"),
+    ],
+)  # fmt: skip
+def test_what_is_no_attention_under_this_bias_is_one_sentence(change: Callable[..., Any], sentence: str) -> None:
+    layout = binary_natural(4, "+", 4)
+    attention = averages(layout)
+    with pytest.raises(InputError, match=sentence):
+        coverage(*change(attention, bias_from_attention(attention, layout), layout))
 
 
 # ---- what it says -----------------------------------------------------------------------------------

@@ -89,10 +89,10 @@ def test_what_is_no_problem_is_one_sentence(study: Study, text: str, sentence: s
 
 
 def test_models_are_those_whose_weights_are_here(study: Study, folders: Folders) -> None:
-    assert explore.models("addition", 0, "smoke") == []
+    assert explore.models("addition-abc", 0, "smoke") == []
     making.ensure(experiment("addition-vanilla", "smoke"), 0)
-    assert explore.models("addition", 0, "smoke") == ["addition-vanilla"]
-    assert explore.models("successor", 0, "smoke") == []
+    assert explore.models("addition-abc", 0, "smoke") == ["addition-vanilla"]
+    assert explore.models("successor-abc", 0, "smoke") == []
 
 
 @pytest.mark.parametrize("name", ATTENTIONS)
@@ -175,6 +175,7 @@ def test_a_cell_of_the_grid_that_is_not_trained_says_what_to_run(folders: Folder
     assert measured.empty
     sentence = bench_window.sentence("addition", measured, None, 5)
     assert sentence == "w=none, T=5 is not trained yet: run `abc-nb train addition-grid-wx-t5`"
+    assert bench_window.sentence("addition", measured, 1, 2, seed=3).endswith("addition-grid-w1-t2 --seed 3`")
 
 
 def test_a_trained_cell_of_the_grid_shows_its_accuracy(monkeypatch: pytest.MonkeyPatch) -> None:

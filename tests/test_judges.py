@@ -109,12 +109,14 @@ def grid(accuracy: dict[tuple[str, int, int], float]) -> pd.DataFrame:
 def test_c13_is_judged_by_the_worst_task_of_every_period_that_tells_keys_apart() -> None:
     others = {("1", 2, 60): 0.0, ("1", 0, 60): 0.0, ("3", 3, 60): 0.0, ("–", 3, 60): 0.0, ("1", 3, 20): 0.0}
     fine = grid(others | {("1", 3, 60): 99.0, ("1", 8, 60): 100.0})
-    assert_judged(judges_bias.period_does_not_matter(fine), "C13", "holds", "T=2 0.0, T=3 99.0, T=8 100.0")
+    short = grid({("1", 3, 60): 60.0, ("1", 2, 60): 5.0, ("2", 3, 60): 4.0})
+    told = ("T=2 0.0, T=3 99.0, T=8 100.0", "after a quarter of the training 60.0 to 100.0")
+    assert_judged(judges_bias.period_does_not_matter(fine, short), "C13", "holds", *told)
     poor = grid(others | {("1", 3, 60): 100.0, ("1", 8, 60): 98.0})
-    assert_judged(judges_bias.period_does_not_matter(poor), "C13", "differs", "T=3 100.0, T=8 98.0")
-    lowest = judges_bias.period_does_not_matter(poor)
+    assert_judged(judges_bias.period_does_not_matter(poor, short), "C13", "differs", "T=3 100.0, T=8 98.0")
+    lowest = judges_bias.period_does_not_matter(poor, short)
     assert (lowest.interval, lowest.seeds) == ("[97.00, 98.00]", 5)
-    assert judges_bias.period_does_not_matter(grid({("1", 2, 60): 100.0})).verdict == "not run"
+    assert judges_bias.period_does_not_matter(grid({("1", 2, 60): 100.0}), short).verdict == "not run"
 
 
 def test_experiments_of_one_title_are_not_taken_for_seeds_of_one() -> None:

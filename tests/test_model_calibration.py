@@ -154,8 +154,11 @@ def test_a_given_threshold_is_taken_whatever_survives(
     assert found.bias == bias_from_attention(average_attention(model, batch), batch.layout, settings)
 
 
+@pytest.mark.parametrize(
+    "settings", [Calibration(share=0.05), Calibration(share=0.05, floor=-1.0, empty="transparent")]
+)
 def test_skill_is_asked_with_every_key_off_the_lines_closed_and_no_other_change(
-    monkeypatch: pytest.MonkeyPatch,
+    settings: Calibration, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Transformer] = []
 
@@ -165,12 +168,12 @@ def test_skill_is_asked_with_every_key_off_the_lines_closed_and_no_other_change(
 
     monkeypatch.setattr(model_calibration, "skill", remember)
     model, batch = two_layers(), problems()
-    bias = calibrate_model(model, batch, Calibration(share=0.05)).bias
+    bias = calibrate_model(model, batch, settings).bias
     (under,) = asked
     torch.testing.assert_close(under.state_dict(), model.state_dict(), rtol=0, atol=0)
     assert min(line.value for line in bias.lines) < 0
     for name, layer in WHERE:
-        opened = bias.dense(batch.layout, name, layer, 2) > -INFINITY
+        opened = bias.covers(batch.layout, name, layer)
         expected = torch.where(opened, 0.0, -INFINITY)
         torch.testing.assert_close(under.config.bias.dense(batch.layout, name, layer, 2), expected)
 
@@ -182,7 +185,7 @@ def test_a_model_that_follows_lines_keeps_its_answers_under_them() -> None:
     model = Transformer(replace(TWO_LAYERS, bias=Window(1)), len(Task("successor").vocabulary))
     batch = Sampler(Task("successor")).calibration_batch(0, 20)
     assert batch.layout == layout
-    found = calibrate_model(model, batch, Calibration(keep=1.1))
+    found = calibrate_model(model, batch, Calibration(keep=1.0))
     offsets = {(line.direction, line.offset) for line in found.bias.lines if line.span in ("operand 1", "output")}
     assert offsets == {*(("antidiagonal", i) for i in (-1, 0, 1)), *(("diagonal", i) for i in (-1, 0))}
     free = model.with_bias(replace(found.bias, lines=tuple(replace(x, value=0.0) for x in found.bias.lines)))

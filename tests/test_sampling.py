@@ -132,11 +132,11 @@ def test_half_of_the_parity_problems_have_the_highest_bit() -> None:
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_calibration_problems_follow_from_the_seed_at_the_narrowest_width(name: str) -> None:
+def test_calibration_problems_follow_from_the_seed_at_the_largest_width(name: str) -> None:
     sampler = Sampler(Task(name), width_count=3)
     batch = sampler.calibration_batch(3, 50)
     assert batch.source.shape == (50, batch.layout.source_length)
-    assert batch.layout.width == sampler.widths[0]
+    assert batch.layout.width == max(sampler.widths)
     assert same(batch, sampler.calibration_batch(3, 50))
     assert not same(batch, sampler.calibration_batch(4, 50))
 

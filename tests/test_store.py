@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 import warnings
 from collections.abc import Callable
@@ -16,7 +18,7 @@ import torch
 from conftest import Folders
 from helpers import DAMAGES, altered, assert_same_result, emptied, never, weights
 
-from abc_nb import making, paths, store, training
+from abc_nb import making, manifest, paths, store, training
 from abc_nb.errors import InputError
 from abc_nb.experiments import Experiment
 from abc_nb.model import Transformer
@@ -24,6 +26,10 @@ from abc_nb.sampling import Batch
 from abc_nb.training import Progress
 
 FILES = ["manifest.json", "config.json", "weights.safetensors", "history.csv", "evaluation.csv"]
+
+
+def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 # ---- finished or absent -----------------------------------------------------------------------------
@@ -134,11 +140,8 @@ def test_an_interrupted_run_is_absent_and_then_goes_on(
 def test_a_run_interrupted_in_its_evaluation_is_absent_and_then_finished(
     tiny: Experiment, folders: Folders, finished: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(making, "evaluate", stop)
+        patched.setattr(making, "evaluate", interrupted)
         making.ensure(tiny, 0)
     assert store.find(tiny, 0) is None
     assert_same_result(making.ensure(tiny, 0).folder, finished)
@@ -152,7 +155,30 @@ def test_a_finished_run_holds_nothing_of_an_interrupted_one(tiny: Experiment, fo
     assert sorted(path.name for path in run.folder.iterdir()) == sorted(FILES)
 
 
+def test_a_run_that_ends_while_it_is_put_into_place_is_not_trained_again(
+    tiny: Experiment, folders: Folders, finished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(Path, "rename", interrupted)
+        making.ensure(tiny, 0)
+    run = making.ensure(tiny, 0, never)
+    assert_same_result(run.folder, finished)
+    assert sorted(path.name for path in run.folder.iterdir()) == sorted(FILES)
+
+
 # ---- damage -----------------------------------------------------------------------------------------
+
+
+def test_trouble_of_the_disk_is_no_damage(run: store.Run, tiny: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No file descriptor left, a network that is away: the run stays where it is."""
+
+    def fails(path: Path) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), str(path))
+
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="Too many open files"):
+        patched.setattr(manifest, "sha256", fails)
+        store.find(tiny, 0)
+    assert store.find(tiny, 0) == run
 
 
 @pytest.mark.parametrize("name", FILES)

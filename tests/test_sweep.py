@@ -20,7 +20,7 @@ import psutil
 import pytest
 import torch
 from conftest import Folders
-from helpers import child_of, history, holds, longer_experiment, members, read_tensors, wait_for
+from helpers import child_of, history, holds, longer_experiment, members, read_tensors, spawned, wait_for
 
 from abc_nb import making, store, sweep
 from abc_nb.crew import Crew, Step
@@ -157,7 +157,7 @@ def test_a_run_that_always_kills_its_worker_fails_alone(folders: Folders, tmp_pa
 def test_a_worker_that_is_killed_between_two_runs_is_made_anew(folders: Folders, tiny: Experiment) -> None:
     with processes(1) as crew:
         crew.submit(tiny, 0).result()
-        (worker,) = [child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline())]
+        (worker,) = spawned(psutil.Process())
         worker.kill()
         worker.wait()
         for _ in range(sweep.LIVES):  # the executor may not know yet
@@ -212,6 +212,37 @@ def test_the_estimate_counts_every_step_of_every_job(
     monkeypatch.setattr(sweep, "workers", lambda: 2)
     longer = replace(tiny, training=replace(tiny.training, steps=40))
     assert sweep.estimate([(tiny, 0), (tiny, 1), (longer, 0)]) == pytest.approx(0.5 * (4 + 4 + 40) / 2)
+    assert sweep.estimate([(longer, 0)]) == pytest.approx(0.5 * 40), "one run has one worker"
+
+
+ORPHAN = """
+import time
+from multiprocessing import get_context
+from concurrent.futures import ProcessPoolExecutor
+
+from abc_nb.processes import prepare_worker
+
+if __name__ == "__main__":
+    context = get_context("spawn")
+    pool = ProcessPoolExecutor(1, context, prepare_worker, (context.Queue(),))
+    pool.submit(time.sleep, 0).result()
+    pool.submit(time.sleep, 600)
+    print("busy", flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.slow
+def test_a_worker_that_tells_nothing_ends_with_its_parent(tmp_path: Path) -> None:
+    """As it does while it evaluates, or waits for another run's lock."""
+    script = tmp_path / "orphan.py"
+    script.write_text(ORPHAN)
+    parent = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None and parent.stdout.readline() == "busy\n"
+    (worker,) = spawned(psutil.Process(parent.pid))
+    parent.kill()
+    parent.communicate()
+    worker.wait(timeout=30)
 
 
 @pytest.mark.slow
@@ -238,7 +269,7 @@ def test_a_worker_never_hears_ctrl_c_and_the_sweep_does(folders: Folders, tiny: 
     """From its start: while it imports it would answer with a traceback."""
     with processes(1) as crew:
         future = crew.submit(tiny, 0)
-        (worker,) = (child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline()))
+        (worker,) = spawned(psutil.Process())
         status = dict(line.split(":", 1) for line in Path(f"/proc/{worker.pid}/status").read_text().splitlines())
         assert int(status["SigBlk"], 16) >> (signal.SIGINT - 1) & 1
         assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])

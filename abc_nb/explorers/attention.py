@@ -85,10 +85,10 @@ class Asked:
         return self.maps.weights[name, layer][head].numpy()
 
 
-def models(task: str, seed: int = 0, profile: str = "quick") -> list[str]:
-    """The experiments of a task whose trained weights are here, made here or shipped."""
-    named = [name for name in names() if split(name)[0] == task]
-    runs = {name: store.find(experiment(name, profile), seed) for name in named}
+def models(name: str, seed: int = 0, profile: str = "quick") -> list[str]:
+    """The experiments of this one's task whose trained weights are here, made here or shipped."""
+    named = [other for other in names(profile) if split(other)[0] == split(name)[0]]
+    runs = {each: store.find(experiment(each, profile), seed) for each in dict.fromkeys([*named, name])}
     return [name for name, run in runs.items() if run is not None and run.has_weights]
 
 

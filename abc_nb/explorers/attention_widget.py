@@ -31,7 +31,7 @@ class AttentionExplorer(Explorer):
     def __init__(self, name: str, problem: str | None, seed: int, profile: str) -> None:
         super().__init__()
         self.seed, self.profile = seed, profile
-        known = logic.models(experiment(name, profile).task.name, seed, profile)
+        known = logic.models(name, seed, profile)
         if name not in known:
             raise InputError(f"the weights of {name} are not here: run `{train_command(name, seed, profile)}` first")
         problem = problem or example(experiment(name, profile).task)

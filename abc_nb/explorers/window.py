@@ -64,11 +64,12 @@ def measured(task: str, seed: int = 0) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True) if parts else empty
 
 
-def sentence(task: str, frame: pd.DataFrame, w: int | None, t: int | None) -> str:
+def sentence(task: str, frame: pd.DataFrame, w: int | None, t: int | None, seed: int = 0) -> str:
     """The measured accuracy of one cell of the grid by length, or what to run to measure it."""
     rows = frame[(frame.w == label(w)) & (frame["T"] == label(t))]
     if rows.empty:
-        return f"w={label(w)}, T={label(t)} is not trained yet: run `{train_command(f'{task}-{GRID_NAMES[w, t]}')}`"
+        command = train_command(f"{task}-{GRID_NAMES[w, t]}", seed)
+        return f"w={label(w)}, T={label(t)} is not trained yet: run `{command}`"
     parts = [f"{accuracy:.1f}% at {length}" for length, accuracy in zip(rows.length, rows.accuracy, strict=True)]
     return f"Exact match on {rows.samples.iloc[0]} problems: {', '.join(parts)} digits."
 

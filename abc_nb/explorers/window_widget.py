@@ -56,7 +56,7 @@ class WindowBench(Explorer):
         self.draw(self.mask, logic.mask_figure(layout, w, t))
         self.draw(self.grid, logic.grid_figure(self.measured, TABLE[self.tested.index], w, t))
         self.opened.value = table(logic.open_keys(layout, w), 90)
-        self.accuracy.value = escape(logic.sentence(task, self.measured, w, t))
+        self.accuracy.value = escape(logic.sentence(task, self.measured, w, t, self.seed))
 
 
 def selection(description: str, values: Sequence[int | None], value: int) -> widgets.SelectionSlider:
