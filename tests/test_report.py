@@ -355,6 +355,15 @@ def test_numbers_of_plain_tables_are_words_where_those_say_more(value: str, show
     assert (table.head, table.rows) == (("first step",), ((shown,),))
 
 
+@pytest.mark.parametrize("count", [comparison.FOLDED, comparison.FOLDED + 1])
+def test_a_long_plain_table_is_opened_by_a_click(count: int) -> None:
+    table = comparison.Plain(("one",), tuple((str(number),) for number in range(count)), (True,))
+    shown = markdown.plain(table)
+    assert [line for line in shown.splitlines() if line.startswith("|")][2:] == [f"| {n} |" for n in range(count)]
+    folded = shown.startswith(f"<details><summary>{count} rows</summary>\n\n|") and shown.endswith("|\n\n</details>")
+    assert folded == (count > comparison.FOLDED)
+
+
 def test_the_command_writes_the_report_and_says_where(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "figure-13-tokens.png").write_bytes(PNG)
     assert main(["report", "--profile", "smoke", "--results", "runs", "--seeds", "0"]) == 0

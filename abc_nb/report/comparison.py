@@ -15,6 +15,7 @@ from abc_nb.tasks import unit_of
 
 HIGHER, LOWER, OTHER = "▲", "▼", "≠"  # ours, seen from the paper's number
 MEANING = {HIGHER: "higher than the paper", LOWER: "lower than the paper", OTHER: "differs from the paper"}
+FOLDED = 24  # rows of a plain table from which on it is shown on demand
 KEYS = ["task", "model", "length"]
 BY_SEED = {*KEYS, "seed", "accuracy", "ci_low", "ci_high", "samples", "regime"}
 NEEDED = {*KEYS, "ours", "worst", "best", "ci_low", "ci_high", "samples", "seeds", "regime"}

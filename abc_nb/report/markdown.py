@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from abc_nb.report.comparison import HIGHER, LOWER, Cell, Comparison, Plain
+from abc_nb.report.comparison import FOLDED, HIGHER, LOWER, Cell, Comparison, Plain
 from abc_nb.report.content import Item, Report, Section
 
 LEGEND = (
@@ -60,7 +60,11 @@ def table(item: Item, content: Comparison | Plain) -> str:
 
 
 def plain(content: Plain) -> str:
-    return grid(content.head, content.rows)
+    """The table; a long one is opened by a click."""
+    shown = grid(content.head, content.rows)
+    if len(content.rows) <= FOLDED:
+        return shown
+    return f"<details><summary>{len(content.rows):,} rows</summary>\n\n{shown}\n\n</details>"
 
 
 def beside(content: Comparison) -> str:

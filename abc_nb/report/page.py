@@ -50,7 +50,9 @@ def render(report: Report) -> str:
         "base64": base64,
         "on_screen": plots.on_screen,
     }
-    return environment.get_template(TEMPLATE).render(report=report, meaning=comparison.MEANING)
+    return environment.get_template(TEMPLATE).render(
+        report=report, meaning=comparison.MEANING, folded=comparison.FOLDED
+    )
 
 
 def base64(content: bytes) -> str:
