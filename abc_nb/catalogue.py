@@ -147,6 +147,7 @@ MODELS |= PADDED | PERIODS | SIZED | BY_HEAD
 # A sixth of the budget is too little where the parent has learned the task in part.
 MODELS["abc-anew"] = replace(MODELS["abc"], title="ABC, anew", warm=False, tested="beyond", training="scaffold")
 MODERN = {  # what others proposed
+    "rpe-short": proposal("RPE, short clip", positions.ShortRelative()),
     "learned": proposal("Learned positions", positions.Learned(longest=1024)),
     "transformer-xl": proposal("Transformer-XL", positions.TransformerXL()),
     "randomized": proposal("Randomized positions", positions.Randomized()),
@@ -166,7 +167,8 @@ WIDENED = {  # the baselines, trained like the proposals
 PLACED = {  # encodings of distance, the source counted by place: equal places are equally far, in both operands
     f"{name.removesuffix('-widened')}-by-place": replace(model, title=f"{model.title}, by place", source_index="place")
     for name, model in (WIDENED | MODERN).items()
-    if name in ("rope-widened", "rpe-widened", "transformer-xl", "randomized", "kerple", "sandwich", "fire")
+    if name
+    in ("rope-widened", "rpe-widened", "rpe-short", "transformer-xl", "randomized", "kerple", "sandwich", "fire")
 }
 PLACED["alibi-by-place"] = replace(
     WIDENED["alibi-cross-widened"], title="ALiBi, by place", bias=biases.PlacedALiBi(cross=True)

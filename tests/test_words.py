@@ -78,8 +78,8 @@ def scaffolding() -> Iterator[tuple[str, str]]:
     yield "04_abs", f"At the lengths of the table and beyond it is {right}"
     yield "04_abs", f"99% at six digits fall to {span(*accuracies('n-by-1-nope-window', 60))} at sixty"
     grid = table("table-9-grid")
-    four = grid[(grid.task == "Addition") & (grid.w == "1") & (grid["T"] == 4) & (grid.length == 60)].ours
-    yield "04_abs", f"{four.item():.0f}% with $T = 4$"
+    four = grid[(grid.task == "Addition") & (grid.w == "1") & (grid["T"] == 4) & (grid.length == 60)]
+    yield "04_abs", f"with $T = 4$ on {span(four.worst.item(), four.best.item())}, by seed"
     short = {task: [span(*accuracies(f"{task}-window-t2", length)) for length in (6, 60)] for task in BINARY}
     yield "04_abs", "{} of Addition at six digits and {} at sixty".format(*short["addition"])
     yield "04_abs", "{} of N x 1, and {}".format(*short["n-by-1"])
@@ -199,6 +199,16 @@ def beyond() -> Iterator[tuple[str, str]]:
     eight = ours("table-30-bases", "Successor, base 8", "ABC", 60)
     yield "07_beyond", f"ABC on Successor in base 8 has {eight:.0f}% at sixty digits"
     yield "README", f"ABC on Successor in base 8 ({eight:.0f}%)"
+    windows = [
+        [share for task in ("max", "min") for share in accuracies(f"listops-{task}-window", n)] for n in (60, 200)
+    ]
+    yield "07_beyond", "{:.1f}% or more at sixty items and {:.1f}% or more at two hundred".format(*map(min, windows))
+    encoders = [sorted(accuracies("addition-window-4-4", length))[:2] for length in (60, 200)]
+    (lowest, low), (far_lowest, far_low) = encoders
+    yield (
+        "07_beyond",
+        f"one has {low:.0f}% at sixty and one {lowest:.0f}% ({far_low:.0f} and {far_lowest:.1f}% at two hundred)",
+    )
     lists = [ours("table-32-limits", "ListOps, nested", "Vanilla", length) for length in (3, 6)]
     yield "07_beyond", "from {:.0f}% at three items to {:.0f}% at six".format(*lists)
 

@@ -10,7 +10,7 @@ from abc_nb.positions.fire import Fire
 from abc_nb.positions.kerple import Kerple
 from abc_nb.positions.learned import Learned
 from abc_nb.positions.randomized import Randomized
-from abc_nb.positions.relative import Relative, RelativeAttention
+from abc_nb.positions.relative import Relative, RelativeAttention, ShortRelative
 from abc_nb.positions.rotary import Rotary, RotaryAttention
 from abc_nb.positions.rotary_interpolated import InterpolatedRotary
 from abc_nb.positions.rotary_ntk import NTKRotary
@@ -36,6 +36,7 @@ __all__ = [
     "Rotary",
     "RotaryAttention",
     "Sandwich",
+    "ShortRelative",
     "Sinusoidal",
     "TransformerXL",
 ]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
+from abc_nb.layouts import Layout
 from abc_nb.positions.base import AttentionPosition, PositionEncoding
 
 
@@ -18,6 +19,18 @@ class Relative(PositionEncoding):
 
     def attention(self, head_size: int, heads: int) -> AttentionPosition:
         return RelativeAttention(self.clip, head_size)
+
+
+@dataclass(frozen=True)
+class ShortRelative(Relative):
+    """Clipped at half the width of training problems, so that training shows every vector many times.
+
+    The clipped vectors stand for all longer distances, and with a clip beyond those of training they stay as they
+    were drawn. (In translation a clip of 2 is as good as any larger one: Shaw et al. 2018, section 4.3.)
+    """
+
+    def trained_on(self, layout: Layout) -> ShortRelative:
+        return replace(self, clip=layout.width // 2)
 
 
 class RelativeAttention(AttentionPosition):
