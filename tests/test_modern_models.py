@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import cast
 
+import numpy as np
 import pytest
 import torch
 from helpers import SAMPLER, SHORT, TINY, assert_same_weights, build
@@ -13,9 +14,11 @@ from torch import Tensor
 from abc_nb import compute, experiments, making, profiles
 from abc_nb.catalogue import MODERN, WIDENED
 from abc_nb.experiments import experiment
+from abc_nb.positions import ShortRelative
 from abc_nb.training import Trainer, loss_of
 
 LEARNS = {  # parameters of the encoding: of the model, or of each attention
+    "rpe-short": {"table"},
     "learned": {"position.weight"},
     "transformer-xl": {"key.weight", "v_minus_u"},
     "randomized": {"key.weight", "v_minus_u"},
@@ -93,3 +96,14 @@ def test_they_come_with_the_project_and_are_trained_anew_on_demand(profile: str)
     usual = {one.name for one in experiments.needed(profile)}
     assert modern & usual == (modern if profile == "paper" else set())
     assert modern <= {one.name for one in experiments.needed(profile, everything=True)}
+
+
+@pytest.mark.parametrize(("name", "clip"), [("addition-rpe-short-by-place", 4), ("parity-rpe-short", 11)])
+def test_training_shows_every_vector_of_a_short_clip(name: str, clip: int) -> None:
+    """Cross-attention has all distances from one end of the clip to the other, in the narrowest problems too."""
+    chosen = experiment(name)
+    assert isinstance(chosen.model.position, ShortRelative)
+    assert chosen.model.position.clip == clip
+    layout = chosen.task.layout(min(chosen.sampler.widths))
+    distances = layout.source_index(chosen.model.source_index)[None, :] - np.arange(layout.target_length)[:, None]
+    assert {*range(-clip, clip + 1)} <= {*distances.flatten().tolist()}

@@ -273,7 +273,8 @@ def methods() -> Iterator[tuple[str, str]]:
         "{:.0f}% of N x 1 at ten digits and {:.0f}% at sixty".format(*least("n-by-1-rpe-widened", 10, 60)),
     )
     yield "07_beyond", "Randomized positions {:.0f} and {:.0f}%".format(*least("n-by-1-randomized", 10, 60))
-    others = {*FROM_THE_RIGHT} - {"rpe-widened"}
+    yield "07_beyond", "(with the short clip {:.0f} and {:.0f}%)".format(*least("n-by-1-rpe-short", 10, 60))
+    others = {*FROM_THE_RIGHT} - {"rpe-widened", "rpe-short"}
     assert max(others, key=lambda model: least(f"n-by-1-{model}", 10)[0]) == "randomized"
     assert max(least(f"n-by-1-{model}", 60)[0] for model in others) < 25
     six = [share for model in PLACED for share in accuracies(f"n-by-1-{model}", 6)]
@@ -289,7 +290,7 @@ def places() -> Iterator[tuple[str, str]]:
     assert len(others) == 4
     yield "07_beyond", f"Abacus has {most:.0f}% at ten in one seed of five, {span(*others)} in the others"
     blind = {name for name in FROM_THE_RIGHT if least(f"addition-{name}", 6)[0] < 20}
-    assert blind == {"randomized", "kerple", "sandwich", "nope-widened", "alibi-cross-widened", "abacus"}
+    assert blind == {"randomized", "kerple", "sandwich", "nope-widened", "alibi-cross-widened", "abacus", "rpe-short"}
     yield "07_beyond", f"Abacus has {min(accuracies('addition-abacus', 6)):.0f}% of it with one seed"
     short = {
         task: {name for name in FROM_THE_RIGHT if least(f"{task}-{name}", 6)[0] < 99} - {"nope-widened"}
@@ -305,6 +306,9 @@ def places() -> Iterator[tuple[str, str]]:
     names = {"RPE": "rpe", "KERPLE": "kerple", "Transformer-XL": "transformer-xl"}
     spans = [f"{title} on {span(*accuracies(f'addition-{name}-by-place', 60))}" for title, name in names.items()]
     yield "07_beyond", f"At sixty, {spans[0]}, {spans[1]}, {spans[2]}, by seed"
+    clipped = [span(*accuracies("addition-rpe-short-by-place", length)) for length in (60, 200)]
+    yield "07_beyond", "RPE with the short clip on {}, and on {} at two hundred".format(*clipped)
+    yield "README", f"(RPE with a clip within its training on {clipped[0]})"
     every = [share for name in names.values() for share in accuracies(f"addition-{name}-by-place", 60)]
     yield "README", f"by seed on {span(*every)} of sixty-digit sums"
     far = accuracies("addition-rpe-by-place", 200)
@@ -326,6 +330,10 @@ def far_digits() -> Iterator[tuple[str, str]]:
     closed = table("table-40-far-digits-closed").set_index(["model", "seed", "length"])
     assert closed.xs(("RPE, by place", 200), level=["model", "length"]).closed.eq(100).all()
     yield "07_beyond", "every seed of RPE is right on all problems of two hundred digits"
+    short = closed.xs(("RPE, short clip, by place", 200), level=["model", "length"]).sort_values("closed")
+    fewest, *others = short.closed
+    assert others == [100.0] * 4
+    yield "07_beyond", f"(the fifth on {fewest:.0f}%; open: {short.open.iloc[0]:.0f}%)"
     xl = closed.xs("Transformer-XL, by place")
     sixty, far = (xl.xs(length, level="length") for length in (60, 200))
     assert sixty.closed.eq(100).all()
