@@ -23,7 +23,7 @@ from abc_nb.config import digest, to_data
 from abc_nb.errors import InputError
 from abc_nb.lines import Lines
 from abc_nb.model import ModelConfig, Transformer
-from abc_nb.positions import Fire
+from abc_nb.positions import Fire, Kerple
 from abc_nb.profiles import PROFILES
 from abc_nb.sampling import Batch, Sampler
 from abc_nb.tasks import OPERATIONS, Task
@@ -58,9 +58,9 @@ class Experiment:
 
     @property
     def redone(self) -> bool:
-        """Whether a later change of the code concerned it: to calibration, or to where FIRE's zero stands."""
+        """Whether a later change of the code concerned it: calibration, where FIRE's zero stands, KERPLE's floor."""
         if self.calibration is None:
-            return isinstance(self.model.position, Fire)
+            return isinstance(self.model.position, Fire | Kerple)
         padded = self.sampler.regime == "padded" and not self.calibration.whole
         chosen = self.calibration.share is None and self.calibration.kappa is None
         floored = chosen and self.calibration.floor is not None

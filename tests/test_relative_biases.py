@@ -131,6 +131,18 @@ def test_kerple_never_grows_with_distance_whatever_its_parameters() -> None:
     assert (logits[..., 0] == 0).all()
 
 
+def test_a_parameter_of_kerple_below_its_floor_is_put_back_on_it_and_learns() -> None:
+    position = module(Kerple())
+    r1, r2 = (position.get_parameter(name) for name in ("r1", "r2"))
+    nn.init.constant_(r2, -1.0)
+    offset = KEYS - QUERIES[:, None]
+    logits = position.logits(torch.zeros(1, len(r1), len(QUERIES), 4), offset, (QUERIES, KEYS))
+    assert logits is not None
+    logits.sum().backward()
+    assert (r2 == 0.01).all()
+    assert r2.grad is not None and (r2.grad != 0).all()
+
+
 @pytest.mark.parametrize("encoding", [Kerple(), Sandwich()], ids=str)
 @pytest.mark.parametrize("counted", ["right", "place"])
 @pytest.mark.parametrize(("width", "second"), [(3, 3), (30, 30), (8, 1), (9, 2)])

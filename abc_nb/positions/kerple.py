@@ -29,5 +29,7 @@ class KerpleAttention(AttentionPosition):
         self.r2 = nn.Parameter(torch.rand(heads, 1, 1))
 
     def logits(self, query: Tensor, offset: Tensor, index: tuple[Tensor, Tensor]) -> Tensor:
-        r1, r2 = self.r1.clamp(min=SMALLEST), self.r2.clamp(min=SMALLEST)
-        return (-r1 * torch.log1p(r2 * offset.abs()))[None]
+        with torch.no_grad():  # the parameters themselves: one that was clamped in passing would learn no more
+            for each in (self.r1, self.r2):
+                each.clamp_(min=SMALLEST)
+        return (-self.r1 * torch.log1p(self.r2 * offset.abs()))[None]
