@@ -28,8 +28,15 @@ from abc_nb.training import Progress
 FILES = ["manifest.json", "config.json", "weights.safetensors", "history.csv", "evaluation.csv"]
 
 
-def interrupted(*_: object) -> None:
-    raise KeyboardInterrupt
+def interrupt(monkeypatch: pytest.MonkeyPatch, experiment: Experiment, owner: object, name: str) -> None:
+    """Make a run, and stop it as Ctrl-C does when it comes to this function."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(owner, name, stop)
+        making.ensure(experiment, 0)
 
 
 # ---- finished or absent -----------------------------------------------------------------------------
@@ -140,9 +147,7 @@ def test_an_interrupted_run_is_absent_and_then_goes_on(
 def test_a_run_interrupted_in_its_evaluation_is_absent_and_then_finished(
     tiny: Experiment, folders: Folders, finished: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(making, "evaluate", interrupted)
-        making.ensure(tiny, 0)
+    interrupt(monkeypatch, tiny, making, "evaluate")
     assert store.find(tiny, 0) is None
     assert_same_result(making.ensure(tiny, 0).folder, finished)
 
@@ -158,9 +163,7 @@ def test_a_finished_run_holds_nothing_of_an_interrupted_one(tiny: Experiment, fo
 def test_a_run_that_ends_while_it_is_put_into_place_is_not_trained_again(
     tiny: Experiment, folders: Folders, finished: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(Path, "rename", interrupted)
-        making.ensure(tiny, 0)
+    interrupt(monkeypatch, tiny, Path, "rename")
     run = making.ensure(tiny, 0, never)
     assert_same_result(run.folder, finished)
     assert sorted(path.name for path in run.folder.iterdir()) == sorted(FILES)
