@@ -18,7 +18,7 @@ from abc_nb.diagnosis import INTERPOLATES, diagnose
 from abc_nb.errors import InputError
 from abc_nb.layouts import Layout
 from abc_nb.lines import Line, Lines, cells_of
-from abc_nb.manifest import SHARES, WEIGHTS
+from abc_nb.manifest import WEIGHTS
 from abc_nb.model import Transformer
 from abc_nb.model_calibration import Calibrated, average_attention, calibrate_model
 from abc_nb.sampling import Batch, Sampler
@@ -145,7 +145,9 @@ class CalibrationStudy:
 
     def shares(self) -> pd.DataFrame:
         """The thresholds that were tried: share, lines, skill of the parent under those lines alone."""
-        return pd.read_csv(self.run.folder / SHARES)
+        found = self.run.shares()
+        assert found is not None
+        return found
 
     def diagnosis(self, model: Transformer | None = None) -> list[str]:
         """Why calibration of the parent, or of another `model` for the task, should not work; empty if it can."""

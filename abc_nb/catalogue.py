@@ -144,6 +144,7 @@ BY_HEAD = {  # on natural input, each operand's digits to heads of their own: fo
     "by-head": scaffold("by head", positions.Sinusoidal(PERIOD), bias=Lines.by_head, arrangement="natural"),
 }
 MODELS |= PADDED | PERIODS | SIZED | BY_HEAD
+LASTING = ("window-cyclic", "by-head", "abc", "abc-anew")  # meant to hold at any length
 # A sixth of the budget is too little where the parent has learned the task in part.
 MODELS["abc-anew"] = replace(MODELS["abc"], title="ABC, anew", warm=False, tested="beyond", training="scaffold")
 MODERN = {  # what others proposed

@@ -88,6 +88,10 @@ class Run:
         """The calibrated bias, or None for a run that has none."""
         return read_bias(self.folder / BIAS, self.experiment.model.heads) if BIAS in self.manifest["files"] else None
 
+    def shares(self) -> pd.DataFrame | None:
+        """The thresholds that calibration tried: share, lines, skill under them; None for a run without calibration."""
+        return pd.read_csv(self.folder / SHARES) if SHARES in self.manifest["files"] else None
+
     def model(self) -> Transformer:
         """The trained model, ready to evaluate; InputError where only its numbers were shipped."""
         if not self.has_weights:

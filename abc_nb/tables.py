@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 
 import pandas as pd
@@ -119,7 +120,7 @@ def settings(found: Results, names: Sequence[str], length: int = 60) -> pd.DataF
     for place, (column, values) in enumerate(columns.items(), start=3):
         keys = zip(table.task, table.model.replace("+ scratchpad", "Vanilla"), strict=True)
         table.insert(place, column, [percent(values[key]) if key in values else "not run" for key in keys])
-    return in_order(table.rename(columns={"ours": "ours, tight"}), "task")
+    return by_task(table.rename(columns={"ours": "ours, tight"}))
 
 
 def medians(found: Results, names: Sequence[str], length: int) -> dict[tuple[str, str], float]:
@@ -197,13 +198,31 @@ def ablations(rows: pd.DataFrame, kept: pd.DataFrame, length: int = 60) -> pd.Da
     wanted = rows[(rows.length == length) & rows.model.isin(["ABC", *kept.model])]
     table = over_seeds(wanted).drop(columns=["length", "regime"])
     table = table.merge(kept[["task", "model", "lines"]], how="left", on=["task", "model"])
-    return in_order(table, "task")
+    return by_task(table)
 
 
-def in_order(table: pd.DataFrame, column: str) -> pd.DataFrame:
-    """The rows of each value together, in the order in which the values first stand there."""
-    order = list(dict.fromkeys(table[column]))
-    return table.sort_values(column, key=lambda values: values.map(order.index), kind="stable", ignore_index=True)
+def missed(found: Results, names: Sequence[str], lengths: Sequence[int] = (6, 60, 200)) -> pd.DataFrame:
+    """The single runs below the bar in validation or at sixty digits, in percent: a column a length.
+
+    `skill` is what the plain model gets right under the lines alone, known before retraining, and `validation` the
+    last one, on numbers of training length; neither sees a longer one.
+    """
+    rows = []
+    for run in found.runs(names):
+        accuracy, validation = run.evaluation().set_index("length").accuracy, run.history().accuracy.iloc[-1]
+        if min(validation, accuracy[60]) < BAR:
+            tried = run.shares()
+            row = {"skill": math.nan if tried is None else tried.skill.iloc[-1], "validation": validation}
+            row |= {str(length): accuracy[length] for length in lengths}
+            rows.append({**titles(run), "seed": run.seed, **{key: 100 * value for key, value in row.items()}})
+    columns = ["task", "model", "seed", "skill", "validation", *map(str, lengths)]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def by_task(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of each task together, in the order in which tasks first stand there."""
+    order = list(dict.fromkeys(table.task))
+    return table.sort_values("task", key=lambda tasks: tasks.map(order.index), kind="stable", ignore_index=True)
 
 
 def by_choice(table: pd.DataFrame) -> pd.DataFrame:

@@ -221,3 +221,20 @@ def test_new_problems_are_none_of_the_evaluations(run: store.Run, monkeypatch: p
     table = tables.over_seeds(measurements.new_problems([run, replace(run, seed=1)], [6, 20], samples=50))
     assert drawn == [(length, 50, evaluation.TEST_SEED + 1) for _ in range(2) for length in (6, 20)]
     assert table.length.to_list() == [6, 20] and set(table.seeds) == {2} and set(table.samples) == {50}
+
+
+def test_runs_that_miss_the_bar_are_those_that_their_own_files_name() -> None:
+    """Read from the shipped files by other means: validation, skill and accuracy of every seed, and who falls short."""
+    names = [f"{task}-{model}" for task in ARITHMETIC for model in ("window-cyclic", "abc")]
+    wanted = {}
+    for run in Results("quick", "shipped", [0, 1, 2, 3, 4]).runs(names):
+        tested = dict(np.loadtxt(run.folder / "evaluation.csv", delimiter=",", skiprows=1, usecols=(3, 6)))
+        *_, validation = (line.split(",")[-1] for line in (run.folder / "history.csv").read_text().split())
+        if tested[60] < 0.99 or float(validation) < 0.99:
+            last = (run.folder / "shares.csv").read_text().split()[-1] if "abc" in run.experiment.name else "nan"
+            numbers = [float(last.split(",")[-1]), float(validation), tested[6], tested[60], tested[200]]
+            wanted[run.experiment.name, run.seed] = [100 * number for number in numbers]
+    assert ("successor-abc", 2) in wanted
+    found = tables.missed(Results("quick", "shipped", [0, 1, 2, 3, 4]), names)
+    assert found.drop(columns=["task", "model", "seed"]).to_numpy() == pytest.approx(np.array([*wanted.values()]))
+    assert [*found.seed] == [seed for _, seed in wanted]
