@@ -57,14 +57,15 @@ class Experiment:
         return {"recipe": RECIPE + self.redone, "experiment": to_data(self)}
 
     @property
-    def redone(self) -> bool:
-        """Whether a later change of the code concerned it: calibration, where FIRE's zero stands, KERPLE's floor."""
+    def redone(self) -> int:
+        """How many later changes of the code concerned it: calibration, where FIRE's zero stands, KERPLE's floor."""
         if self.calibration is None:
             return isinstance(self.model.position, Fire | Kerple)
-        padded = self.sampler.regime == "padded" and not self.calibration.whole
+        if self.sampler.regime == "padded" and not self.calibration.whole:
+            return 2
         chosen = self.calibration.share is None and self.calibration.kappa is None
         floored = chosen and self.calibration.floor is not None
-        return padded or floored or self.task.name in LISTS
+        return floored or self.task.name in LISTS
 
     def calibration_batch(self, seed: int) -> Batch:
         """The parent's training problems, over which its attention is averaged."""

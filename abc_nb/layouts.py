@@ -44,6 +44,7 @@ class Layout:
     operands: tuple[Operand, ...]
     symbols: tuple[tuple[int, str], ...]  # (column, token) of SOS, operator and EOS
     target_length: int  # output tokens, EOS included
+    filled: int | None = None  # places that numbers fill, if not all of them: zeros stand in front
 
     def __post_init__(self) -> None:
         check_fields(self)

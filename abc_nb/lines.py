@@ -79,7 +79,8 @@ def spans(layout: Layout, attention: Attention) -> list[Span]:
     found = [Span(symbol, column, column, same_origin(column), fixed=True) for column, symbol in layout.symbols]
     for number, operand in enumerate(layout.operands, 1):
         fixed = layout.is_short(operand)
-        before = operand.stride * (operand.places - fixed)
+        places = operand.places if layout.filled is None or fixed else min(operand.places, layout.filled)
+        before = operand.stride * (places - fixed)
         first, last = max(operand.last - before, 0), min(operand.last + operand.stride * (not fixed), keys - 1)
         found.append(Span(f"operand {number}", first, last, same_origin(operand.last), operand.stride, fixed))
     return found

@@ -155,12 +155,16 @@ class Sampler:
         """Training problems of the largest width, to average attention over (`000` appendix D, step 1).
 
         Of padded ones up to the last digit that training numbers fill: after it zeros are written, for which
-        attention needs no line. With `whole`, as the paper averages, all of them.
+        attention needs no line, and before it zeros are read, which say nothing of what a line meets in longer
+        numbers. With `whole`, as the paper averages, all of them.
         """
         rng, width = generator(seed, CALIBRATION), self.widths[-1]
         operands = draw_operands(self.task, self.numbers(seed)[0], size, width, rng)
         batch = make_batch(self.task, operands, width, self.arrangement)
-        return batch if whole or self.regime == "tight" else batch.first(self.task.training_width)
+        if whole or self.regime == "tight":
+            return batch
+        cut = batch.first(self.task.training_width)
+        return replace(cut, layout=replace(cut.layout, filled=self.task.training_width))
 
     @lru_cache(maxsize=8)  # noqa: B019 (a frozen value, and few of them)
     def fixed_set(self, seed: int, width: int) -> list[Digits]:

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from abc_nb.biases import Attention, key_count
-from abc_nb.calibration import PAPER, Calibration, calibrate
+from abc_nb.calibration import PAPER, Calibration, calibrate, candidates, enough_cells
 from abc_nb.errors import InputError
 from abc_nb.layouts import Layout, Operand, binary_aligned, binary_natural, unary
-from abc_nb.lines import DIRECTIONS, Direction, Line, Lines
+from abc_nb.lines import DIRECTIONS, Direction, Line, Lines, spans
 
 INFINITY = float("inf")
 ATTENTIONS: list[Attention] = ["self", "cross"]
@@ -483,3 +483,26 @@ def test_directions_of_which_none_extends_are_an_error() -> None:
     with pytest.raises(InputError, match="antidiagonal extends in self-attention: diagonal and vertical lines do"):
         calibrate(torch.rand(2, 9, 9) / 9, UNARY, "self", settings)
     assert calibrate(torch.rand(2, 9, 10) / 10, UNARY, "cross", settings)
+
+
+@pytest.mark.parametrize("places", [3, 7, 20])
+def test_columns_of_zeros_in_front_carry_no_line(places: int) -> None:
+    """All attention is on one line over zeros: with `filled` it is none of the lines that can be kept."""
+    layout = replace(binary_natural(61, "+", 61), target_length=places)
+    attention = torch.full((1, places, layout.source_length), 1e-4)
+    steps = torch.arange(places)
+    attention[0, steps, layout.operands[0].last - places - 2 - steps] = 0.9
+    settings = Calibration(share=0.0001)
+    (strongest,) = calibrate(attention, layout, "cross", replace(settings, share=0.5))
+    assert (strongest.span, strongest.direction, strongest.offset) == ("operand 1", "antidiagonal", -places - 2)
+    kept = calibrate(attention, replace(layout, filled=places), "cross", settings)
+    numbers = [line for line in kept if line.span.startswith("operand")]
+    assert {line.span for line in numbers} == {"operand 1", "operand 2"}
+    assert all(line.offset > -places for line in numbers)
+    tight = replace(binary_natural(places, "+", places), target_length=places)
+    of_padded, of_tight = (
+        enough_cells(candidates(spans(each, "cross"), "cross", settings, places), "cross")
+        for each in (replace(layout, filled=places), tight)
+    )
+    assert of_padded.offsets.tolist() == of_tight.offsets.tolist()
+    assert of_padded.inside.any(0).tolist() == of_tight.inside.any(0).tolist(), "those of problems of so many places"

@@ -151,8 +151,8 @@ def test_key_changes_with_the_recipe_of_the_code(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("name", "profile", "more"),
     [
-        ("addition-abc-padded", "quick", 1),
-        ("addition-abc", "paper", 1),
+        ("addition-abc-padded", "quick", 2),
+        ("addition-abc", "paper", 2),
         ("addition-abc-paper-padded", "quick", 0),  # averages whole problems, as before
         ("addition-vanilla-padded", "quick", 0),
         ("addition-abc", "quick", 0),

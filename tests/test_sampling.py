@@ -155,6 +155,10 @@ def test_of_padded_problems_calibration_sees_the_digits_that_training_numbers_fi
         assert [int("".join(map(str, row[:0:-1])), task.base) for row in cut.target.tolist()] == (
             [*numbers] if not task.operation.scratchpad else [number % task.base**tokens for number in numbers]
         )
+    assert cut.layout.filled == task.training_width and whole.layout.filled is None
+    if not task.operation.items:
+        for operand in cut.layout.operands:
+            assert not cut.source[:, operand.columns[cut.layout.filled :].tolist()].any(), "zeros in front"
     tight = Sampler(task)
     assert same(tight.calibration_batch(0, 20), tight.calibration_batch(0, 20, whole=True)), "of tight ones all"
 
