@@ -492,7 +492,7 @@ def test_columns_of_zeros_in_front_carry_no_line(places: int) -> None:
     attention = torch.full((1, places, layout.source_length), 1e-4)
     steps = torch.arange(places)
     attention[0, steps, layout.operands[0].last - places - 2 - steps] = 0.9
-    settings = Calibration(share=0.0001)
+    settings = Calibration(share=1e-5)
     (strongest,) = calibrate(attention, layout, "cross", replace(settings, share=0.5))
     assert (strongest.span, strongest.direction, strongest.offset) == ("operand 1", "antidiagonal", -places - 2)
     kept = calibrate(attention, replace(layout, filled=places), "cross", settings)
