@@ -58,7 +58,10 @@ class Experiment:
 
     @property
     def redone(self) -> int:
-        """How many later changes of the code concerned it: calibration, where FIRE's zero stands, KERPLE's floor."""
+        """How many later changes of the code concerned it: calibration, where FIRE's zero stands, KERPLE's floor.
+
+        Of padded problems two: the zeros that are written, and those that are read.
+        """
         if self.calibration is None:
             return isinstance(self.model.position, Fire | Kerple)
         if self.sampler.regime == "padded" and not self.calibration.whole:

@@ -59,6 +59,8 @@ class Layout:
             raise InputError(f"each column from 0 to {self.source_length - 1} must hold one token: found {stand}")
         if self.target_length < 1:
             raise InputError(f"a layout needs an output token at least, not {self.target_length}")
+        if self.filled is not None and self.filled < 1:
+            raise InputError(f"numbers fill a place at least, not {self.filled}")
 
     def is_short(self, operand: Operand) -> bool:
         """Whether an operand has so many places at any width: a factor of one digit, or a few."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -95,9 +96,11 @@ def test_a_layout_whose_tokens_do_not_fill_its_columns_is_refused(
         Layout(3, (operand,), symbols, 4)
 
 
-def test_a_layout_without_output_is_refused() -> None:
+def test_a_layout_without_output_or_numbers_is_refused() -> None:
     with pytest.raises(InputError, match="a layout needs an output token at least, not 0"):
         Layout(3, (Operand(3, 1, 3),), ((0, "$"), (4, "&")), 0)
+    with pytest.raises(InputError, match="numbers fill a place at least, not 0"):
+        replace(unary(3), filled=0)
 
 
 def test_an_operand_written_units_first_is_refused() -> None:
