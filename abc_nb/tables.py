@@ -213,7 +213,7 @@ def missed(found: Results, names: Sequence[str], lengths: Sequence[int] = (6, 60
         if min(validation, accuracy[60]) < BAR:
             tried = run.shares()
             row = {"skill": math.nan if tried is None else tried.skill.iloc[-1], "validation": validation}
-            row |= {str(length): accuracy[length] for length in lengths}
+            row |= {str(length): accuracy.get(length, math.nan) for length in lengths}  # `smoke` ends at sixty
             rows.append({**titles(run), "seed": run.seed, **{key: 100 * value for key, value in row.items()}})
     columns = ["task", "model", "seed", "skill", "validation", *map(str, lengths)]
     return pd.DataFrame(rows, columns=columns)
