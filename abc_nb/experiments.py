@@ -249,6 +249,14 @@ def beyond(profile: str) -> dict[str, list[str]]:
     }
 
 
+def lasting(profile: str) -> list[str]:
+    """The runs of ABS and ABC that are meant to hold at any length: the paper's tasks, lists, bases and factors."""
+    groups = beyond(profile)
+    names = [f"{task}-{model}" for task in ARITHMETIC for model in ("window-cyclic", "abc")]
+    names += [*groups["lists"], *groups["bases"], *groups["factors"]]
+    return [name for name in names if split(name)[1] in catalogue.LASTING]
+
+
 def padded_names(models: Sequence[str], profile: str) -> list[str]:
     """Models of plain names on padded problems, which in the profile `paper` all are."""
     end = "" if profile == "paper" else "-padded"

@@ -13,9 +13,9 @@ import torch
 
 from abc_nb import experiments, paths, store
 from abc_nb.calibration import Calibration
-from abc_nb.catalogue import LASTING, MODERN, PLACED, WIDENED
+from abc_nb.catalogue import MODERN, PLACED, WIDENED
 from abc_nb.evaluation import exact_match
-from abc_nb.experiments import ABLATED, ARITHMETIC, BINARY, SEEDS, experiment, split
+from abc_nb.experiments import ABLATED, BINARY, SEEDS, experiment, split
 
 UNARY = ("successor", "parity")
 TITLES = ("Successor", "Addition", "N x 1")
@@ -49,13 +49,6 @@ def skill(run: store.Run) -> float:
     """Percent of its digits that the plain model keeps under the lines alone; 100 where there are none."""
     tried = run.shares()
     return 100.0 if tried is None else 100 * float(tried.skill.iloc[-1])
-
-
-def lasting() -> list[str]:
-    """The runs of ABS and ABC that notebook 7 asks, by experiment."""
-    local = [f"{task}-{model}" for task in ARITHMETIC for model in ("window-cyclic", "abc")]
-    groups = experiments.beyond("quick")
-    return [n for n in (*local, *groups["lists"], *groups["bases"], *groups["factors"]) if split(n)[1] in LASTING]
 
 
 def span(*percent: float) -> str:
@@ -261,7 +254,8 @@ def missed() -> Iterator[tuple[str, str]]:
     assert set(short[short.model.isin(["+ T=3", "by head"])].task) == {"N x 1, base 16", "N x 2", "N x 3"}
     (lost,) = short[(short.task == "Addition, base 2")].skill
     yield "07_beyond", f"the lines keep {lost:.0f}% of its digits"
-    skills = {(run.experiment.name, run.seed): skill(run) for name in lasting() for run in shipped(name)}
+    every = [run for name in experiments.lasting("quick") for run in shipped(name)]
+    skills = {(run.experiment.name, run.seed): skill(run) for run in every}
     weak = {key: share for key, share in skills.items() if share < 100 * Calibration().keep}
     assert set(weak) == {("addition-abc-base2", 4), ("parity-abc", 3), ("n-by-3-abc", 0), ("n-by-3-abc-anew", 0)}
     assert accuracies("parity-abc", 60)[3] == 100
@@ -277,7 +271,6 @@ def missed() -> Iterator[tuple[str, str]]:
     passed = short[short.validation >= 99]
     assert passed.task.str.startswith("N x").all()
     yield "07_beyond", f"{COUNTS[len(passed)].capitalize()} of the {len(short)} runs have 99% or more in validation"
-    every = [run for name in lasting() for run in shipped(name)]
     valid = sum(run.history().accuracy.iloc[-1] >= 0.99 for run in every)
     yield (
         "07_beyond",
