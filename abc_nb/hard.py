@@ -10,7 +10,7 @@ import pandas as pd
 from abc_nb.compute import widen
 from abc_nb.evaluation import TEST_SEED, exact_match, wilson
 from abc_nb.model import Transformer
-from abc_nb.sampling import Sampler, generator, make_batch
+from abc_nb.sampling import Sampler, generator, make_batch, operands_of_length
 from abc_nb.tasks import Digits, Task
 
 Maker = Callable[[Task, int, int, np.random.Generator], list[Digits]]
@@ -82,9 +82,14 @@ KINDS: dict[str, Maker] = {
 SCORE = ["samples", "accuracy", "ci_low", "ci_high"]
 
 
-def score(model: Transformer, sampler: Sampler, operands: list[Digits], length: int) -> tuple[int, float, float, float]:
-    """Exact match on these operands of up to `length` digits: samples, accuracy and its 95% interval, fractions."""
-    task, width = sampler.task, sampler.task.width(length, sampler.regime)
+def score(
+    model: Transformer, sampler: Sampler, operands: list[Digits], length: int, more: int = 0
+) -> tuple[int, float, float, float]:
+    """Exact match on these operands of up to `length` digits: samples, accuracy and its 95% interval, fractions.
+
+    They get the columns that the regime gives them, and so many `more`, of zeros in front.
+    """
+    task, width = sampler.task, sampler.task.width(length, sampler.regime) + more
     right = exact_match(model, make_batch(task, widen(operands, width, task), width, sampler.arrangement))
     return len(right), right.float().mean().item(), *wilson(int(right.sum()), len(right))
 
@@ -107,6 +112,16 @@ def carry_runs(
         numbers = uniform(task, length, samples, generator(TEST_SEED, length, len(KINDS), run))
         rows.append((run, *score(model, sampler, carry(task, numbers, np.full((samples, 1), run)), length)))
     return pd.DataFrame(rows, columns=["run", *SCORE])
+
+
+def zeros_in_front(
+    model: Transformer, sampler: Sampler, length: int, more: Sequence[int], samples: int = 200
+) -> pd.DataFrame:
+    """Exact match on the same random numbers in their columns and in so many more: columns, samples, ..."""
+    task, width = sampler.task, sampler.task.width(length, sampler.regime)
+    numbers = operands_of_length(task, length, width, samples, TEST_SEED)
+    rows = [(width + zeros, *score(model, sampler, numbers, length, zeros)) for zeros in more]
+    return pd.DataFrame(rows, columns=["columns", *SCORE])
 
 
 def carries(operands: Sequence[Digits], base: int) -> np.ndarray:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pandas as pd
 
 from abc_nb.evaluation import TEST_SEED, evaluate
-from abc_nb.hard import carry_runs, hard_cases
+from abc_nb.hard import carry_runs, hard_cases, zeros_in_front
 from abc_nb.model import Transformer
 from abc_nb.results import titles
 from abc_nb.sampling import Sampler
@@ -41,6 +41,15 @@ def carry_problems(runs: Sequence[Run], length: int, places: Sequence[int], samp
 
     def measure(model: Transformer, sampler: Sampler, length: int) -> pd.DataFrame:
         return carry_runs(model, sampler, length, places, samples)
+
+    return in_percent(by_run(runs, [length], measure))
+
+
+def wider_problems(runs: Sequence[Run], length: int, more: Sequence[int], samples: int = 200) -> pd.DataFrame:
+    """Percent right of the same numbers with more zeros in front, in the columns of `hard.zeros_in_front`."""
+
+    def measure(model: Transformer, sampler: Sampler, length: int) -> pd.DataFrame:
+        return zeros_in_front(model, sampler, length, more, samples)
 
     return in_percent(by_run(runs, [length], measure))
 

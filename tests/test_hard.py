@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from abc_nb import hard
-from abc_nb.evaluation import wilson
+from abc_nb.evaluation import TEST_SEED, wilson
 from abc_nb.hard import (
     KINDS,
     carried,
@@ -26,6 +26,7 @@ from abc_nb.hard import (
     repeated,
     short,
     uniform,
+    zeros_in_front,
 )
 from abc_nb.layouts import Arrangement
 from abc_nb.model import Transformer
@@ -186,6 +187,34 @@ def test_carry_runs_have_a_row_for_each_length_of_run(name: str, monkeypatch: py
         assert (longest_run(carries(digits, 10)) >= 20).all()
     else:
         assert (digits[0][:, :20] == 9).all()
+
+
+@pytest.mark.parametrize("regime", ["tight", "padded"])
+@pytest.mark.parametrize("name", TASKS)
+def test_zeros_in_front_leave_the_numbers_of_the_test_set(
+    name: str, regime: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As they stand in the test set, and in one and in nine columns more; each is counted for itself."""
+    sampler, asked = Sampler(Task(name), "aligned", regime), []
+
+    def answered(model: Transformer, batch: Batch) -> Tensor:
+        asked.append(batch)
+        return torch.arange(8) < 2 * len(asked)
+
+    monkeypatch.setattr(hard, "exact_match", answered)
+    found = zeros_in_front(build(), sampler, 9, (0, 1, 9), samples=8)
+    tested = sampler.test_batch(9, 8, TEST_SEED)
+    assert found["columns"].tolist() == [tested.layout.width + more for more in (0, 1, 9)]
+    assert found["columns"].tolist() == [batch.layout.width for batch in asked]
+    assert found.accuracy.tolist() == [0.25, 0.5, 0.75]
+    assert torch.equal(asked[0].source, tested.source) and torch.equal(asked[0].target, tested.target)
+    rows = torch.arange(8)
+    for more, batch in zip((0, 1, 9), asked, strict=True):
+        pairs = zip(batch.operands(rows, sampler.task), tested.operands(rows, sampler.task), strict=True)
+        for wide, usual in pairs:
+            wanted = usual if usual.shape[1] == 1 else np.pad(usual, [(0, 0), (0, more)])
+            np.testing.assert_array_equal(wide, wanted)
+        assert torch.equal(batch.target[:, :9], tested.target[:, :9])
 
 
 @given(st.integers(2, 16), st.integers(0, 10**20), st.integers(0, 10**20))

@@ -11,7 +11,7 @@ import pytest
 
 from abc_nb import measurements, store
 from abc_nb.experiments import experiment
-from abc_nb.hard import KINDS, carry_runs, hard_cases
+from abc_nb.hard import KINDS, carry_runs, hard_cases, zeros_in_front
 from abc_nb.model import Transformer
 from abc_nb.sampling import Sampler
 
@@ -50,6 +50,13 @@ def test_hard_problems_are_the_hard_cases_in_percent(model: Transformer) -> None
         np.testing.assert_allclose(found[name], 100 * expected[name])
     assert set(found.samples) == {50} and set(found.length) == {2} and set(found.seed) == {3}
     assert (found.ci_high > 1).all(), "percent: the interval of 0 of 50 ends at 7.1"
+
+
+def test_wider_problems_are_the_same_numbers_with_zeros_in_front_in_percent(model: Transformer) -> None:
+    found = measurements.wider_problems([RUN], length=2, more=(0, 3), samples=20)
+    expected = zeros_in_front(model, RUN.experiment.sampler, 2, (0, 3), 20)
+    assert found["columns"].tolist() == expected["columns"].to_list()
+    np.testing.assert_allclose(found.ci_high, 100 * expected.ci_high)
 
 
 def test_carry_problems_are_the_runs_of_carries_in_percent(model: Transformer) -> None:

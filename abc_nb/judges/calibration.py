@@ -24,7 +24,7 @@ def at_sixty(scores: Scores, model: str, tasks: Sequence[str] = THREE) -> tuple[
 
 
 def abc_generalizes(scores: Scores, padded: Scores) -> Verdict:
-    """Tight problems decide, of which there are more seeds; padded ones, as the paper's are, are told."""
+    """Tight problems decide, as for the other claims; padded ones, as the paper's are, are told."""
     holds, words, evidence = at_sixty(scores, "ABC")
     worst = min(scores.rows[task, "ABC", 60]["worst"] for task in THREE)
     figure = f"ABC at 60 digits: {words}; worst seed {percent(worst)}"

@@ -1,6 +1,6 @@
 """Judges of claims C09-C13: attention bias scaffolding.
 
-Tight problems decide, of which there is every task and more than one seed; padded ones, as the paper's are, are told.
+Tight problems decide, of which there is every task; padded ones, as the paper's are, are told.
 """
 
 from __future__ import annotations
