@@ -104,11 +104,11 @@ def hard_cases(model: Transformer, sampler: Sampler, length: int, samples: int =
 
 
 def carry_runs(
-    model: Transformer, sampler: Sampler, length: int, runs: Sequence[int], samples: int = 20
+    model: Transformer, sampler: Sampler, length: int, places: Sequence[int], samples: int = 20
 ) -> pd.DataFrame:
     """Exact match on random numbers of `length` digits with a carry through so many places: run, samples, ..."""
     task, rows = sampler.task, []
-    for run in runs:
+    for run in places:
         numbers = uniform(task, length, samples, generator(TEST_SEED, length, len(KINDS), run))
         rows.append((run, *score(model, sampler, carry(task, numbers, np.full((samples, 1), run)), length)))
     return pd.DataFrame(rows, columns=["run", *SCORE])

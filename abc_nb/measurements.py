@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 import pandas as pd
 
 from abc_nb.evaluation import TEST_SEED, evaluate
-from abc_nb.hard import carry_runs, hard_cases, zeros_in_front
 from abc_nb.model import Transformer
 from abc_nb.results import titles
 from abc_nb.sampling import Sampler
@@ -27,31 +28,13 @@ def by_run(runs: Sequence[Run], lengths: Sequence[int], measure: Measure) -> pd.
     return pd.concat(parts, ignore_index=True)
 
 
-def hard_problems(runs: Sequence[Run], length: int, samples: int = 200) -> pd.DataFrame:
-    """Percent right of each kind of hard problem, in the columns of `hard.hard_cases`."""
+def percent_right(runs: Sequence[Run], length: int, ask: Callable[..., pd.DataFrame], **asked: Any) -> pd.DataFrame:
+    """What `hard` asks of a model (`hard_cases`, `carry_runs`, `zeros_in_front`) of each run's, in percent.
 
-    def measure(model: Transformer, sampler: Sampler, length: int) -> pd.DataFrame:
-        return hard_cases(model, sampler, length, samples)
-
-    return in_percent(by_run(runs, [length], measure))
-
-
-def carry_problems(runs: Sequence[Run], length: int, places: Sequence[int], samples: int = 20) -> pd.DataFrame:
-    """Percent right of numbers with a carry through so many places, in the columns of `hard.carry_runs`."""
-
-    def measure(model: Transformer, sampler: Sampler, length: int) -> pd.DataFrame:
-        return carry_runs(model, sampler, length, places, samples)
-
-    return in_percent(by_run(runs, [length], measure))
-
-
-def wider_problems(runs: Sequence[Run], length: int, more: Sequence[int], samples: int = 200) -> pd.DataFrame:
-    """Percent right of the same numbers with more zeros in front, in the columns of `hard.zeros_in_front`."""
-
-    def measure(model: Transformer, sampler: Sampler, length: int) -> pd.DataFrame:
-        return zeros_in_front(model, sampler, length, more, samples)
-
-    return in_percent(by_run(runs, [length], measure))
+    `asked` are that function's own arguments, after model, sampler and length.
+    """
+    rows = by_run(runs, [length], partial(ask, **asked))
+    return rows.assign(**{name: 100 * rows[name] for name in ("accuracy", "ci_low", "ci_high")})
 
 
 def new_problems(runs: Sequence[Run], lengths: Sequence[int], samples: int = 1000) -> pd.DataFrame:
@@ -62,8 +45,3 @@ def new_problems(runs: Sequence[Run], lengths: Sequence[int], samples: int = 100
         return rows.drop(columns=["experiment", "seed", "length"])
 
     return by_run(runs, lengths, measure)
-
-
-def in_percent(rows: pd.DataFrame) -> pd.DataFrame:
-    """Accuracy and its interval as percentages."""
-    return rows.assign(**{name: 100 * rows[name] for name in ("accuracy", "ci_low", "ci_high")})

@@ -42,8 +42,8 @@ def test_rows_are_those_of_each_run_at_each_length_in_order(model: Transformer) 
     ]
 
 
-def test_hard_problems_are_the_hard_cases_in_percent(model: Transformer) -> None:
-    found = measurements.hard_problems([RUN], length=2, samples=50)
+def test_hard_cases_of_runs_are_in_percent(model: Transformer) -> None:
+    found = measurements.percent_right([RUN], 2, hard_cases, samples=50)
     expected = hard_cases(model, RUN.experiment.sampler, 2, 50)
     assert found.kind.to_list() == list(KINDS)
     for name in ("accuracy", "ci_low", "ci_high"):
@@ -52,15 +52,15 @@ def test_hard_problems_are_the_hard_cases_in_percent(model: Transformer) -> None
     assert (found.ci_high > 1).all(), "percent: the interval of 0 of 50 ends at 7.1"
 
 
-def test_wider_problems_are_the_same_numbers_with_zeros_in_front_in_percent(model: Transformer) -> None:
-    found = measurements.wider_problems([RUN], length=2, more=(0, 3), samples=20)
+def test_zeros_in_front_of_runs_are_in_percent(model: Transformer) -> None:
+    found = measurements.percent_right([RUN], 2, zeros_in_front, more=(0, 3), samples=20)
     expected = zeros_in_front(model, RUN.experiment.sampler, 2, (0, 3), 20)
     assert found["columns"].tolist() == expected["columns"].to_list()
     np.testing.assert_allclose(found.ci_high, 100 * expected.ci_high)
 
 
-def test_carry_problems_are_the_runs_of_carries_in_percent(model: Transformer) -> None:
-    found = measurements.carry_problems([RUN], length=9, places=(1, 5, 9), samples=20)
+def test_carries_of_runs_are_in_percent(model: Transformer) -> None:
+    found = measurements.percent_right([RUN], 9, carry_runs, places=(1, 5, 9), samples=20)
     expected = carry_runs(model, RUN.experiment.sampler, 9, (1, 5, 9), 20)
     assert found.run.to_list() == [1, 5, 9]
     np.testing.assert_allclose(found.ci_high, 100 * expected.ci_high)
