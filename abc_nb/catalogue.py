@@ -143,8 +143,11 @@ SIZED = {
 BY_HEAD = {  # on natural input, each operand's digits to heads of their own: for a factor of several digits
     "by-head": scaffold("by head", positions.Sinusoidal(PERIOD), bias=Lines.by_head, arrangement="natural"),
 }
+BY_HEAD["by-head-wide"] = replace(  # a factor of three digits has a thousand values
+    BY_HEAD["by-head"], title="by head, wide", size=(("feed_forward", 1024),)
+)
 MODELS |= PADDED | PERIODS | SIZED | BY_HEAD
-LASTING = ("window-cyclic", "by-head", "abc", "abc-anew")  # meant to hold at any length
+LASTING = ("window-cyclic", "by-head", "by-head-wide", "abc", "abc-anew")  # meant to hold at any length
 # A sixth of the budget is too little where the parent has learned the task in part.
 MODELS["abc-anew"] = replace(MODELS["abc"], title="ABC, anew", warm=False, tested="beyond", training="scaffold")
 MODERN = {  # what others proposed

@@ -101,8 +101,9 @@ BINARY = ("addition", "n-by-1")
 BASES, BASED = (2, 4, 8, 16), ("vanilla", "window-cyclic", "abc")  # claim C29
 LISTS = ("listops-sm", "listops-max", "listops-min")
 FACTORS = ("n-by-2", "n-by-3")
-FACTOR_NAMES = ("n-by-2-{}", "n-by-3-{}", "n-by-2-{}-base4", "n-by-3-{}-base4")
 FACTOR_MODELS = ("vanilla", "by-head", "abc", "abc-anew")
+FACTOR_NAMES = dict.fromkeys(("n-by-2-{}", "n-by-3-{}", "n-by-2-{}-base4", "n-by-3-{}-base4"), FACTOR_MODELS)
+FACTOR_NAMES["n-by-3-{}"] = ("vanilla", "by-head", "by-head-wide", "abc", "abc-anew")
 LIMITS = ("n-by-n", "listops-nested")  # not learned by the paper's models (claim C28)
 ABLATED = ("successor", "addition", "n-by-1")  # the tasks of the ablations, and of padded problems
 ROPE_SIZES = ("addition-rope-128", "addition-rope-512")  # claim C05
@@ -112,7 +113,7 @@ def names(profile: str = "quick") -> list[str]:
     """Every experiment, tasks in the paper's order; those of the grid are found by their names too."""
     models = [name for name in catalogue.MODELS if profile == "paper" or name not in catalogue.PAPER_SETTING]
     based = [f"{task}-{model}-base{base}" for task in ABLATED for model in BASED for base in BASES]
-    based += [name.format(model) for name in FACTOR_NAMES if "base" in name for model in FACTOR_MODELS]
+    based += [name.format(model) for name, models in FACTOR_NAMES.items() if "base" in name for model in models]
     return [f"{task}-{model}" for task in TASKS for model in models] + [CLASSIFIER, *based]
 
 
@@ -243,7 +244,7 @@ def beyond(profile: str) -> dict[str, list[str]]:
         "places": [f"{task}-{model}" for task in binary for model in (*catalogue.PLACED, "coupling", "window-cyclic")],
         "lists": [f"{task}-{model}" for task in LISTS for model in ("vanilla", "window", "window-cyclic", "abc")],
         "bases": [f"{task}-{model}-base{base}" for base in bases for task in ABLATED for model in BASED],
-        "factors": [name.format(model) for name in FACTOR_NAMES for model in FACTOR_MODELS],
+        "factors": [name.format(model) for name, models in FACTOR_NAMES.items() for model in models],
         "limits": [f"{task}-vanilla" for task in LIMITS],
         "sizes": [f"addition-{model}" for model in ("window-cyclic", *sizes)],
     }

@@ -21,12 +21,14 @@ def test_c27_is_judged_by_the_median_seed_and_tells_the_worst(seeds: list[float]
 @pytest.mark.parametrize(("nested", "verdict"), [(0.98, "holds"), (0.99, "differs")])
 def test_c28_falls_with_one_of_the_two(nested: float, verdict: str) -> None:
     limits = scores(["Vanilla"], {("ListOps, nested", "Vanilla", 6): [nested]}, 0.0, ["N x N", "ListOps, nested"])
-    factors = scores(["by head"], {("N x 2", "by head", 60): [0.75]}, 1.0, ["N x 2"])
+    changed = {("N x 2", "by head", 60): [0.75], ("N x 2", "by head, wide", 60): [0.875]}
+    factors = scores(["by head", "by head, wide"], changed, 1.0, ["N x 2"])
     judged = judges.two_long_numbers_and_nested_lists_are_not_learned(limits, factors)
     assert (judged.id, judged.verdict) == ("C28", verdict)
     assert "N x N 0.0, 0.0, 0.0 at 3, 6, 10 digits" in judged.figure
     assert "ListOps, nested 0.0, " in judged.figure and "at 3, 6, 10 items" in judged.figure
-    assert "N x 2 100.0, 75.0 at 6, 60 digits" in judged.figure
+    assert "by head, N x 2 100.0, 75.0 at 6, 60 digits" in judged.figure
+    assert "by head, wide, N x 2 100.0, 87.5 at 6, 60 digits" in judged.figure
 
 
 @pytest.mark.parametrize(("value", "perfect", "verdict"), [(1.0, 4, "holds"), (0.99, 3, "holds"), (0.98, 3, "differs")])

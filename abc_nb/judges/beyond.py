@@ -8,6 +8,7 @@ from abc_nb.judges.scaffolding import FULL
 from abc_nb.tables import BAR, percent
 
 LIST_LENGTHS = (6, 10, 20, 60)
+BY_HEAD = ("by head", "by head, wide")
 ITS_BASES = ("base 4", "base 8", "base 16")
 
 
@@ -29,8 +30,8 @@ def two_long_numbers_and_nested_lists_are_not_learned(limits: Scores, factors: S
     if len(learned) < len(LIMITS) and not any(learned):
         return Verdict("C28", "not run", "one of the two was not trained")
     parts = [limits.text(task, "Vanilla", (3, 6, 10)) for task in limits.tasks]
-    by_head = [factors.text(task, "by head", (6, 60)) for task in factors.tasks if factors.has(task, "by head")]
-    parts += [f"by head, {text}" for text in by_head]
+    by_head = [(task, model) for model in BY_HEAD for task in factors.tasks if factors.has(task, model)]
+    parts += [f"{model}, {factors.text(task, model, (6, 60))}" for task, model in by_head]
     nearest = max(limits.tasks, key=lambda task: limits.median(task, "Vanilla", 6))
     return verdict("C28", not any(learned), "; ".join(parts), limits.evidence(nearest, "Vanilla", 6))
 
