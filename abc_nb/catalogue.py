@@ -140,16 +140,25 @@ SIZED = {
     f"window-{name}": scaffold(title, positions.Sinusoidal(PERIOD), size=size)
     for name, (title, size) in SIZES_OF.items()
 }
+WIDE = (("feed_forward", 1024),)
 BY_HEAD = {  # on natural input, each operand's digits to heads of their own: for a factor of several digits
     "by-head": scaffold("by head", positions.Sinusoidal(PERIOD), bias=Lines.by_head, arrangement="natural"),
 }
 BY_HEAD["by-head-wide"] = replace(  # a factor of three digits has a thousand values
-    BY_HEAD["by-head"], title="by head, wide", size=(("feed_forward", 1024),)
+    BY_HEAD["by-head"], title="by head, wide", size=WIDE
 )
 MODELS |= PADDED | PERIODS | SIZED | BY_HEAD
-LASTING = ("window-cyclic", "by-head", "by-head-wide", "abc", "abc-anew")  # meant to hold at any length
+LASTING = ("window-cyclic", "by-head", "by-head-wide", "abc", "abc-anew", "abc-from-4")  # meant to hold at any length
 # A sixth of the budget is too little where the parent has learned the task in part.
 MODELS["abc-anew"] = replace(MODELS["abc"], title="ABC, anew", warm=False, tested="beyond", training="scaffold")
+# Where the plain model of base 10 learns nothing, base 4's does, and its attention says where to look.
+MODELS["abc-from-4"] = replace(
+    MODELS["abc-anew"],
+    title="ABC of base 4, wide",
+    parent="vanilla-base4",
+    calibration=Calibration(strongest=True),
+    size=WIDE,
+)
 MODERN = {  # what others proposed
     "rpe-short": proposal("RPE, short clip", positions.ShortRelative()),
     "learned": proposal("Learned positions", positions.Learned(longest=1024)),

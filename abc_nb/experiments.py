@@ -101,9 +101,10 @@ BINARY = ("addition", "n-by-1")
 BASES, BASED = (2, 4, 8, 16), ("vanilla", "window-cyclic", "abc")  # claim C29
 LISTS = ("listops-sm", "listops-max", "listops-min")
 FACTORS = ("n-by-2", "n-by-3")
-FACTOR_MODELS = ("vanilla", "by-head", "abc", "abc-anew")
+FACTOR_MODELS: tuple[str, ...] = ("vanilla", "by-head", "abc", "abc-anew")
 FACTOR_NAMES = dict.fromkeys(("n-by-2-{}", "n-by-3-{}", "n-by-2-{}-base4", "n-by-3-{}-base4"), FACTOR_MODELS)
-FACTOR_NAMES["n-by-3-{}"] = ("vanilla", "by-head", "by-head-wide", "abc", "abc-anew")
+FACTOR_NAMES["n-by-3-{}"] = ("vanilla", "by-head", "by-head-wide", "abc", "abc-anew", "abc-from-4")
+WIDER = ("by-head-wide", "abc-from-4")  # models for factors alone
 LIMITS = ("n-by-n", "listops-nested")  # not learned by the paper's models (claim C28)
 ABLATED = ("successor", "addition", "n-by-1")  # the tasks of the ablations, and of padded problems
 ROPE_SIZES = ("addition-rope-128", "addition-rope-512")  # claim C05
@@ -114,7 +115,8 @@ def names(profile: str = "quick") -> list[str]:
     models = [name for name in catalogue.MODELS if profile == "paper" or name not in catalogue.PAPER_SETTING]
     based = [f"{task}-{model}-base{base}" for task in ABLATED for model in BASED for base in BASES]
     based += [name.format(model) for name, models in FACTOR_NAMES.items() if "base" in name for model in models]
-    return [f"{task}-{model}" for task in TASKS for model in models] + [CLASSIFIER, *based]
+    found = [f"{task}-{model}" for task in TASKS for model in models if task in FACTORS or model not in WIDER]
+    return [*found, CLASSIFIER, *based]
 
 
 def matching(pattern: str, profile: str = "quick") -> list[str]:
