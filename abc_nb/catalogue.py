@@ -27,6 +27,7 @@ class Model:
     arrangement: Arrangement = "natural"  # aligned: operands' digits side by side, for the window
     extends: bool = False  # meant to extrapolate: trained on several widths
     parent: str = "vanilla"  # the model that is retrained, if one is
+    parent_base: int | None = None  # where it is not the task's
     calibration: Calibration | None = None  # how the bias is read out of the parent, before it is retrained
     warm: bool = True  # retraining starts from the parent's weights
     rank: int = 0  # of a low-rank change of the parent's queries and keys
@@ -155,7 +156,7 @@ MODELS["abc-anew"] = replace(MODELS["abc"], title="ABC, anew", warm=False, teste
 MODELS["abc-from-4"] = replace(
     MODELS["abc-anew"],
     title="ABC of base 4, wide",
-    parent="vanilla-base4",
+    parent_base=4,
     calibration=Calibration(strongest=True),
     size=WIDE,
 )

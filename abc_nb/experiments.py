@@ -103,7 +103,7 @@ LISTS = ("listops-sm", "listops-max", "listops-min")
 FACTORS = ("n-by-2", "n-by-3")
 FACTOR_MODELS: tuple[str, ...] = ("vanilla", "by-head", "abc", "abc-anew")
 FACTOR_NAMES = dict.fromkeys(("n-by-2-{}", "n-by-3-{}", "n-by-2-{}-base4", "n-by-3-{}-base4"), FACTOR_MODELS)
-FACTOR_NAMES["n-by-3-{}"] = ("vanilla", "by-head", "by-head-wide", "abc", "abc-anew", "abc-from-4")
+FACTOR_NAMES["n-by-3-{}"] = ("vanilla", "by-head", "by-head-wide", "abc", "abc-anew")
 WIDER = ("by-head-wide", "abc-from-4")  # models for factors alone
 LIMITS = ("n-by-n", "listops-nested")  # not learned by the paper's models (claim C28)
 ABLATED = ("successor", "addition", "n-by-1")  # the tasks of the ablations, and of padded problems
@@ -145,7 +145,7 @@ def experiment(name: str, profile: str = "quick", base: int = 10) -> Experiment:
     found = Experiment(label(name, task), profile, sampler, config, training, tests(model, sampler, config, profile))
     if model.calibration is None and not model.rank:
         return found
-    parent = experiment(f"{task.name}-{model.parent}", profile, task.base)
+    parent = experiment(f"{task.name}-{model.parent}", profile, model.parent_base or task.base)
     return replace(found, parent=parent, calibration=model.calibration, warm=model.warm, rank=model.rank)
 
 

@@ -441,6 +441,11 @@ def test_a_floor_that_closes_nothing_is_an_error(floor: float) -> None:
         Calibration(floor=floor)
 
 
+def test_the_strongest_line_over_an_operand_is_not_asked_of_the_whole_matrix() -> None:
+    with pytest.raises(InputError, match="strongest chooses among lines over operands: leave anchor at 'operands'"):
+        Calibration(anchor="whole", strongest=True)
+
+
 def test_two_thresholds_are_an_error() -> None:
     with pytest.raises(InputError, match="share and kappa are two thresholds: give one of them"):
         Calibration(share=0.2, kappa=(1.0, 1.0))

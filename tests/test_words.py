@@ -65,9 +65,6 @@ def failure() -> Iterator[tuple[str, str]]:
     alibi = [span(*accuracies("successor-alibi-cross", length)) for length in (10, 20)]
     yield "02_vanilla_failure", "{} at ten digits, {} at twenty".format(*alibi)
     yield "02_vanilla_failure", f"({span(*accuracies('addition-rope', 6))} at six digits by seed)"
-    larger = [max(accuracies(name, 6)) for name in experiments.ROPE_SIZES]
-    yield "02_vanilla_failure", "at most {:.1f} and {:.1f}% at six digits by seed".format(*larger)
-    assert {len(shipped(name)) for name in experiments.ROPE_SIZES} == {5}
     bags = [share for model in ("nope", "alibi") for share in accuracies(f"successor-{model}", 6)]
     yield "02_vanilla_failure", f"by seed {min(bags):.1f} to {max(bags):.1f}% of a sample of 1,000"
     lengths = [length for length, _ in experiment("successor-rpe-right").tests if length >= 7]
