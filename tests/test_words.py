@@ -332,7 +332,7 @@ def factors() -> Iterator[tuple[str, str]]:
     (count,) = {len(shipped(name)) for name in experiments.beyond("quick")["factors"]}
     yield "README", f"Lists, bases and factors have {COUNTS[count]} seeds."
     by_hand, anew = ([by_seed(digits, model) for digits in (2, 3)] for model in ("by-head", "abc-anew"))
-    wide = [by_seed(3, "by-head-wide", length, places=0) for length in (6, 60, 200)]
+    wide = [by_seed(3, "by-head-wide", length) for length in (6, 60, 200)]
     read = [by_seed(digits, "abc-base4") for digits in (2, 3)]
     yield "07_beyond", f"{by_hand[0]} at sixty digits, by seed, {by_seed(2, 'by-head', 200)} at two hundred"
     yield "07_beyond", f"{by_seed(3, 'by-head', 6, places=0)} at six, {by_seed(3, 'by-head', places=0)} at sixty"
@@ -343,7 +343,7 @@ def factors() -> Iterator[tuple[str, str]]:
     yield "07_beyond", f"{reached}, and ABC's short retraining leaves {by_seed(2, 'abc')} at sixty"
     yield "07_beyond", f"{anew[0]} at sixty digits with two in base 10, {anew[1]} with three"
     yield "README", f"by seed, a window by head is right on {by_hand[0]}, ABC, trained anew, on {anew[0]})"
-    wider = f"{by_seed(3, 'by-head-wide')} with four times the feed-forward width"
+    wider = f"{wide[1]} with four times the feed-forward width"
     yield "README", f"not quite in base 10: by head {by_hand[1]}, {wider}"
     yield "README", f"ABC {anew[1]}, as the plain model"
     in_four = [f"n-by-{digits}-{model}-base4" for digits in (2, 3) for model in ("by-head", "abc-anew")]
