@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from abc_nb.biases import CLOSED, Attention, key_count
-from abc_nb.config import LATER, check_fields
+from abc_nb.config import check_fields
 from abc_nb.errors import InputError
 from abc_nb.layouts import Layout
 from abc_nb.lines import DIRECTIONS, SLOPES, Direction, Line, Span, extends, spans, whole
@@ -42,7 +42,6 @@ class Calibration:
     kappa: tuple[float, float] | None = None  # threshold in deviations (cross, self) instead of the share
     floor: float | None = None  # bias off the lines; None: minus infinity
     empty: Literal["transparent", "closed"] = "closed"  # a head without any line
-    strongest: bool = field(default=False, metadata=LATER)  # one line a head of cross-attention (`Lines.strongest`)
 
     @property
     def whole(self) -> bool:
@@ -61,8 +60,6 @@ class Calibration:
             raise InputError(f"a floor of {self.floor} is not possible: give a negative number, as in -10.0, or None")
         if self.share is not None and self.kappa is not None:
             raise InputError("share and kappa are two thresholds: give one of them")
-        if self.strongest and self.whole:
-            raise InputError("strongest chooses among lines over operands: leave anchor at 'operands'")
         if not 0 < self.keep <= 1:
             raise InputError(f"a keep of {self.keep} is not possible: give a part of the model's digits, as in 0.67")
         if self.share is not None and not 0 < self.share <= 1:

@@ -152,12 +152,13 @@ MODELS |= PADDED | PERIODS | SIZED | BY_HEAD
 LASTING = ("window-cyclic", "by-head", "by-head-wide", "abc", "abc-anew", "abc-from-4")  # meant to hold at any length
 # A sixth of the budget is too little where the parent has learned the task in part.
 MODELS["abc-anew"] = replace(MODELS["abc"], title="ABC, anew", warm=False, tested="beyond", training="scaffold")
-# Where the plain model of base 10 learns nothing, base 4's does, and its attention says where to look.
+# Where the plain model of base 10 learns nothing, base 4's does, and its attention says where to look: of each head
+# one line, for what a trained head spreads over neighbouring digits a new one would have to tell apart.
 MODELS["abc-from-4"] = replace(
     MODELS["abc-anew"],
     title="ABC of base 4, wide",
     parent_base=4,
-    calibration=Calibration(strongest=True),
+    calibration=Calibration(share=1.0),
     size=WIDE,
 )
 MODERN = {  # what others proposed

@@ -9,26 +9,19 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
-from types import MappingProxyType, UnionType
+from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from abc_nb.errors import InputError
 
-LATER = MappingProxyType({"later": True})  # metadata of a setting that came when there were runs: they keep their key
-
 
 def to_data(value: Any) -> Any:
-    """Plain dicts, lists and scalars, without later settings that are at their default."""
+    """Plain dicts, lists and scalars."""
     if is_dataclass(value):
-        own = {f.name: to_data(getattr(value, f.name)) for f in fields(value) if not is_later_default(value, f)}
-        return {"type": type(value).__name__} | own
+        return {"type": type(value).__name__} | {f.name: to_data(getattr(value, f.name)) for f in fields(value)}
     return [to_data(item) for item in value] if isinstance(value, tuple) else value
-
-
-def is_later_default(value: Any, field: Field[Any]) -> bool:
-    return "later" in field.metadata and getattr(value, field.name) == field.default
 
 
 def from_data(data: Any, types: Iterable[type]) -> Any:

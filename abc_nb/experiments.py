@@ -104,7 +104,7 @@ FACTORS = ("n-by-2", "n-by-3")
 FACTOR_MODELS: tuple[str, ...] = ("vanilla", "by-head", "abc", "abc-anew")
 FACTOR_NAMES = dict.fromkeys(("n-by-2-{}", "n-by-3-{}", "n-by-2-{}-base4", "n-by-3-{}-base4"), FACTOR_MODELS)
 FACTOR_NAMES["n-by-3-{}"] = ("vanilla", "by-head", "by-head-wide", "abc", "abc-anew")
-WIDER = ("by-head-wide", "abc-from-4")  # models for factors alone
+WIDER = [name for name, model in catalogue.MODELS.items() if model.size == catalogue.WIDE]  # for factors alone
 LIMITS = ("n-by-n", "listops-nested")  # not learned by the paper's models (claim C28)
 ABLATED = ("successor", "addition", "n-by-1")  # the tasks of the ablations, and of padded problems
 ROPE_SIZES = ("addition-rope-128", "addition-rope-512")  # claim C05

@@ -28,7 +28,6 @@ from abc_nb.layouts import SOS, Layout
 Direction = Literal["diagonal", "antidiagonal", "vertical"]
 SLOPES: dict[Direction, int] = {"diagonal": 1, "antidiagonal": -1, "vertical": 0}
 DIRECTIONS: tuple[Direction, ...] = tuple(SLOPES)
-OPERAND = "operand"  # the span of one, with its number
 WHOLE = "whole"  # the span of all keys, as in the paper
 OUTPUT = "output"  # the span of self-attention
 FURTHEST = 10**6  # columns: an offset that no line has
@@ -83,7 +82,7 @@ def spans(layout: Layout, attention: Attention) -> list[Span]:
         places = operand.places if layout.filled is None or fixed else min(operand.places, layout.filled)
         before = operand.stride * (places - fixed)
         first, last = max(operand.last - before, 0), min(operand.last + operand.stride * (not fixed), keys - 1)
-        found.append(Span(f"{OPERAND} {number}", first, last, same_origin(operand.last), operand.stride, fixed))
+        found.append(Span(f"operand {number}", first, last, same_origin(operand.last), operand.stride, fixed))
     return found
 
 
@@ -131,9 +130,9 @@ class Lines(Bias):
         keys: list[tuple[Direction, str, int]] = []
         for number, operand in enumerate(layout.operands, 1):
             if layout.is_short(operand):
-                keys += [("vertical", f"{OPERAND} {number}", -place) for place in range(operand.places)]
+                keys += [("vertical", f"operand {number}", -place) for place in range(operand.places)]
             else:
-                keys += [("antidiagonal", f"{OPERAND} {number}", below) for below in range(max(few, default=1))]
+                keys += [("antidiagonal", f"operand {number}", below) for below in range(max(few, default=1))]
         shared = [(number % heads, keys[number % len(keys)]) for number in range(max(heads, len(keys)))]
         shared_self: list[tuple[Direction, str, int]] = [("diagonal", OUTPUT, 0), ("diagonal", OUTPUT, -1)]
         lines = [
@@ -145,17 +144,6 @@ class Lines(Bias):
             )
         ]
         return cls(heads, tuple(lines), empty="closed")
-
-    def strongest(self) -> Lines:
-        """Every head of cross-attention looks at one key: of its lines over operands the strongest is left.
-
-        What a trained head spreads over neighbouring digits a new one would have to tell apart. Symbols, where
-        heads leave attention that they have no use for, do not count; self-attention keeps its lines.
-        """
-        over = [line for line in self.lines if line.attention == "cross" and line.span.startswith(OPERAND)]
-        best = {(line.layer, line.head): line for line in sorted(over, key=lambda line: line.value)}
-        kept = {*best.values()}
-        return replace(self, lines=tuple(line for line in self.lines if line.attention == "self" or line in kept))
 
     def of(self, attention: Attention, layer: int) -> tuple[Line, ...]:
         """The lines of one attention; none for one that was not calibrated."""

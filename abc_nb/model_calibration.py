@@ -40,8 +40,7 @@ def calibrate_model(model: Transformer, batch: Batch, settings: Calibration | No
     """A bias from a model's own attention on `batch`, problems that it was trained on.
 
     Without a fixed share the sparsest bias is taken under which the model, as it is, still gets
-    `keep` of its digits right; of all shares tried the lowest, if none does. What is left with `strongest` is
-    taken from that.
+    `keep` of its digits right; of all shares tried the lowest, if none does.
     """
     settings = given(settings)
     if not isinstance(model, Transformer) or not isinstance(batch, Batch):
@@ -50,11 +49,10 @@ def calibrate_model(model: Transformer, batch: Batch, settings: Calibration | No
     fixed = settings.kappa is not None or settings.share is not None
     tried = []
     for share in (settings.share,) if fixed else SHARES:
-        bias = bias_from_attention(averages, batch.layout, replace(settings, share=share, strongest=False))
+        bias = bias_from_attention(averages, batch.layout, replace(settings, share=share))
         tried.append((share, len(bias.lines), skill(model.with_bias(open_alone(bias)), batch)))
         if tried[-1][-1] >= settings.keep:
             break
-    bias = bias.strongest() if settings.strongest else bias
     return Calibrated(bias, share, pd.DataFrame(tried, columns=["share", "lines", "skill"]), settings)
 
 
@@ -91,8 +89,7 @@ def bias_from_attention(averages: Averages, layout: Layout, settings: Calibratio
         origin = last[name] if settings.layers == "last" else layer
         own = calibrate(averages[name, origin], layout, name, settings, origin)
         lines += [replace(line, layer=layer) for line in own]
-    bias = Lines(heads, tuple(lines), settings.floor, settings.empty)
-    return bias.strongest() if settings.strongest else bias
+    return Lines(heads, tuple(lines), settings.floor, settings.empty)
 
 
 def heads_of(averages: Averages) -> int:

@@ -269,6 +269,17 @@ def test_every_head_keeps_a_line_and_its_best_one_has_the_value_zero(
 
 
 @pytest.mark.parametrize("name", ATTENTIONS)
+@given(LAYOUTS, st.integers(0, 10**6), st.floats(0.01, 0.9), st.sampled_from([0.0, 1.0, 4.0]))
+def test_a_share_of_all_attention_keeps_the_strongest_line_of_each_head(
+    name: Attention, layout: Layout, seed: int, share: float, contrast: float
+) -> None:
+    attention = random_attention(layout, name, 3, seed, contrast)
+    alone, more = (calibrate(attention, layout, name, Calibration(share=s)) for s in (1.0, share))
+    assert [line.head for line in alone] == [0, 1, 2]
+    assert {*alone} <= {line for line in more if line.value == 0}
+
+
+@pytest.mark.parametrize("name", ATTENTIONS)
 @given(LAYOUTS, st.integers(0, 10**6), st.floats(0.01, 0.9), st.floats(0.01, 0.9))
 def test_a_higher_share_keeps_a_part_of_the_lines(
     name: Attention, layout: Layout, seed: int, one: float, other: float
@@ -439,11 +450,6 @@ def test_a_floor_that_closes_nothing_is_an_error(floor: float) -> None:
     """The strongest line adds nothing and the others less: a floor from zero on would lift them all."""
     with pytest.raises(InputError, match=f"a floor of {floor} is not possible: give a negative number"):
         Calibration(floor=floor)
-
-
-def test_the_strongest_line_over_an_operand_is_not_asked_of_the_whole_matrix() -> None:
-    with pytest.raises(InputError, match="strongest chooses among lines over operands: leave anchor at 'operands'"):
-        Calibration(anchor="whole", strongest=True)
 
 
 def test_two_thresholds_are_an_error() -> None:

@@ -49,9 +49,7 @@ def test_every_base_comes_back_from_json(name: str, base: int) -> None:
     assert config.from_data(config.to_data(original), TYPES) == original
 
 
-@pytest.mark.parametrize(
-    "calibration", [PAPER, Calibration(source="logits", share=0.1, floor=-5.0), Calibration(strongest=True)]
-)
+@pytest.mark.parametrize("calibration", [PAPER, Calibration(source="logits", share=0.1, floor=-5.0)])
 def test_an_experiment_with_a_calibrated_bias_comes_back_from_json(calibration: Calibration) -> None:
     lines = (Line("cross", 0, 1, "antidiagonal", "operand 1", -1, 0.0), Line("self", 1, 0, "vertical", "$", 0, -1.5))
     original = experiment("addition-abc")
@@ -60,13 +58,6 @@ def test_an_experiment_with_a_calibrated_bias_comes_back_from_json(calibration: 
     restored = config.from_data(json.loads(json.dumps(config.to_data(changed))), TYPES)
     assert restored == changed
     assert len({original.key(0), changed.key(0), replace(original, calibration=calibration).key(0)}) == 3
-
-
-def test_a_setting_that_came_later_is_in_the_data_of_those_alone_that_change_it() -> None:
-    usual, changed = Calibration(), Calibration(strongest=True)
-    assert {*config.to_data(changed)} - {*config.to_data(usual)} == {"strongest"}
-    assert config.from_data(config.to_data(usual), TYPES) == usual
-    assert config.from_data(config.to_data(changed), TYPES) == changed
 
 
 def test_unknown_type_is_an_error_that_names_the_known_ones() -> None:

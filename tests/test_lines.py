@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -320,27 +319,6 @@ def test_by_head_every_head_has_keys_of_its_own_and_together_they_see_what_a_pla
             assert max(len(keys) for keys in seen) == -(-needed // heads)
         own = bias.dense(layout, "self", layer, heads).isfinite()
         assert all(head[step].nonzero().flatten().tolist() == [step - 1, step] for head in own for step in (1, 4))
-
-
-@given(st.data())
-def test_the_strongest_line_a_head_is_the_highest_over_a_digit(data: st.DataObject) -> None:
-    places = st.tuples(st.sampled_from(["self", "cross"]), st.integers(0, 1), st.integers(0, 2))
-    keys = st.sampled_from(["operand 1", "operand 2", "+", "$"])
-    drawn = st.tuples(places, keys, st.integers(-3, 3))
-    found = data.draw(st.lists(drawn, unique=True, max_size=30))
-    values = data.draw(st.permutations([-each / 10 for each in range(len(found))]))
-    lines = tuple(
-        Line(*place, "vertical", key, offset, value) for (place, key, offset), value in zip(found, values, strict=True)
-    )
-    chosen = Lines(3, lines, floor=-9.0).strongest()
-    wanted = set()
-    for layer, head in itertools.product((0, 1), (0, 1, 2)):
-        own = [line for line in lines if (line.attention, line.layer, line.head) == ("cross", layer, head)]
-        over = [line for line in own if line.span in ("operand 1", "operand 2")]
-        wanted |= {line for line in over if line.value == max(each.value for each in over)}
-    wanted |= {line for line in lines if line.attention == "self"}
-    assert {*chosen.lines} == wanted and chosen.floor == -9.0
-    assert chosen.strongest() == chosen
 
 
 @given(st.integers(2, 40), st.integers(-3, 0))

@@ -136,15 +136,6 @@ def test_the_sparsest_share_under_which_enough_survives_is_taken(skills: list[fl
     assert (found.skill, found.settings) == (skills[chosen], asked_for)
 
 
-def test_the_strongest_lines_are_taken_from_those_that_enough_survives_under() -> None:
-    model, batch = two_layers(), problems()
-    all_lines, strongest = (calibrate_model(model, batch, Calibration(strongest=each)) for each in (False, True))
-    assert strongest.bias == all_lines.bias.strongest() != all_lines.bias
-    assert strongest.tried.equals(all_lines.tried)
-    chosen = Calibration(share=strongest.share, strongest=True)
-    assert strongest.bias == bias_from_attention(average_attention(model, batch), batch.layout, chosen)
-
-
 def test_shares_are_tried_from_the_sparsest_bias_on() -> None:
     assert [*SHARES] == sorted(SHARES, reverse=True)
 
