@@ -37,7 +37,7 @@ class Calibration:
     layers: Literal["each", "last"] = "each"  # whose attention a layer is biased with
     anchor: Literal["operands", "whole"] = "operands"  # what lines run over
     directions: tuple[Direction, ...] = DIRECTIONS
-    share: float | None = None  # of its head's attention that a line must carry; None: chosen by `keep`
+    share: float | None = None  # of its head's attention; None: `SHARE`, where a model is asked chosen by `keep`
     keep: float = 2 / 3  # of the model's digits that must survive when all keys off the lines are closed
     kappa: tuple[float, float] | None = None  # threshold in deviations (cross, self) instead of the share
     floor: float | None = None  # bias off the lines; None: minus infinity
@@ -226,6 +226,4 @@ def strongest_first(weights: Tensor, found: Candidates, share: float) -> Tensor:
                 break
             kept[head, top] = True
             rest[head, steps[found.inside[:, top], 0], found.columns[found.inside[:, top], top]] = 0
-            if mass < share:
-                break
     return kept

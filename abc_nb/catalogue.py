@@ -59,7 +59,11 @@ def proposal(title: str, position: positions.PositionEncoding) -> Model:
     return Model(title, position, extends=True, tested="beyond")
 
 
-MODELS = {
+def ablation(title: str, calibration: Calibration, **changes: Any) -> Model:
+    return replace(BASIC["abc"], title=title, calibration=calibration, tested="few", **changes)
+
+
+BASIC = {  # the papers' models, and what tells why one of their baselines fails
     "vanilla": Model("Vanilla", positions.Sinusoidal()),
     "nope": Model("NoPE", positions.NoPosition()),
     "rope": Model("RoPE", positions.Rotary(), source_index="left"),
@@ -85,27 +89,22 @@ MODELS = {
 }
 
 
-def calibrated(title: str, calibration: Calibration, **changes: Any) -> Model:
-    return replace(MODELS["abc"], title=title, calibration=calibration, tested="few", **changes)
-
-
 ABLATIONS = {  # of ABC: one change each
-    "abc-new-weights": calibrated("new weights", Calibration(), warm=False, training="short"),
-    "abc-last-layer": calibrated("last layer for all", Calibration(layers="last")),
-    "abc-whole": calibrated("lines over the whole matrix", Calibration(anchor="whole")),
-    "abc-antidiagonals": calibrated("no verticals", Calibration(directions=("diagonal", "antidiagonal"))),
-    "abc-logits": calibrated("logits", Calibration(source="logits")),
-    "abc-finite": calibrated("finite bias", Calibration(floor=-5.0)),
-    "abc-kappa-1": calibrated("kappa 1", Calibration(kappa=(1.0, 1.0))),
-    "abc-kappa-2": calibrated("kappa 2 (003)", Calibration(kappa=(2.0, 2.0))),
-    "abc-kappa-paper": calibrated("kappa 4.5, 0.87", Calibration(kappa=PAPER.kappa)),
-    "abc-share-0.1": calibrated("share 0.1", Calibration(share=0.1)),
-    "abc-no-period": calibrated("no period", Calibration(), position=positions.Sinusoidal()),
-    "abc-one-width": calibrated("one width", Calibration(), extends=False),
-    "abc-paper": calibrated("Algorithm 1", PAPER),
-    "abc-paper-no-period": calibrated("Algorithm 1, no period", PAPER, position=positions.Sinusoidal()),
+    "abc-new-weights": ablation("new weights", Calibration(), warm=False, training="short"),
+    "abc-last-layer": ablation("last layer for all", Calibration(layers="last")),
+    "abc-whole": ablation("lines over the whole matrix", Calibration(anchor="whole")),
+    "abc-antidiagonals": ablation("no verticals", Calibration(directions=("diagonal", "antidiagonal"))),
+    "abc-logits": ablation("logits", Calibration(source="logits")),
+    "abc-finite": ablation("finite bias", Calibration(floor=-5.0)),
+    "abc-kappa-1": ablation("kappa 1", Calibration(kappa=(1.0, 1.0))),
+    "abc-kappa-2": ablation("kappa 2 (003)", Calibration(kappa=(2.0, 2.0))),
+    "abc-kappa-paper": ablation("kappa 4.5, 0.87", Calibration(kappa=PAPER.kappa)),
+    "abc-share-0.1": ablation("share 0.1", Calibration(share=0.1)),
+    "abc-no-period": ablation("no period", Calibration(), position=positions.Sinusoidal()),
+    "abc-one-width": ablation("one width", Calibration(), extends=False),
+    "abc-paper": ablation("Algorithm 1", PAPER),
+    "abc-paper-no-period": ablation("Algorithm 1, no period", PAPER, position=positions.Sinusoidal()),
 }
-MODELS |= ABLATIONS
 GRID_W, GRID_T = (None, 0, 1, 2, 3), (None, 2, 3, 4, 5, 6, 7, 8)
 GRID_NAMES = {(w, t): f"grid-w{w}-t{t}".replace("None", "x") for w in GRID_W for t in GRID_T}
 GRID = {  # window and period (claim C13); None: no window, an index without a period
@@ -120,13 +119,13 @@ GRID = {  # window and period (claim C13); None: no window, an index without a p
 }
 SCAFFOLDS = ("window", "window-cyclic", "nope-window")
 PADDED = {  # in the paper's regime: every operand padded to sixty digits, in training too
-    f"{name}-padded": replace(MODELS[name], regime="padded", parent="vanilla-padded", many=0, tested="few")
+    f"{name}-padded": replace((BASIC | ABLATIONS)[name], regime="padded", parent="vanilla-padded", many=0, tested="few")
     for name in ("vanilla", *SCAFFOLDS, "abc", "abc-no-period", "abc-paper", "abc-paper-no-period")
 }
 PERIODS = {  # other periods with the whole training, on the tasks where a quarter of it is not enough
     f"window-t{t}": scaffold(f"+ T={t}", positions.Sinusoidal(t), tested="few") for t in (2, 4, 5, 6, 7, 8)
 }
-SIZES_OF = {  # layers of encoder and decoder, width, heads (claim C30); 0/2, 64, 8 are `window-cyclic`
+SIZES = {  # layers of encoder and decoder, width, heads (claim C30); 0/2, 64, 8 are `window-cyclic`
     "0-1": ("0/1 layers", layers(0, 1)),
     "0-4": ("0/4 layers", layers(0, 4)),
     "1-6": ("1/6 layers", layers(1, 6)),
@@ -138,29 +137,27 @@ SIZES_OF = {  # layers of encoder and decoder, width, heads (claim C30); 0/2, 64
     "heads-4": ("4 heads", (("heads", 4),)),
 }
 SIZED = {
-    f"window-{name}": scaffold(title, positions.Sinusoidal(PERIOD), size=size)
-    for name, (title, size) in SIZES_OF.items()
+    f"window-{name}": scaffold(title, positions.Sinusoidal(PERIOD), size=size) for name, (title, size) in SIZES.items()
 }
 WIDE = (("feed_forward", 1024),)
-BY_HEAD = {  # on natural input, each operand's digits to heads of their own: for a factor of several digits
+FACTORED = {  # for a factor of several digits, on natural input: each operand's digits to heads of their own
     "by-head": scaffold("by head", positions.Sinusoidal(PERIOD), bias=Lines.by_head, arrangement="natural"),
+    # A sixth of the budget is too little where the parent has learned the task in part.
+    "abc-anew": replace(BASIC["abc"], title="ABC, anew", warm=False, tested="beyond", training="scaffold"),
 }
-BY_HEAD["by-head-wide"] = replace(  # a factor of three digits has a thousand values
-    BY_HEAD["by-head"], title="by head, wide", size=WIDE
-)
-MODELS |= PADDED | PERIODS | SIZED | BY_HEAD
-LASTING = ("window-cyclic", "by-head", "by-head-wide", "abc", "abc-anew", "abc-from-4")  # meant to hold at any length
-# A sixth of the budget is too little where the parent has learned the task in part.
-MODELS["abc-anew"] = replace(MODELS["abc"], title="ABC, anew", warm=False, tested="beyond", training="scaffold")
-# Where the plain model of base 10 learns nothing, base 4's does, and its attention says where to look: of each head
-# one line, for what a trained head spreads over neighbouring digits a new one would have to tell apart.
-MODELS["abc-from-4"] = replace(
-    MODELS["abc-anew"],
-    title="ABC of base 4, wide",
-    parent_base=4,
-    calibration=Calibration(share=1.0),
-    size=WIDE,
-)
+WIDER = {  # a factor of three digits has a thousand values
+    "by-head-wide": replace(FACTORED["by-head"], title="by head, wide", size=WIDE),
+    # Where the plain model of base 10 learns nothing, base 4's does, and its attention says where to look: of each
+    # head one line, for what a trained head spreads over neighbouring digits a new one would have to tell apart.
+    "abc-from-4": replace(
+        FACTORED["abc-anew"],
+        title="ABC of base 4, wide",
+        parent_base=4,
+        calibration=Calibration(share=1.0),
+        size=WIDE,
+    ),
+}
+LASTING = ("window-cyclic", "abc", *FACTORED, *WIDER)  # meant to hold at any length
 MODERN = {  # what others proposed
     "rpe-short": proposal("RPE, short clip", positions.ShortRelative()),
     "learned": proposal("Learned positions", positions.Learned(longest=1024)),
@@ -176,7 +173,7 @@ MODERN = {  # what others proposed
 }
 BASELINES = ("vanilla", "nope", "rope", "alibi", "rpe")
 WIDENED = {  # the baselines, trained like the proposals
-    f"{name}-widened": replace(MODELS[name], source_index="right", extends=True, tested="beyond")
+    f"{name}-widened": replace(BASIC[name], source_index="right", extends=True, tested="beyond")
     for name in ("vanilla", "nope", "rope", "alibi-cross", "rpe")
 }
 PLACED = {  # encodings of distance, the source counted by place: equal places are equally far, in both operands
@@ -189,13 +186,12 @@ PLACED["alibi-by-place"] = replace(
     WIDENED["alibi-cross-widened"], title="ALiBi, by place", bias=biases.PlacedALiBi(cross=True)
 )
 WIDTHS = {"vanilla": "vanilla-widened", "rope-right": "rope-widened", "rpe-right": "rpe-widened"}  # one, and several
-MODELS |= MODERN | WIDENED | PLACED
 METHODS = (*WIDENED, *MODERN, "window-cyclic", "abc")  # what notebook 7 compares
 VARIANTS = ("rope-right", "rpe-right", "alibi-cross")  # baselines that tell why a baseline fails
-ITS_TRAININGS: dict[str, Recipe] = {"text-rate": "text", "our-recipe": "ours"}
+TRAININGS: dict[str, Recipe] = {"text-rate": "text", "our-recipe": "ours"}
 PAPER_SETTING = {  # for the profile `paper`: the learning rate of the paper's text, and our training
-    f"{name}-{label}": replace(MODELS[name], recipe=recipe, parent=f"vanilla-{label}", many=0, tested="curve")
+    f"{name}-{label}": replace(BASIC[name], recipe=recipe, parent=f"vanilla-{label}", many=0, tested="curve")
     for name in (*BASELINES, *SCAFFOLDS, "abc")
-    for label, recipe in ITS_TRAININGS.items()
+    for label, recipe in TRAININGS.items()
 }
-MODELS |= PAPER_SETTING
+MODELS = BASIC | ABLATIONS | PADDED | PERIODS | SIZED | FACTORED | WIDER | MODERN | WIDENED | PLACED | PAPER_SETTING

@@ -108,6 +108,10 @@ class Scores:
             key=lambda place: (self.median(*place), self.rows[place]["ci_high"]),
         )
 
+    def worst(self, tasks: Sequence[str], models: Sequence[str], length: int) -> float:
+        """The accuracy of the worst seed of all."""
+        return min(float(self.rows[task, model, length]["worst"]) for task in tasks for model in models)
+
     def evidence(self, task: str, model: str, length: int) -> Evidence:
         return evidence(self.rows[task, model, length])
 

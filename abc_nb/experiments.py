@@ -103,8 +103,7 @@ LISTS = ("listops-sm", "listops-max", "listops-min")
 FACTORS = ("n-by-2", "n-by-3")
 FACTOR_MODELS: tuple[str, ...] = ("vanilla", "by-head", "abc", "abc-anew")
 FACTOR_NAMES = dict.fromkeys(("n-by-2-{}", "n-by-3-{}", "n-by-2-{}-base4", "n-by-3-{}-base4"), FACTOR_MODELS)
-FACTOR_NAMES["n-by-3-{}"] = ("vanilla", "by-head", "by-head-wide", "abc", "abc-anew")
-WIDER = [name for name, model in catalogue.MODELS.items() if model.size == catalogue.WIDE]  # for factors alone
+FACTOR_NAMES["n-by-3-{}"] = ("vanilla", "by-head", "by-head-wide", "abc", "abc-anew", "abc-from-4")
 LIMITS = ("n-by-n", "listops-nested")  # not learned by the paper's models (claim C28)
 ABLATED = ("successor", "addition", "n-by-1")  # the tasks of the ablations, and of padded problems
 ROPE_SIZES = ("addition-rope-128", "addition-rope-512")  # claim C05
@@ -115,7 +114,7 @@ def names(profile: str = "quick") -> list[str]:
     models = [name for name in catalogue.MODELS if profile == "paper" or name not in catalogue.PAPER_SETTING]
     based = [f"{task}-{model}-base{base}" for task in ABLATED for model in BASED for base in BASES]
     based += [name.format(model) for name, models in FACTOR_NAMES.items() if "base" in name for model in models]
-    found = [f"{task}-{model}" for task in TASKS for model in models if task in FACTORS or model not in WIDER]
+    found = [f"{task}-{model}" for task in TASKS for model in models if task in FACTORS or model not in catalogue.WIDER]
     return [*found, CLASSIFIER, *based]
 
 
@@ -255,9 +254,9 @@ def beyond(profile: str) -> dict[str, list[str]]:
 def lasting(profile: str) -> list[str]:
     """The runs of ABS and ABC that are meant to hold at any length: the paper's tasks, lists, bases and factors."""
     groups = beyond(profile)
-    names = [f"{task}-{model}" for task in ARITHMETIC for model in ("window-cyclic", "abc")]
-    names += [*groups["lists"], *groups["bases"], *groups["factors"]]
-    return [name for name in names if split(name)[1] in catalogue.LASTING]
+    chosen = [f"{task}-{model}" for task in ARITHMETIC for model in ("window-cyclic", "abc")]
+    chosen += [*groups["lists"], *groups["bases"], *groups["factors"]]
+    return [name for name in chosen if split(name)[1] in catalogue.LASTING]
 
 
 def padded_names(models: Sequence[str], profile: str) -> list[str]:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from abc_nb import paths
 from abc_nb.biases import Window
-from abc_nb.catalogue import ITS_TRAININGS, MODELS, PADDED, PERIODS, WIDTHS
+from abc_nb.catalogue import MODELS, PADDED, PERIODS, TRAININGS, WIDTHS
 from abc_nb.errors import InputError
 from abc_nb.experiments import ARITHMETIC, BINARY, experiment, grid_names, split
 from abc_nb.files import write_text
@@ -113,7 +113,7 @@ def settings(found: Results, names: Sequence[str], length: int = 60) -> pd.DataF
     known = known[(known.length == length) & known.paper.notna()].drop_duplicates(["task", "model"])
     table = known[["task", "model", "paper", "ours", "worst", "seeds"]].copy()
     its = Results("paper", "any", found.seeds)
-    trainings: list[tuple[str, Recipe]] = [("", "code"), *((f"-{each}", ITS_TRAININGS[each]) for each in ITS_TRAININGS)]
+    trainings: list[tuple[str, Recipe]] = [("", "code"), *((f"-{each}", TRAININGS[each]) for each in TRAININGS)]
     columns = {ITS_COLUMNS[recipe]: medians(its, [name + end for name in names], length) for end, recipe in trainings}
     padded = [f"{name}-padded" for name in names if f"{split(name)[1]}-padded" in PADDED]
     columns["ours, padded"] = medians(found.or_shipped(), padded, length)

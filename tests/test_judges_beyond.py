@@ -32,7 +32,7 @@ def test_c28_falls_with_one_of_the_two(nested: float, verdict: str) -> None:
 
 
 @pytest.mark.parametrize(("value", "perfect", "verdict"), [(1.0, 4, "holds"), (0.99, 3, "holds"), (0.98, 3, "differs")])
-def test_c29_is_judged_by_the_worst_base(value: float, perfect: int, verdict: str) -> None:
+def test_c29_is_judged_by_the_base_with_the_lowest_median(value: float, perfect: int, verdict: str) -> None:
     tasks, worst = ["Addition, base 4", "Addition, base 16"], ("Addition, base 16", "ABC", 60)
     judged = judges.bases_make_no_difference(scores(["+ T=3", "ABC"], {worst: [value]}, 1.0, tasks))
     assert (judged.id, judged.verdict) == ("C29", verdict)
@@ -41,12 +41,20 @@ def test_c29_is_judged_by_the_worst_base(value: float, perfect: int, verdict: st
         assert "the lowest ABC on Addition, base 16 98.0" in judged.figure
 
 
-def test_c29_is_not_judged_by_base_2_which_the_claim_leaves_out() -> None:
-    found = scores(
-        ["+ T=3", "ABC"], {("Addition, base 2", "ABC", 60): [0.5]}, 1.0, ["Addition, base 2", "Addition, base 4"]
+def test_c29_tells_the_worst_seed_of_each_model() -> None:
+    changed = {("Addition, base 4", "ABC", 60): [1.0, 1.0, 0.25], ("N x 1, base 8", "+ T=3", 60): [1.0, 0.75, 1.0]}
+    judged = judges.bases_make_no_difference(
+        scores(["+ T=3", "ABC"], changed, 1.0, ["Addition, base 4", "N x 1, base 8"])
     )
-    judged = judges.bases_make_no_difference(found)
-    assert (judged.verdict, judged.figure.endswith("; base 2, lowest 50.0")) == ("holds", True)
+    assert judged.verdict == "holds" and "worst seed of + T=3 75.0, worst seed of ABC 25.0" in judged.figure
+
+
+def test_c29_is_not_judged_by_base_2_which_the_claim_leaves_out() -> None:
+    changed = {("Addition, base 2", "ABC", 60): [0.75, 0.5, 0.25]}
+    judged = judges.bases_make_no_difference(
+        scores(["+ T=3", "ABC"], changed, 1.0, ["Addition, base 2", "Addition, base 4"])
+    )
+    assert (judged.verdict, judged.figure.endswith("; base 2, lowest 50.0, worst seed 25.0")) == ("holds", True)
     assert judges.bases_make_no_difference(scores(["+ T=3", "ABC"], {}, 1.0, ["Addition, base 2"])).verdict == "not run"
 
 
@@ -58,8 +66,15 @@ def test_c30_asks_the_sizes_that_converged_and_tells_the_others(six: float, sixt
     changed = {("Addition", "6/1 layers", 6): [six], ("Addition", "6/1 layers", 60): [sixty]}
     judged = judges.sizes_make_no_difference(scores(["+ T=3", "6/1 layers"], changed, 1.0, ["Addition"]))
     assert (judged.id, judged.verdict) == ("C30", verdict)
-    shown = f", 6/1 layers {100 * sixty:.1f}; not" if six >= 0.99 else "not converged, at 6 digits: 6/1 layers 50.0"
-    assert shown in judged.figure
+    worst = " (worst seed 50.0)" if sixty < 0.99 else ""
+    converged = f", 6/1 layers {100 * sixty:.1f}{worst}; not converged"
+    assert (converged if six >= 0.99 else "not converged, at 6 digits: 6/1 layers 50.0") in judged.figure
+
+
+def test_c30_holds_by_the_median_and_tells_a_worst_seed_below_the_bar() -> None:
+    changed = {("Addition", "4/4 layers", 60): [1.0, 1.0, 0.25]}
+    judged = judges.sizes_make_no_difference(scores(["+ T=3", "4/4 layers"], changed, 1.0, ["Addition"]))
+    assert (judged.verdict, "+ T=3 100.0, 4/4 layers 100.0 (worst seed 25.0);" in judged.figure) == ("holds", True)
 
 
 def test_c30_is_not_judged_where_no_size_converged() -> None:

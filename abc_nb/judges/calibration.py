@@ -26,7 +26,7 @@ def at_sixty(scores: Scores, model: str, tasks: Sequence[str] = THREE) -> tuple[
 def abc_generalizes(scores: Scores, padded: Scores) -> Verdict:
     """Tight problems decide, as for the other claims; padded ones, as the paper's are, are told."""
     holds, words, evidence = at_sixty(scores, "ABC")
-    worst = min(scores.rows[task, "ABC", 60]["worst"] for task in THREE)
+    worst = scores.worst(THREE, ["ABC"], 60)
     figure = f"ABC at 60 digits: {words}; worst seed {percent(worst)}"
     figure += "".join(f"; padded, {model}: {at_sixty(padded, model)[1]}" for model in ("ABC", "no period"))
     return verdict("C16", holds, figure, evidence)

@@ -41,7 +41,7 @@ def window_alone_interpolates_binary(scores: Scores, padded: Scores) -> Verdict:
 def cyclic_window_solves_all(scores: Scores, padded: Scores) -> Verdict:
     tasks = (*UNARY, *BINARY)
     place = scores.lowest(tasks, ["+ T=3"], TABLE)
-    worst = min(scores.rows[name, "+ T=3", 60]["worst"] for name in tasks)
+    worst = scores.worst(tasks, ["+ T=3"], 60)
     figure = told(tasks, "+ T=3", (6, 60), scores, padded, f"; worst seed at 60 digits {percent(worst)}")
     return verdict("C11", scores.median(*place) >= FULL, figure, scores.evidence(*place))
 
