@@ -81,7 +81,7 @@ def test_c04_is_judged_by_the_task_that_alibi_learns_best(task: str, value: floa
 def test_c05_needs_the_wide_model_alone_to_interpolate(wide: float, narrow: float, verdict: str) -> None:
     values = [("RoPE", 0.2), ("RoPE", 0.25), ("RoPE, size 128", narrow), ("RoPE, size 512", wide), ("Vanilla", 1.0)]
     trainings = pd.DataFrame(values, columns=["model", "validation"]).assign(seed=[0, 1, 0, 0, 0])
-    shown = f"RoPE 20.0, RoPE, size 128 {100 * narrow:.1f}, RoPE, size 512 {100 * wide:.1f}"
+    shown = f"RoPE 20.0 (best seed 25.0), RoPE, size 128 {100 * narrow:.1f}, RoPE, size 512 {100 * wide:.1f}"
     assert_judged(judges.rope_needs_width(trainings), "C05", verdict, shown)
     enough = trainings.replace({"validation": narrow}, 0.995)
     assert_judged(judges.rope_needs_width(enough), "C05", "differs", "RoPE, size 128 99.5")

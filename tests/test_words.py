@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -67,6 +68,18 @@ def failure() -> Iterator[tuple[str, str]]:
     alibi = [span(*accuracies("successor-alibi-cross", length)) for length in (10, 20)]
     yield "02_vanilla_failure", "{} at ten digits, {} at twenty".format(*alibi)
     yield "02_vanilla_failure", f"({span(*accuracies('addition-rope', 6))} at six digits by seed)"
+    larger = [sorted(accuracies(name, 6)) for name in experiments.ROPE_SIZES]
+    yield (
+        "02_vanilla_failure",
+        "of five seeds one learns it at size 128 and one at 512 ({:.0f} and {:.0f}% of six".format(
+            *(best for *_, best in larger)
+        ),
+    )
+    yield (
+        "02_vanilla_failure",
+        f"of the others none has {math.ceil(max(share for *rest, _ in larger for share in rest))}%",
+    )
+    assert [len(shares) for shares in larger] == [5, 5]
     bags = [share for model in ("nope", "alibi") for share in accuracies(f"successor-{model}", 6)]
     yield "02_vanilla_failure", f"by seed {min(bags):.1f} to {max(bags):.1f}% of a sample of 1,000"
     lengths = [length for length, _ in experiment("successor-rpe-right").tests if length >= 7]
