@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from abc_nb import compute, making, store
-from abc_nb.calibration import Calibration, given
-from abc_nb.errors import InputError
-from abc_nb.experiments import calibrated, experiment, train_command
+from abc_nb.calibration.calibrate import Calibration, given
+from abc_nb.common.errors import InputError
+from abc_nb.experiments.experiment import calibrated, experiment, train_command
+from abc_nb.runs import runner, store
+from abc_nb.training.answers import answers
 
 
 def load(name: str, seed: int = 0, profile: str = "quick", base: int = 10) -> store.Run:
@@ -24,7 +25,7 @@ def load(name: str, seed: int = 0, profile: str = "quick", base: int = 10) -> st
 def answer(name: str, expression: str, seed: int = 0, profile: str = "quick", base: int = 10) -> str:
     """What the trained model answers, decoding greedily: `answer("addition-vanilla", "123+456")`."""
     run = load(name, seed, profile, base)
-    return next(compute.answers(run.model(), run.experiment, [expression]))
+    return next(answers(run.model(), run.experiment.sampler, [expression]))
 
 
 def retrain(name: str, calibration: Calibration | None = None, seed: int = 0, profile: str = "quick") -> store.Run:
@@ -35,4 +36,4 @@ def retrain(name: str, calibration: Calibration | None = None, seed: int = 0, pr
     """
     child = calibrated(name, profile)
     wanted = child.calibration if calibration is None else given(calibration)
-    return making.ensure(replace(child, calibration=wanted), seed)
+    return runner.ensure(replace(child, calibration=wanted), seed)

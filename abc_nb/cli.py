@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from abc_nb import __version__
-from abc_nb.errors import InputError, in_words
+from abc_nb.common.errors import InputError, in_words
 
 DESCRIPTION = """Small Transformers that learn arithmetic which holds at any length.
 Experiments are named TASK-MODEL, as in addition-vanilla; `abc-nb list` shows them all."""

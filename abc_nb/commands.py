@@ -11,12 +11,16 @@ import pandas as pd
 import torch
 from tqdm.auto import tqdm
 
-from abc_nb import api, devices, evaluation, experiments, making, paths, store
-from abc_nb import compute as computing
-from abc_nb.errors import InputError
-from abc_nb.experiments import Experiment
-from abc_nb.tasks import Task
-from abc_nb.training import Progress
+from abc_nb import api, experiments
+from abc_nb.common import devices, paths
+from abc_nb.common.errors import InputError
+from abc_nb.experiments.experiment import Experiment
+from abc_nb.problems import expressions as computing
+from abc_nb.problems.tasks import Task
+from abc_nb.runs import runner, store
+from abc_nb.training import evaluation
+from abc_nb.training.answers import answers
+from abc_nb.training.progress import Progress
 
 BLOCK = 256  # lines of standard input answered together
 
@@ -52,9 +56,9 @@ def list_(arguments: Namespace) -> None:
 def train(arguments: Namespace) -> None:
     experiment = chosen(arguments)
     paths.runs().mkdir(parents=True, exist_ok=True)  # a folder that cannot be written is named before the bar
-    for each in making.untrained(experiment, arguments.seed):
+    for each in runner.untrained(experiment, arguments.seed):
         with_bar(each, arguments.seed)
-    run = making.ensure(experiment, arguments.seed)
+    run = runner.ensure(experiment, arguments.seed)
     seconds = run.manifest["seconds"]["training"]
     print(f"{experiment.name} seed {run.seed}: {run.manifest['steps']} steps in {seconds:.0f} s, kept in {run.folder}")
     show(run.evaluation(), csv=False)
@@ -69,7 +73,7 @@ def with_bar(experiment: Experiment, seed: int) -> None:
                 bar.set_postfix_str(f"validation {progress.history[-1]['accuracy']:.1%}", refresh=False)
             bar.update(progress.step - bar.n)
 
-        making.ensure(experiment, seed, report)
+        runner.ensure(experiment, seed, report)
 
 
 def evaluate(arguments: Namespace) -> None:
@@ -87,7 +91,7 @@ def compute(arguments: Namespace) -> None:
     torch.set_num_threads(devices.THREADS)  # one token at a time is too little to share
     lines = readable(experiment.task, sys.stdin) if typed == "-" else iter([typed])
     for block in in_blocks(lines, 1 if sys.stdin.isatty() else BLOCK):
-        for answer in computing.answers(model, experiment, block):
+        for answer in answers(model, experiment.sampler, block):
             print(answer, flush=True)
 
 
@@ -125,7 +129,7 @@ def in_blocks(lines: Iterator[str], size: int) -> Iterator[list[str]]:
 
 
 def sweep(arguments: Namespace) -> int:
-    from abc_nb import sweep as sweeping
+    from abc_nb.runs import sweep as sweeping
 
     names = experiments.matching(arguments.pattern, arguments.profile)
     seeds = dict.fromkeys(arguments.seeds)
@@ -146,14 +150,14 @@ def reproduce(arguments: Namespace) -> int:
 
 
 def report(arguments: Namespace) -> None:
-    from abc_nb.report import page
-    from abc_nb.results import Results
+    from abc_nb.analysis.results import Results
+    from abc_nb.show.report import page
 
     print(page.write(Results(arguments.profile, arguments.results, arguments.seeds)))
 
 
 def notebooks(arguments: Namespace) -> None:
-    from abc_nb import notebooks as books
+    from abc_nb.show import notebooks as books
 
     books.refresh(arguments.notebook, dict(arguments.parameters))
 

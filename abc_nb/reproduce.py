@@ -5,9 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from abc_nb import experiments, notebooks, paths, sweep
-from abc_nb.report import page
-from abc_nb.results import Results
+from abc_nb import experiments
+from abc_nb.analysis.results import Results
+from abc_nb.common import paths
+from abc_nb.runs import sweep
+from abc_nb.show import notebooks
+from abc_nb.show.report import page
 
 
 def reproduce(profile: str, seeds: Sequence[int], everything: bool = False) -> int:

@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from abc_nb import maps
-from abc_nb.model import ModelConfig
-from abc_nb.sampling import Batch
+from abc_nb.model.transformer import ModelConfig
+from abc_nb.problems.sampling import Batch
+from abc_nb.show import maps
 
 Attention = list[list[list[float]]]  # (head, query, key)
 

@@ -23,17 +23,18 @@ import torch
 from baselines import TorchTransformer, decode_from_the_start, draw_heads, line_means_in_loops
 from tqdm import tqdm
 
-from abc_nb import devices, paths, store
-from abc_nb.calibration import PAPER, calibrate
-from abc_nb.evaluation import TEST_SEED, exact_match
-from abc_nb.experiments import ARITHMETIC, SEEDS, Experiment, experiment
-from abc_nb.explorers.calibration_widget import CalibrationBench, explore_calibration
-from abc_nb.files import write_text
-from abc_nb.layouts import Layout
-from abc_nb.model_calibration import calibrate_model
-from abc_nb.muon import Muon
-from abc_nb.sampling import Batch
-from abc_nb.training import Trainer
+from abc_nb.calibration.calibrate import PAPER, calibrate
+from abc_nb.calibration.of_model import calibrate_model
+from abc_nb.common import devices, paths
+from abc_nb.common.files import write_text
+from abc_nb.experiments.experiment import ARITHMETIC, SEEDS, Experiment, experiment
+from abc_nb.problems.layouts import Layout
+from abc_nb.problems.sampling import Batch
+from abc_nb.runs import store
+from abc_nb.show.explorers.calibration_widget import CalibrationBench, explore_calibration
+from abc_nb.training.evaluation import TEST_SEED, exact_match
+from abc_nb.training.muon import Muon
+from abc_nb.training.trainer import Trainer
 
 ROUNDS = 5  # medians of so many measurements
 CORES = torch.get_num_threads()

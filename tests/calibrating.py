@@ -6,12 +6,12 @@ import torch
 from helpers import SAMPLER, build
 from torch import Tensor
 
-from abc_nb.biases import Attention, key_count
-from abc_nb.evaluation import greedy
-from abc_nb.layouts import SOS, Layout
-from abc_nb.model import ModelConfig, Transformer
-from abc_nb.positions import Sinusoidal
-from abc_nb.sampling import Batch
+from abc_nb.bias.base import Attention, key_count
+from abc_nb.model.positions import Sinusoidal
+from abc_nb.model.transformer import ModelConfig, Transformer
+from abc_nb.problems.layouts import SOS, Layout
+from abc_nb.problems.sampling import Batch
+from abc_nb.training.evaluation import greedy
 
 TWO_LAYERS = ModelConfig(width=8, heads=2, feed_forward=16, decoder_layers=2, position=Sinusoidal(3))
 INFINITY = float("inf")

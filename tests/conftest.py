@@ -12,8 +12,9 @@ import torch
 from helpers import child_of, tiny_experiment
 from hypothesis import settings
 
-from abc_nb import making, paths, store
-from abc_nb.experiments import Experiment
+from abc_nb.common import paths
+from abc_nb.experiments.experiment import Experiment
+from abc_nb.runs import runner, store
 
 torch.set_num_threads(1)  # what the store trains with; bit-for-bit comparisons need a fixed count
 settings.register_profile("suite", deadline=None, max_examples=50)
@@ -69,7 +70,7 @@ def finished(tiny: Experiment, tmp_path_factory: pytest.TempPathFactory) -> Path
     """A finished run's folder, to be copied."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("ABC_NB_RUNS", str(tmp_path_factory.mktemp("finished")))
-        return making.ensure(tiny, 0).folder
+        return runner.ensure(tiny, 0).folder
 
 
 @pytest.fixture
@@ -83,7 +84,7 @@ def trained(child: Experiment, tmp_path_factory: pytest.TempPathFactory) -> Path
     """A folder of runs that holds the child and its parent, to be copied."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("ABC_NB_RUNS", str(tmp_path_factory.mktemp("calibrated")))
-        return making.ensure(child, 0).folder.parent
+        return runner.ensure(child, 0).folder.parent
 
 
 @pytest.fixture

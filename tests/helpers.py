@@ -21,17 +21,21 @@ import torch.nn.functional as F
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from abc_nb import claims, making, plots, store, tables, training
-from abc_nb.calibration import Calibration
-from abc_nb.evaluation import exact_match, wilson
-from abc_nb.experiments import Experiment, experiment
-from abc_nb.model import ModelConfig, Transformer
-from abc_nb.positions import Sinusoidal
-from abc_nb.report import page
-from abc_nb.results import Results
-from abc_nb.sampling import Batch, Sampler
-from abc_nb.tasks import Task
-from abc_nb.training import Progress, Trainer, TrainingConfig
+from abc_nb.analysis import claims
+from abc_nb.analysis.results import Results
+from abc_nb.calibration.calibrate import Calibration
+from abc_nb.experiments.experiment import Experiment, experiment
+from abc_nb.model.positions import Sinusoidal
+from abc_nb.model.transformer import ModelConfig, Transformer
+from abc_nb.problems.sampling import Batch, Sampler
+from abc_nb.problems.tasks import Task
+from abc_nb.runs import runner, store
+from abc_nb.show import plots, tables
+from abc_nb.show.report import page
+from abc_nb.training import trainer as training
+from abc_nb.training.evaluation import exact_match, wilson
+from abc_nb.training.progress import Progress, TrainingConfig
+from abc_nb.training.trainer import Trainer
 
 
 def places_of(number: int, base: int) -> int:
@@ -162,7 +166,7 @@ def read_tensors(path: Path) -> dict[str, str]:
     with safe_open(path, "pt") as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
         facts = dict(file.metadata() or {})
-    if path.name == making.CHECKPOINT:
+    if path.name == runner.CHECKPOINT:
         assert facts["checksum"] == training.checksum(tensors, facts["progress"])
     return facts
 
@@ -207,7 +211,7 @@ DAMAGES = [truncated, emptied, altered, deleted]
 def forking() -> ForkServerContext:
     """Processes are forked from one that has everything imported and no threads, in no time."""
     context = get_context("forkserver")
-    slow = ["pytest", "hypothesis", "nbformat", "torch._dynamo", "abc_nb.sweep", "abc_nb.report.page"]
+    slow = ["pytest", "hypothesis", "nbformat", "torch._dynamo", "abc_nb.runs.sweep", "abc_nb.show.report.page"]
     context.set_forkserver_preload(slow)
     return context
 

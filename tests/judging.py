@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 from helpers import rows
 
-from abc_nb.claims import Scores, Verdict
-from abc_nb.evaluation import wilson
+from abc_nb.analysis.claims import Scores, Verdict
+from abc_nb.training.evaluation import wilson
 
 LENGTHS = (3, 6, 10, 15, 20, 60, 200)
 TASKS = ("Successor", "Addition", "N x 1", "Parity")

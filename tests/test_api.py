@@ -14,10 +14,11 @@ from conftest import Folders
 from helpers import assert_same_result
 
 import abc_nb
-from abc_nb import making, paths
-from abc_nb.calibration import Calibration
-from abc_nb.errors import InputError
-from abc_nb.experiments import experiment
+from abc_nb.calibration.calibrate import Calibration
+from abc_nb.common import paths
+from abc_nb.common.errors import InputError
+from abc_nb.experiments.experiment import experiment
+from abc_nb.runs import runner
 
 
 def test_retraining_without_settings_is_training_the_calibrated_experiment(
@@ -28,7 +29,7 @@ def test_retraining_without_settings_is_training_the_calibrated_experiment(
     assert (run.experiment, run.seed, run.folder) == (child, 1, folders.runs / child.key(1))
     assert (folders.runs / experiment("successor-vanilla", "smoke").key(1)).exists(), "the plain model was trained"
     monkeypatch.setenv("ABC_NB_RUNS", str(tmp_path / "elsewhere"))
-    other = making.ensure(child, 1)
+    other = runner.ensure(child, 1)
     assert other.folder != run.folder
     assert_same_result(run.folder, other.folder)
     assert other.bias() == run.bias()
@@ -103,7 +104,7 @@ def test_the_readmes_way_from_attention_to_a_bias_runs_as_it_stands(
     exec(applied, names)
     assert names["mixed"].isfinite().all(), "the step of the end has no line"
     assert (names["longer"][:, torch.arange(1000), 1000 - torch.arange(1000)] == 0).all()
-    run = making.ensure(experiment("addition-vanilla", "smoke"), 0)
+    run = runner.ensure(experiment("addition-vanilla", "smoke"), 0)
     monkeypatch.setattr(abc_nb, "load", lambda _: run)
     monkeypatch.setattr(abc_nb, "retrain", lambda *_: None)
     exec(own, names)

@@ -7,8 +7,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abc_nb.biases import ALiBi, Attention, Bias, Causal, OpenKeys, PlacedALiBi, Window, key_count
-from abc_nb.layouts import Layout, binary_aligned, binary_natural, unary
+from abc_nb.bias.alibi import ALiBi, PlacedALiBi
+from abc_nb.bias.base import Attention, Bias, Causal, OpenKeys, key_count
+from abc_nb.bias.window import Window
+from abc_nb.problems.layouts import Layout, binary_aligned, binary_natural, unary
 
 WIDTHS, WINDOWS = st.integers(1, 20), st.integers(0, 4)
 LAYOUTS = st.one_of(

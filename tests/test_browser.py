@@ -20,7 +20,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
-from abc_nb import paths
+from abc_nb.common import paths
 
 pytest.importorskip("playwright", reason="Playwright is not installed: pip install -e '.[dev]'")
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright

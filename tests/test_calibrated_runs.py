@@ -16,12 +16,14 @@ from conftest import Folders, copied
 from helpers import DAMAGES, assert_same_result, correct_checksums, never, weights
 from safetensors.torch import save_file
 
-from abc_nb import making, model_calibration, store, training
-from abc_nb.evaluation import evaluate
-from abc_nb.experiments import Experiment
-from abc_nb.lines import Lines
-from abc_nb.manifest import sha256
-from abc_nb.training import Progress
+from abc_nb.bias.lines import Lines
+from abc_nb.calibration import of_model
+from abc_nb.experiments.experiment import Experiment
+from abc_nb.runs import runner, store
+from abc_nb.runs.manifest import sha256
+from abc_nb.training import trainer as training
+from abc_nb.training.evaluation import evaluate
+from abc_nb.training.progress import Progress
 
 FILES = ["manifest.json", "config.json", "weights.safetensors", "history.csv", "evaluation.csv"]
 CALIBRATED = sorted([*FILES, "bias.json", "shares.csv"])
@@ -52,7 +54,7 @@ def test_a_missing_parent_is_trained_first(
     child: Experiment, tiny: Experiment, folders: Folders, trained: Path
 ) -> None:
     steps: list[int] = []
-    run = making.ensure(child, 0, lambda progress: steps.append(progress.step))
+    run = runner.ensure(child, 0, lambda progress: steps.append(progress.step))
     assert steps == [1, 2, 3, 4], "the child's own"
     assert sorted(path.name for path in run.folder.iterdir()) == CALIBRATED
     found = store.find(tiny, 0)
@@ -64,7 +66,7 @@ def test_a_missing_parent_is_trained_first(
 
 def test_a_parent_that_is_there_is_not_trained_again(parent: store.Run, child: Experiment, trained: Path) -> None:
     before = {path.name: path.stat().st_mtime_ns for path in parent.folder.iterdir()}
-    run = making.ensure(child, 0)
+    run = runner.ensure(child, 0)
     assert {path.name: path.stat().st_mtime_ns for path in parent.folder.iterdir()} == before
     assert_same_calibrated_result(run.folder, trained / child.key(0))
 
@@ -74,7 +76,7 @@ def test_a_shipped_parents_weights_are_used(
 ) -> None:
     shipped = store.ship(parent, weights=True)
     shutil.rmtree(parent.folder)
-    run = making.ensure(child, 0)
+    run = runner.ensure(child, 0)
     assert store.find(tiny, 0, ("runs",)) is None, "the parent was not trained"
     assert run.manifest["parent"]["run"] == shipped.name
     assert_same_calibrated_result(run.folder, trained / child.key(0))
@@ -85,7 +87,7 @@ def test_a_parent_shipped_without_its_weights_is_trained(
 ) -> None:
     store.ship(parent, weights=False)
     shutil.rmtree(parent.folder)
-    run = making.ensure(child, 0)
+    run = runner.ensure(child, 0)
     assert store.find(tiny, 0, ("runs",)) is not None
     assert_same_calibrated_result(run.folder, trained / child.key(0))
 
@@ -103,7 +105,7 @@ def test_manifest_names_the_parent_and_its_weights(run: store.Run, tiny: Experim
 
 
 def test_each_seed_has_a_parent_of_its_own(child: Experiment, tiny: Experiment, folders: Folders) -> None:
-    run = making.ensure(child, 1)
+    run = runner.ensure(child, 1)
     assert run.manifest["parent"]["run"] == tiny.key(1)
     assert not (folders.runs / tiny.key(0)).exists()
 
@@ -112,7 +114,7 @@ def test_each_seed_has_a_parent_of_its_own(child: Experiment, tiny: Experiment, 
 def test_retraining_starts_from_the_parents_weights_or_from_new_ones(
     warm: bool, parent: store.Run, child: Experiment, tmp_path: Path
 ) -> None:
-    model, _ = making.prepare(replace(child, warm=warm), 0, tmp_path / "partial")
+    model, _ = runner.prepare(replace(child, warm=warm), 0, tmp_path / "partial")
     found, start = dict(model.state_dict()), weights(parent.folder)
     new = dict(child.build(0).state_dict())
     torch.testing.assert_close(found, start if warm else new, rtol=0, atol=0)
@@ -126,7 +128,7 @@ def test_the_bias_is_read_out_of_the_parent_on_its_own_training_problems(
     run: store.Run, parent: store.Run, child: Experiment, tiny: Experiment
 ) -> None:
     batch = tiny.sampler.calibration_batch(0)
-    expected = model_calibration.calibrate_model(parent.model(), batch, child.calibration)
+    expected = of_model.calibrate_model(parent.model(), batch, child.calibration)
     assert run.bias() == expected.bias
     assert run.bias() != Lines(2, ())
     pd.testing.assert_frame_equal(pd.read_csv(run.folder / "shares.csv"), expected.tried)
@@ -161,7 +163,7 @@ def test_a_damaged_bias_is_noticed_and_the_run_computed_again(
 ) -> None:
     damage(run.folder / name)
     with pytest.warns(UserWarning, match=f"damaged.*{name}.*it is kept in"):
-        again = making.ensure(child, 0)
+        again = runner.ensure(child, 0)
     assert len([*(folders.runs / ".set-aside").iterdir()]) == 1
     assert_same_calibrated_result(again.folder, trained / child.key(0))
 
@@ -186,11 +188,11 @@ def test_an_interrupted_retraining_goes_on_with_the_bias_it_had(
         raise AssertionError("the bias was there")
 
     with pytest.raises(KeyboardInterrupt):
-        making.ensure(child, 0, stop_in_between)
+        runner.ensure(child, 0, stop_in_between)
     assert store.find(child, 0) is None
-    monkeypatch.setattr(making, "calibrate_model", never_again)
+    monkeypatch.setattr(runner, "calibrate_model", never_again)
     steps: list[int] = []
-    run = making.ensure(child, 0, lambda progress: steps.append(progress.step))
+    run = runner.ensure(child, 0, lambda progress: steps.append(progress.step))
     assert steps == [4]
     assert_same_calibrated_result(run.folder, trained / child.key(0))
     assert sorted(path.name for path in run.folder.iterdir()) == CALIBRATED
@@ -202,11 +204,11 @@ def test_a_damaged_bias_of_an_interrupted_run_is_read_anew(
 ) -> None:
     """`None` is the first half of what was written."""
     partial = folders.runs / ".partial" / child.key(0)
-    making.prepare(child, 0, partial)
+    runner.prepare(child, 0, partial)
     bias = partial / "bias.json"
     bias.write_bytes(bias.read_bytes()[: bias.stat().st_size // 2] if content is None else content)
     with pytest.warns(UserWarning, match="damaged: bias.json is not what was written"):
-        run = making.ensure(child, 0)
+        run = runner.ensure(child, 0)
     assert_same_calibrated_result(run.folder, trained / child.key(0))
 
 
@@ -216,12 +218,12 @@ def test_a_damaged_calibration_of_an_interrupted_run_is_named_kept_and_made_agai
     name: str, damage: Callable[[Path], None], parent: store.Run, child: Experiment, folders: Folders, trained: Path
 ) -> None:
     partial = folders.runs / ".partial" / child.key(0)
-    making.prepare(child, 0, partial)
+    runner.prepare(child, 0, partial)
     damage(partial / name)
     left = {path.name: path.read_bytes() for path in partial.iterdir()}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        run = making.ensure(child, 0)
+        run = runner.ensure(child, 0)
     assert_same_calibrated_result(run.folder, trained / child.key(0))
     if name not in left and name == "origin.json":
         assert not caught, "as if nothing had been calibrated yet"
@@ -249,15 +251,15 @@ def test_a_run_whose_parent_was_trained_anew_meanwhile_begins_anew(
     chosen = child if calibrates else low_rank
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
     with pytest.raises(KeyboardInterrupt):
-        making.ensure(chosen, 0, stop_after_two_steps)
+        runner.ensure(chosen, 0, stop_after_two_steps)
     other = {name: tensor + 0.5 for name, tensor in weights(parent.folder).items()}
     save_file(other, parent.folder / "weights.safetensors")
     correct_checksums(parent.folder)
     expected = folders.runs / "expected"
     with pytest.warns(UserWarning, match="successor-vanilla was trained anew since successor-abc-smoke-seed0"):
-        run = making.ensure(chosen, 0)
+        run = runner.ensure(chosen, 0)
     run.folder.rename(expected)
-    assert_same_result(making.ensure(chosen, 0).folder, expected)
+    assert_same_result(runner.ensure(chosen, 0).folder, expected)
     assert run.manifest["parent"]["weights"] == sha256(parent.folder / "weights.safetensors")
     (kept,) = (folders.runs / ".set-aside").iterdir()
     assert "checkpoint.safetensors" in {path.name for path in kept.iterdir()}
@@ -267,10 +269,10 @@ def test_a_resumed_run_tells_the_seconds_of_its_calibration(
     parent: store.Run, child: Experiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(making, "evaluate", stop)
-        patched.setattr(making.time, "perf_counter", iter(range(0, 10**6, 100)).__next__)
-        making.ensure(child, 0)
-    assert making.ensure(child, 0).manifest["calibration_seconds"] == 100
+        patched.setattr(runner, "evaluate", stop)
+        patched.setattr(runner.time, "perf_counter", iter(range(0, 10**6, 100)).__next__)
+        runner.ensure(child, 0)
+    assert runner.ensure(child, 0).manifest["calibration_seconds"] == 100
 
 
 @pytest.mark.parametrize("damage", DAMAGES[:3])
@@ -284,13 +286,13 @@ def test_a_damaged_checkpoint_is_named_kept_and_the_run_trained_anew(
 ) -> None:
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(making, "evaluate", stop)
-        making.ensure(child, 0)
-    checkpoint = folders.runs / ".partial" / child.key(0) / making.CHECKPOINT
+        patched.setattr(runner, "evaluate", stop)
+        runner.ensure(child, 0)
+    checkpoint = folders.runs / ".partial" / child.key(0) / runner.CHECKPOINT
     damage(checkpoint)
     left = checkpoint.read_bytes()
     with pytest.warns(UserWarning, match=r"checkpoint\.safetensors is damaged; it is kept as checkpoint\.damaged"):
-        run = making.ensure(child, 0)
+        run = runner.ensure(child, 0)
     assert_same_calibrated_result(run.folder, trained / child.key(0))
     assert sorted(path.name for path in run.folder.iterdir()) == CALIBRATED
     (kept,) = (folders.runs / ".set-aside").glob("*/checkpoint.damaged")
@@ -301,10 +303,10 @@ def test_files_that_were_half_written_are_no_part_of_the_finished_run(
     parent: store.Run, child: Experiment, folders: Folders, trained: Path
 ) -> None:
     partial = folders.runs / ".partial" / child.key(0)
-    making.prepare(child, 0, partial)
+    runner.prepare(child, 0, partial)
     for name in (".bias.json.99.tmp", ".shares.csv.99.tmp", "checkpoint.tmp", "checkpoint.damaged"):
         (partial / name).write_text("half")
-    run = making.ensure(child, 0)
+    run = runner.ensure(child, 0)
     assert sorted(path.name for path in run.folder.iterdir()) == CALIBRATED
     assert set(run.manifest["files"]) == {*CALIBRATED} - {"manifest.json"}
     assert_same_calibrated_result(run.folder, trained / child.key(0))
@@ -315,12 +317,12 @@ def test_a_run_interrupted_before_or_after_retraining_is_absent_and_then_finishe
     where: str, parent: store.Run, child: Experiment, trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(making, where, stop)
-        making.ensure(child, 0)
+        patched.setattr(runner, where, stop)
+        runner.ensure(child, 0)
     assert store.find(child, 0) is None
-    assert_same_calibrated_result(making.ensure(child, 0).folder, trained / child.key(0))
+    assert_same_calibrated_result(runner.ensure(child, 0).folder, trained / child.key(0))
 
 
 def test_a_finished_child_asks_for_no_parent(run: store.Run, child: Experiment, folders: Folders) -> None:
-    assert making.ensure(child, 0, never) == run
+    assert runner.ensure(child, 0, never) == run
     assert [path.name for path in folders.runs.iterdir() if not path.name.startswith(".")] == [run.folder.name]

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from abc_nb.biases import Attention, key_count
-from abc_nb.calibration import PAPER, Calibration, calibrate, candidates, enough_cells
-from abc_nb.errors import InputError
-from abc_nb.layouts import Layout, Operand, binary_aligned, binary_natural, unary
-from abc_nb.lines import DIRECTIONS, Direction, Line, Lines, spans
+from abc_nb.bias.base import Attention, key_count
+from abc_nb.bias.lines import DIRECTIONS, Direction, Line, Lines, spans
+from abc_nb.calibration.calibrate import PAPER, Calibration, calibrate, candidates, enough_cells
+from abc_nb.common.errors import InputError
+from abc_nb.problems.layouts import Layout, Operand, binary_aligned, binary_natural, unary
 
 INFINITY = float("inf")
 ATTENTIONS: list[Attention] = ["self", "cross"]

@@ -12,14 +12,16 @@ import pandas as pd
 import pytest
 import torch
 
-from abc_nb import making, paths, store, tables
-from abc_nb.biases import Attention
-from abc_nb.calibration_study import CalibrationStudy, retraining_costs
-from abc_nb.errors import InputError
-from abc_nb.experiments import experiment
-from abc_nb.layouts import Layout
-from abc_nb.lines import Line
-from abc_nb.multihead import Record
+from abc_nb.analysis.calibration_study import CalibrationStudy, retraining_costs
+from abc_nb.bias.base import Attention
+from abc_nb.bias.lines import Line
+from abc_nb.common import paths
+from abc_nb.common.errors import InputError
+from abc_nb.experiments.experiment import experiment
+from abc_nb.model.attention import Record
+from abc_nb.problems.layouts import Layout
+from abc_nb.runs import runner, store
+from abc_nb.show import tables
 
 ATTENTIONS: list[Attention] = ["self", "cross"]
 
@@ -29,7 +31,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CalibrationStudy
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("ABC_NB_RUNS", str(tmp_path_factory.mktemp("study")))
         patched.setattr(paths, "SHIPPED", tmp_path_factory.mktemp("shipped"))
-        yield CalibrationStudy(making.ensure(experiment("addition-abc", "smoke"), 0))
+        yield CalibrationStudy(runner.ensure(experiment("addition-abc", "smoke"), 0))
 
 
 def column_of(line: Line, layout: Layout, step: int) -> int | None:

@@ -16,8 +16,9 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from abc_nb import training
-from abc_nb.training import Progress, Trainer
+from abc_nb.training import trainer as training
+from abc_nb.training.progress import Progress
+from abc_nb.training.trainer import Trainer
 
 
 class Interrupted(Exception):
@@ -90,7 +91,7 @@ def test_dropout_and_data_follow_from_the_step_whatever_else_drew_random_numbers
 
 def test_seconds_add_up_over_resumptions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = count()
-    monkeypatch.setattr("abc_nb.training.time.perf_counter", lambda: float(next(clock)))
+    monkeypatch.setattr("abc_nb.training.trainer.time.perf_counter", lambda: float(next(clock)))
     path = tmp_path / "checkpoint.safetensors"
     interrupt(trainer(), path, monkeypatch, saved=4, stopped=4)
     assert trainer().run(path).seconds == 8.0

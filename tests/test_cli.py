@@ -14,9 +14,11 @@ import pytest
 from conftest import Folders
 
 import abc_nb
-from abc_nb import cli, experiments, making, paths
+from abc_nb import cli, experiments
 from abc_nb.cli import main
-from abc_nb.evaluation import COLUMNS
+from abc_nb.common import paths
+from abc_nb.runs import runner
+from abc_nb.training.evaluation import COLUMNS
 
 SMOKE = ["--profile", "smoke"]
 COMMANDS = ["list", "train", "evaluate", "compute", "sweep", "reproduce", "report", "notebooks", "ship", "bench"]
@@ -102,7 +104,7 @@ def test_list_says_what_is_trained(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.slow
 def test_list_finds_seeds_of_any_size(folders: Folders, capsys: pytest.CaptureFixture[str]) -> None:
     for seed in (12, 7):
-        making.ensure(experiments.experiment("successor-vanilla", "smoke"), seed)
+        runner.ensure(experiments.experiment("successor-vanilla", "smoke"), seed)
     listed = table(capsys, "list", "successor-*", *SMOKE).astype(str).set_index("experiment")
     assert listed.seeds_with_results["successor-vanilla"] == "7 12"
     assert (listed.seeds_with_results.drop("successor-vanilla") == "").all()

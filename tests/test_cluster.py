@@ -23,11 +23,12 @@ from dask_processes import Cluster, dask_process, kill, started
 from filelock import FileLock
 from helpers import assert_same_result, history, holds, longer_experiment, wait_for
 
-from abc_nb import cluster, making, paths, sweep
 from abc_nb.cli import main
-from abc_nb.errors import InputError
-from abc_nb.experiments import Experiment, experiment
-from abc_nb.positions import Learned
+from abc_nb.common import paths
+from abc_nb.common.errors import InputError
+from abc_nb.experiments.experiment import Experiment, experiment
+from abc_nb.model.positions import Learned
+from abc_nb.runs import cluster, runner, sweep
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +77,7 @@ def test_a_stopped_sweep_stops_its_workers_too(folders: Folders, pair: Cluster) 
     )
     client = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True)
     key = experiment("successor-vanilla").key(0)
-    checkpoint = folders.runs / ".partial" / key / making.CHECKPOINT
+    checkpoint = folders.runs / ".partial" / key / runner.CHECKPOINT
     wait_for(checkpoint.exists)
     client.send_signal(signal.SIGINT)
     _, said = client.communicate(timeout=60)
@@ -92,7 +93,7 @@ def test_the_run_of_a_lost_worker_goes_on_from_its_checkpoint_on_another(folders
     """Seconds, in a history, are those of the process that trained; a run begun anew would have others."""
     longer = longer_experiment()
     lock = folders.runs / ".locks" / f"{longer.key(0)}.lock"
-    checkpoint = folders.runs / ".partial" / longer.key(0) / making.CHECKPOINT
+    checkpoint = folders.runs / ".partial" / longer.key(0) / runner.CHECKPOINT
     with ThreadPoolExecutor(1) as thread:
         swept = thread.submit(sweep.sweep, [(longer, 0)], False, dask=pair.address)
         wait_for(lambda: len(history(checkpoint)) > 2)
@@ -101,7 +102,7 @@ def test_the_run_of_a_lost_worker_goes_on_from_its_checkpoint_on_another(folders
         kill(busy)
         assert not swept.done()
         assert swept.result(timeout=180) == []
-    after = making.ensure(longer, 0).history()
+    after = runner.ensure(longer, 0).history()
     pd.testing.assert_frame_equal(after[: len(before)], before, check_dtype=False, rtol=1e-12)
     assert len(after) == 30
     assert_same_as_in_turn(folders, longer, 0)

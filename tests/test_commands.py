@@ -13,9 +13,12 @@ import pytest
 from conftest import Folders
 from nbformat.v4 import new_code_cell, new_notebook
 
-from abc_nb import experiments, notebooks, paths, reproduce, store, sweep
+from abc_nb import experiments, reproduce
 from abc_nb.cli import main
-from abc_nb.experiments import Experiment
+from abc_nb.common import paths
+from abc_nb.experiments.experiment import Experiment
+from abc_nb.runs import store, sweep
+from abc_nb.show import notebooks
 
 FAILED = sweep.Failure("addition-vanilla", 3, "no memory")
 

@@ -10,12 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from abc_nb import api, compute, making
-from abc_nb.compute import answers, expected, read, typed_places, write
-from abc_nb.errors import InputError
-from abc_nb.experiments import Experiment, experiment
-from abc_nb.layouts import Layout
-from abc_nb.tasks import Task
+from abc_nb import api
+from abc_nb.common.errors import InputError
+from abc_nb.experiments.experiment import Experiment, experiment
+from abc_nb.problems import expressions
+from abc_nb.problems.expressions import expected, read, typed_places, write
+from abc_nb.problems.layouts import Layout
+from abc_nb.problems.tasks import Task
+from abc_nb.runs import runner
+from abc_nb.training.answers import answers
 
 NUMBERS, BASES, ZEROS = st.integers(0, 10**70), st.integers(2, 16), st.integers(0, 5)
 SPACES = st.sampled_from(["", " ", "  "])
@@ -176,8 +179,8 @@ def test_answers_keep_their_order_whatever_their_widths(problems: list[tuple[int
     model = chosen.build(0)
     expressions = [f"{'0' * zeros}{a}+{b}" for a, b, zeros in problems]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(compute, "greedy", perfect_decoder(chosen.task))
-        assert [*answers(model, chosen, expressions)] == [str(a + b) for a, b, _ in problems]
+        patched.setattr(expressions, "greedy", perfect_decoder(chosen.task))
+        assert [*answers(model, chosen.sampler, expressions)] == [str(a + b) for a, b, _ in problems]
 
 
 @pytest.mark.parametrize("name", ["addition-window", "n-by-1-window", "n-by-1-vanilla", "parity-vanilla"])
@@ -189,10 +192,10 @@ def test_a_model_is_asked_at_least_at_its_training_width(name: str, monkeypatch:
         assert source.shape == (1, layout.source_length)
         return torch.zeros(1, layout.target_length, dtype=torch.long)
 
-    monkeypatch.setattr(compute, "greedy", decode)
+    monkeypatch.setattr(expressions, "greedy", decode)
     short, long = {"add": ("1+1", "1" * 50 + "+1"), "n-b": ("1*1", "1" * 50 + "*1"), "par": ("1", "1" * 50)}[name[:3]]
     for expression in (short, long):
-        [*answers(chosen.build(0), chosen, [expression])]
+        [*answers(chosen.build(0), chosen.sampler, [expression])]
     assert asked == [chosen.task.training_width, 50 + chosen.task.operation.grows]
 
 
@@ -209,7 +212,7 @@ def test_answers_of_a_model_do_not_depend_on_their_company(name: str) -> None:
         "parity-classification": ["1", "1" * 40, "0"],
         "listops-max": ["1 2", "3", "4 5 6 7 8 9 0 1 2"],
     }[chosen.task.name]
-    together = [*answers(model, chosen, expressions)]
+    together = [*answers(model, chosen.sampler, expressions)]
     assert together == [answer for expression in expressions for answer in answers(model, chosen, [expression])]
 
 
@@ -219,7 +222,7 @@ def test_an_answer_by_name_is_that_of_the_trained_model(
     monkeypatch.setattr(api, "experiment", lambda *_: tiny)
     with pytest.raises(InputError, match="not trained yet"):
         api.answer("successor-vanilla", "123")
-    run = making.ensure(tiny, 0)
+    run = runner.ensure(tiny, 0)
     assert api.answer("successor-vanilla", "123") == next(answers(run.model(), tiny, ["123"]))
 
 

@@ -12,19 +12,23 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from abc_nb import biases, catalogue, config, experiments, positions, profiles
-from abc_nb.calibration import PAPER, Calibration
-from abc_nb.errors import InputError
-from abc_nb.experiments import Experiment, experiment
-from abc_nb.lines import Line, Lines
-from abc_nb.model import ModelConfig
-from abc_nb.sampling import Sampler
-from abc_nb.tasks import Task
-from abc_nb.training import TrainingConfig
+from abc_nb import experiments
+from abc_nb.bias import ALiBi, Causal, PlacedALiBi, Window
+from abc_nb.bias.lines import Line, Lines
+from abc_nb.calibration.calibrate import PAPER, Calibration
+from abc_nb.common import config
+from abc_nb.common.errors import InputError
+from abc_nb.experiments import catalogue, profiles
+from abc_nb.experiments.experiment import Experiment, experiment
+from abc_nb.model import positions
+from abc_nb.model.transformer import ModelConfig
+from abc_nb.problems.sampling import Sampler
+from abc_nb.problems.tasks import Task
+from abc_nb.training.progress import TrainingConfig
 
 POSITIONS = [positions.NoPosition, positions.Sinusoidal, positions.Rotary, positions.Relative]
 POSITIONS += [type(model.position) for model in catalogue.MODERN.values()]
-BIASES = [biases.Causal, biases.ALiBi, biases.PlacedALiBi, biases.Window, Lines, Line]
+BIASES = [Causal, ALiBi, PlacedALiBi, Window, Lines, Line]
 TYPES = [Experiment, Sampler, Task, ModelConfig, TrainingConfig, Calibration, *POSITIONS, *BIASES]
 NAMES, PROFILES = st.sampled_from(experiments.names()), st.sampled_from([*profiles.PROFILES])
 WITHOUT_BASE = st.sampled_from([name for name in experiments.names() if "-base" not in name])
@@ -62,17 +66,17 @@ def test_an_experiment_with_a_calibrated_bias_comes_back_from_json(calibration: 
 
 def test_unknown_type_is_an_error_that_names_the_known_ones() -> None:
     with pytest.raises(InputError, match="unknown configuration type 'Sigmoid': choose one of Causal, Window"):
-        config.from_data({"type": "Sigmoid"}, [biases.Window, biases.Causal])
+        config.from_data({"type": "Sigmoid"}, [Window, Causal])
 
 
 def test_data_without_a_type_is_an_error() -> None:
     with pytest.raises(InputError, match="unknown configuration type None"):
-        config.from_data({"w": 1}, [biases.Window])
+        config.from_data({"w": 1}, [Window])
 
 
 def test_unknown_setting_is_an_error_that_names_the_known_ones() -> None:
     with pytest.raises(InputError, match="Window has no setting 'width': it takes w"):
-        config.from_data({"type": "Window", "width": 3}, [biases.Window])
+        config.from_data({"type": "Window", "width": 3}, [Window])
 
 
 def test_an_unknown_setting_deep_inside_is_an_error() -> None:
@@ -276,7 +280,7 @@ def test_tests_reach_sixty_digits(name: str, profile: str) -> None:
 
 
 def test_windows_are_those_of_table_one() -> None:
-    assert experiment("addition-window").model.bias == biases.Window(1)
+    assert experiment("addition-window").model.bias == Window(1)
     assert experiment("addition-window").model.position == positions.Sinusoidal()
     assert experiment("addition-window-cyclic").model.position == positions.Sinusoidal(3)
     assert experiment("addition-nope-window").model.position == positions.NoPosition()

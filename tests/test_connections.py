@@ -10,13 +10,20 @@ import pytest
 import torch
 from helpers import SAMPLER, TINY, build
 
-from abc_nb import connections
-from abc_nb.biases import Attention
-from abc_nb.connections import abc_index, adapted_in_one, learned_by_offset, logit_change, rpe_index, same_index
-from abc_nb.evaluation import record
-from abc_nb.lines import Line, Lines
-from abc_nb.model import ModelConfig, Transformer
-from abc_nb.positions import Relative, RelativeAttention
+from abc_nb.analysis import connections
+from abc_nb.analysis.connections import (
+    abc_index,
+    adapted_in_one,
+    learned_by_offset,
+    logit_change,
+    rpe_index,
+    same_index,
+)
+from abc_nb.bias.base import Attention
+from abc_nb.bias.lines import Line, Lines
+from abc_nb.model.positions import Relative, RelativeAttention
+from abc_nb.model.transformer import ModelConfig, Transformer
+from abc_nb.training.evaluation import record
 
 ATTENTIONS: list[Attention] = ["self", "cross"]
 CLIP = 3

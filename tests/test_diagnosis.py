@@ -13,13 +13,13 @@ from helpers import SAMPLER, build
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abc_nb.biases import Window
-from abc_nb.calibration import Calibration
-from abc_nb.diagnosis import coverage, diagnose
-from abc_nb.errors import InputError
-from abc_nb.layouts import binary_natural
-from abc_nb.lines import Line, Lines
-from abc_nb.model_calibration import Calibrated, bias_from_attention, calibrate_model
+from abc_nb.bias.lines import Line, Lines
+from abc_nb.bias.window import Window
+from abc_nb.calibration.calibrate import Calibration
+from abc_nb.calibration.diagnosis import coverage, diagnose
+from abc_nb.calibration.of_model import Calibrated, bias_from_attention, calibrate_model
+from abc_nb.common.errors import InputError
+from abc_nb.problems.layouts import binary_natural
 
 
 def with_skill(bias: Lines, left: float, settings: Calibration | None = None) -> Calibrated:

@@ -16,11 +16,14 @@ import pytest
 from conftest import Folders
 from helpers import assert_same_result
 
-from abc_nb import claims, making, plots, store, tables, training
+from abc_nb.analysis import claims
+from abc_nb.analysis.results import Results
 from abc_nb.cli import main
-from abc_nb.experiments import Experiment
-from abc_nb.report import page
-from abc_nb.results import Results
+from abc_nb.experiments.experiment import Experiment
+from abc_nb.runs import runner, store
+from abc_nb.show import plots, tables
+from abc_nb.show.report import page
+from abc_nb.training import trainer as training
 
 SENTENCES = {"full": "No space left on device; make room there", "read-only": "Read-only file system; make it writable"}
 TRAIN = ["train", "successor-vanilla", "--profile", "smoke"]
@@ -145,7 +148,7 @@ def test_a_training_that_the_disk_stops_goes_on_when_it_is_mended(
         if moment == "at the start":
             on_disk.spoil(how)
         elif moment == "after training":
-            patched.setattr(making, "evaluate", before(making.evaluate, partial(on_disk.spoil, how), 1))
+            patched.setattr(runner, "evaluate", before(runner.evaluate, partial(on_disk.spoil, how), 1))
         else:
             saving = before(training.save_checkpoint, partial(on_disk.spoil, how), 3)
             patched.setattr(training, "save_checkpoint", saving)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from abc_nb.dropout import LEVELS, Dropout, drop, random_levels
+from abc_nb.model.dropout import LEVELS, Dropout, drop, random_levels
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.3, 0.5, 0.9])

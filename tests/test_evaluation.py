@@ -13,12 +13,10 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 from torch import Tensor
 
-from abc_nb import evaluation
-from abc_nb.biases import ALiBi, Bias, Causal, Window
-from abc_nb.evaluation import COLUMNS, correct_digits, evaluate, exact_match, greedy, wilson
-from abc_nb.layouts import SOS, Arrangement
-from abc_nb.model import ModelConfig, Transformer
-from abc_nb.positions import (
+from abc_nb.bias.alibi import ALiBi
+from abc_nb.bias.base import Bias, Causal
+from abc_nb.bias.window import Window
+from abc_nb.model.positions import (
     Coupling,
     Fire,
     NoPosition,
@@ -29,9 +27,13 @@ from abc_nb.positions import (
     Sinusoidal,
     TransformerXL,
 )
-from abc_nb.sampling import Batch, Sampler, make_batch
-from abc_nb.sampling import operands_of_length as draw
-from abc_nb.tasks import Task
+from abc_nb.model.transformer import ModelConfig, Transformer
+from abc_nb.problems.layouts import SOS, Arrangement
+from abc_nb.problems.sampling import Batch, Sampler, make_batch
+from abc_nb.problems.sampling import operands_of_length as draw
+from abc_nb.problems.tasks import Task
+from abc_nb.training import evaluation
+from abc_nb.training.evaluation import COLUMNS, correct_digits, evaluate, exact_match, greedy, wilson
 
 TINY = ModelConfig(width=16, heads=2, feed_forward=32, decoder_layers=1)
 ADDITION = Task("addition")

@@ -12,21 +12,24 @@ import pytest
 from conftest import Folders
 from helpers import rows
 
-from abc_nb import compute, making, paths, store
-from abc_nb.attention import Study
-from abc_nb.biases import Attention, Window
-from abc_nb.calibration import PAPER, Calibration
-from abc_nb.catalogue import GRID_NAMES, GRID_W
-from abc_nb.errors import InputError
-from abc_nb.experiments import experiment
-from abc_nb.explorers import attention as explore
-from abc_nb.explorers import calibration as bench_calibration
-from abc_nb.explorers import pictures
-from abc_nb.explorers import window as bench_window
-from abc_nb.explorers.calibration import Bench
-from abc_nb.lines import Lines, cells_of
-from abc_nb.model_calibration import calibrate_model
-from abc_nb.sampling import Batch, Sampler
+from abc_nb.analysis.attention import Study
+from abc_nb.bias.base import Attention
+from abc_nb.bias.lines import Lines, cells_of
+from abc_nb.bias.window import Window
+from abc_nb.calibration.calibrate import PAPER, Calibration
+from abc_nb.calibration.of_model import calibrate_model
+from abc_nb.common import paths
+from abc_nb.common.errors import InputError
+from abc_nb.experiments.catalogue import GRID_NAMES, GRID_W
+from abc_nb.experiments.experiment import experiment
+from abc_nb.problems import expressions
+from abc_nb.problems.sampling import Batch, Sampler
+from abc_nb.runs import runner, store
+from abc_nb.show.explorers import attention as explore
+from abc_nb.show.explorers import calibration as bench_calibration
+from abc_nb.show.explorers import pictures
+from abc_nb.show.explorers import window as bench_window
+from abc_nb.show.explorers.calibration import Bench
 
 ATTENTIONS: list[Attention] = ["self", "cross"]
 SETTINGS = [
@@ -42,7 +45,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Study]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("ABC_NB_RUNS", str(tmp_path_factory.mktemp("explore")))
         patched.setattr(paths, "SHIPPED", tmp_path_factory.mktemp("shipped"))
-        yield Study(making.ensure(experiment("addition-vanilla", "smoke"), 0), samples=20)
+        yield Study(runner.ensure(experiment("addition-vanilla", "smoke"), 0), samples=20)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +59,7 @@ def bench(study: Study) -> Bench:
 @pytest.mark.parametrize("text", ["123+989", "0+0", " 999999 + 1 ", "123456789012+987654321098"])
 def test_the_answer_is_what_compute_gives_and_the_right_one_what_python_gives(study: Study, text: str) -> None:
     asked = explore.ask(study, text)
-    assert asked.answer == next(compute.answers(study.model, study.run.experiment, [text]))
+    assert asked.answer == next(expressions.answers(study.model, study.run.experiment, [text]))
     assert asked.expected == str(sum(int(part) for part in text.split("+")))
 
 
@@ -90,7 +93,7 @@ def test_what_is_no_problem_is_one_sentence(study: Study, text: str, sentence: s
 
 def test_models_are_those_whose_weights_are_here(study: Study, folders: Folders) -> None:
     assert explore.models("addition-abc", 0, "smoke") == []
-    making.ensure(experiment("addition-vanilla", "smoke"), 0)
+    runner.ensure(experiment("addition-vanilla", "smoke"), 0)
     assert explore.models("addition-abc", 0, "smoke") == ["addition-vanilla"]
     assert explore.models("successor-abc", 0, "smoke") == []
 

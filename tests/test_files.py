@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from abc_nb import files
-from abc_nb.files import whole, write_bytes, write_text
+from abc_nb.common import files
+from abc_nb.common.files import whole, write_bytes, write_text
 
 
 def test_a_file_is_written_whole_and_its_folder_made(tmp_path: Path) -> None:

@@ -12,26 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from abc_nb import hard
-from abc_nb.evaluation import TEST_SEED, wilson
-from abc_nb.hard import (
-    KINDS,
-    carried,
-    carries,
-    carry,
-    carry_runs,
-    hard_cases,
-    longest_run,
-    mostly,
-    repeated,
-    short,
-    uniform,
-    zeros_in_front,
-)
-from abc_nb.layouts import Arrangement
-from abc_nb.model import Transformer
-from abc_nb.sampling import Batch, Sampler, generator
-from abc_nb.tasks import Task
+from abc_nb.analysis.further_tests import carry_runs, hard_cases, zeros_in_front
+from abc_nb.model.transformer import Transformer
+from abc_nb.problems import edge_cases
+from abc_nb.problems.edge_cases import KINDS, carried, carries, carry, longest_run, mostly, repeated, short, uniform
+from abc_nb.problems.layouts import Arrangement
+from abc_nb.problems.sampling import Batch, Sampler, generator
+from abc_nb.problems.tasks import Task
+from abc_nb.training.evaluation import TEST_SEED, wilson
 
 TASKS = ("successor", "addition", "n-by-1", "parity")
 BASES = st.sampled_from([2, 3, 10, 16])
@@ -123,7 +111,7 @@ def test_accuracy_of_hard_cases_is_that_of_the_models_answers(monkeypatch: pytes
         seen.append(batch)
         return torch.arange(10) < 3
 
-    monkeypatch.setattr(hard, "exact_match", answered)
+    monkeypatch.setattr(edge_cases, "exact_match", answered)
     found = hard_cases(build(), sampler, 9, samples=10)
     assert found.accuracy.tolist() == pytest.approx([0.3] * len(KINDS))
     assert {batch.layout for batch in seen} == {sampler.test_batch(9, 2, 0).layout}
@@ -176,7 +164,7 @@ def test_carry_runs_have_a_row_for_each_length_of_run(name: str, monkeypatch: py
         asked.append(batch)
         return torch.arange(8) < 8 - 2 * (len(asked) - 1)
 
-    monkeypatch.setattr(hard, "exact_match", answered)
+    monkeypatch.setattr(edge_cases, "exact_match", answered)
     found = carry_runs(build(TINY, sampler), sampler, 20, (1, 5, 20), samples=8)
     assert found.run.tolist() == [1, 5, 20]
     assert found.accuracy.tolist() == [1.0, 0.75, 0.5]
@@ -201,7 +189,7 @@ def test_zeros_in_front_leave_the_numbers_of_the_test_set(
         asked.append(batch)
         return torch.arange(8) < 2 * len(asked)
 
-    monkeypatch.setattr(hard, "exact_match", answered)
+    monkeypatch.setattr(edge_cases, "exact_match", answered)
     found = zeros_in_front(build(), sampler, 9, (0, 1, 9), samples=8)
     tested = sampler.test_batch(9, 8, TEST_SEED)
     assert found["columns"].tolist() == [tested.layout.width + more for more in (0, 1, 9)]

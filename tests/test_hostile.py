@@ -18,10 +18,11 @@ from conftest import Folders
 from helpers import correct_checksums, weights
 from safetensors.torch import save_file
 
-from abc_nb import compute, making, manifest, store
 from abc_nb.cli import main
-from abc_nb.errors import InputError
-from abc_nb.experiments import Experiment
+from abc_nb.common.errors import InputError
+from abc_nb.experiments.experiment import Experiment
+from abc_nb.problems import expressions
+from abc_nb.runs import manifest, runner, store
 
 REFUSED = "weights.safetensors does not hold the weights of this model"
 Tensors = dict[str, torch.Tensor]
@@ -125,14 +126,14 @@ def test_a_parents_weights_are_checked_before_they_are_trained_on(run: store.Run
     (run.folder / "weights.safetensors").write_bytes(header(b"{}", 2**60))
     correct_checksums(run.folder)
     with pytest.raises(InputError, match=REFUSED):
-        making.ensure(replace(child, calibration=None), 0)
+        runner.ensure(replace(child, calibration=None), 0)
 
 
 def test_weights_that_are_no_numbers_make_a_model_that_answers_nonsense(run: store.Run, tiny: Experiment) -> None:
     """A training that diverged ends so; its result is a result."""
     save_file({name: tensor * torch.nan for name, tensor in weights(run.folder).items()}, run.folder / store.WEIGHTS)
     correct_checksums(run.folder)
-    assert isinstance(next(compute.answers(run.model(), tiny, ["99"])), str)
+    assert isinstance(next(expressions.answers(run.model(), tiny, ["99"])), str)
 
 
 # ---- manifest and configuration ---------------------------------------------------------------------

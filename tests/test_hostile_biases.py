@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from helpers import correct_checksums
 
-from abc_nb import compute, store
-from abc_nb.errors import InputError
-from abc_nb.experiments import Experiment
+from abc_nb.common.errors import InputError
+from abc_nb.experiments.experiment import Experiment
+from abc_nb.problems import expressions
+from abc_nb.runs import store
 
 
 def with_line(**change: Any) -> Callable[[dict[str, Any]], Any]:
@@ -91,7 +92,7 @@ def test_lines_that_no_layout_has_are_one_sentence(calibrated: store.Run, child:
     path.write_text(json.dumps(with_line(span="operand 9", attention="cross")(json.loads(path.read_text()))))
     correct_checksums(calibrated.folder)
     with pytest.raises(InputError, match="this bias follows 'operand 9', which the layout does not have"):
-        next(compute.answers(calibrated.model(), child, ["99"]))
+        next(expressions.answers(calibrated.model(), child, ["99"]))
 
 
 def test_a_bias_beside_a_run_that_was_not_calibrated_is_not_used(

@@ -11,11 +11,11 @@ import pytest
 from helpers import rows
 from judging import LENGTHS, TASKS, assert_judged, interval, scores
 
-from abc_nb.calibration_study import CalibrationStudy
-from abc_nb.claims import Scores
-from abc_nb.errors import InputError
-from abc_nb.judges import calibration as judges_calibration
-from abc_nb.judges import scaffolding as judges_bias
+from abc_nb.analysis.calibration_study import CalibrationStudy
+from abc_nb.analysis.claims import Scores
+from abc_nb.analysis.judges import calibration as judges_calibration
+from abc_nb.analysis.judges import scaffolding as judges_bias
+from abc_nb.common.errors import InputError
 
 # ---- scaffolding ------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from judging import scores
 
-from abc_nb.judges import beyond as judges
+from abc_nb.analysis.judges import beyond as judges
 
 LISTS = ["ListOps SM", "ListOps MAX"]
 

@@ -10,10 +10,10 @@ import pytest
 from helpers import rows
 from judging import TASKS, assert_judged, interval, scores
 
-from abc_nb import attention
-from abc_nb.claims import Scores
-from abc_nb.evaluation import wilson
-from abc_nb.judges import failure as judges
+from abc_nb.analysis import attention
+from abc_nb.analysis.claims import Scores
+from abc_nb.analysis.judges import failure as judges
+from abc_nb.training.evaluation import wilson
 
 THREE = TASKS[:3]
 

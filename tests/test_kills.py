@@ -31,9 +31,10 @@ from helpers import (
     write_report,
 )
 
-from abc_nb import making, manifest, store, training
-from abc_nb.experiments import Experiment
-from abc_nb.lines import Lines
+from abc_nb.bias.lines import Lines
+from abc_nb.experiments.experiment import Experiment
+from abc_nb.runs import manifest, runner, store
+from abc_nb.training import trainer as training
 
 PARENT = replace(
     tiny_experiment(), training=replace(tiny_experiment().training, steps=100, held_batch=8, validate_every=50)
@@ -60,9 +61,9 @@ def pipeline(folder: Path, seed: int, channel: Connection) -> None:
         return run(trainer, *arguments)
 
     training.Trainer.run = announced_run  # type: ignore[method-assign]
-    making.evaluate = announced("finishing", making.evaluate, channel)
-    making.calibrate_model = announced("calibration", making.calibrate_model, channel)
-    making.ensure(CHILD, seed)
+    runner.evaluate = announced("finishing", runner.evaluate, channel)
+    runner.calibrate_model = announced("calibration", runner.calibrate_model, channel)
+    runner.ensure(CHILD, seed)
     for version in count():
         channel.send("report")
         write_report(version % 2)
@@ -131,7 +132,7 @@ def finish(runs: Path, seed: int, experiments: tuple[Experiment, ...], monkeypat
     with monkeypatch.context() as patched, warnings.catch_warnings():
         warnings.simplefilter("error")
         patched.setenv("ABC_NB_RUNS", str(runs))
-        return [making.ensure(experiment, seed).folder for experiment in experiments]
+        return [runner.ensure(experiment, seed).folder for experiment in experiments]
 
 
 @pytest.mark.slow
@@ -227,7 +228,7 @@ def test_a_run_that_dies_at_any_change_of_the_disk_is_finished_by_the_next(
         assert {path.name for path in found.iterdir()} == {path.name for path in expected.iterdir()}
         shutil.rmtree(found)
 
-    assert deaths(lambda: making.ensure(child, 0), look, monkeypatch) > 40
+    assert deaths(lambda: runner.ensure(child, 0), look, monkeypatch) > 40
 
 
 @pytest.mark.slow

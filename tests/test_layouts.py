@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abc_nb.errors import InputError
-from abc_nb.layouts import Layout, Operand, binary_aligned, binary_natural, unary
+from abc_nb.common.errors import InputError
+from abc_nb.problems.layouts import Layout, Operand, binary_aligned, binary_natural, unary
 
 WIDTHS = st.integers(1, 70)
 LAYOUTS = st.one_of(

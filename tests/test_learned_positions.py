@@ -7,13 +7,14 @@ from dataclasses import replace
 import pytest
 import torch
 
-from abc_nb.errors import InputError
-from abc_nb.layouts import Layout, binary_aligned, binary_natural, unary
-from abc_nb.model import ModelConfig, Transformer
-from abc_nb.positions import Abacus, Coupling, Index, Learned
-from abc_nb.sampling import Sampler
-from abc_nb.tasks import Task
-from abc_nb.training import Trainer, TrainingConfig
+from abc_nb.common.errors import InputError
+from abc_nb.model.positions import Abacus, Coupling, Index, Learned
+from abc_nb.model.transformer import ModelConfig, Transformer
+from abc_nb.problems.layouts import Layout, binary_aligned, binary_natural, unary
+from abc_nb.problems.sampling import Sampler
+from abc_nb.problems.tasks import Task
+from abc_nb.training.progress import TrainingConfig
+from abc_nb.training.trainer import Trainer
 
 TINY = ModelConfig(width=8, heads=2, feed_forward=16, decoder_layers=1)
 

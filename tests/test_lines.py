@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from abc_nb import config
-from abc_nb.biases import Attention, key_count
-from abc_nb.errors import InputError
-from abc_nb.layouts import Layout, binary_aligned, binary_natural, unary
-from abc_nb.lines import DIRECTIONS, Direction, Line, Lines, extends, open_cells, spans, whole
+from abc_nb.bias.base import Attention, key_count
+from abc_nb.bias.lines import DIRECTIONS, Direction, Line, Lines, extends, open_cells, spans, whole
+from abc_nb.common import config
+from abc_nb.common.errors import InputError
+from abc_nb.problems.layouts import Layout, binary_aligned, binary_natural, unary
 
 INFINITY = float("inf")
 WIDTHS = st.integers(1, 12)

@@ -12,10 +12,13 @@ from conftest import Folders
 from helpers import SAMPLER, TINY, assert_same_result, build, weights
 from torch import Tensor
 
-from abc_nb import lora, making, store, training
-from abc_nb.experiments import Experiment
-from abc_nb.model import ModelConfig, Transformer
-from abc_nb.training import Progress, loss_of
+from abc_nb.experiments.experiment import Experiment
+from abc_nb.model import lora
+from abc_nb.model.transformer import ModelConfig, Transformer
+from abc_nb.runs import runner, store
+from abc_nb.training import trainer as training
+from abc_nb.training.progress import Progress
+from abc_nb.training.trainer import loss_of
 
 CONFIG = replace(TINY, decoder_layers=2)
 
@@ -135,7 +138,7 @@ def trained(child: Experiment, tmp_path_factory: pytest.TempPathFactory) -> Path
     """A folder of runs that holds the child and its parent, to be copied."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("ABC_NB_RUNS", str(tmp_path_factory.mktemp("adapted")))
-        return making.ensure(child, 0).folder.parent
+        return runner.ensure(child, 0).folder.parent
 
 
 def test_an_adapted_run_differs_from_its_parent_in_queries_and_keys_alone(
@@ -170,8 +173,8 @@ def test_an_interrupted_adaptation_goes_on_where_it_was(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        making.ensure(child, 0, stop)
+        runner.ensure(child, 0, stop)
     steps: list[int] = []
-    run = making.ensure(child, 0, lambda progress: steps.append(progress.step))
+    run = runner.ensure(child, 0, lambda progress: steps.append(progress.step))
     assert steps == [4]
     assert_same_result(run.folder, trained / child.key(0))

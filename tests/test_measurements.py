@@ -9,11 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from abc_nb import measurements, store
-from abc_nb.experiments import experiment
-from abc_nb.hard import KINDS, carry_runs, hard_cases, zeros_in_front
-from abc_nb.model import Transformer
-from abc_nb.sampling import Sampler
+from abc_nb.analysis import further_tests
+from abc_nb.analysis.further_tests import carry_runs, hard_cases, zeros_in_front
+from abc_nb.experiments.experiment import experiment
+from abc_nb.model.transformer import Transformer
+from abc_nb.problems.edge_cases import KINDS
+from abc_nb.problems.sampling import Sampler
+from abc_nb.runs import store
 
 RUN = store.Run(experiment("successor-vanilla", "smoke"), 3, Path(), {})
 
@@ -32,7 +34,7 @@ def test_rows_are_those_of_each_run_at_each_length_in_order(model: Transformer) 
         return pd.DataFrame({"twice": [2 * length, 2 * length + 1], "task of": sampler.task.name})
 
     other = replace(RUN, experiment=experiment("addition-abc-base4", "smoke"), seed=1)
-    found = measurements.by_run([RUN, other], [6, 20], measure)
+    found = further_tests.by_run([RUN, other], [6, 20], measure)
     assert list(found) == ["task", "model", "seed", "length", "twice", "task of"]
     assert found.to_numpy().tolist() == [
         [*head, length, 2 * length + i, name]
@@ -43,7 +45,7 @@ def test_rows_are_those_of_each_run_at_each_length_in_order(model: Transformer) 
 
 
 def test_hard_cases_of_runs_are_in_percent(model: Transformer) -> None:
-    found = measurements.percent_right([RUN], 2, hard_cases, samples=50)
+    found = further_tests.percent_right([RUN], 2, hard_cases, samples=50)
     expected = hard_cases(model, RUN.experiment.sampler, 2, 50)
     assert found.kind.to_list() == list(KINDS)
     for name in ("accuracy", "ci_low", "ci_high"):
@@ -53,14 +55,14 @@ def test_hard_cases_of_runs_are_in_percent(model: Transformer) -> None:
 
 
 def test_zeros_in_front_of_runs_are_in_percent(model: Transformer) -> None:
-    found = measurements.percent_right([RUN], 2, zeros_in_front, more=(0, 3), samples=20)
+    found = further_tests.percent_right([RUN], 2, zeros_in_front, more=(0, 3), samples=20)
     expected = zeros_in_front(model, RUN.experiment.sampler, 2, (0, 3), 20)
     assert found["columns"].tolist() == expected["columns"].to_list()
     np.testing.assert_allclose(found.ci_high, 100 * expected.ci_high)
 
 
 def test_carries_of_runs_are_in_percent(model: Transformer) -> None:
-    found = measurements.percent_right([RUN], 9, carry_runs, places=(1, 5, 9), samples=20)
+    found = further_tests.percent_right([RUN], 9, carry_runs, places=(1, 5, 9), samples=20)
     expected = carry_runs(model, RUN.experiment.sampler, 9, (1, 5, 9), 20)
     assert found.run.to_list() == [1, 5, 9]
     np.testing.assert_allclose(found.ci_high, 100 * expected.ci_high)

@@ -8,15 +8,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from abc_nb import multihead
-from abc_nb.biases import ALiBi, Attention, Bias, Causal, OpenKeys, Window, key_count
-from abc_nb.catalogue import MODERN
-from abc_nb.dropout import Dropout
-from abc_nb.layouts import Layout, binary_aligned, binary_natural, unary
-from abc_nb.lines import Line, Lines
-from abc_nb.model import EncoderLayer, ModelConfig, Transformer
-from abc_nb.multihead import MultiHeadAttention, Record, softmax_or_zero, without_key
-from abc_nb.positions import NoPosition, PositionEncoding, Relative, Rotary, Sinusoidal
+from abc_nb.bias.alibi import ALiBi
+from abc_nb.bias.base import Attention, Bias, Causal, OpenKeys, key_count
+from abc_nb.bias.lines import Line, Lines
+from abc_nb.bias.window import Window
+from abc_nb.experiments.catalogue import MODERN
+from abc_nb.model import attention as multihead
+from abc_nb.model.attention import MultiHeadAttention, Record, softmax_or_zero, without_key
+from abc_nb.model.dropout import Dropout
+from abc_nb.model.positions import NoPosition, PositionEncoding, Relative, Rotary, Sinusoidal
+from abc_nb.model.transformer import EncoderLayer, ModelConfig, Transformer
+from abc_nb.problems.layouts import Layout, binary_aligned, binary_natural, unary
 
 VOCABULARY = 15
 TINY = ModelConfig(width=8, heads=2, feed_forward=16, encoder_layers=1, decoder_layers=2)

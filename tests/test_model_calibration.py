@@ -13,17 +13,18 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from abc_nb import model_calibration
-from abc_nb.biases import Causal, Window, key_count
-from abc_nb.calibration import PAPER, Calibration, calibrate
-from abc_nb.errors import InputError
-from abc_nb.evaluation import correct_digits, record, skill
-from abc_nb.layouts import binary_natural, unary
-from abc_nb.lines import Lines
-from abc_nb.model import ModelConfig, Transformer
-from abc_nb.model_calibration import SHARES, average_attention, bias_from_attention, calibrate_model
-from abc_nb.sampling import Batch, Sampler
-from abc_nb.tasks import Task
+from abc_nb.bias.base import Causal, key_count
+from abc_nb.bias.lines import Lines
+from abc_nb.bias.window import Window
+from abc_nb.calibration import of_model
+from abc_nb.calibration.calibrate import PAPER, Calibration, calibrate
+from abc_nb.calibration.of_model import SHARES, average_attention, bias_from_attention, calibrate_model
+from abc_nb.common.errors import InputError
+from abc_nb.model.transformer import ModelConfig, Transformer
+from abc_nb.problems.layouts import binary_natural, unary
+from abc_nb.problems.sampling import Batch, Sampler
+from abc_nb.problems.tasks import Task
+from abc_nb.training.evaluation import correct_digits, record, skill
 
 # ---- averages ---------------------------------------------------------------------------------------
 
@@ -122,7 +123,7 @@ def test_the_sparsest_share_under_which_enough_survives_is_taken(skills: list[fl
     model, batch, asked = two_layers(), problems(2), iter(skills)
     asked_for = Calibration(keep=keep)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(model_calibration, "skill", lambda model, batch: next(asked))
+        patched.setattr(of_model, "skill", lambda model, batch: next(asked))
         found = calibrate_model(model, batch, asked_for)
     enough = [i for i, value in enumerate(skills) if value >= keep]
     chosen = enough[0] if enough else len(SHARES) - 1
@@ -146,7 +147,7 @@ def test_shares_are_tried_from_the_sparsest_bias_on() -> None:
 def test_a_given_threshold_is_taken_whatever_survives(
     settings: Calibration, share: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(model_calibration, "skill", lambda model, batch: 0.0)
+    monkeypatch.setattr(of_model, "skill", lambda model, batch: 0.0)
     model, batch = two_layers(), problems()
     found = calibrate_model(model, batch, settings)
     assert found.share == share
@@ -166,7 +167,7 @@ def test_skill_is_asked_with_every_key_off_the_lines_closed_and_no_other_change(
         asked.append(model)
         return 1.0
 
-    monkeypatch.setattr(model_calibration, "skill", remember)
+    monkeypatch.setattr(of_model, "skill", remember)
     model, batch = two_layers(), problems()
     bias = calibrate_model(model, batch, settings).bias
     (under,) = asked

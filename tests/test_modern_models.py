@@ -11,11 +11,14 @@ import torch
 from helpers import SAMPLER, SHORT, TINY, assert_same_weights, build
 from torch import Tensor
 
-from abc_nb import compute, experiments, making, profiles
-from abc_nb.catalogue import MODERN, WIDENED
-from abc_nb.experiments import experiment
-from abc_nb.positions import ShortRelative
-from abc_nb.training import Trainer, loss_of
+from abc_nb import experiments
+from abc_nb.experiments import profiles
+from abc_nb.experiments.catalogue import MODERN, WIDENED
+from abc_nb.experiments.experiment import experiment
+from abc_nb.model.positions import ShortRelative
+from abc_nb.problems import expressions
+from abc_nb.runs import runner
+from abc_nb.training.trainer import Trainer, loss_of
 
 LEARNS = {  # parameters of the encoding: of the model, or of each attention
     "rpe-short": {"table"},
@@ -69,10 +72,10 @@ def test_training_repeats_whatever_else_drew_random_numbers(name: str) -> None:
 @pytest.mark.usefixtures("folders")
 def test_it_is_trained_evaluated_to_sixty_digits_and_asked(name: str) -> None:
     chosen = experiment(f"addition-{name}", "smoke")
-    run = making.ensure(chosen, seed=0)
+    run = runner.ensure(chosen, seed=0)
     assert set(run.evaluation().length) >= {6, 60}
     assert run.history().loss.notna().all()
-    (answer,) = compute.answers(run.model(), chosen, ["999999999999+1"])
+    (answer,) = expressions.answers(run.model(), chosen, ["999999999999+1"])
     assert answer
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from abc_nb.muon import COEFFICIENTS, STEPS, Muon, orthogonalize
+from abc_nb.training.muon import COEFFICIENTS, STEPS, Muon, orthogonalize
 
 
 def random(*shape: int, seed: int = 0) -> Tensor:

@@ -12,8 +12,11 @@ import nbformat
 import pandas as pd
 import pytest
 
-from abc_nb import claims, experiments, notebooks, paths
-from abc_nb.errors import InputError
+from abc_nb import experiments
+from abc_nb.analysis import claims
+from abc_nb.common import paths
+from abc_nb.common.errors import InputError
+from abc_nb.show import notebooks
 
 BOOKS = notebooks.sequence()
 HERE = Path(__file__).parent

@@ -12,10 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from abc_nb.biases import Attention
-from abc_nb.calibration import Calibration
-from abc_nb.layouts import unary
-from abc_nb.model_calibration import bias_from_attention
+from abc_nb.bias.base import Attention
+from abc_nb.calibration.calibrate import Calibration
+from abc_nb.calibration.of_model import bias_from_attention
+from abc_nb.problems.layouts import unary
 
 WIDTH, HEADS, LAYERS, TRAINED = 64, 4, 2, 7  # places, the first of which is zero
 SOS, EOS, TOKENS = 10, 11, 12

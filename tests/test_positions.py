@@ -10,9 +10,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abc_nb.layouts import binary_natural
-from abc_nb.model import ModelConfig, Transformer
-from abc_nb.positions import Index, NoPosition, PositionEncoding, Relative, Rotary, Sinusoidal
+from abc_nb.model.positions import Index, NoPosition, PositionEncoding, Relative, Rotary, Sinusoidal
+from abc_nb.model.transformer import ModelConfig, Transformer
+from abc_nb.problems.layouts import binary_natural
 
 PLAIN = [NoPosition(), Sinusoidal(), Sinusoidal(3), Rotary(), Relative()]
 

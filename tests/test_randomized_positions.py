@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from abc_nb.errors import InputError
-from abc_nb.layouts import Layout, binary_natural, unary
-from abc_nb.positions import Index, Randomized
+from abc_nb.common.errors import InputError
+from abc_nb.model.positions import Index, Randomized
+from abc_nb.problems.layouts import Layout, binary_natural, unary
 
 
 def placed(position: Randomized, layout: Layout, training: bool) -> Index:

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from abc_nb.layouts import SourceIndex, binary_natural
-from abc_nb.multihead import MultiHeadAttention
-from abc_nb.positions import AttentionPosition, Fire, Index, Kerple, PositionEncoding, Sandwich, TransformerXL
+from abc_nb.model.attention import MultiHeadAttention
+from abc_nb.model.positions import AttentionPosition, Fire, Index, Kerple, PositionEncoding, Sandwich, TransformerXL
+from abc_nb.problems.layouts import SourceIndex, binary_natural
 
 SIZE, HEADS = 4, 3
 ENCODINGS = [TransformerXL(), Kerple(), Sandwich(), Fire()]

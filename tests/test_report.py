@@ -13,13 +13,17 @@ import pytest
 from conftest import Folders
 from helpers import rows
 
-from abc_nb import claims, experiments, making, paths, reproduce, tables
+from abc_nb import experiments, reproduce
+from abc_nb.analysis import claims, statistics
+from abc_nb.analysis.results import Results
 from abc_nb.cli import main
-from abc_nb.experiments import Experiment
-from abc_nb.report import comparison, content, exhibits, markdown
-from abc_nb.report import page as report
-from abc_nb.report.comparison import Comparison, Plain
-from abc_nb.results import Results
+from abc_nb.common import paths
+from abc_nb.experiments.experiment import Experiment
+from abc_nb.runs import runner
+from abc_nb.show import tables
+from abc_nb.show.report import comparison, content, exhibits, markdown
+from abc_nb.show.report import page as report
+from abc_nb.show.report.comparison import Comparison, Plain
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (400).to_bytes(4, "big") + (300).to_bytes(4, "big") + b"the rest"
 SHIPPED = Results("quick", "shipped", experiments.SEEDS)
@@ -232,7 +236,7 @@ def test_a_table_beside_the_paper_is_marked_cell_by_cell(folder: Path) -> None:
 
 
 def test_rows_of_two_regimes_stand_apart(folder: Path) -> None:
-    frame = tables.over_seeds(rows("Vanilla", {6: [1.0]}))
+    frame = statistics.over_seeds(rows("Vanilla", {6: [1.0]}))
     table = saved("table-x", pd.concat([frame, frame.assign(regime="padded")]), folder)
     assert isinstance(table, Comparison)
     assert [model for model, _ in table.groups[0][1]] == ["Vanilla, tight", "Vanilla, padded"]
@@ -240,7 +244,7 @@ def test_rows_of_two_regimes_stand_apart(folder: Path) -> None:
 
 def test_rows_of_few_seeds_say_so(folder: Path) -> None:
     frame = pd.concat([rows("RPE", {6: [1.0, 0.5], 10: [0.0, 0.0]}), rows("RoPE", {6: [1.0], 10: [0.0]})])
-    table = saved("table-x", tables.over_seeds(frame), folder)
+    table = saved("table-x", statistics.over_seeds(frame), folder)
     assert isinstance(table, Comparison)
     assert [model for model, _ in table.groups[0][1]] == ["RPE, 2 seeds", "RoPE, 1 seed"]
 
@@ -257,7 +261,7 @@ def test_words_that_differ_from_the_papers_are_marked(folder: Path) -> None:
     ("value", "text"), [(100.0, "100.0"), (99.97, "99.97"), (99.6, "99.6"), (0.02, "0.02"), (0.0, "0.0")]
 )
 def test_a_percentage_is_not_rounded_to_all_or_nothing(value: float, text: str) -> None:
-    assert tables.percent(value) == text
+    assert statistics.percent(value) == text
 
 
 def test_tokens_that_look_like_numbers_stay_as_they_are(tmp_path: Path) -> None:
@@ -307,7 +311,7 @@ def test_a_profile_or_results_that_do_not_exist_are_refused(folder: Path, capsys
 def test_runs_are_listed_with_what_their_manifests_say(
     folder: Path, tiny: Experiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = making.ensure(tiny, 0)
+    run = runner.ensure(tiny, 0)
     monkeypatch.setattr(experiments, "needed", lambda profile, everything=False: [tiny])
     (folder / "figure-13-tokens.png").write_bytes(PNG)
     text = report.write(SMOKE).read_text()
@@ -324,13 +328,13 @@ def test_runs_are_listed_with_what_their_manifests_say(
     ],
 )
 def test_lengths_are_told_in_what_they_count(tasks: list[str], headings: tuple[str, ...]) -> None:
-    frame = tables.over_seeds(pd.concat([rows("ABC", {1: [1.0], 60: [0.5]}, task) for task in tasks]))
+    frame = statistics.over_seeds(pd.concat([rows("ABC", {1: [1.0], 60: [0.5]}, task) for task in tasks]))
     assert comparison.comparison(frame).headings == headings
 
 
 @pytest.mark.parametrize(("more", "told"), [([], "one seed"), ([0.5], "2 seeds"), (None, "1 to 2 seeds")])
 def test_the_note_tells_how_many_seeds(more: list[float] | None, told: str) -> None:
-    frame = tables.over_seeds(rows("ABC", {1: [1.0, *([0.5] if more is None else more)], 60: [1.0, *(more or [])]}))
+    frame = statistics.over_seeds(rows("ABC", {1: [1.0, *([0.5] if more is None else more)], 60: [1.0, *(more or [])]}))
     assert comparison.note(frame).endswith(f"problems of each length, {told} a row.")
 
 

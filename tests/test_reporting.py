@@ -10,12 +10,14 @@ import pandas as pd
 import pytest
 from helpers import rows
 
-from abc_nb import claims, describe, maps, paths, plots, tables
-from abc_nb.catalogue import BASELINES, MODELS, SCAFFOLDS, VARIANTS
-from abc_nb.errors import InputError
-from abc_nb.evaluation import wilson
-from abc_nb.results import Results
-from abc_nb.tasks import OPERATIONS, Task
+from abc_nb.analysis import claims, dataset, statistics
+from abc_nb.analysis.results import Results
+from abc_nb.common import paths
+from abc_nb.common.errors import InputError
+from abc_nb.experiments.catalogue import BASELINES, MODELS, SCAFFOLDS, VARIANTS
+from abc_nb.problems.tasks import OPERATIONS, Task
+from abc_nb.show import maps, plots, tables
+from abc_nb.training.evaluation import wilson
 
 
 @pytest.fixture
@@ -26,7 +28,7 @@ def figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_median_worst_and_best_over_seeds_are_those_of_numpy() -> None:
     values = {6: [1.0, 0.5, 0.75], 10: [0.0, 0.25, 0.125, 0.5, 0.0625]}
-    found = tables.over_seeds(rows("Vanilla", values)).set_index("length")
+    found = statistics.over_seeds(rows("Vanilla", values)).set_index("length")
     for length, accuracies in values.items():
         assert found.ours[length] == pytest.approx(100 * np.median(accuracies))
         assert (found.worst[length], found.best[length]) == (100 * min(accuracies), 100 * max(accuracies))
@@ -35,7 +37,7 @@ def test_median_worst_and_best_over_seeds_are_those_of_numpy() -> None:
 
 
 def test_an_even_number_of_seeds_reports_a_seed_not_a_mean() -> None:
-    assert tables.over_seeds(rows("Vanilla", {6: [0.2, 0.4]})).ours[0] == pytest.approx(20)
+    assert statistics.over_seeds(rows("Vanilla", {6: [0.2, 0.4]})).ours[0] == pytest.approx(20)
 
 
 def test_the_papers_number_stands_beside_ours() -> None:
@@ -64,7 +66,7 @@ def test_every_paper_row_is_of_a_task_and_length_that_exist_here(table: str) -> 
 
 def test_accuracies_by_length_say_how_far_seeds_differ_and_how_many_problems() -> None:
     far = rows("ABC", {60: [1.0, 0.75, 1.0], 1000: [0.5, 1.0, 0.75]}).assign(samples=lambda x: x.length + 40)
-    several = tables.over_seeds(pd.concat([far, rows("+ T=3", {60: [1.0], 1000: [0.998]})]))
+    several = statistics.over_seeds(pd.concat([far, rows("+ T=3", {60: [1.0], 1000: [0.998]})]))
     table = tables.by_length(several)
     assert table.loc[("Addition", "ABC", "3")].to_list() == ["100.0 (75.0–100.0)", "75.0 (50.0–100.0)"]
     assert table.loc[("Addition", "+ T=3", "1")].to_list() == ["100.0", "99.8"]
@@ -73,7 +75,7 @@ def test_accuracies_by_length_say_how_far_seeds_differ_and_how_many_problems() -
 
 
 def test_seeds_that_agree_need_no_range() -> None:
-    table = tables.by_length(tables.over_seeds(rows("ABC", {60: [0.9, 0.9], 100: [0.3, 0.4]})))
+    table = tables.by_length(statistics.over_seeds(rows("ABC", {60: [0.9, 0.9], 100: [0.3, 0.4]})))
     assert table.loc[("Addition", "ABC", "2")].to_list() == ["90.0", "30.0 (30.0–40.0)"]
 
 
@@ -216,7 +218,7 @@ def test_unknown_profile_or_results_are_errors(profile: str, origin: str) -> Non
 
 
 def test_examples_have_the_right_answers() -> None:
-    shown = describe.task_examples().set_index("problem")
+    shown = dataset.task_examples().set_index("problem")
     assert shown.answer["999"] == "1000"
     assert shown.answer["123+456"] == "579"
     assert shown.answer["123*4"] == "492"
@@ -224,16 +226,16 @@ def test_examples_have_the_right_answers() -> None:
 
 
 def test_tokens_of_the_papers_example_are_reversed_in_the_target() -> None:
-    tokens = describe.example_tokens(Task("addition"), [123, 748], width=4)
+    tokens = dataset.example_tokens(Task("addition"), [123, 748], width=4)
     assert "".join(tokens["source, natural"]) == "$0123+0748&"
     assert "".join(tokens["target"]) == "$1780&"
 
 
 def test_shares_of_training_lengths_and_carries_add_up() -> None:
-    lengths = describe.training_lengths(seed=0)
+    lengths = dataset.training_lengths(seed=0)
     np.testing.assert_allclose(lengths[["training", "validation"]].sum(), 1)
     assert lengths.set_index("digits").training[7] == pytest.approx((2**20 + 1 - 10**6) / (2**20 + 1), abs=0.002)
-    carries = describe.carry_runs(samples=200, seed=0)
+    carries = dataset.carry_runs(samples=200, seed=0)
     np.testing.assert_allclose(carries.drop(columns="longest run of carries").sum(), 1)
 
 
@@ -271,7 +273,7 @@ def test_panels_stand_two_in_a_row() -> None:
 
 def test_the_map_of_methods_has_a_given_order_and_leaves_empty_what_was_not_tested() -> None:
     tested = [rows("Vanilla", {6: [1.0], 60: [0.0]}), rows("FIRE", {6: [0.5], 60: [0.25], 200: [0.125]})]
-    figure = maps.accuracy_map(tables.over_seeds(pd.concat(tested)), ["FIRE", "Sandwich", "Vanilla"])
+    figure = maps.accuracy_map(statistics.over_seeds(pd.concat(tested)), ["FIRE", "Sandwich", "Vanilla"])
     (panel,) = figure.axes
     assert [label.get_text() for label in panel.get_yticklabels()] == ["FIRE", "Sandwich", "Vanilla"]
     assert [text.get_text() for text in panel.texts] == ["50", "25", "12", "100", "0"]

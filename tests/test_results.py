@@ -12,11 +12,14 @@ import pytest
 from conftest import Folders
 from helpers import rows
 
-from abc_nb import evaluation, making, measurements, results, store, tables
-from abc_nb.errors import InputError
-from abc_nb.experiments import ARITHMETIC, BINARY, Experiment, experiment, grid_names
-from abc_nb.results import Results
-from abc_nb.sampling import Batch, Sampler
+from abc_nb.analysis import further_tests, results, statistics
+from abc_nb.analysis.results import Results
+from abc_nb.common.errors import InputError
+from abc_nb.experiments.experiment import ARITHMETIC, BINARY, Experiment, experiment, grid_names
+from abc_nb.problems.sampling import Batch, Sampler
+from abc_nb.runs import runner, store
+from abc_nb.show import tables
+from abc_nb.training import evaluation
 
 NAME = "successor-vanilla"
 
@@ -25,7 +28,7 @@ NAME = "successor-vanilla"
 def run(tiny: Experiment, folders: Folders, monkeypatch: pytest.MonkeyPatch) -> store.Run:
     """Seed 0 of the tiny experiment, made here; it stands for every name."""
     monkeypatch.setattr(results, "experiment", lambda *_: tiny)
-    return making.ensure(tiny, 0)
+    return runner.ensure(tiny, 0)
 
 
 def test_runs_made_here_must_have_every_seed(run: store.Run) -> None:
@@ -218,7 +221,7 @@ def test_new_problems_are_none_of_the_evaluations(run: store.Run, monkeypatch: p
         return original(self, length, samples, seed)
 
     monkeypatch.setattr(Sampler, "test_batch", noted)
-    table = tables.over_seeds(measurements.new_problems([run, replace(run, seed=1)], [6, 20], samples=50))
+    table = statistics.over_seeds(further_tests.new_problems([run, replace(run, seed=1)], [6, 20], samples=50))
     assert drawn == [(length, 50, evaluation.TEST_SEED + 1) for _ in range(2) for length in (6, 20)]
     assert table.length.to_list() == [6, 20] and set(table.seeds) == {2} and set(table.samples) == {50}
 

@@ -9,11 +9,11 @@ from helpers import array, integers, places_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abc_nb import sampling
-from abc_nb.compute import is_one_list
-from abc_nb.layouts import Arrangement
-from abc_nb.sampling import Batch, Sampler
-from abc_nb.tasks import OPERATIONS, Task
+from abc_nb.problems import sampling
+from abc_nb.problems.expressions import is_one_list
+from abc_nb.problems.layouts import Arrangement
+from abc_nb.problems.sampling import Batch, Sampler
+from abc_nb.problems.tasks import OPERATIONS, Task
 
 BASES = st.integers(2, 16)
 LISTS = [name for name, operation in OPERATIONS.items() if operation.items and not operation.nested]

@@ -18,12 +18,14 @@ import torch
 from conftest import Folders
 from helpers import DAMAGES, altered, assert_same_result, emptied, never, weights
 
-from abc_nb import making, manifest, paths, store, training
-from abc_nb.errors import InputError
-from abc_nb.experiments import Experiment
-from abc_nb.model import Transformer
-from abc_nb.sampling import Batch
-from abc_nb.training import Progress
+from abc_nb.common import paths
+from abc_nb.common.errors import InputError
+from abc_nb.experiments.experiment import Experiment
+from abc_nb.model.transformer import Transformer
+from abc_nb.problems.sampling import Batch
+from abc_nb.runs import manifest, runner, store
+from abc_nb.training import trainer as training
+from abc_nb.training.progress import Progress
 
 FILES = ["manifest.json", "config.json", "weights.safetensors", "history.csv", "evaluation.csv"]
 
@@ -36,7 +38,7 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, experiment: Experiment, owner: ob
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(owner, name, stop)
-        making.ensure(experiment, 0)
+        runner.ensure(experiment, 0)
 
 
 # ---- finished or absent -----------------------------------------------------------------------------
@@ -44,8 +46,8 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, experiment: Experiment, owner: ob
 
 def test_a_run_is_trained_once_and_then_reused(tiny: Experiment, folders: Folders) -> None:
     steps: list[int] = []
-    first = making.ensure(tiny, 0, lambda progress: steps.append(progress.step))
-    second = making.ensure(tiny, 0, never)
+    first = runner.ensure(tiny, 0, lambda progress: steps.append(progress.step))
+    second = runner.ensure(tiny, 0, never)
     assert steps == [1, 2, 3, 4]
     assert second == first
     assert first.folder == folders.runs / tiny.key(0)
@@ -54,7 +56,7 @@ def test_a_run_is_trained_once_and_then_reused(tiny: Experiment, folders: Folder
 
 def test_training_repeats_bit_for_bit(run: store.Run, tiny: Experiment, finished: Path) -> None:
     shutil.rmtree(run.folder)
-    assert_same_result(making.ensure(tiny, 0).folder, finished)
+    assert_same_result(runner.ensure(tiny, 0).folder, finished)
 
 
 def test_a_run_is_trained_on_one_thread_wherever_it_is_asked_for(
@@ -62,7 +64,7 @@ def test_a_run_is_trained_on_one_thread_wherever_it_is_asked_for(
 ) -> None:
     torch.set_num_threads(2)
     try:
-        made = making.ensure(tiny, 0)
+        made = runner.ensure(tiny, 0)
     finally:
         torch.set_num_threads(1)
     assert made.manifest["threads"] == 1
@@ -70,7 +72,7 @@ def test_a_run_is_trained_on_one_thread_wherever_it_is_asked_for(
 
 
 def test_seeds_have_runs_of_their_own(run: store.Run, tiny: Experiment) -> None:
-    other = making.ensure(tiny, 1)
+    other = runner.ensure(tiny, 1)
     assert other.folder != run.folder
     assert not torch.equal(weights(other.folder)["head.weight"], weights(run.folder)["head.weight"])
 
@@ -106,7 +108,7 @@ def test_problems_are_counted_as_training_drew_them(
         return loss_of(model, batch, phase)
 
     monkeypatch.setattr(training, "loss_of", counted)
-    run = making.ensure(chosen, 0)
+    run = runner.ensure(chosen, 0)
     assert set(drawn) == {4, 20}
     assert run.problems() == sum(drawn)
 
@@ -135,10 +137,10 @@ def test_an_interrupted_run_is_absent_and_then_goes_on(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        making.ensure(tiny, 0, stop)
+        runner.ensure(tiny, 0, stop)
     assert store.find(tiny, 0) is None
     steps: list[int] = []
-    run = making.ensure(tiny, 0, lambda progress: steps.append(progress.step))
+    run = runner.ensure(tiny, 0, lambda progress: steps.append(progress.step))
     assert steps == [4]
     assert_same_result(run.folder, finished)
     assert sorted(path.name for path in run.folder.iterdir()) == sorted(FILES)
@@ -147,16 +149,16 @@ def test_an_interrupted_run_is_absent_and_then_goes_on(
 def test_a_run_interrupted_in_its_evaluation_is_absent_and_then_finished(
     tiny: Experiment, folders: Folders, finished: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    interrupt(monkeypatch, tiny, making, "evaluate")
+    interrupt(monkeypatch, tiny, runner, "evaluate")
     assert store.find(tiny, 0) is None
-    assert_same_result(making.ensure(tiny, 0).folder, finished)
+    assert_same_result(runner.ensure(tiny, 0).folder, finished)
 
 
 def test_a_finished_run_holds_nothing_of_an_interrupted_one(tiny: Experiment, folders: Folders) -> None:
     partial_folder = folders.runs / ".partial" / tiny.key(0)
     partial_folder.mkdir(parents=True)
     (partial_folder / "checkpoint.tmp").write_bytes(b"half a checkpoint")  # the process was killed while it wrote
-    run = making.ensure(tiny, 0)
+    run = runner.ensure(tiny, 0)
     assert sorted(path.name for path in run.folder.iterdir()) == sorted(FILES)
 
 
@@ -164,7 +166,7 @@ def test_a_run_that_ends_while_it_is_put_into_place_is_not_trained_again(
     tiny: Experiment, folders: Folders, finished: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     interrupt(monkeypatch, tiny, Path, "rename")
-    run = making.ensure(tiny, 0, never)
+    run = runner.ensure(tiny, 0, never)
     assert_same_result(run.folder, finished)
     assert sorted(path.name for path in run.folder.iterdir()) == sorted(FILES)
 
@@ -197,7 +199,7 @@ def test_a_damaged_run_is_set_aside_with_a_warning_and_computed_again(
     damage(run.folder / name)
     left = {path.name: path.read_bytes() for path in run.folder.iterdir()}
     with pytest.warns(UserWarning, match=f"damaged: {name} is .*it is kept in") as caught:
-        again = making.ensure(tiny, 0)
+        again = runner.ensure(tiny, 0)
     (kept,) = (folders.runs / ".set-aside").iterdir()
     assert str(kept) in str(caught[0].message)
     assert {path.name: path.read_bytes() for path in kept.iterdir()} == left
@@ -231,7 +233,7 @@ def test_what_is_set_aside_twice_is_kept_twice(run: store.Run, tiny: Experiment,
     for _ in range(2):
         emptied(run.folder / "config.json")
         with pytest.warns(UserWarning, match="damaged"):
-            making.ensure(tiny, 0)
+            runner.ensure(tiny, 0)
     assert len([*(folders.runs / ".set-aside").iterdir()]) == 2
 
 
@@ -285,7 +287,7 @@ def test_a_shipped_result_does_not_stand_for_a_training(run: store.Run, tiny: Ex
     store.ship(run, weights=False)
     shutil.rmtree(run.folder)
     steps: list[int] = []
-    assert making.ensure(tiny, 0, lambda progress: steps.append(progress.step)).has_weights
+    assert runner.ensure(tiny, 0, lambda progress: steps.append(progress.step)).has_weights
     assert steps == [1, 2, 3, 4]
 
 

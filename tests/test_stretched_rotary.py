@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from abc_nb.experiments import experiment
-from abc_nb.layouts import Layout, binary_natural, unary
-from abc_nb.positions import Index, InterpolatedRotary, NTKRotary, Rotary
+from abc_nb.experiments.experiment import experiment
+from abc_nb.model.positions import Index, InterpolatedRotary, NTKRotary, Rotary
+from abc_nb.problems.layouts import Layout, binary_natural, unary
 
 SIZE = 8
 LONG = unary(40)  # 42 tokens

@@ -22,11 +22,11 @@ import torch
 from conftest import Folders
 from helpers import child_of, history, holds, longer_experiment, members, read_tensors, spawned, wait_for
 
-from abc_nb import making, store, sweep
-from abc_nb.crew import Crew, Step
-from abc_nb.experiments import Experiment, experiment
-from abc_nb.positions import Learned
-from abc_nb.processes import processes
+from abc_nb.experiments.experiment import Experiment, experiment
+from abc_nb.model.positions import Learned
+from abc_nb.runs import runner, store, sweep
+from abc_nb.runs.crew import Crew, Step
+from abc_nb.runs.processes import processes
 
 WAYS = pytest.mark.parametrize("in_turn", [False, True], ids=["in processes", "in turn"])
 
@@ -38,10 +38,10 @@ def test_a_sweep_trains_what_each_run_gives_alone(folders: Folders, tiny: Experi
     assert sweep.missing(jobs) == jobs
     assert sweep.sweep(jobs, show=False, in_turn=in_turn) == []
     assert sweep.missing(jobs) == []
-    swept = [making.ensure(*job).model().state_dict() for job in jobs]
+    swept = [runner.ensure(*job).model().state_dict() for job in jobs]
     for (chosen, seed), weights in zip(jobs, swept, strict=True):
-        making.ensure(chosen, seed).folder.rename(folders.runs / f"aside-{seed}")
-        alone = making.ensure(chosen, seed).model().state_dict()
+        runner.ensure(chosen, seed).folder.rename(folders.runs / f"aside-{seed}")
+        alone = runner.ensure(chosen, seed).model().state_dict()
         torch.testing.assert_close(alone, weights, rtol=0, atol=0)
 
 
@@ -74,7 +74,7 @@ def test_a_sweep_takes_the_cores_that_it_may_use(monkeypatch: pytest.MonkeyPatch
 def test_a_parent_that_is_nowhere_is_trained_before_its_child(folders: Folders, tiny: Experiment) -> None:
     child = child_of(tiny)
     assert sweep.missing([(child, 0), (tiny, 0)]) == [(tiny, 0), (child, 0)]
-    parent = making.ensure(tiny, 0)
+    parent = runner.ensure(tiny, 0)
     assert sweep.missing([(child, 0)]) == [(child, 0)]
     store.ship(parent, weights=False)
     shutil.rmtree(parent.folder)
@@ -107,7 +107,7 @@ def test_a_worker_that_is_killed_takes_no_run_with_it(folders: Folders, tmp_path
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
     command = [sys.executable, str(script)]
     started = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True, env=environment)
-    checkpoint = folders.runs / ".partial" / longer.key(0) / making.CHECKPOINT
+    checkpoint = folders.runs / ".partial" / longer.key(0) / runner.CHECKPOINT
     wait_for(lambda: len(history(checkpoint)) > 2 or started.poll() is not None)
     before = history(checkpoint)
     lock = folders.runs / ".locks" / f"{longer.key(0)}.lock"
@@ -115,7 +115,7 @@ def test_a_worker_that_is_killed_takes_no_run_with_it(folders: Folders, tmp_path
     os.kill(busy, signal.SIGKILL)
     told, _ = started.communicate(timeout=120)
     assert told.strip() == "[] 0"
-    after = making.ensure(longer, 0).history()
+    after = runner.ensure(longer, 0).history()
     pd.testing.assert_frame_equal(after[: len(before)], before, check_dtype=False, rtol=1e-12)
     assert len(after) == 30
 
@@ -256,7 +256,7 @@ def test_a_stopped_sweep_leaves_checkpoints_and_no_process(folders: Folders, how
     command = [sys.executable, "-c", script]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     started = subprocess.Popen(command, start_new_session=True, **quiet)
-    checkpoint = folders.runs / ".partial" / experiment("successor-vanilla").key(0) / making.CHECKPOINT
+    checkpoint = folders.runs / ".partial" / experiment("successor-vanilla").key(0) / runner.CHECKPOINT
     wait_for(checkpoint.exists)
     os.kill(started.pid, how)
     assert started.wait(timeout=60) == (130 if how is signal.SIGINT else -signal.SIGKILL)

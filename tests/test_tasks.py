@@ -10,11 +10,11 @@ from helpers import array, integers, places_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abc_nb.compute import expected, read
-from abc_nb.errors import InputError
-from abc_nb.layouts import Arrangement
-from abc_nb.sampling import Sampler
-from abc_nb.tasks import DIGITS, OPERATIONS, Task
+from abc_nb.common.errors import InputError
+from abc_nb.problems.expressions import expected, read
+from abc_nb.problems.layouts import Arrangement
+from abc_nb.problems.sampling import Sampler
+from abc_nb.problems.tasks import DIGITS, OPERATIONS, Task
 
 BASES = st.integers(2, 16)
 NUMBERS = st.integers(0, 10**40)

@@ -16,11 +16,13 @@ import pytest
 from conftest import Folders
 from helpers import child_of, forking, report_versions, tiny_experiment, write_report
 
-from abc_nb import claims, making, manifest, notebooks, store, sweep
-from abc_nb.experiments import Experiment
-from abc_nb.sampling import Batch, Sampler
-from abc_nb.tasks import Digits
-from abc_nb.training import Progress
+from abc_nb.analysis import claims
+from abc_nb.experiments.experiment import Experiment
+from abc_nb.problems.sampling import Batch, Sampler
+from abc_nb.problems.tasks import Digits
+from abc_nb.runs import manifest, runner, store, sweep
+from abc_nb.show import notebooks
+from abc_nb.training.progress import Progress
 
 
 def together(work: Callable[..., None], *each: tuple[Any, ...], look: Callable[[], object] = lambda: None) -> None:
@@ -45,7 +47,7 @@ def in_folders(folders: dict[str, str], work: Callable[..., None], arguments: tu
 
 
 def train(experiment: Experiment, log: Path) -> None:
-    making.ensure(experiment, 0, partial(note, log))
+    runner.ensure(experiment, 0, partial(note, log))
 
 
 def note(log: Path, progress: Progress) -> None:

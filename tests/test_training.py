@@ -13,16 +13,17 @@ import torch
 from helpers import SAMPLER, SHORT, TINY, build, integers, rates_of, relative_rates, trainer
 from torch import Tensor
 
-from abc_nb import training
-from abc_nb.biases import Window
-from abc_nb.errors import InputError
-from abc_nb.evaluation import evaluate, greedy
-from abc_nb.layouts import SOS
-from abc_nb.model import ModelConfig, Transformer
-from abc_nb.positions import Fire, Sinusoidal
-from abc_nb.sampling import Batch, Sampler
-from abc_nb.tasks import Task
-from abc_nb.training import Progress, Trainer, TrainingConfig, build_optimizers, loss_of, rate_at
+from abc_nb.bias.window import Window
+from abc_nb.common.errors import InputError
+from abc_nb.model.positions import Fire, Sinusoidal
+from abc_nb.model.transformer import ModelConfig, Transformer
+from abc_nb.problems.layouts import SOS
+from abc_nb.problems.sampling import Batch, Sampler
+from abc_nb.problems.tasks import Task
+from abc_nb.training import trainer as training
+from abc_nb.training.evaluation import evaluate, greedy
+from abc_nb.training.progress import Progress, TrainingConfig
+from abc_nb.training.trainer import Trainer, build_optimizers, loss_of, rate_at
 
 # ---- learning ---------------------------------------------------------------------------------------
 

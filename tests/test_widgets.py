@@ -12,15 +12,17 @@ import pytest
 from conftest import Folders
 
 import abc_nb
-from abc_nb import compute, making, store, training
-from abc_nb.experiments import experiment
-from abc_nb.explorers import attention as explore
-from abc_nb.explorers import retraining
-from abc_nb.explorers.attention_widget import AttentionExplorer
-from abc_nb.explorers.calibration_widget import CalibrationBench
-from abc_nb.explorers.parts import Explorer, Sorry
-from abc_nb.explorers.window_widget import WindowBench
-from abc_nb.training import Progress
+from abc_nb.experiments.experiment import experiment
+from abc_nb.runs import runner, store
+from abc_nb.show.explorers import attention as explore
+from abc_nb.show.explorers import retraining
+from abc_nb.show.explorers.attention_widget import AttentionExplorer
+from abc_nb.show.explorers.calibration_widget import CalibrationBench
+from abc_nb.show.explorers.parts import Explorer, Sorry
+from abc_nb.show.explorers.window_widget import WindowBench
+from abc_nb.training import trainer as training
+from abc_nb.training.answers import answers
+from abc_nb.training.progress import Progress
 
 VANILLA = experiment("addition-vanilla", "smoke")
 
@@ -30,8 +32,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of runs with two small models, to be copied."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("ABC_NB_RUNS", str(tmp_path_factory.mktemp("widgets")))
-        making.ensure(experiment("addition-nope", "smoke"), 0)
-        return making.ensure(VANILLA, 0).folder.parent
+        runner.ensure(experiment("addition-nope", "smoke"), 0)
+        return runner.ensure(VANILLA, 0).folder.parent
 
 
 @pytest.fixture
@@ -96,7 +98,7 @@ def test_a_page_without_widgets_shows_a_picture_and_a_short_text(attention: Atte
 def test_a_typed_problem_is_answered_by_the_model(attention: AttentionExplorer, problem: str) -> None:
     before = attention.map.value
     attention.problem.value = problem
-    answer = next(compute.answers(attention.study.model, VANILLA, [problem]))
+    answer = next(answers(attention.study.model, VANILLA.sampler, [problem]))
     assert f"{problem} = {answer} " in attention.answer.value
     assert attention.step.value == attention.step.max == len(attention.asked.digits)
     assert attention.map.value != before
@@ -135,7 +137,7 @@ def test_another_model_answers_the_same_problem(attention: AttentionExplorer) ->
     assert set(attention.model.options) == {"addition-vanilla", "addition-nope"}
     attention.model.value = "addition-nope"
     run = abc_nb.load("addition-nope", profile="smoke")
-    answer = next(compute.answers(run.model(), run.experiment, ["123+989"]))
+    answer = next(answers(run.model(), run.experiment.sampler, ["123+989"]))
     assert f"123+989 = {answer} " in attention.answer.value
 
 
@@ -231,7 +233,7 @@ def test_a_stopped_retraining_leaves_a_checkpoint_and_goes_on(
     key = bench.bench.child(bench.settings()).key(0)
     press(bench)
     assert "Stopped" in bench.status.value and steps[-1] == 7
-    assert (runs / ".partial" / key / making.CHECKPOINT).exists() and not (runs / key).exists()
+    assert (runs / ".partial" / key / runner.CHECKPOINT).exists() and not (runs / key).exists()
     assert [*bench.curves] == ["Vanilla"] and not bench.retrain.disabled
     press(bench)
     assert steps[7] == 8, "the second training began where the first one stopped"
@@ -250,7 +252,7 @@ def test_a_retraining_that_fails_says_why(bench: CalibrationBench, monkeypatch: 
     def fail(*arguments: Any) -> None:
         raise OSError("no space left")
 
-    monkeypatch.setattr(making, "ensure", fail)
+    monkeypatch.setattr(runner, "ensure", fail)
     press(bench)
     assert bench.status.value == "The retraining failed: no space left"
     assert not bench.retrain.disabled and not retraining.RUNNING.locked()

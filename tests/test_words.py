@@ -13,11 +13,13 @@ import pandas as pd
 import pytest
 import torch
 
-from abc_nb import experiments, paths, store
-from abc_nb.calibration import Calibration
-from abc_nb.catalogue import MODERN, PADDED, PLACED, WIDENED
-from abc_nb.evaluation import exact_match
-from abc_nb.experiments import ABLATED, BINARY, SEEDS, experiment, split
+from abc_nb import experiments
+from abc_nb.calibration.calibrate import Calibration
+from abc_nb.common import paths
+from abc_nb.experiments.catalogue import MODERN, PADDED, PLACED, WIDENED
+from abc_nb.experiments.experiment import ABLATED, BINARY, SEEDS, experiment, split
+from abc_nb.runs import store
+from abc_nb.training.evaluation import exact_match
 
 UNARY = ("successor", "parity")
 TITLES = ("Successor", "Addition", "N x 1")

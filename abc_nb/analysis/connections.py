@@ -1,0 +1,132 @@
+"""What calibration is related to: relative position encoding and low-rank adaptation (`000` appendix E)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, get_args
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from abc_nb.analysis.calibration_study import CalibrationStudy
+from abc_nb.bias.base import Attention
+from abc_nb.bias.lines import Line, Lines, open_cells, whole
+from abc_nb.calibration.calibrate import Calibration, candidates, line_means
+from abc_nb.model.positions import RelativeAttention
+from abc_nb.model.transformer import Transformer
+from abc_nb.problems.sampling import Batch
+from abc_nb.training.evaluation import record
+
+
+def rpe_index(queries: int, keys: int, clip: int) -> np.ndarray:
+    """Which learned vector a cell uses in relative position encoding: clip(j - i, k) (figure 12, left)."""
+    return np.clip(np.arange(keys) - np.arange(queries)[:, None], -clip, clip)
+
+
+def abc_index(queries: int, keys: int, read: tuple[int, int]) -> np.ndarray:
+    """Which diagonal's mean a cell gets from calibration of a matrix of the size `read` (figure 12, right).
+
+    Found by step 2.1 itself: in the matrix that it reads every cell holds its j - i, so each diagonal's
+    mean is the diagonal's number, and the lines are extended. Cells on no line are NaN.
+    """
+    settings = Calibration(anchor="whole", directions=("diagonal",))
+    found = candidates([whole(*read)], "cross", settings, read[0])
+    numbers = torch.arange(read[1]) - torch.arange(read[0])[:, None]
+    means = line_means(numbers[None].double(), found)[0]
+    pairs = zip(found.offsets.tolist(), means.tolist(), strict=True)
+    lines = [Line("cross", 0, 0, "diagonal", "whole", offset, mean) for offset, mean in pairs]
+    matrix = open_cells(lines, [whole(queries, keys)], (queries, keys), heads=1).dense(keys)[0].numpy()
+    return np.where(np.isfinite(matrix), matrix, np.nan)
+
+
+def same_index(queries: int, keys: int, read: tuple[int, int]) -> bool:
+    """Whether ABC's index is j - i, and there is one exactly for the diagonals of the matrix that was read."""
+    unclipped, ours = rpe_index(queries, keys, clip=queries + keys), abc_index(queries, keys, read)
+    inside = (unclipped >= 1 - read[0]) & (unclipped <= read[1] - 1)
+    return bool((np.isfinite(ours) == inside).all() and (ours[inside] == unclipped[inside]).all())
+
+
+@torch.inference_mode()
+def learned_by_offset(model: Transformer, batch: Batch, name: Attention = "cross") -> pd.DataFrame:
+    """What an RPE model adds to the logits at each offset j - i, averaged over queries: layer, head, offset, value."""
+    rows: list[pd.DataFrame] = []
+    for number, layer in enumerate(model.decoder_layers):
+        attention = layer.self_attention if name == "self" else layer.cross_attention
+        queries: list[Tensor] = []
+        handle = attention.query.register_forward_hook(lambda _m, _i, out, kept=queries: kept.append(out))
+        model(batch.source, batch.target[:, :-1], batch.layout)
+        handle.remove()
+        assert isinstance(attention.position, RelativeAttention)
+        table, clip = attention.position.table, attention.position.clip
+        mean = attention.split(queries[0]).mean(dim=(0, 2))  # (head, size)
+        values = mean @ table.T / table.shape[1] ** 0.5
+        wide = pd.DataFrame(values.numpy(), columns=range(-clip, clip + 1)).assign(head=range(1, len(values) + 1))
+        rows.append(wide.melt("head", var_name="offset").assign(layer=number + 1))
+    return pd.concat(rows, ignore_index=True)[["layer", "head", "offset", "value"]]
+
+
+def lines_by_offset(study: CalibrationStudy, clip: int) -> pd.DataFrame:
+    """The attention on ABC's anti-diagonals by the offset j - i that RPE would use: layer, head, offset, share.
+
+    RPE counts the source from its right end, where the end of the sequence is 0 and the units are 1:
+    the digit of place i stands at offset 1, one column to its right at offset 0.
+    """
+    lines = study.lines
+    chosen = lines[(lines.attention == "cross") & (lines.direction == "antidiagonal")]
+    found = chosen.assign(offset=1 - chosen.offset)
+    return found[found.offset.abs() <= clip][["layer", "head", "offset", "share"]]
+
+
+def by_offset(model: Transformer, batch: Batch, study: CalibrationStudy, reach: int = 6) -> pd.DataFrame:
+    """Over all layers and heads: RPE's learned bias (the highest head) and ABC's share of attention, by offset."""
+    learned = learned_by_offset(model, batch).groupby("offset").value.max()
+    shares = lines_by_offset(study, reach).groupby("offset").share.sum() / (study.layers * study.bias.heads)
+    frame = pd.DataFrame({"RPE": learned, "ABC": shares}).loc[-reach:reach].fillna({"ABC": 0.0})
+    return frame.reset_index()
+
+
+def logit_change(before: Transformer, after: Transformer, name: Attention, batch: Batch) -> dict[str, Any]:
+    """How the first layer's logits of one attention differ between two models on the same problems.
+
+    Keys attention, closed (share of the cells that only the second model closes) and, over those that stay
+    open, mean (absolute change) and spread (standard deviation over inputs of the change of a cell, averaged over
+    cells): a change that does not depend on the input has spread 0.
+    """
+    first, second = (record(model, batch).logits[name, 0] for model in (before, after))
+    change = second - first
+    cells = change.isfinite().all(0)
+    closed = 1 - (cells.sum() / first.isfinite().all(0).sum()).item()
+    change = change[:, cells]  # (batch, open cells of all heads)
+    spread = change.std(0).mean().item()
+    return {"attention": name, "closed": closed, "mean": change.abs().mean().item(), "spread": spread}
+
+
+def changes(study: CalibrationStudy, adapted: Transformer) -> pd.DataFrame:
+    """The change of logits by ABC's bias and by LoRA, of the same parent on the same problems.
+
+    Each attention is changed alone: cross-attention's queries come after self-attention, and would carry
+    its change. Columns as `logit_change`, and method.
+    """
+    rows, names = [], get_args(Attention)
+    for name in names:
+        biased = study.parent.with_bias(bias_of_one(study.bias, name))
+        rows.append(logit_change(study.parent, biased, name, study.batch) | {"method": "ABC"})
+    for name in names:
+        changed = adapted_in_one(study.parent, adapted, name)
+        rows.append(logit_change(study.parent, changed, name, study.batch) | {"method": "LoRA"})
+    return pd.DataFrame(rows)
+
+
+def bias_of_one(bias: Lines, name: Attention) -> Lines:
+    """The lines of one attention; the other is left as it was."""
+    return replace(bias, lines=tuple(line for line in bias.lines if line.attention == name), empty="transparent")
+
+
+def adapted_in_one(parent: Transformer, adapted: Transformer, name: Attention) -> Transformer:
+    """The parent with the queries and keys of one attention, of all layers, as low-rank adaptation left them."""
+    changed, weights = parent.with_bias(parent.config.bias), adapted.state_dict()
+    own = {key: value for key, value in weights.items() if f".{name}_attention." in key}
+    changed.load_state_dict(parent.state_dict() | own)
+    return changed

@@ -1,0 +1,107 @@
+"""What the data look like: frames for the first notebook."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from abc_nb.analysis.attention import needed
+from abc_nb.bias.base import Attention
+from abc_nb.bias.window import Window
+from abc_nb.experiments.experiment import TASKS
+from abc_nb.problems.edge_cases import carries, longest_run
+from abc_nb.problems.expressions import expected, read, widen, width_of
+from abc_nb.problems.layouts import Layout
+from abc_nb.problems.sampling import Sampler, generator, operands_of_length, split_numbers, to_digits
+from abc_nb.problems.tasks import NUMBERS, OPERATIONS, Task, digit_count
+
+LENGTHS = (3, 6, 10, 20, 60)
+
+
+def task_examples() -> pd.DataFrame:
+    """One row a task: a problem, its source and target tokens as the model sees them."""
+    rows = []
+    for name in (*TASKS, "parity-classification"):
+        task = Task(name)
+        problem = OPERATIONS[name].example
+        operands = read(task, problem)
+        width = width_of(task, operands)
+        operands = widen(operands, width, task)
+        row = {"task": task.title, "problem": problem, "answer": expected(task, problem)}
+        row["source"] = " ".join(task.text(task.source(operands, task.layout(width))[0]))
+        row["aligned source"] = " ".join(task.text(task.source(operands, task.layout(width, "aligned"))[0]))
+        row["target"] = " ".join(task.text(task.target(operands)[0]))
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def example_tokens(task: Task, operands: list[int], width: int) -> dict[str, list[str]]:
+    """Source (natural and aligned) and target tokens of one problem, for `maps.token_grid`."""
+    digits = [to_digits(np.array([number]), task.base, width) for number in operands]
+    sources = {
+        f"source, {arrangement}": task.text(task.source(digits, task.layout(width, arrangement))[0])
+        for arrangement in ("natural", "aligned")
+    }
+    return sources | {"target": task.text(task.target(digits)[0])}
+
+
+def layouts(task: Task) -> pd.DataFrame:
+    """Columns of an operand by length, tight and padded."""
+    rows = []
+    for length in LENGTHS:
+        widths = {f"{regime} width": task.width(length, regime) for regime in ("tight", "padded")}
+        tight = task.layout(widths["tight width"])
+        row = {"length": length, "places": task.places(length), **widths, "source tokens, tight": tight.source_length}
+        rows.append(row | {"attention cells, tight": tight.source_length * tight.target_length})
+    return pd.DataFrame(rows)
+
+
+def training_lengths(seed: int = 0, base: int = 10) -> pd.DataFrame:
+    """Share of the training and validation numbers by their digits."""
+    count = digit_count(NUMBERS, base)
+    bounds = base ** np.arange(1, count)
+    shares = {
+        name: np.bincount(np.searchsorted(bounds, pool, side="right"), minlength=count) / len(pool)
+        for name, pool in zip(("training", "validation"), split_numbers(seed), strict=True)
+    }
+    return pd.DataFrame({"digits": np.arange(1, count + 1), **shares})
+
+
+def carry_runs(samples: int = 10_000, seed: int = 0) -> pd.DataFrame:
+    """Share of Addition problems by their longest run of carries: training, and tests at some lengths."""
+    task, sampler = Task("addition"), Sampler(Task("addition"))
+    pool, rng = split_numbers(seed)[0], generator(seed)
+    drawn = [to_digits(rng.choice(pool, samples), 10, sampler.widths[0]) for _ in range(2)]
+    sets = {"training": drawn}
+    for length in LENGTHS:
+        sets[f"test, {length} digits"] = operands_of_length(task, length, task.width(length, "tight"), samples, seed)
+    runs = {name: longest_run(carries(operands, 10)) for name, operands in sets.items()}
+    longest = max(run.max() for run in runs.values())
+    shares = {name: np.bincount(run, minlength=longest + 1) / len(run) for name, run in runs.items()}
+    return pd.DataFrame({"longest run of carries": np.arange(longest + 1), **shares})
+
+
+def window_matrices(w: int, width: int = 6) -> dict[str, np.ndarray]:
+    """The open cells of a window of `w`, True where open: decoder self-attention and cross-attention."""
+    one, two = Task("successor").layout(width), Task("addition").layout(width, "aligned")
+    parts: dict[str, tuple[Layout, Attention]] = {
+        f"self-attention, w={w}": (one, "self"),
+        "cross-attention, unary": (one, "cross"),
+        "cross-attention, binary": (two, "cross"),
+    }
+    return {title: Window(w).opened(*part, layer=0)[0].numpy() for title, part in parts.items()}
+
+
+def needed_cells(name: str, problem: str) -> dict[str, Any]:
+    """What `maps.dependencies` draws: tokens, and the cells that each output digit needs."""
+    task = Task(name)
+    operands = read(task, problem)
+    operands = widen(operands, width_of(task, operands), task)
+    layout = task.layout(operands[0].shape[1], "aligned")
+    return {
+        "source": task.text(task.source(operands, layout)[0].tolist()),
+        "target": task.text(task.target(operands)[0, 1:-1].tolist()),
+        "cells": needed(layout, "cross").numpy(),
+    }

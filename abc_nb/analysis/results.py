@@ -1,0 +1,116 @@
+"""Results of many runs as tidy frames: what tables, figures and claims are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import pandas as pd
+
+from abc_nb.common.errors import InputError
+from abc_nb.experiments.experiment import SEEDS, experiment, find, split, train_command
+from abc_nb.experiments.profiles import PROFILES
+from abc_nb.problems.tasks import OPERATIONS
+from abc_nb.runs import store
+from abc_nb.runs.store import ANYWHERE, Run
+
+
+@dataclass(frozen=True)
+class Results:
+    """The runs of a profile: those shipped with the project, those made here ("runs"), or either ("any")."""
+
+    profile: str
+    origin: str
+    seeds: Sequence[int]
+
+    def __post_init__(self) -> None:
+        if self.profile not in PROFILES:
+            raise InputError(f"unknown profile {self.profile!r}: choose one of {', '.join(PROFILES)}")
+        listed = isinstance(self.seeds, Sequence) and len(self.seeds) > 0
+        if not listed or not all(isinstance(seed, int) for seed in self.seeds):
+            raise InputError(f"seeds {self.seeds!r} are not possible: give a list of whole numbers, as in [0, 1]")
+        if self.origin not in (*ANYWHERE, "any"):
+            raise InputError(f"unknown results {self.origin!r}: choose one of {', '.join(ANYWHERE)}, any")
+
+    @property
+    def first(self) -> Results:
+        """Those of the first seed alone."""
+        return replace(self, seeds=self.seeds[:1])
+
+    def or_shipped(self) -> Results:
+        """The same, and shipped runs where none were made here: for what takes many runs."""
+        return replace(self, origin="any")
+
+    def runs(self, names: Sequence[str]) -> list[Run]:
+        """The finished runs of these experiments; InputError names the first one that is missing.
+
+        Where shipped ones are taken, not every experiment has every seed; one is enough.
+        """
+        found = []
+        for name in names:
+            runs = self.by_seed(name)
+            missing = [seed for seed, run in runs.items() if run is None]
+            if missing and (self.origin == "runs" or len(missing) == len(runs)):
+                where = {"runs": "made here", "shipped": "shipped", "any": "made here or shipped"}[self.origin]
+                command = train_command(name, missing[0], self.profile)
+                mend = f"run `{command}` and take results 'runs', or give only the seeds that are there"
+                raise InputError(f"no results of {name}, seed {missing[0]}, were {where}: {mend}")
+            found += [run for run in runs.values() if run is not None]
+        return found
+
+    def there(self, names: Sequence[str]) -> list[str]:
+        """Those of the experiments that have a result."""
+
+        return [name for name in names if any(self.by_seed(name).values())]
+
+    def by_seed(self, name: str) -> dict[int, Run | None]:
+        """The run of each seed; where shipped ones are taken and these seeds have none, the seeds that are shipped."""
+        origins = ANYWHERE if self.origin == "any" else (self.origin,)
+        wanted = experiment(name, self.profile)
+        found = {seed: store.find(wanted, seed, origins) for seed in self.seeds}
+        if self.origin == "any" and not any(found.values()):
+            shipped = {seed: store.find(wanted, seed, ("shipped",)) for seed in SEEDS}
+            found |= {seed: run for seed, run in shipped.items() if run is not None}
+        return found
+
+    def evaluation(self, names: Sequence[str]) -> pd.DataFrame:
+        """Evaluation rows with the task's and the model's titles."""
+        return self.frames(names, Run.evaluation)
+
+    def histories(self, names: Sequence[str]) -> pd.DataFrame:
+        """Validation accuracy along every training: task, model, seed, step, seconds, loss, accuracy."""
+        return self.frames(names, lambda run: run.history().assign(seed=run.seed))
+
+    def frames(self, names: Sequence[str], read: Callable[[Run], pd.DataFrame]) -> pd.DataFrame:
+        if not names:
+            raise InputError("none of the experiments that are wanted here has a result: see `abc-nb list`")
+        return pd.concat([read(run).assign(**titles(run)) for run in self.runs(names)], ignore_index=True)
+
+    def trainings(self, names: Sequence[str]) -> pd.DataFrame:
+        """One row a run: steps, seconds, final validation accuracy, and when it first was 100% (infinite: never)."""
+        rows = []
+        for run in self.runs(names):
+            first = run.reached(1.0)
+            row = {**titles(run), "seed": run.seed, "steps": run.manifest["steps"]}
+            row |= {"validation": run.history().accuracy.iloc[-1], "steps_to_100": first["step"]}
+            row |= {"seconds_to_100": first["seconds"], "seconds": run.manifest["seconds"]["training"]}
+            rows.append(row)
+        return pd.DataFrame(rows)
+
+    def provenance(self, names: Sequence[str]) -> pd.DataFrame:
+        """Where the results come from: a column for each device, date and set of versions."""
+        rows = []
+        for run in self.runs(names):
+            facts = {key: run.manifest[key] for key in ("device", "threads", "date", "shipped")}
+            rows.append({"profile": self.profile, "regime": run.experiment.sampler.regime, **facts})
+            rows[-1] |= run.manifest["versions"]
+        frame = pd.DataFrame(rows)
+        counted = frame.groupby(list(frame.columns), sort=False).size().rename("runs").reset_index()
+        return counted.T.set_axis([f"group {i + 1}" for i in range(len(counted))], axis=1)
+
+
+def titles(run: Run) -> dict[str, str]:
+    """The task, with its base if that is not the usual one, and the model, as tables call them."""
+    task, _, base = split(run.experiment.name)
+    suffix = "" if base is None else f", base {base}"
+    return {"task": OPERATIONS[task].title + suffix, "model": find(run.experiment.name).title}

@@ -1,0 +1,64 @@
+"""Statistics over seeds: the median with its interval, worst and best, and how a percentage is written."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from abc_nb.common.errors import InputError
+
+BAR = 0.99  # complete generalization: at least 99% at ten times the training length (claim C01)
+
+
+TOLERANCE = 1e-4  # percent; tables are saved with six digits
+
+
+def over_seeds(rows: pd.DataFrame) -> pd.DataFrame:
+    """One row a task, model and length: the median seed with its Wilson interval, worst and best, in percent.
+
+    Raises InputError where two experiments have the same title, or a run is there twice.
+    """
+    twice = rows[rows.duplicated(["task", "model", "length", "seed"])]
+    if len(twice):
+        raise InputError(f"{twice.model.iloc[0]} stands for several runs of one seed: give each its own title")
+    found = []
+    for (task, model, length), group in rows.groupby(["task", "model", "length"], sort=False):
+        ordered = group.sort_values("accuracy")
+        middle = ordered.iloc[(len(ordered) - 1) // 2]
+        percent = {"ours": middle.accuracy, "worst": ordered.accuracy.iloc[0], "best": ordered.accuracy.iloc[-1]}
+        percent |= {"ci_low": middle.ci_low, "ci_high": middle.ci_high}
+        head = {"task": task, "model": model, "length": length}
+        tail = {"samples": int(middle.samples), "seeds": len(group), "regime": middle.regime}
+        found.append(head | {name: 100 * value for name, value in percent.items()} | tail)
+    return pd.DataFrame(found)
+
+
+def percent(value: float) -> str:
+    """One decimal place; two where one would make it all or nothing, which it is not."""
+    text = f"{value:.1f}"
+    return f"{value:.2f}" if text in ("0.0", "100.0") and min(value, 100 - value) > TOLERANCE else text
+
+
+def median_and_range(row: pd.Series) -> str:
+    """A row of `over_seeds` as `median (worst–best)`, the range only where the seeds differ."""
+    worst, best = percent(row.worst), percent(row.best)
+    return percent(row.ours) + ("" if worst == best else f" ({worst}–{best})")
+
+
+def seed_counts(frame: pd.DataFrame) -> pd.Series:
+    """How many seeds the model of each row of `over_seeds` has: `5`, or `1 to 5` where lengths differ."""
+    seeds = frame.groupby(["task", "model"]).seeds
+    fewest, most = (seeds.transform(how).astype(str) for how in ("min", "max"))
+    return fewest.where(fewest == most, fewest + " to " + most)
+
+
+def seeds_told(frame: pd.DataFrame) -> str:
+    """How many seeds stand behind rows of `over_seeds`, in words."""
+    fewest, most = frame.seeds.min(), frame.seeds.max()
+    if most == 1:
+        return "one seed"
+    return f"{most} seeds" if fewest == most else f"{fewest} to {most} seeds"
+
+
+def median_seed(values: pd.Series) -> float:
+    """The median, of an even number the lower of the two in the middle: always what some seed has."""
+    return float(values.quantile(0.5, interpolation="lower"))

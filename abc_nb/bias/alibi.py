@@ -1,0 +1,43 @@
+"""Attention with linear biases (Press et al. 2022)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from abc_nb.bias.base import Attention, Bias, causal
+from abc_nb.problems.layouts import Layout
+
+
+@dataclass(frozen=True)
+class ALiBi(Bias):
+    """Attention with linear biases (Press et al. 2022): minus slope times distance.
+
+    The authors of `000` bias decoder self-attention alone. With `cross` the cross-attention is
+    biased too, by the distance between output place and source column, both from the units.
+    """
+
+    cross: bool = False
+
+    def dense(self, layout: Layout, attention: Attention, layer: int, heads: int) -> Tensor | None:
+        slope = 2.0 ** (-8 * torch.arange(1, heads + 1) / heads)[:, None, None]
+        query = torch.arange(layout.target_length)[:, None]
+        if attention == "self":
+            return causal(layout.target_length) - slope * (query - query.T).abs()
+        if not self.cross:
+            return None
+        return -slope * (query - self.places(layout)).abs()
+
+    def places(self, layout: Layout) -> Tensor:
+        """The place of each column (source_length,): how far it is to the left of the units."""
+        return layout.units - torch.arange(layout.source_length)
+
+
+@dataclass(frozen=True)
+class PlacedALiBi(ALiBi):
+    """ALiBi with digits counted from the units of their own operand, as `source_index` by place."""
+
+    def places(self, layout: Layout) -> Tensor:
+        return torch.from_numpy(layout.source_index("place")) - 1

@@ -1,0 +1,118 @@
+"""Attention biases: what is added to the attention logits, as values.
+
+A bias is a frozen dataclass. It knows, for any layout, the dense matrix of every attention and,
+where few keys are open to a query, those keys alone (`OpenKeys`), so that cost is linear in length.
+Row `i` is the query that predicts output token `i`; minus infinity closes a key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from abc_nb.common.errors import InputError
+from abc_nb.problems.layouts import Layout
+
+Attention = Literal["self", "cross"]
+CLOSED = float("-inf")
+
+
+@dataclass(frozen=True)
+class OpenKeys:
+    """The open keys of each query; closed slots have the value minus infinity.
+
+    A key that stands in several slots has the largest of their values in `dense`; attention wants it open in
+    one slot alone.
+    """
+
+    index: Tensor  # (query, slots), integer: the keys, the same for all heads
+    value: Tensor  # (heads or 1, query, slots), added to the logits
+
+    def dense(self, keys: int) -> Tensor:
+        """The same bias as a matrix of shape (heads or 1, query, keys)."""
+        matrix = torch.full((*self.value.shape[:2], keys), CLOSED)
+        return matrix.scatter_reduce(2, self.index.expand_as(self.value), self.value, "amax")
+
+    def few(self, keys: int) -> bool:
+        """Whether gathering is faster than the dense matrix (measured: from three keys a slot on)."""
+        return 3 * self.index.shape[1] <= keys
+
+    def rows(self, rows: slice) -> OpenKeys:
+        return OpenKeys(self.index[rows], self.value[:, rows])
+
+    def to(self, device: torch.device) -> OpenKeys:
+        return OpenKeys(self.index.to(device), self.value.to(device))
+
+
+def key_count(layout: Layout, attention: Attention) -> int:
+    if not isinstance(layout, Layout) or attention not in get_args(Attention):
+        raise InputError(f"a bias is made for a Layout and self or cross, not for {layout!r} and {attention!r}")
+    return layout.target_length if attention == "self" else layout.source_length
+
+
+@dataclass(frozen=True)
+class Bias:
+    """What every bias can be asked; this one adds nothing, and self-attention sees no future token."""
+
+    def open_keys(self, layout: Layout, attention: Attention, layer: int) -> OpenKeys | None:
+        """The open keys, or None if a query's open keys are not few."""
+        return None
+
+    def dense(self, layout: Layout, attention: Attention, layer: int, heads: int) -> Tensor | None:
+        """The bias as a (heads or 1, query, key) matrix, or None if it is zero everywhere."""
+        keys = self.open_keys(layout, attention, layer)
+        if keys is not None:
+            return keys.dense(key_count(layout, attention))
+        return causal(layout.target_length) if attention == "self" else None
+
+    def opened(self, layout: Layout, attention: Attention, layer: int) -> Tensor:
+        """Which keys a query may look at: booleans (heads or 1, query, key)."""
+        matrix = self.dense(layout, attention, layer, heads=1)
+        if matrix is None:
+            return torch.ones(1, layout.target_length, key_count(layout, attention), dtype=torch.bool)
+        return matrix > CLOSED
+
+
+@lru_cache(maxsize=64)
+@torch.inference_mode(False)  # kept, and used in training later
+def causal(length: int) -> Tensor:
+    """Zero on and below the diagonal, minus infinity above: (1, length, length)."""
+    return torch.full((length, length), CLOSED).triu(1)[None]
+
+
+@dataclass(frozen=True)
+class Causal(Bias):
+    """No bias beyond causality: decoder self-attention sees no future token."""
+
+
+def far(layout: Layout, attention: Attention, reach: int) -> Tensor:
+    """Which keys are digits more than `reach` places from the one that a query predicts: booleans (query, key).
+
+    The first key of self-attention is no digit, and the others stand one further on than their places. The
+    digits of a factor of a few are near every place.
+    """
+    query = torch.arange(layout.target_length)[:, None]
+    if attention == "self":
+        place = torch.arange(layout.target_length) - 1
+    else:
+        place = torch.full((layout.source_length,), -1)
+        for operand in layout.operands:
+            if not layout.is_short(operand):
+                place[torch.from_numpy(operand.columns.copy())] = torch.arange(operand.places)
+    return (place >= 0) & ((place - query).abs() > reach)
+
+
+@dataclass(frozen=True)
+class Near(Bias):
+    """Far digits are closed, all else is open: to see what they do to a model that was trained with them."""
+
+    reach: int = 2  # places
+
+    def dense(self, layout: Layout, attention: Attention, layer: int, heads: int) -> Tensor:
+        closed = far(layout, attention, self.reach)
+        matrix = causal(layout.target_length) if attention == "self" else torch.zeros(1, *closed.shape)
+        return matrix.masked_fill(closed, CLOSED)

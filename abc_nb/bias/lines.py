@@ -1,0 +1,220 @@
+"""Lines: attention patterns that a person can read and that hold at any length (`000` appendix D).
+
+A line runs over a span of keys: an operand, a symbol or the output. It is anchored where the span is,
+an operand at its units, so the same line exists in every layout. At step `i` it opens the column
+
+    diagonal       origin + stride * i + offset
+    antidiagonal   origin - stride * i + offset
+    vertical       origin + offset
+
+and adds its value to the logit there; where lines meet, the largest value counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from abc_nb.bias.base import CLOSED, Attention, Bias, OpenKeys, causal, key_count
+from abc_nb.common.config import check_fields
+from abc_nb.common.errors import InputError
+from abc_nb.problems.layouts import SOS, Layout
+
+Direction = Literal["diagonal", "antidiagonal", "vertical"]
+SLOPES: dict[Direction, int] = {"diagonal": 1, "antidiagonal": -1, "vertical": 0}
+DIRECTIONS: tuple[Direction, ...] = tuple(SLOPES)
+WHOLE = "whole"  # the span of all keys, as in the paper
+OUTPUT = "output"  # the span of self-attention
+FURTHEST = 10**6  # columns: an offset that no line has
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of one head; `value` is added to the logits on it, in units of what was calibrated."""
+
+    attention: Attention
+    layer: int
+    head: int
+    direction: Direction
+    span: str
+    offset: int  # columns to the right of the aligned key
+    value: float
+
+
+@dataclass(frozen=True)
+class Span:
+    """A run of keys in one layout: columns `first` to `last`, and where offset 0 is at step 0."""
+
+    name: str
+    first: int
+    last: int
+    origins: dict[Direction, int]
+    stride: int = 1
+    fixed: bool = False  # of the same size at any length
+
+    def columns(self, direction: Direction, offset: int | Tensor, steps: int) -> Tensor:
+        """The line's column at each step (steps, ...); it may lie outside the span."""
+        step = torch.arange(steps)
+        step = step if isinstance(offset, int) else step[:, None]
+        return self.origins[direction] + SLOPES[direction] * self.stride * step + offset
+
+    def inside(self, columns: Tensor) -> Tensor:
+        return (columns >= self.first) & (columns <= self.last)
+
+
+def same_origin(column: int) -> dict[Direction, int]:
+    return dict.fromkeys(SLOPES, column)
+
+
+def spans(layout: Layout, attention: Attention) -> list[Span]:
+    """What lines can be anchored at: operands with the token on either side, symbols, the output."""
+    keys = key_count(layout, attention)
+    if attention == "self":
+        return [Span(SOS, 0, 0, same_origin(0), fixed=True), Span(OUTPUT, 0, keys - 1, same_origin(0))]
+    found = [Span(symbol, column, column, same_origin(column), fixed=True) for column, symbol in layout.symbols]
+    for number, operand in enumerate(layout.operands, 1):
+        fixed = layout.is_short(operand)
+        places = operand.places if layout.filled is None or fixed else min(operand.places, layout.filled)
+        before = operand.stride * (places - fixed)
+        first, last = max(operand.last - before, 0), min(operand.last + operand.stride * (not fixed), keys - 1)
+        found.append(Span(f"operand {number}", first, last, same_origin(operand.last), operand.stride, fixed))
+    return found
+
+
+def whole(queries: int, keys: int) -> Span:
+    """All keys as one span: antidiagonals start in the top right corner (Algorithm 1, footnote 6)."""
+    return Span(WHOLE, 0, keys - 1, {"diagonal": 0, "vertical": 0, "antidiagonal": keys - 1})
+
+
+def extends(direction: Direction, span: Span, attention: Attention) -> bool:
+    """Whether a line means the same at any length.
+
+    An operand of many digits is followed against its order, the output along its own; symbols and
+    operands of a few digits stay where they are. All else is an absolute position.
+    """
+    if span.fixed:
+        return direction == "vertical"
+    return direction == ("diagonal" if attention == "self" else "antidiagonal")
+
+
+@dataclass(frozen=True)
+class Lines(Bias):
+    """Attention bias from lines; a head without any is transparent, or closed (with a floor, that is the same)."""
+
+    heads: int
+    lines: tuple[Line, ...]
+    floor: float | None = None  # bias off the lines; None: minus infinity
+    empty: Literal["transparent", "closed"] = "transparent"
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if not all(0 <= line.head < self.heads for line in self.lines):
+            raise InputError(f"a line belongs to a head that is not there: heads are numbered 0 to {self.heads - 1}")
+        values = [line.value for line in self.lines] + [self.floor or 0.0]
+        if not all(value < math.inf for value in values) or any(abs(line.offset) > FURTHEST for line in self.lines):
+            raise InputError(f"a line has a value that is no bias, or an offset beyond {FURTHEST:,} columns")
+
+    @classmethod
+    def by_head(cls, layout: Layout, heads: int, layers: int) -> Lines:
+        """ABS made of lines, for factors of a few digits: every head looks at one key of its own.
+
+        In cross-attention at this place of an operand, at one of the places below it that such a factor
+        reaches to, or at one of the factor's digits; in self-attention all look at the last two tokens.
+        """
+        few = [operand.places for operand in layout.operands if layout.is_short(operand)]
+        keys: list[tuple[Direction, str, int]] = []
+        for number, operand in enumerate(layout.operands, 1):
+            if layout.is_short(operand):
+                keys += [("vertical", f"operand {number}", -place) for place in range(operand.places)]
+            else:
+                keys += [("antidiagonal", f"operand {number}", below) for below in range(max(few, default=1))]
+        shared = [(number % heads, keys[number % len(keys)]) for number in range(max(heads, len(keys)))]
+        shared_self: list[tuple[Direction, str, int]] = [("diagonal", OUTPUT, 0), ("diagonal", OUTPUT, -1)]
+        lines = [
+            line
+            for layer in range(layers)
+            for line in (
+                *(Line("cross", layer, head, *key, 0.0) for head, key in shared),
+                *(Line("self", layer, head, *key, 0.0) for head in range(heads) for key in shared_self),
+            )
+        ]
+        return cls(heads, tuple(lines), empty="closed")
+
+    def of(self, attention: Attention, layer: int) -> tuple[Line, ...]:
+        """The lines of one attention; none for one that was not calibrated."""
+        if not isinstance(layer, int):
+            raise InputError(f"{layer!r} is no layer: give a whole number, counted from 0")
+        return tuple(line for line in self.lines if (line.attention, line.layer) == (attention, layer))
+
+    def open_keys(self, layout: Layout, attention: Attention, layer: int) -> OpenKeys | None:
+        """The keys on any head's line, with each head's own value; None if a head sees all keys."""
+        chosen = self.of(attention, layer)
+        transparent = self.empty == "transparent" and len({line.head for line in chosen}) < self.heads
+        if transparent or self.floor is not None:
+            return None
+        keys = on_lines(chosen, layout, attention, self.heads)
+        return OpenKeys(keys.index, without_repeats(keys.index, keys.value))
+
+    def covers(self, layout: Layout, attention: Attention, layer: int) -> Tensor:
+        """Which cells lie on lines, of a transparent head all: booleans (head, query, key)."""
+        return replace(self, floor=None).opened(layout, attention, layer)
+
+    def dense(self, layout: Layout, attention: Attention, layer: int, heads: int = 0) -> Tensor:
+        """The bias as a (head, query, key) matrix; its heads are its own, whatever `heads` says."""
+        chosen = self.of(attention, layer)
+        keys = key_count(layout, attention)
+        matrix = on_lines(chosen, layout, attention, self.heads).dense(keys)
+        matrix = matrix if self.floor is None else matrix.clamp(min=self.floor)
+        if self.empty == "transparent":
+            matrix[[head for head in range(self.heads) if head not in {line.head for line in chosen}]] = 0.0
+        return matrix + causal(layout.target_length) if attention == "self" else matrix
+
+
+def cells_of(line: Line, layout: Layout) -> tuple[Tensor, Tensor]:
+    """Rows and columns of a line's cells in the matrix (query, key)."""
+    keys = on_lines([line], layout, line.attention, line.head + 1)
+    inside = keys.value[line.head, :, 0] > CLOSED
+    return inside.nonzero()[:, 0], keys.index[inside, 0]
+
+
+def on_lines(lines: Iterable[Line], layout: Layout, attention: Attention, heads: int) -> OpenKeys:
+    """Open keys of lines in a layout, in time and memory linear in its length."""
+    steps, keys = layout.target_length, key_count(layout, attention)
+    return open_cells(lines, (*spans(layout, attention), whole(steps, keys)), (steps, keys), heads, attention == "self")
+
+
+def open_cells(
+    lines: Iterable[Line], places: Iterable[Span], shape: tuple[int, int], heads: int, causal: bool = False
+) -> OpenKeys:
+    """Open keys of lines over given spans, for a matrix of `shape` (query, key): a slot for each distinct line.
+
+    Where lines meet a key stands in several slots.
+    """
+    distinct: dict[tuple[Direction, str, int], list[Line]] = {}
+    for line in lines:
+        distinct.setdefault((line.direction, line.span, line.offset), []).append(line)
+    known = {span.name: span for span in places}
+    index = torch.zeros(shape[0], max(len(distinct), 1), dtype=torch.long)
+    value = torch.full((heads, *index.shape), CLOSED)
+    for slot, ((direction, name, offset), members) in enumerate(distinct.items()):
+        if name not in known:
+            raise InputError(f"this bias follows {name!r}, which the layout does not have: it has {', '.join(known)}")
+        columns = known[name].columns(direction, offset, shape[0])
+        inside = known[name].inside(columns)
+        if causal:
+            inside &= columns <= torch.arange(shape[0])
+        index[:, slot] = columns.clamp(0, shape[1] - 1)
+        for line in members:
+            value[line.head, inside, slot] = value[line.head, inside, slot].clamp(min=line.value)
+    return OpenKeys(index, value)
+
+
+def without_repeats(index: Tensor, value: Tensor) -> Tensor:
+    """Where slots hold the same key, the largest value in the first of them and the others closed."""
+    first = (index[:, :, None] == index[:, None, :]).int().argmax(-1)  # (query, slots)
+    return torch.full_like(value, CLOSED).scatter_reduce(2, first.expand_as(value), value, "amax")

@@ -1,0 +1,1 @@
+"""Attention bias calibration (ABC): averaged attention in, lines out."""

@@ -1,0 +1,109 @@
+"""A bias for a whole model, read out of its own attention: every attention and layer (`000` appendix D)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import pandas as pd
+from torch import Tensor
+
+from abc_nb.bias.base import Attention
+from abc_nb.bias.lines import Line, Lines
+from abc_nb.calibration.calibrate import Calibration, as_attention, calibrate, given
+from abc_nb.common.errors import InputError
+from abc_nb.model.transformer import Transformer
+from abc_nb.problems.layouts import Layout
+from abc_nb.problems.sampling import Batch
+from abc_nb.training.evaluation import record, skill
+
+Averages = Mapping[tuple[Attention, int], Tensor]  # (head, query, key) by attention and layer
+SHARES = (0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.1, 0.07, 0.05)  # those that are tried, sparsest bias first
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """A bias read out of a model, and what was found on the way."""
+
+    bias: Lines
+    share: float | None  # the threshold used; None where kappa decided
+    tried: pd.DataFrame  # share, lines, skill (of the model under that bias, from 0 to 1)
+    settings: Calibration
+
+    @property
+    def skill(self) -> float:
+        """Share of output tokens that the model still gets right under the lines, all else closed."""
+        return float(self.tried.skill.iloc[-1])
+
+
+def calibrate_model(model: Transformer, batch: Batch, settings: Calibration | None = None) -> Calibrated:
+    """A bias from a model's own attention on `batch`, problems that it was trained on.
+
+    Without a fixed share the sparsest bias is taken under which the model, as it is, still gets
+    `keep` of its digits right; of all shares tried the lowest, if none does.
+    """
+    settings = given(settings)
+    if not isinstance(model, Transformer) or not isinstance(batch, Batch):
+        raise InputError("give a model of this package and a batch; for another model there is bias_from_attention")
+    averages = average_attention(model, batch, settings.source)
+    fixed = settings.kappa is not None or settings.share is not None
+    tried = []
+    for share in (settings.share,) if fixed else SHARES:
+        bias = bias_from_attention(averages, batch.layout, replace(settings, share=share))
+        tried.append((share, len(bias.lines), skill(model.with_bias(open_alone(bias)), batch)))
+        if tried[-1][-1] >= settings.keep:
+            break
+    return Calibrated(bias, share, pd.DataFrame(tried, columns=["share", "lines", "skill"]), settings)
+
+
+def open_alone(bias: Lines) -> Lines:
+    """The same lines as a mask: keys on them are open, all else is closed."""
+    lines = tuple(replace(line, value=0.0) for line in bias.lines)
+    return replace(bias, lines=lines, floor=None, empty="closed")
+
+
+def average_attention(model: Transformer, batch: Batch, source: str = "weights") -> dict[tuple[Attention, int], Tensor]:
+    """Step 2: attention (head, query, key) of each attention and layer, averaged over the batch.
+
+    Teacher-forced, which is what decoding gives for problems that the model answers. Logits are
+    averaged before softmax; what the causal mask closes has the lowest one instead of minus infinity.
+    """
+    kept = record(model, batch, average=True)
+    means = kept.weights if source == "weights" else kept.logits
+    return {where: each.cpu().nan_to_num(neginf=each[each.isfinite()].min().item()) for where, each in means.items()}
+
+
+def bias_from_attention(averages: Averages, layout: Layout, settings: Calibration | None = None) -> Lines:
+    """The bias that averaged attention gives, any model's: each layer has its own lines, or all the last one's.
+
+    `averages` are (head, query, key) by attention and layer, as in `{("cross", 0): ...}`; without a share or kappa
+    lines that carry `SHARE` of their head's attention are kept. Attentions and layers that are not given have no
+    line. Raises InputError as `calibrate` does.
+    """
+    settings, lines = given(settings), list[Line]()
+    if not isinstance(layout, Layout):
+        raise InputError(f"{layout!r} is no layout: give a Layout, which says where the operands stand")
+    heads = heads_of(averages)
+    last = {name: max(layer for own, layer in averages if own == name) for name, _ in averages}
+    for name, layer in averages:
+        origin = last[name] if settings.layers == "last" else layer
+        own = calibrate(averages[name, origin], layout, name, settings, origin)
+        lines += [replace(line, layer=layer) for line in own]
+    return Lines(heads, tuple(lines), settings.floor, settings.empty)
+
+
+def heads_of(averages: Averages) -> int:
+    """How many heads every attention has; InputError if they differ, or where a name or layer is none."""
+    if not isinstance(averages, Mapping) or not averages:
+        raise InputError('give averaged attention by name and layer, as in {("cross", 0): attention}')
+    heads: dict[int, str] = {}
+    for key, attention in averages.items():
+        match key:
+            case ("self" | "cross") as name, int(layer) if layer >= 0:
+                heads.setdefault(len(as_attention(attention, name, layer)), f"{name}-attention of layer {layer}")
+            case _:
+                raise InputError(f'{key!r} names no attention: give "self" or "cross" and a layer, as in ("cross", 0)')
+    if len(heads) > 1:
+        differing = ", ".join(f"{where} has {count}" for count, where in heads.items())
+        raise InputError(f"attentions of one bias have the same heads: {differing}; calibrate them apart")
+    return next(iter(heads))

@@ -1,0 +1,1 @@
+"""Paths, files, errors, configurations, devices: what every room uses."""

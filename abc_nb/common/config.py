@@ -1,0 +1,80 @@
+"""Configurations are frozen dataclasses; here they become JSON and come back.
+
+Each object carries its class name, so that a bias or a position encoding is restored as what it was.
+Unknown classes, unknown or missing fields and values of another type are errors.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
+from types import UnionType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from abc_nb.common.errors import InputError
+
+
+def to_data(value: Any) -> Any:
+    """Plain dicts, lists and scalars."""
+    if is_dataclass(value):
+        return {"type": type(value).__name__} | {f.name: to_data(getattr(value, f.name)) for f in fields(value)}
+    return [to_data(item) for item in value] if isinstance(value, tuple) else value
+
+
+def from_data(data: Any, types: Iterable[type]) -> Any:
+    """The value that `to_data` was given; its classes must be among `types`."""
+    if isinstance(data, list):
+        return tuple(from_data(item, types) for item in data)
+    if not isinstance(data, dict):
+        return data
+    known = {cls.__name__: cls for cls in types}
+    name = data.get("type")
+    if not isinstance(name, str) or name not in known:
+        raise InputError(f"unknown configuration type {name!r}: choose one of {', '.join(sorted(known))}")
+    values = {key: from_data(item, types) for key, item in data.items() if key != "type"}
+    accepted = [field.name for field in fields(known[name])]
+    unknown = [key for key in values if key not in accepted]
+    if unknown:
+        raise InputError(f"{name} has no setting {unknown[0]!r}: it takes {', '.join(accepted)}")
+    needed = [field.name for field in fields(known[name]) if field.default is field.default_factory is MISSING]
+    wrong = [key for key in needed if key not in values]
+    wrong += [key for key, value in values.items() if not fits(value, hints(known[name])[key])]
+    if wrong:
+        raise InputError(f"the setting {wrong[0]!r} of {name} is missing or not of its type")
+    return known[name](**values)
+
+
+def check_fields(value: Any) -> None:
+    """InputError if a field of a configuration is not of its type."""
+    kind: Any = type(value)
+    for name, hint in hints(kind).items():
+        own = getattr(value, name)
+        if not fits(own, hint):
+            accepted = f": choose one of {', '.join(map(str, get_args(hint)))}" if get_origin(hint) is Literal else ""
+            raise InputError(f"{own!r} is not possible as {name} of a {kind.__name__}{accepted}")
+
+
+hints = cache(get_type_hints)  # of a class, by field
+
+
+def fits(value: Any, hint: Any) -> bool:
+    """Whether a value is of the type that a field is annotated with."""
+    kind, inner = get_origin(hint), get_args(hint)
+    if kind is Literal:
+        return value in inner
+    if kind is UnionType:
+        return any(fits(value, each) for each in inner)
+    if kind is tuple:
+        each = inner[:1] * len(value) if inner[-1] is ... and isinstance(value, tuple) else inner
+        return isinstance(value, tuple) and len(value) == len(each) and all(map(fits, value, each))
+    if isinstance(value, bool):  # which Python takes for a number
+        return hint is bool
+    return isinstance(value, (int, float) if hint is float else hint)
+
+
+def digest(data: Any) -> str:
+    """A short name for plain data that changes whenever the data does."""
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:12]

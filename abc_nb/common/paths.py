@@ -1,0 +1,27 @@
+"""Where things are on disk: the only file that knows."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parent.parent
+ROOT = PACKAGE.parent
+DATA = PACKAGE / "data"  # the paper's numbers and claims
+NOTEBOOKS = ROOT / "notebooks"
+SHIPPED = ROOT / "results"  # small results that come with the project
+BUILD = ROOT / "build"  # executed copies of notebooks
+
+
+def runs() -> Path:
+    """Folder of the runs made here; the environment variable ABC_NB_RUNS moves it."""
+    return Path(os.environ.get("ABC_NB_RUNS") or ROOT / "runs").absolute()
+
+
+def figures(profile: str = "quick") -> Path:
+    """Folder of figures and tables: `figures/`, with one folder inside for each profile but `quick`.
+
+    The environment variable ABC_NB_FIGURES moves it.
+    """
+    folder = Path(os.environ.get("ABC_NB_FIGURES") or ROOT / "figures").absolute()
+    return folder if profile == "quick" else folder / profile

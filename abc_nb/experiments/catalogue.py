@@ -1,0 +1,198 @@
+"""The catalogue of models: what a MODEL in an experiment's name, TASK-MODEL, stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from abc_nb.bias import ALiBi, Bias, Causal, PlacedALiBi, Window
+from abc_nb.bias.lines import Lines
+from abc_nb.calibration.calibrate import PAPER, Calibration
+from abc_nb.experiments.profiles import Kind, Recipe
+from abc_nb.model import positions
+from abc_nb.problems.layouts import Arrangement, Layout, SourceIndex
+
+PERIOD, W = 3, 1  # T and w of the paper's table 1
+CAUSAL = Causal()
+
+
+@dataclass(frozen=True)
+class Model:
+    """A column of the design: what a MODEL in TASK-MODEL stands for."""
+
+    title: str  # as the paper's tables call it
+    position: positions.PositionEncoding
+    bias: Bias | Callable[[Layout, int, int], Bias] = CAUSAL  # or its maker: layout, heads, layers
+    source_index: SourceIndex = "right"
+    arrangement: Arrangement = "natural"  # aligned: operands' digits side by side, for the window
+    extends: bool = False  # meant to extrapolate: trained on several widths
+    parent: str = "vanilla"  # the model that is retrained, if one is
+    parent_base: int | None = None  # where it is not the task's
+    calibration: Calibration | None = None  # how the bias is read out of the parent, before it is retrained
+    warm: bool = True  # retraining starts from the parent's weights
+    rank: int = 0  # of a low-rank change of the parent's queries and keys
+    tested: str = "curve"  # at which lengths: a key of `TESTS`
+    many: int = 0  # problems at the lengths `MANY`, if that is more
+    size: tuple[tuple[str, int], ...] = ()  # fields of the model's size that are not the profile's
+    regime: str | None = None  # tight or padded, where it is not the profile's
+    training: Kind = "plain"
+    recipe: Recipe = "code"  # where the profile `paper` takes its learning rate from
+
+
+def width(size: int) -> tuple[tuple[str, int], ...]:
+    return ("width", size), ("feed_forward", 4 * size)
+
+
+def layers(encoder: int, decoder: int) -> tuple[tuple[str, int], ...]:
+    return ("encoder_layers", encoder), ("decoder_layers", decoder)
+
+
+def scaffold(title: str, position: positions.PositionEncoding, w: int | None = W, **changes: Any) -> Model:
+    """A window, on aligned input (ABS)."""
+    bias = CAUSAL if w is None else Window(w)
+    settings: dict[str, Any] = {"arrangement": "aligned", "extends": True, "tested": "beyond", "training": "scaffold"}
+    return Model(title, position, **{"bias": bias} | settings | changes)
+
+
+def proposal(title: str, position: positions.PositionEncoding) -> Model:
+    """Of others, in our training: several widths, the source counted from the right, where a place has one index."""
+    return Model(title, position, extends=True, tested="beyond")
+
+
+def ablation(title: str, calibration: Calibration, **changes: Any) -> Model:
+    return replace(BASIC["abc"], title=title, calibration=calibration, tested="few", **changes)
+
+
+BASIC = {  # the papers' models, and what tells why one of their baselines fails
+    "vanilla": Model("Vanilla", positions.Sinusoidal()),
+    "nope": Model("NoPE", positions.NoPosition()),
+    "rope": Model("RoPE", positions.Rotary(), source_index="left"),
+    "alibi": Model("ALiBi", positions.NoPosition(), ALiBi()),
+    "rpe": Model("RPE", positions.Relative(), source_index="left"),
+    "window": scaffold("+ w=1", positions.Sinusoidal()),
+    "window-cyclic": scaffold("+ T=3", positions.Sinusoidal(PERIOD), many=10_000, tested="far"),
+    "nope-window": scaffold("NoPE + w=1", positions.NoPosition()),
+    "abc": Model(
+        "ABC",
+        positions.Sinusoidal(PERIOD),
+        extends=True,
+        tested="far",
+        calibration=Calibration(),
+        training="retraining",
+    ),
+    "lora": Model("LoRA", positions.Sinusoidal(), extends=True, tested="beyond", rank=4, training="low_rank"),
+    "rope-128": Model("RoPE, size 128", positions.Rotary(), source_index="left", size=width(128)),
+    "rope-512": Model("RoPE, size 512", positions.Rotary(), source_index="left", size=width(512)),
+    "rope-right": Model("RoPE, from the right", positions.Rotary()),
+    "rpe-right": Model("RPE, from the right", positions.Relative()),
+    "alibi-cross": Model("ALiBi, cross too", positions.NoPosition(), ALiBi(cross=True)),
+}
+
+
+ABLATIONS = {  # of ABC: one change each
+    "abc-new-weights": ablation("new weights", Calibration(), warm=False, training="short"),
+    "abc-last-layer": ablation("last layer for all", Calibration(layers="last")),
+    "abc-whole": ablation("lines over the whole matrix", Calibration(anchor="whole")),
+    "abc-antidiagonals": ablation("no verticals", Calibration(directions=("diagonal", "antidiagonal"))),
+    "abc-logits": ablation("logits", Calibration(source="logits")),
+    "abc-finite": ablation("finite bias", Calibration(floor=-5.0)),
+    "abc-kappa-1": ablation("kappa 1", Calibration(kappa=(1.0, 1.0))),
+    "abc-kappa-2": ablation("kappa 2 (003)", Calibration(kappa=(2.0, 2.0))),
+    "abc-kappa-paper": ablation("kappa 4.5, 0.87", Calibration(kappa=PAPER.kappa)),
+    "abc-share-0.1": ablation("share 0.1", Calibration(share=0.1)),
+    "abc-no-period": ablation("no period", Calibration(), position=positions.Sinusoidal()),
+    "abc-one-width": ablation("one width", Calibration(), extends=False),
+    "abc-paper": ablation("Algorithm 1", PAPER),
+    "abc-paper-no-period": ablation("Algorithm 1, no period", PAPER, position=positions.Sinusoidal()),
+}
+GRID_W, GRID_T = (None, 0, 1, 2, 3), (None, 2, 3, 4, 5, 6, 7, 8)
+GRID_NAMES = {(w, t): f"grid-w{w}-t{t}".replace("None", "x") for w in GRID_W for t in GRID_T}
+GRID = {  # window and period (claim C13); None: no window, an index without a period
+    name: scaffold(
+        f"w={w}, T={t}".replace("w=None", "no window").replace("T=None", "no period"),
+        positions.Sinusoidal(t),
+        w,
+        training="short",
+        tested="few",
+    )
+    for (w, t), name in GRID_NAMES.items()
+}
+SCAFFOLDS = ("window", "window-cyclic", "nope-window")
+PADDED = {  # in the paper's regime: every operand padded to sixty digits, in training too
+    f"{name}-padded": replace((BASIC | ABLATIONS)[name], regime="padded", parent="vanilla-padded", many=0, tested="few")
+    for name in ("vanilla", *SCAFFOLDS, "abc", "abc-no-period", "abc-paper", "abc-paper-no-period")
+}
+PERIODS = {  # other periods with the whole training, on the tasks where a quarter of it is not enough
+    f"window-t{t}": scaffold(f"+ T={t}", positions.Sinusoidal(t), tested="few") for t in (2, 4, 5, 6, 7, 8)
+}
+SIZES = {  # layers of encoder and decoder, width, heads (claim C30); 0/2, 64, 8 are `window-cyclic`
+    "0-1": ("0/1 layers", layers(0, 1)),
+    "0-4": ("0/4 layers", layers(0, 4)),
+    "1-6": ("1/6 layers", layers(1, 6)),
+    "4-4": ("4/4 layers", layers(4, 4)),
+    "6-1": ("6/1 layers", layers(6, 1)),
+    "width-32": ("width 32", width(32)),
+    "width-128": ("width 128", width(128)),
+    "heads-1": ("1 head", (("heads", 1),)),
+    "heads-4": ("4 heads", (("heads", 4),)),
+}
+SIZED = {
+    f"window-{name}": scaffold(title, positions.Sinusoidal(PERIOD), size=size) for name, (title, size) in SIZES.items()
+}
+WIDE = (("feed_forward", 1024),)
+FACTORED = {  # for a factor of several digits, on natural input: each operand's digits to heads of their own
+    "by-head": scaffold("by head", positions.Sinusoidal(PERIOD), bias=Lines.by_head, arrangement="natural"),
+    # A sixth of the budget is too little where the parent has learned the task in part.
+    "abc-anew": replace(BASIC["abc"], title="ABC, anew", warm=False, tested="beyond", training="scaffold"),
+}
+WIDER = {  # a factor of three digits has a thousand values
+    "by-head-wide": replace(FACTORED["by-head"], title="by head, wide", size=WIDE),
+    # Where the plain model of base 10 learns nothing, base 4's does, and its attention says where to look: of each
+    # head one line, for what a trained head spreads over neighbouring digits a new one would have to tell apart.
+    "abc-from-4": replace(
+        FACTORED["abc-anew"],
+        title="ABC of base 4, wide",
+        parent_base=4,
+        calibration=Calibration(share=1.0),
+        size=WIDE,
+    ),
+}
+LASTING = ("window-cyclic", "abc", *FACTORED, *WIDER)  # meant to hold at any length
+MODERN = {  # what others proposed
+    "rpe-short": proposal("RPE, short clip", positions.ShortRelative()),
+    "learned": proposal("Learned positions", positions.Learned(longest=1024)),
+    "transformer-xl": proposal("Transformer-XL", positions.TransformerXL()),
+    "randomized": proposal("Randomized positions", positions.Randomized()),
+    "kerple": proposal("KERPLE", positions.Kerple()),
+    "sandwich": proposal("Sandwich", positions.Sandwich()),
+    "rope-interpolated": proposal("RoPE, interpolated", positions.InterpolatedRotary()),
+    "rope-ntk": proposal("RoPE, NTK-aware", positions.NTKRotary()),
+    "fire": proposal("FIRE", positions.Fire()),
+    "abacus": proposal("Abacus", positions.Abacus()),
+    "coupling": proposal("Position coupling", positions.Coupling()),
+}
+BASELINES = ("vanilla", "nope", "rope", "alibi", "rpe")
+WIDENED = {  # the baselines, trained like the proposals
+    f"{name}-widened": replace(BASIC[name], source_index="right", extends=True, tested="beyond")
+    for name in ("vanilla", "nope", "rope", "alibi-cross", "rpe")
+}
+PLACED = {  # encodings of distance, the source counted by place: equal places are equally far, in both operands
+    f"{name.removesuffix('-widened')}-by-place": replace(model, title=f"{model.title}, by place", source_index="place")
+    for name, model in (WIDENED | MODERN).items()
+    if name
+    in ("rope-widened", "rpe-widened", "rpe-short", "transformer-xl", "randomized", "kerple", "sandwich", "fire")
+}
+PLACED["alibi-by-place"] = replace(
+    WIDENED["alibi-cross-widened"], title="ALiBi, by place", bias=PlacedALiBi(cross=True)
+)
+WIDTHS = {"vanilla": "vanilla-widened", "rope-right": "rope-widened", "rpe-right": "rpe-widened"}  # one, and several
+METHODS = (*WIDENED, *MODERN, "window-cyclic", "abc")  # what notebook 7 compares
+VARIANTS = ("rope-right", "rpe-right", "alibi-cross")  # baselines that tell why a baseline fails
+TRAININGS: dict[str, Recipe] = {"text-rate": "text", "our-recipe": "ours"}
+PAPER_SETTING = {  # for the profile `paper`: the learning rate of the paper's text, and our training
+    f"{name}-{label}": replace(BASIC[name], recipe=recipe, parent=f"vanilla-{label}", many=0, tested="curve")
+    for name in (*BASELINES, *SCAFFOLDS, "abc")
+    for label, recipe in TRAININGS.items()
+}
+MODELS = BASIC | ABLATIONS | PADDED | PERIODS | SIZED | FACTORED | WIDER | MODERN | WIDENED | PLACED | PAPER_SETTING

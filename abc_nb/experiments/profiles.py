@@ -1,0 +1,116 @@
+"""What a profile sets: the model's size, how it is trained, and on what it is tested."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from abc_nb.model.transformer import ModelConfig
+from abc_nb.training.progress import TrainingConfig
+
+Kind = Literal["plain", "scaffold", "short", "retraining", "low_rank"]  # of training
+Recipe = Literal["code", "text", "ours"]  # of the profile `paper`: where its learning rate comes from
+
+QUICK, SMOKE = TrainingConfig(), TrainingConfig(20, 32, 32, warmup=5, hold=10, validate_every=10, validation=60)
+LONG = TrainingConfig(
+    steps=100_000,
+    batch=512,
+    held_batch=512,
+    optimizer="adamw",
+    learning_rate=1e-4,
+    warmup=1000,
+    hold=80_000,
+    validate_every=500,
+)
+# A model whose bias says where to look has less to search for at the full rate, and with large batches.
+SCAFFOLDING = replace(QUICK, steps=1800, held_batch=64, hold=500, learned=0.99)
+SHORT = replace(QUICK, steps=400, held_batch=64, hold=200)
+# A sixth of the budget, for a model that has been trained before.
+RETRAINING = replace(QUICK, steps=300, held_batch=64, hold=100, learned=0.9, validate_every=10, validation=256)
+LONG_RETRAINING = replace(LONG, steps=20_000, hold=10_000)
+
+
+@dataclass(frozen=True)
+class Trainings:
+    """How models are trained in a profile, by what they start from."""
+
+    plain: TrainingConfig
+    scaffold: TrainingConfig
+    short: TrainingConfig
+    retraining: TrainingConfig
+
+    @property
+    def low_rank(self) -> TrainingConfig:
+        return replace(self.retraining, optimizer="adamw")
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What its name stands for; the regime is tight or padded."""
+
+    purpose: str
+    size: ModelConfig
+    regime: str
+    trainings: Trainings
+
+
+PROFILES = {
+    "smoke": Profile(
+        "proves the pipeline in minutes; its numbers mean nothing",
+        ModelConfig(width=16, heads=2, feed_forward=32, decoder_layers=1),
+        "tight",
+        Trainings(SMOKE, SMOKE, SMOKE, SMOKE),
+    ),
+    "quick": Profile(
+        "every figure and table on 2 cores",
+        ModelConfig(),
+        "tight",
+        Trainings(QUICK, SCAFFOLDING, SHORT, RETRAINING),
+    ),
+    "paper": Profile(
+        "the paper's model, padded regime, dropout: for a GPU or a patient machine",
+        ModelConfig(width=128, feed_forward=512, encoder_layers=1, decoder_layers=6, dropout=0.3),
+        "padded",
+        Trainings(LONG, LONG, LONG, LONG_RETRAINING),
+    ),
+}
+PATIENT_BATCH = 128  # problems of a held step then: many small steps do more than few large ones
+PATIENCE = 4  # times as many steps for products (a carry has two digits or more) and for lists in lists
+CURVE = (*range(1, 21), 30, 40, 50, 60)  # lengths of figures 1 and 4
+TABLE = (6, 10, 15, 20, 60)  # lengths of table 1
+BEYOND = (100, 200)  # of the models meant to extrapolate
+MANY = (6, 60)  # where the main ones are tested on more problems
+FAR = {500: 200, 1_000: 1_000, 2_000: 100, 5_000: 50, 10_000: 100}  # samples of notebook 7's lengths
+TESTS = {  # of the profile `quick`, samples by length
+    "few": dict.fromkeys(TABLE, 500),
+    "curve": dict.fromkeys(CURVE, 1_000),
+    "beyond": dict.fromkeys((*CURVE, *BEYOND), 1_000),
+    "far": dict.fromkeys((*CURVE, *BEYOND), 1_000) | FAR,
+}
+
+
+def training(profile: str, kind: Kind, recipe: Recipe = "code") -> TrainingConfig:
+    """A kind of training in a profile: with the rate of the authors' code, of the text (`000` section C.1), or ours.
+
+    Ours is the whole training of the profile `quick`.
+    """
+    found: TrainingConfig = getattr(PROFILES["quick" if recipe == "ours" else profile].trainings, kind)
+    return replace(found, optimizer="adamw", learning_rate=1e-5) if recipe == "text" else found
+
+
+def patient(training: TrainingConfig) -> TrainingConfig:
+    """The training of a task that takes longer: more steps, and of one size while the rate is held."""
+    steps, hold = PATIENCE * training.steps, PATIENCE * training.hold
+    return replace(training, steps=steps, hold=hold, held_batch=PATIENT_BATCH)
+
+
+def undeceived(training: TrainingConfig) -> TrainingConfig:
+    """The training of a task of two answers: the rate is held until more is right than guessing gets."""
+    return replace(training, learned=0.75)
+
+
+def tests(profile: str, tested: str, many: int = 0) -> tuple[tuple[int, int], ...]:
+    """The (length, samples) of an evaluation: `tested` is a key of `TESTS`, `many` the samples at lengths `MANY`."""
+    if profile != "quick":
+        return tuple((length, 10 if profile == "smoke" else 10_000) for length in CURVE)
+    return tuple((n, max(samples, many if n in MANY else 0)) for n, samples in TESTS[tested].items())

@@ -1,0 +1,1 @@
+"""The Transformer: attention, position encodings, dropout, low-rank changes."""

@@ -1,0 +1,110 @@
+"""What a position encoding can do; by default, nothing.
+
+`place` says at which positions the tokens of a layout stand. `embedding` or `table` turns positions
+into vectors that are added to the tokens once; `attention` makes the module that changes queries,
+keys or logits inside each attention.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from torch import Tensor, nn
+
+from abc_nb.problems.layouts import Layout
+
+
+class Index(NamedTuple):
+    """The positions of source and target tokens.
+
+    One number a token, or one for each pair of coordinates that a rotation turns: (length, pairs).
+    """
+
+    source: Tensor  # (source_length,)
+    target: Tensor  # (target_length,)
+
+
+class AttentionPosition(nn.Module):
+    """Inside one attention: nothing, by default."""
+
+    def rotate(self, x: Tensor, index: Tensor) -> Tensor:
+        """Change queries or keys `x` (batch, head, length, size) that stand at `index` (length,)."""
+        return x
+
+    def logits(self, query: Tensor, offset: Tensor, index: tuple[Tensor, Tensor]) -> Tensor | None:
+        """Logits to add, of the shape (batch or 1, head, query, key).
+
+        `offset` (query, key) is key position - query position; `index` the positions of the queries and of
+        all keys, of which `offset` may have a few for each query.
+        """
+        return None
+
+
+@dataclass(frozen=True)
+class PositionEncoding:
+    """What every encoding can be asked; each overrides what it does."""
+
+    def trained_on(self, layout: Layout) -> PositionEncoding:
+        """The same encoding, told the longest layout of its training."""
+        return self
+
+    def phases(self) -> int:
+        """From how many first positions training chooses one for each problem; 1: always from zero."""
+        return 1
+
+    def place(self, index: Index, layout: Layout, head_size: int, training: bool) -> Index:
+        """The positions of tokens whose index, counted from the model's end of the source, is `index`.
+
+        What is drawn at random in training follows from torch's generator.
+        """
+        return index
+
+    def fits(self, layout: Layout) -> bool:
+        """Whether it has a position for every token of a layout."""
+        return True
+
+    def shifted(self, index: Tensor, phase: Tensor | int, stride: int = 1) -> Tensor:
+        """Positions of embeddings `phase` places further on, where one place is `stride` columns."""
+        return index + phase * stride
+
+    def embedding(self, index: Tensor, width: int) -> Tensor | None:
+        """What is added to the embeddings of tokens at `index` (..., length): (..., length, width) or None."""
+        return None
+
+    def table(self, width: int) -> nn.Module | None:
+        """The same as a trained module, from (..., length) to (..., length, width)."""
+        return None
+
+    def attention(self, head_size: int, heads: int) -> AttentionPosition:
+        return AttentionPosition()
+
+
+@dataclass(frozen=True)
+class Centred(PositionEncoding):
+    """The digit that a query needs stands at distance zero, as with ALiBi.
+
+    For biases that are the same on both sides of zero, where other distances could not be told apart, and
+    for those that shrink distances as the length grows, which leaves zero alone.
+    """
+
+    def place(self, index: Index, layout: Layout, head_size: int, training: bool) -> Index:
+        return from_units(index, layout)
+
+
+@dataclass(frozen=True)
+class NoPosition(PositionEncoding):
+    """No position encoding at all (NoPE, Kazemnejad et al. 2023)."""
+
+
+def from_units(index: Index, layout: Layout) -> Index:
+    """The source counted from the units: the digit of a place stands where the output token of that place is predicted.
+
+    What stands behind the units comes before zero.
+    """
+    return Index(index.source - index.source[layout.units], index.target)
+
+
+def longer_side(layout: Layout) -> int:
+    """How many tokens the longer one of source and target has."""
+    return max(layout.source_length, layout.target_length)

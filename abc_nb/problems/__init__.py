@@ -1,0 +1,1 @@
+"""Tasks, layouts, sampled and typed problems."""

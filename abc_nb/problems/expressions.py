@@ -1,0 +1,125 @@
+"""One problem typed by a person: read it, let the model decode it, write its answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from abc_nb.common.errors import InputError
+from abc_nb.problems.layouts import EOS
+from abc_nb.problems.sampling import Batch, Sampler, make_batch
+from abc_nb.problems.tasks import COMBINE, DIGITS, Digits, Task
+
+
+def read(task: Task, text: str) -> list[Digits]:
+    """The operands of a problem such as `123+456`, of shape (1, places) each; InputError if it is none."""
+    operands = typed(task, text)
+    return operands if task.operation.items else [without_zeros(digits) for digits in operands]
+
+
+def typed(task: Task, text: str) -> list[Digits]:
+    """The same as they are typed: zeros in front count."""
+    if not isinstance(text, str):
+        raise InputError(f"{text!r} is no problem: give it as text, as in {example(task)!r}")
+    parts = (written_items if task.operation.items else written_numbers)(task, text.strip().lower())
+    if not parts:
+        digits = f"digits {DIGITS[0]}-{DIGITS[task.base - 1]}"
+        raise InputError(
+            f"cannot read {text.strip()!r}: {task.title} takes a problem in {digits}, as in {example(task)}"
+        )
+    if task.operation.items:
+        return [np.array([[task.token(part) for part in reversed(parts)]])]
+    return [digit_array(part) for part in parts]
+
+
+def without_zeros(digits: Digits) -> Digits:
+    """One number without the zeros in front of it; zero has one digit."""
+    return digits[:, : np.flatnonzero(digits[0]).max(initial=0) + 1]
+
+
+def example(task: Task) -> str:
+    """A problem, in the digits of the task's base."""
+    return re.sub(r"\d", lambda digit: str(min(int(digit[0]), task.base - 1)), task.operation.example)
+
+
+def written_numbers(task: Task, text: str) -> list[str]:
+    """The operands of a problem as they are written; none if it is not one of the task's."""
+    operation = task.operation
+    expression = text.replace("×", "*").replace("x", "*")
+    parts = [part.strip() for part in expression.split(operation.operator)] if operation.operator else [expression]
+    fits = len(parts) == len(task.operand_places(1)) and all(part and set(part) <= set(task.digits) for part in parts)
+    return parts if fits and len(parts[-1]) <= (operation.second or len(parts[-1])) else []
+
+
+def written_items(task: Task, text: str) -> list[str]:
+    """The tokens of a list, with or without its operator in front; none if it is not one of the task's."""
+    own = task.operation.operator.lower()
+    items = re.sub(rf"^{own}(?![a-z])", "", text.strip(" ()")) if own else text
+    parts = [part.upper() if part.upper() in COMBINE else part for part in re.split(r"[\s,()]+", items.strip(" ,()"))]
+    known = {*task.digits, *(COMBINE if task.operation.nested else ())}
+    fits = set(parts) <= known and (not task.operation.nested or is_one_list(parts))
+    return parts if fits else []
+
+
+def is_one_list(parts: Sequence[str]) -> bool:
+    """Whether operators and elements in prefix notation make one list, and nothing is left over."""
+    wanted = 1
+    for part in parts:
+        if wanted == 0:
+            return False
+        wanted += 1 if part in COMBINE else -1
+    return wanted == 0
+
+
+def typed_places(task: Task, text: str) -> int:
+    """Places of the longest operand as it is typed, zeros in front included; of a list its tokens."""
+    return longest(typed(task, text))
+
+
+def typed_batch(sampler: Sampler, text: str) -> Batch:
+    """The problem as a batch of one, as wide as it is written (zeros in front count)."""
+    task, operands = sampler.task, typed(sampler.task, text)
+    width = width_of(task, operands, sampler.regime)
+    return make_batch(task, widen(operands, width, task), width, sampler.arrangement)
+
+
+def digit_array(text: str) -> Digits:
+    return np.array([[DIGITS.index(character) for character in reversed(text)]])
+
+
+def widen(operands: Sequence[Digits], width: int, task: Task) -> list[Digits]:
+    """Leading zeros up to the places that each operand takes at this width."""
+    pairs = zip(operands, task.operand_places(width), strict=True)
+    return [np.pad(digits, [(0, 0), (0, places - digits.shape[1])]) for digits, places in pairs]
+
+
+def write(task: Task, tokens: Sequence[int]) -> str:
+    """The answer in output tokens, as a person writes it; `?` where the model put no digit."""
+    symbols = task.text(tokens)
+    output = symbols[: symbols.index(EOS)] if EOS in symbols else symbols
+    digits = [symbol if symbol in DIGITS else "?" for symbol in output] or ["?"]
+    if task.operation.scratchpad:
+        return digits[-1]
+    return "".join(reversed(digits)).lstrip("0") or "0"
+
+
+def longest(operands: Sequence[Digits]) -> int:
+    return max(digits.shape[1] for digits in operands)
+
+
+def width_of(task: Task, operands: Sequence[Digits], regime: str | None = None) -> int:
+    """Columns that hold the operands of a problem and its result; with a regime, no fewer than in its training."""
+    places = longest(operands)
+    if task.operation.items:
+        return places
+    return task.result_places(places) if regime is None else task.width_for(places, regime)
+
+
+def expected(task: Task, expression: str) -> str:
+    """The right answer, computed digit by digit from the task's definition."""
+    operands = read(task, expression)
+    width = width_of(task, operands)
+    return write(task, torch.from_numpy(task.answer(widen(operands, width, task)))[0].tolist())

@@ -1,0 +1,122 @@
+"""Layouts: where every token of a problem stands.
+
+A layout is pure geometry. Positions and biases are computed from it, so they hold at any width.
+Columns count the source from the left, places count an operand from its right end (units = 0).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from abc_nb.common.config import check_fields
+from abc_nb.common.errors import InputError
+
+SOS, EOS = "$", "&"  # the first token of a sequence and its last
+Arrangement = Literal["natural", "aligned"]
+SourceIndex = Literal["right", "left", "place"]  # what tokens of the source are counted by
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One operand's columns: place `p` stands at column `last - stride * p`."""
+
+    last: int  # column of the units
+    stride: int  # columns from one place to the next
+    places: int  # places it occupies
+
+    @property
+    def columns(self) -> np.ndarray:
+        """Columns of places 0, 1, ... as an integer array of shape (places,)."""
+        return self.last - self.stride * np.arange(self.places)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The columns of a source `$ ... &` and the number of output tokens.
+
+    Output token `i` is the digit of place `i`; the last one is the end of the sequence.
+    """
+
+    width: int  # places of a multi-digit operand
+    operands: tuple[Operand, ...]
+    symbols: tuple[tuple[int, str], ...]  # (column, token) of SOS, operator and EOS
+    target_length: int  # output tokens, EOS included
+    filled: int | None = None  # places that numbers fill, if not all of them: zeros stand in front
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if all(self.is_short(operand) for operand in self.operands):
+            widest = max((operand.places for operand in self.operands), default=0)
+            raise InputError(f"a width of {self.width} is not possible: the widest operand has {widest} places")
+        if any(operand.stride < 1 for operand in self.operands):
+            raise InputError("an operand's units stand at its right end: a stride is one column or more")
+        columns = [np.array([column for column, _ in self.symbols], dtype=int), *(one.columns for one in self.operands)]
+        stand = np.sort(np.concatenate(columns))
+        if not np.array_equal(stand, np.arange(self.source_length)):
+            raise InputError(f"each column from 0 to {self.source_length - 1} must hold one token: found {stand}")
+        if self.target_length < 1:
+            raise InputError(f"a layout needs an output token at least, not {self.target_length}")
+        if self.filled is not None and self.filled < 1:
+            raise InputError(f"numbers fill a place at least, not {self.filled}")
+
+    def is_short(self, operand: Operand) -> bool:
+        """Whether an operand has so many places at any width: a factor of one digit, or a few."""
+        return operand.places < self.width
+
+    @property
+    def source_length(self) -> int:
+        return len(self.symbols) + sum(operand.places for operand in self.operands)
+
+    @property
+    def units(self) -> int:
+        """The column of the units of the last operand that is not short: those of the number to look along."""
+        return [operand for operand in self.operands if not self.is_short(operand)][-1].last
+
+    @property
+    def digit_places(self) -> np.ndarray:
+        """The place of each column's digit, units = 1, and 0 where no digit stands: (source_length,)."""
+        places = np.zeros(self.source_length, dtype=np.int64)
+        for operand in self.operands:
+            places[operand.columns] = np.arange(1, operand.places + 1)
+        return places
+
+    def source_index(self, counted: SourceIndex) -> np.ndarray:
+        """The index of each column (source_length,), from the left or right end, or by the digit's place.
+
+        By place, the same for the digits of all operands; what stands before an operand is a place further on.
+        """
+        columns = np.arange(self.source_length)
+        if counted == "left":
+            return columns
+        if counted == "right":
+            return columns[::-1].copy()
+        places = self.digit_places
+        for operand in self.operands:
+            before = operand.columns[-1] - 1
+            places[before] = places[before] or operand.places + 1
+        return places
+
+
+def unary(width: int, operator: str = "", outputs: int | None = None) -> Layout:
+    """`$ a_n ... a_1 &`, with the operator (if any) after `$` (`003` appendix C)."""
+    prefix = (SOS, operator) if operator else (SOS,)
+    last = len(prefix) + width - 1
+    symbols = (*enumerate(prefix), (last + 1, EOS))
+    return Layout(width, (Operand(last, 1, width),), symbols, (outputs or width) + 1)
+
+
+def binary_natural(width: int, operator: str, second: int) -> Layout:
+    """`$ a_n ... a_1 + b_m ... b_1 &` with m = `second` places."""
+    symbols = ((0, SOS), (width + 1, operator), (width + second + 2, EOS))
+    operands = (Operand(width, 1, width), Operand(width + 1 + second, 1, second))
+    return Layout(width, operands, symbols, width + 1)
+
+
+def binary_aligned(width: int, operator: str) -> Layout:
+    """`$ + a_n b_n ... a_1 b_1 &`: the digits of one place side by side (`000` section C.4)."""
+    end = 2 * width + 2
+    symbols = ((0, SOS), (1, operator), (end, EOS))
+    return Layout(width, (Operand(end - 2, 2, width), Operand(end - 1, 2, width)), symbols, width + 1)

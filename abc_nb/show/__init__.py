@@ -1,0 +1,1 @@
+"""Tables, curves, heat maps, explorers, notebooks, the report."""

@@ -1,0 +1,216 @@
+"""Figures: each function takes arrays or frames and returns a Figure; `save` writes it for print."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from typing import Any, Literal
+from zlib import crc32
+
+import matplotlib
+import pandas as pd
+import seaborn as sns
+from IPython.display import Image
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from abc_nb.analysis.statistics import median_seed
+from abc_nb.common import paths
+from abc_nb.common.files import write_bytes
+from abc_nb.problems.tasks import OPERATIONS, TRAINED, unit_of
+
+WIDTH = 3.4  # inches: one column of print
+DENSITY = 200  # pixels an inch
+LOOKS = {  # of each model's curve: colour, marker, and size, so that a line drawn later still shows those below
+    "Vanilla": (7, "o", 5.0),
+    "NoPE": (1, "X", 4.2),
+    "RoPE": (2, "s", 3.2),
+    "ALiBi": (3, "D", 2.2),
+    "RPE": (4, "v", 1.2),
+    "RoPE, from the right": (5, "^", 3.6),
+    "RPE, from the right": (4, "P", 2.4),
+    "ALiBi, cross too": (3, "*", 1.2),
+    "+ w=1": (4, "p", 3.6),
+    "NoPE + w=1": (1, ">", 2.4),
+    "+ T=3": (2, "h", 3.4),
+    "ABC": (0, "d", 1.2),
+}
+COLORS = sns.color_palette("colorblind")
+STYLE: dict[Any, Any] = {"svg.hashsalt": "abc_nb", "svg.fonttype": "none", "figure.dpi": 110, "savefig.bbox": "tight"}
+
+
+def look_of(model: str) -> tuple[int, str, float]:
+    """A model's look; of one that has none here, one that follows from its name."""
+    number = crc32(model.encode())
+    return LOOKS.get(model) or (number % 10, "osDv^Pph>d"[number // 10 % 10], 1.8)
+
+
+def new_figure(columns: int, height: float = 2.4, width: float = WIDTH, rows: int = 1) -> tuple[Figure, list[Axes]]:
+    """A figure of panels of this size, side by side or in rows, without a window."""
+    figure = blank(width * columns, height * rows, "whitegrid")
+    return figure, list(figure.subplots(rows, columns, squeeze=False).flat)
+
+
+def in_pairs(count: int, height: float = 2.4) -> tuple[Figure, list[Axes]]:
+    """A figure of so many panels, each of the width of one column of print, two in a row."""
+    figure, panels = new_figure(min(2, count), height, rows=-(-count // 2))
+    for panel in panels[count:]:
+        panel.remove()
+    return figure, panels[:count]
+
+
+def blank(width: float, height: float, style: Literal["white", "whitegrid"] = "white") -> Figure:
+    """A figure of this size in inches, in the project's style."""
+    matplotlib.rcParams.update(sns.axes_style(style) | sns.plotting_context("paper") | STYLE)
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def length_curves(rows: pd.DataFrame, longest: int, trained: int = TRAINED, logarithmic: bool = False) -> Figure:
+    """Accuracy against length, one panel a task and one line a model (figures 1 and 4).
+
+    Lines are the median over seeds, bands run from the worst to the best.
+    """
+    rows = rows[rows.length <= longest].assign(percent=lambda frame: 100 * frame.accuracy)
+    tasks = list(dict.fromkeys(rows.task))
+    known = {model: place for place, model in enumerate(LOOKS)}
+    models = sorted(dict.fromkeys(rows.model), key=lambda model: known.get(model, len(known)))
+    figure, panels = in_pairs(len(tasks))
+    for panel, task in zip(panels, tasks, strict=True):
+        for model in models:
+            part = rows[(rows.task == task) & (rows.model == model)]
+            if len(part):
+                draw_curve(panel, part, model)
+        shade(panel, trained)
+        unit = "decimal digits" if task == OPERATIONS["parity"].title else unit_of(task)
+        panel.set(title=task, xlabel=f"length ({unit})", xlim=(0.5, longest + 0.5), ylim=(-4, 104))
+        if logarithmic:
+            panel.set(xscale="log", xlim=(0.9, 1.3 * longest))
+    for panel in panels[::2]:
+        panel.set_ylabel("exact match (%)")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(models), frameon=False)
+    return figure
+
+
+def shade(panel: Axes, trained: int) -> None:
+    """The lengths of training in grey, with a line where they end."""
+    panel.axvspan(0, trained + 0.5, color="0.92", zorder=0)
+    panel.axvline(trained + 0.5, color="0.5", linewidth=0.8, linestyle=":", zorder=1)
+
+
+def draw_curve(panel: Axes, part: pd.DataFrame, model: str) -> None:
+    by_length = part.groupby("length").percent
+    line = by_length.agg(median_seed)
+    color, marker, size = look_of(model)
+    look: dict[str, Any] = {"color": COLORS[color], "label": model}
+    panel.plot(line.index, line, marker=marker, markersize=2 + size, linewidth=size, **look)
+    panel.fill_between(line.index, by_length.min(), by_length.max(), color=COLORS[color], alpha=0.18, linewidth=0)
+
+
+def reach(table: pd.DataFrame) -> Figure:
+    """From the training length to the longest length that holds, a line a system (columns of `tables.reach`)."""
+    figure, (panel,) = new_figure(1, 0.3 * len(table) + 0.7, width=1.6 * WIDTH)
+    ends = zip(table.system, table.trained.tolist(), table.tested.tolist(), strict=True)
+    for row, (system, trained, tested) in enumerate(ends):
+        color = COLORS[1] if system.endswith("here") else "0.45"
+        panel.plot([trained, tested], [row, row], color=color, linewidth=2.5, marker="|", markersize=9)
+        ratio = tested / trained
+        shown = f"{tested:,} ({ratio:,.{1 if ratio < 100 else 0}f} times)"
+        panel.text(1.15 * tested, row, shown, va="center", fontsize=7)
+    panel.set(xscale="log", xlabel="digits: trained on, holds to", xlim=(4, 40 * table.tested.max()))
+    panel.set_yticks(range(len(table)), table.system)
+    panel.invert_yaxis()
+    panel.grid(False, axis="y")
+    return figure
+
+
+def carry_runs(frame: pd.DataFrame) -> Figure:
+    """Accuracy (percent) against the length of the carry run, a panel a task, a line a model."""
+    tasks = list(dict.fromkeys(frame.task))
+    figure, panels = new_figure(len(tasks), 2.0)
+    for panel, task in zip(panels, tasks, strict=True):
+        for model, part in frame[frame.task == task].groupby("model", sort=False):
+            color, marker, size = look_of(str(model))
+            look: dict[str, Any] = {"color": COLORS[color], "label": model, "marker": marker}
+            panel.plot(part.run, part.accuracy, markersize=3 + 2 * size, linewidth=size, **look)
+        panel.set(title=task, xlabel="places that the carry runs through", xscale="log", ylim=(-4, 109))
+    panels[0].set_ylabel("exact match (%)")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
+    return figure
+
+
+def training_curves(histories: pd.DataFrame) -> Figure:
+    """Validation accuracy against training step, one panel a task (columns task, model, seed, step, accuracy)."""
+    tasks = list(dict.fromkeys(histories.task))
+    figure, panels = in_pairs(len(tasks))
+    for panel, task in zip(panels, tasks, strict=True):
+        for (model, _), part in histories[histories.task == task].groupby(["model", "seed"], sort=False):
+            color, _, size = look_of(model)
+            panel.plot(part.step, 100 * part.accuracy, color=COLORS[color], linewidth=0.6 + size / 2, label=model)
+        panel.set(title=task, xlabel="training step", ylim=(-4, 104))
+    for panel in panels[::2]:
+        panel.set_ylabel("exact match (%)")
+    entries = dict(zip(*reversed(panels[0].get_legend_handles_labels()), strict=True))
+    figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=len(entries), frameon=False)
+    return figure
+
+
+def shares(frame: pd.DataFrame, category: str, labels: list[str]) -> Figure:
+    """Bars of shares (percent, logarithmic) by category, one panel a label: columns `category` and the labels."""
+    figure, panels = new_figure(len(labels), width=WIDTH * 0.85)
+    lowest = 100 * frame[labels].where(frame[labels] > 0).min().min() / 2
+    for panel, label in zip(panels, labels, strict=True):
+        panel.bar(frame[category], 100 * frame[label], color=sns.color_palette("colorblind")[0])
+        panel.set(title=label, xlabel=category, yscale="log", ylim=(lowest, 150))
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+        panel.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        panel.grid(False, axis="x")
+    panels[0].set_ylabel("share (%)")
+    return figure
+
+
+def mass_and_accuracy(frames: dict[str, pd.DataFrame], trained: int = TRAINED) -> Figure:
+    """By decoding step: attention on the needed cell and digit accuracy (columns step, mass, accuracy)."""
+    figure, panels = new_figure(len(frames))
+    colors = sns.color_palette("colorblind")
+    for panel, (title, frame) in zip(panels, frames.items(), strict=True):
+        panel.plot(frame.step + 1, frame.accuracy, color=colors[0], marker="o", markersize=3, label="digit accuracy")
+        panel.plot(frame.step + 1, frame.mass, color=colors[1], marker="s", markersize=3, label="attention mass")
+        shade(panel, trained)
+        panel.set(title=title, xlabel="output digit, units first", ylim=(-0.04, 1.04), xlim=(0.5, len(frame) + 0.5))
+    panels[0].set_ylabel("share")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
+    return figure
+
+
+def offsets(frame: pd.DataFrame) -> Figure:
+    """Bars by offset, a panel a column of `frame` other than `offset`."""
+    names = [name for name in frame if name != "offset"]
+    figure, panels = new_figure(len(names), 2.0, width=WIDTH * 0.85)
+    for panel, name, color in zip(panels, names, COLORS, strict=False):
+        panel.bar(frame.offset, frame[name], color=color)
+        panel.set(title=name, xlabel="offset j - i")
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+        panel.grid(False, axis="x")
+    panels[0].set_ylabel("added to the logit")
+    panels[-1].set_ylabel("share of attention")
+    return figure
+
+
+def save(figure: Figure, name: str, profile: str) -> Image:
+    """Write PNG and SVG into the profile's figures; returns the picture, which a notebook shows and keeps.
+
+    (A `Figure` made without pyplot would be shown as its name.)
+    """
+    written = {}
+    for kind, options in {"png": {"dpi": DENSITY}, "svg": {"metadata": {"Date": None}}}.items():
+        buffer = BytesIO()
+        with matplotlib.rc_context(STYLE):
+            figure.savefig(buffer, format=kind, **options)  # type: ignore[arg-type]
+        written[kind] = buffer.getvalue()
+        write_bytes(paths.figures(profile) / f"{name}.{kind}", written[kind])
+    return Image(written["png"], width=on_screen(written["png"]))
+
+
+def on_screen(png: bytes) -> int:
+    """The width in pixels at which the letters of a saved picture have the size they were made for."""
+    return round(96 * int.from_bytes(png[16:20], "big") / DENSITY)  # its own width is in its header

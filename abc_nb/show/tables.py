@@ -1,0 +1,252 @@
+"""Tables: the paper's number beside ours, and files for print."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import pandas as pd
+
+from abc_nb.analysis.results import Results, titles
+from abc_nb.analysis.statistics import BAR, median_and_range, median_seed, over_seeds, percent, seed_counts
+from abc_nb.bias.window import Window
+from abc_nb.common import paths
+from abc_nb.common.files import write_text
+from abc_nb.experiments.catalogue import MODELS, PADDED, PERIODS, TRAININGS, WIDTHS
+from abc_nb.experiments.experiment import ARITHMETIC, BINARY, experiment, grid_names, split
+from abc_nb.experiments.profiles import TABLE, Recipe
+from abc_nb.model.positions import Sinusoidal
+from abc_nb.problems.tasks import LONGEST
+from abc_nb.runs.store import Run
+
+ABOUT = ("task", "model", "method", "seed", "length")  # columns that say what a row is about
+ITS_COLUMNS: dict[Recipe, str] = {  # of table 34
+    "code": "its setting, 1e-4",
+    "text": "its setting, 1e-5",
+    "ours": "its setting, our training",
+}
+TABLE_LENGTHS = {"table1": TABLE, "table3": (6, 10, 20, 60)}
+
+
+def paper_numbers(table: str) -> pd.DataFrame:
+    """The paper's percentages of a table: task, model, length, paper."""
+    numbers = pd.read_csv(paths.DATA / "paper_tables.csv", dtype=str)
+    numbers = numbers[(numbers.table == table) & numbers.length_digits.str.isdigit().fillna(False)]
+    length = numbers.length_digits.astype(int)
+    return pd.DataFrame(
+        {
+            "task": numbers.task,
+            "model": numbers.model,
+            "length": length,
+            "paper": pd.to_numeric(numbers.accuracy_percent),
+        }
+    ).reset_index(drop=True)
+
+
+def beside_paper(rows: pd.DataFrame, table: str) -> pd.DataFrame:
+    """`over_seeds` at the table's lengths, with the paper's number in the column `paper`."""
+    ours = over_seeds(rows[rows.length.isin(TABLE_LENGTHS[table])])
+    known = paper_numbers(table)
+    if (known.model == "+ scratchpad").any():  # as the paper calls Vanilla on Parity, where it has that
+        ours.loc[(ours.task == "Parity") & (ours.model == "Vanilla"), "model"] = "+ scratchpad"
+    merged = ours.merge(known, how="left", on=["task", "model", "length"])
+    first = ["task", "model", "length", "paper"]
+    return merged[first + [column for column in merged if column not in first]]
+
+
+def wide(frame: pd.DataFrame) -> pd.DataFrame:
+    """For reading: a row a task and model, and for each length `paper | ours (worst–best seed)` in percent."""
+
+    def cell(row: pd.Series) -> str:
+        paper = "–" if pd.isna(row.paper) else f"{row.paper:.4g}"
+        return f"{paper} | {median_and_range(row)}"
+
+    cells = frame.assign(cell=frame.apply(cell, axis=1))
+    order = cells[["task", "model"]].drop_duplicates()
+    table = cells.pivot(index=["task", "model"], columns="length", values="cell")
+    return table.loc[list(order.itertuples(index=False, name=None))].fillna("")
+
+
+def settings(found: Results, names: Sequence[str], length: int = 60) -> pd.DataFrame:
+    """Tables 1 and 3 in six settings, at one length: the paper's numbers, its setting here with three trainings, ours.
+
+    Its setting is the profile `paper`; the trainings have the learning rate of the authors' code, that of the
+    paper's text, and all of ours. Of ours there are padded problems, as the paper's are, and tight ones.
+    """
+    rows = found.evaluation(names)
+    known = pd.concat([beside_paper(rows, paper) for paper in TABLE_LENGTHS])
+    known = known[(known.length == length) & known.paper.notna()].drop_duplicates(["task", "model"])
+    table = known[["task", "model", "paper", "ours", "worst", "seeds"]].copy()
+    its = Results("paper", "any", found.seeds)
+    trainings: list[tuple[str, Recipe]] = [("", "code"), *((f"-{each}", TRAININGS[each]) for each in TRAININGS)]
+    columns = {ITS_COLUMNS[recipe]: medians(its, [name + end for name in names], length) for end, recipe in trainings}
+    padded = [f"{name}-padded" for name in names if f"{split(name)[1]}-padded" in PADDED]
+    columns["ours, padded"] = medians(found.or_shipped(), padded, length)
+    for place, (column, values) in enumerate(columns.items(), start=3):
+        keys = zip(table.task, table.model.replace("+ scratchpad", "Vanilla"), strict=True)
+        table.insert(place, column, [percent(values[key]) if key in values else "not run" for key in keys])
+    return by_task(table.rename(columns={"ours": "ours, tight"}))
+
+
+def medians(found: Results, names: Sequence[str], length: int) -> dict[tuple[str, str], float]:
+    """Percent at a length, by task and model, of those experiments that have a result."""
+    there = found.there(names)
+    if not there:
+        return {}
+    rows = over_seeds(found.evaluation(there))
+    rows = rows[rows.length == length]
+    return dict(zip(zip(rows.task, rows.model, strict=True), rows.ours, strict=True))
+
+
+def by_length(frame: pd.DataFrame) -> pd.DataFrame:
+    """`over_seeds` for reading: a row a task and model, a column a length, and below them the problems a length."""
+    rows = ["task", "model", "seeds"]
+    cells = frame.assign(cell=frame.apply(median_and_range, axis=1), seeds=seed_counts(frame))
+    table = cells.pivot(index=rows, columns="length", values="cell").fillna("")
+    table = table.loc[list(cells[rows].drop_duplicates().itertuples(index=False, name=None))]
+    table.loc[("problems", "", ""), :] = frame.groupby("length").samples.agg(
+        lambda n: " to ".join(map(str, sorted(set(n))))
+    )
+    return table
+
+
+def interpolation_table(trainings: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+    """Table 2: does Vanilla interpolate (validation) and extrapolate (60 digits) at 99% or better?"""
+    paper = pd.read_csv(paths.DATA / "paper_tables.csv", dtype=str)
+    paper = paper[paper.table == "table2"].pivot(index="task", columns="length_digits", values="accuracy_percent")
+    validation = trainings.groupby("task", sort=False).validation.agg(median_seed)
+    longest = rows[rows.length == 60].groupby("task", sort=False).accuracy.agg(median_seed)
+    found = [
+        {
+            "task": task,
+            "interpolation, paper": paper.loc[task, "interpolation"],
+            "interpolation, ours": "yes" if validation[task] >= BAR else "no",
+            "validation (%)": 100 * validation[task],
+            "extrapolation, paper": paper.loc[task, "extrapolation"],
+            "extrapolation, ours": "yes" if longest[task] >= BAR else "no",
+            "60 digits (%)": 100 * longest[task],
+        }
+        for task in validation.index
+    ]
+    return pd.DataFrame(found)
+
+
+def kept_lines(runs: Sequence[Run]) -> pd.DataFrame:
+    """How many lines calibrated runs keep, the median over seeds: task, model, lines, those of cross-attention."""
+    rows = []
+    for run in runs:
+        bias = run.bias()
+        lines = bias.lines if bias else ()
+        cross = sum(line.attention == "cross" for line in lines)
+        rows.append(titles(run) | {"lines": len(lines), "cross": cross})
+    counts = ["lines", "cross"]
+    return pd.DataFrame(rows).groupby(["task", "model"], sort=False)[counts].agg(median_seed).reset_index()
+
+
+def ablations(rows: pd.DataFrame, kept: pd.DataFrame, length: int = 60) -> pd.DataFrame:
+    """ABC and its ablations at one length, task by task: the columns of `over_seeds`, and lines."""
+    wanted = rows[(rows.length == length) & rows.model.isin(["ABC", *kept.model])]
+    table = over_seeds(wanted).drop(columns=["length", "regime"])
+    table = table.merge(kept[["task", "model", "lines"]], how="left", on=["task", "model"])
+    return by_task(table)
+
+
+def missed(found: Results, names: Sequence[str], lengths: Sequence[int] = (6, 60, 200)) -> pd.DataFrame:
+    """The single runs below the bar in validation or at sixty digits, in percent: a column a length.
+
+    `skill` is what the plain model gets right under the lines alone, known before retraining, and `validation` the
+    last one, on numbers of training length; neither sees a longer one.
+    """
+    rows = []
+    for run in found.runs(names):
+        accuracy, validation = run.evaluation().set_index("length").accuracy, run.history().accuracy.iloc[-1]
+        if min(validation, accuracy[60]) < BAR:
+            tried = run.shares()
+            row = {"skill": math.nan if tried is None else tried.skill.iloc[-1], "validation": validation}
+            row |= {str(length): accuracy.get(length, math.nan) for length in lengths}  # `smoke` ends at sixty
+            rows.append({**titles(run), "seed": run.seed, **{key: 100 * value for key, value in row.items()}})
+    columns = ["task", "model", "seed", "skill", "validation", *map(str, lengths)]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def by_task(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of each task together, in the order in which tasks first stand there."""
+    order = list(dict.fromkeys(table.task))
+    return table.sort_values("task", key=lambda tasks: tasks.map(order.index), kind="stable", ignore_index=True)
+
+
+def by_choice(table: pd.DataFrame) -> pd.DataFrame:
+    """`ablations` for reading: a row a choice, a column a task, in each cell `median (worst–best) [lines]`."""
+    counted = table.lines.map(lambda lines: "" if pd.isna(lines) else f" [{lines:.0f}]")
+    shown = table.assign(shown=table.apply(median_and_range, axis=1) + counted)
+    cells = shown.pivot(index="model", columns="task", values="shown")
+    return cells.loc[list(dict.fromkeys(table.model)), list(dict.fromkeys(table.task))].fillna("")
+
+
+def widths(found: Results, tasks: Sequence[str], lengths: Sequence[int]) -> pd.DataFrame:
+    """Models trained at one width of their problems and at several: the columns of `over_seeds`."""
+    parts = []
+    for task, (one, several) in itertools.product(tasks, WIDTHS.items()):
+        for name in found.there([f"{task}-{one}", f"{task}-{several}"]):
+            count = len(experiment(name, found.profile).sampler.widths)
+            title = f"{MODELS[several].title}, {count} width{'s' * (count > 1)}"
+            parts.append(found.evaluation([name]).assign(model=title))
+    rows = pd.concat(parts)
+    return over_seeds(rows[rows.length.isin(lengths)])
+
+
+def grid(found: Results) -> pd.DataFrame:
+    """The short training over window and period, all tasks: the columns of `by_window_and_period`."""
+    return by_window_and_period(found, [*grid_names(found.profile).values()], ARITHMETIC)
+
+
+def periods(found: Results) -> pd.DataFrame:
+    """The window w=1 with each period after the whole training, binary tasks: as `by_window_and_period`."""
+    return by_window_and_period(found, ["window-cyclic", *PERIODS], BINARY)
+
+
+def by_window_and_period(found: Results, models: Sequence[str], tasks: Sequence[str]) -> pd.DataFrame:
+    """The columns of `over_seeds`, and each model's window w (`–`: none) and period T (0: none)."""
+    parts = []
+    for name in models:
+        config = experiment(f"{tasks[0]}-{name}", found.profile).model
+        w = str(config.bias.w) if isinstance(config.bias, Window) else "–"
+        t = config.position.period or 0 if isinstance(config.position, Sinusoidal) else 0
+        parts.append(over_seeds(found.evaluation([f"{task}-{name}" for task in tasks])).assign(w=w, T=t))
+    return pd.concat(parts, ignore_index=True)
+
+
+def by_period(frame: pd.DataFrame, rows: Sequence[str]) -> pd.DataFrame:
+    """`by_window_and_period` for reading: a column a period, in each cell `median (worst–best)`."""
+    cells = frame.assign(cell=frame.apply(median_and_range, axis=1))
+    return cells.pivot(index=list(rows), columns="T", values="cell").fillna("")
+
+
+def reach(rows: pd.DataFrame, task: str, trained: int = LONGEST) -> pd.DataFrame:
+    """How far beyond their training length systems hold: system, trained, tested (digits), ratio, source.
+
+    Trained is the longest number's length. Others as they report it; ours up to the length from which on a
+    tested one falls below the bar, median seed.
+    """
+    others = pd.read_csv(paths.DATA / "systems.csv")
+    ours = []
+    for model, part in over_seeds(rows[rows.task == task]).groupby("model", sort=False):
+        ordered = part.sort_values("length")
+        holds = ordered[(ordered.ours >= 100 * BAR).cummin()]
+        longest = int(holds.length.max()) if len(holds) else 0
+        ours.append((f"{model}, here", trained, longest, "this notebook"))
+    table = pd.concat([others, pd.DataFrame(ours, columns=list(others))], ignore_index=True)
+    table.insert(3, "ratio", table.tested / table.trained)
+    return table
+
+
+def save(frame: pd.DataFrame, name: str, profile: str, display: pd.DataFrame | None = None) -> None:
+    """Write `frame` as CSV and `display` (by default the same) as Markdown and LaTeX; first what a row is about."""
+    folder = paths.figures(profile)
+    frame = frame[[*(key for key in ABOUT if key in frame), *(column for column in frame if column not in ABOUT)]]
+    shown = frame if display is None else display.reset_index().rename_axis(columns=None)
+    write_text(folder / f"{name}.csv", frame.to_csv(index=False, float_format="%.6g"))
+    escaped = shown.map(lambda cell: cell.replace("|", "\\|") if isinstance(cell, str) else cell)
+    write_text(folder / f"{name}.md", escaped.to_markdown(index=False, floatfmt=".4g") + "\n")
+    write_text(folder / f"{name}.tex", shown.to_latex(index=False, float_format="%.4g", escape=True))

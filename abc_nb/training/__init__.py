@@ -1,0 +1,1 @@
+"""Training a model, checkpoints, exact-match evaluation, decoding."""

@@ -1,0 +1,131 @@
+"""Evaluation: exact match of the whole output, at any length; attention on the way.
+
+Greedy decoding is right exactly if one teacher-forced pass is right at every token: as long as the
+decoded prefix is right it is the teacher's, and one wrong token makes both wrong. So accuracy needs
+one parallel pass; `greedy` is there to compute and to look at what a model does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from math import sqrt
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from abc_nb.common.errors import InputError
+from abc_nb.model.attention import Record
+from abc_nb.model.transformer import Transformer
+from abc_nb.problems.layouts import Layout
+from abc_nb.problems.sampling import Batch, Sampler
+
+COLUMNS = ["experiment", "seed", "regime", "length", "samples", "correct", "accuracy", "ci_low", "ci_high"]
+TEST_SEED = 20240701  # one test set a length, the same for every model
+TOKENS = 2**14  # source and target tokens computed at once: what a processor's cache holds is fastest
+FIRST = 40  # output tokens: somewhat more than any training shows, so that most models that fail have failed there
+
+
+def wilson(correct: int, samples: int, z: float = 1.959964) -> tuple[float, float]:
+    """The 95% interval of a share (Wilson 1927), as fractions."""
+    if samples == 0:
+        return 0.0, 1.0
+    share, shrink = correct / samples, 1 + z * z / samples
+    centre = (share + z * z / (2 * samples)) / shrink
+    half = z * sqrt(share * (1 - share) / samples + z * z / (4 * samples * samples)) / shrink
+    return 0.0 if correct == 0 else centre - half, 1.0 if correct == samples else centre + half
+
+
+def parts(batch: Batch) -> list[Batch]:
+    """As many problems at a time as are fast to compute together."""
+    return batch.split(max(1, TOKENS // (batch.layout.target_length + batch.layout.source_length)))
+
+
+@contextmanager
+def evaluating(model: Transformer) -> Iterator[torch.device]:
+    """Without dropout and gradients, and as it was afterwards; gives the model's device."""
+    training = model.training
+    model.eval()
+    try:
+        with torch.inference_mode():
+            yield next(model.parameters()).device
+    finally:
+        model.train(training)
+
+
+def correct_digits(model: Transformer, batch: Batch, first: int | None = None) -> Tensor:
+    """Which output tokens, all or the `first` ones, a teacher-forced pass gets right: booleans (batch, tokens)."""
+    tokens = batch.layout.target_length if first is None else min(first, batch.layout.target_length)
+    right = []
+    with evaluating(model) as device:
+        for part in (part.to(device) for part in parts(batch)):
+            logits = model(part.source, part.target[:, :tokens], batch.layout)
+            right.append((logits.argmax(-1) == part.target[:, 1 : tokens + 1]).cpu())
+    return torch.cat(right)
+
+
+def skill(model: Transformer, batch: Batch) -> float:
+    """Share of output tokens that the model gets right."""
+    return correct_digits(model, batch).float().mean().item()
+
+
+def exact_match(model: Transformer, batch: Batch) -> Tensor:
+    """Which problems are answered without a single wrong token: booleans (batch,).
+
+    After problems of which none was right, the next ones are asked for their first tokens alone, and for all
+    of them only if that goes well.
+    """
+    hopeless, right = False, []
+    for part in parts(batch):
+        found = correct_digits(model, part, FIRST).all(1) if hopeless else None
+        if found is None or found.any():
+            found = correct_digits(model, part).all(1)
+        hopeless = not found.any()
+        right.append(found)
+    return torch.cat(right)
+
+
+def evaluate(
+    model: Transformer,
+    sampler: Sampler,
+    tests: Iterable[tuple[int, int]],
+    name: str = "",
+    seed: int = 0,
+    test_seed: int = TEST_SEED,
+) -> pd.DataFrame:
+    """Tidy rows of accuracy (a fraction) with its Wilson 95% interval, one for each (length, samples).
+
+    Raises InputError where no problem is asked for.
+    """
+    rows = []
+    for length, samples in tests:
+        if samples < 1:
+            raise InputError(f"{samples} problems of {length} digits are too few: ask for one at least")
+        right = exact_match(model, sampler.test_batch(length, samples, test_seed))
+        correct, total = int(right.sum()), len(right)
+        rows.append((name, seed, sampler.regime, length, total, correct, correct / total, *wilson(correct, total)))
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def greedy(model: Transformer, source: Tensor, layout: Layout, start: int) -> Tensor:
+    """Greedy decoding with cached keys and values: tokens (batch, target_length), from the `start` token."""
+    output = []
+    with evaluating(model):
+        frame, caches = model.start(source, layout)
+        tokens = torch.full((len(source),), start, device=source.device)
+        for step in range(layout.target_length):
+            tokens = model.step(tokens, step, frame, caches).argmax(-1)
+            output.append(tokens)
+        return torch.stack(output, dim=1)
+
+
+def record(model: Transformer, batch: Batch, inputs: Tensor | None = None, average: bool = False) -> Record:
+    """All attention of one pass, of each problem or averaged; by default teacher-forced.
+
+    `inputs` (batch, target_length) are the decoder's input tokens.
+    """
+    kept, inputs = Record(average), batch.target[:, :-1] if inputs is None else inputs
+    with evaluating(model) as device:
+        model(batch.source.to(device), inputs.to(device), batch.layout, record=kept)
+    return kept
