@@ -10,7 +10,7 @@ import pandas as pd
 from abc_nb.analysis.attention import needed
 from abc_nb.bias.base import Attention
 from abc_nb.bias.window import Window
-from abc_nb.experiments.experiment import TASKS
+from abc_nb.experiments.names import TASKS
 from abc_nb.problems.edge_cases import carries, longest_run
 from abc_nb.problems.expressions import expected, read, widen, width_of
 from abc_nb.problems.layouts import Layout

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from abc_nb.common.errors import InputError
-from abc_nb.experiments.experiment import SEEDS, experiment, find, split, train_command
+from abc_nb.experiments import SEEDS, catalogue, experiment, train_command
 from abc_nb.experiments.profiles import PROFILES
-from abc_nb.problems.tasks import OPERATIONS
+from abc_nb.problems.tasks import OPERATIONS, Task
 from abc_nb.runs import store
 from abc_nb.runs.store import ANYWHERE, Run
 
@@ -111,6 +111,7 @@ class Results:
 
 def titles(run: Run) -> dict[str, str]:
     """The task, with its base if that is not the usual one, and the model, as tables call them."""
-    task, _, base = split(run.experiment.name)
-    suffix = "" if base is None else f", base {base}"
-    return {"task": OPERATIONS[task].title + suffix, "model": find(run.experiment.name).title}
+    identity = run.experiment.identity
+    usual = identity.base == Task(identity.task).base
+    suffix = "" if usual else f", base {identity.base}"
+    return {"task": OPERATIONS[identity.task].title + suffix, "model": catalogue.title(identity.model)}

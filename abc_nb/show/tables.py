@@ -13,9 +13,10 @@ from abc_nb.analysis.statistics import BAR, median_and_range, median_seed, over_
 from abc_nb.bias.window import Window
 from abc_nb.common import paths
 from abc_nb.common.files import write_text
+from abc_nb.experiments import ARITHMETIC, BINARY, experiment
 from abc_nb.experiments.catalogue import MODELS, PADDED, PERIODS, TRAININGS, WIDTHS
-from abc_nb.experiments.experiment import ARITHMETIC, BINARY, experiment, grid_names, split
 from abc_nb.experiments.profiles import TABLE, Recipe
+from abc_nb.experiments.studies import STUDIES, corner
 from abc_nb.model.positions import Sinusoidal
 from abc_nb.problems.tasks import LONGEST
 from abc_nb.runs.store import Run
@@ -81,7 +82,7 @@ def settings(found: Results, names: Sequence[str], length: int = 60) -> pd.DataF
     its = Results("paper", "any", found.seeds)
     trainings: list[tuple[str, Recipe]] = [("", "code"), *((f"-{each}", TRAININGS[each]) for each in TRAININGS)]
     columns = {ITS_COLUMNS[recipe]: medians(its, [name + end for name in names], length) for end, recipe in trainings}
-    padded = [f"{name}-padded" for name in names if f"{split(name)[1]}-padded" in PADDED]
+    padded = [f"{name}-padded" for name in names if f"{experiment(name).identity.model}-padded" in PADDED]
     columns["ours, padded"] = medians(found.or_shipped(), padded, length)
     for place, (column, values) in enumerate(columns.items(), start=3):
         keys = zip(table.task, table.model.replace("+ scratchpad", "Vanilla"), strict=True)
@@ -198,12 +199,12 @@ def widths(found: Results, tasks: Sequence[str], lengths: Sequence[int]) -> pd.D
 
 def grid(found: Results) -> pd.DataFrame:
     """The short training over window and period, all tasks: the columns of `by_window_and_period`."""
-    return by_window_and_period(found, [*grid_names(found.profile).values()], ARITHMETIC)
+    return by_window_and_period(found, [*corner(STUDIES["grid"], found.profile).models], ARITHMETIC)
 
 
 def periods(found: Results) -> pd.DataFrame:
     """The window w=1 with each period after the whole training, binary tasks: as `by_window_and_period`."""
-    return by_window_and_period(found, ["window-cyclic", *PERIODS], BINARY)
+    return by_window_and_period(found, ["window-cyclic-both", *PERIODS], BINARY)
 
 
 def by_window_and_period(found: Results, models: Sequence[str], tasks: Sequence[str]) -> pd.DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc_nb.analysis.claims import Scores, Verdict, verdict
 from abc_nb.analysis.judges.scaffolding import FULL
 from abc_nb.analysis.statistics import BAR, percent
-from abc_nb.experiments.experiment import LIMITS
+from abc_nb.experiments import LIMITS
 
 LIST_LENGTHS = (6, 10, 20, 60)
 BY_HEAD = ("by head", "by head, wide")
