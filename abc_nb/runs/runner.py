@@ -21,7 +21,7 @@ from abc_nb.common.devices import THREADS, device, device_name
 from abc_nb.training.evaluation import evaluate
 from abc_nb.experiments.experiment import Experiment
 from abc_nb.common.files import write_bytes, write_text
-from abc_nb.runs.manifest import BIAS, CONFIG, EVALUATION, FILES, HISTORY, MANIFEST, SHARES, WEIGHTS, DamagedRun, environment, read_manifest, write_json, write_manifest
+from abc_nb.runs.manifest import BIAS, CONFIG, EVALUATION, FILES, HISTORY, MANIFEST, SHARES, WEIGHTS, DamagedRun, environment, read_json, read_manifest, write_json, write_manifest
 from abc_nb.model.transformer import Transformer
 from abc_nb.bias.lines import Lines
 from abc_nb.calibration.of_model import SHARES as TRIED_SHARES
