@@ -15,7 +15,7 @@ Their column `run` is short for a run's key. `packing` writes them.
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -99,13 +99,13 @@ def short(key: str) -> str:
 class Table:
     """The rows of many runs."""
 
-    rows: pd.DataFrame  # with a column `run`
-    places: Mapping[str, np.ndarray]  # which rows are a run's
+    columns: Mapping[str, np.ndarray]
+    places: Mapping[Hashable, np.ndarray]  # which rows are a run's
 
-    def of(self, run: str) -> pd.DataFrame:
-        """The rows of one run, in their order, numbered from 0."""
-        found = self.rows.take(self.places.get(run, np.empty(0, np.int64)))
-        return found.drop(columns="run").reset_index(drop=True)
+    def of(self, run: str) -> dict[str, np.ndarray]:
+        """The columns of one run, in the order of its rows."""
+        places = self.places.get(run, np.empty(0, np.int64))
+        return {name: column[places] for name, column in self.columns.items()}
 
 
 @dataclass(frozen=True)
@@ -188,19 +188,20 @@ class Packed:
     def weights_path(self) -> Path:
         return self.pack.path(weights_file(self.row["key"]))
 
-    def rows(self, table: str) -> pd.DataFrame:
+    def columns(self, table: str) -> dict[str, np.ndarray]:
         return self.pack.table(table, self.row["task"]).of(self.row["run"])
 
     def tests(self) -> list[Tested]:
-        return [Tested(*row) for row in self.rows("evaluation").to_numpy().tolist()]
+        columns = self.columns("evaluation").values()
+        return [Tested(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
     def history(self) -> pd.DataFrame:
-        return self.rows("history")
+        return pd.DataFrame(self.columns("history"))
 
     def shares(self) -> pd.DataFrame | None:
         if "bias.heads" not in self.row:
             return None
-        found = self.rows("thresholds")
+        found = pd.DataFrame(self.columns("thresholds"))
         return found.drop(columns="validation") if found.validation.isna().all() else found
 
     def bias(self, heads: int) -> Lines | None:
@@ -209,7 +210,7 @@ class Packed:
         data: Row = {"type": "Lines", "heads": self.row["bias.heads"], "floor": self.row.get("bias.floor")}
         lines = [
             {"type": "Line"} | {str(name): cell for name, cell in line.items()}
-            for line in self.rows("lines").to_dict("records")
+            for line in pd.DataFrame(self.columns("lines")).to_dict("records")
         ]
         return as_lines(data | {"lines": lines, "empty": self.row.get("bias.empty")}, heads, self.folder / "lines")
 
@@ -229,12 +230,13 @@ def manifest_of(row: Row) -> dict[str, Any]:
 def read_table(path: Path | None, columns: dict[str, type]) -> Table:
     """The rows of a file; numbers come back as they were written, to the last bit."""
     if path is None:
-        return Table(pd.DataFrame(columns=["run", *columns]).astype(columns), {})
+        return Table({name: np.empty(0, kind) for name, kind in columns.items()}, {})
     floats: dict[Any, list[str]] = {name: [""] for name, kind in columns.items() if kind is float}
     types: Any = {"run": str} | columns
     try:
-        rows = pd.read_csv(path, dtype=types, float_precision="round_trip", keep_default_na=False, na_values=floats)
-        return Table(rows[["run", *columns]], rows.groupby("run").indices)  # type: ignore[arg-type]
+        rows = pd.read_csv(path, dtype=types, keep_default_na=False, na_values=floats)
+        places: Any = rows.groupby("run").indices
+        return Table({name: rows[name].to_numpy() for name in columns}, places)
     except (ValueError, KeyError) as error:
         raise damaged(path) from error
 

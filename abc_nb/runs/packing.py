@@ -138,7 +138,8 @@ def table_text(old: Pack, runs: Sequence[Run], rows: Iterable[Row], table: str) 
     by_name, columns, parts = {short(run.key): run for run in runs}, [*TABLES[table]], []
     for row in rows:
         name = row["run"]
-        part = ROWS[table](by_name[name]) if name in by_name else old.table(table, row["task"]).of(name)
+        new = name in by_name
+        part = ROWS[table](by_name[name]) if new else pd.DataFrame(old.table(table, row["task"]).of(name))
         if part is not None and len(part):
             parts.append(part.reindex(columns=columns).assign(run=name)[["run", *columns]])
     return pd.concat(parts).to_csv(index=False).encode() if parts else b""

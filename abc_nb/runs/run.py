@@ -83,15 +83,11 @@ class Run:
 
         While a length was not tested on as many problems as are asked for, the largest test of it stands there.
         """
-        best: dict[int, Tested] = {}
         wanted = dict(self.experiment.tests)
-        for row in self.source.tests():
-            before = best.get(row.length)
-            if before is None or (row.asked == wanted.get(row.length), row.asked) > (
-                before.asked == wanted.get(row.length),
-                before.asked,
-            ):
-                best[row.length] = row
+        least_wanted_first = sorted(
+            self.source.tests(), key=lambda row: (row.asked == wanted.get(row.length), row.asked)
+        )
+        best = {row.length: row for row in least_wanted_first}
         shown = [best[length] for length in wanted if length in best]
         counts = [(row.length, row.samples, row.correct) for row in shown]
         return tidy(self.experiment.name, self.seed, self.experiment.sampler.regime, counts)

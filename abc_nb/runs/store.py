@@ -66,10 +66,10 @@ class Folder:
         return read_tests(self.folder / EVALUATION)
 
     def history(self) -> pd.DataFrame:
-        return pd.read_csv(self.folder / HISTORY, float_precision="round_trip")
+        return pd.read_csv(self.folder / HISTORY)
 
     def shares(self) -> pd.DataFrame | None:
-        return pd.read_csv(self.folder / SHARES, float_precision="round_trip") if SHARES in self.files else None
+        return pd.read_csv(self.folder / SHARES) if SHARES in self.files else None
 
     def bias(self, heads: int) -> Lines | None:
         return read_bias(self.folder / BIAS, heads) if BIAS in self.files else None
