@@ -29,7 +29,7 @@ from abc_nb.common.config import digest
 from abc_nb.common.errors import InputError
 from abc_nb.experiments.experiment import Experiment
 from abc_nb.runs.manifest import ABSENT, MANIFEST, fingerprint, read_json, sha256
-from abc_nb.runs.run import Run, Tested, as_lines
+from abc_nb.runs.run import Run, Outcome, as_lines
 
 RUNS, EXPERIMENTS = "runs.csv", "experiments.json"
 NEXT = ".tmp-next"  # the folder of files that were written and not yet moved into place
@@ -191,9 +191,9 @@ class Packed:
     def columns(self, table: str) -> dict[str, np.ndarray]:
         return self.pack.table(table, self.row["task"]).of(self.row["run"])
 
-    def tests(self) -> list[Tested]:
+    def tests(self) -> list[Outcome]:
         columns = self.columns("evaluation").values()
-        return [Tested(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+        return [Outcome(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
     def history(self) -> pd.DataFrame:
         return pd.DataFrame(self.columns("history"))

@@ -36,10 +36,10 @@ from abc_nb.runs.pack import (
     table_file,
     weights_file,
 )
-from abc_nb.runs.run import Run, Tested
+from abc_nb.runs.run import Run, Outcome
 
 ROWS: dict[str, Callable[[Run], pd.DataFrame | None]] = {  # what a run gives to each table
-    "evaluation": lambda run: pd.DataFrame(run.source.tests(), columns=Tested._fields),
+    "evaluation": lambda run: pd.DataFrame(run.source.tests(), columns=Outcome._fields),
     "history": Run.history,
     "thresholds": Run.shares,
     "lines": lambda run: lines_of(run),

@@ -20,7 +20,7 @@ from abc_nb.training.evaluation import tidy
 from abc_nb.training.progress import Progress
 
 
-class Tested(NamedTuple):
+class Outcome(NamedTuple):
     """One test: how many problems of a length were asked for, how many there are, and how many are right."""
 
     length: int
@@ -47,7 +47,7 @@ class Source(Protocol):
     def weights_path(self) -> Path:
         """The file of weights."""
 
-    def tests(self) -> list[Tested]:
+    def tests(self) -> list[Outcome]:
         """Every test that was made."""
 
     def history(self) -> pd.DataFrame:

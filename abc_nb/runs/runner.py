@@ -26,7 +26,7 @@ from abc_nb.model.transformer import Transformer
 from abc_nb.bias.lines import Lines
 from abc_nb.calibration.of_model import SHARES as TRIED_SHARES
 from abc_nb.calibration.of_model import calibrate_model
-from abc_nb.runs.run import Run, Tested
+from abc_nb.runs.run import Run, Outcome
 from abc_nb.runs.store import find, lock, read_bias, read_run, set_aside, write_tests
 from abc_nb.training.progress import Progress
 from abc_nb.training.trainer import Trainer
@@ -75,12 +75,12 @@ def fill(experiment: Experiment, seed: int, partial: Path, report: Callable[[Pro
 
 def timed_tests(
     model: Transformer, experiment: Experiment, tests: Sequence[tuple[int, int]]
-) -> tuple[list[Tested], float]:
+) -> tuple[list[Outcome], float]:
     """The results of tests (length, samples), and the seconds that they took."""
     start = time.perf_counter()
     found = evaluate(model.to(device()), experiment.sampler, tests)
     counts = zip(tests, found["samples"], found["correct"], strict=True)
-    rows = [Tested(length, asked, int(samples), int(correct)) for (length, asked), samples, correct in counts]
+    rows = [Outcome(length, asked, int(samples), int(correct)) for (length, asked), samples, correct in counts]
     return rows, round(time.perf_counter() - start, 2)
 
 

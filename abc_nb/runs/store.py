@@ -38,7 +38,7 @@ from abc_nb.runs.manifest import (
 from abc_nb.runs.pack import DamagedPack, open_pack
 from abc_nb.runs.packing import add
 from abc_nb.runs.run import Run as Run
-from abc_nb.runs.run import Tested, as_lines
+from abc_nb.runs.run import Outcome, as_lines
 
 ANYWHERE = ("runs", "shipped")  # made here, or come with the project
 LARGEST_BIAS = 2**24  # bytes; a line takes about 170
@@ -62,7 +62,7 @@ class Folder:
     def weights_path(self) -> Path:
         return self.folder / WEIGHTS
 
-    def tests(self) -> list[Tested]:
+    def tests(self) -> list[Outcome]:
         return read_tests(self.folder / EVALUATION)
 
     def history(self) -> pd.DataFrame:
@@ -75,14 +75,14 @@ class Folder:
         return read_bias(self.folder / BIAS, heads) if BIAS in self.files else None
 
 
-def read_tests(path: Path) -> list[Tested]:
+def read_tests(path: Path) -> list[Outcome]:
     """The tests in a file, in its order."""
-    rows = pd.read_csv(path)[list(Tested._fields)].itertuples(index=False)
-    return [Tested(*map(int, row)) for row in rows]
+    rows = pd.read_csv(path)[list(Outcome._fields)].itertuples(index=False)
+    return [Outcome(*map(int, row)) for row in rows]
 
 
-def write_tests(path: Path, tests: Iterable[Tested]) -> None:
-    write_text(path, pd.DataFrame(tests, columns=Tested._fields).to_csv(index=False))
+def write_tests(path: Path, tests: Iterable[Outcome]) -> None:
+    write_text(path, pd.DataFrame(tests, columns=Outcome._fields).to_csv(index=False))
 
 
 def read_bias(path: Path, heads: int) -> Lines:
