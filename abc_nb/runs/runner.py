@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import torch
 from safetensors.torch import save
 
 from abc_nb.model import lora
 from abc_nb.common import paths
 from abc_nb.common.config import to_data
-from abc_nb.common.devices import THREADS, device, device_name
+from abc_nb.common.devices import device, device_name, one_thread
 from abc_nb.training.evaluation import evaluate
 from abc_nb.experiments.experiment import Experiment
 from abc_nb.common.files import write_bytes, write_text
@@ -50,9 +49,9 @@ def train(experiment: Experiment, seed: int, report: Callable[[Progress], None] 
     return read_run(experiment, seed, partial.rename(paths.runs() / key))
 
 
+@one_thread()
 def fill(experiment: Experiment, seed: int, partial: Path, report: Callable[[Progress], None] | None) -> None:
     """Train, or go on from the last checkpoint, evaluate, and write all that a run consists of."""
-    torch.set_num_threads(THREADS)
     model, origin = prepare(experiment, seed, partial)
     model = model.to(device())
     progress = Trainer(model, experiment.sampler, experiment.training, seed).run(partial / CHECKPOINT, report)
