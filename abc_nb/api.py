@@ -11,7 +11,7 @@ from abc_nb.runs import runner, store
 from abc_nb.training.answers import answers
 
 
-def load(name: str, seed: int = 0, profile: str = "quick", base: int = 10) -> store.Run:
+def load(name: str, seed: int = 0, profile: str = "quick", base: int | None = None) -> store.Run:
     """The finished run of an experiment, made here or shipped; InputError if there is none.
 
     `load("addition-vanilla").model()` is the trained model, `.evaluation()` its accuracy by length.
@@ -22,7 +22,7 @@ def load(name: str, seed: int = 0, profile: str = "quick", base: int = 10) -> st
     return run
 
 
-def answer(name: str, expression: str, seed: int = 0, profile: str = "quick", base: int = 10) -> str:
+def answer(name: str, expression: str, seed: int = 0, profile: str = "quick", base: int | None = None) -> str:
     """What the trained model answers, decoding greedily: `answer("addition-vanilla", "123+456")`."""
     run = load(name, seed, profile, base)
     return next(answers(run.model(), run.experiment.sampler, [expression]))

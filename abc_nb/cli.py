@@ -78,7 +78,7 @@ def build_parser() -> Parser:
         sub = commands.add_parser(name, help=text, description=text)
         if named:
             sub.add_argument("name", metavar="NAME", help="an experiment, as in addition-vanilla")
-            sub.add_argument("--base", type=int, default=10, help="base of the digits, 2 to 16 (default 10)")
+            sub.add_argument("--base", type=int, help="base of the digits, 2 to 16 (default: the task's usual one)")
             sub.add_argument("--seed", type=seed, default=0, help="default 0")
         if profiled:
             sub.add_argument("--profile", default="quick", help="smoke, quick (default) or paper")

@@ -13,6 +13,7 @@ from tqdm.auto import tqdm
 from abc_nb import api, experiments
 from abc_nb.common import devices, paths
 from abc_nb.common.errors import InputError
+from abc_nb.experiments import catalogue
 from abc_nb.experiments.experiment import Experiment
 from abc_nb.problems import expressions as computing
 from abc_nb.problems.tasks import Task
@@ -46,7 +47,7 @@ def list_(arguments: Namespace) -> None:
         runs = [store.find(experiment, seed) for seed in folders.get(f"{experiment.name}-{arguments.profile}", [])]
         seeds = " ".join(str(run.seed) for run in runs if run)
         weights = " ".join(str(run.seed) for run in runs if run and run.has_weights)
-        model = experiments.find(name).title
+        model = catalogue.title(experiment.identity.model)
         rows.append((name, experiment.task.title, model, experiment.sampler.regime, seeds, weights))
     columns = ["experiment", "task", "model", "regime", "seeds_with_results", "seeds_with_weights"]
     show(pd.DataFrame(rows, columns=columns), arguments.csv)

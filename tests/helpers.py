@@ -25,6 +25,7 @@ from abc_nb.analysis import claims
 from abc_nb.analysis.results import Results
 from abc_nb.calibration.calibrate import Calibration
 from abc_nb.experiments.experiment import Experiment, experiment
+from abc_nb.experiments.names import Name
 from abc_nb.model.positions import Sinusoidal
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.sampling import Batch, Sampler
@@ -124,7 +125,7 @@ def longer_experiment() -> Experiment:
     tiny = tiny_experiment()
     return replace(
         tiny,
-        name="longer",
+        identity=Name("successor", "longer", 10),
         training=replace(tiny.training, steps=1500, hold=1500, learned=2.0, validate_every=50),
     )
 
@@ -133,7 +134,7 @@ def child_of(parent: Experiment) -> Experiment:
     """An experiment that calibrates and retrains the tiny one."""
     return replace(
         parent,
-        name="successor-abc",
+        identity=Name("successor", "abc", 10),
         parent=parent,
         calibration=Calibration(share=0.2),
         warm=True,

@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from abc_nb.common.errors import InputError
-from abc_nb.experiments.experiment import SEEDS, experiment, find, split, train_command
+from abc_nb.experiments import SEEDS, experiment, names_of, train_command
 from abc_nb.experiments.profiles import PROFILES
-from abc_nb.problems.tasks import OPERATIONS
 from abc_nb.runs import store
 from abc_nb.runs.store import ANYWHERE, Run
 
@@ -63,6 +62,15 @@ class Results:
 
         return [name for name in names if any(self.by_seed(name).values())]
 
+    def names(self, *studies: str) -> list[str]:
+        """The experiments of some studies in this profile; where shipped runs are taken too, those with a result."""
+        found = names_of(*studies, profile=self.profile)
+        return self.there(found) if self.origin == "any" else found
+
+    def rows(self, *studies: str) -> pd.DataFrame:
+        """Evaluation rows of some studies, as `evaluation` has them."""
+        return self.evaluation(self.names(*studies))
+
     def by_seed(self, name: str) -> dict[int, Run | None]:
         """The run of each seed; where shipped ones are taken and these seeds have none, the seeds that are shipped."""
         origins = ANYWHERE if self.origin == "any" else (self.origin,)
@@ -74,8 +82,8 @@ class Results:
         return found
 
     def evaluation(self, names: Sequence[str]) -> pd.DataFrame:
-        """Evaluation rows with the task's and the model's titles."""
-        return self.frames(names, Run.evaluation)
+        """Evaluation rows with task, model, base, and the run's last validation accuracy (a fraction)."""
+        return self.frames(names, lambda run: run.evaluation().assign(validation=run.validation))
 
     def histories(self, names: Sequence[str]) -> pd.DataFrame:
         """Validation accuracy along every training: task, model, seed, step, seconds, loss, accuracy."""
@@ -84,15 +92,15 @@ class Results:
     def frames(self, names: Sequence[str], read: Callable[[Run], pd.DataFrame]) -> pd.DataFrame:
         if not names:
             raise InputError("none of the experiments that are wanted here has a result: see `abc-nb list`")
-        return pd.concat([read(run).assign(**titles(run)) for run in self.runs(names)], ignore_index=True)
+        return pd.concat([read(run).assign(**identity(run)) for run in self.runs(names)], ignore_index=True)
 
     def trainings(self, names: Sequence[str]) -> pd.DataFrame:
         """One row a run: steps, seconds, final validation accuracy, and when it first was 100% (infinite: never)."""
         rows = []
         for run in self.runs(names):
             first = run.reached(1.0)
-            row = {**titles(run), "seed": run.seed, "steps": run.manifest["steps"]}
-            row |= {"validation": run.history().accuracy.iloc[-1], "steps_to_100": first["step"]}
+            row = {**identity(run), "seed": run.seed, "steps": run.manifest["steps"]}
+            row |= {"validation": run.validation, "steps_to_100": first["step"]}
             row |= {"seconds_to_100": first["seconds"], "seconds": run.manifest["seconds"]["training"]}
             rows.append(row)
         return pd.DataFrame(rows)
@@ -109,8 +117,7 @@ class Results:
         return counted.T.set_axis([f"group {i + 1}" for i in range(len(counted))], axis=1)
 
 
-def titles(run: Run) -> dict[str, str]:
-    """The task, with its base if that is not the usual one, and the model, as tables call them."""
-    task, _, base = split(run.experiment.name)
-    suffix = "" if base is None else f", base {base}"
-    return {"task": OPERATIONS[task].title + suffix, "model": find(run.experiment.name).title}
+def identity(run: Run) -> dict[str, str | int]:
+    """The columns that say whose a row is: task, model and base, as in an experiment's name."""
+    name = run.experiment.identity
+    return {"task": name.task, "model": name.model, "base": name.base}

@@ -3,37 +3,47 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from abc_nb.bias.base import CLOSED, Attention, Bias, OpenKeys
+from abc_nb.common.config import check_fields
 from abc_nb.problems.layouts import Layout
+
+Sides = Literal["one", "both"]
 
 
 @dataclass(frozen=True)
 class Window(Bias):
     """Attention bias scaffolding (`000` section C.4): only a window of `w` is open.
 
-    Self-attention: the token itself and `w` before it. Cross-attention: the digits of this place
-    and `w` columns on either side; the columns slide to the left by one place at each step.
+    Self-attention: the token itself and `w` before it. Cross-attention: the digits of this place and the `w` columns
+    to their right, as in the authors' code, or to either side, as in the text. The columns slide to the left by one
+    place at each step. At the first step the column to the right of the units holds the end token.
     """
 
     w: int = 1
+    sides: Sides = "one"
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def open_keys(self, layout: Layout, attention: Attention, layer: int) -> OpenKeys:
         step = torch.arange(layout.target_length)[:, None]
         if attention == "self":
             index, keys = step - torch.arange(self.w + 1), layout.target_length
         else:
-            offsets = window_offsets(layout, self.w)
+            offsets = window_offsets(layout, self.w, self.sides)
             index, keys = layout.source_length - 1 - layout.operands[-1].stride * step + offsets, layout.source_length
         inside = (index >= 0) & (index < keys)
         value = torch.zeros(index.shape).masked_fill(~inside, CLOSED)
         return OpenKeys(index.clamp(0, keys - 1), value[None])
 
 
-def window_offsets(layout: Layout, w: int) -> Tensor:
-    """Open columns of step 0 relative to the last column: each operand's units and `w` on each side."""
+def window_offsets(layout: Layout, w: int, sides: Sides = "one") -> Tensor:
+    """Open columns of step 0 relative to the last column: each operand's units, and `w` columns beside them."""
     units = [operand.last - (layout.source_length - 1) for operand in layout.operands]
-    return torch.tensor(sorted({unit + side for unit in units for side in range(-w, w + 1)}))
+    left = w if sides == "both" else 0
+    return torch.tensor(sorted({unit + side for unit in units for side in range(-left, w + 1)}))

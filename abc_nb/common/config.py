@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -22,6 +22,27 @@ def to_data(value: Any) -> Any:
     if is_dataclass(value):
         return {"type": type(value).__name__} | {f.name: to_data(getattr(value, f.name)) for f in fields(value)}
     return [to_data(item) for item in value] if isinstance(value, tuple) else value
+
+
+def essential(value: Any, without: Iterable[str] = ()) -> Any:
+    """Plain data that changes only with what a value does: fields at their default, and `without`, are left out.
+
+    A class that changes what its values do raises its number REVISION, which is 0 where none is given.
+    """
+    if isinstance(value, tuple):
+        return [essential(item) for item in value]
+    if not is_dataclass(value) or isinstance(value, type):
+        return value
+    revision = getattr(value, "REVISION", 0)
+    found = {"type": type(value).__name__} | ({"revision": revision} if revision else {})
+    changed = [field for field in fields(value) if field.name not in without and not at_default(value, field)]
+    return found | {field.name: essential(getattr(value, field.name)) for field in changed}
+
+
+def at_default(value: Any, field: Field[Any]) -> bool:
+    """Whether a dataclass's field has the value that it has when none is given."""
+    default = field.default if field.default_factory is MISSING else field.default_factory()
+    return default is not MISSING and bool(getattr(value, field.name) == default)
 
 
 def from_data(data: Any, types: Iterable[type]) -> Any:

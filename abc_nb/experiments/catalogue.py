@@ -31,6 +31,7 @@ class Model:
     parent_base: int | None = None  # where it is not the task's
     calibration: Calibration | None = None  # how the bias is read out of the parent, before it is retrained
     warm: bool = True  # retraining starts from the parent's weights
+    accept: float = 0.0  # validation accuracy below which more lines are read and the model is trained anew
     rank: int = 0  # of a low-rank change of the parent's queries and keys
     tested: str = "curve"  # at which lengths: a key of `TESTS`
     many: int = 0  # problems at the lengths `MANY`, if that is more
@@ -49,8 +50,9 @@ def layers(encoder: int, decoder: int) -> tuple[tuple[str, int], ...]:
 
 
 def scaffold(title: str, position: positions.PositionEncoding, w: int | None = W, **changes: Any) -> Model:
-    """A window, on aligned input (ABS)."""
-    bias = CAUSAL if w is None else Window(w)
+    """ABS: a window, on aligned input. `sides` of the window is "one" unless it is given."""
+    sides = changes.pop("sides", "one")
+    bias = CAUSAL if w is None else Window(w, sides)
     settings: dict[str, Any] = {"arrangement": "aligned", "extends": True, "tested": "beyond", "training": "scaffold"}
     return Model(title, position, **{"bias": bias} | settings | changes)
 
@@ -60,10 +62,18 @@ def proposal(title: str, position: positions.PositionEncoding) -> Model:
     return Model(title, position, extends=True, tested="beyond")
 
 
-def ablation(title: str, calibration: Calibration, **changes: Any) -> Model:
-    return replace(BASIC["abc"], title=title, calibration=calibration, tested="few", **changes)
+def reading(
+    title: str, position: positions.PositionEncoding, warm: bool, calibration: Calibration, **changes: Any
+) -> Model:
+    """ABC in one reading of the paper: positions, initial weights, and how lines are read out of attention."""
+    settings: dict[str, Any] = {"extends": True, "tested": "few", "training": "retraining" if warm else "short"}
+    return Model(title, position, calibration=calibration, warm=warm, **settings | changes)
 
 
+INDEX = {"none": positions.NoPosition(), "plain": positions.Sinusoidal(), "mod3": positions.Sinusoidal(PERIOD)}
+INDEX_TITLES = {"none": "no positions", "plain": "plain index", "mod3": "index modulo 3"}
+WEIGHTS = {"new": False, "warm": True}
+WEIGHTS_TITLES = {"new": "new weights", "warm": "the plain model's weights"}
 BASIC = {  # the papers' models, and what tells why one of their baselines fails
     "vanilla": Model("Vanilla", positions.Sinusoidal()),
     "nope": Model("NoPE", positions.NoPosition()),
@@ -73,14 +83,8 @@ BASIC = {  # the papers' models, and what tells why one of their baselines fails
     "window": scaffold("+ w=1", positions.Sinusoidal()),
     "window-cyclic": scaffold("+ T=3", positions.Sinusoidal(PERIOD), many=10_000, tested="far"),
     "nope-window": scaffold("NoPE + w=1", positions.NoPosition()),
-    "abc": Model(
-        "ABC",
-        positions.Sinusoidal(PERIOD),
-        extends=True,
-        tested="far",
-        calibration=Calibration(),
-        training="retraining",
-    ),
+    # New weights under the lines and no positions, as the method's text has it (`000` section 4).
+    "abc": reading("ABC", positions.NoPosition(), False, Calibration(), tested="far", training="anew", accept=1.0),
     "lora": Model("LoRA", positions.Sinusoidal(), extends=True, tested="beyond", rank=4, training="low_rank"),
     "rope-128": Model("RoPE, size 128", positions.Rotary(), source_index="left", size=width(128)),
     "rope-512": Model("RoPE, size 512", positions.Rotary(), source_index="left", size=width(512)),
@@ -88,10 +92,36 @@ BASIC = {  # the papers' models, and what tells why one of their baselines fails
     "rpe-right": Model("RPE, from the right", positions.Relative()),
     "alibi-cross": Model("ALiBi, cross too", positions.NoPosition(), ALiBi(cross=True)),
 }
+BOTH_SIDES = {  # the window open to both sides, as the text has it; the authors' code opens one
+    "window-both": scaffold("+ w=1, both sides", positions.Sinusoidal(), sides="both"),
+    "window-cyclic-both": scaffold(
+        "+ T=3, both sides", positions.Sinusoidal(PERIOD), sides="both", many=10_000, tested="far"
+    ),
+    "nope-window-both": scaffold("NoPE + w=1, both sides", positions.NoPosition(), sides="both"),
+}
+READINGS = {  # ABC by positions and initial weights; none and new is `abc`
+    f"abc-{index}-{weights}": reading(
+        f"ABC, {INDEX_TITLES[index]}, {WEIGHTS_TITLES[weights]}", position, warm, Calibration()
+    )
+    for index, position in INDEX.items()
+    for weights, warm in WEIGHTS.items()
+    if (index, weights) != ("none", "new")
+}
+READINGS["abc-mod3-warm"] = replace(READINGS["abc-mod3-warm"], tested="far")
+ALGORITHM_1 = {  # the paper's pseudo-code
+    f"algorithm-1-{index}-{weights}": reading(
+        f"Algorithm 1, {INDEX_TITLES[index]}, {WEIGHTS_TITLES[weights]}", position, warm, PAPER
+    )
+    for index, position in INDEX.items()
+    for weights, warm in WEIGHTS.items()
+}
 
 
-ABLATIONS = {  # of ABC: one change each
-    "abc-new-weights": ablation("new weights", Calibration(), warm=False, training="short"),
+def ablation(title: str, calibration: Calibration, **changes: Any) -> Model:
+    return replace(READINGS["abc-mod3-warm"], title=title, calibration=calibration, tested="few", **changes)
+
+
+ABLATIONS = {  # one change each, of ABC with an index modulo 3 and the plain model's weights
     "abc-last-layer": ablation("last layer for all", Calibration(layers="last")),
     "abc-whole": ablation("lines over the whole matrix", Calibration(anchor="whole")),
     "abc-antidiagonals": ablation("no verticals", Calibration(directions=("diagonal", "antidiagonal"))),
@@ -101,32 +131,40 @@ ABLATIONS = {  # of ABC: one change each
     "abc-kappa-2": ablation("kappa 2 (003)", Calibration(kappa=(2.0, 2.0))),
     "abc-kappa-paper": ablation("kappa 4.5, 0.87", Calibration(kappa=PAPER.kappa)),
     "abc-share-0.1": ablation("share 0.1", Calibration(share=0.1)),
-    "abc-no-period": ablation("no period", Calibration(), position=positions.Sinusoidal()),
     "abc-one-width": ablation("one width", Calibration(), extends=False),
-    "abc-paper": ablation("Algorithm 1", PAPER),
-    "abc-paper-no-period": ablation("Algorithm 1, no period", PAPER, position=positions.Sinusoidal()),
 }
 GRID_W, GRID_T = (None, 0, 1, 2, 3), (None, 2, 3, 4, 5, 6, 7, 8)
 GRID_NAMES = {(w, t): f"grid-w{w}-t{t}".replace("None", "x") for w in GRID_W for t in GRID_T}
-GRID = {  # window and period (claim C13); None: no window, an index without a period
+GRID = {  # window, open to both sides, and period (claim C13); None: no window, an index without a period
     name: scaffold(
         f"w={w}, T={t}".replace("w=None", "no window").replace("T=None", "no period"),
         positions.Sinusoidal(t),
         w,
+        sides="both",
         training="short",
         tested="few",
     )
     for (w, t), name in GRID_NAMES.items()
 }
 SCAFFOLDS = ("window", "window-cyclic", "nope-window")
+PADDED_MODELS = ("vanilla", *SCAFFOLDS, *BOTH_SIDES, "abc", *READINGS, *ALGORITHM_1)
 PADDED = {  # in the paper's regime: every operand padded to sixty digits, in training too
-    f"{name}-padded": replace((BASIC | ABLATIONS)[name], regime="padded", parent="vanilla-padded", many=0, tested="few")
-    for name in ("vanilla", *SCAFFOLDS, "abc", "abc-no-period", "abc-paper", "abc-paper-no-period")
+    f"{name}-padded": replace(
+        (BASIC | BOTH_SIDES | READINGS | ALGORITHM_1)[name],
+        regime="padded",
+        parent="vanilla-padded",
+        many=0,
+        tested="few",
+    )
+    for name in PADDED_MODELS
 }
 PERIODS = {  # other periods with the whole training, on the tasks where a quarter of it is not enough
-    f"window-t{t}": scaffold(f"+ T={t}", positions.Sinusoidal(t), tested="few") for t in (2, 4, 5, 6, 7, 8)
+    f"window-both-t{t}": scaffold(f"+ T={t}, both sides", positions.Sinusoidal(t), sides="both", tested="few")
+    for t in (2, 4, 5, 6, 7, 8)
 }
-SIZES = {  # layers of encoder and decoder, width, heads (claim C30); 0/2, 64, 8 are `window-cyclic`
+TABLE_1_PADDED = tuple(f"{name}-padded" for name in ("vanilla", *SCAFFOLDS))
+PERIOD_MODELS = {PERIOD: "window-cyclic-both"} | {t: f"window-both-t{t}" for t in (2, 4, 5, 6, 7, 8)}  # by period T
+SIZES = {  # layers of encoder and decoder, width, heads (claim C30); 0/2, 64, 8 are `window-cyclic-both`
     "0-1": ("0/1 layers", layers(0, 1)),
     "0-4": ("0/4 layers", layers(0, 4)),
     "1-6": ("1/6 layers", layers(1, 6)),
@@ -138,13 +176,14 @@ SIZES = {  # layers of encoder and decoder, width, heads (claim C30); 0/2, 64, 8
     "heads-4": ("4 heads", (("heads", 4),)),
 }
 SIZED = {
-    f"window-{name}": scaffold(title, positions.Sinusoidal(PERIOD), size=size) for name, (title, size) in SIZES.items()
+    f"window-both-{name}": scaffold(title, positions.Sinusoidal(PERIOD), sides="both", size=size)
+    for name, (title, size) in SIZES.items()
 }
 WIDE = (("feed_forward", 1024),)
 FACTORED = {  # for a factor of several digits, on natural input: each operand's digits to heads of their own
     "by-head": scaffold("by head", positions.Sinusoidal(PERIOD), bias=Lines.by_head, arrangement="natural"),
     # A sixth of the budget is too little where the parent has learned the task in part.
-    "abc-anew": replace(BASIC["abc"], title="ABC, anew", warm=False, tested="beyond", training="scaffold"),
+    "abc-anew": replace(READINGS["abc-mod3-new"], title="ABC, anew", tested="beyond", training="scaffold"),
 }
 WIDER = {  # a factor of three digits has a thousand values
     "by-head-wide": replace(FACTORED["by-head"], title="by head, wide", size=WIDE),
@@ -158,7 +197,8 @@ WIDER = {  # a factor of three digits has a thousand values
         size=WIDE,
     ),
 }
-LASTING = ("window-cyclic", "abc", *FACTORED, *WIDER)  # meant to hold at any length
+# Meant to hold at any length.
+LASTING = ("window-cyclic", "window-cyclic-both", "abc", "abc-mod3-warm", *FACTORED, *WIDER)
 MODERN = {  # what others proposed
     "rpe-short": proposal("RPE, short clip", positions.ShortRelative()),
     "learned": proposal("Learned positions", positions.Learned(longest=1024)),
@@ -195,4 +235,25 @@ PAPER_SETTING = {  # for the profile `paper`: the learning rate of the paper's t
     for name in (*BASELINES, *SCAFFOLDS, "abc")
     for label, recipe in TRAININGS.items()
 }
-MODELS = BASIC | ABLATIONS | PADDED | PERIODS | SIZED | FACTORED | WIDER | MODERN | WIDENED | PLACED | PAPER_SETTING
+MODELS = (
+    BASIC
+    | BOTH_SIDES
+    | READINGS
+    | ALGORITHM_1
+    | ABLATIONS
+    | PADDED
+    | PERIODS
+    | SIZED
+    | FACTORED
+    | WIDER
+    | MODERN
+    | WIDENED
+    | PLACED
+    | PAPER_SETTING
+    | GRID
+)
+
+
+def title(model: str) -> str:
+    """What tables and figures call a model."""
+    return MODELS[model].title

@@ -141,17 +141,18 @@ def unit_of(title: str) -> str:
 
 @dataclass(frozen=True)
 class Task:
-    """A task in a base. Raises InputError for an unknown name or a base outside 2-16."""
+    """A task in a base. Raises InputError for an unknown name, or a base outside 2-16 or that the task cannot have."""
 
     name: str
-    base: int = 10
+    base: int = 0  # 0: the task's usual one, which is 2 for Parity and 10 for the others
 
     def __post_init__(self) -> None:
         if self.name not in OPERATIONS:
             raise InputError(f"unknown task {self.name!r}: choose one of {', '.join(OPERATIONS)}")
-        if self.operation.binary_digits and self.base == 10:  # the default: 10 stands for what the task is written in
-            object.__setattr__(self, "base", 2)
-        if self.operation.binary_digits and self.base != 2:
+        binary = self.operation.binary_digits
+        if self.base == 0 and not isinstance(self.base, bool):
+            object.__setattr__(self, "base", 2 if binary else 10)
+        if binary and self.base != 2:
             raise InputError(f"base {self.base} is not possible: {self.title} is written in base 2")
         if not isinstance(self.base, int) or not 2 <= self.base <= 16:
             raise InputError(f"base {self.base} is not supported: choose a base from 2 to 16")

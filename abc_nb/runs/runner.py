@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from safetensors.torch import save
+from safetensors.torch import load_file, save
 
 from abc_nb.model import lora
 from abc_nb.common import paths
@@ -18,14 +20,17 @@ from abc_nb.common.devices import device, device_name, one_thread
 from abc_nb.training.evaluation import evaluate
 from abc_nb.experiments.experiment import Experiment
 from abc_nb.common.files import write_bytes, write_text
-from abc_nb.runs.manifest import BIAS, CONFIG, EVALUATION, FILES, HISTORY, MANIFEST, SHARES, WEIGHTS, DamagedRun, environment, read_manifest, write_json, write_manifest
+from abc_nb.runs.manifest import BIAS, CONFIG, EVALUATION, FILES, HISTORY, MANIFEST, SHARES, WEIGHTS, DamagedRun, environment, read_json, read_manifest, write_json, write_manifest
 from abc_nb.model.transformer import Transformer
+from abc_nb.bias.lines import Lines
+from abc_nb.calibration.of_model import SHARES as TRIED_SHARES
 from abc_nb.calibration.of_model import calibrate_model
 from abc_nb.runs.store import Run, find, lock, read_bias, read_run, set_aside
 from abc_nb.training.progress import Progress
 from abc_nb.training.trainer import Trainer
 
 CHECKPOINT = "checkpoint.safetensors"
+BEST, FACTS_FILE = "best", "facts.json"  # the attempt that is best in validation so far
 ORIGIN = "origin.json"  # of an unfinished run: which weights it began with, and the manifest of its bias
 
 
@@ -52,19 +57,82 @@ def train(experiment: Experiment, seed: int, report: Callable[[Progress], None] 
 @one_thread()
 def fill(experiment: Experiment, seed: int, partial: Path, report: Callable[[Progress], None] | None) -> None:
     """Train, or go on from the last checkpoint, evaluate, and write all that a run consists of."""
-    model, origin = prepare(experiment, seed, partial)
-    model = model.to(device())
-    progress = Trainer(model, experiment.sampler, experiment.training, seed).run(partial / CHECKPOINT, report)
-    lora.merge(model)
+    facts = train_until_accepted(experiment, seed, partial, report)
+    bias = read_bias(partial / BIAS, experiment.model.heads) if experiment.calibration else None
+    model = experiment.build(seed, bias).to(device())
+    model.load_state_dict(load_file(partial / WEIGHTS))
     start = time.perf_counter()
     rows = evaluate(model, experiment.sampler, experiment.tests, experiment.name, seed)
-    seconds = {"training": round(progress.seconds, 2), "evaluation": round(time.perf_counter() - start, 2)}
-    tensors = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
-    write_bytes(partial / WEIGHTS, save(tensors))
-    write_text(partial / HISTORY, pd.DataFrame(progress.history).to_csv(index=False))
+    facts["seconds"]["evaluation"] = round(time.perf_counter() - start, 2)
     write_text(partial / EVALUATION, rows.to_csv(index=False))
     write_json(partial / CONFIG, experiment.data | {"seed": seed})
-    write_manifest(partial, {"steps": progress.step, "seconds": seconds} | origin | environment(device_name()))
+    write_manifest(partial, facts | environment(device_name()))
+
+
+def train_until_accepted(
+    experiment: Experiment, seed: int, partial: Path, report: Callable[[Progress], None] | None
+) -> dict[str, Any]:
+    """Train; while validation is below what the experiment accepts, read more lines and train anew.
+
+    What is best in validation is left in `partial`, its weights, history and lines; the facts about it are returned.
+    Only an experiment that chooses its threshold itself has more lines to read.
+    """
+    while True:
+        model, origin = prepare(experiment, seed, partial)
+        progress = Trainer(model.to(device()), experiment.sampler, experiment.training, seed).run(
+            partial / CHECKPOINT, report
+        )
+        lora.merge(model)
+        validation = progress.history[-1]["accuracy"] if progress.history else 0.0
+        best = keep_if_best(partial, model, progress, origin, validation)
+        if validation >= experiment.accept or not read_more_lines(experiment, seed, partial, validation):
+            break
+    for name in (BIAS, SHARES, WEIGHTS, HISTORY):
+        if (partial / BEST / name).exists():
+            shutil.copy2(partial / BEST / name, partial / name)
+    del best["validation"]
+    return best
+
+
+def keep_if_best(
+    partial: Path, model: Transformer, progress: Progress, origin: dict[str, Any], validation: float
+) -> dict[str, Any]:
+    """Keep an attempt beside the run if no earlier one is as good in validation; the facts about the best are returned.
+
+    Training seconds are those of all attempts.
+    """
+    folder = partial / BEST
+    known = read_json(folder / FACTS_FILE) if (folder / FACTS_FILE).exists() else None
+    seconds = round(progress.seconds + (known["seconds"]["training"] if known else 0.0), 2)
+    if known is None or validation > known["validation"]:
+        tensors = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
+        write_bytes(folder / WEIGHTS, save(tensors))
+        write_text(folder / HISTORY, pd.DataFrame(progress.history).to_csv(index=False))
+        for name in (BIAS, SHARES):
+            if (partial / name).exists():
+                shutil.copy2(partial / name, folder / name)
+        known = {"steps": progress.step, "validation": validation} | origin
+    write_json(folder / FACTS_FILE, known | {"seconds": {"training": seconds}})
+    return known | {"seconds": {"training": seconds}}
+
+
+def read_more_lines(experiment: Experiment, seed: int, partial: Path, validation: float) -> bool:
+    """Lower the threshold to the next share that gives other lines; False if there is none, or nothing to choose."""
+    settings = experiment.calibration
+    if settings is None or settings.share is not None or settings.kappa is not None or experiment.parent is None:
+        return False
+    tried = pd.read_csv(partial / SHARES)
+    tried.loc[tried.index[-1], "validation"] = validation
+    before = read_bias(partial / BIAS, experiment.model.heads)
+    parent, batch = ensure_weights(experiment.parent, seed), experiment.calibration_batch(seed)
+    for share in [share for share in TRIED_SHARES if share < tried.share.iloc[-1]]:
+        found = calibrate_model(parent.model().to(device()), batch, replace(settings, share=share))
+        tried = pd.concat([tried, found.tried], ignore_index=True)
+        if {*found.bias.lines} != {*before.lines}:
+            (partial / CHECKPOINT).unlink(missing_ok=True)  # first: the next attempt begins anew
+            write_origin(partial, parent, found.bias, tried, 0.0)
+            return True
+    return False
 
 
 def is_whole(experiment: Experiment, seed: int, partial: Path) -> bool:
@@ -79,7 +147,7 @@ def prepare(experiment: Experiment, seed: int, partial: Path) -> tuple[Transform
     """The model to train, and facts about where it comes from: a new one, or what its parent has learned."""
     if experiment.parent is None:
         return experiment.build(seed), {}
-    parent = with_weights(experiment.parent, seed) or ensure(experiment.parent, seed)
+    parent = ensure_weights(experiment.parent, seed)
     origin = kept_origin(parent, partial) or begin(experiment, parent, partial)
     bias = read_bias(partial / BIAS, experiment.model.heads) if experiment.calibration else None
     model = experiment.build(seed, bias)
@@ -94,16 +162,29 @@ def prepare(experiment: Experiment, seed: int, partial: Path) -> tuple[Transform
 
 def begin(experiment: Experiment, parent: Run, partial: Path) -> dict[str, Any]:
     """Keep in `partial` what a resumed run goes on with: the parent's weights by name, the bias read out of them."""
+    if experiment.calibration is None:
+        return write_origin(partial, parent, None, None, 0.0)
     start = time.perf_counter()
-    if experiment.calibration is not None:
-        batch = experiment.calibration_batch(parent.seed)
-        found = calibrate_model(parent.model().to(device()), batch, experiment.calibration)
-        write_text(partial / SHARES, found.tried.to_csv(index=False))
-        write_json(partial / BIAS, to_data(found.bias))
-    seconds = round(time.perf_counter() - start, 3)
-    origin = {"weights": parent.manifest["files"][WEIGHTS], "seconds": seconds}
+    batch = experiment.calibration_batch(parent.seed)
+    found = calibrate_model(parent.model().to(device()), batch, experiment.calibration)
+    return write_origin(partial, parent, found.bias, found.tried, time.perf_counter() - start)
+
+
+def write_origin(
+    partial: Path, parent: Run, bias: Lines | None, tried: pd.DataFrame | None, seconds: float
+) -> dict[str, Any]:
+    """The bias of the next attempt, the thresholds tried so far, and the parent's weights by name."""
+    if bias is not None and tried is not None:
+        write_text(partial / SHARES, tried.to_csv(index=False))
+        write_json(partial / BIAS, to_data(bias))
+    origin = {"weights": parent.manifest["files"][WEIGHTS], "seconds": round(seconds, 3)}
     write_manifest(partial, origin, ORIGIN, (BIAS, SHARES))
     return origin
+
+
+def ensure_weights(experiment: Experiment, seed: int) -> Run:
+    """A finished run from which training can go on, made now if there is none."""
+    return with_weights(experiment, seed) or ensure(experiment, seed)
 
 
 def kept_origin(parent: Run, partial: Path) -> dict[str, Any] | None:
@@ -119,6 +200,7 @@ def kept_origin(parent: Run, partial: Path) -> dict[str, Any] | None:
         error = f"{parent.experiment.name} was trained anew since {partial.name} began"
     except DamagedRun as damage:
         error = str(damage)
+    shutil.rmtree(partial / BEST, ignore_errors=True)
     where = set_aside(partial, names)
     warnings.warn(f"{error}; it is kept in {where}, and begun anew", stacklevel=2)
     return None
@@ -126,6 +208,7 @@ def kept_origin(parent: Run, partial: Path) -> dict[str, Any] | None:
 
 def clear(partial: Path) -> None:
     """Leave only a run's files, once they are all there; a damaged checkpoint is kept elsewhere."""
+    shutil.rmtree(partial / BEST, ignore_errors=True)
     for path in partial.iterdir():
         if path.suffix == ".damaged":
             set_aside(partial, [path.name])

@@ -8,8 +8,8 @@ from html import escape
 import ipywidgets as widgets
 
 from abc_nb.common.errors import InputError
+from abc_nb.experiments import ARITHMETIC
 from abc_nb.experiments.catalogue import GRID_T, GRID_W
-from abc_nb.experiments.experiment import ARITHMETIC
 from abc_nb.experiments.profiles import TABLE
 from abc_nb.problems.tasks import OPERATIONS
 from abc_nb.show.explorers import window as logic

@@ -1,0 +1,129 @@
+"""Studies: the experiments that notebooks show, each a product of tasks, models and bases. No others exist."""
+
+from __future__ import annotations
+
+import fnmatch
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from abc_nb.common.errors import InputError
+from abc_nb.experiments import catalogue
+from abc_nb.experiments.catalogue import GRID_NAMES, PERIOD, W
+from abc_nb.experiments.experiment import Experiment, experiment
+from abc_nb.experiments.names import Name
+from abc_nb.problems.tasks import Task
+
+ARITHMETIC = ("successor", "addition", "n-by-1", "parity")  # the paper's four tasks
+ABLATED = ("successor", "addition", "n-by-1")  # the tasks of the ablations, and of padded problems
+BINARY = ("addition", "n-by-1")
+LISTS = ("listops-sm", "listops-max", "listops-min")
+FACTORS = ("n-by-2", "n-by-3")
+LIMITS = ("n-by-n", "listops-nested")  # not learned by the paper's models (claim C28)
+BASES = (2, 4, 8, 16)
+BASED = ("vanilla", "window-cyclic-both", "abc-mod3-warm")  # claim C29
+FACTOR_MODELS = ("vanilla", "by-head", "abc-mod3-warm", "abc-anew")
+
+
+@dataclass(frozen=True)
+class Study:
+    """Experiments that one part of a notebook shows."""
+
+    tasks: tuple[str, ...]
+    models: tuple[str, ...]
+    bases: tuple[int, ...] = ()  # none: each task's usual one
+    trained: bool = False  # by `abc-nb reproduce` in the profile `quick`; the others are taken from the shipped results
+    profiles: tuple[str, ...] = ("smoke", "quick", "paper")
+
+    @property
+    def names(self) -> list[Name]:
+        """Every experiment of it, base by base, model by model."""
+        found = itertools.product(self.bases or (None,), self.models, self.tasks)
+        return [Name(task, model, Task(task).base if base is None else base) for base, model, task in found]
+
+
+def padded(models: Sequence[str]) -> tuple[str, ...]:
+    return tuple(f"{model}-padded" for model in models)
+
+
+def trained_grid() -> dict[tuple[int | None, int | None], str]:
+    """The part of the map of windows and periods that is trained: w=1 with all periods, T=3 and none with all w."""
+    return {(w, t): name for (w, t), name in GRID_NAMES.items() if w == W or t in (PERIOD, None)}
+
+
+TIGHT = ("smoke", "quick")  # in the profile `paper` all problems are padded
+STUDIES = {
+    "baselines": Study(ARITHMETIC, catalogue.BASELINES, trained=True),
+    "scaffolds": Study(ARITHMETIC, catalogue.SCAFFOLDS, trained=True),
+    "abc": Study(ARITHMETIC, ("abc",), trained=True),
+    "lora": Study(ARITHMETIC, ("lora",), trained=True),
+    "variants": Study(("successor", "addition"), catalogue.VARIANTS, trained=True),
+    "parity variants": Study(("parity",), ("rpe-right",), trained=True),
+    "classifier": Study(("parity-classification",), ("vanilla",), trained=True),
+    "both sides": Study(ARITHMETIC, tuple(catalogue.BOTH_SIDES)),
+    "readings": Study(ARITHMETIC, tuple(catalogue.READINGS)),
+    "algorithm 1": Study(ARITHMETIC, tuple(catalogue.ALGORITHM_1)),
+    "ablations": Study(ABLATED, tuple(catalogue.ABLATIONS)),
+    "padded": Study(ABLATED, tuple(catalogue.PADDED), profiles=TIGHT),
+    "grid": Study(ARITHMETIC, tuple(trained_grid().values())),
+    "periods": Study(BINARY, tuple(catalogue.PERIODS)),
+    "rope sizes": Study(("addition",), ("rope-128", "rope-512")),
+    "methods": Study(ARITHMETIC, catalogue.METHODS),
+    "places": Study(BINARY, (*catalogue.PLACED, "coupling", "window-cyclic")),
+    "lists": Study(LISTS, ("vanilla", "window-both", "window-cyclic-both", "abc-mod3-warm")),
+    "bases": Study(ABLATED, BASED, BASES),
+    "factors": Study(FACTORS, FACTOR_MODELS),
+    "wide factors": Study(("n-by-3",), tuple(catalogue.WIDER)),
+    "factors in base 4": Study(FACTORS, FACTOR_MODELS, (4,)),
+    "limits": Study(LIMITS, ("vanilla",)),
+    "sizes": Study(("addition",), ("window-cyclic-both", *catalogue.SIZED)),
+    "the paper's setting": Study(ARITHMETIC, tuple(catalogue.PAPER_SETTING), profiles=("paper",)),
+}
+
+
+def names_of(*studies: str, profile: str = "quick") -> list[str]:
+    """The names of the experiments of some studies, each once; in the profile `smoke` a corner of each."""
+    found = [name for study in studies for name in corner(STUDIES[study], profile).names]
+    return [str(name) for name in dict.fromkeys(found)]
+
+
+def corner(study: Study, profile: str) -> Study:
+    """A study as a profile has it: `smoke` takes a few tasks and models of it."""
+    if profile != "smoke":
+        return study
+    tasks, models = (2, len(study.models)) if study.trained else (1, 3)
+    return replace(study, tasks=study.tasks[:tasks], models=study.models[:models], bases=study.bases[:1])
+
+
+def names(profile: str = "quick") -> list[str]:
+    """Every experiment that a profile has."""
+    return names_of(*(name for name, study in STUDIES.items() if profile in study.profiles))
+
+
+def matching(pattern: str, profile: str = "quick") -> list[str]:
+    """Names that match a pattern with wildcards; InputError if none do."""
+    found = fnmatch.filter(names(profile), pattern)
+    if not found:
+        raise InputError(f"no experiment matches {pattern!r}, a pattern as in 'addition-*': `abc-nb list` shows all")
+    return found
+
+
+def needed(profile: str, everything: bool = False) -> Sequence[Experiment]:
+    """The experiments that `reproduce` trains, in this order: in the profile `quick` not all, unless `everything`."""
+    chosen = [name for name, each in STUDIES.items() if profile in each.profiles]
+    if profile == "quick" and not everything:
+        chosen = [name for name in chosen if STUDIES[name].trained]
+    return [experiment(name, profile) for name in names_of(*chosen, profile=profile)]
+
+
+def lasting(profile: str) -> list[str]:
+    """The runs of ABS and ABC that are meant to hold at any length."""
+    studies = ("scaffolds", "abc", "lists", "bases", "factors", "wide factors", "factors in base 4")
+    every = names_of(*studies, profile=profile)
+    return [name for name in every if experiment(name, profile).identity.model in catalogue.LASTING]
+
+
+def padded_names(models: Sequence[str], profile: str) -> list[str]:
+    """Models of plain names on padded problems, which in the profile `paper` all are."""
+    chosen = tuple(models) if profile == "paper" else padded(models)
+    return [str(name) for name in Study(ABLATED, chosen).names]
