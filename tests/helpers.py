@@ -120,14 +120,15 @@ def tiny_experiment() -> Experiment:
     )
 
 
+def renamed(experiment: Experiment, model: str) -> Experiment:
+    """The same experiment as if its model had this name."""
+    return replace(experiment, identity=replace(experiment.identity, model=model))
+
+
 def longer_experiment() -> Experiment:
     """The tiny one with thirty validations, so that it can be killed in between."""
-    tiny = tiny_experiment()
-    return replace(
-        tiny,
-        identity=Name("successor", "longer", 10),
-        training=replace(tiny.training, steps=1500, hold=1500, learned=2.0, validate_every=50),
-    )
+    tiny = renamed(tiny_experiment(), "longer")
+    return replace(tiny, training=replace(tiny.training, steps=1500, hold=1500, learned=2.0, validate_every=50))
 
 
 def child_of(parent: Experiment) -> Experiment:

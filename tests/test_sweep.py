@@ -20,7 +20,7 @@ import psutil
 import pytest
 import torch
 from conftest import Folders
-from helpers import child_of, history, longer_experiment, members, read_tensors, tiny_experiment, wait_for
+from helpers import child_of, history, longer_experiment, members, read_tensors, renamed, tiny_experiment, wait_for
 
 from abc_nb.bias import Causal
 from abc_nb.experiments import as_json
@@ -35,7 +35,7 @@ WAYS = pytest.mark.parametrize("in_turn", [False, True], ids=["in processes", "i
 @pytest.mark.slow
 @WAYS
 def test_a_sweep_trains_what_each_run_gives_alone(folders: Folders, tiny: Experiment, in_turn: bool) -> None:
-    jobs = [(tiny, 0), (replace(tiny, name="other"), 1)]
+    jobs = [(tiny, 0), (renamed(tiny, "other"), 1)]
     assert sweep.missing(jobs) == jobs
     assert sweep.sweep(jobs, show=False, in_turn=in_turn) == []
     assert sweep.missing(jobs) == []
@@ -49,9 +49,9 @@ def test_a_sweep_trains_what_each_run_gives_alone(folders: Folders, tiny: Experi
 @pytest.mark.slow
 @WAYS
 def test_a_run_that_fails_is_reported_and_the_others_go_on(folders: Folders, tiny: Experiment, in_turn: bool) -> None:
-    broken = replace(tiny, name="broken", model=replace(tiny.model, position=Learned(longest=2)))
+    broken = replace(renamed(tiny, "broken"), model=replace(tiny.model, position=Learned(longest=2)))
     failures = sweep.sweep([(broken, 0), (tiny, 0)], show=False, in_turn=in_turn)
-    assert [(failure.name, failure.seed) for failure in failures] == [("broken", 0)]
+    assert [(failure.name, failure.seed) for failure in failures] == [("successor-broken", 0)]
     assert failures[0].error
     assert sweep.missing([(tiny, 0)]) == []
 
@@ -59,11 +59,11 @@ def test_a_run_that_fails_is_reported_and_the_others_go_on(folders: Folders, tin
 @pytest.mark.slow
 @WAYS
 def test_children_of_a_run_that_fails_are_not_started(folders: Folders, tiny: Experiment, in_turn: bool) -> None:
-    broken = replace(tiny, name="broken", model=replace(tiny.model, position=Learned(longest=2)))
-    jobs = [(replace(child_of(broken), name=name), 0) for name in ("one", "other")]
+    broken = replace(renamed(tiny, "broken"), model=replace(tiny.model, position=Learned(longest=2)))
+    jobs = [(renamed(child_of(broken), name), 0) for name in ("one", "other")]
     found = sweep.sweep(jobs, show=False, in_turn=in_turn)
-    assert [failure.name for failure in found] == ["broken", "one", "other"]
-    assert [failure.error for failure in found[1:]] == 2 * ["it is retrained from broken, which failed"]
+    assert [failure.name for failure in found] == ["successor-broken", "successor-one", "successor-other"]
+    assert [failure.error for failure in found[1:]] == 2 * ["it is retrained from successor-broken, which failed"]
 
 
 def test_a_sweep_takes_the_cores_that_it_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,14 +234,14 @@ def test_a_folder_that_cannot_be_made_is_named_before_training(
 @pytest.mark.parametrize(
     ("count", "expected"),
     [
-        (None, ["successor-vanilla", "other", "successor-abc", "successor-abc"]),
-        (1, ["successor-vanilla", "successor-abc", "other", "successor-abc"]),
+        (None, ["successor-vanilla", "successor-other", "successor-abc", "successor-abc"]),
+        (1, ["successor-vanilla", "successor-abc", "successor-other", "successor-abc"]),
     ],
 )
 def test_a_child_waits_for_its_parent(
     folders: Folders, tiny: Experiment, count: int | None, expected: list[str]
 ) -> None:
-    child, other = child_of(tiny), replace(tiny, name="other")
+    child, other = child_of(tiny), renamed(tiny, "other")
     order: list[str] = []
 
     def submit(experiment: Experiment, seed: int) -> Future[None]:
