@@ -8,7 +8,6 @@ from argparse import Namespace
 from collections.abc import Iterable, Iterator
 
 import pandas as pd
-import torch
 from tqdm.auto import tqdm
 
 from abc_nb import api, experiments
@@ -55,6 +54,11 @@ def list_(arguments: Namespace) -> None:
 
 
 def train(arguments: Namespace) -> None:
+    if arguments.in_sweep:
+        from abc_nb.runs import processes
+
+        processes.train_in_sweep(arguments.seed)
+        return
     experiment = chosen(arguments)
     paths.runs().mkdir(parents=True, exist_ok=True)  # a folder that cannot be written is named before the bar
     for each in runner.untrained(experiment, arguments.seed):
@@ -84,12 +88,12 @@ def evaluate(arguments: Namespace) -> None:
     show(evaluation.evaluate(model, run.experiment.sampler, tests, run.experiment.name, run.seed), arguments.csv)
 
 
+@devices.one_thread()  # one token at a time is too little to share
 def compute(arguments: Namespace) -> None:
     experiment, typed = chosen(arguments), arguments.expression
     if typed != "-":
         computing.read(experiment.task, typed)  # bad input is named before a missing model
     model = trained(arguments).model()
-    torch.set_num_threads(devices.THREADS)  # one token at a time is too little to share
     lines = readable(experiment.task, sys.stdin) if typed == "-" else iter([typed])
     for block in in_blocks(lines, 1 if sys.stdin.isatty() else BLOCK):
         for answer in answers(model, experiment.sampler, block):

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import torch
 from safetensors.torch import load_file, save
 
 from abc_nb.model import lora
 from abc_nb.common import paths
 from abc_nb.common.config import to_data
-from abc_nb.common.devices import THREADS, device, device_name
+from abc_nb.common.devices import device, device_name, one_thread
 from abc_nb.training.evaluation import evaluate
 from abc_nb.experiments.experiment import Experiment
 from abc_nb.common.files import write_bytes, write_text
@@ -55,9 +54,9 @@ def train(experiment: Experiment, seed: int, report: Callable[[Progress], None] 
     return read_run(experiment, seed, partial.rename(paths.runs() / key))
 
 
+@one_thread()
 def fill(experiment: Experiment, seed: int, partial: Path, report: Callable[[Progress], None] | None) -> None:
     """Train, or go on from the last checkpoint, evaluate, and write all that a run consists of."""
-    torch.set_num_threads(THREADS)
     facts = train_until_accepted(experiment, seed, partial, report)
     bias = read_bias(partial / BIAS, experiment.model.heads) if experiment.calibration else None
     model = experiment.build(seed, bias).to(device())
