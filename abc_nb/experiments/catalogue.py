@@ -227,7 +227,8 @@ PLACED["alibi-by-place"] = replace(
     WIDENED["alibi-cross-widened"], title="ALiBi, by place", bias=PlacedALiBi(cross=True)
 )
 WIDTHS = {"vanilla": "vanilla-widened", "rope-right": "rope-widened", "rpe-right": "rpe-widened"}  # one, and several
-METHODS = (*WIDENED, *MODERN, "window-cyclic", "abc")  # what notebook 7 compares
+OURS = ("window-cyclic", "abc")
+METHODS = (*WIDENED, *MODERN, *OURS)  # what notebook 7 compares
 VARIANTS = ("rope-right", "rpe-right", "alibi-cross")  # baselines that tell why a baseline fails
 TRAININGS: dict[str, Recipe] = {"text-rate": "text", "our-recipe": "ours"}
 PAPER_SETTING = {  # for the profile `paper`: the learning rate of the paper's text, and our training

@@ -5,22 +5,24 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pandas as pd
 
+from abc_nb.analysis.claims import Scores
 from abc_nb.analysis.results import Results, identity
 from abc_nb.analysis.statistics import BAR, median_and_range, median_seed, over_seeds, percent, seed_counts
 from abc_nb.bias.window import Window
 from abc_nb.common import paths
 from abc_nb.common.files import write_text
 from abc_nb.experiments import ARITHMETIC, BINARY, experiment
-from abc_nb.experiments.catalogue import MODELS, PADDED, PERIODS, TRAININGS, WIDTHS
+from abc_nb.experiments.catalogue import ALGORITHM_1, MODELS, PADDED, PERIODS, READINGS, TRAININGS, WIDTHS
 from abc_nb.experiments.profiles import PROFILES, TABLE, Recipe
 from abc_nb.experiments.studies import STUDIES, corner
 from abc_nb.model.positions import Sinusoidal
 from abc_nb.problems.tasks import LONGEST
 from abc_nb.runs.store import Run
-from abc_nb.show.titles import named
+from abc_nb.show.titles import named, of_task
 
 ABOUT = ("task", "base", "model", "method", "seed", "length")  # columns that say what a row is about
 ITS_COLUMNS: dict[Recipe, str] = {  # of table 34
@@ -154,6 +156,36 @@ def ablations(rows: pd.DataFrame, kept: pd.DataFrame, length: int = 60) -> pd.Da
     table = over_seeds(wanted).drop(columns=["length", "regime"])
     table = table.merge(kept[["task", "model", "lines"]], how="left", on=["task", "model"])
     return by_task(table)
+
+
+def readings(found: Results) -> pd.DataFrame:
+    """ABC in every reading: runs at the bar at 60 digits, of those made, by regime and task.
+
+    Rows say whose lines, which positions and which initial weights.
+    """
+    scores = Scores(found.rows("abc", "readings", "algorithm 1", "padded"))
+    rows = []
+    for model in ("abc", *READINGS, *ALGORITHM_1):
+        row = {"reading": MODELS[model].title if model != "abc" else "ABC: no positions, new weights"}
+        for regime, end in (("tight", ""), ("padded", "-padded")):
+            for task in ARITHMETIC:
+                count = scores.at_bar(task, model + end)
+                row[f"{of_task(task)}, {regime}"] = str(count) if count.runs else ""
+        rows.append(row)
+    table = pd.DataFrame(rows).set_index("reading")
+    return table.loc[(table != "").any(axis=1), (table != "").any(axis=0)]
+
+
+def fresh_seeds(found: Results, lengths: Sequence[int] = (60, 200)) -> pd.DataFrame:
+    """The worst accuracy (percent) of ABS and ABC over seeds 0 to 4, and 5 to 9: task, model, length, seeds, worst.
+
+    `runs` says how many there are.
+    """
+    rows = replace(found, seeds=range(10)).rows("abc", "scaffolds")
+    rows = rows[rows.length.isin(lengths) & rows.model.isin(["window-cyclic", "abc"])]
+    rows = rows.assign(seeds=["0 to 4" if seed < 5 else "5 to 9" for seed in rows.seed])
+    grouped = rows.groupby(["task", "model", "length", "seeds"], sort=False).accuracy
+    return grouped.agg(worst=lambda part: 100 * part.min(), runs="size").reset_index()
 
 
 def missed(found: Results, names: Sequence[str], lengths: Sequence[int] = (6, 60, 200)) -> pd.DataFrame:
