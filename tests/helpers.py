@@ -33,7 +33,7 @@ from abc_nb.problems.tasks import Task
 from abc_nb.runs import runner, store
 from abc_nb.show import plots, tables
 from abc_nb.show.report import page
-from abc_nb.training import trainer as training
+from abc_nb.training import checkpoints
 from abc_nb.training.evaluation import exact_match, wilson
 from abc_nb.training.progress import Progress, TrainingConfig
 from abc_nb.training.trainer import Trainer
@@ -168,7 +168,7 @@ def read_tensors(path: Path) -> dict[str, str]:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
         facts = dict(file.metadata() or {})
     if path.name == runner.CHECKPOINT:
-        assert facts["checksum"] == training.checksum(tensors, facts["progress"])
+        assert facts["checksum"] == checkpoints.checksum(tensors, facts["progress"])
     return facts
 
 
