@@ -33,7 +33,7 @@ def by_run(runs: Sequence[Run], lengths: Sequence[int], measure: Measure) -> pd.
 
 
 def percent_right(runs: Sequence[Run], length: int, ask: Callable[..., pd.DataFrame], **asked: Any) -> pd.DataFrame:
-    """What `hard` asks of a model (`hard_cases`, `carry_runs`, `zeros_in_front`) of each run's, in percent.
+    """What `ask` (`hard_cases`, `carry_runs` or `zeros_in_front`) finds for the model of each run, in percent.
 
     `asked` are that function's own arguments, after model, sampler and length.
     """
