@@ -13,19 +13,34 @@ from typing import Any
 import pandas as pd
 from safetensors.torch import load_file, save
 
-from abc_nb.model import lora
-from abc_nb.common import paths
-from abc_nb.common.config import to_data
-from abc_nb.common.devices import device, device_name, one_thread
-from abc_nb.training.evaluation import evaluate
-from abc_nb.experiments.experiment import Experiment
-from abc_nb.common.files import write_bytes, write_text
-from abc_nb.runs.manifest import BIAS, CONFIG, EVALUATION, FILES, HISTORY, MANIFEST, SHARES, WEIGHTS, DamagedRun, environment, read_json, read_manifest, write_json, write_manifest
-from abc_nb.model.transformer import Transformer
 from abc_nb.bias.lines import Lines
 from abc_nb.calibration.of_model import SHARES as TRIED_SHARES
 from abc_nb.calibration.of_model import calibrate_model
+from abc_nb.common import paths
+from abc_nb.common.config import to_data
+from abc_nb.common.devices import device, device_name, one_thread
+from abc_nb.common.files import write_bytes, write_text
+from abc_nb.experiments.experiment import Experiment
+from abc_nb.model import lora
+from abc_nb.model.transformer import Transformer
+from abc_nb.runs.manifest import (
+    BIAS,
+    CONFIG,
+    EVALUATION,
+    FILES,
+    HISTORY,
+    MANIFEST,
+    SHARES,
+    WEIGHTS,
+    DamagedRun,
+    environment,
+    read_json,
+    read_manifest,
+    write_json,
+    write_manifest,
+)
 from abc_nb.runs.store import Run, find, lock, read_bias, read_run, set_aside
+from abc_nb.training.evaluation import evaluate
 from abc_nb.training.progress import Progress
 from abc_nb.training.trainer import Trainer
 

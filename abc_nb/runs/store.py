@@ -23,13 +23,26 @@ from filelock import FileLock
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
+from abc_nb.bias.lines import Line, Lines
 from abc_nb.common import paths
 from abc_nb.common.config import from_data
 from abc_nb.common.errors import InputError
 from abc_nb.experiments.experiment import Experiment, train_command
-from abc_nb.bias.lines import Line, Lines
-from abc_nb.runs.manifest import BIAS, CONFIG, EVALUATION, FACTS, HISTORY, MANIFEST, SHARES, WEIGHTS, DamagedRun, read_json, read_manifest, write_manifest
 from abc_nb.model.transformer import Transformer
+from abc_nb.runs.manifest import (
+    BIAS,
+    CONFIG,
+    EVALUATION,
+    FACTS,
+    HISTORY,
+    MANIFEST,
+    SHARES,
+    WEIGHTS,
+    DamagedRun,
+    read_json,
+    read_manifest,
+    write_manifest,
+)
 from abc_nb.training.progress import Progress
 
 ANYWHERE = ("runs", "shipped")  # made here, or come with the project
