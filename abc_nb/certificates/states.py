@@ -13,12 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from abc_nb.bias.base import CLOSED, OpenKeys
 from abc_nb.certificates.automaton import Automaton
 from abc_nb.certificates.contexts import Block, contexts
 from abc_nb.certificates.shapes import Atom, Node, Place, Shape, Token, condensed
 from abc_nb.common.errors import InputError
-from abc_nb.model.transformer import Frame, Transformer
+from abc_nb.model.attention import MultiHeadAttention, softmax_or_zero, without_key
+from abc_nb.model.transformer import Transformer
 
 ROWS = 2**12  # contexts computed at once: what a processor's cache holds is fastest
 MOST = 2**22  # states in one table
@@ -29,7 +29,7 @@ Pair = tuple[Tensor, Tensor]
 
 @dataclass
 class Table:
-    """States of one node, a row for each of its contexts, with the keys and values that were asked for."""
+    """States of one node, a row for each of its contexts, with what the next layer makes of them."""
 
     states: Tensor  # (rows, D)
     atoms: tuple[Atom, ...]
@@ -61,7 +61,9 @@ class States:
 
     def __init__(self, model: Transformer, automaton: Automaton) -> None:
         self.model, self.automaton = model, automaton
-        self.device, self.heads = model.head.weight.device, model.config.heads
+        self.device = model.head.weight.device
+        size = model.config.width // model.config.heads
+        self.heads = torch.eye(model.config.heads).repeat_interleave(size, 0).to(model.head.weight)  # (D, H)
         self.tables: dict[Shape, Table] = {}
 
     def logits(self, shape: Shape, block: Block) -> Tensor:
@@ -112,42 +114,50 @@ class States:
         return torch.cat(parts)
 
     def layer(self, node: Node, tables: list[Table], rows: list[Tensor]) -> Tensor:
-        """One decoder layer over gathered rows: what is before it, the keys of self-attention, those of cross-attention."""
-        number, own = node.layer - 1, len(node.own) + 1
+        """One decoder layer over chosen rows: what is before it, the keys of self-attention, those of cross-attention."""
+        number, cross = node.layer - 1, len(node.own) + 1
         layer = self.model.decoder_layers[number]
-        x = tables[0].states[rows[0]][:, None]
-        pairs = [
-            gathered([self.pair(table, number, name) for table in part], chosen)
-            for name, part, chosen in (("self", tables[1:own], rows[1:own]), ("cross", tables[own:], rows[own:]))
-        ]
-        biases = {"self": self.bias(node.own), "cross": self.bias(node.cross)}
-        index = torch.zeros(1, dtype=torch.long, device=self.device)
-        frame = Frame(*(index.expand(max(len(keys), 1)) for keys in (node.cross, node.own)), index, (biases,) * own_layers(number))
-        return layer.mix(x, layer.self_residual.inner(x), *pairs, frame, None)[:, 0]
+        query, x = (part.index_select(0, rows[0]) for part in self.kept(tables[0], number, "query"))
+        pairs = [self.kept(table, number, "self") for table in tables[1:cross]]
+        change = self.attend(layer.self_attention, query, pairs, rows[1:cross], node.own)
+        x = layer.self_residual.outer(x, change)
+        query = layer.cross_attention.query(layer.cross_residual.inner(x))
+        pairs = [self.kept(table, number, "cross") for table in tables[cross:]]
+        x = layer.cross_residual.outer(x, self.attend(layer.cross_attention, query, pairs, rows[cross:], node.cross))
+        return layer.forward_residual.outer(x, layer.feed_forward(layer.forward_residual.inner(x)))
 
-    def pair(self, table: Table, number: int, name: str) -> Pair:
-        """Keys and values of a table's rows in one attention, (1, H, rows, d) each."""
+    def kept(self, table: Table, number: int, name: str) -> Pair:
+        """What one layer makes of a table's rows, (rows, D) each: queries and states, or keys and values."""
         if (number, name) not in table.kept:
-            layer = self.model.decoder_layers[number]
-            index = torch.zeros(len(table.states), dtype=torch.long, device=self.device)
-            if name == "self":
-                inner = layer.self_residual.inner(table.states)[None]
-                table.kept[number, name] = layer.self_attention.keys_values(inner, index)
+            layer, states = self.model.decoder_layers[number], table.states
+            if name == "cross":
+                memory = self.model.encoder_norm(states)
+                found = layer.cross_attention.key(memory), layer.cross_attention.value(memory)
             else:
-                memory = self.model.encoder_norm(table.states)[None]
-                table.kept[number, name] = layer.cross_attention.keys_values(memory, index)
+                inner, attention = layer.self_residual.inner(states), layer.self_attention
+                found = (attention.query(inner), states) if name == "query" else (attention.key(inner), attention.value(inner))
+            table.kept[number, name] = found
         return table.kept[number, name]
 
-    def bias(self, keys: tuple[tuple[bytes, Node | Token], ...]) -> OpenKeys:
-        """The bias of a node's keys; one closed key where there is none."""
-        values = [np.frombuffer(bias, np.float32) for bias, _ in keys] or [np.full(self.heads, CLOSED, np.float32)]
-        value = torch.tensor(np.stack(values, axis=1), device=self.device, dtype=self.model.head.weight.dtype)
-        return OpenKeys(torch.arange(len(values), device=self.device)[None], value[:, None])
-
-
-def own_layers(number: int) -> int:
-    """A frame that serves layer `number` has as many entries as that."""
-    return number + 1
+    def attend(
+        self,
+        attention: MultiHeadAttention,
+        query: Tensor,
+        pairs: list[Pair],
+        rows: list[Tensor],
+        keys: tuple[tuple[bytes, Node | Token], ...],
+    ) -> Tensor:
+        """Attention of queries (contexts, D) to one chosen row of each table; sums over a head are a product with `heads`."""
+        if not pairs:
+            return attention.out(torch.zeros_like(query))
+        bias = torch.tensor(np.stack([np.frombuffer(bias, np.float32) for bias, _ in keys])).to(query)  # (keys, H)
+        key, value = (
+            torch.stack([pair[part].index_select(0, row) for pair, row in zip(pairs, rows, strict=True)], 1)
+            for part in (0, 1)
+        )
+        logits = (query[:, None] * key) @ self.heads / (query.shape[1] / attention.heads) ** 0.5 + bias
+        weights = softmax_or_zero(logits, without_key(bias[None], dim=1), dim=1)
+        return attention.out(((weights @ self.heads.T) * value).sum(1))
 
 
 def bare(root: Node | Token, places: tuple[Place, ...]) -> tuple[Place, ...]:
@@ -172,10 +182,3 @@ def all_values(shape: Shape, automaton: Automaton) -> np.ndarray:
         if count > MOST:
             raise InputError(f"no certificate: a state below the last layer has more than {MOST:,} contexts to try")
     return np.concatenate(parts)
-
-
-def gathered(pairs: list[Pair], rows: list[Tensor]) -> Pair:
-    """Keys and values (contexts, H, keys, d) of chosen rows."""
-    keys = torch.stack([key[0].index_select(1, row) for (key, _), row in zip(pairs, rows, strict=True)], 2)
-    values = torch.stack([value[0].index_select(1, row) for (_, value), row in zip(pairs, rows, strict=True)], 2)
-    return keys.transpose(0, 1), values.transpose(0, 1)
