@@ -2,96 +2,137 @@
 
 If each gives the right next token, then greedy decoding is right on every problem of every width, by
 induction over its steps: as long as what was written is right, the next step stands in one of the
-contexts that were tried.
+contexts that were tried. `reach` proves that the shapes are all that occur.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
 import torch
-from tqdm.auto import tqdm
 
-from abc_nb.certificates.automaton import Automaton, automaton
-from abc_nb.certificates.contexts import Block, contexts
-from abc_nb.certificates.reach import shapes
-from abc_nb.certificates.shapes import Shape
+from abc_nb.certificates import rounding
+from abc_nb.certificates.automaton import automaton
+from abc_nb.certificates.counterexamples import Counterexample, counterexamples
+from abc_nb.certificates.reach import Reach, reach, shapes
 from abc_nb.certificates.states import States
+from abc_nb.certificates.tried import Tried, try_all
+from abc_nb.common.config import to_data
+from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import Sampler
 from abc_nb.training.evaluation import evaluating
 
-CHUNK = 2**17  # contexts between two looks at the clock
-DELAY = 3  # seconds before a progress bar appears
+EXAMPLES = 20  # counterexamples that are looked for
 
 
-@dataclass
-class Tried:
-    """What trying the contexts of one shape gave."""
+@dataclass(frozen=True)
+class Certificate:
+    """What trying every context of a model gave.
 
-    shape: Shape
-    where: list[tuple[int, int]]  # (width, step)
-    contexts: int = 0
-    wrong: int = 0
-    margin: float = float("inf")
-    narrow: Block | None = None  # the context with the smallest margin
-    examples: list[tuple[np.ndarray, int]] = field(default_factory=list)  # wrong ones: tokens, right token
+    `certified` means: no context is wrong, and the smallest margin is larger than twice what rounding can
+    change a logit by. `margin` is the right logit minus the best other one.
+    """
 
+    task: str
+    base: int
+    statement: str
+    certified: bool
+    contexts: int
+    wrong: int
+    margin: float
+    where: dict[str, Any]  # the step with the smallest margin: width, step and the tokens it looks at
+    counterexamples: tuple[Counterexample, ...]
+    reach: dict[str, int]
+    shapes: int
+    rounding: dict[str, float]
+    seconds: float
+    device: str
 
-def margins(logits: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """The right token's logit minus the largest other one."""
-    own = logits.gather(1, right[:, None])
-    return (own - logits.scatter(1, right[:, None], float("-inf")).amax(1, keepdim=True))[:, 0]
-
-
-def chunks(shape: Shape, automaton: Automaton) -> Iterator[Block]:
-    for block in contexts(shape, automaton):
-        for start in range(0, len(block.right), CHUNK):
-            part = slice(start, start + CHUNK)
-            yield Block(block.values[part], block.right[part])
-
-
-def tried(states: States, shape: Shape, where: list[tuple[int, int]], examples: int, bar: tqdm) -> Tried:
-    found = Tried(shape, where)
-    for block in chunks(shape, states.automaton):
-        right = torch.from_numpy(block.right).to(states.device)
-        margin = margins(states.logits(shape, block), right).cpu().numpy()
-        found.contexts += len(margin)
-        least = int(margin.argmin())
-        if margin[least] < found.margin:
-            found.margin = float(margin[least])
-            found.narrow = Block(block.values[least : least + 1], block.right[least : least + 1])
-        wrong = np.flatnonzero(~(margin > 0))
-        found.wrong += len(wrong)
-        for row in wrong[: max(0, examples - len(found.examples))]:
-            found.examples.append((block.values[row], int(block.right[row])))
-        bar.update(len(margin))
-    return found
+    def __repr__(self) -> str:
+        words = "certified" if self.certified else f"not certified, {self.wrong:,} wrong"
+        return f"<Certificate: {words}, {self.contexts:,} contexts, margin {self.margin:.3g}>"
 
 
-def try_all(model: Transformer, sampler: Sampler, zeros: bool = True, examples: int = 200) -> list[Tried]:
+def certify_model(
+    model: Transformer, sampler: Sampler, zeros: bool = True, examples: int = EXAMPLES
+) -> Certificate:
+    """Try every context of a model in which it can be asked for a token.
+
+    With `zeros`, operands may have any number of zeros in front at every width; without, only in the
+    narrowest one, as `abc-nb compute` writes problems. InputError for a model that has no such certificate.
+    """
+    if not isinstance(model, Transformer) or not isinstance(sampler, Sampler):
+        raise InputError("a certificate needs a Transformer and the Sampler of its problems")
+    start = time.perf_counter()
     rules = automaton(sampler.task)
-    found = shapes(model, sampler, rules.settled, zeros)
-    with evaluating(model), tqdm(unit="context", unit_scale=True, delay=DELAY) as bar:
+    known, found = reach(model, sampler, rules.settled), shapes(model, sampler, rules.settled, zeros)
+    with evaluating(model) as device:
         states = States(model, rules)
-        results = []
-        for shape, where in found.items():
-            results.append(tried(states, shape, where, examples, bar))
-    return results
+        with states.extremes.watching(model):
+            results = try_all(states, found)
+        error = rounding.measured(model, rules, results)
+        error |= rounding.bounded(model, states.extremes)
+    wrong = counterexamples(model, sampler, rules, results, examples, zeros)
+    seconds = time.perf_counter() - start
+    return summed_up(sampler, known, results, error, tuple(wrong), zeros, seconds, device)
 
 
-if __name__ == "__main__":
-    import sys
+def summed_up(
+    sampler: Sampler,
+    known: Reach,
+    results: list[Tried],
+    error: dict[str, float],
+    wrong: tuple[Counterexample, ...],
+    zeros: bool,
+    seconds: float,
+    device: torch.device,
+) -> Certificate:
+    margin, count = min(each.margin for each in results), sum(each.wrong for each in results)
+    return Certificate(
+        task=sampler.task.name,
+        base=sampler.task.base,
+        statement=statement(sampler, known, zeros),
+        certified=count == 0 and margin > 2 * error["bound"],
+        contexts=sum(each.contexts for each in results),
+        wrong=count,
+        margin=margin,
+        where=narrowest(min(results, key=lambda each: each.margin)),
+        counterexamples=wrong,
+        reach=to_plain(known),
+        shapes=len(results),
+        rounding=error,
+        seconds=round(seconds, 2),
+        device=device.type,
+    )
 
-    import abc_nb
 
-    torch.set_num_threads(1)
-    for name in sys.argv[1:]:
-        name, _, seed = name.partition(":")
-        run = abc_nb.load(name, int(seed or 0))
-        start = time.time()
-        r = try_all(run.model(), run.experiment.sampler)
-        print(name, seed, len(r), "shapes", sum(t.contexts for t in r), "contexts", sum(t.wrong for t in r), "wrong", min(t.margin for t in r), f"{time.time() - start:.1f} s", flush=True)
+def to_plain(known: Reach) -> dict[str, int]:
+    return {name: value for name, value in to_data(known).items() if name != "type"}
+
+
+def narrowest(tried: Tried) -> dict[str, Any]:
+    """Where the smallest margin is; places are numbered as the shape keeps them, units first."""
+    _, values, right = tried.narrow[0]
+    width, step = tried.where[0]
+    names = [{"factor": "factor", "digit": f"digit {n + 1} of place {p}", "output": f"output {p}"}[kind] for kind, n, p in tried.shape.atoms]
+    return {"width": width, "step": step, "right": right, "tokens": dict(zip(names, values.tolist(), strict=True))}
+
+
+def statement(sampler: Sampler, known: Reach, zeros: bool) -> str:
+    """What is proven, in words, if no context is wrong."""
+    operation, narrowest = sampler.task.operation, known.narrowest
+    thing = "items" if operation.items else "digits"
+    most = f"W - {operation.grows}" if operation.grows else "W"
+    front = ", with any number of zeros in front" if zeros and not operation.items else ""
+    if not zeros and not operation.items:
+        front = f"; at W > {narrowest} one operand has exactly that many, without a zero in front"
+    numbers = "the list has exactly W items" if operation.items else f"operands of up to {most} {thing}{front}"
+    return (
+        f"Greedy decoding writes every token right for every problem of {operation.title} in base {sampler.task.base} "
+        f"at every width W >= {narrowest} ({sampler.regime}): {numbers}."
+    )
+
+

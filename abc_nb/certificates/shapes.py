@@ -79,10 +79,7 @@ def condensed(
     root: Node | Token, kinds: Sequence[Kind], asked: int | None, settled: int, label: int | None = None
 ) -> Shape:
     """The shape of a tree whose atoms name places by their number in `kinds`."""
-    seen: dict[int, set[Atom]] = {} if asked is None else {asked: set()}
-    for atom in root.atoms:
-        if atom[0] in ("digit", "output"):
-            seen.setdefault(atom[2], set()).add(atom)
+    seen = seen_places(root, asked)
     kept = kept_places(kinds, seen, settled)
     names = {place: number for number, place in enumerate(kept)}
     places = []
@@ -91,6 +88,15 @@ def condensed(
         digits = tuple(sorted(number for kind, number, _ in atoms if kind == "digit"))
         places.append(Place(kinds[place], digits, ("output", 0, place) in atoms, place == asked))
     return Shape(root.renamed(names), tuple(places), label)
+
+
+def seen_places(root: Node | Token, asked: int | None) -> dict[int, set[Atom]]:
+    """The places of which a tree sees a digit or the output, or whose output is asked for."""
+    seen: dict[int, set[Atom]] = {} if asked is None else {asked: set()}
+    for atom in root.atoms:
+        if atom[0] in ("digit", "output"):
+            seen.setdefault(atom[2], set()).add(atom)
+    return seen
 
 
 def kept_places(kinds: Sequence[Kind], seen: Mapping[int, object], settled: int) -> list[int]:

@@ -13,9 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from abc_nb.bias.base import Attention
 from abc_nb.certificates.automaton import Automaton
 from abc_nb.certificates.contexts import Block, contexts
 from abc_nb.certificates.shapes import Atom, Node, Place, Shape, Token, condensed
+from abc_nb.certificates.extremes import Extremes
 from abc_nb.common.errors import InputError
 from abc_nb.model.attention import MultiHeadAttention, softmax_or_zero, without_key
 from abc_nb.model.transformer import Transformer
@@ -64,6 +66,7 @@ class States:
         self.device = model.head.weight.device
         size = model.config.width // model.config.heads
         self.heads = torch.eye(model.config.heads).repeat_interleave(size, 0).to(model.head.weight)  # (D, H)
+        self.extremes = Extremes()
         self.tables: dict[Shape, Table] = {}
 
     def logits(self, shape: Shape, block: Block) -> Tensor:
@@ -119,11 +122,12 @@ class States:
         layer = self.model.decoder_layers[number]
         query, x = (part.index_select(0, rows[0]) for part in self.kept(tables[0], number, "query"))
         pairs = [self.kept(table, number, "self") for table in tables[1:cross]]
-        change = self.attend(layer.self_attention, query, pairs, rows[1:cross], node.own)
+        change = self.attend((number, "self"), layer.self_attention, query, pairs, rows[1:cross], node.own)
         x = layer.self_residual.outer(x, change)
         query = layer.cross_attention.query(layer.cross_residual.inner(x))
         pairs = [self.kept(table, number, "cross") for table in tables[cross:]]
-        x = layer.cross_residual.outer(x, self.attend(layer.cross_attention, query, pairs, rows[cross:], node.cross))
+        change = self.attend((number, "cross"), layer.cross_attention, query, pairs, rows[cross:], node.cross)
+        x = layer.cross_residual.outer(x, change)
         return layer.forward_residual.outer(x, layer.feed_forward(layer.forward_residual.inner(x)))
 
     def kept(self, table: Table, number: int, name: str) -> Pair:
@@ -137,10 +141,13 @@ class States:
                 inner, attention = layer.self_residual.inner(states), layer.self_attention
                 found = (attention.query(inner), states) if name == "query" else (attention.key(inner), attention.value(inner))
             table.kept[number, name] = found
+            for part, vectors in zip(("key", "value"), found if name != "query" else (), strict=False):
+                self.extremes.see_heads((number, name, part), vectors, self.heads)
         return table.kept[number, name]
 
     def attend(
         self,
+        place: tuple[int, Attention],
         attention: MultiHeadAttention,
         query: Tensor,
         pairs: list[Pair],
@@ -151,6 +158,8 @@ class States:
         if not pairs:
             return attention.out(torch.zeros_like(query))
         bias = torch.tensor(np.stack([np.frombuffer(bias, np.float32) for bias, _ in keys])).to(query)  # (keys, H)
+        self.extremes.see_bias(bias)
+        self.extremes.see_heads((*place, "query"), query, self.heads)
         key, value = (
             torch.stack([pair[part].index_select(0, row) for pair, row in zip(pairs, rows, strict=True)], 1)
             for part in (0, 1)
