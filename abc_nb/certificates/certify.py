@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 
-from abc_nb.certificates import rounding
 from abc_nb.certificates.automaton import automaton
 from abc_nb.certificates.counterexamples import Counterexample, counterexamples
 from abc_nb.certificates.reach import Reach, reach, shapes
+from abc_nb.certificates.rounding import rounding
 from abc_nb.certificates.states import States
 from abc_nb.certificates.tried import Tried, try_all
 from abc_nb.common.config import to_data
@@ -32,8 +32,8 @@ EXAMPLES = 20  # counterexamples that are looked for
 class Certificate:
     """What trying every context of a model gave.
 
-    `certified` means: no context is wrong, and the smallest margin is larger than twice what rounding can
-    change a logit by. `margin` is the right logit minus the best other one.
+    `certified` means: no context is wrong, and rounding cannot make one wrong, see `rounding`. `margin` is
+    the right logit minus the best other one.
     """
 
     task: str
@@ -71,10 +71,8 @@ def certify_model(
     known, found = reach(model, sampler, rules.settled), shapes(model, sampler, rules.settled, zeros)
     with evaluating(model) as device:
         states = States(model, rules)
-        with states.extremes.watching(model):
-            results = try_all(states, found)
-        error = rounding.measured(model, rules, results)
-        error |= rounding.bounded(model, states.extremes)
+        results = try_all(states, found)
+    error = rounding(model, rules, results)
     wrong = counterexamples(model, sampler, rules, results, examples, zeros)
     seconds = time.perf_counter() - start
     return summed_up(sampler, known, results, error, tuple(wrong), zeros, seconds, device)
@@ -95,7 +93,7 @@ def summed_up(
         task=sampler.task.name,
         base=sampler.task.base,
         statement=statement(sampler, known, zeros),
-        certified=count == 0 and margin > 2 * error["bound"],
+        certified=count == 0 and error["left"] > 0,
         contexts=sum(each.contexts for each in results),
         wrong=count,
         margin=margin,

@@ -7,17 +7,17 @@ the order in which sums are taken.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from abc_nb.bias.base import Attention
+from abc_nb.bias.base import CLOSED
 from abc_nb.certificates.automaton import Automaton
 from abc_nb.certificates.contexts import Block, contexts
 from abc_nb.certificates.shapes import Atom, Node, Place, Shape, Token, condensed
-from abc_nb.certificates.extremes import Extremes
 from abc_nb.common.errors import InputError
 from abc_nb.model.attention import MultiHeadAttention, softmax_or_zero, without_key
 from abc_nb.model.transformer import Transformer
@@ -66,13 +66,21 @@ class States:
         self.device = model.head.weight.device
         size = model.config.width // model.config.heads
         self.heads = torch.eye(model.config.heads).repeat_interleave(size, 0).to(model.head.weight)  # (D, H)
-        self.extremes = Extremes()
         self.tables: dict[Shape, Table] = {}
 
     def logits(self, shape: Shape, block: Block) -> Tensor:
         """Logits (contexts, vocabulary) of the token after the root's step."""
         state = self.compute(shape.root, shape.places, Columns(shape.atoms, block.values, self.automaton.base))
         return self.model.head(self.model.decoder_norm(state))
+
+    def part(self, root: Node | Token, places: tuple[Place, ...], columns: Columns) -> tuple[Table, Tensor]:
+        """The table of a part of a tree, and the row that each context has in it."""
+        table, names = self.table(root, places)
+        return table, torch.from_numpy(table.rows(columns.code(names))).to(self.device)
+
+    def note(self, value: Tensor, terms: int, size: Callable[[], Tensor] | None = None) -> Tensor:
+        """For a look at rounding: `value` is a sum of so many terms whose absolute values add up to `size`."""
+        return value
 
     def table(self, root: Node | Token, places: tuple[Place, ...]) -> tuple[Table, tuple[Atom, ...]]:
         """The table of a part of a tree, and its atoms as that tree names them, in the table's order."""
@@ -103,13 +111,14 @@ class States:
     def compute(self, root: Node | Token, places: tuple[Place, ...], columns: Columns) -> Tensor:
         """States (contexts, D) of a node or an embedded token."""
         if isinstance(root, Token):
-            tokens = columns.values[:, 0].astype(np.int64) if columns.atoms else np.array([root.atom[1]])
+            varies = root.atom[0] != "token"
+            tokens = columns.code((root.atom,)) if varies else np.array([root.atom[1]])
             index = torch.tensor([root.index], device=self.device)
-            return self.model.embed(torch.from_numpy(tokens).to(self.device)[:, None], index)[:, 0]
+            state = self.model.embed(torch.from_numpy(tokens).to(self.device)[:, None], index)[:, 0].to(self.heads)
+            return self.note(state, 3, lambda: state.abs() + 2)
         keys = [root.before, *(key for _, key in root.own), *(key for _, key in root.cross)]
-        found = [self.table(key, places) for key in keys]
-        rows = [torch.from_numpy(table.rows(columns.code(names))).to(self.device) for table, names in found]
-        tables = [table for table, _ in found]
+        found = [self.part(key, places, columns) for key in keys]
+        tables, rows = [table for table, _ in found], [row for _, row in found]
         parts = [
             self.layer(root, tables, [row[start : start + ROWS] for row in rows])
             for start in range(0, len(columns.values), ROWS)
@@ -122,13 +131,14 @@ class States:
         layer = self.model.decoder_layers[number]
         query, x = (part.index_select(0, rows[0]) for part in self.kept(tables[0], number, "query"))
         pairs = [self.kept(table, number, "self") for table in tables[1:cross]]
-        change = self.attend((number, "self"), layer.self_attention, query, pairs, rows[1:cross], node.own)
-        x = layer.self_residual.outer(x, change)
+        change = self.attend(layer.self_attention, query, pairs, rows[1:cross], node.own)
+        x = self.note(layer.self_residual.outer(x, change), 1)
         query = layer.cross_attention.query(layer.cross_residual.inner(x))
         pairs = [self.kept(table, number, "cross") for table in tables[cross:]]
-        change = self.attend((number, "cross"), layer.cross_attention, query, pairs, rows[cross:], node.cross)
-        x = layer.cross_residual.outer(x, change)
-        return layer.forward_residual.outer(x, layer.feed_forward(layer.forward_residual.inner(x)))
+        change = self.attend(layer.cross_attention, query, pairs, rows[cross:], node.cross)
+        x = self.note(layer.cross_residual.outer(x, change), 1)
+        change = layer.feed_forward(layer.forward_residual.inner(x))
+        return self.note(layer.forward_residual.outer(x, change), 1)
 
     def kept(self, table: Table, number: int, name: str) -> Pair:
         """What one layer makes of a table's rows, (rows, D) each: queries and states, or keys and values."""
@@ -141,13 +151,10 @@ class States:
                 inner, attention = layer.self_residual.inner(states), layer.self_attention
                 found = (attention.query(inner), states) if name == "query" else (attention.key(inner), attention.value(inner))
             table.kept[number, name] = found
-            for part, vectors in zip(("key", "value"), found if name != "query" else (), strict=False):
-                self.extremes.see_heads((number, name, part), vectors, self.heads)
         return table.kept[number, name]
 
     def attend(
         self,
-        place: tuple[int, Attention],
         attention: MultiHeadAttention,
         query: Tensor,
         pairs: list[Pair],
@@ -158,15 +165,19 @@ class States:
         if not pairs:
             return attention.out(torch.zeros_like(query))
         bias = torch.tensor(np.stack([np.frombuffer(bias, np.float32) for bias, _ in keys])).to(query)  # (keys, H)
-        self.extremes.see_bias(bias)
-        self.extremes.see_heads((*place, "query"), query, self.heads)
         key, value = (
             torch.stack([pair[part].index_select(0, row) for pair, row in zip(pairs, rows, strict=True)], 1)
             for part in (0, 1)
         )
-        logits = (query[:, None] * key) @ self.heads / (query.shape[1] / attention.heads) ** 0.5 + bias
+        root, size = (query.shape[1] / attention.heads) ** 0.5, query.shape[1] // attention.heads
+        logits = (query[:, None] * key) @ self.heads / root + bias
+        finite = bias.masked_fill(bias == CLOSED, 0.0).abs()
+        logits = self.note(logits, size + 4, lambda: (query[:, None] * key).abs() @ self.heads / root + finite)
         weights = softmax_or_zero(logits, without_key(bias[None], dim=1), dim=1)
-        return attention.out(((weights @ self.heads.T) * value).sum(1))
+        weights = self.note(weights, len(pairs) + 8)
+        mixed = ((weights @ self.heads.T) * value).sum(1)
+        mixed = self.note(mixed, len(pairs), lambda: ((weights @ self.heads.T) * value).abs().sum(1))
+        return attention.out(mixed)
 
 
 def bare(root: Node | Token, places: tuple[Place, ...]) -> tuple[Place, ...]:
