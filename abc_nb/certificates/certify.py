@@ -11,16 +11,18 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-import torch
+import numpy as np
 
 from abc_nb.certificates.automaton import automaton
+from abc_nb.certificates.checksum import checksum, checksum_of_data
 from abc_nb.certificates.counterexamples import Counterexample, counterexamples
-from abc_nb.certificates.reach import Reach, reach, shapes
+from abc_nb.certificates.reach import Reach, period, reach, shapes
 from abc_nb.certificates.rounding import rounding
 from abc_nb.certificates.states import States
 from abc_nb.certificates.tried import Tried, try_all
 from abc_nb.common.config import to_data
 from abc_nb.common.errors import InputError
+from abc_nb.model.positions import NoPosition
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import Sampler
 from abc_nb.training.evaluation import evaluating
@@ -50,6 +52,9 @@ class Certificate:
     rounding: dict[str, float]
     seconds: float
     device: str
+    facts: dict[str, Any]  # what a check needs to know of problems and model
+    weights: str  # checksum
+    bias: str  # checksum
 
     def __repr__(self) -> str:
         words = "certified" if self.certified else f"not certified, {self.wrong:,} wrong"
@@ -74,20 +79,6 @@ def certify_model(
         results = try_all(states, found)
     error = rounding(model, rules, results)
     wrong = counterexamples(model, sampler, rules, results, examples, zeros)
-    seconds = time.perf_counter() - start
-    return summed_up(sampler, known, results, error, tuple(wrong), zeros, seconds, device)
-
-
-def summed_up(
-    sampler: Sampler,
-    known: Reach,
-    results: list[Tried],
-    error: dict[str, float],
-    wrong: tuple[Counterexample, ...],
-    zeros: bool,
-    seconds: float,
-    device: torch.device,
-) -> Certificate:
     margin, count = min(each.margin for each in results), sum(each.wrong for each in results)
     return Certificate(
         task=sampler.task.name,
@@ -98,13 +89,38 @@ def summed_up(
         wrong=count,
         margin=margin,
         where=narrowest(min(results, key=lambda each: each.margin)),
-        counterexamples=wrong,
+        counterexamples=tuple(wrong),
         reach=to_plain(known),
         shapes=len(results),
         rounding=error,
-        seconds=round(seconds, 2),
+        seconds=round(time.perf_counter() - start, 2),
         device=device.type,
+        facts=facts(model, sampler, known, zeros),
+        weights=checksum(weights_of(model)),
+        bias=checksum_of_data(to_data(model.config.bias)),
     )
+
+
+def weights_of(model: Transformer) -> dict[str, np.ndarray]:
+    return {name: tensor.cpu().numpy() for name, tensor in model.state_dict().items()}
+
+
+def facts(model: Transformer, sampler: Sampler, known: Reach, zeros: bool) -> dict[str, Any]:
+    """What an independent check is told: nothing that it could work out from weights and bias."""
+    config = model.config
+    return {
+        "task": sampler.task.name,
+        "base": sampler.task.base,
+        "arrangement": sampler.arrangement,
+        "source_index": config.source_index,
+        "period": period(model),
+        "cyclic": not isinstance(config.position, NoPosition),
+        "heads": config.heads,
+        "layers": config.decoder_layers,
+        "norm": config.norm,
+        "zeros": zeros,
+        "narrowest": known.narrowest,
+    }
 
 
 def to_plain(known: Reach) -> dict[str, int]:
