@@ -82,7 +82,7 @@ def rules(task: Task) -> tuple[list[State], Step]:
     if task.name in ("successor", "addition"):
         return [(int(task.name == "successor"),)], lambda state, digits: carried(sum(digits) + state[-1], (), base)
     if task.name == "n-by-1":
-        starts = [(factor, 0) for factor in range(base)]
+        starts: list[State] = [(factor, 0) for factor in range(base)]
         return starts, lambda state, digits: carried(state[0] * digits[0] + state[1], state[:1], base)
     if operation.scratchpad and not operation.final_only:
         name = operation.operator or "SM"  # Parity adds modulo two

@@ -61,9 +61,7 @@ class Certificate:
         return f"<Certificate: {words}, {self.contexts:,} contexts, margin {self.margin:.3g}>"
 
 
-def certify_model(
-    model: Transformer, sampler: Sampler, zeros: bool = True, examples: int = EXAMPLES
-) -> Certificate:
+def certify_model(model: Transformer, sampler: Sampler, zeros: bool = True, examples: int = EXAMPLES) -> Certificate:
     """Try every context of a model in which it can be asked for a token.
 
     With `zeros`, operands may have any number of zeros in front at every width; without, only in the
@@ -131,7 +129,10 @@ def narrowest(tried: Tried) -> dict[str, Any]:
     """Where the smallest margin is; places are numbered as the shape keeps them, units first."""
     _, values, right = tried.narrow[0]
     width, step = tried.where[0]
-    names = [{"factor": "factor", "digit": f"digit {n + 1} of place {p}", "output": f"output {p}"}[kind] for kind, n, p in tried.shape.atoms]
+    names = [
+        {"factor": "factor", "digit": f"digit {n + 1} of place {p}", "output": f"output {p}"}[kind]
+        for kind, n, p in tried.shape.atoms
+    ]
     return {"width": width, "step": step, "right": right, "tokens": dict(zip(names, values.tolist(), strict=True))}
 
 
@@ -148,5 +149,3 @@ def statement(sampler: Sampler, known: Reach, zeros: bool) -> str:
         f"Greedy decoding writes every token right for every problem of {operation.title} in base {sampler.task.base} "
         f"at every width W >= {narrowest} ({sampler.regime}): {numbers}."
     )
-
-

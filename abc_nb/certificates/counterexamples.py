@@ -52,7 +52,9 @@ class Finder:
             self.widths[width] = Unrolled(self.model, self.sampler, width, self.known.near)
         return self.widths[width]
 
-    def fixed(self, shape: Shape, width: int, step: int, values: np.ndarray, right: int) -> dict[int, dict[tuple[str, int], int]]:
+    def fixed(
+        self, shape: Shape, width: int, step: int, values: np.ndarray, right: int
+    ) -> dict[int, dict[tuple[str, int], int]]:
         """What a context says of each place in one width: digits by operand, and the output digit."""
         unrolled = self.unrolled(width)
         root = unrolled.node(unrolled.depth, step)
@@ -67,7 +69,9 @@ class Finder:
             found.setdefault(asked, {})["output", 0] = right
         return found
 
-    def operands(self, shape: Shape, width: int, step: int, values: np.ndarray, right: int, lead: bool) -> list[Digits] | None:
+    def operands(
+        self, shape: Shape, width: int, step: int, values: np.ndarray, right: int, lead: bool
+    ) -> list[Digits] | None:
         """The operands of a problem of one width that holds a context, or None if there is none."""
         fixed = self.fixed(shape, width, step, values, right)
         kinds: list[Kind] = self.unrolled(width).kinds(not lead, self.known.narrowest)
@@ -97,7 +101,9 @@ def factor_of(automaton: Automaton, state: int) -> list[Digits]:
     return [automaton.factor[state : state + 1]] if automaton.factor.shape[1] else []
 
 
-def shortest_walk(automaton: Automaton, kinds: list[Kind], fixed: dict[int, dict[tuple[str, int], int]]) -> tuple[int, np.ndarray] | None:
+def shortest_walk(
+    automaton: Automaton, kinds: list[Kind], fixed: dict[int, dict[tuple[str, int], int]]
+) -> tuple[int, np.ndarray] | None:
     """The start state and one input a place so that all that is fixed holds; the smallest inputs, or None."""
     allowed = [allowed_moves(automaton, kind, fixed.get(place, {})) for place, kind in enumerate(kinds)]
     alive = [np.ones(automaton.states, bool)]  # from which states the places above can be walked, highest first
@@ -120,7 +126,7 @@ def allowed_moves(automaton: Automaton, kind: Kind, fixed: dict[tuple[str, int],
     """Which inputs a place can have in each state: booleans (states, inputs)."""
     allowed = np.ones(automaton.output.shape, bool)
     if kind != "any":
-        zero = np.arange(allowed.shape[1]) == 0
+        zero = np.arange(len(automaton.digits)) == 0
         allowed &= zero if kind == "zero" else ~zero
     for (name, number), value in fixed.items():
         allowed &= automaton.output == value if name == "output" else automaton.digits[:, number] == value
@@ -144,7 +150,9 @@ def counterexamples(
     return list(shown.values())
 
 
-def decoded(model: Transformer, sampler: Sampler, width: int, operands: list[Digits], zeros: bool) -> Counterexample | None:
+def decoded(
+    model: Transformer, sampler: Sampler, width: int, operands: list[Digits], zeros: bool
+) -> Counterexample | None:
     """What the model writes for a problem; None if it is right."""
     task, batch = sampler.task, make_batch(sampler.task, operands, width, sampler.arrangement)
     device = next(model.parameters()).device

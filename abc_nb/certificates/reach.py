@@ -5,8 +5,8 @@ function of the states of layer l - 1 at j and at the open keys of self-attentio
 tokens at the open keys of cross-attention (there is no encoder layer). Followed down to the embeddings,
 this is a finite tree of tokens, each with the residue of its index. Two steps have the same *shape* if
 their trees are equal up to the names of the places, bias values and residues included, and if the
-places stand in the same order with the same distances, where distances from `Automaton.settled` on count as the same.
-Steps of one shape compute the same function of the tokens, and the same tokens can stand there.
+places stand in the same order with the same distances, where distances from `Automaton.settled` on count
+as the same. Steps of one shape compute the same function of the tokens, and the same tokens can stand there.
 
 Proof that finitely many widths show all shapes. Windows and lines put a key at a column that is affine
 in the step with slope 0 or one place, and close it where it leaves its span. So an open key lies within
@@ -26,14 +26,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 
 from abc_nb.bias.base import CLOSED, Attention, OpenKeys
 from abc_nb.bias.lines import Lines
 from abc_nb.bias.window import Window
-from abc_nb.certificates.shapes import Node, Place, Shape, Token, condensed
+from abc_nb.certificates.shapes import Kind, Node, Shape, Token, condensed
 from abc_nb.common.errors import InputError
 from abc_nb.model.positions import NoPosition, Sinusoidal
 from abc_nb.model.transformer import Transformer
@@ -151,11 +150,13 @@ class Unrolled:
             self.known[layer, step] = Node(layer, self.node(layer - 1, step), tuple(own), tuple(cross))
         return self.known[layer, step]
 
-    def kinds(self, zeros: bool, narrowest: int) -> list[Literal["any", "zero", "lead"]]:
+    def kinds(self, zeros: bool, narrowest: int) -> list[Kind]:
         """Which digits a place can hold: the places that results alone can need hold zeros."""
         free = self.width - self.task.operation.grows
-        lead = not zeros and self.width > narrowest and not self.task.operation.items
-        return [*["any"] * (free - lead), *["lead"] * lead, *["zero"] * (self.width - free)]  # type: ignore[list-item]
+        kinds: list[Kind] = ["any"] * free
+        if not zeros and self.width > narrowest and not self.task.operation.items:
+            kinds[-1] = "lead"
+        return kinds + ["zero"] * (self.width - free)
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,9 @@ def reach(model: Transformer, sampler: Sampler, settled: int) -> Reach:
     return Reach(near, far, narrowest, max(narrowest + t - 1, 2 * apart + 2 * t))
 
 
-def shapes(model: Transformer, sampler: Sampler, settled: int, zeros: bool = True) -> dict[Shape, list[tuple[int, int]]]:
+def shapes(
+    model: Transformer, sampler: Sampler, settled: int, zeros: bool = True
+) -> dict[Shape, list[tuple[int, int]]]:
     """Every shape of a step, with the (width, step) that have it, narrowest first."""
     known, found = reach(model, sampler, settled), dict[Shape, list[tuple[int, int]]]()
     for width in range(known.narrowest, known.widest + 1):
@@ -190,6 +193,3 @@ def shapes(model: Transformer, sampler: Sampler, settled: int, zeros: bool = Tru
             shape = condensed(root, kinds, asked, settled, label)
             found.setdefault(shape, []).append((width, step))
     return found
-
-
-__all__ = ["Place", "Reach", "Shape", "Unrolled", "reach", "shapes"]

@@ -70,9 +70,12 @@ class Rounded(States):
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Note every linear map and every LayerNorm."""
-        watched = [(module, self.note_linear) for module in self.model.modules() if isinstance(module, nn.Linear)]
-        norms = [(module, self.note_norm) for module in self.model.modules() if isinstance(module, nn.LayerNorm)]
-        hooks = [module.register_forward_hook(hook) for module, hook in (*watched, *norms)]
+        hooks = []
+        for module in self.model.modules():
+            if isinstance(module, nn.Linear):
+                hooks.append(module.register_forward_hook(self.note_linear))
+            elif isinstance(module, nn.LayerNorm):
+                hooks.append(module.register_forward_hook(self.note_norm))
         try:
             yield
         finally:
@@ -81,7 +84,7 @@ class Rounded(States):
 
     @torch.inference_mode(False)
     def bound(self, tried: Tried) -> tuple[Tensor, Tensor]:
-        """Margins of the contexts with the smallest ones, in float64, and how far float32 can be off: (contexts,) each."""
+        """The smallest margins in float64, and how far float32 can be off: (contexts,) each."""
         block, right = narrow(tried, self.device)
         self.noted.clear()
         with torch.enable_grad(), self.watching():

@@ -59,7 +59,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Shape:
-    """A tree whose atoms name places by their number in `places`; places between them that nothing sees are cut short."""
+    """A tree whose atoms name places by their number in `places`; what nothing sees is cut short."""
 
     root: Node | Token
     places: tuple[Place, ...]

@@ -126,7 +126,7 @@ class States:
         return torch.cat(parts)
 
     def layer(self, node: Node, tables: list[Table], rows: list[Tensor]) -> Tensor:
-        """One decoder layer over chosen rows: what is before it, the keys of self-attention, those of cross-attention."""
+        """One decoder layer over chosen rows: what is before it, keys of self-attention, of cross-attention."""
         number, cross = node.layer - 1, len(node.own) + 1
         layer = self.model.decoder_layers[number]
         query, x = (part.index_select(0, rows[0]) for part in self.kept(tables[0], number, "query"))
@@ -149,7 +149,11 @@ class States:
                 found = layer.cross_attention.key(memory), layer.cross_attention.value(memory)
             else:
                 inner, attention = layer.self_residual.inner(states), layer.self_attention
-                found = (attention.query(inner), states) if name == "query" else (attention.key(inner), attention.value(inner))
+                found = (
+                    (attention.query(inner), states)
+                    if name == "query"
+                    else (attention.key(inner), attention.value(inner))
+                )
             table.kept[number, name] = found
         return table.kept[number, name]
 
@@ -161,7 +165,7 @@ class States:
         rows: list[Tensor],
         keys: tuple[tuple[bytes, Node | Token], ...],
     ) -> Tensor:
-        """Attention of queries (contexts, D) to one chosen row of each table; sums over a head are a product with `heads`."""
+        """Attention of queries (contexts, D) to a row of each table; `heads` sums within a head."""
         if not pairs:
             return attention.out(torch.zeros_like(query))
         bias = torch.tensor(np.stack([np.frombuffer(bias, np.float32) for bias, _ in keys])).to(query)  # (keys, H)

@@ -76,7 +76,12 @@ def asked(facts: Facts, bias: dict[str, Any]) -> Iterator[Question]:
     if bias["type"] not in ("Window", "Lines") or bias.get("floor") is not None:
         raise InputError(f"the checker knows no bias of type {bias['type']!r}, or none with a floor")
     lines = bias.get("lines", [])
-    everywhere = {(name, layer, head) for name in ("self", "cross") for layer in range(facts.layers) for head in range(facts.heads)}
+    everywhere = {
+        (name, layer, head)
+        for name in ("self", "cross")
+        for layer in range(facts.layers)
+        for head in range(facts.heads)
+    }
     open_to_all = everywhere - {(line["attention"], line["layer"], line["head"]) for line in lines}
     if bias["type"] == "Lines" and bias["empty"] == "transparent" and open_to_all:
         raise InputError("a head of this bias is open to every key: no finite set of contexts covers every length")

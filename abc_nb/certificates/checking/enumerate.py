@@ -46,7 +46,7 @@ def inputs(facts: Facts, kind: str) -> np.ndarray:
 
 def questions(width: Width, settled: int) -> dict[Tree, Question]:
     """The steps of one width by their shape: the tree, the gaps between its places and what they can hold."""
-    found = {}
+    found: dict[Tree, Question] = {}
     for step in range(width.width + 1):
         tree = width.tree(width.facts.layers, step)
         seen = sorted({place for kind, _, place in atoms(tree) if kind != "factor"} | ({step} - {width.width}))
@@ -105,7 +105,9 @@ def contexts(question: Question) -> tuple[dict[Atom, np.ndarray], np.ndarray]:
             if ("digit", number, place) in seen:
                 order.append(("digit", number, place))
                 code = code * facts.base + digits[choice, number]
-        for atom in (("output", 0, place),) * (("output", 0, place) in seen) + (("right", 0, place),) * (place == asked):
+        for atom in (("output", 0, place),) * (("output", 0, place) in seen) + (("right", 0, place),) * (
+            place == asked
+        ):
             order.append(atom)
             code = code * facts.base + output
         whole = np.unique((code * facts.base + factor[rows]) * facts.base + after)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from abc_nb.certificates.checking.geometry import Atom, Facts, Tree, atoms
 
 Values = dict[Atom, np.ndarray]
+Keys = tuple[tuple[float, ...], tuple[np.ndarray, np.ndarray]]  # the bias of each head; distinct states and rows
 EPSILON = 1e-5  # that LayerNorm adds to the variance
 
 
@@ -60,18 +61,24 @@ class Forward:
         keys = [(bias, self.states(key, values, count)) for bias, key in tree[2]]
         pre = self.facts.norm == "pre"
         keys = [(bias, (self.norm(f"{name}.self_residual.norm", own) if pre else own, at)) for bias, (own, at) in keys]
-        x = self.residual(f"{name}.self_residual.norm", x, lambda inner: self.attend(f"{name}.self_attention", inner, keys))
+        x = self.residual(
+            f"{name}.self_residual.norm", x, lambda inner: self.attend(f"{name}.self_attention", inner, keys)
+        )
         seen = [(bias, self.states(key, values, count)) for bias, key in tree[3]]
-        x = self.residual(f"{name}.cross_residual.norm", x, lambda inner: self.attend(f"{name}.cross_attention", inner, seen))
-        return self.residual(f"{name}.forward_residual.norm", x, lambda inner: self.forward(f"{name}.feed_forward", inner))
+        x = self.residual(
+            f"{name}.cross_residual.norm", x, lambda inner: self.attend(f"{name}.cross_attention", inner, seen)
+        )
+        return self.residual(
+            f"{name}.forward_residual.norm", x, lambda inner: self.forward(f"{name}.feed_forward", inner)
+        )
 
-    def residual(self, norm: str, x: np.ndarray, change) -> np.ndarray:  # type: ignore[no-untyped-def]
+    def residual(self, norm: str, x: np.ndarray, change: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         return x + change(self.norm(norm, x)) if self.facts.norm == "pre" else self.norm(norm, x + change(x))
 
     def forward(self, name: str, x: np.ndarray) -> np.ndarray:
         return self.linear(f"{name}.3", np.maximum(self.linear(f"{name}.0", x), 0.0))
 
-    def attend(self, name: str, x: np.ndarray, keys: list) -> np.ndarray:  # type: ignore[type-arg]
+    def attend(self, name: str, x: np.ndarray, keys: list[Keys]) -> np.ndarray:
         """Softmax over the open keys of each head; a head without any adds nothing."""
         heads = self.facts.heads
         query = self.linear(f"{name}.query", x).reshape(len(x), heads, -1)

@@ -181,9 +181,9 @@ class Width:
         free = self.width - self.facts.grows
         if place >= free:
             return "zero"
-        strict = not self.facts.zeros and self.width > self.facts.narrowest and self.facts.grows
-        parity = not self.facts.zeros and self.width > self.facts.narrowest and self.facts.task == "parity"
-        return "lead" if (strict or parity) and place == free - 1 else "any"
+        number = not self.facts.task.startswith("listops")
+        strict = number and not self.facts.zeros and self.width > self.facts.narrowest
+        return "lead" if strict and place == free - 1 else "any"
 
 
 def atoms(tree: Tree) -> set[Atom]:
