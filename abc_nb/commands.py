@@ -6,6 +6,7 @@ import subprocess
 import sys
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import pandas as pd
 from tqdm.auto import tqdm
@@ -131,6 +132,49 @@ def in_blocks(lines: Iterator[str], size: int) -> Iterator[list[str]]:
         yield block
         raise
     yield block
+
+
+def certify(arguments: Namespace) -> int:
+    from abc_nb.certificates import files
+
+    if (arguments.name is None) == (arguments.check is None):
+        raise InputError("give either an experiment to certify, as in addition-abc, or --check and a file")
+    if arguments.check is not None:
+        return checked(Path(arguments.check))
+    experiment = chosen(arguments)
+    found = api.certify(arguments.name, arguments.seed, arguments.profile, arguments.base, not arguments.no_zeros)
+    if arguments.output is not None:
+        of = files.Of(experiment.name, arguments.seed, arguments.profile)
+        files.write(found, of, Path(arguments.output))
+    print(tried(found.contexts, found.wrong, found.margin, found.seconds))
+    print(f"rounding can change a margin by at most {found.rounding['bound']:.2g}")
+    if found.certified:
+        print(f"certified: {found.statement}")
+        return 0
+    for example in reversed(found.counterexamples):
+        alone = " where these zeros in front are kept" if example.zeros else ""
+        print(f"wrong{alone}: {example.problem} = {example.right}, the model says {example.answer}")
+    shortest = [f"the shortest problem that shows it is {example.problem}" for example in found.counterexamples[:1]]
+    print("not certified: " + (shortest or ["the smallest margin is within what rounding can change"])[0])
+    return 1
+
+
+def tried(contexts: int, wrong: int, margin: float, seconds: float) -> str:
+    return f"{contexts:,} contexts in {seconds:.1f} s, {wrong:,} wrong, smallest margin {margin:.4g}"
+
+
+def checked(path: Path) -> int:
+    """Print what an independent check of a certificate says."""
+    found = api.recheck(path)
+    print(tried(found.contexts, found.wrong, found.margin, found.seconds))
+    print("the certificate holds" if found.agrees else "the certificate does not hold")
+    return 0 if found.agrees else 1
+
+
+def certificates(arguments: Namespace) -> None:
+    from abc_nb.certificates import files
+
+    show(files.shipped(), arguments.csv)
 
 
 def sweep(arguments: Namespace) -> int:
