@@ -162,6 +162,7 @@ PERIODS = {  # other periods with the whole training, on the tasks where a quart
     f"window-both-t{t}": scaffold(f"+ T={t}, both sides", positions.Sinusoidal(t), sides="both", tested="few")
     for t in (2, 4, 5, 6, 7, 8)
 }
+PADDED["abc-padded"] = replace(PADDED["abc-padded"], training="anew_padded")
 TABLE_1_PADDED = tuple(f"{name}-padded" for name in ("vanilla", *SCAFFOLDS))
 PERIOD_MODELS = {PERIOD: "window-cyclic-both"} | {t: f"window-both-t{t}" for t in (2, 4, 5, 6, 7, 8)}  # by period T
 SIZES = {  # layers of encoder and decoder, width, heads (claim C30); 0/2, 64, 8 are `window-cyclic-both`
