@@ -7,8 +7,10 @@ import os
 import re
 import signal
 import sys
+import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NoReturn
 
 from abc_nb import __version__
@@ -87,14 +89,24 @@ def build_parser() -> Parser:
         "pattern", nargs="?", default="*", metavar="PATTERN", help="names with wildcards, as in '*-abc'"
     )
     listing.add_argument("--csv", action="store_true", help="comma-separated values")
-    command("train", "train an experiment, or go on where it stopped", named=True)
+    train = command("train", "train an experiment, or go on where it stopped", named=True)
+    train.add_argument("--in-sweep", action="store_true", help=argparse.SUPPRESS)  # what a sweep starts: processes.py
     evaluate = command("evaluate", "exact-match accuracy by length", named=True)
     evaluate.add_argument("--lengths", type=lengths, default=[6, 10, 20, 60], help="as in 3,6,10 or 1-20")
     evaluate.add_argument("--samples", type=samples, default=1000, help="problems a length (default 1000)")
     evaluate.add_argument("--csv", action="store_true", help="comma-separated values")
     compute = command("compute", "the model's answer to one problem, or to each line of standard input", named=True)
     compute.add_argument("expression", metavar="EXPR", help="as in 123+456; - reads lines from standard input")
-    sweep = command("sweep", "train many experiments, in parallel unless told otherwise")
+    certify = command("certify", "prove a model right at every length, or find the shortest problem it gets wrong")
+    certify.add_argument("name", nargs="?", metavar="NAME", help="an experiment, as in addition-abc")
+    certify.add_argument("--base", type=int, help="base of the digits, 2 to 16 (default: the task's usual one)")
+    certify.add_argument("--seed", type=seed, default=0, help="default 0")
+    certify.add_argument("--output", metavar="FILE", help="write the certificate to this file, in JSON")
+    certify.add_argument("--check", metavar="FILE", help="check a certificate independently instead of making one")
+    certify.add_argument("--no-zeros", action="store_true", help="leave problems with zeros in front out")
+    certificates = command("certificates", "the certificates that come with the project", profiled=False)
+    certificates.add_argument("--csv", action="store_true", help="comma-separated values")
+    sweep = command("sweep", "train many experiments, in parallel by default")
     sweep.add_argument("pattern", metavar="PATTERN", help="names with wildcards, as in 'addition-*'")
     sweep.add_argument("--seeds", type=seeds, default=[0], help="as in 0,1 or 0-4 (default 0)")
     place = sweep.add_mutually_exclusive_group()
@@ -127,9 +139,30 @@ def run(arguments: argparse.Namespace) -> int:
     return int(getattr(commands, name)(arguments) or 0)
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came; it ends a command as Ctrl-C does."""
+
+
+def terminate(*_: object) -> NoReturn:
+    raise Terminated
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """SIGTERM raises Terminated in here."""
+    if threading.current_thread() is not threading.main_thread():  # only that one may set what a signal does
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     try:
-        with warnings.catch_warnings():
+        with terminable(), warnings.catch_warnings():
             warnings.showwarning = lambda message, *_, **__: print(f"abc-nb: {message}", file=sys.stderr)
             return run(build_parser().parse_args(argv))
     except InputError as error:
@@ -143,15 +176,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not out_of_memory(error):
             raise
         return fail("there is not enough memory for this: ask for fewer problems, or for shorter ones")
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         command = next((word for word in argv or sys.argv[1:] if not word.startswith("-")), "")
         goes_on = "; the same command goes on from the last checkpoint" if command in RESUMED else ""
         print(f"abc-nb: stopped{goes_on}", file=sys.stderr)
-        return 130
+        return 128 + (signal.SIGTERM if isinstance(stop, Terminated) else signal.SIGINT)
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out, which torch tells as a RuntimeError."""
+    """Whether memory ran out, which torch reports as a RuntimeError."""
     return isinstance(error, MemoryError) or any(words in str(error) for words in OUT_OF_MEMORY)
 
 

@@ -7,9 +7,9 @@ import sys
 import warnings
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import pandas as pd
-import torch
 from tqdm.auto import tqdm
 
 from abc_nb import api, experiments
@@ -58,6 +58,11 @@ def list_(arguments: Namespace) -> None:
 
 
 def train(arguments: Namespace) -> None:
+    if arguments.in_sweep:
+        from abc_nb.runs import processes
+
+        processes.train_in_sweep(arguments.seed)
+        return
     experiment = chosen(arguments)
     paths.runs().mkdir(parents=True, exist_ok=True)  # a folder that cannot be written is named before the bar
     for each in runner.untrained(experiment, arguments.seed):
@@ -87,12 +92,12 @@ def evaluate(arguments: Namespace) -> None:
     show(evaluation.evaluate(model, run.experiment.sampler, tests, run.experiment.name, run.seed), arguments.csv)
 
 
+@devices.one_thread()  # one token at a time is too little to share
 def compute(arguments: Namespace) -> None:
     experiment, typed = chosen(arguments), arguments.expression
     if typed != "-":
         computing.read(experiment.task, typed)  # bad input is named before a missing model
     model = trained(arguments).model()
-    torch.set_num_threads(devices.THREADS)  # one token at a time is too little to share
     lines = readable(experiment.task, sys.stdin) if typed == "-" else iter([typed])
     for block in in_blocks(lines, 1 if sys.stdin.isatty() else BLOCK):
         for answer in answers(model, experiment.sampler, block):
@@ -130,6 +135,49 @@ def in_blocks(lines: Iterator[str], size: int) -> Iterator[list[str]]:
         yield block
         raise
     yield block
+
+
+def certify(arguments: Namespace) -> int:
+    from abc_nb.certificates import files
+
+    if (arguments.name is None) == (arguments.check is None):
+        raise InputError("give either an experiment to certify, as in addition-abc, or --check and a file")
+    if arguments.check is not None:
+        return checked(Path(arguments.check))
+    experiment = chosen(arguments)
+    found = api.certify(arguments.name, arguments.seed, arguments.profile, arguments.base, not arguments.no_zeros)
+    if arguments.output is not None:
+        of = files.Of(experiment.name, arguments.seed, arguments.profile)
+        files.write(found, of, Path(arguments.output))
+    print(tried(found.contexts, found.wrong, found.margin, found.seconds))
+    print(f"rounding can change a margin by at most {found.rounding['bound']:.2g}")
+    if found.certified:
+        print(f"certified: {found.statement}")
+        return 0
+    for example in reversed(found.counterexamples):
+        alone = " where these zeros in front are kept" if example.zeros else ""
+        print(f"wrong{alone}: {example.problem} = {example.right}, the model says {example.answer}")
+    shortest = [f"the shortest problem that shows it is {example.problem}" for example in found.counterexamples[:1]]
+    print("not certified: " + (shortest or ["the smallest margin is within what rounding can change"])[0])
+    return 1
+
+
+def tried(contexts: int, wrong: int, margin: float, seconds: float) -> str:
+    return f"{contexts:,} contexts in {seconds:.1f} s, {wrong:,} wrong, smallest margin {margin:.4g}"
+
+
+def checked(path: Path) -> int:
+    """Print what an independent check of a certificate says."""
+    found = api.recheck(path)
+    print(tried(found.contexts, found.wrong, found.margin, found.seconds))
+    print("the certificate holds" if found.agrees else "the certificate does not hold")
+    return 0 if found.agrees else 1
+
+
+def certificates(arguments: Namespace) -> None:
+    from abc_nb.certificates import files
+
+    show(files.shipped(), arguments.csv)
 
 
 def sweep(arguments: Namespace) -> int:

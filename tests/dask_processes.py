@@ -14,7 +14,7 @@ from pathlib import Path
 
 from helpers import wait_for
 
-HASTY = "from abc_nb import sweep, training\n\ntraining.CHECKPOINT_SECONDS = 0.2\n"
+HASTY = "from abc_nb.training import trainer\n\ntrainer.CHECKPOINT_SECONDS = 0.2\n"
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from abc_nb.runs import runner
 from abc_nb.runs.manifest import write_manifest
 from abc_nb.show import plots, tables
 from abc_nb.show.report import page
-from abc_nb.training import trainer as training
+from abc_nb.training import checkpoints
 from abc_nb.training.evaluation import exact_match, wilson
 from abc_nb.training.progress import Progress, TrainingConfig
 from abc_nb.training.trainer import Trainer
@@ -121,14 +121,15 @@ def tiny_experiment() -> Experiment:
     )
 
 
+def renamed(experiment: Experiment, model: str) -> Experiment:
+    """The same experiment as if its model had this name."""
+    return replace(experiment, identity=replace(experiment.identity, model=model))
+
+
 def longer_experiment() -> Experiment:
     """The tiny one with thirty validations, so that it can be killed in between."""
-    tiny = tiny_experiment()
-    return replace(
-        tiny,
-        identity=Name("successor", "longer", 10),
-        training=replace(tiny.training, steps=1500, hold=1500, learned=2.0, validate_every=50),
-    )
+    tiny = renamed(tiny_experiment(), "longer")
+    return replace(tiny, training=replace(tiny.training, steps=1500, hold=1500, learned=2.0, validate_every=50))
 
 
 def child_of(parent: Experiment) -> Experiment:
@@ -169,7 +170,7 @@ def read_tensors(path: Path) -> dict[str, str]:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
         facts = dict(file.metadata() or {})
     if path.name == runner.CHECKPOINT:
-        assert facts["checksum"] == training.checksum(tensors, facts["progress"])
+        assert facts["checksum"] == checkpoints.checksum(tensors, facts["progress"])
     return facts
 
 
@@ -225,11 +226,6 @@ def wait_for(done: Callable[[], bool], seconds: float = 90) -> None:
         time.sleep(0.1)
 
 
-def spawned(parent: psutil.Process) -> list[psutil.Process]:
-    """The worker processes that a process has started."""
-    return [child for child in parent.children() if "spawn_main" in " ".join(child.cmdline())]
-
-
 def members(session: int) -> list[int]:
     """Processes of a session that still run."""
     found = []
@@ -256,7 +252,7 @@ def write_report(version: int) -> None:
     figure, (panel,) = plots.new_figure(1)
     panel.plot(frame.length, frame.accuracy)
     plots.save(figure, "figure-1", "smoke")
-    claims.record([claims.verdict("C01", version == 1, f"version {version}")], "01_data", "smoke")
+    claims.record([claims.Verdict("C01", "holds" if version else "differs", f"version {version}")], "01_data", "smoke")
     page.write(Results("smoke", "shipped", [0]))
 
 

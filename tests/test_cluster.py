@@ -21,7 +21,7 @@ import pytest
 from conftest import Folders
 from dask_processes import Cluster, dask_process, kill, started
 from filelock import FileLock
-from helpers import assert_same_result, history, holds, longer_experiment, wait_for
+from helpers import assert_same_result, history, holds, longer_experiment, renamed, wait_for
 
 from abc_nb.cli import main
 from abc_nb.common import paths
@@ -52,7 +52,7 @@ def assert_same_as_in_turn(folders: Folders, chosen: Experiment, seed: int) -> N
 
 @pytest.mark.slow
 def test_workers_train_what_this_process_trains_in_turn(folders: Folders, tiny: Experiment, pair: Cluster) -> None:
-    jobs = [(tiny, 0), (replace(tiny, name="other"), 1), (tiny, 2)]
+    jobs = [(tiny, 0), (renamed(tiny, "other"), 1), (tiny, 2)]
     assert sweep.sweep(jobs, dask=pair.address) == []
     assert sweep.missing(jobs) == []
     assert not [*folders.runs.glob(".sweep-*")]
@@ -62,9 +62,9 @@ def test_workers_train_what_this_process_trains_in_turn(folders: Folders, tiny: 
 
 @pytest.mark.slow
 def test_a_run_that_fails_is_reported_and_the_others_go_on(folders: Folders, tiny: Experiment, pair: Cluster) -> None:
-    broken = replace(tiny, name="broken", model=replace(tiny.model, position=Learned(longest=2)))
+    broken = replace(renamed(tiny, "broken"), model=replace(tiny.model, position=Learned(longest=2)))
     failures = sweep.sweep([(broken, 0), (tiny, 0)], show=False, dask=pair.address)
-    assert [(failure.name, failure.seed) for failure in failures] == [("broken", 0)]
+    assert [(failure.name, failure.seed) for failure in failures] == [("successor-broken", 0)]
     assert "positions are too many" in failures[0].error
     assert sweep.missing([(tiny, 0)]) == []
 

@@ -21,8 +21,8 @@ from safetensors.torch import save_file
 from abc_nb.cli import main
 from abc_nb.common.errors import InputError
 from abc_nb.experiments.experiment import Experiment
-from abc_nb.problems import expressions
 from abc_nb.runs import manifest, runner, store
+from abc_nb.training.answers import answers
 
 REFUSED = "weights.safetensors does not hold the weights of this model"
 Tensors = dict[str, torch.Tensor]
@@ -133,7 +133,7 @@ def test_weights_that_are_no_numbers_make_a_model_that_answers_nonsense(run: sto
     """A training that diverged ends so; its result is a result."""
     save_file({name: tensor * torch.nan for name, tensor in weights(run.folder).items()}, run.folder / store.WEIGHTS)
     correct_checksums(run.folder)
-    assert isinstance(next(expressions.answers(run.model(), tiny, ["99"])), str)
+    assert isinstance(next(answers(run.model(), tiny.sampler, ["99"])), str)
 
 
 # ---- manifest and configuration ---------------------------------------------------------------------

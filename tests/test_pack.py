@@ -30,7 +30,7 @@ from abc_nb.experiments import experiment, names
 from abc_nb.experiments.experiment import Experiment
 from abc_nb.runs import pack, packing, store
 from abc_nb.runs.manifest import fingerprint
-from abc_nb.runs.run import Run, Outcome
+from abc_nb.runs.run import Outcome, Run
 
 Names = list[str]
 

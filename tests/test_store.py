@@ -60,12 +60,14 @@ def test_training_repeats_bit_for_bit(run: store.Run, tiny: Experiment, finished
     assert_same_result(runner.ensure(tiny, 0).folder, finished)
 
 
-def test_a_run_is_trained_on_one_thread_wherever_it_is_asked_for(
+def test_a_run_is_trained_on_one_thread_and_the_others_are_given_back(
     tiny: Experiment, folders: Folders, finished: Path
 ) -> None:
+    """A notebook that has retrained a model goes on with all its threads."""
     torch.set_num_threads(2)
     try:
         made = runner.ensure(tiny, 0)
+        assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(1)
     assert made.manifest["threads"] == 1

@@ -1,4 +1,4 @@
-"""Sweeps: worker processes give what one process gives, in turn or alone, and a run that fails stops no other."""
+"""Sweeps: processes give what one process gives, in turn or alone, and a run that fails stops no other."""
 
 from __future__ import annotations
 
@@ -8,25 +8,26 @@ import shutil
 import signal
 import subprocess
 import sys
-from concurrent.futures import Future
-from concurrent.futures.process import BrokenProcessPool
+from collections import Counter
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from queue import Empty
+from queue import SimpleQueue
 
 import pandas as pd
 import psutil
 import pytest
 import torch
 from conftest import Folders
-from helpers import child_of, history, holds, longer_experiment, members, read_tensors, spawned, wait_for
+from helpers import child_of, history, longer_experiment, members, read_tensors, renamed, tiny_experiment, wait_for
 
+from abc_nb.bias import Causal
+from abc_nb.experiments import as_json
 from abc_nb.experiments.experiment import Experiment, experiment
 from abc_nb.model.positions import Learned
-from abc_nb.runs import runner, store, sweep
-from abc_nb.runs.crew import Crew, Step
-from abc_nb.runs.processes import processes
+from abc_nb.runs import processes, runner, store, sweep
+from abc_nb.runs.workers import Workers
 
 WAYS = pytest.mark.parametrize("in_turn", [False, True], ids=["in processes", "in turn"])
 
@@ -34,7 +35,7 @@ WAYS = pytest.mark.parametrize("in_turn", [False, True], ids=["in processes", "i
 @pytest.mark.slow
 @WAYS
 def test_a_sweep_trains_what_each_run_gives_alone(folders: Folders, tiny: Experiment, in_turn: bool) -> None:
-    jobs = [(tiny, 0), (replace(tiny, name="other"), 1)]
+    jobs = [(tiny, 0), (renamed(tiny, "other"), 1)]
     assert sweep.missing(jobs) == jobs
     assert sweep.sweep(jobs, show=False, in_turn=in_turn) == []
     assert sweep.missing(jobs) == []
@@ -48,9 +49,9 @@ def test_a_sweep_trains_what_each_run_gives_alone(folders: Folders, tiny: Experi
 @pytest.mark.slow
 @WAYS
 def test_a_run_that_fails_is_reported_and_the_others_go_on(folders: Folders, tiny: Experiment, in_turn: bool) -> None:
-    broken = replace(tiny, name="broken", model=replace(tiny.model, position=Learned(longest=2)))
+    broken = replace(renamed(tiny, "broken"), model=replace(tiny.model, position=Learned(longest=2)))
     failures = sweep.sweep([(broken, 0), (tiny, 0)], show=False, in_turn=in_turn)
-    assert [(failure.name, failure.seed) for failure in failures] == [("broken", 0)]
+    assert [(failure.name, failure.seed) for failure in failures] == [("successor-broken", 0)]
     assert failures[0].error
     assert sweep.missing([(tiny, 0)]) == []
 
@@ -58,11 +59,11 @@ def test_a_run_that_fails_is_reported_and_the_others_go_on(folders: Folders, tin
 @pytest.mark.slow
 @WAYS
 def test_children_of_a_run_that_fails_are_not_started(folders: Folders, tiny: Experiment, in_turn: bool) -> None:
-    broken = replace(tiny, name="broken", model=replace(tiny.model, position=Learned(longest=2)))
-    jobs = [(replace(child_of(broken), name=name), 0) for name in ("one", "other")]
+    broken = replace(renamed(tiny, "broken"), model=replace(tiny.model, position=Learned(longest=2)))
+    jobs = [(renamed(child_of(broken), name), 0) for name in ("one", "other")]
     found = sweep.sweep(jobs, show=False, in_turn=in_turn)
-    assert [failure.name for failure in found] == ["broken", "one", "other"]
-    assert [failure.error for failure in found[1:]] == 2 * ["it is retrained from broken, which failed"]
+    assert [failure.name for failure in found] == ["successor-broken", "successor-one", "successor-other"]
+    assert [failure.error for failure in found[1:]] == 2 * ["it is retrained from successor-broken, which failed"]
 
 
 def test_a_sweep_takes_the_cores_that_it_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,88 +84,140 @@ def test_a_parent_that_is_nowhere_is_trained_before_its_child(folders: Folders, 
     assert sweep.missing([(child, 0), (tiny, 0)]) == []
 
 
-KILLABLE = """
-from helpers import longer_experiment
+# ---- processes that are killed ----------------------------------------------------------------------
 
-from abc_nb import sweep, training
 
-training.CHECKPOINT_SECONDS = 0.2  # in the workers too: they import this file
+def command_of(folder: Path, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
+    """Let sweeps start `abc-nb` with a change of the package made first."""
+    script = folder / "command.py"
+    script.write_text(f"{change}\nfrom abc_nb.cli import main\n\nraise SystemExit(main())\n")
+    monkeypatch.setattr(processes, "COMMAND", [sys.executable, "-P", str(script)])
 
-if __name__ == "__main__":
-    jobs = [(longer_experiment(), seed) for seed in (0, 1, 2)]
-    print(sweep.sweep(jobs, show=False), len(sweep.missing(jobs)))
-"""
+
+def swept(process: psutil.Process, seed: int | None = None) -> list[psutil.Process]:
+    """The processes of the runs that a sweep trains, or of those with this seed."""
+    wanted = ["--in-sweep"] if seed is None else ["--seed", str(seed), "--in-sweep"]
+    found = []
+    for child in process.children():
+        with suppress(psutil.Error):  # it has ended meanwhile
+            found += [child] if child.cmdline()[-len(wanted) :] == wanted else []
+    return found
 
 
 @pytest.mark.slow
-def test_a_worker_that_is_killed_takes_no_run_with_it(folders: Folders, tmp_path: Path) -> None:
-    """Memory that runs out kills a worker; its run goes on from the checkpoint in another, and the others are made.
+def test_a_run_whose_process_is_killed_goes_on_from_its_checkpoint(
+    folders: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it happens when memory runs out; the other runs are made as well.
 
     Seconds, in a history, are those of the process that trained; a run begun anew would have others.
     """
-    script, longer = tmp_path / "killable.py", longer_experiment()
-    script.write_text(KILLABLE)
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
-    command = [sys.executable, str(script)]
-    started = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True, env=environment)
+    command_of(tmp_path, monkeypatch, "from abc_nb.training import trainer\n\ntrainer.CHECKPOINT_SECONDS = 0.2")
+    monkeypatch.setattr(sweep, "workers", lambda: 2)
+    longer = longer_experiment()
+    longer = replace(longer, training=replace(longer.training, steps=500, hold=500))
+    jobs = [(longer, 0), (tiny_experiment(), 1)]
     checkpoint = folders.runs / ".partial" / longer.key(0) / runner.CHECKPOINT
-    wait_for(lambda: len(history(checkpoint)) > 2 or started.poll() is not None)
-    before = history(checkpoint)
-    lock = folders.runs / ".locks" / f"{longer.key(0)}.lock"
-    (busy,) = [pid for pid in members(started.pid) if pid != started.pid and holds(pid, lock)]
-    os.kill(busy, signal.SIGKILL)
-    told, _ = started.communicate(timeout=120)
-    assert told.strip() == "[] 0"
+    with ThreadPoolExecutor(1) as thread:
+        result = thread.submit(sweep.sweep, jobs, False)
+        wait_for(lambda: result.done() or len(history(checkpoint)) > 2)
+        (busy,) = swept(psutil.Process(), seed=0)
+        before = history(checkpoint)
+        busy.kill()
+        assert result.result(timeout=180) == []
+    assert sweep.missing(jobs) == []
     after = runner.ensure(longer, 0).history()
     pd.testing.assert_frame_equal(after[: len(before)], before, check_dtype=False, rtol=1e-12)
-    assert len(after) == 30
+    assert len(after) == 10
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_before_it_reads_its_configuration_is_started_again(
+    folders: Folders, tiny: Experiment
+) -> None:
+    with ThreadPoolExecutor(1) as thread:
+        result = thread.submit(sweep.sweep, [(tiny, 0)], False)
+        wait_for(lambda: swept(psutil.Process()) != [])
+        swept(psutil.Process())[0].kill()
+        assert result.result(timeout=120) == []
+    assert sweep.missing([(tiny, 0)]) == []
 
 
 FATAL = """
 import os
-import time
+import signal
+import sys
 
-from abc_nb import processes, sweep
-from abc_nb.experiments import experiment
-
-
-def train(experiment, seed, tell):  # in the workers: they import this file
-    if seed == 7:
-        os._exit(1)
-    time.sleep(1)
-    original(experiment, seed, tell)
-
-
-original, processes.train, sweep.workers = processes.train, train, lambda: 3
-
-if __name__ == "__main__":
-    jobs = [(experiment("successor-vanilla", "smoke"), seed) for seed in (7, 8, 9, 10)]
-    failures = sweep.sweep(jobs, show=False)
-    print([failure.seed for failure in failures], [seed for _, seed in sweep.missing(jobs)])
-    assert failures[0].error == sweep.KILLED
+with open(os.path.join(os.environ["ABC_NB_RUNS"], ".starts"), "a") as file:
+    file.write(sys.argv[sys.argv.index("--seed") + 1] + "\\n")
+if "7" in sys.argv:
+    os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
 @pytest.mark.slow
-def test_a_run_that_always_kills_its_worker_fails_alone(folders: Folders, tmp_path: Path) -> None:
-    script = tmp_path / "fatal.py"
-    script.write_text(FATAL)
-    told = subprocess.run([sys.executable, script], stdout=subprocess.PIPE, text=True, check=True, timeout=300).stdout
-    assert told.strip() == "[7] [7]"
+def test_a_run_whose_process_is_always_killed_fails_alone_after_four_restarts(
+    folders: Folders, tiny: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command_of(tmp_path, monkeypatch, FATAL)
+    jobs = [(tiny, seed) for seed in (7, 8)]
+    assert sweep.sweep(jobs, show=False) == [sweep.Failure(tiny.name, 7, sweep.KILLED)]
+    assert sweep.missing(jobs) == [(tiny, 7)]
+    starts = (folders.runs / ".starts").read_text().split()
+    assert Counter(starts) == {"7": 5, "8": 1}
 
 
-@pytest.mark.slow
-def test_a_worker_that_is_killed_between_two_runs_is_made_anew(folders: Folders, tiny: Experiment) -> None:
-    with processes(1) as crew:
-        crew.submit(tiny, 0).result()
-        (worker,) = spawned(psutil.Process())
-        worker.kill()
-        worker.wait()
-        for _ in range(sweep.LIVES):  # the executor may not know yet
-            with suppress(BrokenProcessPool):
-                crew.submit(tiny, 1).result()
-                break
-    assert sweep.missing([(tiny, 0), (tiny, 1)]) == []
+# ---- what a process says ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("written", "status", "expected"),
+    [
+        ("abc-nb: a warning\nabc-nb: it has failed\n", 2, "it has failed"),
+        ('Traceback:\n  File "x"\nKeyError: 3\n\n', 1, "KeyError: 3"),
+        ("", 3, "its process ended with status 3"),
+    ],
+)
+def test_a_run_that_ends_with_an_error_is_reported_with_its_last_sentence(
+    written: str,
+    status: int,
+    expected: str,
+    folders: Folders,
+    tiny: Experiment,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command_of(tmp_path, monkeypatch, f"import sys\n\nsys.stderr.write({written!r})\nsys.exit({status})")
+    assert sweep.sweep([(tiny, 0)], show=False) == [sweep.Failure(tiny.name, 0, expected)]
+    assert capsys.readouterr().err == ("abc-nb: a warning\n" if "warning" in written else "")
+
+
+@dataclass(frozen=True)
+class OwnBias(Causal):
+    """A bias that the package does not define."""
+
+
+def test_settings_that_another_process_cannot_restore_are_reported_with_what_to_do(
+    folders: Folders, tiny: Experiment
+) -> None:
+    own = replace(tiny, model=replace(tiny.model, bias=OwnBias()))
+    (failure,) = sweep.sweep([(own, 0)], show=False)
+    assert "sweep it with in_turn=True" in failure.error
+    assert sweep.sweep([(own, 0)], show=False, in_turn=True) == []
+
+
+def test_steps_reach_the_sweep(
+    folders: Folders, tiny: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command_of(tmp_path, monkeypatch, "print('{\"step\": 2}')\nprint('{\"step\": 3}')\nraise SystemExit")
+    with processes.processes(1) as workers:
+        workers.submit(tiny, 5).result()
+    assert [workers.steps.get_nowait() for _ in range(2)] == [(tiny.name, 5, 2), (tiny.name, 5, 3)]
+    assert workers.steps.empty()
+
+
+# ---- before and between runs ------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -179,16 +232,16 @@ def test_a_folder_that_cannot_be_made_is_named_before_training(
 
 
 @pytest.mark.parametrize(
-    ("hands", "expected"),
+    ("count", "expected"),
     [
-        (None, ["successor-vanilla", "other", "successor-abc", "successor-abc"]),
-        (1, ["successor-vanilla", "successor-abc", "other", "successor-abc"]),
+        (None, ["successor-vanilla", "successor-other", "successor-abc", "successor-abc"]),
+        (1, ["successor-vanilla", "successor-abc", "successor-other", "successor-abc"]),
     ],
 )
 def test_a_child_waits_for_its_parent(
-    folders: Folders, tiny: Experiment, hands: int | None, expected: list[str]
+    folders: Folders, tiny: Experiment, count: int | None, expected: list[str]
 ) -> None:
-    child, other = child_of(tiny), replace(tiny, name="other")
+    child, other = child_of(tiny), renamed(tiny, "other")
     order: list[str] = []
 
     def submit(experiment: Experiment, seed: int) -> Future[None]:
@@ -197,11 +250,8 @@ def test_a_child_waits_for_its_parent(
         future.set_result(None)
         return future
 
-    def told() -> Step:
-        raise Empty
-
     jobs = {job.key(seed): (job, seed) for job, seed in [(child, 0), (tiny, 0), (other, 0), (child, 1)]}
-    assert sweep.train_together(jobs, Crew(submit, told, hands), show=False) == []
+    assert sweep.train_together(jobs, Workers(submit, SimpleQueue(), count), show=False) == []
     assert order == expected, "the second child has no parent to wait for here"
 
 
@@ -215,65 +265,83 @@ def test_the_estimate_counts_every_step_of_every_job(
     assert sweep.estimate([(longer, 0)]) == pytest.approx(0.5 * 40), "one run has one worker"
 
 
-ORPHAN = """
-import time
-from multiprocessing import get_context
-from concurrent.futures import ProcessPoolExecutor
-
-from abc_nb.processes import prepare_worker
-
-if __name__ == "__main__":
-    context = get_context("spawn")
-    pool = ProcessPoolExecutor(1, context, prepare_worker, (context.Queue(),))
-    pool.submit(time.sleep, 0).result()
-    pool.submit(time.sleep, 600)
-    print("busy", flush=True)
-    time.sleep(600)
-"""
+# ---- a sweep that ends early ------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-def test_a_worker_that_tells_nothing_ends_with_its_parent(tmp_path: Path) -> None:
+@pytest.mark.parametrize("work", ["time.sleep(600)", "sum(iter(int, 1))"], ids=["waits", "computes"])
+def test_a_process_that_reports_nothing_ends_with_its_sweep(
+    work: str, folders: Folders, tiny: Experiment, tmp_path: Path
+) -> None:
     """As it does while it evaluates, or waits for another run's lock."""
-    script = tmp_path / "orphan.py"
-    script.write_text(ORPHAN)
-    parent = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True)
-    assert parent.stdout is not None and parent.stdout.readline() == "busy\n"
-    (worker,) = spawned(psutil.Process(parent.pid))
-    parent.kill()
-    parent.communicate()
-    worker.wait(timeout=30)
+    script = tmp_path / "busy.py"
+    script.write_text(f"""import time
+from abc_nb.runs import processes
+
+processes.train = lambda *_: (print("busy", flush=True), {work})
+processes.train_in_sweep(0)
+""")
+    pipe = subprocess.PIPE
+    process = subprocess.Popen([sys.executable, script], stdin=pipe, stdout=pipe, text=True)
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write(as_json.written(tiny) + "\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == "busy\n"
+    process.stdin.close()
+    assert process.wait(timeout=30) == 1
+    process.stdout.close()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_a_stopped_sweep_leaves_checkpoints_and_no_process(folders: Folders, how: signal.Signals) -> None:
-    """Stopped in mid-run, as Ctrl-C or a kill does it; the checkpoint is whole."""
+def started(command: str, *arguments: str) -> subprocess.Popen[str]:
+    """An `abc-nb` command in a session of its own, which Ctrl-C stops."""
     script = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from abc_nb.cli import main;"
-        "raise SystemExit(main(['sweep', 'successor-vanilla']))"
+        f"raise SystemExit(main({[command, *arguments]!r}))"
     )
-    command = [sys.executable, "-c", script]
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    started = subprocess.Popen(command, start_new_session=True, **quiet)
+    pipe = subprocess.PIPE
+    return subprocess.Popen([sys.executable, "-c", script], start_new_session=True, stdout=pipe, stderr=pipe, text=True)
+
+
+STOPPED = "abc-nb: stopped; the same command goes on from the last checkpoint"
+WAYS_TO_STOP = [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)]
+COMMANDS = {"sweep": ["successor-vanilla"], "train": ["successor-vanilla"], "reproduce": ["--seeds", "0"]}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("command", "how", "status"),
+    [
+        *(("sweep", how, status) for how, status in WAYS_TO_STOP),
+        ("train", signal.SIGTERM, 143),
+        pytest.param("reproduce", signal.SIGTERM, 143, marks=pytest.mark.long),
+    ],
+)
+def test_a_stopped_command_leaves_checkpoints_and_no_process(
+    command: str, how: signal.Signals, status: int, folders: Folders
+) -> None:
+    """Stopped in mid-run by Ctrl-C, SIGTERM or a kill; the checkpoint is whole, and there is one sentence."""
+    process = started(command, *COMMANDS[command])
     checkpoint = folders.runs / ".partial" / experiment("successor-vanilla").key(0) / runner.CHECKPOINT
     wait_for(checkpoint.exists)
-    os.kill(started.pid, how)
-    assert started.wait(timeout=60) == (130 if how is signal.SIGINT else -signal.SIGKILL)
-    wait_for(lambda: not members(started.pid))
+    os.kill(process.pid, how)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == status
+    lines = [line for line in errors.splitlines() if line and "step" not in line]
+    assert lines == ([] if how is signal.SIGKILL else [STOPPED])
+    wait_for(lambda: not members(process.pid))
     assert json.loads(read_tensors(checkpoint)["progress"])["step"] > 0
 
 
 @pytest.mark.slow
-def test_a_worker_never_hears_ctrl_c_and_the_sweep_does(folders: Folders, tiny: Experiment) -> None:
-    """From its start: while it imports it would answer with a traceback."""
-    with processes(1) as crew:
-        future = crew.submit(tiny, 0)
-        (worker,) = spawned(psutil.Process())
-        status = dict(line.split(":", 1) for line in Path(f"/proc/{worker.pid}/status").read_text().splitlines())
-        assert int(status["SigBlk"], 16) >> (signal.SIGINT - 1) & 1
-        assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
-        future.result()
+def test_ctrl_c_in_a_terminal_reaches_the_sweep_and_not_its_processes(folders: Folders) -> None:
+    """A terminal sends it to the whole process group, at any moment; a process would answer with a traceback."""
+    process = started("sweep", "successor-vanilla")
+    wait_for(lambda: swept(psutil.Process(process.pid)) != [])
+    assert os.getpgid(swept(psutil.Process(process.pid))[0].pid) != os.getpgid(process.pid)
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert [line for line in errors.splitlines() if line and "step" not in line] == [STOPPED]
+    wait_for(lambda: not members(process.pid))
 
 
 def test_the_bar_counts_a_finished_run_as_whole_and_never_goes_back(tiny: Experiment) -> None:

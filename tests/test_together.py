@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,7 @@ from helpers import child_of, forking, report_versions, tiny_experiment, write_r
 
 from abc_nb.analysis import claims
 from abc_nb.experiments.experiment import Experiment
-from abc_nb.problems.sampling import Batch, Sampler
-from abc_nb.problems.tasks import Digits
-from abc_nb.runs import manifest, runner, store, sweep
+from abc_nb.runs import manifest, processes, runner, store, sweep
 from abc_nb.show import notebooks
 from abc_nb.training.progress import Progress
 
@@ -28,13 +27,13 @@ from abc_nb.training.progress import Progress
 def together(work: Callable[..., None], *each: tuple[Any, ...], look: Callable[[], object] = lambda: None) -> None:
     """Run `work` in a process for each of these arguments, all at once; `look` again and again meanwhile."""
     folders = {name: value for name, value in os.environ.items() if name.startswith("ABC_NB_")}
-    processes = [forking().Process(target=in_folders, args=(folders, work, arguments)) for arguments in each]
-    for process in processes:
+    started = [forking().Process(target=in_folders, args=(folders, work, arguments)) for arguments in each]
+    for process in started:
         process.start()
-    while any(process.is_alive() for process in processes):
+    while any(process.is_alive() for process in started):
         look()
-        processes[0].join(0.02)
-    assert [process.exitcode for process in processes] == [0] * len(processes)
+        started[0].join(0.02)
+    assert [process.exitcode for process in started] == [0] * len(started)
 
 
 def in_folders(folders: dict[str, str], work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
@@ -67,28 +66,39 @@ def test_two_processes_train_a_run_once(tiny: Experiment, folders: Folders) -> N
     assert store.find(experiment, 0) is not None
 
 
-@dataclass(frozen=True)
-class Counted(Sampler):
-    """Notes each training step, from whichever process."""
+JOBS = [(tiny_experiment(), 0), (child_of(tiny_experiment()), 0), (tiny_experiment(), 1)]
+COUNTED = """
+import os
 
-    def training_batch(self, seed: int, step: int, size: int, again: Sequence[Digits] = ()) -> Batch:
-        with Path(os.environ["ABC_NB_RUNS"], ".steps").open("a") as file:
-            file.write(f"{self.width_count} {seed} {step}\n")
-        return super().training_batch(seed, step, size, again)
+from abc_nb.cli import main
+from abc_nb.problems.sampling import Sampler
 
-
-PARENT = replace(tiny_experiment(), sampler=Counted(tiny_experiment().sampler.task))
-JOBS = [(PARENT, 0), (child_of(PARENT), 0), (PARENT, 1)]
+training_batch = Sampler.training_batch
 
 
-def sweep_alone() -> None:
-    sweep.workers = lambda: 1
+def counted(sampler, seed, step, *arguments):
+    with open(os.path.join(os.environ["ABC_NB_RUNS"], ".steps"), "a") as file:
+        file.write(f"{sampler.width_count} {seed} {step}\\n")
+    return training_batch(sampler, seed, step, *arguments)
+
+
+Sampler.training_batch = counted
+raise SystemExit(main())
+"""
+
+
+def sweep_alone(command: list[str]) -> None:
+    """In one process at a time, each of which notes its training steps."""
+    sweep.workers, processes.COMMAND = lambda: 1, command
     assert sweep.sweep(JOBS, show=False) == []
 
 
 @pytest.mark.slow
-def test_two_sweeps_of_the_same_jobs_train_each_run_once(folders: Folders) -> None:
-    together(sweep_alone, (), ())
+def test_two_sweeps_of_the_same_jobs_train_each_run_once(folders: Folders, tmp_path: Path) -> None:
+    script = tmp_path / "counted.py"
+    script.write_text(COUNTED)
+    command = [sys.executable, "-P", str(script)]
+    together(sweep_alone, (command,), (command,))
     runs = [path for path in folders.runs.iterdir() if not path.name.startswith(".")]
     assert {path.name for path in runs} == {experiment.key(seed) for experiment, seed in JOBS}
     for run in runs:
@@ -115,7 +125,7 @@ def test_a_damaged_run_that_another_process_has_set_aside_is_no_error(
 
 def record(ids: Sequence[str]) -> None:
     for id in ids:
-        claims.record([claims.verdict(id, True, f"{id} holds")], "01_data", "smoke")
+        claims.record([claims.Verdict(id, "holds", f"{id} holds")], "01_data", "smoke")
 
 
 @pytest.mark.slow
@@ -130,7 +140,7 @@ def test_two_writers_of_the_ledger_lose_no_verdict(tmp_path: Path, monkeypatch: 
     together(record, (ids[::2],), (ids[1::2],), look=look)
     book = claims.ledger("smoke")
     assert (book.verdict == "holds").all()
-    assert book.figure.tolist() == [f"{id} holds" for id in ids]
+    assert book.finding.tolist() == [f"{id} holds" for id in ids]
 
 
 def write_reports(version: int) -> None:

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import torch
 from helpers import SAMPLER, SHORT, TINY, build, integers, rates_of, relative_rates, trainer
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 
 from abc_nb.bias.window import Window
@@ -23,7 +25,7 @@ from abc_nb.problems.tasks import Task
 from abc_nb.training import trainer as training
 from abc_nb.training.evaluation import evaluate, greedy
 from abc_nb.training.progress import Progress, TrainingConfig
-from abc_nb.training.trainer import Trainer, build_optimizers, loss_of, rate_at
+from abc_nb.training.trainer import Trainer, build_optimizers, loss_of, rate_at, stream
 
 # ---- learning ---------------------------------------------------------------------------------------
 
@@ -97,10 +99,32 @@ def test_a_matrix_of_one_column_is_a_vector_to_muon() -> None:
 
 def test_each_seed_has_random_numbers_of_its_own() -> None:
     drawn = []
-    for seed in (0, 0, 1):
+    for seed in (0, 0, 1, 4096):
         Trainer(build(), SAMPLER, SHORT, seed).step()
-        drawn.append(torch.rand(4).tolist())
-    assert drawn[0] == drawn[1] != drawn[2]
+        drawn.append(tuple(torch.rand(4).tolist()))
+    assert drawn[0] == drawn[1]
+    assert len({*drawn}) == 3
+
+
+@given(st.integers(0, 4095), st.integers(0, 2**19 - 1))
+def test_seeds_below_4096_keep_the_stream_that_shipped_results_were_made_with(seed: int, step: int) -> None:
+    expected = torch.Generator().manual_seed(seed * 2**20 + step)
+    found = torch.Generator().manual_seed(stream(seed, step))
+    assert torch.equal(torch.rand(8, generator=found), torch.rand(8, generator=expected))
+
+
+def test_every_seed_and_step_has_a_stream_of_its_own() -> None:
+    """A processor takes 32 bits of a seed, in which 0 and 4,096, or 1 and 4,097, were the same."""
+    seeds = [0, 1, 2, 4095, *range(4096, 4120), *(n * 4096 for n in range(2, 10)), 2**20, 2**31 - 1]
+    pairs = [(seed, step) for seed in seeds for step in (0, 1, 2, 100, 1599)]
+    drawn = {tuple(torch.rand(2, generator=torch.Generator().manual_seed(stream(*pair))).tolist()) for pair in pairs}
+    assert len(drawn) == len(pairs)
+
+
+@given(st.integers(4096, 2**31 - 1), st.integers(0, 2**19 - 1))
+def test_a_large_seed_shares_no_stream_with_a_small_one(seed: int, step: int) -> None:
+    """The lowest 20 bits of a small seed's stream are its step."""
+    assert stream(seed, step) % 2**20 >= 2**19
 
 
 def test_adamw_alone_takes_every_parameter() -> None:

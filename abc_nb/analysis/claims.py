@@ -1,26 +1,46 @@
-"""The ledger of claims: what the papers say, what a run here says, and the verdict.
+"""The ledger of claims: what the papers say, the criterion, what was found here, and the verdict.
 
-A judge (in `judges/`) is a function of the results; notebooks record what it returns.
+A judge (in `judges/`) is a function of the results; notebooks record what it returns. Criteria stand in
+`data/criteria.csv` and were written before the runs that decide them.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 import pandas as pd
 from filelock import FileLock
 
-from abc_nb.analysis.statistics import over_seeds, percent
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_text
-from abc_nb.problems.tasks import unit_of
 
-Judgement = Literal["holds", "differs", "not run", "definition"]
+Judgement = Literal[
+    "holds", "holds with changes", "in part", "differs", "undecided", "not tested", "definition", "not run"
+]
 VERDICTS: tuple[Judgement, ...] = get_args(Judgement)
+MOST = 0.8  # of the runs: from here on a claim that not every run meets holds in part
+COLUMNS = ["verdict", "finding", "runs", "reading", "regime", "notebook"]
+
+
+@dataclass(frozen=True)
+class Count:
+    """How many runs meet a criterion, of how many."""
+
+    met: int
+    runs: int
+
+    def __add__(self, other: Count) -> Count:
+        return Count(self.met + other.met, self.runs + other.runs)
+
+    def __str__(self) -> str:
+        return f"{self.met} of {self.runs}"
+
+    @property
+    def all(self) -> bool:
+        return self.met == self.runs > 0
 
 
 @dataclass(frozen=True)
@@ -29,24 +49,71 @@ class Verdict:
 
     id: str
     verdict: Judgement
-    figure: str  # what was measured, in words and numbers
-    interval: str = ""  # 95% interval of the number that decides
-    seeds: int = 1  # that it was measured on
+    finding: str  # one sentence
+    runs: str = ""  # as in "19 of 20": how many met the criterion
+    reading: str = ""  # which reading of the paper was tried
+    regime: str = "tight"
 
 
-class Evidence(NamedTuple):
-    """What stands behind the number that decides."""
+def total(counts: Iterable[Count]) -> Count:
+    return sum(counts, Count(0, 0))
 
-    interval: str = ""
-    seeds: int = 1
+
+def by_counts(counts: Mapping[str, Count], at_most: Judgement = "holds") -> Judgement:
+    """The verdict from how many runs of each task or regime meet the criterion.
+
+    All runs: `at_most`. Every run of some task, or most of all runs: in part. Fewer: differs. No runs: not run.
+    """
+    everything = total(counts.values())
+    if everything.runs == 0:
+        return "not run"
+    if everything.all:
+        return at_most
+    enough = everything.met >= MOST * everything.runs
+    return "in part" if enough or any(count.all for count in counts.values()) else "differs"
+
+
+class Scores:
+    """Accuracy in percent of single runs, by task, model, seed and length, with their validation.
+
+    `rows` are evaluation rows with the columns task, model, seed, length, accuracy and validation (fractions).
+    """
+
+    def __init__(self, rows: pd.DataFrame) -> None:
+        keys = ["task", "model", "seed"]
+        if "base" in rows:
+            keys.insert(1, "base")
+        self.percent = 100 * rows.pivot_table(index=keys, columns="length", values="accuracy")
+        self.validation = 100 * rows.groupby(keys).validation.first()
+
+    def of(self, task: str, model: str) -> pd.DataFrame:
+        """One row a run (of every base), one column a length; empty if none was made."""
+        index = self.percent.index
+        return self.percent[(index.get_level_values("task") == task) & (index.get_level_values("model") == model)]
+
+    def interpolating(self, task: str, model: str) -> pd.DataFrame:
+        """The same for the runs that are right on 99% or more in validation."""
+        found = self.of(task, model)
+        return found[self.validation.loc[found.index] >= 99]
+
+    def at_bar(self, task: str, model: str, length: int = 60, bar: float = 99.0) -> Count:
+        """How many runs are right on `bar` percent or more at a length."""
+        accuracy = self.of(task, model).get(length, pd.Series(dtype=float))
+        return Count(int((accuracy >= bar).sum()), len(accuracy))
+
+    def worst(self, task: str, model: str, length: int = 60) -> float:
+        """The accuracy of the worst run; not a number if there is none."""
+        return float(self.of(task, model).get(length, pd.Series(dtype=float)).min())
 
 
 def paper_claims() -> pd.DataFrame:
-    return pd.read_csv(paths.DATA / "paper_claims.csv")
+    """The papers' claims, each with the criterion that decides it."""
+    criteria = pd.read_csv(paths.DATA / "criteria.csv")
+    return pd.read_csv(paths.DATA / "paper_claims.csv").merge(criteria, on="id", validate="one_to_one")
 
 
 def record(verdicts: list[Verdict], notebook: str, profile: str) -> pd.DataFrame:
-    """Put verdicts into the profile's ledger, replacing earlier ones; returns their rows with the claims."""
+    """Put verdicts into the profile's ledger, replacing earlier ones; returns claim, verdict and finding of each."""
     path = paths.figures(profile) / "claims.csv"
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.parent / ".claims.lock"):
@@ -54,71 +121,23 @@ def record(verdicts: list[Verdict], notebook: str, profile: str) -> pd.DataFrame
         for verdict in verdicts:
             if verdict.id not in book.index or verdict.verdict not in VERDICTS:
                 raise InputError(f"no claim {verdict.id} with verdict {verdict.verdict!r}: see paper_claims.csv")
-            row = asdict(verdict) | {"seeds": str(verdict.seeds), "notebook": notebook}
-            book.loc[verdict.id, list(row)[1:]] = list(row.values())[1:]
+            row = asdict(verdict) | {"notebook": notebook}
+            book.loc[verdict.id, COLUMNS] = [row[column] for column in COLUMNS]
         write_text(path, book.reset_index().to_csv(index=False))
-    return book.loc[[verdict.id for verdict in verdicts]].reset_index()
+    return book.loc[[verdict.id for verdict in verdicts], ["claim", "verdict", "runs", "finding"]].reset_index()
 
 
 def ledger(profile: str) -> pd.DataFrame:
-    """Every claim with its verdict so far: id, topic, claim, verdict, figure, interval, seeds, notebook."""
-    columns = ["verdict", "figure", "interval", "seeds", "notebook"]
-    claims = paper_claims()[["id", "topic", "claim"]].assign(**dict.fromkeys(columns, "")).assign(verdict="not run")
+    """Every claim with its verdict so far: id, topic, claim, criterion, and what `Verdict` has."""
+    claims = paper_claims()[["id", "topic", "claim", "criterion"]]
+    claims = claims.assign(**dict.fromkeys(COLUMNS, "")).assign(verdict="not run")
     path = paths.figures(profile) / "claims.csv"
     if not path.exists():
         return claims
     try:
-        known = pd.read_csv(path, dtype=str, keep_default_na=False).set_index("id")[columns]
+        known = pd.read_csv(path, dtype=str, keep_default_na=False).set_index("id")[COLUMNS]
     except (ValueError, KeyError) as error:  # empty, no table, no text, or another table
         raise InputError(f"{path} is not a ledger of claims: remove it and run the notebooks again") from error
     claims = claims.set_index("id")
-    claims.update(known.loc[known.index.isin(claims.index), columns])
+    claims.update(known.loc[known.index.isin(claims.index), COLUMNS])
     return claims.reset_index()
-
-
-def evidence(row: Mapping[Hashable, Any] | pd.Series) -> Evidence:
-    """Of a row of `over_seeds`."""
-    return Evidence(f"[{row['ci_low']:.2f}, {row['ci_high']:.2f}]", int(row["seeds"]))
-
-
-class Scores:
-    """Accuracy in percent over seeds, by task, model and length."""
-
-    def __init__(self, rows: pd.DataFrame) -> None:
-        self.rows = {(row["task"], row["model"], row["length"]): row for row in over_seeds(rows).to_dict("records")}
-        self.tasks, self.models = list(dict.fromkeys(rows.task)), list(dict.fromkeys(rows.model))
-
-    def median(self, task: str, model: str, length: int) -> float:
-        return float(self.rows[task, model, length]["ours"])
-
-    def has(self, task: str, model: str) -> bool:
-        return any(place[:2] == (task, model) for place in self.rows)
-
-    def lowest(self, tasks: Sequence[str], models: Sequence[str], lengths: Sequence[int]) -> tuple[str, str, int]:
-        """The task, model and length with the lowest median; of several the one that is known least well."""
-        return min(
-            itertools.product(tasks, models, lengths),
-            key=lambda place: (self.median(*place), self.rows[place]["ci_low"]),
-        )
-
-    def highest(self, tasks: Sequence[str], models: Sequence[str], lengths: Sequence[int]) -> tuple[str, str, int]:
-        """The task, model and length with the highest median; of several the one that is known least well."""
-        return max(
-            itertools.product(tasks, models, lengths),
-            key=lambda place: (self.median(*place), self.rows[place]["ci_high"]),
-        )
-
-    def worst(self, tasks: Sequence[str], models: Sequence[str], length: int) -> float:
-        """The accuracy of the worst seed of all."""
-        return min(float(self.rows[task, model, length]["worst"]) for task in tasks for model in models)
-
-    def evidence(self, task: str, model: str, length: int) -> Evidence:
-        return evidence(self.rows[task, model, length])
-
-    def text(self, task: str, model: str, lengths: tuple[int, ...]) -> str:
-        numbers = ", ".join(percent(self.median(task, model, length)) for length in lengths)
-        return f"{task} {numbers} at {', '.join(map(str, lengths))} {unit_of(task)}"
-
-
-def verdict(id: str, holds: bool, figure: str, evidence: Evidence = Evidence()) -> Verdict:  # noqa: B008 (a constant)
-    return Verdict(id, "holds" if holds else "differs", figure, *evidence)

@@ -94,6 +94,20 @@ def window_matrices(w: int, width: int = 6) -> dict[str, np.ndarray]:
     return {title: Window(w).opened(*part, layer=0)[0].numpy() for title, part in parts.items()}
 
 
+def window_matrix(name: str, problem: str, w: int) -> pd.DataFrame:
+    """The cross-attention window for one problem: rows output tokens, columns input tokens, 1 where a key is open."""
+    task = Task(name)
+    operands = read(task, problem)
+    operands = widen(operands, width_of(task, operands), task)
+    layout = task.layout(operands[0].shape[1], "aligned")
+    cells = Window(w).opened(layout, "cross", layer=0)[0].int().numpy()
+    return pd.DataFrame(
+        cells,
+        index=pd.Index(task.text(task.target(operands)[0, 1:].tolist()), name="output"),
+        columns=task.text(task.source(operands, layout)[0].tolist()),
+    )
+
+
 def needed_cells(name: str, problem: str) -> dict[str, Any]:
     """What `maps.dependencies` draws: tokens, and the cells that each output digit needs."""
     task = Task(name)

@@ -9,7 +9,7 @@ import torch
 
 from abc_nb.analysis.attention import far_shares
 from abc_nb.analysis.further_tests import by_run
-from abc_nb.analysis.results import titles
+from abc_nb.analysis.results import identity
 from abc_nb.bias.base import Near
 from abc_nb.experiments.catalogue import PERIOD
 from abc_nb.model.transformer import Transformer
@@ -70,7 +70,7 @@ def imperfect(runs: Sequence[Run]) -> list[Run]:
 def all_wrong_digits(runs: Sequence[Run]) -> pd.DataFrame:
     """`wrong_digits` of several runs, with task, model and seed in front."""
     columns = ["task", "model", "seed", "problem", "place", "residue", "operand 1", "operand 2"]
-    parts = [wrong_digits(run).assign(**titles(run), seed=run.seed) for run in runs]
+    parts = [wrong_digits(run).assign(**identity(run), seed=run.seed) for run in runs]
     return pd.concat([pd.DataFrame(columns=columns), *parts], ignore_index=True)[columns].fillna("")
 
 

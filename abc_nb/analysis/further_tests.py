@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from abc_nb.analysis.results import titles
+from abc_nb.analysis.results import identity
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.edge_cases import KINDS, carry, uniform
 from abc_nb.problems.expressions import widen
@@ -27,13 +27,13 @@ def by_run(runs: Sequence[Run], lengths: Sequence[int], measure: Measure) -> pd.
     for run in runs:
         model = run.model()
         for length in lengths:
-            head = pd.DataFrame([titles(run) | {"seed": run.seed, "length": length}])
+            head = pd.DataFrame([identity(run) | {"seed": run.seed, "length": length}])
             parts.append(head.merge(measure(model, run.experiment.sampler, length), how="cross"))
     return pd.concat(parts, ignore_index=True)
 
 
 def percent_right(runs: Sequence[Run], length: int, ask: Callable[..., pd.DataFrame], **asked: Any) -> pd.DataFrame:
-    """What `hard` asks of a model (`hard_cases`, `carry_runs`, `zeros_in_front`) of each run's, in percent.
+    """What `ask` (`hard_cases`, `carry_runs` or `zeros_in_front`) finds for the model of each run, in percent.
 
     `asked` are that function's own arguments, after model, sampler and length.
     """

@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from abc_nb.common.errors import InputError
-from abc_nb.experiments import catalogue, experiment, train_command
+from abc_nb.experiments import experiment, names_of, train_command
 from abc_nb.experiments.profiles import PROFILES
-from abc_nb.problems.tasks import OPERATIONS, Task
 from abc_nb.runs import store
 from abc_nb.runs.run import Run
 from abc_nb.runs.store import ANYWHERE
@@ -70,6 +69,15 @@ class Results:
         """Those of the experiments that have a result."""
         return [name for name in names if any(self.by_seed(name).values())]
 
+    def names(self, *studies: str) -> list[str]:
+        """The experiments of some studies in this profile; where shipped runs are taken too, those with a result."""
+        found = names_of(*studies, profile=self.profile)
+        return self.there(found) if self.origin == "any" else found
+
+    def rows(self, *studies: str) -> pd.DataFrame:
+        """Evaluation rows of some studies, as `evaluation` has them."""
+        return self.evaluation(self.names(*studies))
+
     def by_seed(self, name: str) -> dict[int, Run | None]:
         """The run of each seed."""
         origins = ANYWHERE if self.origin == "any" else (self.origin,)
@@ -77,8 +85,8 @@ class Results:
         return {seed: store.find(wanted, seed, origins) for seed in self.seeds}
 
     def evaluation(self, names: Sequence[str]) -> pd.DataFrame:
-        """Evaluation rows with the task's and the model's titles."""
-        return self.frames(names, Run.evaluation)
+        """Evaluation rows with task, model, base, and the run's last validation accuracy (a fraction)."""
+        return self.frames(names, lambda run: run.evaluation().assign(validation=run.validation))
 
     def histories(self, names: Sequence[str]) -> pd.DataFrame:
         """Validation accuracy along every training: task, model, seed, step, seconds, loss, accuracy."""
@@ -87,15 +95,15 @@ class Results:
     def frames(self, names: Sequence[str], read: Callable[[Run], pd.DataFrame]) -> pd.DataFrame:
         if not names:
             raise InputError("none of the experiments that are wanted here has a result: see `abc-nb list`")
-        return pd.concat([read(run).assign(**titles(run)) for run in self.runs(names)], ignore_index=True)
+        return pd.concat([read(run).assign(**identity(run)) for run in self.runs(names)], ignore_index=True)
 
     def trainings(self, names: Sequence[str]) -> pd.DataFrame:
         """One row a run: steps, seconds, final validation accuracy, and when it first was 100% (infinite: never)."""
         rows = []
         for run in self.runs(names):
             first = run.reached(1.0)
-            row = {**titles(run), "seed": run.seed, "steps": run.manifest["steps"]}
-            row |= {"validation": run.history().accuracy.iloc[-1], "steps_to_100": first["step"]}
+            row = {**identity(run), "seed": run.seed, "steps": run.manifest["steps"]}
+            row |= {"validation": run.validation, "steps_to_100": first["step"]}
             row |= {"seconds_to_100": first["seconds"], "seconds": run.manifest["seconds"]["training"]}
             rows.append(row)
         return pd.DataFrame(rows)
@@ -112,9 +120,7 @@ class Results:
         return counted.T.set_axis([f"group {i + 1}" for i in range(len(counted))], axis=1)
 
 
-def titles(run: Run) -> dict[str, str]:
-    """The task, with its base if that is not the usual one, and the model, as tables call them."""
-    identity = run.experiment.identity
-    usual = identity.base == Task(identity.task).base
-    suffix = "" if usual else f", base {identity.base}"
-    return {"task": OPERATIONS[identity.task].title + suffix, "model": catalogue.title(identity.model)}
+def identity(run: Run) -> dict[str, str | int]:
+    """The columns that say whose a row is: task, model and base, as in an experiment's name."""
+    name = run.experiment.identity
+    return {"task": name.task, "model": name.model, "base": name.base}

@@ -7,26 +7,25 @@ import pandas as pd
 from abc_nb.common.errors import InputError
 
 BAR = 0.99  # complete generalization: at least 99% at ten times the training length (claim C01)
-
-
 TOLERANCE = 1e-4  # percent; tables are saved with six digits
 
 
 def over_seeds(rows: pd.DataFrame) -> pd.DataFrame:
     """One row a task, model and length: the median seed with its Wilson interval, worst and best, in percent.
 
-    Raises InputError where two experiments have the same title, or a run is there twice.
+    Where rows have a base, it counts as part of the task. Raises InputError where a run is there twice.
     """
-    twice = rows[rows.duplicated(["task", "model", "length", "seed"])]
+    keys = [key for key in ("task", "base", "model", "length") if key in rows]
+    twice = rows[rows.duplicated([*keys, "seed"])]
     if len(twice):
-        raise InputError(f"{twice.model.iloc[0]} stands for several runs of one seed: give each its own title")
+        raise InputError(f"{twice.model.iloc[0]} stands for several runs of one seed: give each its own name")
     found = []
-    for (task, model, length), group in rows.groupby(["task", "model", "length"], sort=False):
+    for values, group in rows.groupby(keys, sort=False):
         ordered = group.sort_values("accuracy")
         middle = ordered.iloc[(len(ordered) - 1) // 2]
         percent = {"ours": middle.accuracy, "worst": ordered.accuracy.iloc[0], "best": ordered.accuracy.iloc[-1]}
         percent |= {"ci_low": middle.ci_low, "ci_high": middle.ci_high}
-        head = {"task": task, "model": model, "length": length}
+        head = dict(zip(keys, values, strict=True))
         tail = {"samples": int(middle.samples), "seeds": len(group), "regime": middle.regime}
         found.append(head | {name: 100 * value for name, value in percent.items()} | tail)
     return pd.DataFrame(found)

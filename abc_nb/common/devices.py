@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 
 THREADS = 1  # fixed, so that a run can be repeated bit for bit; two runs at once use two cores
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """PyTorch computes on `THREADS` threads in here, and on as many as before afterwards, whatever happens."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(THREADS)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def device() -> str:

@@ -13,6 +13,11 @@ SHIPPED = Path(os.environ.get("ABC_NB_RESULTS") or ROOT / "results").absolute() 
 BUILD = ROOT / "build"  # executed copies of notebooks
 
 
+def certificates() -> Path:
+    """Folder of the certificates that come with the project."""
+    return SHIPPED / "certificates"
+
+
 def runs() -> Path:
     """Folder of the runs made here; the environment variable ABC_NB_RUNS moves it."""
     return Path(os.environ.get("ABC_NB_RUNS") or ROOT / "runs").absolute()

@@ -162,6 +162,9 @@ PERIODS = {  # other periods with the whole training, on the tasks where a quart
     f"window-both-t{t}": scaffold(f"+ T={t}, both sides", positions.Sinusoidal(t), sides="both", tested="few")
     for t in (2, 4, 5, 6, 7, 8)
 }
+PADDED["abc-padded"] = replace(PADDED["abc-padded"], training="anew_padded")
+TABLE_1_PADDED = tuple(f"{name}-padded" for name in ("vanilla", *SCAFFOLDS))
+PERIOD_MODELS = {PERIOD: "window-cyclic-both"} | {t: f"window-both-t{t}" for t in (2, 4, 5, 6, 7, 8)}  # by period T
 SIZES = {  # layers of encoder and decoder, width, heads (claim C30); 0/2, 64, 8 are `window-cyclic-both`
     "0-1": ("0/1 layers", layers(0, 1)),
     "0-4": ("0/4 layers", layers(0, 4)),
@@ -225,7 +228,8 @@ PLACED["alibi-by-place"] = replace(
     WIDENED["alibi-cross-widened"], title="ALiBi, by place", bias=PlacedALiBi(cross=True)
 )
 WIDTHS = {"vanilla": "vanilla-widened", "rope-right": "rope-widened", "rpe-right": "rpe-widened"}  # one, and several
-METHODS = (*WIDENED, *MODERN, "window-cyclic", "abc")  # what notebook 7 compares
+OURS = ("window-cyclic", "abc")
+METHODS = (*WIDENED, *MODERN, *OURS)  # what notebook 7 compares
 VARIANTS = ("rope-right", "rpe-right", "alibi-cross")  # baselines that tell why a baseline fails
 TRAININGS: dict[str, Recipe] = {"text-rate": "text", "our-recipe": "ours"}
 PAPER_SETTING = {  # for the profile `paper`: the learning rate of the paper's text, and our training

@@ -1,4 +1,4 @@
-"""A crew of Dask workers, on other machines perhaps; all of them share our folder of runs.
+"""Dask workers, which may be on other machines; all of them share our folder of runs.
 
 A run that a lost worker leaves behind goes to another one, which takes it up from its checkpoint.
 """
@@ -19,9 +19,9 @@ from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any
 
 from abc_nb.common import paths
-from abc_nb.runs.crew import Crew, Step, train
 from abc_nb.common.errors import InputError
 from abc_nb.experiments.experiment import Experiment
+from abc_nb.runs.workers import Step, Workers, train
 
 if TYPE_CHECKING:
     from distributed import Client, Worker
@@ -35,7 +35,7 @@ class Stopped(Exception):
 
 
 @contextmanager
-def cluster(address: str) -> Iterator[Crew]:
+def cluster(address: str) -> Iterator[Workers]:
     """The workers of the scheduler at `address`, those that come later too."""
     with connect(address) as client, marked(paths.runs()) as mark:
         check(client, mark)
@@ -43,7 +43,7 @@ def cluster(address: str) -> Iterator[Crew]:
         client.subscribe_topic(mark.name, lambda event: steps.put(event[1]))
         pool = client.get_executor(pure=False)
         try:
-            yield Crew(lambda experiment, seed: pool.submit(work, mark, experiment, seed), steps.get_nowait)
+            yield Workers(lambda experiment, seed: pool.submit(work, mark, experiment, seed), steps)
         except CancelledError as error:
             raise InputError(f"lost the Dask scheduler at {address}: start it again, and this command") from error
         finally:
@@ -115,9 +115,9 @@ def work(mark: Path, experiment: Experiment, seed: int) -> None:
     fit(mark, worker)
     os.environ["ABC_NB_RUNS"] = str(mark.parent)
 
-    def tell(*step: *Step) -> None:
+    def report(*step: *Step) -> None:
         if not mark.exists():
             raise Stopped
         worker.log_event(mark.name, step)
 
-    train(experiment, seed, tell)
+    train(experiment, seed, report)

@@ -29,7 +29,7 @@ from abc_nb.common.config import digest
 from abc_nb.common.errors import InputError
 from abc_nb.experiments.experiment import Experiment
 from abc_nb.runs.manifest import ABSENT, MANIFEST, fingerprint, read_json, sha256
-from abc_nb.runs.run import Run, Outcome, as_lines
+from abc_nb.runs.run import Outcome, Run, as_lines
 
 RUNS, EXPERIMENTS = "runs.csv", "experiments.json"
 NEXT = ".tmp-next"  # the folder of files that were written and not yet moved into place

@@ -36,7 +36,7 @@ from abc_nb.runs.pack import (
     table_file,
     weights_file,
 )
-from abc_nb.runs.run import Run, Outcome
+from abc_nb.runs.run import Outcome, Run
 
 ROWS: dict[str, Callable[[Run], pd.DataFrame | None]] = {  # what a run gives to each table
     "evaluation": lambda run: pd.DataFrame(run.source.tests(), columns=Outcome._fields),

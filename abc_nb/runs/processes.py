@@ -1,112 +1,108 @@
-"""A crew of worker processes on this machine, of one thread each.
+"""Local workers: one process a run, `abc-nb train NAME --seed N`, started and watched by the sweep.
 
-Two single-threaded workers train more models an hour than one with two threads, and a fixed thread
-count makes runs repeatable bit for bit.
+Two single-threaded processes train more models an hour than one with two threads, and a fixed thread
+count makes runs repeatable bit for bit. The sweep writes the configuration to the standard input of the
+process, as one line of JSON, and reads its steps from the standard output. It keeps that standard input open:
+when it closes, the sweep has ended, however it ended, and so does the process.
 """
 
 from __future__ import annotations
 
-import multiprocessing
+import json
 import os
 import signal
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
-from dataclasses import dataclass
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from queue import SimpleQueue
+from tempfile import TemporaryFile
 from threading import Thread
-from typing import Any
+from typing import IO
 
-import torch
+from tqdm.auto import tqdm
 
-from abc_nb.common import devices
-from abc_nb.runs.crew import Crew, Step, train
+from abc_nb.common.errors import InputError
+from abc_nb.experiments import as_json
 from abc_nb.experiments.experiment import Experiment
+from abc_nb.runs.workers import Killed, Step, Workers, train
 
-QUEUES: list[Any] = []  # in a worker: the one to its parent
-
-
-@dataclass
-class Hand:
-    """One worker process, made anew after it was killed; so a run that kills its worker harms no other."""
-
-    make: Callable[[], ProcessPoolExecutor]
-    last: Future[None] | None = None  # what it was given last
-
-    def __post_init__(self) -> None:
-        self.pool = self.make()
-
-    @property
-    def idle(self) -> bool:
-        return self.last is None or self.last.done()
-
-    def submit(self, experiment: Experiment, seed: int) -> Future[None]:
-        with deaf():  # this may start its process
-            try:
-                self.last = self.pool.submit(work, experiment, seed)
-            except BrokenProcessPool:  # it was killed at its last run, or since
-                self.pool = self.make()
-                self.last = self.pool.submit(work, experiment, seed)
-        return self.last
-
-    def close(self, kill: bool) -> None:
-        for process in list((self.pool._processes or {}).values()) if kill else []:
-            process.kill()
-        self.pool.shutdown(cancel_futures=True)
+COMMAND = [sys.executable, "-P", "-m", "abc_nb"]
+PREFIX = "abc-nb: "  # of every sentence that the command writes to standard error
 
 
 @contextmanager
-def deaf() -> Iterator[None]:
-    """A process that is started here never hears Ctrl-C, not even while it imports; this one hears it afterwards."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+def processes(count: int) -> Iterator[Workers]:
+    """At most `count` processes at the same time; those that still run at the end are killed."""
+    steps: SimpleQueue[Step] = SimpleQueue()
+    started: list[subprocess.Popen[str]] = []
+    with ThreadPoolExecutor(count) as threads:
+
+        def submit(experiment: Experiment, seed: int) -> Future[None]:
+            configuration = as_json.written(experiment)
+            errors = TemporaryFile("w+", errors="replace")  # noqa: SIM115 (closed by `follow`)
+            started.append(start(experiment, seed, errors))
+            return threads.submit(follow, started[-1], configuration, (experiment.name, seed), errors, steps)
+
+        try:
+            yield Workers(submit, steps, count)
+        finally:
+            for process in started:
+                process.kill()
 
 
-@contextmanager
-def processes(count: int) -> Iterator[Crew]:
-    """`count` processes, killed if the sweep is stopped."""
-    context = multiprocessing.get_context("spawn")
-    queue = context.Queue()
-    hands = [Hand(lambda: ProcessPoolExecutor(1, context, prepare_worker, (queue,))) for _ in range(count)]
-
-    def submit(experiment: Experiment, seed: int) -> Future[None]:
-        return next(hand for hand in hands if hand.idle).submit(experiment, seed)
-
-    stopped = True
-    try:
-        yield Crew(submit, queue.get_nowait, hands=count)
-        stopped = False
-    finally:
-        for hand in hands:
-            hand.close(kill=stopped)
+def start(experiment: Experiment, seed: int, errors: IO[str]) -> subprocess.Popen[str]:
+    """A process that waits for its configuration; Ctrl-C in the terminal of the sweep does not reach it."""
+    command = [*COMMAND, "train", experiment.name, "--profile", experiment.profile, "--seed", str(seed), "--in-sweep"]
+    pipe, path = subprocess.PIPE, os.pathsep.join(map(os.path.abspath, sys.path))  # it imports what we import
+    environment = os.environ | {"PYTHONPATH": path}
+    return subprocess.Popen(
+        command, stdin=pipe, stdout=pipe, stderr=errors, text=True, env=environment, process_group=0
+    )
 
 
-def prepare_worker(queue: Any) -> None:
-    Thread(target=end_with_parent, daemon=True).start()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops the workers
-    torch.set_num_threads(devices.THREADS)
-    QUEUES.append(queue)
+def follow(
+    process: subprocess.Popen[str], configuration: str, run: tuple[str, int], errors: IO[str], steps: SimpleQueue[Step]
+) -> None:
+    """Give a process its configuration and pass on its steps and warnings, to its end.
+
+    Killed if a signal ended it; InputError with its last sentence if it failed.
+    """
+    with errors:
+        with suppress(BrokenPipeError), process:  # a process that has ended already says below why it did
+            assert process.stdin is not None and process.stdout is not None
+            process.stdin.write(configuration + "\n")
+            process.stdin.flush()
+            for line in process.stdout:
+                steps.put((*run, json.loads(line)["step"]))
+        if process.returncode < 0:
+            raise Killed
+        errors.seek(0)
+        lines = [line.rstrip("\n") for line in errors if line.strip()]
+    reason = lines.pop() if process.returncode and lines else f"its process ended with status {process.returncode}"
+    for line in lines:
+        if line.startswith(PREFIX):
+            tqdm.write(line, file=sys.stderr)
+    if process.returncode:
+        raise InputError(reason.removeprefix(PREFIX))
 
 
-def end_with_parent() -> None:
-    """A worker ends when the sweep was killed, whatever it is doing; checkpoints wait for the next sweep."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+def train_in_sweep(seed: int) -> None:
+    """The other side: train the experiment on standard input, and write its steps to standard output."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the sweep starts again what a signal has ended
+    configuration = sys.stdin.readline()
+    Thread(target=end_with_sweep, daemon=True).start()
+    if configuration:  # otherwise the sweep has ended already
+        train(as_json.read(configuration), seed, write_step)
 
 
-def work(experiment: Experiment, seed: int) -> None:
-    """One job, in a worker."""
-    (queue,) = QUEUES
+def write_step(name: str, seed: int, step: int) -> None:
+    print(json.dumps({"step": step}), flush=True)
 
-    def tell(*step: *Step) -> None:
-        queue.put(step)
 
-    train(experiment, seed, tell)
+def end_with_sweep() -> None:
+    """End this process when its standard input closes, whatever it is doing."""
+    while os.read(0, 1):  # of sys.stdin a thread that waits would hold the lock, also at the end of the process
+        pass
+    os._exit(1)

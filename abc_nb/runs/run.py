@@ -101,6 +101,12 @@ class Run:
         """A row a validation: step, seconds, loss, accuracy."""
         return self.source.history()
 
+    @property
+    def validation(self) -> float:
+        """Accuracy (a fraction) at the last validation; 0 if there was none."""
+        history = self.history()
+        return float(history.accuracy.iloc[-1]) if len(history) else 0.0
+
     def problems(self, steps: int | None = None) -> int:
         """How many problems so many steps went through (all of them, by default); the same on any machine."""
         config, steps = self.experiment.training, int(self.manifest["steps"]) if steps is None else steps

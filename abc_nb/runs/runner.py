@@ -11,23 +11,37 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import torch
 from safetensors.torch import load_file, save
 
-from abc_nb.model import lora
-from abc_nb.common import paths
-from abc_nb.common.config import to_data
-from abc_nb.common.devices import THREADS, device, device_name
-from abc_nb.training.evaluation import evaluate
-from abc_nb.experiments.experiment import Experiment
-from abc_nb.common.files import write_bytes, write_text
-from abc_nb.runs.manifest import BIAS, CONFIG, EVALUATION, FILES, HISTORY, MANIFEST, SHARES, WEIGHTS, DamagedRun, environment, read_json, read_manifest, write_json, write_manifest
-from abc_nb.model.transformer import Transformer
 from abc_nb.bias.lines import Lines
 from abc_nb.calibration.of_model import SHARES as TRIED_SHARES
 from abc_nb.calibration.of_model import calibrate_model
-from abc_nb.runs.run import Run, Outcome
+from abc_nb.common import paths
+from abc_nb.common.config import to_data
+from abc_nb.common.devices import device, device_name, one_thread
+from abc_nb.common.files import write_bytes, write_text
+from abc_nb.experiments.experiment import Experiment
+from abc_nb.model import lora
+from abc_nb.model.transformer import Transformer
+from abc_nb.runs.manifest import (
+    BIAS,
+    CONFIG,
+    EVALUATION,
+    FILES,
+    HISTORY,
+    MANIFEST,
+    SHARES,
+    WEIGHTS,
+    DamagedRun,
+    environment,
+    read_json,
+    read_manifest,
+    write_json,
+    write_manifest,
+)
+from abc_nb.runs.run import Outcome, Run
 from abc_nb.runs.store import find, lock, read_bias, read_run, set_aside, write_tests
+from abc_nb.training.evaluation import evaluate
 from abc_nb.training.progress import Progress
 from abc_nb.training.trainer import Trainer
 
@@ -60,9 +74,9 @@ def train(experiment: Experiment, seed: int, report: Callable[[Progress], None] 
     return read_run(experiment, seed, partial.rename(paths.runs() / key))
 
 
+@one_thread()
 def fill(experiment: Experiment, seed: int, partial: Path, report: Callable[[Progress], None] | None) -> None:
     """Train, or go on from the last checkpoint, evaluate, and write all that a run consists of."""
-    torch.set_num_threads(THREADS)
     facts = train_until_accepted(experiment, seed, partial, report)
     bias = read_bias(partial / BIAS, experiment.model.heads) if experiment.calibration else None
     model = experiment.build(seed, bias)
@@ -84,13 +98,13 @@ def timed_tests(
     return rows, round(time.perf_counter() - start, 2)
 
 
+@one_thread()
 def add_tests(run: Run) -> Run:
     """The same run with the tests that its experiment asks for by now; nothing is trained.
 
     The new folder is written whole beside the old one and takes its place. Killed in between, the run is taken up
     where `train` finds it.
     """
-    torch.set_num_threads(THREADS)
     partial = paths.runs() / ".partial" / run.key
     replaced = partial.with_name(f"{run.key}.replaced")
     for leftover in (partial, replaced):

@@ -37,8 +37,8 @@ from abc_nb.runs.manifest import (
 )
 from abc_nb.runs.pack import DamagedPack, open_pack
 from abc_nb.runs.packing import add
-from abc_nb.runs.run import Run as Run
 from abc_nb.runs.run import Outcome, as_lines
+from abc_nb.runs.run import Run as Run
 
 ANYWHERE = ("runs", "shipped")  # made here, or come with the project
 LARGEST_BIAS = 2**24  # bytes; a line takes about 170

@@ -1,35 +1,33 @@
-"""Sweeps: many runs in turn, in worker processes, or on a Dask cluster, with the same results."""
+"""Sweeps: many runs in turn, in a process each, or on a Dask cluster, with the same results."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from dataclasses import dataclass, replace
-from queue import Empty
 from typing import Any
 
 import torch
 from tqdm.auto import tqdm
 
-from abc_nb.common import devices, paths
-from abc_nb.runs import runner
 from abc_nb.bias.base import Causal
-from abc_nb.runs.cluster import cluster
-from abc_nb.runs.crew import EVERY, Crew, Step, train
+from abc_nb.common import devices, paths
 from abc_nb.common.errors import InputError, in_words
 from abc_nb.experiments.experiment import Experiment
 from abc_nb.model.positions import Sinusoidal
+from abc_nb.runs import runner
+from abc_nb.runs.cluster import cluster
 from abc_nb.runs.processes import processes
+from abc_nb.runs.workers import INTERVAL, Killed, Workers, train
 from abc_nb.training.trainer import Trainer
 
 Job = tuple[Experiment, int]  # an experiment and a seed
-LIVES = 4  # of a run: its worker may be killed so often less one; each time it goes on from its checkpoint
-KILLED = "a worker was killed again and again, as it happens when memory runs out; its checkpoint is kept"
+RESTARTS = 4  # of a run whose process was killed; each goes on from its checkpoint
+KILLED = "its process was killed again and again, as it happens when memory runs out; its checkpoint is kept"
 
 
 @dataclass(frozen=True)
@@ -70,16 +68,14 @@ def estimate(jobs: Sequence[Job]) -> float:
     return total / max(1, min(workers(), len(jobs)))
 
 
+@devices.one_thread()
 def step_seconds(experiment: Experiment, seed: int) -> float:
     """Seconds of one training step on one thread, after a first one to warm up."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(devices.THREADS)
     model = experiment.build(seed).to(devices.device())
     trainer = Trainer(model, experiment.sampler, experiment.training, seed)
     trainer.step()
     start = time.perf_counter()
     trainer.step()
-    torch.set_num_threads(threads)
     return time.perf_counter() - start
 
 
@@ -93,7 +89,7 @@ class Bar:
         self.close = self.drawn.close
 
     def move(self, name: str, seed: int, step: int | None = None) -> None:
-        """A run is at this step, or finished; what is told late, or again after a resumption, moves nothing back."""
+        """A run is at this step, or finished; a late report, or one after a resumption, moves nothing back."""
         step = self.total[name, seed] if step is None else step
         self.steps[name, seed] = max(self.steps[name, seed], step)
         running = [f"{run[0]} seed {run[1]}" for run, steps in self.steps.items() if 0 < steps < self.total[run]]
@@ -104,7 +100,7 @@ class Bar:
 def sweep(jobs: Sequence[Job], show: bool = True, in_turn: bool = False, dask: str | None = None) -> list[Failure]:
     """Train what is missing, in the order given, children after their parents; returns the runs that failed.
 
-    In worker processes; or `in_turn` in this one; or on the workers of the `dask` scheduler at this address.
+    In a process each; or `in_turn` in this one; or on the workers of the `dask` scheduler at this address.
     """
     todo = missing(jobs)
     if not todo:
@@ -114,8 +110,8 @@ def sweep(jobs: Sequence[Job], show: bool = True, in_turn: bool = False, dask: s
     if in_turn:
         return train_in_turn(todo, show)
     by_key = {experiment.key(seed): (experiment, seed) for experiment, seed in todo}
-    with processes(min(workers(), len(todo))) if dask is None else cluster(dask) as crew:
-        return train_together(by_key, crew, show)
+    with processes(min(workers(), len(todo))) if dask is None else cluster(dask) as team:
+        return train_together(by_key, team, show)
 
 
 def train_in_turn(jobs: Sequence[Job], show: bool) -> list[Failure]:
@@ -137,45 +133,65 @@ def orphaned(parent: Failure) -> str:
     return f"it is retrained from {parent.name}, which failed"
 
 
-def train_together(jobs: Mapping[str, Job], crew: Crew, show: bool) -> list[Failure]:
-    """Train the jobs, which are given by key, with a crew; returns those that failed.
+@dataclass
+class Schedule:
+    """Which runs, given by key, wait, train, and have failed.
 
     A child waits for its parent, so that what it gives does not depend on the number of workers. A run
-    whose worker was killed waits behind the others and goes on from its checkpoint.
+    whose process was killed waits behind the others and goes on from its checkpoint.
     """
-    parents = {key: experiment.parent.key(seed) for key, (experiment, seed) in jobs.items() if experiment.parent}
-    waiting, running = dict(jobs), dict[Future[None], str]()
-    killed, failures = Counter[str](), dict[str, Failure]()
+
+    jobs: Mapping[str, Job]
+
+    def __post_init__(self) -> None:
+        jobs = self.jobs.items()
+        self.parents = {key: job.parent.key(seed) for key, (job, seed) in jobs if job.parent}
+        self.waiting, self.failures = [*self.jobs], dict[str, Failure]()
+        self.running = dict[Future[None], str]()
+        self.kills = Counter[str]()
+
+    def start(self, workers: Workers) -> None:
+        """Submit as many runs as the workers take now, of those whose parent is finished."""
+        unfinished = {*self.waiting, *self.running.values()}
+        ready = [key for key in self.waiting if self.parents.get(key) not in unfinished]
+        for key in ready if workers.count is None else ready[: workers.count - len(self.running)]:
+            self.waiting.remove(key)
+            try:
+                self.running[workers.submit(*self.jobs[key])] = key
+            except InputError as error:
+                self.fail(key, str(error))
+
+    def finish(self, future: Future[None]) -> str | None:
+        """Take note of how a run ended and give its key; None if it is to be started again."""
+        key, error = self.running.pop(future), future.exception()
+        if isinstance(error, Killed):
+            self.kills[key] += 1
+            if self.kills[key] <= RESTARTS:
+                self.waiting.append(key)
+                return None
+        if error is not None:
+            self.fail(key, KILLED if isinstance(error, Killed) else in_words(error))
+        return key
+
+    def fail(self, key: str, error: str) -> None:
+        """Report a failure, of the run and of those that are retrained from it."""
+        experiment, seed = self.jobs[key]
+        self.failures[key] = Failure(experiment.name, seed, error)
+        for child in [child for child in self.waiting if self.parents.get(child) == key]:
+            self.waiting.remove(child)
+            self.fail(child, orphaned(self.failures[key]))
+
+
+def train_together(jobs: Mapping[str, Job], workers: Workers, show: bool) -> list[Failure]:
+    """Train the jobs, which are given by key, with these workers; returns those that failed."""
+    schedule = Schedule(jobs)
     with closing(Bar([*jobs.values()], show)) as bar:
-        while running or waiting:
-            free = None if crew.hands is None else crew.hands - len(running)
-            unfinished = {*waiting, *running.values()}
-            for key in [key for key in waiting if parents.get(key) in failures]:
-                experiment, seed = waiting.pop(key)
-                failures[key] = Failure(experiment.name, seed, orphaned(failures[parents[key]]))
-                bar.move(experiment.name, seed)
-            ready = [key for key in waiting if parents.get(key) not in unfinished][:free]
-            running |= {crew.submit(*waiting.pop(key)): key for key in ready}
-            done, _ = wait(running, timeout=EVERY, return_when=FIRST_COMPLETED)
-            for step in drain(crew):
-                bar.move(*step)
-            for key, future in ((running.pop(future), future) for future in done):
-                error, (experiment, seed) = future.exception(), jobs[key]
-                dead = isinstance(error, BrokenProcessPool)
-                killed[key] += dead
-                if dead and killed[key] < LIVES:
-                    waiting[key] = jobs[key]
-                    continue
-                if error:
-                    failures[key] = Failure(experiment.name, seed, KILLED if dead else in_words(error))
-                bar.move(experiment.name, seed)
-    return [*failures.values()]
-
-
-def drain(crew: Crew) -> Iterator[Step]:
-    """Steps told meanwhile, without waiting."""
-    while True:
-        try:
-            yield crew.told()
-        except Empty:
-            return
+        while schedule.running or schedule.waiting:
+            schedule.start(workers)
+            done, _ = wait(schedule.running, timeout=INTERVAL, return_when=FIRST_COMPLETED)
+            while not workers.steps.empty():
+                bar.move(*workers.steps.get())
+            ended = [schedule.finish(future) for future in done]
+            for key in {*filter(None, ended), *schedule.failures}:
+                bar.move(jobs[key][0].name, jobs[key][1])
+    return [*schedule.failures.values()]

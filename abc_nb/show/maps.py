@@ -16,6 +16,7 @@ from matplotlib.patches import Rectangle
 from abc_nb.analysis.attention import Panel
 from abc_nb.analysis.statistics import seeds_told
 from abc_nb.show.plots import COLORS, WIDTH, blank, in_pairs, new_figure
+from abc_nb.show.titles import named, of_model
 
 
 def token_grid(problems: dict[str, list[str]]) -> Figure:
@@ -111,7 +112,7 @@ def dependencies(title: str, source: list[str], target: list[str], cells: np.nda
 
 def grid_map(frame: pd.DataFrame, length: int) -> Figure:
     """The median seed at a length over window and period, a heat map a task, two in a row (as `tables.grid`)."""
-    frame = frame[frame.length == length]
+    frame = named(frame[frame.length == length])
     tasks = list(dict.fromkeys(frame.task))
     figure, panels = in_pairs(len(tasks), 2.0)
     for panel, task in zip(panels, tasks, strict=True):
@@ -124,6 +125,7 @@ def grid_map(frame: pd.DataFrame, length: int) -> Figure:
 
 def accuracy_map(frame: pd.DataFrame, models: Sequence[str]) -> Figure:
     """Accuracy by model, in this order, and length: heat maps, two tasks in a row (columns of `over_seeds`)."""
+    frame, models = named(frame), list(map(of_model, models))
     tasks = list(dict.fromkeys(frame.task))
     figure, panels = in_pairs(len(tasks), 0.17 * len(models) + 0.7)
     for i, (panel, task) in enumerate(zip(panels, tasks, strict=True)):

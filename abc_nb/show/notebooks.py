@@ -22,8 +22,8 @@ KEPT_OUT = "metadata.papermill cell.metadata.papermill metadata.language_info.ve
 
 
 def sequence() -> list[Path]:
-    """The notebooks in the order of the story."""
-    return sorted(paths.NOTEBOOKS.glob("[0-9]*.ipynb"))
+    """The notebooks in the order of the story, appendices last."""
+    return [*sorted(paths.NOTEBOOKS.glob("[0-9]*.ipynb")), *sorted(paths.NOTEBOOKS.glob("a[0-9]*.ipynb"))]
 
 
 def find(name: str) -> Path:

@@ -18,6 +18,7 @@ from abc_nb.analysis.statistics import median_seed
 from abc_nb.common import paths
 from abc_nb.common.files import write_bytes
 from abc_nb.problems.tasks import OPERATIONS, TRAINED, unit_of
+from abc_nb.show.titles import named
 
 WIDTH = 3.4  # inches: one column of print
 DENSITY = 200  # pixels an inch
@@ -70,7 +71,7 @@ def length_curves(rows: pd.DataFrame, longest: int, trained: int = TRAINED, loga
 
     Lines are the median over seeds, bands run from the worst to the best.
     """
-    rows = rows[rows.length <= longest].assign(percent=lambda frame: 100 * frame.accuracy)
+    rows = named(rows[rows.length <= longest]).assign(percent=lambda frame: 100 * frame.accuracy)
     tasks = list(dict.fromkeys(rows.task))
     known = {model: place for place, model in enumerate(LOOKS)}
     models = sorted(dict.fromkeys(rows.model), key=lambda model: known.get(model, len(known)))
@@ -125,6 +126,7 @@ def reach(table: pd.DataFrame) -> Figure:
 
 def carry_runs(frame: pd.DataFrame) -> Figure:
     """Accuracy (percent) against the length of the carry run, a panel a task, a line a model."""
+    frame = named(frame)
     tasks = list(dict.fromkeys(frame.task))
     figure, panels = new_figure(len(tasks), 2.0)
     for panel, task in zip(panels, tasks, strict=True):
@@ -140,6 +142,7 @@ def carry_runs(frame: pd.DataFrame) -> Figure:
 
 def training_curves(histories: pd.DataFrame) -> Figure:
     """Validation accuracy against training step, one panel a task (columns task, model, seed, step, accuracy)."""
+    histories = named(histories)
     tasks = list(dict.fromkeys(histories.task))
     figure, panels = in_pairs(len(tasks))
     for panel, task in zip(panels, tasks, strict=True):

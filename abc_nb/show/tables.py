@@ -5,23 +5,26 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pandas as pd
 
-from abc_nb.analysis.results import Results, titles
+from abc_nb.analysis.claims import Scores
+from abc_nb.analysis.results import Results, identity
 from abc_nb.analysis.statistics import BAR, median_and_range, median_seed, over_seeds, percent, seed_counts
 from abc_nb.bias.window import Window
 from abc_nb.common import paths
 from abc_nb.common.files import write_text
 from abc_nb.experiments import ARITHMETIC, BINARY, experiment
-from abc_nb.experiments.catalogue import MODELS, PADDED, PERIODS, TRAININGS, WIDTHS
-from abc_nb.experiments.profiles import TABLE, Recipe
+from abc_nb.experiments.catalogue import ALGORITHM_1, MODELS, PADDED, PERIODS, READINGS, TRAININGS, WIDTHS
+from abc_nb.experiments.profiles import PROFILES, TABLE, Recipe
 from abc_nb.experiments.studies import STUDIES, corner
 from abc_nb.model.positions import Sinusoidal
 from abc_nb.problems.tasks import LONGEST
 from abc_nb.runs.store import Run
+from abc_nb.show.titles import named, of_task
 
-ABOUT = ("task", "model", "method", "seed", "length")  # columns that say what a row is about
+ABOUT = ("task", "base", "model", "method", "seed", "length")  # columns that say what a row is about
 ITS_COLUMNS: dict[Recipe, str] = {  # of table 34
     "code": "its setting, 1e-4",
     "text": "its setting, 1e-5",
@@ -47,7 +50,7 @@ def paper_numbers(table: str) -> pd.DataFrame:
 
 def beside_paper(rows: pd.DataFrame, table: str) -> pd.DataFrame:
     """`over_seeds` at the table's lengths, with the paper's number in the column `paper`."""
-    ours = over_seeds(rows[rows.length.isin(TABLE_LENGTHS[table])])
+    ours = named(over_seeds(rows[rows.length.isin(TABLE_LENGTHS[table])]))
     known = paper_numbers(table)
     if (known.model == "+ scratchpad").any():  # as the paper calls Vanilla on Parity, where it has that
         ours.loc[(ours.task == "Parity") & (ours.model == "Vanilla"), "model"] = "+ scratchpad"
@@ -95,13 +98,14 @@ def medians(found: Results, names: Sequence[str], length: int) -> dict[tuple[str
     there = found.there(names)
     if not there:
         return {}
-    rows = over_seeds(found.evaluation(there))
+    rows = named(over_seeds(found.evaluation(there)))
     rows = rows[rows.length == length]
     return dict(zip(zip(rows.task, rows.model, strict=True), rows.ours, strict=True))
 
 
 def by_length(frame: pd.DataFrame) -> pd.DataFrame:
     """`over_seeds` for reading: a row a task and model, a column a length, and below them the problems a length."""
+    frame = named(frame)
     rows = ["task", "model", "seeds"]
     cells = frame.assign(cell=frame.apply(median_and_range, axis=1), seeds=seed_counts(frame))
     table = cells.pivot(index=rows, columns="length", values="cell").fillna("")
@@ -116,6 +120,7 @@ def interpolation_table(trainings: pd.DataFrame, rows: pd.DataFrame) -> pd.DataF
     """Table 2: does Vanilla interpolate (validation) and extrapolate (60 digits) at 99% or better?"""
     paper = pd.read_csv(paths.DATA / "paper_tables.csv", dtype=str)
     paper = paper[paper.table == "table2"].pivot(index="task", columns="length_digits", values="accuracy_percent")
+    trainings, rows = named(trainings), named(rows)
     validation = trainings.groupby("task", sort=False).validation.agg(median_seed)
     longest = rows[rows.length == 60].groupby("task", sort=False).accuracy.agg(median_seed)
     found = [
@@ -140,17 +145,47 @@ def kept_lines(runs: Sequence[Run]) -> pd.DataFrame:
         bias = run.bias()
         lines = bias.lines if bias else ()
         cross = sum(line.attention == "cross" for line in lines)
-        rows.append(titles(run) | {"lines": len(lines), "cross": cross})
+        rows.append(identity(run) | {"lines": len(lines), "cross": cross})
     counts = ["lines", "cross"]
     return pd.DataFrame(rows).groupby(["task", "model"], sort=False)[counts].agg(median_seed).reset_index()
 
 
 def ablations(rows: pd.DataFrame, kept: pd.DataFrame, length: int = 60) -> pd.DataFrame:
     """ABC and its ablations at one length, task by task: the columns of `over_seeds`, and lines."""
-    wanted = rows[(rows.length == length) & rows.model.isin(["ABC", *kept.model])]
+    wanted = rows[(rows.length == length) & rows.model.isin(kept.model)]
     table = over_seeds(wanted).drop(columns=["length", "regime"])
     table = table.merge(kept[["task", "model", "lines"]], how="left", on=["task", "model"])
     return by_task(table)
+
+
+def readings(found: Results) -> pd.DataFrame:
+    """ABC in every reading: runs at the bar at 60 digits, of those made, by regime and task.
+
+    Rows say whose lines, which positions and which initial weights.
+    """
+    scores = Scores(found.rows("abc", "readings", "algorithm 1", "padded"))
+    rows = []
+    for model in ("abc", *READINGS, *ALGORITHM_1):
+        row = {"reading": MODELS[model].title if model != "abc" else "ABC: no positions, new weights"}
+        for regime, end in (("tight", ""), ("padded", "-padded")):
+            for task in ARITHMETIC:
+                count = scores.at_bar(task, model + end)
+                row[f"{of_task(task)}, {regime}"] = str(count) if count.runs else ""
+        rows.append(row)
+    table = pd.DataFrame(rows).set_index("reading")
+    return table.loc[(table != "").any(axis=1), (table != "").any(axis=0)]
+
+
+def fresh_seeds(found: Results, lengths: Sequence[int] = (60, 200)) -> pd.DataFrame:
+    """The worst accuracy (percent) of ABS and ABC over seeds 0 to 4, and 5 to 9: task, model, length, seeds, worst.
+
+    `runs` says how many there are.
+    """
+    rows = replace(found, seeds=range(10)).rows("abc", "scaffolds")
+    rows = rows[rows.length.isin(lengths) & rows.model.isin(["window-cyclic", "abc"])]
+    rows = rows.assign(seeds=["0 to 4" if seed < 5 else "5 to 9" for seed in rows.seed])
+    grouped = rows.groupby(["task", "model", "length", "seeds"], sort=False).accuracy
+    return grouped.agg(worst=lambda part: 100 * part.min(), runs="size").reset_index()
 
 
 def missed(found: Results, names: Sequence[str], lengths: Sequence[int] = (6, 60, 200)) -> pd.DataFrame:
@@ -166,7 +201,7 @@ def missed(found: Results, names: Sequence[str], lengths: Sequence[int] = (6, 60
             tried = run.shares()
             row = {"skill": math.nan if tried is None else tried.skill.iloc[-1], "validation": validation}
             row |= {str(length): accuracy.get(length, math.nan) for length in lengths}  # `smoke` ends at sixty
-            rows.append({**titles(run), "seed": run.seed, **{key: 100 * value for key, value in row.items()}})
+            rows.append({**identity(run), "seed": run.seed, **{key: 100 * value for key, value in row.items()}})
     columns = ["task", "model", "seed", "skill", "validation", *map(str, lengths)]
     return pd.DataFrame(rows, columns=columns)
 
@@ -179,6 +214,7 @@ def by_task(table: pd.DataFrame) -> pd.DataFrame:
 
 def by_choice(table: pd.DataFrame) -> pd.DataFrame:
     """`ablations` for reading: a row a choice, a column a task, in each cell `median (worst–best) [lines]`."""
+    table = named(table)
     counted = table.lines.map(lambda lines: "" if pd.isna(lines) else f" [{lines:.0f}]")
     shown = table.assign(shown=table.apply(median_and_range, axis=1) + counted)
     cells = shown.pivot(index="model", columns="task", values="shown")
@@ -220,7 +256,7 @@ def by_window_and_period(found: Results, models: Sequence[str], tasks: Sequence[
 
 def by_period(frame: pd.DataFrame, rows: Sequence[str]) -> pd.DataFrame:
     """`by_window_and_period` for reading: a column a period, in each cell `median (worst–best)`."""
-    cells = frame.assign(cell=frame.apply(median_and_range, axis=1))
+    cells = named(frame).assign(cell=frame.apply(median_and_range, axis=1))
     return cells.pivot(index=list(rows), columns="T", values="cell").fillna("")
 
 
@@ -232,7 +268,7 @@ def reach(rows: pd.DataFrame, task: str, trained: int = LONGEST) -> pd.DataFrame
     """
     others = pd.read_csv(paths.DATA / "systems.csv")
     ours = []
-    for model, part in over_seeds(rows[rows.task == task]).groupby("model", sort=False):
+    for model, part in named(over_seeds(rows[rows.task == task])).groupby("model", sort=False):
         ordered = part.sort_values("length")
         holds = ordered[(ordered.ours >= 100 * BAR).cummin()]
         longest = int(holds.length.max()) if len(holds) else 0
@@ -242,12 +278,34 @@ def reach(rows: pd.DataFrame, task: str, trained: int = LONGEST) -> pd.DataFrame
     return table
 
 
-def save(frame: pd.DataFrame, name: str, profile: str, display: pd.DataFrame | None = None) -> None:
-    """Write `frame` as CSV and `display` (by default the same) as Markdown and LaTeX; first what a row is about."""
+def setting(profile: str, regime: str = "") -> str:
+    """Regime, size and optimiser of our numbers, in one sentence: what stands under a table beside the paper's."""
+    chosen = PROFILES[profile]
+    size, training = chosen.size, chosen.trainings.plain
+    optimizer = "Muon and AdamW" if training.optimizer == "muon" else "AdamW"
+    return (
+        f"Ours: {regime or chosen.regime} problems, {size.encoder_layers} encoder and {size.decoder_layers} decoder "
+        f"layers of embedding size {size.width}, feed-forward {size.feed_forward}, dropout {size.dropout:g}, "
+        f"pre-normalisation, {optimizer}. The paper: padded problems, 1 and 6 layers of size 128, feed-forward 512, "
+        "dropout 0.3, Adam."
+    )
+
+
+def save(frame: pd.DataFrame, name: str, profile: str, display: pd.DataFrame | None = None, caption: str = "") -> None:
+    """Write `frame` as CSV and `display` (by default the same) as Markdown and LaTeX; first what a row is about.
+
+    The caption stands below the table in Markdown and LaTeX, and in a column `setting` of the CSV file.
+    """
+    if caption:
+        frame = frame.assign(setting=caption)
     folder = paths.figures(profile)
     frame = frame[[*(key for key in ABOUT if key in frame), *(column for column in frame if column not in ABOUT)]]
-    shown = frame if display is None else display.reset_index().rename_axis(columns=None)
+    shown = named(frame) if display is None else display.reset_index().rename_axis(columns=None)
     write_text(folder / f"{name}.csv", frame.to_csv(index=False, float_format="%.6g"))
     escaped = shown.map(lambda cell: cell.replace("|", "\\|") if isinstance(cell, str) else cell)
-    write_text(folder / f"{name}.md", escaped.to_markdown(index=False, floatfmt=".4g") + "\n")
-    write_text(folder / f"{name}.tex", shown.to_latex(index=False, float_format="%.4g", escape=True))
+    write_text(
+        folder / f"{name}.md", escaped.to_markdown(index=False, floatfmt=".4g") + "\n" + (caption and f"\n{caption}\n")
+    )
+    write_text(
+        folder / f"{name}.tex", shown.to_latex(index=False, float_format="%.4g", escape=True, caption=caption or None)
+    )

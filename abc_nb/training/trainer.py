@@ -6,6 +6,7 @@ are all that a checkpoint holds.
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -34,7 +35,7 @@ def build_optimizers(model: nn.Module, config: TrainingConfig) -> list[torch.opt
     matrices = [p for p in layers.values() if p.ndim == 2 and min(p.shape) > 1] if config.optimizer == "muon" else []
     chosen = {id(p) for p in matrices}
     rest = [p for p in trained.values() if id(p) not in chosen]
-    adamw = torch.optim.AdamW(rest, lr=config.learning_rate, betas=(0.9, 0.98), weight_decay=0.0, foreach=True)
+    adamw = torch.optim.AdamW(rest, lr=config.learning_rate, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
     return [adamw, Muon(matrices, lr=config.matrix_learning_rate)] if matrices else [adamw]
 
 
@@ -49,6 +50,18 @@ def loss_of(model: Transformer, batch: Batch, phase: Tensor | int = 0) -> tuple[
     logits, wanted = model(batch.source, batch.target[:, :-1], batch.layout, phase=phase), batch.target[:, 1:]
     wrong = (logits.argmax(-1) != wanted).any(1)
     return F.cross_entropy(logits.flatten(0, 1), wanted.flatten()), wrong
+
+
+def stream(seed: int, step: int) -> int:
+    """The seed of torch's random numbers in one training step, of which a CPU takes the lowest 32 bits.
+
+    Seeds below 4,096 leave 20 bits to the step. From there on both are hashed to 63 bits; bit 19 is set, so that they
+    share the random numbers of no smaller seed's first 524,288 steps.
+    """
+    if seed < 2**12:
+        return seed << 20 | step
+    hashed = hashlib.sha256(f"{seed} {step}".encode()).digest()
+    return int.from_bytes(hashed[:8]) >> 1 | 1 << 19
 
 
 class Trainer:
@@ -87,7 +100,7 @@ class Trainer:
         """One optimiser step; it counts only when it is complete."""
         step, config, fall = self.progress.step, self.config, self.progress.fall(self.config)
         seed = torch.default_generator if self.device.type == "cpu" else torch  # for all devices: half a millisecond
-        seed.manual_seed(self.seed << 20 | step)  # of which a CPU takes 32 bits
+        seed.manual_seed(stream(self.seed, step))
         size = config.held_batch if step < fall[0] else config.batch
         batch = self.sampler.training_batch(self.seed, step, size, self.again(step, size)).to(self.device)
         loss, wrong = self.gradients(batch, self.phases(step, size))

@@ -1,4 +1,4 @@
-"""Judges of claims C01-C08, C14, C15 and C31: how plain models fail, and what they look at."""
+"""Judges of claims C01 to C08, C14 and C15: how plain models fail, and what they look at."""
 
 from __future__ import annotations
 
@@ -9,150 +9,121 @@ import numpy as np
 import pandas as pd
 
 from abc_nb.analysis.attention import Study
-from abc_nb.analysis.claims import Evidence, Scores, Verdict, verdict
-from abc_nb.analysis.statistics import BAR, median_seed, percent
+from abc_nb.analysis.claims import Count, Judgement, Scores, Verdict, by_counts, total
+from abc_nb.analysis.judges.scaffolding import PADDED, listed
 from abc_nb.bias.base import Attention
-from abc_nb.training.evaluation import wilson
+from abc_nb.experiments import ARITHMETIC, CLASSIFIER
+from abc_nb.experiments.catalogue import BASELINES
+from abc_nb.problems.tasks import OPERATIONS
 
-CLOSE = 5.0  # percentage points within which two curves count as the same
-CURVE = (*range(3, 21), 60)  # lengths at which two curves are compared
+THREE = ("successor", "addition", "n-by-1")
 SPREAD = 0.5  # of accuracy over output digits, for a correlation with it to mean something
+SEEDS = 5  # that a claim about attention needs
 
 
 def no_baseline_generalizes(scores: Scores) -> Verdict:
-    """C01 is a definition; it is recorded with how many baselines and variants of them meet it."""
-    best = {pair[:2]: scores.median(*pair) for pair in scores.rows if pair[2] == 60}
-    task, model = max(best, key=lambda pair: best[pair])
-    meeting = sum(value >= 100 * BAR for value in best.values())
-    figure = (
-        f"{meeting} of {len(best)} baselines and variants meet it; best: {model}, {task}, {percent(best[task, model])}%"
-    )
-    return Verdict("C01", "definition", figure, *scores.evidence(task, model, 60))
+    """C01 is a definition; it is recorded with how many baselines meet it."""
+    count = total(scores.at_bar(task, model) for task in ARITHMETIC for model in BASELINES)
+    finding = f"{count} runs of the paper's baselines are right on 99% at 60 digits."
+    return Verdict("C01", "definition", finding, str(count))
 
 
 def vanilla_interpolates_only(scores: Scores) -> Verdict:
-    tasks = ("Successor", "Addition", "N x 1")
-    holds, evidence = interpolates_only(scores, tasks, "Vanilla")
-    figure = "; ".join(scores.text(task, "Vanilla", (6, 10, 60)) for task in tasks)
-    return verdict("C02", holds, figure, evidence)
-
-
-def interpolates_only(scores: Scores, tasks: Sequence[str], model: str) -> tuple[bool, Evidence]:
-    """Whether a model reaches the bar at six digits on every task, and at sixty on none; evidence of what decides."""
-    inside, beyond = scores.lowest(tasks, [model], [6]), scores.highest(tasks, [model], [60])
-    interpolates = scores.median(*inside) >= 100 * BAR
-    place = beyond if interpolates else inside
-    return interpolates and scores.median(*beyond) < 100 * BAR, scores.evidence(*place)
+    """At most 15% at 60 digits: a tenth of N x 1 are products by zero."""
+    counts = {}
+    for regime, end in (("tight", ""), ("padded", PADDED)):
+        for task in THREE:
+            runs, trained = scores.of(task, "vanilla" + end), scores.interpolating(task, "vanilla" + end)
+            if len(runs):
+                counts[f"{regime}, {task}"] = Count(int((trained[60] < 15).sum()), len(runs))
+    finding = f"Runs that interpolate and do not extrapolate: {listed(counts)}."
+    regimes = " and ".join(dict.fromkeys(name.split(",")[0] for name in counts))
+    return Verdict("C02", by_counts(counts), finding, str(total(counts.values())), "", regimes)
 
 
 def rope_is_like_vanilla(scores: Scores) -> Verdict:
-    """A RoPE's source counted from the left, as in the papers, or from the right, on Successor and Addition.
-
-    What counts is how far its median lies outside the range of Vanilla's own seeds.
-    """
-    tasks, models = ("Successor", "Addition"), ("RoPE", "RoPE, from the right")
-    gaps = {(task, model, n): beside(scores, task, model, n) for task in tasks for model in models for n in CURVE}
-    worst = {model: max((place for place in gaps if place[1] == model), key=gaps.__getitem__) for model in models}
-    where = {place: f" ({place[0]}, {place[2]} digits)" if gaps[place] else "" for place in worst.values()}
-    told = [f"{model} {gaps[place]:.1f} points{where[place]}" for model, place in worst.items()]
-    figure = "farthest outside the range of Vanilla's seeds: " + ", ".join(told)
-    figure += "".join(f"; {model} {scores.text(task, model, (6, 10))}" for task in tasks for model in models)
-    place = max(worst.values(), key=gaps.__getitem__)
-    return verdict("C03", gaps[place] <= CLOSE, figure, scores.evidence(*place))
-
-
-def beside(scores: Scores, task: str, model: str, length: int) -> float:
-    """Points by which a model's median is below Vanilla's worst seed or above its best; 0 between them."""
-    vanilla, median = scores.rows[task, "Vanilla", length], scores.median(task, model, length)
-    return float(max(vanilla["worst"] - median, median - vanilla["best"], 0.0))
+    """Runs of RoPE, counted from the left, that interpolate: do they drop as Vanilla does?"""
+    counts, learned = {}, {}
+    for task in THREE:
+        runs, trained = scores.of(task, "rope"), scores.interpolating(task, "rope")
+        learned[task] = Count(len(trained), len(runs))
+        counts[task] = Count(int(((trained[8] <= 10) & (trained[10] <= 1)).sum()), len(trained))
+    every = total(counts.values())
+    verdict: Judgement = "not run" if not total(learned.values()).runs else "holds" if every.all else "differs"
+    if verdict == "holds" and any(count.met < 0.8 * count.runs for count in learned.values()):
+        verdict = "in part"
+    finding = f"Runs that interpolate: {listed(learned)}; of these {every} drop to 1% or less at 10 digits."
+    return Verdict("C03", verdict, finding, str(every), "RoPE of embedding size 64, counted from the left")
 
 
 def alibi_does_not_interpolate(scores: Scores) -> Verdict:
-    """Below 10% at six digits everywhere: a tenth of N x 1 problems multiply by zero and need no attention."""
-    tasks = [task for task in scores.tasks if (task, "ALiBi", 6) in scores.rows]
-    shown = []
-    for model in ("ALiBi", "ALiBi, cross too"):
-        trained = [task for task in tasks if (task, model, 6) in scores.rows]
-        shown.append(", ".join(f"{task} {percent(scores.median(task, model, 6))}" for task in trained))
-    figure = f"at 6 digits, bias on decoder self-attention: {shown[0]}; on cross-attention too: {shown[1]}"
-    highest = scores.highest(tasks, ["ALiBi"], [6])
-    return verdict("C04", scores.median(*highest) < 10, figure, scores.evidence(*highest))
+    """Below 5% at six digits (N x 1: 10%, for products by zero), and some right below four digits."""
+    fails, short = Count(0, 0), Count(0, 0)
+    for task in ARITHMETIC:
+        runs = scores.of(task, "alibi")
+        if len(runs):
+            fails += Count(int((runs[6] < (10 if task == "n-by-1" else 5)).sum()), len(runs))
+            short += Count(int((runs[[1, 2, 3]].max(axis=1) >= 5).sum()) if task != "n-by-1" else 0, len(runs))
+    verdict: Judgement = by_counts({"runs": fails})
+    if verdict == "holds" and not short.met:
+        verdict = "in part"
+    finding = f"{fails} runs fail at 6 digits; {short} are right on some problems of at most three digits."
+    return Verdict("C04", verdict, finding, str(fails), "bias on decoder self-attention, no positions")
 
 
-def classification_is_chance(scores: Scores) -> Verdict:
-    """Within 5 points of a half at every length shown; the interval is of all of them together."""
-    task, shown = "Parity (classification)", (6, 10, 20, 60)
-    far = max(abs(scores.median(task, "Vanilla", length) - 50) for length in shown)
-    rows = [scores.rows[task, "Vanilla", length] for length in shown]
-    samples = sum(row["samples"] for row in rows)
-    low, high = wilson(round(sum(row["ours"] * row["samples"] / 100 for row in rows)), samples)
-    evidence = Evidence(f"[{100 * low:.2f}, {100 * high:.2f}] over these lengths", min(row["seeds"] for row in rows))
-    return verdict("C14", far <= CLOSE, scores.text(task, "Vanilla", shown), evidence)
+def rope_needs_width(scores: Scores) -> Verdict:
+    """C05: how many seeds interpolate Addition at each embedding size, after the same steps."""
+    sizes = {64: "rope", 128: "rope-128", 512: "rope-512"}
+    learned = {
+        f"size {n}": Count(len(scores.interpolating("addition", m)), len(scores.of("addition", m)))
+        for n, m in sizes.items()
+        if len(scores.of("addition", m))
+    }
+    wide = learned.get("size 512", Count(0, 0))
+    narrow = [count for name, count in learned.items() if name != "size 512"]
+    verdict: Judgement = "undecided"
+    if any(count.met >= 0.8 * count.runs for count in narrow):
+        verdict = "differs"
+    elif wide.runs and wide.met >= 0.8 * wide.runs and all(count.met <= 1 for count in narrow):
+        verdict = "holds"
+    finding = f"Runs that interpolate Addition after 1,600 steps: {listed(learned)}."
+    return Verdict("C05", verdict, finding, str(total(learned.values())), "standard RoPE, rates not tuned for a size")
 
 
-def scratchpad_does_not_interpolate(scores: Scores) -> Verdict:
-    six = scores.median("Parity", "Vanilla", 6)
-    figure = scores.text("Parity", "Vanilla", (6, 10, 15)) + "; the paper has 29.23, 0.29, 0"
-    return verdict("C15", six < 100 * BAR, figure, scores.evidence("Parity", "Vanilla", 6))
-
-
-def rpe_extrapolates_part_way(scores: Scores) -> Verdict:
-    """On Addition 90% or better at ten digits, the source counted from either end; models are experiments' names.
-
-    Counted by place, which the papers do not do, is told beside.
-    """
-    figure = "; ".join(f"{model}: {scores.text('Addition', model, (6, 10, 15, 20))}" for model in scores.models)
-    ends = [model for model in scores.models if not model.endswith("by-place")]
-    best = max(ends, key=lambda model: scores.median("Addition", model, 10))
-    return verdict("C31", scores.median("Addition", best, 10) >= 90, figure, scores.evidence("Addition", best, 10))
-
-
-def rope_needs_width(trainings: pd.DataFrame) -> Verdict:
-    """C05: RoPE on Addition, validation accuracy by embedding size (columns model, seed, validation from 0 to 1).
-
-    The median seed decides; the best one is told, and the source counted from the right (the paper's: the left).
-    """
-    validation = 100 * trainings.set_index("model").validation
-    medians, best = (validation.groupby("model", sort=False).agg(of_seeds) for of_seeds in (median_seed, "max"))
-    higher = {name: f" (best seed {percent(best[name])})" for name in best.index[best > medians]}
-    told = [f"{name} {percent(median)}{higher.get(name, '')}" for name, median in medians.items()]
-    figure = f"Addition, validation after the same steps: {', '.join(told)}"
-    usual = medians.filter(like="RoPE").drop(["RoPE, size 512", "RoPE, from the right"], errors="ignore")
-    wide, narrow = medians.get("RoPE, size 512"), usual.max()
-    evidence = Evidence(seeds=int(trainings.groupby("model").seed.nunique().filter(like="RoPE").min()))
-    if wide is None:
-        figure += "; size 512 was not trained here"
-    if narrow >= 100 * BAR:  # a smaller size is enough, whatever the large one does
-        return verdict("C05", False, figure, evidence)
-    if wide is None:
-        return Verdict("C05", "not run", figure)
-    return verdict("C05", bool(wide >= 100 * BAR), figure, evidence)
-
-
-def attention_follows_the_digit(successor: Study) -> Verdict:
+def attention_follows_the_digit(studies: Sequence[Study]) -> Verdict:
     """The best cross head and the best self head look at the needed cell inside, and no longer beyond.
 
     At least half of their attention inside; beyond, of what is more than evenly spread attention has there, at most
     half of what it is inside. (Evenly spread over the few tokens before it, self-attention has much of it anyway.)
     """
-    inside, beyond = (f"{successor.length} digits, {part}" for part in ("inside", "beyond"))
-    heads = successor.best_heads()
-    figures, follows = [], []
-    for name in get_args(Attention):
-        own = heads[(heads.operand == "all") & (heads.attention == name)]
-        best, even = own.sort_values(inside).iloc[-1], successor.even(name)
-        told = f"{best[inside]:.2f} inside, {best[beyond]:.2f} beyond (evenly spread: {even[0]:.2f}, {even[1]:.2f})"
-        figures.append(f"{name}, layer {best.layer}: {told}")
-        follows.append(best[inside] >= 0.5 and best[beyond] - even[1] <= (best[inside] - even[0]) / 2)
-    return verdict("C06", all(follows), "mass on the needed cell: " + "; ".join(figures))
+    held, told = [], []
+    for study in studies:
+        inside, beyond = (f"{study.length} digits, {part}" for part in ("inside", "beyond"))
+        heads, follows = study.best_heads(), []
+        for name in get_args(Attention):
+            own = heads[(heads.operand == "all") & (heads.attention == name)]
+            best, even = own.sort_values(inside).iloc[-1], study.even(name)
+            told.append(f"{name} {best[inside]:.2f} inside and {best[beyond]:.2f} beyond (layer {best.layer})")
+            follows.append(best[inside] >= 0.5 and best[beyond] - even[1] <= (best[inside] - even[0]) / 2)
+        held.append(all(follows))
+    return about_attention("C06", held, f"Attention on the needed cell: {'; '.join(told)}.")
 
 
-def heads_divide_the_operands(addition: Study) -> Verdict:
+def about_attention(id: str, held: Sequence[bool], finding: str, tasks: int = 1) -> Verdict:
+    """A verdict on the attention of single models of so many tasks: undecided below five seeds of each."""
+    count = Count(sum(held), len(held))
+    verdict = by_counts({"runs": count}) if len(held) >= SEEDS * tasks else "undecided"
+    return Verdict(id, verdict, finding, str(count), "any layer")
+
+
+def heads_divide_the_operands(studies: Sequence[Study]) -> Verdict:
     """Some head looks at one operand at least twice as much as at the other, and some the other way round."""
-    who = addition.shares()
-    ratio = who["operand 1"] / who["operand 2"]
-    figure = f"{(ratio >= 2).sum()} of {len(who)} heads prefer the first operand, {(ratio <= 0.5).sum()} the second"
-    return verdict("C07", bool((ratio >= 2).any() and (ratio <= 0.5).any()), figure)
+    held, told = [], []
+    for study in studies:
+        ratio = (who := study.shares())["operand 1"] / who["operand 2"]
+        told.append(f"{(ratio >= 2).sum()} of {len(who)} prefer the first operand, {(ratio <= 0.5).sum()} the second")
+        held.append(bool((ratio >= 2).any() and (ratio <= 0.5).any()))
+    return about_attention("C07", held, f"Of the heads {'; '.join(told)}.")
 
 
 def attention_goes_with_accuracy(studies: Sequence[Study]) -> Verdict:
@@ -160,16 +131,38 @@ def attention_goes_with_accuracy(studies: Sequence[Study]) -> Verdict:
 
     A task decides nothing if its accuracy is much the same at every digit.
     """
-    found = {study.title: correlation(study) for study in studies}
-    deciding = [found[study.title] for study in studies if np.ptp(study.steps.accuracy) >= SPREAD]
-    alike = [study.title for study in studies if np.ptp(study.steps.accuracy) < SPREAD]
-    figure = "correlation over output digits: " + ", ".join(f"{task} {value:.2f}" for task, value in found.items())
-    figure += f"; undecided, all digits much alike: {', '.join(alike)}" if alike else ""
-    return verdict("C08", min(deciding) >= 0.8, figure) if deciding else Verdict("C08", "not run", figure)
+    found = [(study.title, correlation(study)) for study in studies]
+    flat = [study.title for study in studies if np.ptp(study.steps.accuracy) < SPREAD]
+    told = ", ".join(f"{task} {value:.2f}" for task, value in found)
+    finding = f"Correlation over output digits: {told}" + (f" (accuracy flat: {', '.join(flat)})." if flat else ".")
+    tasks = len({task for task, _ in found})
+    return about_attention("C08", [value >= 0.8 for _, value in found], finding, tasks)
 
 
 def correlation(study: Study) -> float:
+    """Of attention on the needed digit with digit accuracy, over output digits."""
     return float(np.corrcoef(study.steps.mass, study.steps.accuracy)[0, 1])
+
+
+def classification_is_chance(scores: Scores) -> Verdict:
+    """Every seed within 5 points of a half at every length."""
+    runs = scores.of("parity-classification", "vanilla")
+    far = (runs[[10, 20, 60]] - 50).abs().max(axis=1) if len(runs) else pd.Series(dtype=float)
+    count = Count(int((far <= 5).sum()), len(runs))
+    finding = f"Runs of {OPERATIONS['parity-classification'].title} within 5 points of 50%: {count}."
+    return Verdict("C14", by_counts({CLASSIFIER: count}), finding, str(count))
+
+
+def scratchpad_does_not_interpolate(scores: Scores) -> Verdict:
+    """Differs if four of five seeds interpolate."""
+    runs, trained = scores.of("parity", "vanilla"), scores.interpolating("parity", "vanilla")
+    count = Count(len(trained), len(runs))
+    verdict: Judgement = "not run" if not count.runs else "holds" if not count.met else "undecided"
+    if count.met >= 0.8 * count.runs > 0:
+        verdict = "differs"
+    longest = runs[60].max() if len(runs) else 0.0
+    finding = f"{count} runs interpolate Parity; at 60 digits the best of them has {longest:.1f}%."
+    return Verdict("C15", verdict, finding, str(count), "this project's training; the paper's has Adam at 1e-5")
 
 
 VANILLA_FAILURE = (
@@ -177,15 +170,16 @@ VANILLA_FAILURE = (
     vanilla_interpolates_only,
     rope_is_like_vanilla,
     alibi_does_not_interpolate,
+    rope_needs_width,
     classification_is_chance,
     scratchpad_does_not_interpolate,
 )
 
 
-def attention_verdicts(successor: Study, addition: Study, n_by_1: Study) -> list[Verdict]:
-    """Claims C06-C08, from the attention of the three Vanilla models that the paper analyses."""
+def attention_verdicts(successor: Study, addition: Study) -> list[Verdict]:
+    """Claims C06 to C08, from the attention of the Vanilla models that the paper analyses."""
     return [
-        attention_follows_the_digit(successor),
-        heads_divide_the_operands(addition),
-        attention_goes_with_accuracy([successor, addition, n_by_1]),
+        attention_follows_the_digit([successor]),
+        heads_divide_the_operands([addition]),
+        attention_goes_with_accuracy([successor, addition]),
     ]

@@ -1,79 +1,99 @@
-"""Judges of claims C09-C13: attention bias scaffolding.
-
-Tight problems decide, of which there is every task; padded ones, as the paper's are, are told.
-"""
+"""Judges of claims C09 to C13, C33 and C34: attention bias scaffolding. Padded problems count beside tight ones."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-import pandas as pd
+from abc_nb.analysis.claims import Count, Judgement, Scores, Verdict, by_counts, total
+from abc_nb.experiments.catalogue import PERIOD_MODELS
 
-from abc_nb.analysis.claims import Scores, Verdict, evidence, verdict
-from abc_nb.analysis.judges.failure import interpolates_only
-from abc_nb.analysis.statistics import BAR, percent
-from abc_nb.experiments.profiles import TABLE
-
-FULL = 99.9  # percent that still reads as the paper's "100%", in the median seed
-UNARY, BINARY = ("Successor", "Parity"), ("Addition", "N x 1")
+FULL = 99.9  # percent that still reads as the paper's "100%"
+UNARY, BINARY = ("successor", "parity"), ("addition", "n-by-1")
+ONE_SIDE = "the window to one side, as in the authors' code"
+PADDED = "-padded"
 
 
-def told(
-    tasks: Sequence[str], model: str, lengths: tuple[int, ...], scores: Scores, padded: Scores, more: str = ""
-) -> str:
-    """A model's accuracy on each task: on tight problems, with more to say of them, and on padded ones if there are."""
-    there = [padded.text(task, model, lengths) for task in tasks if padded.has(task, model)]
-    tight = "; ".join(scores.text(task, model, lengths) for task in tasks) + more
-    return tight + ("; padded: " + "; ".join(there) if there else "")
+def cells(scores: Scores, tasks: Sequence[str], model: str, length: int = 60, bar: float = FULL) -> dict[str, Count]:
+    """Runs at the bar by regime and task, of those that were made."""
+    found = {
+        f"{regime}, {task}": scores.at_bar(task, model + end, length, bar)
+        for regime, end in (("tight", ""), ("padded", PADDED))
+        for task in tasks
+    }
+    return {name: count for name, count in found.items() if count.runs}
 
 
-def window_solves_unary(scores: Scores, padded: Scores) -> Verdict:
-    place = scores.lowest(UNARY, ["+ w=1"], TABLE)
-    figure = told(UNARY, "+ w=1", (6, 20, 60), scores, padded)
-    return verdict("C09", scores.median(*place) >= FULL, figure, scores.evidence(*place))
+def listed(counts: Mapping[str, Count]) -> str:
+    return "; ".join(f"{name} {count}" for name, count in counts.items())
 
 
-def window_alone_interpolates_binary(scores: Scores, padded: Scores) -> Verdict:
-    holds, decides = interpolates_only(scores, BINARY, "+ w=1")
-    return verdict("C10", holds, told(BINARY, "+ w=1", (6, 10, 60), scores, padded), decides)
+def counted(id: str, counts: Mapping[str, Count], what: str, reading: str, at_most: Judgement = "holds") -> Verdict:
+    """The verdict on how many runs of each task and regime meet a criterion."""
+    regimes = dict.fromkeys(name.split(",")[0] for name in counts)
+    finding = f"{what}: {listed(counts)}."
+    return Verdict(id, by_counts(counts, at_most), finding, str(total(counts.values())), reading, " and ".join(regimes))
 
 
-def cyclic_window_solves_all(scores: Scores, padded: Scores) -> Verdict:
-    tasks = (*UNARY, *BINARY)
-    place = scores.lowest(tasks, ["+ T=3"], TABLE)
-    worst = scores.worst(tasks, ["+ T=3"], 60)
-    figure = told(tasks, "+ T=3", (6, 60), scores, padded, f"; worst seed at 60 digits {percent(worst)}")
-    return verdict("C11", scores.median(*place) >= FULL, figure, scores.evidence(*place))
+def window_solves_unary(scores: Scores) -> Verdict:
+    counts = cells(scores, UNARY, "window", bar=99)
+    return counted("C09", counts, "Runs at 99% at 60 digits", ONE_SIDE)
 
 
-def window_without_positions(scores: Scores, padded: Scores) -> Verdict:
-    """Perfect on the unary tasks; on the binary ones 98% or better, but not perfect."""
-    model = "NoPE + w=1"
-    unary, binary = (scores.lowest(tasks, [model], TABLE) for tasks in (UNARY, BINARY))
-    perfect = scores.median(*unary) >= FULL
-    figure = told((*UNARY, *BINARY), model, (6, 20, 60), scores, padded)
-    decides = scores.evidence(*(binary if perfect else unary))
-    return verdict("C12", perfect and 98 <= scores.median(*binary) < 100, figure, decides)
+def window_alone_interpolates_binary(scores: Scores) -> Verdict:
+    """Interpolation in validation, and less than 20% at 20 digits: a tenth of N x 1 are products by zero."""
+    counts = {}
+    for regime, end in (("tight", ""), ("padded", PADDED)):
+        for task in BINARY:
+            runs, trained = scores.of(task, "window" + end), scores.interpolating(task, "window" + end)
+            if len(runs):
+                counts[f"{regime}, {task}"] = Count(int((trained[20] < 20).sum()), len(runs))
+    return counted("C10", counts, "Runs that interpolate and do not extrapolate", ONE_SIDE)
 
 
-def period_does_not_matter(periods: pd.DataFrame, grid: pd.DataFrame) -> Verdict:
-    """With w=1 every period that tells the keys of the window apart reaches the bar at 60 digits.
+def cyclic_window_solves_all(scores: Scores) -> Verdict:
+    counts = cells(scores, (*UNARY, *BINARY), "window-cyclic")
+    return counted("C11", counts, "Runs at 99.9% at 60 digits", ONE_SIDE)
 
-    After the whole training (`tables.periods`), which is of the binary tasks. Unary windows hold three keys, binary
-    ones four, of which two may share a residue: T of three and more. Smaller periods are told, and what a quarter of
-    the training gives (`tables.grid`).
-    """
-    part, short = (frame[(frame.w == "1") & (frame.length == 60) & (frame["T"] > 0)] for frame in (periods, grid))
-    by_period = part.groupby("T").ours.min()
-    tasks = " and ".join(dict.fromkeys(part.task))
-    figure = f"lowest of {tasks} at 60 digits, w=1: " + ", ".join(f"T={t} {percent(x)}" for t, x in by_period.items())
-    if len(short := short[short["T"] >= 3]):
-        figure += f"; after a quarter of the training {percent(short.ours.min())} to {percent(short.ours.max())}"
-    apart = part[part["T"] >= 3].sort_values(["ours", "ci_low"])
-    if apart.empty:
-        return Verdict("C13", "not run", figure)
-    lowest = apart.iloc[0]
-    return verdict("C13", lowest.ours >= 100 * BAR, figure, evidence(lowest))
+
+def window_without_positions(scores: Scores) -> Verdict:
+    counts = cells(scores, UNARY, "nope-window") | cells(scores, BINARY, "nope-window", bar=98)
+    return counted("C12", counts, "Runs at 99.9% (unary) or 98% (binary) at 60 digits", ONE_SIDE)
+
+
+def period_does_not_matter(scores: Scores) -> Verdict:
+    """The window is open to both sides. Periods below 3 cannot tell its keys apart."""
+    models = PERIOD_MODELS
+    wide = {f"T = {t}": total(scores.at_bar(task, model) for task in BINARY) for t, model in models.items() if t >= 3}
+    narrow = total(scores.at_bar(task, model) for t, model in models.items() for task in BINARY if t < 3)
+    verdict: Judgement = by_counts({name: count for name, count in wide.items() if count.runs}, "in part")
+    finding = f"Runs at 99% at 60 digits with w = 1, Addition and N x 1: {listed(wide)}; with T = 2 {narrow}."
+    return Verdict("C13", verdict, finding, str(total(wide.values())), "the window to both sides")
+
+
+def no_positions_are_needed(scores: Scores) -> Verdict:
+    """C33: ABC with new weights and the window to one side, both without any positions."""
+    abc = cells(scores, (*UNARY, *BINARY), "abc", bar=99)
+    window = cells(scores, UNARY, "nope-window", bar=99) | cells(scores, BINARY, "nope-window", bar=98)
+    sums = {"ABC": total(abc.values()), "window, unary tasks": total(c for n, c in window.items() if n.endswith(UNARY))}
+    sums["window, binary tasks"] = total(c for n, c in window.items() if n.endswith(BINARY))
+    return Verdict(
+        "C33",
+        by_counts({name: count for name, count in sums.items() if count.runs}, "holds with changes"),
+        f"Runs at the bar at 60 digits without positions: {listed(sums)}.",
+        str(total(sums.values())),
+        "ABC in new weights, with lines read out in this project's way; the window to one side",
+        "tight and padded",
+    )
+
+
+def other_windows(scores: Scores) -> Verdict:
+    """C34 is told from the map of windows and periods, which had a quarter of the training."""
+    found = {f"w = {w}": scores.worst("addition", f"grid-w{w}-t3", 6) for w in (0, 1, 2, 3)}
+    told = ", ".join(f"{name} {value:.0f}%" for name, value in found.items() if value == value)
+    finding = (
+        f"With a quarter of the training, T = 3, the worst runs of Addition at 6 digits have {told or 'no number'}."
+    )
+    return Verdict("C34", "undecided", finding, reading="the window to both sides")
 
 
 SCAFFOLDING = (
@@ -81,4 +101,7 @@ SCAFFOLDING = (
     window_alone_interpolates_binary,
     cyclic_window_solves_all,
     window_without_positions,
+    period_does_not_matter,
+    no_positions_are_needed,
+    other_windows,
 )

@@ -12,6 +12,7 @@ import pandas as pd
 
 from abc_nb.analysis.statistics import TOLERANCE, median_and_range, percent, seed_counts, seeds_told
 from abc_nb.problems.tasks import unit_of
+from abc_nb.show.titles import named, of_model, of_task
 
 HIGHER, LOWER, OTHER = "▲", "▼", "≠"  # ours, seen from the paper's number
 MEANING = {HIGHER: "higher than the paper", LOWER: "lower than the paper", OTHER: "differs from the paper"}
@@ -68,7 +69,7 @@ def mark(paper: float, low: float, high: float) -> str:
 
 def read(path: Path) -> Comparison | Plain:
     """A table as `tables.save` wrote it: a comparison if it has accuracies by length, plain otherwise."""
-    frame = pd.read_csv(path)
+    frame = named(pd.read_csv(path))
     if set(frame) >= BY_SEED:
         frame = one_by_one(frame)
     if frame.empty or not set(frame) >= NEEDED:
@@ -127,6 +128,7 @@ def plain(path: Path) -> Plain:
     with path.open(newline="") as lines:
         head, *rows = csv.reader(lines)
     numeric = tuple(all(is_number(row[i]) for row in rows if row[i]) for i in range(len(head)))
+    rows = [[titled(column, text) for column, text in zip(head, row, strict=True)] for row in rows]
     shown = tuple(tuple(short(text) for text in marked(head, row)) for row in rows)
     differs = any(text.endswith(OTHER) for row in shown for text in row)
     return Plain(
@@ -135,6 +137,11 @@ def plain(path: Path) -> Plain:
         numeric,
         f"{OTHER}: ours is not what the paper has." if differs else "",
     )
+
+
+def titled(column: str, text: str) -> str:
+    """The title of a task or a model, where a column names one; any other text as it is."""
+    return of_task(text) if column == "task" else of_model(text) if column == "model" else text
 
 
 def marked(head: list[str], row: list[str]) -> list[str]:

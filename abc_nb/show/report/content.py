@@ -50,9 +50,10 @@ class Claim:
     id: str
     claim: str
     verdict: str
-    measured: str
-    interval: str
-    seeds: str
+    criterion: str
+    finding: str
+    runs: str  # as in "19 of 20": how many met the criterion
+    reading: str
     notebook: str
     link: str  # to the notebook
 
@@ -96,12 +97,11 @@ class Report:
     @property
     def setting(self) -> str:
         """What the verdicts are about, and how the ledger is read."""
-        regime = profiles.PROFILES[self.profile].regime
-        its = "as the paper's are" if regime == "padded" else "where the paper's are padded"
+        size = profiles.PROFILES[self.profile].size
         return (
-            f"They are about the models of the profile {self.profile}, on {regime} problems, {its}. The interval is "
-            "the 95% interval of the number that decides, where that is a share of problems; seeds are those that it "
-            "was measured on."
+            f"They are about the models of the profile {self.profile}: {size.encoder_layers} encoder and "
+            f"{size.decoder_layers} decoder layers of embedding size {size.width}. A run is one task and one seed. "
+            "The criterion of each claim was written down before the runs that decide it."
         )
 
 
@@ -156,9 +156,10 @@ def read_ledger(profile: str, folder: Path) -> list[Claim]:
             id=row["id"],
             claim=row["claim"],
             verdict=row["verdict"],
-            measured=row["figure"],
-            interval=row["interval"],
-            seeds=row["seeds"],
+            criterion=row["criterion"],
+            finding=row["finding"],
+            runs=row["runs"],
+            reading=", ".join(filter(None, [row["reading"], row["regime"]])),
             notebook=row["notebook"],
             link=link(folder, row["notebook"]),
         )

@@ -85,10 +85,10 @@ def accuracy(cell: Cell | None, has_paper: bool) -> str:
 
 
 def ledger(report: Report) -> str:
-    head = ("claim", "the paper says", "verdict", "measured here", "interval", "seeds", "notebook")
+    head = ("claim", "the paper says", "verdict", "runs", "found here", "reading and regime", "notebook")
     rows = []
     for claim in report.ledger:
-        texts = (claim.id, claim.claim, claim.verdict, claim.measured, claim.interval, claim.seeds)
+        texts = (claim.id, claim.claim, claim.verdict, claim.runs, claim.finding, claim.reading)
         rows.append([*map(escape, texts), f"[{claim.notebook}]({claim.link})" if claim.link else ""])
     return "\n".join([line(head), line(["---"] * len(head)), *map(line, rows)])
 

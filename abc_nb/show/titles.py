@@ -1,0 +1,32 @@
+"""Titles: what tables and figures call tasks and models. Frames carry names; titles are put in where they are shown."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from abc_nb.experiments.catalogue import MODELS
+from abc_nb.problems.tasks import OPERATIONS, Task
+
+
+def of_model(name: str) -> str:
+    """A model's title; a name that is none stays as it is."""
+    return MODELS[name].title if name in MODELS else name
+
+
+def of_task(name: str, base: int | None = None) -> str:
+    """A task's title, with its base if that is not the usual one; a name that is none stays as it is."""
+    if name not in OPERATIONS:
+        return name
+    usual = base is None or base == Task(name).base
+    return OPERATIONS[name].title + ("" if usual else f", base {base}")
+
+
+def named(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with titles in place of the names in its columns task (with base, which goes) and model."""
+    found = frame.copy()
+    if "task" in found:
+        bases = found["base"] if "base" in found else [None] * len(found)
+        found["task"] = [of_task(task, base) for task, base in zip(found["task"], bases, strict=True)]
+    if "model" in found:
+        found["model"] = found["model"].map(of_model)
+    return found.drop(columns="base", errors="ignore")

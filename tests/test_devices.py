@@ -1,0 +1,42 @@
+"""Threads: one while a run is made, and as many as before afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+import torch
+
+from abc_nb.common import devices
+from abc_nb.experiments.experiment import Experiment
+from abc_nb.runs import sweep
+
+
+@pytest.fixture(autouse=True)
+def three_threads() -> Iterator[None]:
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize("error", [None, ValueError, KeyboardInterrupt])
+def test_threads_are_given_back_however_the_work_ends(error: type[BaseException] | None) -> None:
+    with suppress(ValueError, KeyboardInterrupt), devices.one_thread():
+        assert torch.get_num_threads() == 1
+        if error is not None:
+            raise error
+    assert torch.get_num_threads() == 3
+
+
+def test_threads_are_given_back_by_work_inside_other_work() -> None:
+    with devices.one_thread():
+        with devices.one_thread():
+            pass
+        assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == 3
+
+
+def test_a_measured_step_gives_its_threads_back(tiny: Experiment) -> None:
+    assert sweep.step_seconds(tiny, 0) > 0
+    assert torch.get_num_threads() == 3
