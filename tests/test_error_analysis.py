@@ -17,6 +17,7 @@ from abc_nb.model.transformer import Transformer
 from abc_nb.problems.layouts import Layout, binary_natural, unary
 from abc_nb.problems.sampling import Batch
 from abc_nb.runs import store
+from abc_nb.runs.run import Outcome
 from abc_nb.training.evaluation import TEST_SEED
 
 
@@ -58,9 +59,9 @@ def test_runs_are_imperfect_if_they_err_at_the_longest_length(tmp_path: Path, mo
     runs = []
     for seed, longest in enumerate((1.0, 0.5, 0.75)):
         folder = tmp_path / str(seed)
-        folder.mkdir()
-        pd.DataFrame({"length": [6, 60], "accuracy": [0.1 * (3 - seed), longest]}).to_csv(folder / "evaluation.csv")
-        runs.append(store.Run(experiment("addition-abc"), seed, folder, {}))
+        counts = {6: 3 - seed, 60: round(8 * longest)}
+        store.write_tests(folder / "evaluation.csv", [Outcome(n, 8, 8, correct) for n, correct in counts.items()])
+        runs.append(store.Run(experiment("addition-abc"), seed, store.Folder(folder, {}), {}))
     assert error_analysis.imperfect(runs) == runs[1:]
     one = pd.DataFrame({"problem": [7], "place": [1], "residue": [1], "operand 1": ["05"]})
     monkeypatch.setattr(error_analysis, "wrong_digits", lambda run: one)

@@ -16,7 +16,8 @@ from abc_nb.analysis import further_tests, results, statistics
 from abc_nb.analysis.results import Results
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
-from abc_nb.experiments import ARITHMETIC, BINARY, Experiment, experiment
+from abc_nb.experiments import ARITHMETIC, BINARY, Experiment, catalogue, experiment, studies
+from abc_nb.model.positions import Sinusoidal
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.runs import runner, store
 from abc_nb.show import tables
@@ -136,7 +137,8 @@ def test_the_grid_has_a_row_for_each_window_period_task_and_length(profile: str)
             return pd.concat([rows(model, {6: [1.0], 60: [w / 10 + t / 100]}, task) for task in ARITHMETIC])
 
     found = tables.grid(Found())  # type: ignore[arg-type]
-    places = grid_names(profile)
+    models = studies.corner(studies.STUDIES["grid"], profile).models
+    places = [place for place, name in catalogue.GRID_NAMES.items() if name in models]
     assert len(found) == len(places) * len(ARITHMETIC) * 2
     assert set(zip(found.w, found["T"], strict=True)) == {
         ("–" if w is None else str(w), 0 if t is None else t) for w, t in places
@@ -155,8 +157,9 @@ def test_periods_are_those_of_the_models_that_have_them() -> None:
         def evaluation(self, names: list[str]) -> pd.DataFrame:
             (model,) = {name.split("-window-")[1] for name in names}
             assert [name.split("-window-")[0] for name in names] == [*BINARY]
-            value = experiment(names[0]).data["experiment"]["model"]["position"]["period"] / 10
-            return pd.concat([rows(model, {60: [value]}, task) for task in ("Addition", "N x 1")])
+            position = experiment(names[0]).model.position
+            assert isinstance(position, Sinusoidal) and position.period
+            return pd.concat([rows(model, {60: [position.period / 10]}, task) for task in ("Addition", "N x 1")])
 
     found = tables.periods(Found())  # type: ignore[arg-type]
     assert sorted(set(found["T"])) == [2, 3, 4, 5, 6, 7, 8]
