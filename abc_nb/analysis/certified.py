@@ -50,7 +50,7 @@ def certificates(found: Results) -> pd.DataFrame:
 
 
 def summary(frame: pd.DataFrame) -> pd.DataFrame:
-    """By recipe, task and model: how many seeds are certified, the most contexts and wrong ones, the smallest margin."""
+    """By recipe, task and model: certified seeds, the most contexts and wrong ones, the smallest margin."""
     grouped = frame.groupby(["recipe", "task", "model"], sort=False)
     certified = grouped.certified.agg(lambda part: f"{int(part.sum())} of {len(part)}")
     found = grouped.agg(contexts=("contexts", "max"), wrong=("wrong", "max"), margin=("margin", "min"))

@@ -115,6 +115,14 @@ ALGORITHM_1 = {  # the paper's pseudo-code
     for index, position in INDEX.items()
     for weights, warm in WEIGHTS.items()
 }
+ALGORITHM_1 |= {  # the statistics of the text, and the kappas of its first version
+    "algorithm-1-pooled": reading(
+        "Algorithm 1, pooled, no positions, new weights", INDEX["none"], False, replace(PAPER, pooled=True)
+    ),
+    "algorithm-1-v1": reading(
+        "Algorithm 1, kappa 2 (v1), no positions, new weights", INDEX["none"], False, replace(PAPER, kappa=(2.0, 2.0))
+    ),
+}
 
 
 def ablation(title: str, calibration: Calibration, **changes: Any) -> Model:
