@@ -23,7 +23,8 @@ def load(name: str, seed: int = 0, profile: str = "quick", base: int | None = No
     """
     run = store.find(experiment(name, profile, base), seed)
     if run is None:
-        raise InputError(f"{name} is not trained yet: run `{train_command(name, seed, profile, base)}` first")
+        command = train_command(name, seed, profile, base)
+        raise InputError(f"{name} is not trained yet: run `{command}` first{store.nothing_shipped()}")
     return run
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -52,6 +53,8 @@ def list_(arguments: Namespace) -> None:
         rows.append((name, experiment.task.title, model, experiment.sampler.regime, seeds, weights))
     columns = ["experiment", "task", "model", "regime", "seeds_with_results", "seeds_with_weights"]
     show(pd.DataFrame(rows, columns=columns), arguments.csv)
+    if mend := store.nothing_shipped():
+        warnings.warn(f"only results made here are listed: train some{mend}", stacklevel=2)
 
 
 def train(arguments: Namespace) -> None:
@@ -216,7 +219,7 @@ def ship(arguments: Namespace) -> None:
     run = store.find(experiment, arguments.seed, ("runs",))
     if run is None:
         raise InputError(f"{experiment.name}, seed {arguments.seed}, was not made here: there is nothing new to ship")
-    print(store.ship(run, arguments.weights).relative_to(paths.ROOT))
+    print(f"{run.key} is in {store.ship(run, arguments.weights)}")
 
 
 def bench(arguments: Namespace) -> int:

@@ -9,7 +9,7 @@ PACKAGE = Path(__file__).resolve().parent.parent
 ROOT = PACKAGE.parent
 DATA = PACKAGE / "data"  # the paper's numbers and claims
 NOTEBOOKS = ROOT / "notebooks"
-SHIPPED = ROOT / "results"  # small results that come with the project
+SHIPPED = Path(os.environ.get("ABC_NB_RESULTS") or ROOT / "results").absolute()  # that come with the project
 BUILD = ROOT / "build"  # executed copies of notebooks
 
 
