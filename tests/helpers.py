@@ -30,7 +30,8 @@ from abc_nb.model.positions import Sinusoidal
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task
-from abc_nb.runs import runner, store
+from abc_nb.runs import runner
+from abc_nb.runs.manifest import write_manifest
 from abc_nb.show import plots, tables
 from abc_nb.show.report import page
 from abc_nb.training import checkpoints
@@ -181,7 +182,7 @@ def history(checkpoint: Path) -> pd.DataFrame:
 def correct_checksums(folder: Path) -> None:
     """Make the manifest say that every file is what it is now."""
     manifest = json.loads((folder / "manifest.json").read_text())
-    store.write_manifest(folder, {key: value for key, value in manifest.items() if key != "files"})
+    write_manifest(folder, {key: value for key, value in manifest.items() if key != "files"})
 
 
 def truncated(path: Path) -> None:
