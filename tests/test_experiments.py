@@ -1,4 +1,4 @@
-"""Configurations survive JSON, unknown settings are errors, and a run's name changes with every setting."""
+"""Experiments: what a task, a model, a base and a profile make of sampler, model, training, tests and parent."""
 
 from __future__ import annotations
 
@@ -26,144 +26,8 @@ from abc_nb.problems.sampling import Sampler
 from abc_nb.problems.tasks import Task
 from abc_nb.training.progress import TrainingConfig
 
-POSITIONS = [positions.NoPosition, positions.Sinusoidal, positions.Rotary, positions.Relative]
-POSITIONS += [type(model.position) for model in catalogue.MODERN.values()]
-BIASES = [Causal, ALiBi, PlacedALiBi, Window, Lines, Line]
-TYPES = [Experiment, Sampler, Task, ModelConfig, TrainingConfig, Calibration, *POSITIONS, *BIASES]
 NAMES, PROFILES = st.sampled_from(experiments.names()), st.sampled_from([*profiles.PROFILES])
 WITHOUT_BASE = st.sampled_from([name for name in experiments.names() if "-base" not in name])
-
-
-# ---- JSON -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("profile", profiles.PROFILES)
-def test_every_experiment_comes_back_from_json(profile: str) -> None:
-    for name in [*experiments.names(), *(f"addition-{model}" for model in catalogue.GRID)]:
-        original = experiment(name, profile)
-        restored = config.from_data(json.loads(json.dumps(config.to_data(original))), TYPES)
-        assert restored == original
-        assert restored.key(0) == original.key(0)
-
-
-@given(WITHOUT_BASE, st.integers(2, 16))
-def test_every_base_comes_back_from_json(name: str, base: int) -> None:
-    assume(base in (2, 10) or not name.startswith("parity"))
-    original = experiment(name, "quick", base)
-    assert config.from_data(config.to_data(original), TYPES) == original
-
-
-@pytest.mark.parametrize("calibration", [PAPER, Calibration(source="logits", share=0.1, floor=-5.0)])
-def test_an_experiment_with_a_calibrated_bias_comes_back_from_json(calibration: Calibration) -> None:
-    lines = (Line("cross", 0, 1, "antidiagonal", "operand 1", -1, 0.0), Line("self", 1, 0, "vertical", "$", 0, -1.5))
-    original = experiment("addition-abc")
-    model = replace(original.model, bias=Lines(8, lines, floor=-5.0, empty="closed"))
-    changed = replace(original, calibration=calibration, model=model)
-    restored = config.from_data(json.loads(json.dumps(config.to_data(changed))), TYPES)
-    assert restored == changed
-    assert len({original.key(0), changed.key(0), replace(original, calibration=calibration).key(0)}) == 3
-
-
-def test_unknown_type_is_an_error_that_names_the_known_ones() -> None:
-    with pytest.raises(InputError, match="unknown configuration type 'Sigmoid': choose one of Causal, Window"):
-        config.from_data({"type": "Sigmoid"}, [Window, Causal])
-
-
-def test_data_without_a_type_is_an_error() -> None:
-    with pytest.raises(InputError, match="unknown configuration type None"):
-        config.from_data({"w": 1}, [Window])
-
-
-def test_unknown_setting_is_an_error_that_names_the_known_ones() -> None:
-    with pytest.raises(InputError, match="Window has no setting 'width': it takes w"):
-        config.from_data({"type": "Window", "width": 3}, [Window])
-
-
-def test_an_unknown_setting_deep_inside_is_an_error() -> None:
-    data = config.to_data(experiment("addition-window"))
-    data["model"]["bias"]["slope"] = 2
-    with pytest.raises(InputError, match="Window has no setting 'slope'"):
-        config.from_data(data, TYPES)
-
-
-def test_digest_does_not_depend_on_the_order_of_settings() -> None:
-    assert config.digest({"a": 1, "b": [2]}) == config.digest({"b": [2], "a": 1})
-    assert config.digest({"a": 1, "b": [2]}) != config.digest({"a": 1, "b": [3]})
-
-
-# ---- keys -------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class OtherPosition(positions.PositionEncoding):
-    pass
-
-
-def changed(value: Any) -> Any:
-    """Another value of the same kind."""
-    match value:
-        case bool():
-            return not value
-        case None:
-            return 1
-        case int() | float():
-            return value + 1
-        case str():
-            return value + "x"
-        case _:
-            return (*value, value[0])
-
-
-def variations(value: Any) -> Iterator[tuple[str, Any]]:
-    """The value with one setting changed, for each setting at any depth, and the setting's path."""
-    for field in fields(value):
-        inner = getattr(value, field.name)
-        if is_dataclass(inner):
-            yield from ((f"{field.name}.{path}", replace(value, **{field.name: v})) for path, v in variations(inner))
-        else:
-            other = Calibration() if field.name == "calibration" else changed(inner)
-            yield field.name, replace(value, **{field.name: other})
-
-
-@pytest.mark.parametrize("name", ["addition-window-cyclic", "successor-rpe", "n-by-1-alibi-cross", "addition-abc"])
-def test_key_changes_with_every_setting(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for kind in (Task, ModelConfig, TrainingConfig, Calibration):
-        monkeypatch.setattr(kind, "__post_init__", lambda self: None)  # any value will do here
-    original = experiment(name)
-    others = dict(variations(original))
-    expected = {"name", "tests", "sampler.task.base", "training.steps", "model.width"}
-    if name.endswith("-abc"):
-        expected |= {"parent.training.steps", "parent.model.width", "parent.sampler.regime"}
-        expected |= {"calibration.share", "calibration.keep", "calibration.directions", "calibration.kappa"}
-    assert expected < others.keys()
-    keys = {original.key(0), *(other.key(0) for other in others.values())}
-    assert len(keys) == len(others) + 1
-
-
-def test_key_changes_with_the_kind_of_a_part() -> None:
-    original = experiment("addition-nope")
-    other = replace(original, model=replace(original.model, position=OtherPosition()))
-    assert other.key(0) != original.key(0)
-
-
-def test_key_changes_with_the_recipe_of_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = experiment("addition-vanilla").key(0)
-    monkeypatch.setattr(experiments, "RECIPE", experiments.RECIPE + 1)
-    assert experiment("addition-vanilla").key(0) != before
-
-
-@pytest.mark.parametrize(
-    ("name", "profile", "more"),
-    [
-        ("addition-abc-padded", "quick", 2),
-        ("addition-abc", "paper", 2),
-        ("addition-abc-paper-padded", "quick", 0),  # averages whole problems, as before
-        ("addition-vanilla-padded", "quick", 0),
-        ("addition-abc", "quick", 0),
-    ],
-)
-def test_only_calibration_on_part_of_padded_problems_has_a_later_recipe(name: str, profile: str, more: int) -> None:
-    assert experiment(name, profile).data["recipe"] == experiments.RECIPE + more
 
 
 @pytest.mark.parametrize(
@@ -185,30 +49,7 @@ def test_a_plain_model_has_no_problems_to_calibrate_on() -> None:
         experiment("addition-vanilla").calibration_batch(0)
 
 
-@given(NAMES, PROFILES, st.integers(0, 100), st.integers(0, 100))
-def test_key_changes_with_the_seed_and_with_nothing_else(name: str, profile: str, first: int, second: int) -> None:
-    keys = experiment(name, profile).key(first), experiment(name, profile).key(second)
-    assert (keys[0] == keys[1]) == (first == second)
-    assert all(key.startswith(f"{name}-{profile}-seed") for key in keys)
-
-
-def test_every_experiment_has_a_key_of_its_own() -> None:
-    every = [experiment(name, profile) for name in experiments.names() for profile in profiles.PROFILES]
-    every += [experiment(f"{task}-vanilla", base=base) for task in ("addition", "successor") for base in (3, 5, 15)]
-    assert len({one.key(0) for one in every}) == len(every)
-
-
 # ---- the design -------------------------------------------------------------------------------------
-
-
-def test_names_are_every_task_with_every_model() -> None:
-    names = experiments.names()
-    assert len(set(names)) == len(names)
-    assert {"addition-vanilla", "n-by-1-window-cyclic", "listops-max-nope-window", "parity-classifier"} < {*names}
-    for task in ("successor", "addition", "parity", "n-by-1", "listops-sm", "listops-max", "listops-min"):
-        for model in ("vanilla", "nope", "rope", "alibi", "rpe", "window", "window-cyclic", "nope-window", "abc"):
-            assert experiments.split(f"{task}-{model}") == (task, model, None)
-            assert experiment(f"{task}-{model}").task.name == task
 
 
 def test_the_rate_of_a_task_of_two_answers_is_held_until_more_is_right_than_a_guess_gets() -> None:
@@ -228,34 +69,6 @@ def test_profile_paper_is_the_papers_model() -> None:
         assert {field: getattr(model, field) for field in own} == own
         assert found.sampler.regime == "padded"
         assert {samples for _, samples in found.tests} == {10_000}
-
-
-def test_a_base_is_given_or_part_of_the_name() -> None:
-    for base in experiments.BASES:
-        named, given_base = experiment(f"addition-abc-base{base}"), experiment("addition-abc", base=base)
-        assert named == given_base == experiment(named.name)
-        assert (named.task.base, named.parent and named.parent.name) == (base, f"addition-vanilla-base{base}")
-    assert experiment("addition-abc-base10") == experiment("addition-abc")
-    assert experiment("parity-abc-base2") == experiment("parity-abc")
-    with pytest.raises(InputError, match="has base 4, not 8"):
-        experiment("addition-abc-base4", base=8)
-
-
-@pytest.mark.parametrize("suffix", ["base", "base0", "base1", "base04", "base17", "base4x", "basex"])
-def test_a_base_that_is_none_is_no_name(suffix: str) -> None:
-    with pytest.raises(InputError, match=f"unknown experiment 'addition-abc-{suffix}'"):
-        experiment(f"addition-abc-{suffix}")
-
-
-def test_a_pattern_finds_what_has_a_name() -> None:
-    assert experiments.matching("n-by-2-*-base4") == [
-        f"n-by-2-{model}-base4" for model in ("vanilla", "by-head", "abc", "abc-anew")
-    ]
-    assert {*experiments.matching("addition-grid-w1-*")} == {f"addition-grid-w1-t{t}" for t in ("x", *"2345678")}
-    assert experiments.matching("*-text-rate", "paper")
-    with pytest.raises(InputError, match="no experiment matches"):
-        experiments.matching("*-text-rate", "quick")
-    assert experiment("addition-vanilla-text-rate", "quick").training.learning_rate == 1e-5
 
 
 @pytest.mark.parametrize("base", [10, 7])
@@ -348,35 +161,6 @@ def test_cyclic_positions_are_trained_on_as_many_widths_as_their_period() -> Non
     assert len(experiment("addition-abc").sampler.widths) == 3
 
 
-def test_another_base_is_in_the_name() -> None:
-    assert experiment("addition-vanilla", base=7).name == "addition-vanilla-base7"
-    assert experiment("addition-vanilla", base=2).name == "addition-vanilla-base2"
-    assert experiment("addition-vanilla").name == "addition-vanilla"
-    assert experiment("parity-vanilla").name == "parity-vanilla"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (("addition-vanila",), "unknown experiment 'addition-vanila': did you mean addition-vanilla"),
-        (("",), "unknown experiment ''"),
-        (("zzz",), "unknown experiment 'zzz': did you mean"),
-        (("addition-vanilla", "huge"), "unknown profile 'huge': choose one of smoke, quick, paper"),
-        (("addition-vanilla", "quick", 1), "base 1 is not supported: choose a base from 2 to 16"),
-    ],
-)
-def test_what_does_not_exist_is_named_with_what_does(arguments: tuple[Any, ...], sentence: str) -> None:
-    with pytest.raises(InputError, match=sentence):
-        experiment(*arguments)
-
-
-@pytest.mark.parametrize("profile", profiles.PROFILES)
-def test_needed_experiments_are_distinct_and_start_with_the_paper_tasks(profile: str) -> None:
-    needed = experiments.needed(profile)
-    assert len({one.key(0) for one in needed}) == len(needed)
-    assert {one.task.name for one in needed} >= {"successor", "addition", "n-by-1", "parity"}
-
-
 # ---- the paper's own setting ------------------------------------------------------------------------
 
 
@@ -396,46 +180,3 @@ def test_the_papers_setting_has_the_rate_of_the_code_of_the_text_and_our_trainin
 def test_abc_is_read_out_of_a_model_that_was_trained_in_the_same_way(label: str) -> None:
     parent = experiment(f"parity-abc-{label}", "paper").parent
     assert parent == experiment(f"parity-vanilla-{label}", "paper")
-
-
-# ---- fields -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("make", "sentence"),
-    [
-        (lambda: Calibration(anchor="operand"), "'operand' is not possible as anchor of a Calibration: choose one of "),  # type: ignore[arg-type]
-        (lambda: Calibration(layers="all"), "'all' is not possible as layers of a Calibration"),  # type: ignore[arg-type]
-        (lambda: Calibration(kappa=(1.0,)), "is not possible as kappa of a Calibration"),  # type: ignore[arg-type]
-        (lambda: ModelConfig(width=60), "8 heads"),
-        (lambda: ModelConfig(norm="none"), "'none' is not possible as norm of a ModelConfig: choose one of pre, post"),  # type: ignore[arg-type]
-        (lambda: TrainingConfig(steps=1.5), "1.5 is not possible as steps of a TrainingConfig"),  # type: ignore[arg-type]
-        (lambda: TrainingConfig(validate_every=0), "a training needs at least one step"),
-    ],
-)
-def test_a_field_that_is_not_possible_is_one_sentence(make: Callable[[], object], sentence: str) -> None:
-    with pytest.raises(InputError, match=sentence):
-        make()
-
-
-def test_what_is_not_shipped_is_trained_for_the_notebooks() -> None:
-    everything = {found.name for found in experiments.needed("quick", everything=True)}
-    padded = {f"{task}-{model}" for task in experiments.ABLATED for model in catalogue.PADDED}
-    assert {found.name for found in experiments.needed("paper")} == everything - padded, "all of it is padded"
-
-
-@pytest.mark.parametrize("profile", ["smoke", "quick", "paper"])
-@pytest.mark.parametrize("models", [["vanilla", *catalogue.SCAFFOLDS], ["abc", "abc-no-period", "abc-paper"]])
-def test_what_notebooks_show_of_padded_problems_is_trained_in_every_profile(profile: str, models: list[str]) -> None:
-    names = experiments.padded_names(models, profile)
-    assert {*names} <= {each.name for each in experiments.needed(profile, everything=True)}
-    assert {experiment(name, profile).sampler.regime for name in names} == {"padded"}
-    titles = {experiments.find(name).title for name in names}
-    assert titles == {catalogue.MODELS[model].title for model in models}
-
-
-def test_a_choice_by_the_models_own_digits_was_redone_where_a_floor_had_hidden_them() -> None:
-    redone = {name for name in experiments.names() if experiment(name).calibration and experiment(name).redone}
-    assert {f"{task}-abc-finite" for task in experiments.ABLATED} <= redone
-    assert {f"{task}-abc" for task in experiments.LISTS} <= redone
-    assert not redone & {f"{task}-{model}" for task in experiments.ABLATED for model in ("abc", "abc-share-0.1")}
