@@ -216,7 +216,7 @@ def save_figure() -> None:
 
 
 def record_claim() -> None:
-    claims.record([claims.verdict("C01", True, "it holds")], "01_data", "smoke")
+    claims.record([claims.Verdict("C01", "holds", "it holds")], "01_data", "smoke")
 
 
 def write_report() -> None:

@@ -78,6 +78,12 @@ def test_no_file_names_a_path_of_the_machine() -> None:
     assert not leaks
 
 
+def test_links_of_the_readme_lead_to_files() -> None:
+    links = re.findall(r"\]\((?!https?:|#)([^)#]+)", (ROOT / "README.md").read_text())
+    assert "docs/clusters.md" in links
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
 def test_code_that_the_readme_shows_from_a_file_is_in_that_file() -> None:
     blocks = re.findall(r"```python\n# (abc_nb/\S+)\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert len(blocks) >= 4, "a task, a position encoding, a bias and an experiment"

@@ -125,7 +125,7 @@ def test_a_damaged_run_that_another_process_has_set_aside_is_no_error(
 
 def record(ids: Sequence[str]) -> None:
     for id in ids:
-        claims.record([claims.verdict(id, True, f"{id} holds")], "01_data", "smoke")
+        claims.record([claims.Verdict(id, "holds", f"{id} holds")], "01_data", "smoke")
 
 
 @pytest.mark.slow
@@ -140,7 +140,7 @@ def test_two_writers_of_the_ledger_lose_no_verdict(tmp_path: Path, monkeypatch: 
     together(record, (ids[::2],), (ids[1::2],), look=look)
     book = claims.ledger("smoke")
     assert (book.verdict == "holds").all()
-    assert book.figure.tolist() == [f"{id} holds" for id in ids]
+    assert book.finding.tolist() == [f"{id} holds" for id in ids]
 
 
 def write_reports(version: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,8 @@ from abc_nb.runs.manifest import (
     write_json,
     write_manifest,
 )
-from abc_nb.runs.store import Run, find, lock, read_bias, read_run, set_aside
+from abc_nb.runs.run import Outcome, Run
+from abc_nb.runs.store import find, lock, read_bias, read_run, set_aside, write_tests
 from abc_nb.training.evaluation import evaluate
 from abc_nb.training.progress import Progress
 from abc_nb.training.trainer import Trainer
@@ -50,12 +51,16 @@ ORIGIN = "origin.json"  # of an unfinished run: which weights it began with, and
 
 
 def ensure(experiment: Experiment, seed: int, report: Callable[[Progress], None] | None = None) -> Run:
-    """The finished run, trained now if it is not there; two processes do not train it twice."""
+    """The finished run, trained now if it is not there, and tested on what was not tested yet.
+
+    Two processes do not do it twice.
+    """
     run = find(experiment, seed, ("runs",))
-    if run is not None:
+    if run is not None and not run.untested():
         return run
     with lock(experiment.key(seed)):
-        return find(experiment, seed, ("runs",)) or train(experiment, seed, report)
+        run = find(experiment, seed, ("runs",)) or train(experiment, seed, report)
+        return add_tests(run) if run.untested() else run
 
 
 def train(experiment: Experiment, seed: int, report: Callable[[Progress], None] | None = None) -> Run:
@@ -74,15 +79,47 @@ def fill(experiment: Experiment, seed: int, partial: Path, report: Callable[[Pro
     """Train, or go on from the last checkpoint, evaluate, and write all that a run consists of."""
     facts = train_until_accepted(experiment, seed, partial, report)
     bias = read_bias(partial / BEST / BIAS, experiment.model.heads) if experiment.calibration else None
-    model = experiment.build(seed, bias).to(device())
+    model = experiment.build(seed, bias)
     model.load_state_dict(load_file(partial / BEST / WEIGHTS))
-    start = time.perf_counter()
-    rows = evaluate(model, experiment.sampler, experiment.tests, experiment.name, seed)
-    facts["seconds"]["evaluation"] = round(time.perf_counter() - start, 2)
-    write_text(partial / EVALUATION, rows.to_csv(index=False))
+    rows, facts["seconds"]["evaluation"] = timed_tests(model, experiment, experiment.tests)
+    write_tests(partial / EVALUATION, rows)
     take_best(partial)
     write_json(partial / CONFIG, experiment.data | {"seed": seed})
     write_manifest(partial, facts | environment(device_name()))
+
+
+def timed_tests(
+    model: Transformer, experiment: Experiment, tests: Sequence[tuple[int, int]]
+) -> tuple[list[Outcome], float]:
+    """The results of tests (length, samples), and the seconds that they took."""
+    start = time.perf_counter()
+    found = evaluate(model.to(device()), experiment.sampler, tests)
+    counts = zip(tests, found["samples"], found["correct"], strict=True)
+    rows = [Outcome(length, asked, int(samples), int(correct)) for (length, asked), samples, correct in counts]
+    return rows, round(time.perf_counter() - start, 2)
+
+
+@one_thread()
+def add_tests(run: Run) -> Run:
+    """The same run with the tests that its experiment asks for by now; nothing is trained.
+
+    The new folder is written whole beside the old one and takes its place. Killed in between, the run is taken up
+    where `train` finds it.
+    """
+    partial = paths.runs() / ".partial" / run.key
+    replaced = partial.with_name(f"{run.key}.replaced")
+    for leftover in (partial, replaced):
+        shutil.rmtree(leftover, ignore_errors=True)
+    rows, seconds = timed_tests(run.model(), run.experiment, run.untested())
+    shutil.copytree(run.folder, partial)
+    write_tests(partial / EVALUATION, [*run.source.tests(), *rows])
+    spent = run.manifest["seconds"]
+    spent = spent | {"evaluation": round(spent["evaluation"] + seconds, 2)}
+    write_manifest(partial, run.manifest | {"seconds": spent})
+    run.folder.rename(replaced)
+    found = read_run(run.experiment, run.seed, partial.rename(run.folder))
+    shutil.rmtree(replaced, ignore_errors=True)
+    return found
 
 
 def train_until_accepted(
@@ -178,7 +215,7 @@ def prepare(experiment: Experiment, seed: int, partial: Path) -> tuple[Transform
         parent.restore(model)
     if experiment.rank:
         lora.adapt(model, experiment.rank, seed)
-    facts = {"run": parent.folder.name, "weights": parent.manifest["files"][WEIGHTS]}
+    facts: dict[str, Any] = {"run": parent.key, "weights": parent.checksum}
     facts["seconds"] = parent.manifest["seconds"]["training"]
     return model, {"parent": facts, "calibration_seconds": origin["seconds"]}
 
@@ -200,7 +237,7 @@ def write_origin(
     if bias is not None and tried is not None:
         write_text(partial / SHARES, tried.to_csv(index=False))
         write_json(partial / BIAS, to_data(bias))
-    origin = {"weights": parent.manifest["files"][WEIGHTS], "seconds": round(seconds, 3)}
+    origin = {"weights": parent.checksum, "seconds": round(seconds, 3)}
     write_manifest(partial, origin, ORIGIN, (BIAS, SHARES))
     return origin
 
@@ -218,7 +255,7 @@ def kept_origin(parent: Run, partial: Path) -> dict[str, Any] | None:
     names = [BIAS, SHARES, ORIGIN, *([CHECKPOINT] if tried else [])]
     try:
         origin = read_manifest(partial, ORIGIN)
-        if origin["weights"] == parent.manifest["files"][WEIGHTS]:
+        if origin["weights"] == parent.checksum:
             return origin
         names.append(CHECKPOINT)
         error = f"{parent.experiment.name} was trained anew since {partial.name} began"
@@ -247,8 +284,12 @@ def with_weights(experiment: Experiment, seed: int) -> Run | None:
 
 
 def untrained(experiment: Experiment, seed: int) -> list[Experiment]:
-    """What is to be trained for a run made here, in order: nothing, or the run, after a parent that is nowhere."""
-    if find(experiment, seed, ("runs",)) is not None:
-        return []
+    """What is to be made for a run made here, in order: nothing, or the run, after a parent that is nowhere.
+
+    A run that is there and lacks a test is to be made, too, which trains nothing.
+    """
+    run = find(experiment, seed, ("runs",))
+    if run is not None:
+        return [experiment] if run.untested() else []
     parent = experiment.parent
     return [parent, experiment] if parent is not None and with_weights(parent, seed) is None else [experiment]
