@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any
+from dataclasses import fields, replace
 
 import pytest
 import torch
@@ -13,18 +10,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from abc_nb import experiments
-from abc_nb.bias import ALiBi, Causal, PlacedALiBi, Window
-from abc_nb.bias.lines import Line, Lines
+from abc_nb.bias import Window
 from abc_nb.calibration.calibrate import PAPER, Calibration
-from abc_nb.common import config
 from abc_nb.common.errors import InputError
 from abc_nb.experiments import catalogue, profiles
-from abc_nb.experiments.experiment import Experiment, experiment
+from abc_nb.experiments.experiment import experiment
 from abc_nb.model import positions
-from abc_nb.model.transformer import ModelConfig
-from abc_nb.problems.sampling import Sampler
-from abc_nb.problems.tasks import Task
-from abc_nb.training.progress import TrainingConfig
 
 NAMES, PROFILES = st.sampled_from(experiments.names()), st.sampled_from([*profiles.PROFILES])
 WITHOUT_BASE = st.sampled_from([name for name in experiments.names() if "-base" not in name])
