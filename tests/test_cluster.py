@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,14 +23,15 @@ import pytest
 from conftest import Folders
 from dask_processes import Cluster, dask_process, kill, started
 from filelock import FileLock
-from helpers import assert_same_result, history, holds, longer_experiment, renamed, wait_for
+from helpers import assert_same_result, history, holds, longer_experiment, read_tensors, renamed, wait_for
 
 from abc_nb.cli import main
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.experiments.experiment import Experiment, experiment
 from abc_nb.model.positions import Learned
-from abc_nb.runs import cluster, runner, sweep
+from abc_nb.runs import cluster, runner, sweep, workers
+from abc_nb.training import trainer as training
 
 
 @pytest.fixture(scope="module")
@@ -47,10 +50,66 @@ def assert_same_as_in_turn(folders: Folders, chosen: Experiment, seed: int) -> N
     assert_same_result(aside, made)
 
 
-# ---- sweeping ---------------------------------------------------------------------------------------
+# ---- a short form of what the long tests check ------------------------------------------------------
 
 
 @pytest.mark.slow
+def test_a_worker_trains_what_this_process_trains_in_turn_and_reports_what_fails(
+    folders: Folders, tiny: Experiment, tmp_path: Path
+) -> None:
+    broken = replace(renamed(tiny, "broken"), model=replace(tiny.model, position=Learned(longest=2)))
+    with started(tmp_path, workers=1) as alone, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "no Dask worker has come yet")
+        (failure,) = sweep.sweep([(broken, 0), (tiny, 0)], dask=alone.address)
+    assert failure.name == "successor-broken"
+    assert "positions are too many" in failure.error
+    assert not [*folders.runs.glob(".sweep-*")]
+    assert_same_as_in_turn(folders, tiny, 0)
+
+
+def test_a_run_ends_with_its_sweep_and_keeps_its_checkpoint(
+    folders: Folders, tiny: Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "INTERVAL", -1.0)
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
+    with cluster.marked(folders.runs) as mark:
+        reported: list[tuple[str, int, int]] = []
+
+        def log_event(topic: str, step: tuple[str, int, int]) -> None:
+            reported.append(step)
+            mark.rename(mark.with_name("moved"))
+
+        worker = SimpleNamespace(state=SimpleNamespace(nthreads=1), log_event=log_event)
+        monkeypatch.setattr(distributed, "get_worker", lambda: worker)
+        with pytest.raises(cluster.Stopped):
+            cluster.work(mark, tiny, 0)
+        mark.with_name("moved").rename(mark)
+    assert reported == [(tiny.name, 0, 1)]
+    checkpoint = folders.runs / ".partial" / tiny.key(0) / runner.CHECKPOINT
+    assert json.loads(read_tensors(checkpoint)["progress"])["step"] == 2
+
+
+def test_runs_that_are_cancelled_mean_a_lost_scheduler(
+    folders: Folders, tiny: Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cancelled(*_: object) -> Future[None]:
+        future: Future[None] = Future()
+        future.cancel()
+        future.set_running_or_notify_cancel()
+        return future
+
+    pool = SimpleNamespace(submit=cancelled, shutdown=lambda wait: None)
+    client = SimpleNamespace(subscribe_topic=lambda *_: None, get_executor=lambda pure: pool)
+    monkeypatch.setattr(cluster, "connect", lambda address: nullcontext(client))
+    monkeypatch.setattr(cluster, "check", lambda *_: None)
+    with pytest.raises(InputError, match="lost the Dask scheduler at tcp://host:1: start it again"):
+        sweep.sweep([(tiny, 0)], show=False, dask="tcp://host:1")
+
+
+# ---- sweeping ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.long
 def test_workers_train_what_this_process_trains_in_turn(folders: Folders, tiny: Experiment, pair: Cluster) -> None:
     jobs = [(tiny, 0), (renamed(tiny, "other"), 1), (tiny, 2)]
     assert sweep.sweep(jobs, dask=pair.address) == []
@@ -60,7 +119,7 @@ def test_workers_train_what_this_process_trains_in_turn(folders: Folders, tiny: 
         assert_same_as_in_turn(folders, *job)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_run_that_fails_is_reported_and_the_others_go_on(folders: Folders, tiny: Experiment, pair: Cluster) -> None:
     broken = replace(renamed(tiny, "broken"), model=replace(tiny.model, position=Learned(longest=2)))
     failures = sweep.sweep([(broken, 0), (tiny, 0)], show=False, dask=pair.address)
@@ -69,7 +128,7 @@ def test_a_run_that_fails_is_reported_and_the_others_go_on(folders: Folders, tin
     assert sweep.missing([(tiny, 0)]) == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_stopped_sweep_stops_its_workers_too(folders: Folders, pair: Cluster) -> None:
     script = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from abc_nb.cli import main;"
@@ -88,7 +147,7 @@ def test_a_stopped_sweep_stops_its_workers_too(folders: Folders, pair: Cluster) 
         assert sweep.missing([(experiment("successor-vanilla"), 0)])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_run_of_a_lost_worker_goes_on_from_its_checkpoint_on_another(folders: Folders, pair: Cluster) -> None:
     """Seconds, in a history, are those of the process that trained; a run begun anew would have others."""
     longer = longer_experiment()
@@ -108,7 +167,7 @@ def test_the_run_of_a_lost_worker_goes_on_from_its_checkpoint_on_another(folders
     assert_same_as_in_turn(folders, longer, 0)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_lost_scheduler_is_one_sentence(folders: Folders, tiny: Experiment, tmp_path: Path) -> None:
     with started(tmp_path, workers=0) as alone, ThreadPoolExecutor(1) as thread:
         with pytest.warns(UserWarning, match="no Dask worker has come yet"):
@@ -156,7 +215,7 @@ def unreachable() -> AbstractContextManager[object]:
     return pytest.raises(InputError, match="cannot reach a Dask scheduler")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:no Dask worker has come yet")
 def test_a_sweep_over_tls_needs_a_certificate_that_the_cluster_trusts(
     folders: Folders, tiny: Experiment, tmp_path: Path, certificates: Path, monkeypatch: pytest.MonkeyPatch
@@ -241,7 +300,7 @@ def test_a_worker_of_many_threads_or_without_our_folder_is_not_fit(tmp_path: Pat
         cluster.fit(mark, worker(1))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_worker_that_cannot_train_is_named_before_the_sweep(
     folders: Folders, tiny: Experiment, pair: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -256,7 +315,7 @@ def test_a_worker_that_cannot_train_is_named_before_the_sweep(
     assert not (paths.runs() / ".partial").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_worker_of_many_threads_that_comes_later_trains_nothing(
     folders: Folders, tiny: Experiment, tmp_path: Path
 ) -> None:

@@ -79,7 +79,7 @@ class Run:
         return self.source.folder
 
     def evaluation(self) -> pd.DataFrame:
-        """A row for each length that the experiment asks for, as far as it was tested, with intervals.
+        """A row for each length that was tested, those that the experiment asks for first, with intervals.
 
         While a length was not tested on as many problems as are asked for, the largest test of it stands there.
         """
@@ -88,7 +88,8 @@ class Run:
             self.source.tests(), key=lambda row: (row.asked == wanted.get(row.length), row.asked)
         )
         best = {row.length: row for row in least_wanted_first}
-        shown = [best[length] for length in wanted if length in best]
+        order = [*(length for length in wanted if length in best), *sorted(best.keys() - wanted.keys())]
+        shown = [best[length] for length in order]
         counts = [(row.length, row.samples, row.correct) for row in shown]
         return tidy(self.experiment.name, self.seed, self.experiment.sampler.regime, counts)
 

@@ -78,11 +78,12 @@ def train(experiment: Experiment, seed: int, report: Callable[[Progress], None] 
 def fill(experiment: Experiment, seed: int, partial: Path, report: Callable[[Progress], None] | None) -> None:
     """Train, or go on from the last checkpoint, evaluate, and write all that a run consists of."""
     facts = train_until_accepted(experiment, seed, partial, report)
-    bias = read_bias(partial / BIAS, experiment.model.heads) if experiment.calibration else None
+    bias = read_bias(partial / BEST / BIAS, experiment.model.heads) if experiment.calibration else None
     model = experiment.build(seed, bias)
-    model.load_state_dict(load_file(partial / WEIGHTS))
+    model.load_state_dict(load_file(partial / BEST / WEIGHTS))
     rows, facts["seconds"]["evaluation"] = timed_tests(model, experiment, experiment.tests)
     write_tests(partial / EVALUATION, rows)
+    take_best(partial)
     write_json(partial / CONFIG, experiment.data | {"seed": seed})
     write_manifest(partial, facts | environment(device_name()))
 
@@ -126,8 +127,8 @@ def train_until_accepted(
 ) -> dict[str, Any]:
     """Train; while validation is below what the experiment accepts, read more lines and train anew.
 
-    What is best in validation is left in `partial`, its weights, history and lines; the facts about it are returned.
-    Only an experiment that chooses its threshold itself has more lines to read.
+    What is best in validation is left in the folder BEST, its weights, history and lines; the facts about it are
+    returned. Only an experiment that chooses its threshold itself has more lines to read.
     """
     while True:
         model, origin = prepare(experiment, seed, partial)
@@ -138,12 +139,14 @@ def train_until_accepted(
         validation = progress.history[-1]["accuracy"] if progress.history else 0.0
         best = keep_if_best(partial, model, progress, origin, validation)
         if validation >= experiment.accept or not read_more_lines(experiment, seed, partial, validation):
-            break
-    for name in (BIAS, SHARES, WEIGHTS, HISTORY):
+            return {name: fact for name, fact in best.items() if name not in ("validation", "attempts")}
+
+
+def take_best(partial: Path) -> None:
+    """Put the best attempt's files among the run's: last of all, since until then the last attempt can be resumed."""
+    for name in (WEIGHTS, HISTORY, SHARES, BIAS):
         if (partial / BEST / name).exists():
             shutil.copy2(partial / BEST / name, partial / name)
-    del best["validation"]
-    return best
 
 
 def keep_if_best(
@@ -151,12 +154,13 @@ def keep_if_best(
 ) -> dict[str, Any]:
     """Keep an attempt beside the run if no earlier one is as good in validation; the facts about the best are returned.
 
-    Training seconds are those of all attempts.
+    Seconds are those of all attempts, each counted once however often it is resumed.
     """
     folder = partial / BEST
-    known = read_json(folder / FACTS_FILE) if (folder / FACTS_FILE).exists() else None
-    seconds = round(progress.seconds + (known["seconds"]["training"] if known else 0.0), 2)
-    if known is None or validation > known["validation"]:
+    known = (read_json(folder / FACTS_FILE) if (folder / FACTS_FILE).exists() else None) or {}
+    number = len(pd.read_csv(partial / SHARES)) if (partial / SHARES).exists() else 0  # grows with each attempt
+    attempts = known.get("attempts", {}) | {str(number): progress.seconds}
+    if not known or validation > known["validation"]:
         tensors = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
         write_bytes(folder / WEIGHTS, save(tensors))
         write_text(folder / HISTORY, pd.DataFrame(progress.history).to_csv(index=False))
@@ -164,8 +168,11 @@ def keep_if_best(
             if (partial / name).exists():
                 shutil.copy2(partial / name, folder / name)
         known = {"steps": progress.step, "validation": validation} | origin
-    write_json(folder / FACTS_FILE, known | {"seconds": {"training": seconds}})
-    return known | {"seconds": {"training": seconds}}
+    if "calibration_seconds" in origin:
+        known["calibration_seconds"] = origin["calibration_seconds"]
+    known |= {"attempts": attempts, "seconds": {"training": round(sum(attempts.values()), 2)}}
+    write_json(folder / FACTS_FILE, known)
+    return known
 
 
 def read_more_lines(experiment: Experiment, seed: int, partial: Path, validation: float) -> bool:
@@ -173,7 +180,7 @@ def read_more_lines(experiment: Experiment, seed: int, partial: Path, validation
     settings = experiment.calibration
     if settings is None or settings.share is not None or settings.kappa is not None or experiment.parent is None:
         return False
-    tried = pd.read_csv(partial / SHARES)
+    start, tried = time.perf_counter(), pd.read_csv(partial / SHARES)
     tried.loc[tried.index[-1], "validation"] = validation
     before = read_bias(partial / BIAS, experiment.model.heads)
     parent, batch = ensure_weights(experiment.parent, seed), experiment.calibration_batch(seed)
@@ -182,7 +189,8 @@ def read_more_lines(experiment: Experiment, seed: int, partial: Path, validation
         tried = pd.concat([tried, found.tried], ignore_index=True)
         if {*found.bias.lines} != {*before.lines}:
             (partial / CHECKPOINT).unlink(missing_ok=True)  # first: the next attempt begins anew
-            write_origin(partial, parent, found.bias, tried, 0.0)
+            seconds = read_manifest(partial, ORIGIN)["seconds"] + time.perf_counter() - start
+            write_origin(partial, parent, found.bias, tried, seconds)
             return True
     return False
 
@@ -241,9 +249,10 @@ def ensure_weights(experiment: Experiment, seed: int) -> Run:
 
 def kept_origin(parent: Run, partial: Path) -> dict[str, Any] | None:
     """What an interrupted run began with, if it was this parent; what is damaged, or another's, is set aside."""
-    if not (partial / ORIGIN).exists():
+    tried = (partial / BEST).exists()  # one attempt at least: the checkpoint can be that of a later one
+    if not (partial / ORIGIN).exists() and not tried:
         return None
-    names = [BIAS, SHARES, ORIGIN]
+    names = [BIAS, SHARES, ORIGIN, *([CHECKPOINT] if tried else [])]
     try:
         origin = read_manifest(partial, ORIGIN)
         if origin["weights"] == parent.checksum:
