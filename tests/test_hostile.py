@@ -24,7 +24,7 @@ from abc_nb.experiments.experiment import Experiment
 from abc_nb.runs import manifest, runner, store
 from abc_nb.training.answers import answers
 
-REFUSED = "weights.safetensors does not hold the weights of this model"
+REFUSED = "does not hold the weights of this model"
 Tensors = dict[str, torch.Tensor]
 
 
