@@ -104,7 +104,7 @@ def right(model: Model, places: int, masks: Masks | None = None) -> float:
 
 
 def carried(learning: int, retraining: int, period: int | None, places: int = 60) -> tuple[Model, float]:
-    """The plain model after so many steps; and, after so many under its own bias, the share of long ones it has right."""
+    """The plain model, and the share of long problems that it has right after more steps under its own bias."""
     torch.manual_seed(0)
     model = train(Model(), learning, 3e-3)
     source, target = problems(500, TRAINED, torch.Generator().manual_seed(1))
