@@ -27,6 +27,7 @@ from abc_nb.training.progress import TrainingConfig
 NAMES, PROFILES = st.sampled_from(experiments.names()), st.sampled_from([*profiles.PROFILES])
 VARIED = ["addition-window-cyclic", "successor-rpe", "n-by-1-alibi-cross", "addition-lora"]
 VARIED += ["addition-abc", "addition-abc-mod3-warm", "n-by-3-abc-from-4"]
+IN_PLACE_OF_NONE = {"calibration": Calibration(), "parent": experiment("successor-nope")}
 LABELS = {"identity", "profile", "tests"}  # what training does not depend on
 
 
@@ -57,13 +58,12 @@ def changed(value: Any) -> Any:
 
 def variations(value: Any) -> Iterator[tuple[str, Any]]:
     """The value with one setting changed, for each setting at any depth, and the setting's path."""
-    absent = {"calibration": Calibration(), "parent": experiment("successor-nope")}  # in place of None
     for field in fields(value):
         inner = getattr(value, field.name)
         if is_dataclass(inner):
             yield from ((f"{field.name}.{path}", replace(value, **{field.name: v})) for path, v in variations(inner))
         else:
-            other = absent[field.name] if field.name in absent else changed(inner)
+            other = IN_PLACE_OF_NONE[field.name] if field.name in IN_PLACE_OF_NONE else changed(inner)
             yield field.name, replace(value, **{field.name: other})
 
 
@@ -77,9 +77,9 @@ def is_label(path: str) -> bool:
 
 @pytest.mark.parametrize("name", VARIED)
 def test_the_digest_changes_with_every_setting_but_labels_and_tests(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = experiment(name)
     for kind in (Name, Task, ModelConfig, TrainingConfig, Calibration, Window):
         monkeypatch.setattr(kind, "__post_init__", lambda self: None)  # any value will do here
-    original = experiment(name)
     others = dict(variations(original))
     expected = {"identity.task", "identity.model", "identity.base", "profile", "tests", "warm", "accept", "rank"}
     expected |= {"sampler.task.name", "sampler.task.base", "sampler.regime", "training.steps", "model.width"}
