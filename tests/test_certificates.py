@@ -49,6 +49,7 @@ def test_the_automaton_writes_the_task_answers(task: str) -> None:
             state = rules.following[state, chosen]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("task", "kind", "position"), CASES)
 @torch.inference_mode()
 def test_contexts_of_long_problems_are_enumerated_with_the_same_logits(
@@ -83,6 +84,7 @@ def test_one_number_that_holds_every_window_of_digits_is_covered_and_covers() ->
         torch.testing.assert_close(found.states.logits(shape, block), logits[:, step], atol=2e-4, rtol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("task", "kind", "position"), CASES)
 def test_the_independent_check_agrees(task: str, kind: str, position: PositionEncoding) -> None:
     sampler = sampler_of(task, aligned=kind == "window")
@@ -94,6 +96,7 @@ def test_the_independent_check_agrees(task: str, kind: str, position: PositionEn
     assert found.wrong > 0  # weights are random
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", BIASES)
 def test_a_problem_is_right_exactly_if_all_its_contexts_are(kind: str) -> None:
     """Of a model that gets some problems right: the wrong contexts explain every failure and nothing else."""
@@ -122,6 +125,7 @@ def learn(model: Transformer, sampler: Sampler) -> None:
         optimizer.step()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
 def test_counterexamples_are_wrong_when_decoded(task: str) -> None:
     sampler = sampler_of(task, aligned=False)
@@ -135,6 +139,7 @@ def test_counterexamples_are_wrong_when_decoded(task: str) -> None:
             assert expected(sampler.task, example.problem) == example.right
 
 
+@pytest.mark.slow
 def test_a_check_does_not_accept_other_weights_or_a_swapped_line() -> None:
     sampler = sampler_of("successor", aligned=False)
     model = model_of(sampler, lines_of("successor"), NoPosition())
@@ -152,6 +157,7 @@ def test_a_check_does_not_accept_other_weights_or_a_swapped_line() -> None:
         check({"facts": {}}, weights, bias)
 
 
+@pytest.mark.slow
 def test_a_flipped_digit_of_the_enumeration_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     sampler = sampler_of("successor", aligned=False)
     model = model_of(sampler, lines_of("successor"), NoPosition())
@@ -179,7 +185,7 @@ def test_the_check_has_its_own_logits_right() -> None:
     for step in range(17):
         tree, values = width.tree(2, step), {}
         for atom in enumerating.atoms(tree):
-            kind, number, place = atom
+            kind, _, place = atom
             column = batch.target[:, place + 1] if kind == "output" else batch.source[:, width.columns.index(atom)]
             values[atom] = column.numpy()
         np.testing.assert_allclose(forward.logits(tree, values, 5), logits[:, step].numpy(), atol=1e-5)
