@@ -27,8 +27,9 @@ def reproduce(profile: str, seeds: Sequence[int], everything: bool = False) -> i
         print(f"abc-nb: {failure}", file=sys.stderr)
     if failures:
         return 1
-    print("certificates: every context of the models that are meant to hold at every length", flush=True)
-    certified.certify_runs(Results(profile, "runs", seeds))
+    if profile == "quick":  # models of `smoke` have learned nothing, and their lines reach anywhere
+        print("certificates: every context of the models that are meant to hold at every length", flush=True)
+        certified.certify_runs(Results(profile, "runs", seeds))
     parameters = {"profile": profile, "results": "runs", "seeds": list(seeds)}
     for notebook in notebooks.sequence():
         print(f"notebook {notebook.stem}", flush=True)
