@@ -206,3 +206,16 @@ def retraining_costs(studies: Sequence[CalibrationStudy]) -> pd.DataFrame:
         row |= {name: own[of] / parent[of] if parent[of] < math.inf else math.inf for name, of in COSTS.items()}
         rows.append(row | {"whole": run.problems() / study.parent_run.problems()})
     return pd.DataFrame(rows)
+
+
+def tried(studies: Mapping[str, Sequence[CalibrationStudy]]) -> pd.DataFrame:
+    """Every threshold that was tried: experiment, seed, share, lines, skill; validation where a model was trained."""
+    runs = [(name, study) for name, own in studies.items() for study in own]
+    parts = [study.shares().assign(experiment=name, seed=study.run.seed) for name, study in runs]
+    return pd.concat(parts, ignore_index=True)
+
+
+def chosen(thresholds: pd.DataFrame) -> pd.DataFrame:
+    """Of `tried` a row a run: how many thresholds there were, and share, lines and skill of the one that is taken."""
+    columns = {"tried": ("share", "size")} | {name: (name, "last") for name in ("share", "lines", "skill")}
+    return thresholds.groupby(["experiment", "seed"], sort=False).agg(**columns)

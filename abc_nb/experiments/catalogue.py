@@ -81,7 +81,7 @@ BASIC = {  # the papers' models, and what tells why one of their baselines fails
     "alibi": Model("ALiBi", positions.NoPosition(), ALiBi()),
     "rpe": Model("RPE", positions.Relative(), source_index="left"),
     "window": scaffold("+ w=1", positions.Sinusoidal()),
-    "window-cyclic": scaffold("+ T=3", positions.Sinusoidal(PERIOD), many=10_000, tested="beyond"),
+    "window-cyclic": scaffold("+ T=3", positions.Sinusoidal(PERIOD), tested="beyond"),
     "nope-window": scaffold("NoPE + w=1", positions.NoPosition()),
     # New weights under the lines and no positions, as the method's text has it (`000` section 4).
     "abc": reading("ABC", positions.NoPosition(), False, Calibration(), tested="beyond", training="anew", accept=1.0),
