@@ -1,5 +1,6 @@
 """The explorers in a real JupyterLab and a real Chromium: typed into, moved by keyboard, looked at.
 
+They are long tests; test_widgets.py does the same with the widgets alone.
 Without Chromium these tests are skipped; where CI is set, its absence is a failure.
 """
 
@@ -25,7 +26,7 @@ from abc_nb.common import paths
 pytest.importorskip("playwright", reason="Playwright is not installed: pip install -e '.[dev]'")
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 ARGUMENTS += ["--disable-sync", "--no-first-run"]
 TOKEN = "for-this-test-only"

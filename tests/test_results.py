@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -12,15 +11,16 @@ import pytest
 from conftest import Folders
 from helpers import rows
 
-from abc_nb.analysis import further_tests, results, statistics
+from abc_nb.analysis import results
 from abc_nb.analysis.results import Results
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
-from abc_nb.experiments import ARITHMETIC, BINARY, Experiment, experiment
-from abc_nb.problems.sampling import Batch, Sampler
+from abc_nb.experiments import ARITHMETIC, BINARY, STUDIES, Experiment, experiment
+from abc_nb.experiments.catalogue import GRID_NAMES
+from abc_nb.experiments.studies import corner
+from abc_nb.model.positions import Sinusoidal
 from abc_nb.runs import runner, store
 from abc_nb.show import tables
-from abc_nb.training import evaluation
 
 NAME = "successor-vanilla"
 
@@ -132,12 +132,16 @@ def test_the_grid_has_a_row_for_each_window_period_task_and_length(profile: str)
         def evaluation(self, names: list[str]) -> pd.DataFrame:
             (model,) = {name.split("grid-")[1] for name in names}
             w, t = (0 if text == "x" else int(text) for text in model[1:].split("-t"))
-            assert [name.split("-grid")[0] for name in names] == [*ARITHMETIC]
-            return pd.concat([rows(model, {6: [1.0], 60: [w / 10 + t / 100]}, task) for task in ARITHMETIC])
+            assert {name.split("-grid")[0] for name in names} == {*corner(STUDIES["grid"], profile).tasks}
+            return pd.concat(
+                [rows(model, {6: [1.0], 60: [w / 10 + t / 100]}, name.split("-grid")[0]) for name in names]
+            )
 
     found = tables.grid(Found())  # type: ignore[arg-type]
-    places = grid_names(profile)
-    assert len(found) == len(places) * len(ARITHMETIC) * 2
+    models = corner(STUDIES["grid"], profile).models
+    tasks = corner(STUDIES["grid"], profile).tasks
+    places = [place for place, name in GRID_NAMES.items() if name in models]
+    assert len(found) == len(places) * len(tasks) * 2
     assert set(zip(found.w, found["T"], strict=True)) == {
         ("–" if w is None else str(w), 0 if t is None else t) for w, t in places
     }
@@ -153,10 +157,11 @@ def test_periods_are_those_of_the_models_that_have_them() -> None:
         profile = "quick"
 
         def evaluation(self, names: list[str]) -> pd.DataFrame:
-            (model,) = {name.split("-window-")[1] for name in names}
             assert [name.split("-window-")[0] for name in names] == [*BINARY]
-            value = experiment(names[0]).data["experiment"]["model"]["position"]["period"] / 10
-            return pd.concat([rows(model, {60: [value]}, task) for task in ("Addition", "N x 1")])
+            position = experiment(names[0]).model.position
+            assert isinstance(position, Sinusoidal) and position.period is not None
+            value = position.period / 10
+            return pd.concat([rows("any", {60: [value]}, task) for task in ("Addition", "N x 1")])
 
     found = tables.periods(Found())  # type: ignore[arg-type]
     assert sorted(set(found["T"])) == [2, 3, 4, 5, 6, 7, 8]
@@ -207,44 +212,6 @@ class OneQuickRun(Results):
         return rows("Vanilla", {6: [1.0], 60: [0.5]})
 
 
-def test_what_was_run_in_the_papers_setting_stands_beside_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "Results", OnePaperRun)
-    (row,) = tables.settings(OneQuickRun("quick", "shipped", [0]), ["addition-vanilla"]).to_dict("records")
-    assert [row[column] for column in tables.ITS_COLUMNS.values()] == ["not run", "25.0", "not run"]
-    assert (row["task"], row["paper"], row["ours, tight"]) == ("Addition", 0.0, 50.0)
-    assert row["ours, padded"] == "50.0", "the same stub"
-
-
-def test_the_papers_setting_has_the_models_of_both_of_its_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Nothing(Results):
-        def there(self, names: Sequence[str]) -> list[str]:
-            return []
-
-    class Quick(Results):
-        def evaluation(self, names: Sequence[str]) -> pd.DataFrame:
-            return pd.concat([rows("+ T=3", {60: [0.5]}), rows("ABC", {60: [0.75]}), rows("Vanilla", {60: [0.0]})])
-
-    monkeypatch.setattr(tables, "Results", Nothing)
-    table = tables.settings(Quick("quick", "shipped", [0]), ["addition-vanilla"]).set_index("model")
-    assert table["ours, tight"].to_dict() == {"+ T=3": 50.0, "ABC": 75.0, "Vanilla": 0.0}, "each once"
-    assert table.paper.to_dict() == {"+ T=3": 100.0, "ABC": 99.8, "Vanilla": 0.0}
-
-
-@pytest.mark.slow
-def test_new_problems_are_none_of_the_evaluations(run: store.Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn: list[tuple[int, ...]] = []
-    original = Sampler.test_batch
-
-    def noted(self: Sampler, length: int, samples: int, seed: int) -> Batch:
-        drawn.append((length, samples, seed))
-        return original(self, length, samples, seed)
-
-    monkeypatch.setattr(Sampler, "test_batch", noted)
-    table = statistics.over_seeds(further_tests.new_problems([run, replace(run, seed=1)], [6, 20], samples=50))
-    assert drawn == [(length, 50, evaluation.TEST_SEED + 1) for _ in range(2) for length in (6, 20)]
-    assert table.length.to_list() == [6, 20] and set(table.seeds) == {2} and set(table.samples) == {50}
-
-
 def test_runs_that_miss_the_bar_are_those_that_the_shipped_files_name() -> None:
     """Read from the shipped files by other means: validation, skill and accuracy of every seed, and who falls short."""
     names = [f"{task}-{model}" for task in ARITHMETIC for model in ("window-cyclic-both", "abc-mod3-warm")]
@@ -269,5 +236,5 @@ def test_runs_that_miss_the_bar_are_those_that_the_shipped_files_name() -> None:
     assert ("successor-abc-mod3-warm", 2) in wanted
     found = tables.missed(Results("quick", "shipped", [0, 1, 2, 3, 4]), names)
     expected = np.array([*wanted.values()])
-    assert found.drop(columns=["task", "model", "seed"]).to_numpy() == pytest.approx(expected, nan_ok=True)
+    assert found.drop(columns=["task", "model", "base", "seed"]).to_numpy() == pytest.approx(expected, nan_ok=True)
     assert [*found.seed] == [seed for _, seed in wanted]

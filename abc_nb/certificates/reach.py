@@ -13,12 +13,13 @@ in the step with slope 0 or one place, and close it where it leaves its span. So
 r places of the units, of the step's own place or of the highest place, where r is the largest offset
 and a margin; `Unrolled.check` confirms this for every row that is read, and a key that moves otherwise
 (half a place a step, or against the step) is refused. After L layers the tree lies within R = L r places
-of those three. Let M = 2 R + settled + 1, and let T be the period of the index. If i > M, the tree at i
-in width W and the tree at i - T in width W - T are equal up to names: distances to the highest place are
-the same, residues are the same, and the only distance that changes, from the units to the step, is at
-least `settled` before and after as long as i - T > M. If W - i > M + T the same holds for i in width
-W - T. One of the two is the case if W > 2 M + 2 T. By induction each step of each width has the shape
-of a step of a width between W0 and max(W0 + T - 1, 2 M + 2 T), where W0 is the narrowest width.
+of those three. Let M = 2 R + settled + 1, let T be the period of the index, and let W > 2 M + 2 T. If
+i > M + T, the tree at i in width W and the tree at i - T in width W - T are equal up to names: distances
+to the highest place are the same, residues are the same, and the only distance that changes, from what is
+near the units to what is near the step, is at least `settled` before and after. Otherwise W - i > M + T,
+and the same holds for i in width W - T, where the distance to the highest places changes. By induction
+each step of each width has the shape of a step of a width between W0 and max(W0 + T - 1, 2 M + 2 T), where
+W0 is the narrowest width. All these are read.
 """
 
 from __future__ import annotations

@@ -35,15 +35,19 @@ class Rounded(States):
     def __init__(self, model: Transformer, automaton: Automaton) -> None:
         super().__init__(deepcopy(model).double().eval(), automaton)
         self.u = torch.finfo(model.head.weight.dtype).eps / 2
+        self.parts: dict[Node | Token, Table] = {}  # of the contexts at hand
         self.noted: list[tuple[Tensor, Tensor]] = []  # where an error enters, and how large it can be there
 
     def gamma(self, terms: int) -> float:
         return terms * self.u / (1 - terms * self.u)
 
     def part(self, root: Node | Token, places: tuple[Place, ...], columns: Columns) -> tuple[Table, Tensor]:
-        """One row for each context, none shared."""
-        states = self.compute(root, places, columns).expand(len(columns.values), -1)
-        return Table(states, (), np.empty(0), None), torch.arange(len(states), device=self.device)
+        """One row for each context; each part of the tree once."""
+        rows = torch.arange(len(columns.values), device=self.device)
+        if root not in self.parts:
+            states = self.compute(root, places, columns).expand(len(rows), -1)
+            self.parts[root] = Table(states, (), np.empty(0), None)
+        return self.parts[root], rows
 
     def note(self, value: Tensor, terms: int, size: Callable[[], Tensor] | None = None) -> Tensor:
         error = torch.zeros_like(value, requires_grad=True)
@@ -87,6 +91,7 @@ class Rounded(States):
         """The smallest margins in float64, and how far float32 can be off: (contexts,) each."""
         block, right = narrow(tried, self.device)
         self.noted.clear()
+        self.parts.clear()
         with torch.enable_grad(), self.watching():
             margin = margins(self.logits(tried.shape, block), right)
         gradients = torch.autograd.grad(margin.sum(), [error for error, _ in self.noted], allow_unused=True)
