@@ -236,5 +236,17 @@ def test_kept_lines_are_counted_for_each_run_and_none_without_a_bias(study: Cali
     found = tables.kept_lines([study.run, parent])
     assert list(found.columns) == ["task", "model", "lines", "cross"]
     cross = len([line for line in study.bias.lines if line.attention == "cross"])
-    expected = [("Addition", "ABC", len(study.bias.lines), cross), ("Addition", "Vanilla", 0, 0)]
+    expected = [("addition", "abc", len(study.bias.lines), cross), ("addition", "vanilla", 0, 0)]
     assert [tuple(row) for row in found.itertuples(index=False)] == expected
+
+
+def test_of_several_seeds_the_median_of_kept_lines_is_shown(
+    study: CalibrationStudy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each seed has fewer lines than the one before."""
+    lines = study.bias.lines
+    kept = [lines, lines[:4], lines[:2]]
+    monkeypatch.setattr(store.Run, "bias", lambda run: replace(study.bias, lines=kept[run.seed]))
+    found = tables.kept_lines([replace(study.run, seed=seed) for seed in range(3)])
+    cross = sorted(sum(line.attention == "cross" for line in own) for own in kept)[1]
+    assert found[["lines", "cross"]].to_numpy().tolist() == [[4, cross]]
