@@ -10,7 +10,7 @@ STAMP   := $(VENV)/.installed
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help reproduce test lint types lab notebooks bench lock clean
+.PHONY: help reproduce test test-all lint types lab notebooks bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,12 +26,16 @@ $(STAMP): requirements.lock pyproject.toml
 reproduce: $(STAMP) ## train, evaluate and plot the results (PROFILE=quick)
 	$(BIN)/abc-nb reproduce --profile $(PROFILE)
 
-test: lint types ## run every check: lint, types, tests, notebooks
-	$(BIN)/pytest
+test: lint types ## run every check: lint, types, tests (long ones in a short form), notebooks
+	$(BIN)/pytest -n 2 --dist loadgroup
 
-lint: $(STAMP) ## check style and formatting
+test-all: lint types ## the same with every long test
+	$(BIN)/pytest -n 2 --dist loadgroup -m "long or not long"
+
+lint: $(STAMP) ## check style, formatting and the order of rooms
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
 
 types: $(STAMP) ## check types in the package and the notebooks
 	$(BIN)/mypy

@@ -15,6 +15,8 @@ _HOME = {
     "load": "abc_nb.api",
     "answer": "abc_nb.api",
     "retrain": "abc_nb.api",
+    "certify": "abc_nb.api",
+    "certify_model": "abc_nb.certificates.certify",
     "calibrate": "abc_nb.calibration.calibrate",
     "Calibration": "abc_nb.calibration.calibrate",
     "PAPER": "abc_nb.calibration.calibrate",

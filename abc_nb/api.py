@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from abc_nb.calibration.calibrate import Calibration, given
+from abc_nb.certificates.certify import Certificate, certify_model, weights_of
+from abc_nb.certificates.checking.check import Check, check
+from abc_nb.certificates.files import read
+from abc_nb.common.config import to_data
 from abc_nb.common.errors import InputError
 from abc_nb.experiments.experiment import calibrated, experiment, train_command
 from abc_nb.runs import runner, store
@@ -18,7 +23,8 @@ def load(name: str, seed: int = 0, profile: str = "quick", base: int | None = No
     """
     run = store.find(experiment(name, profile, base), seed)
     if run is None:
-        raise InputError(f"{name} is not trained yet: run `{train_command(name, seed, profile, base)}` first")
+        command = train_command(name, seed, profile, base)
+        raise InputError(f"{name} is not trained yet: run `{command}` first{store.nothing_shipped()}")
     return run
 
 
@@ -26,6 +32,26 @@ def answer(name: str, expression: str, seed: int = 0, profile: str = "quick", ba
     """What the trained model answers, decoding greedily: `answer("addition-vanilla", "123+456")`."""
     run = load(name, seed, profile, base)
     return next(answers(run.model(), run.experiment.sampler, [expression]))
+
+
+def certify(
+    name: str, seed: int = 0, profile: str = "quick", base: int | None = None, zeros: bool = True
+) -> Certificate:
+    """Prove that a trained model is right on every problem of every length, or find what it gets wrong.
+
+    `certify("addition-abc", seed=0)` has `certified`, `contexts`, `wrong`, `margin` and `counterexamples`. With
+    `zeros`, any number of zeros may stand in front of the operands. InputError for a model that can have none.
+    """
+    run = load(name, seed, profile, base)
+    return certify_model(run.model(), run.experiment.sampler, zeros)
+
+
+def recheck(path: Path) -> Check:
+    """Check a certificate file with an independent implementation, against the weights of its run."""
+    data = read(path)
+    run = load(data["experiment"], data["seed"], data["profile"])
+    model = run.model()
+    return check(data, weights_of(model), to_data(model.config.bias))
 
 
 def retrain(name: str, calibration: Calibration | None = None, seed: int = 0, profile: str = "quick") -> store.Run:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import pandas as pd
 from tqdm.auto import tqdm
@@ -51,6 +53,8 @@ def list_(arguments: Namespace) -> None:
         rows.append((name, experiment.task.title, model, experiment.sampler.regime, seeds, weights))
     columns = ["experiment", "task", "model", "regime", "seeds_with_results", "seeds_with_weights"]
     show(pd.DataFrame(rows, columns=columns), arguments.csv)
+    if mend := store.nothing_shipped():
+        warnings.warn(f"only results made here are listed: train some{mend}", stacklevel=2)
 
 
 def train(arguments: Namespace) -> None:
@@ -133,6 +137,49 @@ def in_blocks(lines: Iterator[str], size: int) -> Iterator[list[str]]:
     yield block
 
 
+def certify(arguments: Namespace) -> int:
+    from abc_nb.certificates import files
+
+    if (arguments.name is None) == (arguments.check is None):
+        raise InputError("give either an experiment to certify, as in addition-abc, or --check and a file")
+    if arguments.check is not None:
+        return checked(Path(arguments.check))
+    experiment = chosen(arguments)
+    found = api.certify(arguments.name, arguments.seed, arguments.profile, arguments.base, not arguments.no_zeros)
+    if arguments.output is not None:
+        of = files.Of(experiment.name, arguments.seed, arguments.profile)
+        files.write(found, of, Path(arguments.output))
+    print(tried(found.contexts, found.wrong, found.margin, found.seconds))
+    print(f"rounding can change a margin by at most {found.rounding['bound']:.2g}")
+    if found.certified:
+        print(f"certified: {found.statement}")
+        return 0
+    for example in reversed(found.counterexamples):
+        alone = " where these zeros in front are kept" if example.zeros else ""
+        print(f"wrong{alone}: {example.problem} = {example.right}, the model says {example.answer}")
+    shortest = [f"the shortest problem that shows it is {example.problem}" for example in found.counterexamples[:1]]
+    print("not certified: " + (shortest or ["the smallest margin is within what rounding can change"])[0])
+    return 1
+
+
+def tried(contexts: int, wrong: int, margin: float, seconds: float) -> str:
+    return f"{contexts:,} contexts in {seconds:.1f} s, {wrong:,} wrong, smallest margin {margin:.4g}"
+
+
+def checked(path: Path) -> int:
+    """Print what an independent check of a certificate says."""
+    found = api.recheck(path)
+    print(tried(found.contexts, found.wrong, found.margin, found.seconds))
+    print("the certificate holds" if found.agrees else "the certificate does not hold")
+    return 0 if found.agrees else 1
+
+
+def certificates(arguments: Namespace) -> None:
+    from abc_nb.certificates import files
+
+    show(files.shipped(), arguments.csv)
+
+
 def sweep(arguments: Namespace) -> int:
     from abc_nb.runs import sweep as sweeping
 
@@ -172,7 +219,7 @@ def ship(arguments: Namespace) -> None:
     run = store.find(experiment, arguments.seed, ("runs",))
     if run is None:
         raise InputError(f"{experiment.name}, seed {arguments.seed}, was not made here: there is nothing new to ship")
-    print(store.ship(run, arguments.weights).relative_to(paths.ROOT))
+    print(f"{run.key} is in {store.ship(run, arguments.weights)}")
 
 
 def bench(arguments: Namespace) -> int:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from abc_nb import experiments
+from abc_nb.analysis import certified
 from abc_nb.analysis.results import Results
 from abc_nb.common import paths
 from abc_nb.runs import sweep
@@ -26,6 +27,8 @@ def reproduce(profile: str, seeds: Sequence[int], everything: bool = False) -> i
         print(f"abc-nb: {failure}", file=sys.stderr)
     if failures:
         return 1
+    print("certificates: every context of the models that are meant to hold at every length", flush=True)
+    certified.certify_runs(Results(profile, "runs", seeds))
     parameters = {"profile": profile, "results": "runs", "seeds": list(seeds)}
     for notebook in notebooks.sequence():
         print(f"notebook {notebook.stem}", flush=True)

@@ -29,7 +29,8 @@ from abc_nb.model.positions import Sinusoidal
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task
-from abc_nb.runs import runner, store
+from abc_nb.runs import runner
+from abc_nb.runs.manifest import fingerprint, sha256, write_manifest
 from abc_nb.show import plots, tables
 from abc_nb.show.report import page
 from abc_nb.training import checkpoints
@@ -181,7 +182,14 @@ def history(checkpoint: Path) -> pd.DataFrame:
 def correct_checksums(folder: Path) -> None:
     """Make the manifest say that every file is what it is now."""
     manifest = json.loads((folder / "manifest.json").read_text())
-    store.write_manifest(folder, {key: value for key, value in manifest.items() if key != "files"})
+    write_manifest(folder, {key: value for key, value in manifest.items() if key != "files"})
+
+
+def correct_pack(folder: Path) -> None:
+    """The same for the manifest of a pack."""
+    files = {name: sha256(folder / name) for name in json.loads((folder / "manifest.json").read_text())["files"]}
+    facts = {"files": files}
+    (folder / "manifest.json").write_text(json.dumps(facts | {"checksum": fingerprint(facts)}))
 
 
 def truncated(path: Path) -> None:

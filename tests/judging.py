@@ -5,43 +5,41 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import pandas as pd
-from helpers import rows
 
 from abc_nb.analysis.claims import Scores, Verdict
-from abc_nb.training.evaluation import wilson
 
-LENGTHS = (3, 6, 10, 15, 20, 60, 200)
-TASKS = ("Successor", "Addition", "N x 1", "Parity")
-Place = tuple[str, str, int]  # task, model, length
+LENGTHS = (1, 2, 3, 6, 8, 10, 20, 60)
+Place = tuple[str, str]  # task, model
 
 
-def scores(
-    models: Sequence[str],
-    changed: Mapping[Place, float | list[float]] | None = None,
-    value: float = 1.0,
-    tasks: Sequence[str] = TASKS,
-    lengths: Sequence[int] = LENGTHS,
-) -> Scores:
-    """The same accuracy everywhere, but for some places, which have one of their own or one a seed."""
-
-    def seeds(place: Place) -> list[float]:
-        found = (changed or {}).get(place, value)
-        return found if isinstance(found, list) else [found]
-
-    frames = [
-        rows(model, {length: seeds((task, model, length)) for length in lengths}, task)
-        for model in models
-        for task in tasks
-    ]
-    return Scores(pd.concat(frames))
+def rows(
+    runs: Mapping[Place, Sequence[Mapping[int, float]]],
+    otherwise: float = 0.0,
+    validation: Mapping[Place, Sequence[float]] | None = None,
+    base: int | None = None,
+) -> pd.DataFrame:
+    """Evaluation rows (percent in, fractions out): of each run accuracy by length, `otherwise` where none is given."""
+    made = []
+    for place, seeds in runs.items():
+        for seed, accuracy in enumerate(seeds):
+            learned = 100.0 if validation is None or place not in validation else validation[place][seed]
+            row = {"task": place[0], "model": place[1], "seed": seed, "validation": learned / 100}
+            row |= {} if base is None else {"base": base}
+            made += [row | {"length": n, "accuracy": accuracy.get(n, otherwise) / 100} for n in LENGTHS]
+    return pd.DataFrame(made)
 
 
-def interval(correct: int) -> str:
-    low, high = wilson(correct, 1000)
-    return f"[{100 * low:.2f}, {100 * high:.2f}]"
+def scores(runs: Mapping[Place, Sequence[Mapping[int, float]]], **settings: object) -> Scores:
+    return Scores(rows(runs, **settings))  # type: ignore[arg-type]
 
 
-def assert_judged(judged: Verdict, id: str, verdict: str, *shown: str) -> None:
-    assert (judged.id, judged.verdict) == (id, verdict)
+def at_sixty(*percent: float) -> list[dict[int, float]]:
+    """Runs that are right on so much at sixty digits, one a seed."""
+    return [{60: value} for value in percent]
+
+
+def assert_judged(judged: Verdict, id: str, verdict: str, runs: str = "", *shown: str) -> None:
+    assert (judged.id, judged.verdict, judged.runs) == (id, verdict, runs)
     for part in shown:
-        assert part in judged.figure
+        assert part in judged.finding
+    assert judged.finding.endswith(".")

@@ -84,11 +84,11 @@ def test_what_is_no_seed_base_or_number_of_problems_is_an_input_error(folders: F
     assert not folders.runs.exists()
 
 
-def test_the_readmes_way_from_attention_to_a_bias_runs_as_it_stands(
+def test_the_documented_way_from_attention_to_a_bias_runs_as_it_stands(
     folders: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted anti-diagonals come out as lines, and as a bias for a thousand digits."""
-    text = (paths.ROOT / "README.md").read_text().split("### A bias from your own attention")[1]
+    text = (paths.ROOT / "docs" / "own-attention.md").read_text()
     read, applied, own = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[:3]
     places = torch.arange(8)
     averaged = torch.full((2, 8, 8, 9), 0.01)

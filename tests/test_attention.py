@@ -78,18 +78,6 @@ def test_shares_of_uniform_attention_count_the_columns() -> None:
     np.testing.assert_allclose(table.drop(columns=["layer", "head"]).sum(axis=1), 1, rtol=1e-5)
 
 
-def test_far_shares_of_uniform_attention_count_the_far_digits() -> None:
-    task, batch = batch_of("addition", length=9)
-    width, steps = batch.layout.width, range(batch.layout.width)
-    found = attention.far_shares(uniform_model(task), batch, reach=2)
-    digits = [2 * sum(abs(place - step) > 2 for place in range(width)) for step in steps]
-    assert found["cross"] == pytest.approx(np.mean(digits) / batch.layout.source_length)
-    inputs = task.text(batch.target[0, :-1].tolist())
-    places = {token: token - 1 for token, text in enumerate(inputs) if text.isdigit()}  # the first token is `$`
-    tokens = [sum(step - places.get(token, step) > 2 for token in range(step + 1)) / (step + 1) for step in steps]
-    assert found["self"] == pytest.approx(np.mean(tokens))
-
-
 def test_maps_belong_to_what_the_model_says() -> None:
     torch.manual_seed(0)
     task, batch = batch_of("addition")

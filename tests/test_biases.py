@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from abc_nb.bias.alibi import ALiBi, PlacedALiBi
 from abc_nb.bias.base import Attention, Bias, Causal, OpenKeys, key_count
-from abc_nb.bias.window import Window
+from abc_nb.bias.window import Sides, Window
+from abc_nb.common.errors import InputError
 from abc_nb.problems.layouts import Layout, binary_aligned, binary_natural, unary
 
 WIDTHS, WINDOWS = st.integers(1, 20), st.integers(0, 4)
@@ -18,6 +19,8 @@ LAYOUTS = st.one_of(
     st.builds(binary_natural, WIDTHS, st.just("+"), WIDTHS),
     st.builds(binary_aligned, WIDTHS, st.just("+")),
 )
+SIDES: st.SearchStrategy[Sides] = st.sampled_from(["one", "both"])
+ATTENTIONS: tuple[Attention, Attention] = ("self", "cross")
 INFINITY = float("inf")
 
 
@@ -30,6 +33,11 @@ def opened(rows: list[set[int]], keys: int) -> torch.Tensor:
     return matrix
 
 
+def left(w: int, sides: Sides) -> int:
+    """How many columns a window opens to the left."""
+    return w if sides == "both" else 0
+
+
 def dense(bias: Bias, layout: Layout, attention: Attention, heads: int = 1) -> torch.Tensor:
     matrix = bias.dense(layout, attention, layer=0, heads=heads)
     assert matrix is not None
@@ -39,8 +47,8 @@ def dense(bias: Bias, layout: Layout, attention: Attention, heads: int = 1) -> t
 # ---- window (ABS) -----------------------------------------------------------------------------------
 
 
-@given(LAYOUTS, WINDOWS)
-def test_window_of_self_attention_is_the_token_and_w_before_it(layout: Layout, w: int) -> None:
+@given(LAYOUTS, WINDOWS, SIDES)
+def test_window_of_self_attention_is_the_token_and_w_before_it(layout: Layout, w: int, sides: Sides) -> None:
     length = layout.target_length
     expected = torch.full((1, length, length), -INFINITY)
     for i in range(length):
@@ -48,47 +56,75 @@ def test_window_of_self_attention_is_the_token_and_w_before_it(layout: Layout, w
             for k in range(w + 1):
                 if i - k == j:
                     expected[0, i, j] = 0.0
-    torch.testing.assert_close(dense(Window(w), layout, "self"), expected)
+    torch.testing.assert_close(dense(Window(w, sides), layout, "self"), expected)
 
 
-@given(WIDTHS, st.sampled_from(["", "SM"]), WINDOWS)
-def test_window_on_a_unary_source_is_the_anti_diagonal_and_w_on_each_side(width: int, operator: str, w: int) -> None:
+@given(WIDTHS, st.sampled_from(["", "SM"]), WINDOWS, SIDES)
+def test_window_on_a_unary_source_is_the_anti_diagonal_and_w_beside_it(
+    width: int, operator: str, w: int, sides: Sides
+) -> None:
     text = [*("$", operator)[: 1 + bool(operator)], *["a"] * width, "&"]
     units = len(text) - 2
-    rows = [{units - i + side for side in range(-w, w + 1)} for i in range(width + 1)]
-    torch.testing.assert_close(dense(Window(w), unary(width, operator), "cross"), opened(rows, len(text)))
+    rows = [{units - i + side for side in range(-left(w, sides), w + 1)} for i in range(width + 1)]
+    torch.testing.assert_close(dense(Window(w, sides), unary(width, operator), "cross"), opened(rows, len(text)))
 
 
-@given(WIDTHS, WINDOWS)
-def test_window_on_an_aligned_source_is_a_pair_and_w_on_each_side(width: int, w: int) -> None:
+@given(WIDTHS, WINDOWS, SIDES)
+def test_window_on_an_aligned_source_is_a_pair_and_w_beside_it(width: int, w: int, sides: Sides) -> None:
     text = "$+" + "ab" * width + "&"
     rows = []
     for i in range(width + 1):
         first = len(text) - 3 - 2 * i  # of the pair for place i; at the end of the sequence: SOS and operator
-        rows.append(set(range(first - w, first + 2 + w)))
-    torch.testing.assert_close(dense(Window(w), binary_aligned(width, "+"), "cross"), opened(rows, len(text)))
+        rows.append(set(range(first - left(w, sides), first + 2 + w)))
+    torch.testing.assert_close(dense(Window(w, sides), binary_aligned(width, "+"), "cross"), opened(rows, len(text)))
 
 
-@given(WIDTHS, WINDOWS)
-def test_window_on_a_natural_source_slides_over_both_operands(width: int, w: int) -> None:
+@given(WIDTHS, WINDOWS, SIDES)
+def test_window_on_a_natural_source_slides_over_both_operands(width: int, w: int, sides: Sides) -> None:
     text = "$" + "a" * width + "+" + "b" * width + "&"
     units = text.rindex("a"), text.rindex("b")
-    rows = [{unit - i + side for unit in units for side in range(-w, w + 1)} for i in range(width + 1)]
-    found = dense(Window(w), binary_natural(width, "+", width), "cross")
+    rows = [{unit - i + side for unit in units for side in range(-left(w, sides), w + 1)} for i in range(width + 1)]
+    found = dense(Window(w, sides), binary_natural(width, "+", width), "cross")
     torch.testing.assert_close(found, opened(rows, len(text)))
 
 
-def test_window_of_one_on_aligned_digits_opens_four_keys() -> None:
-    matrix = dense(Window(1), binary_aligned(5, "+"), "cross")[0]
-    assert (matrix == 0).sum(dim=1).tolist() == [4, 4, 4, 4, 4, 3]
-    assert matrix[2].tolist() == [-INFINITY] * 5 + [0.0] * 4 + [-INFINITY] * 4  # $+ab(b)
+def test_window_of_one_on_aligned_digits_opens_three_keys_to_one_side_and_four_to_both() -> None:
+    one, both = (dense(Window(1, sides), binary_aligned(5, "+"), "cross")[0] for sides in ("one", "both"))
+    assert (one == 0).sum(dim=1).tolist() == [3] * 6
+    assert one[2].tolist() == [-INFINITY] * 6 + [0.0] * 3 + [-INFINITY] * 4  # $+ababab, ab and the a before them
+    assert (both == 0).sum(dim=1).tolist() == [4, 4, 4, 4, 4, 3]
+    assert both[2].tolist() == [-INFINITY] * 5 + [0.0] * 4 + [-INFINITY] * 4  # $+ab(b)
+
+
+@given(st.integers(2, 20), st.integers(1, 4))
+def test_window_to_one_side_sees_digits_of_this_place_and_lower_ones_alone(width: int, w: int) -> None:
+    """Of each column the place is known by its name; what is right of the units is the end token."""
+    sources = {
+        unary(width): ["$", *(str(place) for place in reversed(range(width))), "&"],
+        binary_aligned(width, "+"): ["$", "+", *(str(place) for place in reversed(range(width)) for _ in "ab"), "&"],
+    }
+    for layout, text in sources.items():
+        matrix = dense(Window(w), layout, "cross")[0]
+        own = len(layout.operands)
+        for step in range(width):
+            seen = [text[key] for key in (matrix[step] == 0).nonzero().flatten().tolist()]
+            lower = [str(place) for place in reversed(range(step)) for _ in range(own)] + ["&"]
+            assert seen == [str(step)] * own + lower[:w]
+
+
+def test_a_window_is_open_to_one_side_unless_it_is_said() -> None:
+    assert Window() == Window(1, "one")
+    with pytest.raises(InputError, match="'left' is not possible as sides of a Window: choose one of one, both"):
+        Window(1, "left")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("attention", ["self", "cross"])
-@given(LAYOUTS, WINDOWS)
-def test_open_keys_are_the_dense_matrix_and_hold_no_key_twice(attention: Attention, layout: Layout, w: int) -> None:
-    keys = Window(w).open_keys(layout, attention, layer=0)
-    expected = dense(Window(w), layout, attention)
+@given(LAYOUTS, WINDOWS, SIDES)
+def test_open_keys_are_the_dense_matrix_and_hold_no_key_twice(
+    attention: Attention, layout: Layout, w: int, sides: Sides
+) -> None:
+    keys = Window(w, sides).open_keys(layout, attention, layer=0)
+    expected = dense(Window(w, sides), layout, attention)
     for query in range(layout.target_length):
         pairs = zip(keys.index[query].tolist(), keys.value[0, query].tolist(), strict=True)
         open_pairs = [(index, value) for index, value in pairs if value > -INFINITY]
@@ -99,17 +135,18 @@ def test_open_keys_are_the_dense_matrix_and_hold_no_key_twice(attention: Attenti
         torch.testing.assert_close(row, expected[0, query])
 
 
-@given(LAYOUTS, WINDOWS)
-def test_window_leaves_every_query_a_key_and_shows_no_future_token(layout: Layout, w: int) -> None:
-    own, cross = dense(Window(w), layout, "self")[0], dense(Window(w), layout, "cross")[0]
+@given(LAYOUTS, WINDOWS, SIDES)
+def test_window_leaves_every_query_a_key_and_shows_no_future_token(layout: Layout, w: int, sides: Sides) -> None:
+    own, cross = (dense(Window(w, sides), layout, attention)[0] for attention in ATTENTIONS)
     assert (own == 0).any(dim=1).all()
     assert (cross == 0).any(dim=1).all()
     assert (own.triu(1)[torch.ones_like(own, dtype=torch.bool).triu(1)] == -INFINITY).all()
 
 
-def test_number_of_open_keys_does_not_grow_with_length() -> None:
-    shapes = {Window(1).open_keys(binary_aligned(width, "+"), "cross", 0).index.shape[-1] for width in (5, 50, 5000)}
-    assert shapes == {4}
+@pytest.mark.parametrize(("sides", "keys"), [("one", 3), ("both", 4)])
+def test_number_of_open_keys_does_not_grow_with_length(sides: Sides, keys: int) -> None:
+    layouts = [binary_aligned(width, "+") for width in (5, 50, 5000)]
+    assert {Window(1, sides).open_keys(layout, "cross", 0).index.shape[-1] for layout in layouts} == {keys}
 
 
 def test_rows_of_open_keys_are_rows_of_the_matrix() -> None:

@@ -74,11 +74,11 @@ def test_a_parent_that_is_there_is_not_trained_again(parent: store.Run, child: E
 def test_a_shipped_parents_weights_are_used(
     parent: store.Run, child: Experiment, tiny: Experiment, folders: Folders, trained: Path
 ) -> None:
-    shipped = store.ship(parent, weights=True)
+    store.ship(parent, weights=True)
     shutil.rmtree(parent.folder)
     run = runner.ensure(child, 0)
     assert store.find(tiny, 0, ("runs",)) is None, "the parent was not trained"
-    assert run.manifest["parent"]["run"] == shipped.name
+    assert run.manifest["parent"]["run"] == tiny.key(0)
     assert_same_calibrated_result(run.folder, trained / child.key(0))
 
 
@@ -147,12 +147,14 @@ def test_the_trained_model_has_the_bias_and_gives_the_evaluation_that_was_writte
 
 
 def test_a_calibrated_run_is_shipped_with_its_bias(run: store.Run, child: Experiment) -> None:
-    bias = run.bias()
+    bias, tried = run.bias(), run.shares()
     store.ship(run, weights=False)
     shutil.rmtree(run.folder)
     shipped = store.find(child, 0, ("shipped",))
     assert shipped is not None
     assert shipped.bias() == bias
+    assert tried is not None
+    pd.testing.assert_frame_equal(shipped.shares(), tried)
     assert shipped.manifest["parent"] == run.manifest["parent"]
 
 
@@ -326,3 +328,12 @@ def test_a_run_interrupted_before_or_after_retraining_is_absent_and_then_finishe
 def test_a_finished_child_asks_for_no_parent(run: store.Run, child: Experiment, folders: Folders) -> None:
     assert runner.ensure(child, 0, never) == run
     assert [path.name for path in folders.runs.iterdir() if not path.name.startswith(".")] == [run.folder.name]
+
+
+def test_one_more_test_of_a_parent_asks_for_no_other_child(run: store.Run, child: Experiment, tiny: Experiment) -> None:
+    other = replace(child, parent=replace(tiny, tests=(*tiny.tests, (20, 50))))
+    assert other.key(0) == child.key(0)
+    assert runner.untrained(other, 0) == []
+    assert runner.ensure(other, 0, never).folder == run.folder
+    harder = replace(child, parent=replace(tiny, training=replace(tiny.training, clip=0.5)))
+    assert harder.key(0) != child.key(0), "another training of the parent does"

@@ -6,6 +6,7 @@ from dataclasses import replace
 from statistics import fmean, pstdev
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -523,3 +524,20 @@ def test_columns_of_zeros_in_front_carry_no_line(places: int) -> None:
     )
     assert of_padded.offsets.tolist() == of_tight.offsets.tolist()
     assert of_padded.inside.any(0).tolist() == of_tight.inside.any(0).tolist(), "those of problems of so many places"
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+def test_a_threshold_is_that_of_a_direction_or_of_all_lines_together(pooled: bool) -> None:
+    """Against a loop over lines: mean and deviation of the direction's lines, or of all."""
+    attention = torch.rand(2, 9, 11, generator=torch.manual_seed(5), dtype=torch.float64)
+    attention[0, torch.arange(9), torch.arange(9)] += 3
+    settings = Calibration(anchor="whole", kappa=(1.5, 1.5), source="logits", pooled=pooled)
+    found = {(line.head, line.direction, line.offset) for line in calibrate(attention, None, "cross", settings)}
+    for head in range(2):
+        means = {("diagonal", k): np.diag(attention[head], k).mean() for k in range(-8, 11)}
+        means |= {("antidiagonal", k): np.diag(attention[head].flip(1), -k).mean() for k in range(-10, 9)}
+        means |= {("vertical", k): attention[head, :, k].mean().item() for k in range(11)}
+        for (direction, offset), mean in means.items():
+            others = [value for (own, _), value in means.items() if pooled or own == direction]
+            kept = mean > np.mean(others) + 1.5 * np.std(others)
+            assert kept == ((head, direction, offset) in found)

@@ -16,6 +16,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from abc_nb.training import checkpoints
 from abc_nb.training import trainer as training
 from abc_nb.training.progress import Progress
 from abc_nb.training.trainer import Trainer
@@ -190,8 +191,8 @@ def test_a_damaged_checkpoint_is_set_aside_and_training_starts_anew(
 def test_the_checksum_is_of_progress_names_types_and_shapes_too() -> None:
     zeros = torch.zeros(2, 3)
     others = [{"b": zeros}, {"a": zeros.int()}, {"a": zeros.T}, {"a": zeros[:1]}, {"a": zeros + 1}, {}]
-    found = {training.checksum(tensors, "{}") for tensors in [{"a": zeros}, *others]}
-    assert len(found | {training.checksum({"a": zeros}, "{ }")}) == len(others) + 2
+    found = {checkpoints.checksum(tensors, "{}") for tensors in [{"a": zeros}, *others]}
+    assert len(found | {checkpoints.checksum({"a": zeros}, "{ }")}) == len(others) + 2
 
 
 def test_no_altered_byte_of_a_checkpoint_goes_unnoticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,4 +205,4 @@ def test_no_altered_byte_of_a_checkpoint_goes_unnoticed(tmp_path: Path, monkeypa
     for at in [*range(0, header, 7), *range(header, len(content), 997)]:
         path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
         with pytest.warns(UserWarning, match="is damaged"):
-            training.load_checkpoint(path, again)
+            checkpoints.load_checkpoint(path, again)

@@ -132,11 +132,10 @@ def test_shipped_runs_come_with_weights_only_if_asked_and_list_tells_which_have_
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(paths, "ROOT", folders.shipped.parent)
     monkeypatch.setattr(experiments, "experiment", lambda *_: tiny)
     monkeypatch.setattr(experiments, "matching", lambda *_: [tiny.name])
     assert main(["ship", tiny.name, "--profile", "smoke", *options]) == 0
-    assert capsys.readouterr().out.strip() == f"shipped/{run.folder.name}"
+    assert capsys.readouterr().out.strip() == f"{run.key} is in {folders.shipped}"
     shipped = store.find(tiny, 0, ("shipped",))
     assert shipped is not None
     assert shipped.manifest["shipped"] is True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
 
 import matplotlib
 import numpy as np
@@ -22,7 +23,6 @@ from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.experiments.catalogue import GRID_NAMES, GRID_W
 from abc_nb.experiments.experiment import experiment
-from abc_nb.problems import expressions
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.runs import runner, store
 from abc_nb.show.explorers import attention as explore
@@ -30,6 +30,7 @@ from abc_nb.show.explorers import calibration as bench_calibration
 from abc_nb.show.explorers import pictures
 from abc_nb.show.explorers import window as bench_window
 from abc_nb.show.explorers.calibration import Bench
+from abc_nb.training.answers import answers
 
 ATTENTIONS: list[Attention] = ["self", "cross"]
 SETTINGS = [
@@ -59,7 +60,7 @@ def bench(study: Study) -> Bench:
 @pytest.mark.parametrize("text", ["123+989", "0+0", " 999999 + 1 ", "123456789012+987654321098"])
 def test_the_answer_is_what_compute_gives_and_the_right_one_what_python_gives(study: Study, text: str) -> None:
     asked = explore.ask(study, text)
-    assert asked.answer == next(expressions.answers(study.model, study.run.experiment, [text]))
+    assert asked.answer == next(answers(study.model, study.run.experiment.sampler, [text]))
     assert asked.expected == str(sum(int(part) for part in text.split("+")))
 
 
@@ -163,7 +164,9 @@ def test_open_keys_are_those_of_the_dense_mask(task: str, w: int | None) -> None
         assert counted.open[name] == cells.sum() and counted.cells[name] == cells.size
         assert counted["most a query"][name] == max(sum(row) for row in cells.tolist())
         if w is not None:
-            assert counted.open[name] == Window(w).open_keys(layout, name, 0).value.isfinite().sum()
+            model = experiment(f"{task}-{GRID_NAMES[w, 3]}").model
+            assert bench_window.bias_of(w) == model.bias == Window(w, "both")
+            assert counted.open[name] == Window(w, "both").open_keys(layout, name, 0).value.isfinite().sum()
 
 
 def test_without_a_window_only_the_future_is_closed() -> None:
@@ -270,7 +273,8 @@ def test_the_extended_bias_closes_what_is_on_no_line(bench: Bench) -> None:
 
 def test_the_retraining_has_the_settings_and_a_name_for_its_curve(bench: Bench) -> None:
     child = bench.child(PAPER)
-    assert child.calibration == PAPER and child.parent == bench.parent.experiment and child.warm
+    assert child.parent == bench.parent.experiment
+    assert child == replace(experiment("addition-abc", "smoke"), calibration=PAPER)
     said = bench_calibration.describe(PAPER)
     assert said == "kappa 4.5, 0.87, last layer, whole matrix, empty heads open"
     assert bench_calibration.describe(Calibration(share=0.25, directions=("vertical",))) == (

@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 import torch
 from conftest import Folders
-from helpers import correct_checksums, weights
+from helpers import correct_checksums, correct_pack, weights
 from safetensors.torch import save_file
 
 from abc_nb.cli import main
 from abc_nb.common.errors import InputError
 from abc_nb.experiments.experiment import Experiment
-from abc_nb.problems import expressions
 from abc_nb.runs import manifest, runner, store
+from abc_nb.training.answers import answers
 
-REFUSED = "weights.safetensors does not hold the weights of this model"
+REFUSED = "does not hold the weights of this model"
 Tensors = dict[str, torch.Tensor]
 
 
@@ -131,9 +131,9 @@ def test_a_parents_weights_are_checked_before_they_are_trained_on(run: store.Run
 
 def test_weights_that_are_no_numbers_make_a_model_that_answers_nonsense(run: store.Run, tiny: Experiment) -> None:
     """A training that diverged ends so; its result is a result."""
-    save_file({name: tensor * torch.nan for name, tensor in weights(run.folder).items()}, run.folder / store.WEIGHTS)
+    save_file({name: tensor * torch.nan for name, tensor in weights(run.folder).items()}, run.folder / manifest.WEIGHTS)
     correct_checksums(run.folder)
-    assert isinstance(next(expressions.answers(run.model(), tiny, ["99"])), str)
+    assert isinstance(next(answers(run.model(), tiny.sampler, ["99"])), str)
 
 
 # ---- manifest and configuration ---------------------------------------------------------------------
@@ -225,8 +225,8 @@ def test_a_hostile_shipped_result_is_one_sentence_of_the_command(
     monkeypatch.setattr("abc_nb.api.experiment", lambda *_: tiny)
     shipped = store.ship(run, weights=True)
     shutil.rmtree(run.folder)
-    (shipped / "weights.safetensors").write_bytes(header(b"{}", 2**60))
-    correct_checksums(shipped)
+    (shipped / "weights" / f"{run.key}.safetensors").write_bytes(header(b"{}", 2**60))
+    correct_pack(shipped)
     capsys.readouterr()
     assert main(["compute", "successor-vanilla", "99"]) == 2
     (line,) = capsys.readouterr().err.splitlines()

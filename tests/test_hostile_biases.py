@@ -13,8 +13,8 @@ from helpers import correct_checksums
 
 from abc_nb.common.errors import InputError
 from abc_nb.experiments.experiment import Experiment
-from abc_nb.problems import expressions
 from abc_nb.runs import store
+from abc_nb.training.answers import answers
 
 
 def with_line(**change: Any) -> Callable[[dict[str, Any]], Any]:
@@ -92,7 +92,7 @@ def test_lines_that_no_layout_has_are_one_sentence(calibrated: store.Run, child:
     path.write_text(json.dumps(with_line(span="operand 9", attention="cross")(json.loads(path.read_text()))))
     correct_checksums(calibrated.folder)
     with pytest.raises(InputError, match="this bias follows 'operand 9', which the layout does not have"):
-        next(expressions.answers(calibrated.model(), child, ["99"]))
+        next(answers(calibrated.model(), child.sampler, ["99"]))
 
 
 def test_a_bias_beside_a_run_that_was_not_calibrated_is_not_used(

@@ -13,6 +13,7 @@ from helpers import SAMPLER, TINY, assert_same_result, build, weights
 from torch import Tensor
 
 from abc_nb.experiments.experiment import Experiment
+from abc_nb.experiments.names import Name
 from abc_nb.model import lora
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.runs import runner, store
@@ -130,7 +131,7 @@ def test_merging_leaves_a_model_without_adaptation_as_it_is() -> None:
 def child(tiny: Experiment) -> Experiment:
     """An experiment that adapts the tiny one."""
     recipe = replace(tiny.training, optimizer="adamw", learning_rate=0.05)
-    return replace(tiny, name="successor-lora", parent=tiny, warm=True, rank=2, training=recipe)
+    return replace(tiny, identity=Name("successor", "lora", 10), parent=tiny, warm=True, rank=2, training=recipe)
 
 
 @pytest.fixture(scope="session")

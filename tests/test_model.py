@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from abc_nb.bias.alibi import ALiBi
 from abc_nb.bias.base import Attention, Bias, Causal, OpenKeys, key_count
 from abc_nb.bias.lines import Line, Lines
-from abc_nb.bias.window import Window
+from abc_nb.bias.window import Sides, Window
 from abc_nb.experiments.catalogue import MODERN
 from abc_nb.model import attention as multihead
 from abc_nb.model.attention import MultiHeadAttention, Record, softmax_or_zero, without_key
@@ -231,7 +231,7 @@ def test_recording_changes_no_logit_and_its_weights_sum_to_one(bias: Bias, posit
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=["unary", "natural", "aligned"])
 @pytest.mark.parametrize("position", POSITIONS, ids=text)
-@pytest.mark.parametrize("bias", [Window(0), Window(1), Window(3), LINES, GAPS], ids=text)
+@pytest.mark.parametrize("bias", [Window(0), Window(1), Window(1, "both"), Window(3), LINES, GAPS], ids=text)
 def test_open_keys_give_the_logits_and_gradients_of_the_dense_bias(
     layout: Layout, position: PositionEncoding, bias: Bias
 ) -> None:
@@ -243,10 +243,13 @@ def test_open_keys_give_the_logits_and_gradients_of_the_dense_bias(
     torch.testing.assert_close(gradients(model, few), gradients(model, all_keys), rtol=1e-3, atol=1e-4)
 
 
-def test_open_keys_are_used_where_sources_are_long() -> None:
-    model = build(replace(TINY, bias=Window(1)))
-    kinds = {width: type(model.frame(binary_aligned(width, "+")).biases[0]["cross"]) for width in (4, 200)}
-    assert kinds == {4: Tensor, 200: OpenKeys}
+@pytest.mark.parametrize(("sides", "last"), [("one", 2), ("both", 4)])
+def test_open_keys_are_used_where_sources_are_long(sides: Sides, last: int) -> None:
+    """From three keys for each open one on: three are open to one side, four to both; a source has 2n + 3 tokens."""
+    model = build(replace(TINY, bias=Window(1, sides)))
+    widths = (2, last, last + 1, 200)
+    kinds = {width: type(model.frame(binary_aligned(width, "+")).biases[0]["cross"]) for width in widths}
+    assert kinds == {2: Tensor, last: Tensor, last + 1: OpenKeys, 200: OpenKeys}
 
 
 # ---- nothing open -----------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """A model of another make, trained on Successor: a bias read out of its own attention carries it past its training.
 
-The README's three steps, with PyTorch's attention: read the bias, take the index modulo 3, train on under it.
+The three steps of docs/own-attention.md, with PyTorch's attention: read the bias, take the index modulo 3, train on
+under it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The three lists of dependencies agree, CI runs the tests, and nothing names the machine it was made on."""
+"""Lists of dependencies agree, CI runs the tests, pages show what is there, and nothing names the machine."""
 
 import os
 import re
@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 from packaging.utils import canonicalize_name
+
+from abc_nb.experiments.catalogue import MODELS
 
 ROOT = Path(__file__).resolve().parents[1]
 PIN = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([0-9][0-9A-Za-z.]*)")  # no URL, no +local label, no marker
@@ -78,16 +80,38 @@ def test_no_file_names_a_path_of_the_machine() -> None:
     assert not leaks
 
 
-def test_links_of_the_readme_lead_to_files() -> None:
-    links = re.findall(r"\]\((?!https?:|#)([^)#]+)", (ROOT / "README.md").read_text())
-    assert "docs/clusters.md" in links
-    assert [link for link in links if not (ROOT / link).exists()] == []
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 
 
-def test_code_that_the_readme_shows_from_a_file_is_in_that_file() -> None:
-    blocks = re.findall(r"```python\n# (abc_nb/\S+)\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+def test_code_that_pages_show_from_a_file_is_in_that_file() -> None:
+    text = "\n".join(page.read_text() for page in PAGES)
+    blocks = re.findall(r"```python\n# (abc_nb/\S+)\n(.*?)```", text, re.DOTALL)
     assert len(blocks) >= 4, "a task, a position encoding, a bias and an experiment"
     for name, block in blocks:
         source = (ROOT / name).read_text()
         for part in re.split(r"\n\n(?=    \")", block.rstrip("\n")):
             assert part in source, f"{name} has no longer\n{part}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_of_a_page_lead_to_files_of_the_project(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text())
+    local = [link for link in links if not link.startswith(("https://", "http://"))]
+    assert [link for link in local if not (page.parent / link).exists()] == []
+
+
+def test_the_page_of_folders_has_the_rooms_in_the_order_of_the_contract_and_modules_that_exist() -> None:
+    rows = re.findall(r"^\| `(\w+)` \|[^|]*\|([^|]*)\|$", (ROOT / "docs" / "folders.md").read_text(), re.MULTILINE)
+    (contract,) = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    assert [f"abc_nb.{room}" for room, _ in rows] == contract["layers"][::-1]
+    named = [ROOT / "abc_nb" / room / module for room, modules in rows for module in re.findall(r"`(\S+)`", modules)]
+    assert len(named) > 40
+    assert [path for path in named if not path.exists()] == []
+
+
+def test_models_that_the_page_of_readings_names_are_in_the_catalogue() -> None:
+    """Names with a hyphen that begin as models do; those with braces, dots or capitals stand for several."""
+    text = (ROOT / "docs" / "readings.md").read_text()
+    named = set(re.findall(r"`((?:abc|window|nope|rope|rpe|alibi|vanilla|by)-[a-z0-9.-]+)`", text))
+    assert len(named) > 20
+    assert named <= MODELS.keys()

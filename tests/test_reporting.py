@@ -143,16 +143,6 @@ def test_reach_is_drawn_from_the_training_length_to_the_longest_that_holds() -> 
     assert "10,000 (1,429 times)" in [text.get_text() for text in panel.texts]
 
 
-def test_carry_runs_are_drawn_for_each_task_and_model() -> None:
-    frame = pd.DataFrame(
-        [("Addition", "ABC", 1, 20, 100.0), ("Addition", "ABC", 10, 20, 50.0), ("Successor", "ABC", 1, 20, 75.0)],
-        columns=["task", "model", "run", "samples", "accuracy"],
-    )
-    addition, successor = plots.carry_runs(frame).axes
-    np.testing.assert_allclose(addition.lines[0].get_xydata(), [[1, 100], [10, 50]])
-    np.testing.assert_allclose(successor.lines[0].get_xydata(), [[1, 75]])
-
-
 def test_bars_show_the_shares() -> None:
     frame = pd.DataFrame({"digits": [1, 2], "training": [0.25, 0.75]})
     heights = [patch.get_height() for patch in plots.shares(frame, "digits", ["training"]).axes[0].patches]
@@ -172,22 +162,6 @@ def test_figures_are_written_as_png_and_svg_and_svg_is_reproducible(figures: Pat
     assert (figures / "figure-x.png").read_bytes()[:4] == b"\x89PNG"
     plots.save(plots.length_curves(rows("Vanilla", {1: [1.0]}), longest=1), "figure-y", "quick")
     assert (figures / "figure-y.svg").read_bytes() == svg
-
-
-def test_ledger_starts_with_every_claim_not_run(figures: Path) -> None:
-    book = claims.ledger("quick")
-    assert len(book) == 31
-    assert set(book.verdict) == {"not run"}
-
-
-def test_recorded_verdicts_stay_and_are_replaced(figures: Path) -> None:
-    claims.record([claims.Verdict("C02", "holds", "100, 0")], "02", "quick")
-    shown = claims.record([claims.Verdict("C03", "differs", "12 points", "[1, 2]")], "02", "quick")
-    assert list(shown.id) == ["C03"]
-    claims.record([claims.Verdict("C02", "differs", "99, 0")], "03", "quick")
-    book = claims.ledger("quick").set_index("id")
-    assert list(book.loc["C02", ["verdict", "figure", "notebook"]]) == ["differs", "99, 0", "03"]
-    assert list(book.loc["C03", ["verdict", "figure", "interval"]]) == ["differs", "12 points", "[1, 2]"]
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"a,b\n1,2\n", b'id,verdict\n"'], ids=range(4))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -12,14 +11,16 @@ import pytest
 from conftest import Folders
 from helpers import rows
 
-from abc_nb.analysis import further_tests, results, statistics
+from abc_nb.analysis import results
 from abc_nb.analysis.results import Results
+from abc_nb.common import paths
 from abc_nb.common.errors import InputError
-from abc_nb.experiments.experiment import ARITHMETIC, BINARY, Experiment, experiment, grid_names
-from abc_nb.problems.sampling import Batch, Sampler
+from abc_nb.experiments import ARITHMETIC, BINARY, STUDIES, Experiment, experiment
+from abc_nb.experiments.catalogue import GRID_NAMES
+from abc_nb.experiments.studies import corner
+from abc_nb.model.positions import Sinusoidal
 from abc_nb.runs import runner, store
 from abc_nb.show import tables
-from abc_nb.training import evaluation
 
 NAME = "successor-vanilla"
 
@@ -48,14 +49,32 @@ def test_of_shipped_results_one_seed_is_enough(origin: str, run: store.Run) -> N
             Results("smoke", origin, [1, 2]).runs([NAME])
 
 
-def test_where_none_were_made_here_the_shipped_seeds_are_taken(run: store.Run) -> None:
+@pytest.mark.parametrize("origin", ["shipped", "any", "runs"])
+def test_seeds_that_no_run_has_are_an_error_that_names_those_which_are_there(origin: str, run: store.Run) -> None:
     store.ship(run, weights=False)
     shutil.rmtree(run.folder)
-    found = Results("smoke", "runs", [7]).or_shipped()
-    assert [(each.seed, each.manifest["shipped"]) for each in found.runs([NAME])] == [(0, True)]
-    assert found.there([NAME]) == [NAME]
-    with pytest.raises(InputError, match=f"no results of {NAME}, seed 7, were made here: run"):
-        Results("smoke", "runs", [7]).runs([NAME])
+    where = {"shipped": "shipped", "any": "made here or shipped", "runs": "made here"}[origin]
+    says = rf"no results of {NAME}, seed 7, were {where}: run `abc-nb train {NAME} .*or take the seeds .*there \(0\)"
+    with pytest.raises(InputError, match=says):
+        Results("smoke", origin, [7]).runs([NAME])
+    assert Results("smoke", origin, [7]).there([NAME]) == []
+
+
+def test_of_runs_made_here_and_shipped_ones_those_of_the_seeds_asked_for_are_taken(
+    run: store.Run, tiny: Experiment
+) -> None:
+    store.ship(runner.ensure(tiny, 1), weights=False)
+    store.ship(runner.ensure(tiny, 2), weights=False)
+    shutil.rmtree(runner.ensure(tiny, 1).folder)
+    shutil.rmtree(runner.ensure(tiny, 2).folder)
+    found = Results("smoke", "runs", [0, 1, 7]).or_shipped()
+    assert [(each.seed, each.manifest["shipped"]) for each in found.runs([NAME])] == [(0, False), (1, True)]
+
+
+def test_where_nothing_is_shipped_the_error_says_how_to_name_the_results(folders: Folders) -> None:
+    says = f"set ABC_NB_RESULTS to the folder results of a checkout, for {folders.shipped} holds no shipped results"
+    with pytest.raises(InputError, match=says):
+        Results("quick", "shipped", [0]).runs([NAME])
 
 
 def test_runs_made_here_are_not_shipped_results_and_the_other_way_round(run: store.Run) -> None:
@@ -74,7 +93,7 @@ def test_maps_of_many_runs_take_shipped_ones_where_none_were_made_here(origin: s
     assert found.runs([NAME]) == [run], "one made here comes first"
     shipped = store.ship(run, weights=False)
     shutil.rmtree(run.folder)
-    assert [each.folder for each in found.runs([NAME])] == [shipped]
+    assert [(each.folder, each.seed) for each in found.runs([NAME])] == [(shipped, 0)]
 
 
 # ---- tables of many runs ----------------------------------------------------------------------------
@@ -113,12 +132,16 @@ def test_the_grid_has_a_row_for_each_window_period_task_and_length(profile: str)
         def evaluation(self, names: list[str]) -> pd.DataFrame:
             (model,) = {name.split("grid-")[1] for name in names}
             w, t = (0 if text == "x" else int(text) for text in model[1:].split("-t"))
-            assert [name.split("-grid")[0] for name in names] == [*ARITHMETIC]
-            return pd.concat([rows(model, {6: [1.0], 60: [w / 10 + t / 100]}, task) for task in ARITHMETIC])
+            assert {name.split("-grid")[0] for name in names} == {*corner(STUDIES["grid"], profile).tasks}
+            return pd.concat(
+                [rows(model, {6: [1.0], 60: [w / 10 + t / 100]}, name.split("-grid")[0]) for name in names]
+            )
 
     found = tables.grid(Found())  # type: ignore[arg-type]
-    places = grid_names(profile)
-    assert len(found) == len(places) * len(ARITHMETIC) * 2
+    models = corner(STUDIES["grid"], profile).models
+    tasks = corner(STUDIES["grid"], profile).tasks
+    places = [place for place, name in GRID_NAMES.items() if name in models]
+    assert len(found) == len(places) * len(tasks) * 2
     assert set(zip(found.w, found["T"], strict=True)) == {
         ("–" if w is None else str(w), 0 if t is None else t) for w, t in places
     }
@@ -134,10 +157,11 @@ def test_periods_are_those_of_the_models_that_have_them() -> None:
         profile = "quick"
 
         def evaluation(self, names: list[str]) -> pd.DataFrame:
-            (model,) = {name.split("-window-")[1] for name in names}
             assert [name.split("-window-")[0] for name in names] == [*BINARY]
-            value = experiment(names[0]).data["experiment"]["model"]["position"]["period"] / 10
-            return pd.concat([rows(model, {60: [value]}, task) for task in ("Addition", "N x 1")])
+            position = experiment(names[0]).model.position
+            assert isinstance(position, Sinusoidal) and position.period is not None
+            value = position.period / 10
+            return pd.concat([rows("any", {60: [value]}, task) for task in ("Addition", "N x 1")])
 
     found = tables.periods(Found())  # type: ignore[arg-type]
     assert sorted(set(found["T"])) == [2, 3, 4, 5, 6, 7, 8]
@@ -188,56 +212,29 @@ class OneQuickRun(Results):
         return rows("Vanilla", {6: [1.0], 60: [0.5]})
 
 
-def test_what_was_run_in_the_papers_setting_stands_beside_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "Results", OnePaperRun)
-    (row,) = tables.settings(OneQuickRun("quick", "shipped", [0]), ["addition-vanilla"]).to_dict("records")
-    assert [row[column] for column in tables.ITS_COLUMNS.values()] == ["not run", "25.0", "not run"]
-    assert (row["task"], row["paper"], row["ours, tight"]) == ("Addition", 0.0, 50.0)
-    assert row["ours, padded"] == "50.0", "the same stub"
-
-
-def test_the_papers_setting_has_the_models_of_both_of_its_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Nothing(Results):
-        def there(self, names: Sequence[str]) -> list[str]:
-            return []
-
-    class Quick(Results):
-        def evaluation(self, names: Sequence[str]) -> pd.DataFrame:
-            return pd.concat([rows("+ T=3", {60: [0.5]}), rows("ABC", {60: [0.75]}), rows("Vanilla", {60: [0.0]})])
-
-    monkeypatch.setattr(tables, "Results", Nothing)
-    table = tables.settings(Quick("quick", "shipped", [0]), ["addition-vanilla"]).set_index("model")
-    assert table["ours, tight"].to_dict() == {"+ T=3": 50.0, "ABC": 75.0, "Vanilla": 0.0}, "each once"
-    assert table.paper.to_dict() == {"+ T=3": 100.0, "ABC": 99.8, "Vanilla": 0.0}
-
-
-@pytest.mark.slow
-def test_new_problems_are_none_of_the_evaluations(run: store.Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn: list[tuple[int, ...]] = []
-    original = Sampler.test_batch
-
-    def noted(self: Sampler, length: int, samples: int, seed: int) -> Batch:
-        drawn.append((length, samples, seed))
-        return original(self, length, samples, seed)
-
-    monkeypatch.setattr(Sampler, "test_batch", noted)
-    table = statistics.over_seeds(further_tests.new_problems([run, replace(run, seed=1)], [6, 20], samples=50))
-    assert drawn == [(length, 50, evaluation.TEST_SEED + 1) for _ in range(2) for length in (6, 20)]
-    assert table.length.to_list() == [6, 20] and set(table.seeds) == {2} and set(table.samples) == {50}
-
-
-def test_runs_that_miss_the_bar_are_those_that_their_own_files_name() -> None:
+def test_runs_that_miss_the_bar_are_those_that_the_shipped_files_name() -> None:
     """Read from the shipped files by other means: validation, skill and accuracy of every seed, and who falls short."""
-    names = [f"{task}-{model}" for task in ARITHMETIC for model in ("window-cyclic", "abc")]
+    names = [f"{task}-{model}" for task in ARITHMETIC for model in ("window-cyclic-both", "abc-mod3-warm")]
+    listed = pd.read_csv(paths.SHIPPED / "runs.csv")
+    tried = pd.read_csv(paths.SHIPPED / "thresholds.csv")
     wanted = {}
-    for run in Results("quick", "shipped", [0, 1, 2, 3, 4]).runs(names):
-        tested = dict(np.loadtxt(run.folder / "evaluation.csv", delimiter=",", skiprows=1, usecols=(3, 6)))
-        *_, validation = (line.split(",")[-1] for line in (run.folder / "history.csv").read_text().split())
-        if tested[60] < 0.99 or float(validation) < 0.99:
-            last = (run.folder / "shares.csv").read_text().split()[-1] if "abc" in run.experiment.name else "nan"
-            numbers = [float(last.split(",")[-1]), float(validation), tested[6], tested[60], tested[200]]
-            wanted[run.experiment.name, run.seed] = [100 * number for number in numbers]
-    assert ("successor-abc", 2) in wanted
+    for task in ARITHMETIC:
+        tested, history = (pd.read_csv(paths.SHIPPED / table / f"{task}.csv") for table in ("evaluation", "history"))
+        tested["share"] = tested.correct / tested.samples
+        for model in ("window-cyclic-both", "abc-mod3-warm"):
+            usual = 2 if task == "parity" else 10
+            rows = listed[(listed.task == task) & (listed.model == model) & (listed.base == usual)]
+            for run, seed in zip(rows.run, rows.seed, strict=True):
+                share = tested[tested.run == run].set_index("length").share
+                validation = history[history.run == run].accuracy.iloc[-1]
+                if share[60] < 0.99 or validation < 0.99:
+                    own = tried[tried.run == run].skill
+                    skill = own.iloc[-1] if len(own) else np.nan
+                    wanted[f"{task}-{model}", seed] = [
+                        100 * number for number in (skill, validation, share[6], share[60], share[200])
+                    ]
+    assert ("successor-abc-mod3-warm", 2) in wanted
     found = tables.missed(Results("quick", "shipped", [0, 1, 2, 3, 4]), names)
-    assert found.drop(columns=["task", "model", "seed"]).to_numpy() == pytest.approx(np.array([*wanted.values()]))
+    expected = np.array([*wanted.values()])
+    assert found.drop(columns=["task", "model", "base", "seed"]).to_numpy() == pytest.approx(expected, nan_ok=True)
     assert [*found.seed] == [seed for _, seed in wanted]

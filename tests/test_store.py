@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,14 +16,15 @@ import pandas as pd
 import pytest
 import torch
 from conftest import Folders
-from helpers import DAMAGES, altered, assert_same_result, emptied, never, weights
+from helpers import DAMAGES, assert_same_result, emptied, never, weights
 
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.experiments.experiment import Experiment
 from abc_nb.model.transformer import Transformer
-from abc_nb.problems.sampling import Batch
-from abc_nb.runs import manifest, runner, store
+from abc_nb.problems.sampling import Batch, Sampler
+from abc_nb.runs import manifest, runner, store, sweep
+from abc_nb.training import evaluation
 from abc_nb.training import trainer as training
 from abc_nb.training.progress import Progress
 
@@ -217,7 +218,7 @@ def test_a_manifest_that_names_no_files_is_damage(run: store.Run, tiny: Experime
 
 
 def test_a_folder_of_another_experiment_is_set_aside(run: store.Run, tiny: Experiment, folders: Folders) -> None:
-    other = replace(tiny, tests=((2, 3),))
+    other = replace(tiny, training=replace(tiny.training, clip=2.0))
     run.folder.rename(folders.runs / other.key(0))
     with pytest.warns(UserWarning, match="holds another experiment; it is kept in"):
         assert store.find(other, 0) is None
@@ -245,15 +246,12 @@ def test_what_is_set_aside_twice_is_kept_twice(run: store.Run, tiny: Experiment,
 def test_a_run_shipped_with_its_weights_is_found_without_the_run(
     run: store.Run, tiny: Experiment, folders: Folders, finished: Path
 ) -> None:
-    assert store.ship(run, weights=True) == folders.shipped / run.folder.name
+    assert store.ship(run, weights=True) == folders.shipped
     shutil.rmtree(run.folder)
     shipped = store.find(tiny, 0)
     assert shipped is not None
-    assert shipped.folder.parent == folders.shipped
+    assert shipped.folder == folders.shipped
     assert shipped.manifest["shipped"] is True
-    for fact in ("steps", "seconds", "device", "versions", "date", "files"):
-        assert shipped.manifest[fact] == run.manifest[fact]
-    assert_same_result(shipped.folder, finished)
     torch.testing.assert_close(dict(shipped.model().state_dict()), weights(finished), rtol=0, atol=0)
 
 
@@ -263,7 +261,8 @@ def test_a_run_shipped_without_its_weights_has_numbers_but_no_model(
     store.ship(run, weights=False)
     shipped = store.find(tiny, 0, ("shipped",))
     assert shipped is not None
-    assert not (shipped.folder / "weights.safetensors").exists()
+    assert not shipped.has_weights
+    assert not [*folders.shipped.rglob("*.safetensors")]
     pd.testing.assert_frame_equal(shipped.evaluation(), run.evaluation())
     with pytest.raises(InputError, match="was shipped without its weights: run `abc-nb train"):
         shipped.model()
@@ -281,8 +280,8 @@ def test_shipping_leaves_the_run_alone_and_replaces_what_was_shipped(run: store.
     store.ship(run, weights=True)
     store.ship(run, weights=False)
     assert {path.name: path.read_bytes() for path in run.folder.iterdir()} == before
-    assert [path.name for path in folders.shipped.iterdir()] == [run.folder.name]
-    assert not (folders.shipped / run.folder.name / "weights.safetensors").exists()
+    assert len((folders.shipped / "runs.csv").read_text().splitlines()) == 2
+    assert not [*folders.shipped.rglob("*.safetensors")]
 
 
 def test_a_shipped_result_does_not_stand_for_a_training(run: store.Run, tiny: Experiment) -> None:
@@ -293,21 +292,106 @@ def test_a_shipped_result_does_not_stand_for_a_training(run: store.Run, tiny: Ex
     assert steps == [1, 2, 3, 4]
 
 
-def test_a_damaged_shipped_result_is_named_and_left_where_it_is(
-    run: store.Run, tiny: Experiment, folders: Folders
-) -> None:
-    shipped = store.ship(run, weights=True)
-    shutil.rmtree(run.folder)
-    altered(shipped / "evaluation.csv")
-    with pytest.warns(UserWarning, match="evaluation.csv is not what was written"):
-        assert store.find(tiny, 0) is None
-    assert shipped.exists()
-
-
 def test_a_sound_run_is_read_without_a_warning(run: store.Run, tiny: Experiment) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert store.find(tiny, 0) == run
+
+
+# ---- tests have a key of their own ------------------------------------------------------------------
+
+
+MORE = ((1, 5), (2, 4), (3, 9))  # the first is one of the tiny experiment's, the others are not
+
+
+def finished_by(experiment: Experiment) -> tuple[store.Run, list[tuple[int, int]]]:
+    """The run of an experiment that is trained already, and the tests that were made for it now."""
+    made: list[tuple[int, int]] = []
+
+    def noted(model: Transformer, sampler: Sampler, tests: Sequence[tuple[int, int]]) -> pd.DataFrame:
+        made.extend(tests)
+        return evaluation.evaluate(model, sampler, tests)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(runner, "evaluate", noted)
+        return runner.ensure(experiment, 0, never), made
+
+
+def test_a_run_that_is_asked_for_more_tests_makes_those_alone_and_trains_nothing(
+    run: store.Run, tiny: Experiment, folders: Folders, finished: Path
+) -> None:
+    found, made = finished_by(replace(tiny, tests=MORE))
+    assert made == [(2, 4), (3, 9)]
+    wanted = evaluation.evaluate(run.model(), tiny.sampler, MORE, tiny.name, 0)
+    pd.testing.assert_frame_equal(found.evaluation(), wanted)
+    assert (found.folder, found.checksum) == (run.folder, run.checksum)
+    assert (found.folder / "weights.safetensors").read_bytes() == (finished / "weights.safetensors").read_bytes()
+    assert sorted(path.name for path in found.folder.iterdir()) == sorted(FILES)
+    assert not [*(folders.runs / ".partial").iterdir()]
+    assert finished_by(replace(tiny, tests=MORE))[1] == []
+    back, made = finished_by(tiny)
+    assert made == []
+    pd.testing.assert_frame_equal(back.evaluation(), run.evaluation())
+
+
+def test_seconds_of_later_tests_are_added(run: store.Run, tiny: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner.time, "perf_counter", iter(range(0, 10**6, 100)).__next__)
+    found, _ = finished_by(replace(tiny, tests=MORE))
+    before = run.manifest["seconds"]
+    assert found.manifest["seconds"] == before | {"evaluation": round(before["evaluation"] + 100, 2)}
+
+
+def test_until_a_run_is_tested_anew_the_largest_test_of_each_length_is_shown(run: store.Run, tiny: Experiment) -> None:
+    finished_by(replace(tiny, tests=((3, 8), (3, 2))))
+    found = store.find(replace(tiny, tests=((3, 7), (1, 5), (9, 9))), 0)
+    assert found is not None
+    assert found.evaluation()[["length", "samples"]].to_numpy().tolist() == [[3, 8], [1, 5]]
+    assert found.untested() == ((3, 7), (9, 9))
+    store.ship(found, weights=False)
+    shutil.rmtree(found.folder)
+    shipped = store.find(found.experiment, 0)
+    assert shipped is not None and not shipped.has_weights
+    assert shipped.evaluation()[["length", "samples"]].to_numpy().tolist() == [[3, 8], [1, 5]]
+
+
+@pytest.mark.parametrize("owner, name", [(runner, "evaluate"), (shutil, "copytree"), (runner, "write_manifest")])
+def test_a_run_whose_later_tests_were_interrupted_is_still_there(
+    owner: object, name: str, run: store.Run, tiny: Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = replace(tiny, tests=MORE)
+    interrupt(monkeypatch, more, owner, name)
+    found = store.find(more, 0)
+    assert found is not None
+    pd.testing.assert_frame_equal(found.evaluation(), run.evaluation().iloc[[0, 1]])
+    assert finished_by(more)[0].evaluation().length.tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("moves", [0, 1])
+def test_a_run_that_is_interrupted_while_its_later_tests_are_put_into_place_is_not_trained_again(
+    moves: int, run: store.Run, tiny: Experiment, folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more, rename, left = replace(tiny, tests=MORE), Path.rename, [None] * moves
+
+    def stop(path: Path, target: Path) -> Path:
+        if not left:
+            raise KeyboardInterrupt
+        left.pop()
+        return rename(path, target)
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(Path, "rename", stop)
+        runner.ensure(more, 0, never)
+    again, _ = finished_by(more)
+    assert again.evaluation().length.tolist() == [1, 2, 3]
+    assert again.checksum == run.checksum
+    assert finished_by(more)[1] == []
+
+
+def test_a_sweep_makes_the_tests_that_are_missing(run: store.Run, tiny: Experiment) -> None:
+    more = replace(tiny, tests=MORE)
+    assert sweep.missing([(tiny, 0), (more, 0)]) == [(more, 0)]
+    assert sweep.sweep([(more, 0)], show=False, in_turn=True) == []
+    assert sweep.missing([(more, 0)]) == []
 
 
 # ---- where runs are ---------------------------------------------------------------------------------

@@ -235,10 +235,27 @@ def test_unknown_task_names_the_known_ones() -> None:
         Task("division")
 
 
-@pytest.mark.parametrize("base", [-1, 0, 1, 17])
+@pytest.mark.parametrize("base", [-1, 1, 17, True, False, 2.5])
 def test_base_outside_two_to_sixteen_is_an_error(base: int) -> None:
     with pytest.raises(InputError, match=f"base {base} is not supported"):
         Task("addition", base)
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_a_task_without_a_base_has_its_usual_one(name: str) -> None:
+    usual = 2 if name.startswith("parity") else 10
+    assert Task(name).base == usual
+    assert Task(name) == Task(name, usual)
+
+
+@pytest.mark.parametrize("name", ["parity", "parity-classification"])
+@pytest.mark.parametrize("base", [10, 3, 17, 1])
+def test_parity_is_written_in_base_two_and_in_no_other(name: str, base: int) -> None:
+    """Also where the other base is ten, which most tasks have."""
+    with pytest.raises(InputError) as caught:
+        Task(name, base)
+    sentence = f"base {base} is not possible: {OPERATIONS[name].title} is written in base 2"
+    assert str(caught.value) == sentence
 
 
 @pytest.mark.parametrize("name", ["addition", "parity", "listops-max"])

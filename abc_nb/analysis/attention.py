@@ -11,7 +11,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from abc_nb.bias.base import Attention, far, key_count
+from abc_nb.bias.base import Attention, key_count
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.expressions import typed_batch
 from abc_nb.problems.layouts import SOS, Layout
@@ -158,15 +158,6 @@ def shares(model: Transformer, batch: Batch) -> pd.DataFrame:
                 found = {group: by_key[list(columns)].sum().item() for group, columns in groups.items()}
                 rows.append({"layer": layer + 1, "head": head + 1, **found})  # as people count
     return pd.DataFrame(rows)
-
-
-def far_shares(model: Transformer, batch: Batch, reach: int = 2) -> dict[Attention, float]:
-    """Attention that goes to digits more than `reach` places away, the mean over layers, heads and output digits."""
-    kept, width = record(model, batch), batch.layout.width
-    means: dict[Attention, list[Tensor]] = {"cross": [], "self": []}
-    for (name, _), weights in kept.weights.items():
-        means[name].append((weights * far(batch.layout, name, reach)).sum(-1)[:, :, :width].mean())
-    return {name: torch.stack(found).mean().item() for name, found in means.items()}
 
 
 @dataclass(frozen=True)

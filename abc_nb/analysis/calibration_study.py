@@ -21,7 +21,6 @@ from abc_nb.model.transformer import Transformer
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.runs import store
-from abc_nb.runs.manifest import WEIGHTS
 from abc_nb.runs.store import Run
 
 COSTS = {"problems": "problems", "steps": "step", "seconds": "seconds"}
@@ -52,7 +51,7 @@ class CalibrationStudy:
         assert experiment is not None
         for origin in store.ANYWHERE:
             found = store.find(experiment, self.run.seed, (origin,))
-            if found is not None and found.manifest["files"].get(WEIGHTS, wanted) == wanted:
+            if found is not None and found.checksum in (None, wanted):
                 return found
         name = self.run.experiment.name
         raise InputError(f"the {experiment.name} that {name} was calibrated from is not there: train {name} here")
@@ -207,3 +206,16 @@ def retraining_costs(studies: Sequence[CalibrationStudy]) -> pd.DataFrame:
         row |= {name: own[of] / parent[of] if parent[of] < math.inf else math.inf for name, of in COSTS.items()}
         rows.append(row | {"whole": run.problems() / study.parent_run.problems()})
     return pd.DataFrame(rows)
+
+
+def tried(studies: Mapping[str, Sequence[CalibrationStudy]]) -> pd.DataFrame:
+    """Every threshold that was tried: experiment, seed, share, lines, skill; validation where a model was trained."""
+    runs = [(name, study) for name, own in studies.items() for study in own]
+    parts = [study.shares().assign(experiment=name, seed=study.run.seed) for name, study in runs]
+    return pd.concat(parts, ignore_index=True)
+
+
+def chosen(thresholds: pd.DataFrame) -> pd.DataFrame:
+    """Of `tried` a row a run: how many thresholds there were, and share, lines and skill of the one that is taken."""
+    columns = {"tried": ("share", "size")} | {name: (name, "last") for name in ("share", "lines", "skill")}
+    return thresholds.groupby(["experiment", "seed"], sort=False).agg(**columns)

@@ -6,17 +6,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from abc_nb.analysis.results import identity
 from abc_nb.model.transformer import Transformer
-from abc_nb.problems.edge_cases import KINDS, carry, uniform
+from abc_nb.problems.edge_cases import KINDS
 from abc_nb.problems.expressions import widen
-from abc_nb.problems.sampling import Sampler, generator, make_batch, operands_of_length
+from abc_nb.problems.sampling import Sampler, generator, make_batch
 from abc_nb.problems.tasks import Digits
 from abc_nb.runs.store import Run
-from abc_nb.training.evaluation import TEST_SEED, evaluate, exact_match, wilson
+from abc_nb.training.evaluation import TEST_SEED, exact_match, wilson
 
 Measure = Callable[[Transformer, Sampler, int], pd.DataFrame]  # at a length
 
@@ -33,22 +32,12 @@ def by_run(runs: Sequence[Run], lengths: Sequence[int], measure: Measure) -> pd.
 
 
 def percent_right(runs: Sequence[Run], length: int, ask: Callable[..., pd.DataFrame], **asked: Any) -> pd.DataFrame:
-    """What `hard` asks of a model (`hard_cases`, `carry_runs`, `zeros_in_front`) of each run's, in percent.
+    """What `ask` (`hard_cases`, `carry_runs` or `zeros_in_front`) finds for the model of each run, in percent.
 
     `asked` are that function's own arguments, after model, sampler and length.
     """
     rows = by_run(runs, [length], partial(ask, **asked))
     return rows.assign(**{name: 100 * rows[name] for name in ("accuracy", "ci_low", "ci_high")})
-
-
-def new_problems(runs: Sequence[Run], lengths: Sequence[int], samples: int = 1000) -> pd.DataFrame:
-    """Evaluation rows on problems that no evaluation had before: what `statistics.over_seeds` takes."""
-
-    def measure(model: Transformer, sampler: Sampler, length: int) -> pd.DataFrame:
-        rows = evaluate(model, sampler, [(length, samples)], test_seed=TEST_SEED + 1)
-        return rows.drop(columns=["experiment", "seed", "length"])
-
-    return by_run(runs, lengths, measure)
 
 
 SCORE = ["samples", "accuracy", "ci_low", "ci_high"]
@@ -73,24 +62,3 @@ def hard_cases(model: Transformer, sampler: Sampler, length: int, samples: int =
         operands = make(sampler.task, places, samples, generator(TEST_SEED, length, number))
         rows.append((kind, *score(model, sampler, operands, length)))
     return pd.DataFrame(rows, columns=["kind", *SCORE])
-
-
-def carry_runs(
-    model: Transformer, sampler: Sampler, length: int, places: Sequence[int], samples: int = 20
-) -> pd.DataFrame:
-    """Exact match on random numbers of `length` digits with a carry through so many places: run, samples, ..."""
-    task, rows = sampler.task, []
-    for run in places:
-        numbers = uniform(task, length, samples, generator(TEST_SEED, length, len(KINDS), run))
-        rows.append((run, *score(model, sampler, carry(task, numbers, np.full((samples, 1), run)), length)))
-    return pd.DataFrame(rows, columns=["run", *SCORE])
-
-
-def zeros_in_front(
-    model: Transformer, sampler: Sampler, length: int, more: Sequence[int], samples: int = 200
-) -> pd.DataFrame:
-    """Exact match on the same random numbers in their columns and in so many more: columns, samples, ..."""
-    task, width = sampler.task, sampler.task.width(length, sampler.regime)
-    numbers = operands_of_length(task, length, width, samples, TEST_SEED)
-    rows = [(width + zeros, *score(model, sampler, numbers, length, zeros)) for zeros in more]
-    return pd.DataFrame(rows, columns=["columns", *SCORE])

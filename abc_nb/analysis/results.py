@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from abc_nb.common.errors import InputError
-from abc_nb.experiments import SEEDS, experiment, names_of, train_command
+from abc_nb.experiments import experiment, names_of, train_command
 from abc_nb.experiments.profiles import PROFILES
 from abc_nb.runs import store
-from abc_nb.runs.store import ANYWHERE, Run
+from abc_nb.runs.run import Run
+from abc_nb.runs.store import ANYWHERE
 
 
 @dataclass(frozen=True)
@@ -50,16 +51,22 @@ class Results:
             runs = self.by_seed(name)
             missing = [seed for seed, run in runs.items() if run is None]
             if missing and (self.origin == "runs" or len(missing) == len(runs)):
-                where = {"runs": "made here", "shipped": "shipped", "any": "made here or shipped"}[self.origin]
-                command = train_command(name, missing[0], self.profile)
-                mend = f"run `{command}` and take results 'runs', or give only the seeds that are there"
-                raise InputError(f"no results of {name}, seed {missing[0]}, were {where}: {mend}")
+                raise InputError(self.lacks(name, missing[0]))
             found += [run for run in runs.values() if run is not None]
         return found
 
+    def lacks(self, name: str, seed: int) -> str:
+        """One sentence on a run that is not there."""
+        where = {"runs": "made here", "shipped": "shipped", "any": "made here or shipped"}[self.origin]
+        mend = f"run `{train_command(name, seed, self.profile)}` and take results 'runs'"
+        there = store.seeds().get(f"{name}-{self.profile}", [])
+        others = f", or take the seeds that are there ({', '.join(map(str, there))})" if there else ""
+        if self.origin != "runs":
+            others += store.nothing_shipped()
+        return f"no results of {name}, seed {seed}, were {where}: {mend}{others}"
+
     def there(self, names: Sequence[str]) -> list[str]:
         """Those of the experiments that have a result."""
-
         return [name for name in names if any(self.by_seed(name).values())]
 
     def names(self, *studies: str) -> list[str]:
@@ -72,14 +79,10 @@ class Results:
         return self.evaluation(self.names(*studies))
 
     def by_seed(self, name: str) -> dict[int, Run | None]:
-        """The run of each seed; where shipped ones are taken and these seeds have none, the seeds that are shipped."""
+        """The run of each seed."""
         origins = ANYWHERE if self.origin == "any" else (self.origin,)
         wanted = experiment(name, self.profile)
-        found = {seed: store.find(wanted, seed, origins) for seed in self.seeds}
-        if self.origin == "any" and not any(found.values()):
-            shipped = {seed: store.find(wanted, seed, ("shipped",)) for seed in SEEDS}
-            found |= {seed: run for seed, run in shipped.items() if run is not None}
-        return found
+        return {seed: store.find(wanted, seed, origins) for seed in self.seeds}
 
     def evaluation(self, names: Sequence[str]) -> pd.DataFrame:
         """Evaluation rows with task, model, base, and the run's last validation accuracy (a fraction)."""

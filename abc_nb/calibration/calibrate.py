@@ -2,11 +2,10 @@
 
 `Calibration()` is this project's way: every layer's own attention, lines anchored at operands, only
 those that mean the same at any length, strongest first. `PAPER` is Algorithm 1: one matrix, every
-line, a threshold of kappa standard deviations, the last layer's lines for all layers. Where the
-pseudo-code and the text differ the text is followed: keys off every line are closed (the
-pseudo-code leaves them at 0), and mean, deviation and maximum are those of the lines of one
-direction (the pseudo-code takes the maximum over cells, which is the same number). The threshold
-mu + kappa sigma is compared with d_l, from which it is computed; the text writes d_l - d_max there.
+line, a threshold of kappa standard deviations, the last layer's lines for all layers. Mean, deviation
+and maximum are those of one direction, as in the authors' code; `pooled` takes those of all lines, as
+the text has it. Keys off every line are closed, as in the text; the pseudo-code leaves them at 0. The
+threshold mu + kappa sigma is compared with d_l, from which it is computed; the text writes d_l - d_max.
 """
 
 from __future__ import annotations
@@ -40,6 +39,7 @@ class Calibration:
     share: float | None = None  # of its head's attention; None: `SHARE`, where a model is asked chosen by `keep`
     keep: float = 2 / 3  # of the model's digits that must survive when all keys off the lines are closed
     kappa: tuple[float, float] | None = None  # threshold in deviations (cross, self) instead of the share
+    pooled: bool = False  # mean and deviation of all lines together, not of each direction
     floor: float | None = None  # bias off the lines; None: minus infinity
     empty: Literal["transparent", "closed"] = "closed"  # a head without any line
 
@@ -116,7 +116,7 @@ def calibrate(
         kept = strongest_first(weights, enough_cells(found, name), settings.share or SHARE)
         values = means - means.masked_fill(~kept, CLOSED).amax(1, keepdim=True)
     else:
-        kept, values = above_threshold(means, found, settings.kappa[name == "self"])
+        kept, values = above_threshold(means, found, settings.kappa[name == "self"], settings.pooled)
     heads, lines = kept.nonzero(as_tuple=True)
     facts = zip(*(x[lines].tolist() for x in (found.direction, found.span, found.offsets)), strict=True)
     named = ((DIRECTIONS[direction], places[span].name, offset) for direction, span, offset in facts)
@@ -197,9 +197,12 @@ def line_means(attention: Tensor, found: Candidates) -> Tensor:
     return torch.stack(sums) / inside.sum(0)
 
 
-def above_threshold(means: Tensor, found: Candidates, kappa: float) -> tuple[Tensor, Tensor]:
-    """Step 2.2: lines whose mean exceeds mu + kappa sigma of their direction, and d_l - d_max; (head, line)."""
-    own, heads = found.direction, len(means)
+def above_threshold(means: Tensor, found: Candidates, kappa: float, pooled: bool = False) -> tuple[Tensor, Tensor]:
+    """Step 2.2: lines whose mean exceeds mu + kappa sigma of their direction, and d_l - d_max; (head, line).
+
+    `pooled`: of all lines together.
+    """
+    own, heads = found.direction if not pooled else torch.zeros_like(found.direction), len(means)
     members = torch.zeros(len(own), len(DIRECTIONS)).scatter_(1, own[:, None], 1.0).to(means.dtype)  # (line, direction)
     count = members.sum(0).clamp(min=1)
     mean = means @ members / count

@@ -40,9 +40,19 @@ def essential(value: Any, without: Iterable[str] = ()) -> Any:
 
 
 def at_default(value: Any, field: Field[Any]) -> bool:
-    """Whether a dataclass's field has the value that it has when none is given."""
+    """Whether a dataclass's field has the value that it has when none is given, of a class that was never revised."""
     default = field.default if field.default_factory is MISSING else field.default_factory()
-    return default is not MISSING and bool(getattr(value, field.name) == default)
+    own = getattr(value, field.name)
+    return default is not MISSING and bool(own == default) and not revised(own)
+
+
+def revised(value: Any) -> bool:
+    """Whether a class in this value, at any depth, has changed what its values do."""
+    if isinstance(value, tuple):
+        return any(map(revised, value))
+    if not is_dataclass(value) or isinstance(value, type):
+        return False
+    return getattr(value, "REVISION", 0) > 0 or any(revised(getattr(value, field.name)) for field in fields(value))
 
 
 def from_data(data: Any, types: Iterable[type]) -> Any:

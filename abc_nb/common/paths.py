@@ -9,8 +9,13 @@ PACKAGE = Path(__file__).resolve().parent.parent
 ROOT = PACKAGE.parent
 DATA = PACKAGE / "data"  # the paper's numbers and claims
 NOTEBOOKS = ROOT / "notebooks"
-SHIPPED = ROOT / "results"  # small results that come with the project
+SHIPPED = Path(os.environ.get("ABC_NB_RESULTS") or ROOT / "results").absolute()  # that come with the project
 BUILD = ROOT / "build"  # executed copies of notebooks
+
+
+def certificates() -> Path:
+    """Folder of the certificates that come with the project."""
+    return SHIPPED / "certificates"
 
 
 def runs() -> Path:

@@ -81,10 +81,10 @@ BASIC = {  # the papers' models, and what tells why one of their baselines fails
     "alibi": Model("ALiBi", positions.NoPosition(), ALiBi()),
     "rpe": Model("RPE", positions.Relative(), source_index="left"),
     "window": scaffold("+ w=1", positions.Sinusoidal()),
-    "window-cyclic": scaffold("+ T=3", positions.Sinusoidal(PERIOD), many=10_000, tested="far"),
+    "window-cyclic": scaffold("+ T=3", positions.Sinusoidal(PERIOD), tested="beyond"),
     "nope-window": scaffold("NoPE + w=1", positions.NoPosition()),
     # New weights under the lines and no positions, as the method's text has it (`000` section 4).
-    "abc": reading("ABC", positions.NoPosition(), False, Calibration(), tested="far", training="anew", accept=1.0),
+    "abc": reading("ABC", positions.NoPosition(), False, Calibration(), tested="beyond", training="anew", accept=1.0),
     "lora": Model("LoRA", positions.Sinusoidal(), extends=True, tested="beyond", rank=4, training="low_rank"),
     "rope-128": Model("RoPE, size 128", positions.Rotary(), source_index="left", size=width(128)),
     "rope-512": Model("RoPE, size 512", positions.Rotary(), source_index="left", size=width(512)),
@@ -114,6 +114,14 @@ ALGORITHM_1 = {  # the paper's pseudo-code
     )
     for index, position in INDEX.items()
     for weights, warm in WEIGHTS.items()
+}
+ALGORITHM_1 |= {  # the statistics of the text, and the kappas of its first version
+    "algorithm-1-pooled": reading(
+        "Algorithm 1, pooled, no positions, new weights", INDEX["none"], False, replace(PAPER, pooled=True)
+    ),
+    "algorithm-1-v1": reading(
+        "Algorithm 1, kappa 2 (v1), no positions, new weights", INDEX["none"], False, replace(PAPER, kappa=(2.0, 2.0))
+    ),
 }
 
 
@@ -162,6 +170,7 @@ PERIODS = {  # other periods with the whole training, on the tasks where a quart
     f"window-both-t{t}": scaffold(f"+ T={t}, both sides", positions.Sinusoidal(t), sides="both", tested="few")
     for t in (2, 4, 5, 6, 7, 8)
 }
+PADDED["abc-padded"] = replace(PADDED["abc-padded"], training="anew_padded")
 TABLE_1_PADDED = tuple(f"{name}-padded" for name in ("vanilla", *SCAFFOLDS))
 PERIOD_MODELS = {PERIOD: "window-cyclic-both"} | {t: f"window-both-t{t}" for t in (2, 4, 5, 6, 7, 8)}  # by period T
 SIZES = {  # layers of encoder and decoder, width, heads (claim C30); 0/2, 64, 8 are `window-cyclic-both`

@@ -8,7 +8,7 @@ from typing import Literal
 from abc_nb.model.transformer import ModelConfig
 from abc_nb.training.progress import TrainingConfig
 
-Kind = Literal["plain", "scaffold", "anew", "short", "retraining", "low_rank"]  # of training
+Kind = Literal["plain", "scaffold", "anew", "anew_padded", "short", "retraining", "low_rank"]  # of training
 Recipe = Literal["code", "text", "ours"]  # of the profile `paper`: where its learning rate comes from
 
 QUICK, SMOKE = TrainingConfig(), TrainingConfig(20, 32, 32, warmup=5, hold=10, validate_every=10, validation=60)
@@ -41,6 +41,11 @@ class Trainings:
     anew: TrainingConfig
     short: TrainingConfig
     retraining: TrainingConfig
+
+    @property
+    def anew_padded(self) -> TrainingConfig:
+        """Padded problems are seven times as wide, and validating them on so many would take most of the time."""
+        return replace(self.anew, validation=min(self.anew.validation, 1024))
 
     @property
     def low_rank(self) -> TrainingConfig:

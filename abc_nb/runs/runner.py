@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,19 +13,35 @@ from typing import Any
 import pandas as pd
 from safetensors.torch import load_file, save
 
-from abc_nb.model import lora
-from abc_nb.common import paths
-from abc_nb.common.config import to_data
-from abc_nb.common.devices import device, device_name, one_thread
-from abc_nb.training.evaluation import evaluate
-from abc_nb.experiments.experiment import Experiment
-from abc_nb.common.files import write_bytes, write_text
-from abc_nb.runs.manifest import BIAS, CONFIG, EVALUATION, FILES, HISTORY, MANIFEST, SHARES, WEIGHTS, DamagedRun, environment, read_json, read_manifest, write_json, write_manifest
-from abc_nb.model.transformer import Transformer
 from abc_nb.bias.lines import Lines
 from abc_nb.calibration.of_model import SHARES as TRIED_SHARES
 from abc_nb.calibration.of_model import calibrate_model
-from abc_nb.runs.store import Run, find, lock, read_bias, read_run, set_aside
+from abc_nb.common import paths
+from abc_nb.common.config import to_data
+from abc_nb.common.devices import device, device_name, one_thread
+from abc_nb.common.files import write_bytes, write_text
+from abc_nb.experiments.experiment import Experiment
+from abc_nb.model import lora
+from abc_nb.model.transformer import Transformer
+from abc_nb.runs.manifest import (
+    BIAS,
+    CONFIG,
+    EVALUATION,
+    FILES,
+    HISTORY,
+    MANIFEST,
+    SHARES,
+    WEIGHTS,
+    DamagedRun,
+    environment,
+    read_json,
+    read_manifest,
+    write_json,
+    write_manifest,
+)
+from abc_nb.runs.run import Outcome, Run
+from abc_nb.runs.store import find, lock, read_bias, read_run, set_aside, write_tests
+from abc_nb.training.evaluation import evaluate
 from abc_nb.training.progress import Progress
 from abc_nb.training.trainer import Trainer
 
@@ -35,12 +51,16 @@ ORIGIN = "origin.json"  # of an unfinished run: which weights it began with, and
 
 
 def ensure(experiment: Experiment, seed: int, report: Callable[[Progress], None] | None = None) -> Run:
-    """The finished run, trained now if it is not there; two processes do not train it twice."""
+    """The finished run, trained now if it is not there, and tested on what was not tested yet.
+
+    Two processes do not do it twice.
+    """
     run = find(experiment, seed, ("runs",))
-    if run is not None:
+    if run is not None and not run.untested():
         return run
     with lock(experiment.key(seed)):
-        return find(experiment, seed, ("runs",)) or train(experiment, seed, report)
+        run = find(experiment, seed, ("runs",)) or train(experiment, seed, report)
+        return add_tests(run) if run.untested() else run
 
 
 def train(experiment: Experiment, seed: int, report: Callable[[Progress], None] | None = None) -> Run:
@@ -58,15 +78,48 @@ def train(experiment: Experiment, seed: int, report: Callable[[Progress], None] 
 def fill(experiment: Experiment, seed: int, partial: Path, report: Callable[[Progress], None] | None) -> None:
     """Train, or go on from the last checkpoint, evaluate, and write all that a run consists of."""
     facts = train_until_accepted(experiment, seed, partial, report)
-    bias = read_bias(partial / BIAS, experiment.model.heads) if experiment.calibration else None
-    model = experiment.build(seed, bias).to(device())
-    model.load_state_dict(load_file(partial / WEIGHTS))
-    start = time.perf_counter()
-    rows = evaluate(model, experiment.sampler, experiment.tests, experiment.name, seed)
-    facts["seconds"]["evaluation"] = round(time.perf_counter() - start, 2)
-    write_text(partial / EVALUATION, rows.to_csv(index=False))
+    bias = read_bias(partial / BEST / BIAS, experiment.model.heads) if experiment.calibration else None
+    model = experiment.build(seed, bias)
+    model.load_state_dict(load_file(partial / BEST / WEIGHTS))
+    rows, facts["seconds"]["evaluation"] = timed_tests(model, experiment, experiment.tests)
+    write_tests(partial / EVALUATION, rows)
+    take_best(partial)
     write_json(partial / CONFIG, experiment.data | {"seed": seed})
     write_manifest(partial, facts | environment(device_name()))
+
+
+def timed_tests(
+    model: Transformer, experiment: Experiment, tests: Sequence[tuple[int, int]]
+) -> tuple[list[Outcome], float]:
+    """The results of tests (length, samples), and the seconds that they took."""
+    start = time.perf_counter()
+    found = evaluate(model.to(device()), experiment.sampler, tests)
+    counts = zip(tests, found["samples"], found["correct"], strict=True)
+    rows = [Outcome(length, asked, int(samples), int(correct)) for (length, asked), samples, correct in counts]
+    return rows, round(time.perf_counter() - start, 2)
+
+
+@one_thread()
+def add_tests(run: Run) -> Run:
+    """The same run with the tests that its experiment asks for by now; nothing is trained.
+
+    The new folder is written whole beside the old one and takes its place. Killed in between, the run is taken up
+    where `train` finds it.
+    """
+    partial = paths.runs() / ".partial" / run.key
+    replaced = partial.with_name(f"{run.key}.replaced")
+    for leftover in (partial, replaced):
+        shutil.rmtree(leftover, ignore_errors=True)
+    rows, seconds = timed_tests(run.model(), run.experiment, run.untested())
+    shutil.copytree(run.folder, partial)
+    write_tests(partial / EVALUATION, [*run.source.tests(), *rows])
+    spent = run.manifest["seconds"]
+    spent = spent | {"evaluation": round(spent["evaluation"] + seconds, 2)}
+    write_manifest(partial, run.manifest | {"seconds": spent})
+    run.folder.rename(replaced)
+    found = read_run(run.experiment, run.seed, partial.rename(run.folder))
+    shutil.rmtree(replaced, ignore_errors=True)
+    return found
 
 
 def train_until_accepted(
@@ -74,8 +127,8 @@ def train_until_accepted(
 ) -> dict[str, Any]:
     """Train; while validation is below what the experiment accepts, read more lines and train anew.
 
-    What is best in validation is left in `partial`, its weights, history and lines; the facts about it are returned.
-    Only an experiment that chooses its threshold itself has more lines to read.
+    What is best in validation is left in the folder BEST, its weights, history and lines; the facts about it are
+    returned. Only an experiment that chooses its threshold itself has more lines to read.
     """
     while True:
         model, origin = prepare(experiment, seed, partial)
@@ -86,12 +139,14 @@ def train_until_accepted(
         validation = progress.history[-1]["accuracy"] if progress.history else 0.0
         best = keep_if_best(partial, model, progress, origin, validation)
         if validation >= experiment.accept or not read_more_lines(experiment, seed, partial, validation):
-            break
-    for name in (BIAS, SHARES, WEIGHTS, HISTORY):
+            return {name: fact for name, fact in best.items() if name not in ("validation", "attempts")}
+
+
+def take_best(partial: Path) -> None:
+    """Put the best attempt's files among the run's: last of all, since until then the last attempt can be resumed."""
+    for name in (WEIGHTS, HISTORY, SHARES, BIAS):
         if (partial / BEST / name).exists():
             shutil.copy2(partial / BEST / name, partial / name)
-    del best["validation"]
-    return best
 
 
 def keep_if_best(
@@ -99,12 +154,13 @@ def keep_if_best(
 ) -> dict[str, Any]:
     """Keep an attempt beside the run if no earlier one is as good in validation; the facts about the best are returned.
 
-    Training seconds are those of all attempts.
+    Seconds are those of all attempts, each counted once however often it is resumed.
     """
     folder = partial / BEST
-    known = read_json(folder / FACTS_FILE) if (folder / FACTS_FILE).exists() else None
-    seconds = round(progress.seconds + (known["seconds"]["training"] if known else 0.0), 2)
-    if known is None or validation > known["validation"]:
+    known = (read_json(folder / FACTS_FILE) if (folder / FACTS_FILE).exists() else None) or {}
+    number = len(pd.read_csv(partial / SHARES)) if (partial / SHARES).exists() else 0  # grows with each attempt
+    attempts = known.get("attempts", {}) | {str(number): progress.seconds}
+    if not known or validation > known["validation"]:
         tensors = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
         write_bytes(folder / WEIGHTS, save(tensors))
         write_text(folder / HISTORY, pd.DataFrame(progress.history).to_csv(index=False))
@@ -112,8 +168,11 @@ def keep_if_best(
             if (partial / name).exists():
                 shutil.copy2(partial / name, folder / name)
         known = {"steps": progress.step, "validation": validation} | origin
-    write_json(folder / FACTS_FILE, known | {"seconds": {"training": seconds}})
-    return known | {"seconds": {"training": seconds}}
+    if "calibration_seconds" in origin:
+        known["calibration_seconds"] = origin["calibration_seconds"]
+    known |= {"attempts": attempts, "seconds": {"training": round(sum(attempts.values()), 2)}}
+    write_json(folder / FACTS_FILE, known)
+    return known
 
 
 def read_more_lines(experiment: Experiment, seed: int, partial: Path, validation: float) -> bool:
@@ -121,7 +180,7 @@ def read_more_lines(experiment: Experiment, seed: int, partial: Path, validation
     settings = experiment.calibration
     if settings is None or settings.share is not None or settings.kappa is not None or experiment.parent is None:
         return False
-    tried = pd.read_csv(partial / SHARES)
+    start, tried = time.perf_counter(), pd.read_csv(partial / SHARES)
     tried.loc[tried.index[-1], "validation"] = validation
     before = read_bias(partial / BIAS, experiment.model.heads)
     parent, batch = ensure_weights(experiment.parent, seed), experiment.calibration_batch(seed)
@@ -130,7 +189,8 @@ def read_more_lines(experiment: Experiment, seed: int, partial: Path, validation
         tried = pd.concat([tried, found.tried], ignore_index=True)
         if {*found.bias.lines} != {*before.lines}:
             (partial / CHECKPOINT).unlink(missing_ok=True)  # first: the next attempt begins anew
-            write_origin(partial, parent, found.bias, tried, 0.0)
+            seconds = read_manifest(partial, ORIGIN)["seconds"] + time.perf_counter() - start
+            write_origin(partial, parent, found.bias, tried, seconds)
             return True
     return False
 
@@ -155,7 +215,7 @@ def prepare(experiment: Experiment, seed: int, partial: Path) -> tuple[Transform
         parent.restore(model)
     if experiment.rank:
         lora.adapt(model, experiment.rank, seed)
-    facts = {"run": parent.folder.name, "weights": parent.manifest["files"][WEIGHTS]}
+    facts: dict[str, Any] = {"run": parent.key, "weights": parent.checksum}
     facts["seconds"] = parent.manifest["seconds"]["training"]
     return model, {"parent": facts, "calibration_seconds": origin["seconds"]}
 
@@ -177,7 +237,7 @@ def write_origin(
     if bias is not None and tried is not None:
         write_text(partial / SHARES, tried.to_csv(index=False))
         write_json(partial / BIAS, to_data(bias))
-    origin = {"weights": parent.manifest["files"][WEIGHTS], "seconds": round(seconds, 3)}
+    origin = {"weights": parent.checksum, "seconds": round(seconds, 3)}
     write_manifest(partial, origin, ORIGIN, (BIAS, SHARES))
     return origin
 
@@ -189,12 +249,13 @@ def ensure_weights(experiment: Experiment, seed: int) -> Run:
 
 def kept_origin(parent: Run, partial: Path) -> dict[str, Any] | None:
     """What an interrupted run began with, if it was this parent; what is damaged, or another's, is set aside."""
-    if not (partial / ORIGIN).exists():
+    tried = (partial / BEST).exists()  # one attempt at least: the checkpoint can be that of a later one
+    if not (partial / ORIGIN).exists() and not tried:
         return None
-    names = [BIAS, SHARES, ORIGIN]
+    names = [BIAS, SHARES, ORIGIN, *([CHECKPOINT] if tried else [])]
     try:
         origin = read_manifest(partial, ORIGIN)
-        if origin["weights"] == parent.manifest["files"][WEIGHTS]:
+        if origin["weights"] == parent.checksum:
             return origin
         names.append(CHECKPOINT)
         error = f"{parent.experiment.name} was trained anew since {partial.name} began"
@@ -223,8 +284,12 @@ def with_weights(experiment: Experiment, seed: int) -> Run | None:
 
 
 def untrained(experiment: Experiment, seed: int) -> list[Experiment]:
-    """What is to be trained for a run made here, in order: nothing, or the run, after a parent that is nowhere."""
-    if find(experiment, seed, ("runs",)) is not None:
-        return []
+    """What is to be made for a run made here, in order: nothing, or the run, after a parent that is nowhere.
+
+    A run that is there and lacks a test is to be made, too, which trains nothing.
+    """
+    run = find(experiment, seed, ("runs",))
+    if run is not None:
+        return [experiment] if run.untested() else []
     parent = experiment.parent
     return [parent, experiment] if parent is not None and with_weights(parent, seed) is None else [experiment]

@@ -124,22 +124,6 @@ def reach(table: pd.DataFrame) -> Figure:
     return figure
 
 
-def carry_runs(frame: pd.DataFrame) -> Figure:
-    """Accuracy (percent) against the length of the carry run, a panel a task, a line a model."""
-    frame = named(frame)
-    tasks = list(dict.fromkeys(frame.task))
-    figure, panels = new_figure(len(tasks), 2.0)
-    for panel, task in zip(panels, tasks, strict=True):
-        for model, part in frame[frame.task == task].groupby("model", sort=False):
-            color, marker, size = look_of(str(model))
-            look: dict[str, Any] = {"color": COLORS[color], "label": model, "marker": marker}
-            panel.plot(part.run, part.accuracy, markersize=3 + 2 * size, linewidth=size, **look)
-        panel.set(title=task, xlabel="places that the carry runs through", xscale="log", ylim=(-4, 109))
-    panels[0].set_ylabel("exact match (%)")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
-    return figure
-
-
 def training_curves(histories: pd.DataFrame) -> Figure:
     """Validation accuracy against training step, one panel a task (columns task, model, seed, step, accuracy)."""
     histories = named(histories)

@@ -11,13 +11,13 @@ import pandas as pd
 
 from abc_nb.analysis.claims import Scores
 from abc_nb.analysis.results import Results, identity
-from abc_nb.analysis.statistics import BAR, median_and_range, median_seed, over_seeds, percent, seed_counts
+from abc_nb.analysis.statistics import BAR, median_and_range, median_seed, over_seeds, seed_counts
 from abc_nb.bias.window import Window
 from abc_nb.common import paths
 from abc_nb.common.files import write_text
 from abc_nb.experiments import ARITHMETIC, BINARY, experiment
-from abc_nb.experiments.catalogue import ALGORITHM_1, MODELS, PADDED, PERIODS, READINGS, TRAININGS, WIDTHS
-from abc_nb.experiments.profiles import PROFILES, TABLE, Recipe
+from abc_nb.experiments.catalogue import ALGORITHM_1, MODELS, PERIODS, READINGS, WIDTHS
+from abc_nb.experiments.profiles import PROFILES, TABLE
 from abc_nb.experiments.studies import STUDIES, corner
 from abc_nb.model.positions import Sinusoidal
 from abc_nb.problems.tasks import LONGEST
@@ -25,11 +25,6 @@ from abc_nb.runs.store import Run
 from abc_nb.show.titles import named, of_task
 
 ABOUT = ("task", "base", "model", "method", "seed", "length")  # columns that say what a row is about
-ITS_COLUMNS: dict[Recipe, str] = {  # of table 34
-    "code": "its setting, 1e-4",
-    "text": "its setting, 1e-5",
-    "ours": "its setting, our training",
-}
 TABLE_LENGTHS = {"table1": TABLE, "table3": (6, 10, 20, 60)}
 
 
@@ -70,37 +65,6 @@ def wide(frame: pd.DataFrame) -> pd.DataFrame:
     order = cells[["task", "model"]].drop_duplicates()
     table = cells.pivot(index=["task", "model"], columns="length", values="cell")
     return table.loc[list(order.itertuples(index=False, name=None))].fillna("")
-
-
-def settings(found: Results, names: Sequence[str], length: int = 60) -> pd.DataFrame:
-    """Tables 1 and 3 in six settings, at one length: the paper's numbers, its setting here with three trainings, ours.
-
-    Its setting is the profile `paper`; the trainings have the learning rate of the authors' code, that of the
-    paper's text, and all of ours. Of ours there are padded problems, as the paper's are, and tight ones.
-    """
-    rows = found.evaluation(names)
-    known = pd.concat([beside_paper(rows, paper) for paper in TABLE_LENGTHS])
-    known = known[(known.length == length) & known.paper.notna()].drop_duplicates(["task", "model"])
-    table = known[["task", "model", "paper", "ours", "worst", "seeds"]].copy()
-    its = Results("paper", "any", found.seeds)
-    trainings: list[tuple[str, Recipe]] = [("", "code"), *((f"-{each}", TRAININGS[each]) for each in TRAININGS)]
-    columns = {ITS_COLUMNS[recipe]: medians(its, [name + end for name in names], length) for end, recipe in trainings}
-    padded = [f"{name}-padded" for name in names if f"{experiment(name).identity.model}-padded" in PADDED]
-    columns["ours, padded"] = medians(found.or_shipped(), padded, length)
-    for place, (column, values) in enumerate(columns.items(), start=3):
-        keys = zip(table.task, table.model.replace("+ scratchpad", "Vanilla"), strict=True)
-        table.insert(place, column, [percent(values[key]) if key in values else "not run" for key in keys])
-    return by_task(table.rename(columns={"ours": "ours, tight"}))
-
-
-def medians(found: Results, names: Sequence[str], length: int) -> dict[tuple[str, str], float]:
-    """Percent at a length, by task and model, of those experiments that have a result."""
-    there = found.there(names)
-    if not there:
-        return {}
-    rows = named(over_seeds(found.evaluation(there)))
-    rows = rows[rows.length == length]
-    return dict(zip(zip(rows.task, rows.model, strict=True), rows.ours, strict=True))
 
 
 def by_length(frame: pd.DataFrame) -> pd.DataFrame:
@@ -202,7 +166,7 @@ def missed(found: Results, names: Sequence[str], lengths: Sequence[int] = (6, 60
             row = {"skill": math.nan if tried is None else tried.skill.iloc[-1], "validation": validation}
             row |= {str(length): accuracy.get(length, math.nan) for length in lengths}  # `smoke` ends at sixty
             rows.append({**identity(run), "seed": run.seed, **{key: 100 * value for key, value in row.items()}})
-    columns = ["task", "model", "seed", "skill", "validation", *map(str, lengths)]
+    columns = ["task", "model", "base", "seed", "skill", "validation", *map(str, lengths)]
     return pd.DataFrame(rows, columns=columns)
 
 
@@ -235,7 +199,8 @@ def widths(found: Results, tasks: Sequence[str], lengths: Sequence[int]) -> pd.D
 
 def grid(found: Results) -> pd.DataFrame:
     """The short training over window and period, all tasks: the columns of `by_window_and_period`."""
-    return by_window_and_period(found, [*corner(STUDIES["grid"], found.profile).models], ARITHMETIC)
+    study = corner(STUDIES["grid"], found.profile)
+    return by_window_and_period(found, study.models, study.tasks)
 
 
 def periods(found: Results) -> pd.DataFrame:

@@ -103,8 +103,13 @@ def evaluate(
         if samples < 1:
             raise InputError(f"{samples} problems of {length} digits are too few: ask for one at least")
         right = exact_match(model, sampler.test_batch(length, samples, test_seed))
-        correct, total = int(right.sum()), len(right)
-        rows.append((name, seed, sampler.regime, length, total, correct, correct / total, *wilson(correct, total)))
+        rows.append((length, len(right), int(right.sum())))
+    return tidy(name, seed, sampler.regime, rows)
+
+
+def tidy(name: str, seed: int, regime: str, counts: Iterable[tuple[int, int, int]]) -> pd.DataFrame:
+    """Tidy rows from (length, samples, correct): accuracy is a fraction, `ci_low` to `ci_high` its interval."""
+    rows = [(name, seed, regime, *each, each[2] / each[1], *wilson(each[2], each[1])) for each in counts]
     return pd.DataFrame(rows, columns=COLUMNS)
 
 

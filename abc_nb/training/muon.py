@@ -22,7 +22,7 @@ def orthogonalize(matrices: Tensor) -> Tensor:
     x = matrices / matrices.norm(dim=(1, 2), keepdim=True).clamp_min(1e-7)
     for _ in range(STEPS):
         gram = x @ x.mT
-        x = a * x + torch.baddbmm(gram, gram, gram, beta=b, alpha=c) @ x
+        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     return x
 
 

@@ -35,7 +35,7 @@ def build_optimizers(model: nn.Module, config: TrainingConfig) -> list[torch.opt
     matrices = [p for p in layers.values() if p.ndim == 2 and min(p.shape) > 1] if config.optimizer == "muon" else []
     chosen = {id(p) for p in matrices}
     rest = [p for p in trained.values() if id(p) not in chosen]
-    adamw = torch.optim.AdamW(rest, lr=config.learning_rate, betas=(0.9, 0.98), weight_decay=0.0, foreach=True)
+    adamw = torch.optim.AdamW(rest, lr=config.learning_rate, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
     return [adamw, Muon(matrices, lr=config.matrix_learning_rate)] if matrices else [adamw]
 
 

@@ -109,10 +109,10 @@ def attention_follows_the_digit(studies: Sequence[Study]) -> Verdict:
     return about_attention("C06", held, f"Attention on the needed cell: {'; '.join(told)}.")
 
 
-def about_attention(id: str, held: Sequence[bool], finding: str) -> Verdict:
-    """A verdict on the attention of single models: undecided below five seeds."""
+def about_attention(id: str, held: Sequence[bool], finding: str, tasks: int = 1) -> Verdict:
+    """A verdict on the attention of single models of so many tasks: undecided below five seeds of each."""
     count = Count(sum(held), len(held))
-    verdict = by_counts({"seeds": count}) if len(held) >= SEEDS else "undecided"
+    verdict = by_counts({"runs": count}) if len(held) >= SEEDS * tasks else "undecided"
     return Verdict(id, verdict, finding, str(count), "any layer")
 
 
@@ -131,11 +131,12 @@ def attention_goes_with_accuracy(studies: Sequence[Study]) -> Verdict:
 
     A task decides nothing if its accuracy is much the same at every digit.
     """
-    found = {study.title: correlation(study) for study in studies}
+    found = [(study.title, correlation(study)) for study in studies]
     flat = [study.title for study in studies if np.ptp(study.steps.accuracy) < SPREAD]
-    told = ", ".join(f"{task} {value:.2f}" for task, value in found.items())
+    told = ", ".join(f"{task} {value:.2f}" for task, value in found)
     finding = f"Correlation over output digits: {told}" + (f" (accuracy flat: {', '.join(flat)})." if flat else ".")
-    return about_attention("C08", [all(value >= 0.8 for value in found.values())], finding)
+    tasks = len({task for task, _ in found})
+    return about_attention("C08", [value >= 0.8 for _, value in found], finding, tasks)
 
 
 def correlation(study: Study) -> float:

@@ -18,7 +18,7 @@ from matplotlib.patches import Rectangle
 from abc_nb.analysis.attention import Maps, Study, look, needed
 from abc_nb.bias.base import Attention
 from abc_nb.common.errors import InputError
-from abc_nb.experiments import experiment, names
+from abc_nb.experiments import experiment, names, parse
 from abc_nb.problems import expressions
 from abc_nb.problems.layouts import Layout
 from abc_nb.runs import store
@@ -88,11 +88,8 @@ class Asked:
 
 def models(name: str, seed: int = 0, profile: str = "quick") -> list[str]:
     """The experiments of this one's task whose trained weights are here, made here or shipped."""
-    named = [
-        other
-        for other in names(profile)
-        if experiment(other, profile).identity.task == experiment(name, profile).identity.task
-    ]
+    task = experiment(name, profile).identity.task
+    named = [other for other in names(profile) if (found := parse(other)) is not None and found.task == task]
     runs = {each: store.find(experiment(each, profile), seed) for each in dict.fromkeys([*named, name])}
     return [name for name, run in runs.items() if run is not None and run.has_weights]
 

@@ -28,8 +28,8 @@ def layout_of(task: str, length: int) -> Layout:
 
 
 def bias_of(w: int | None) -> Bias:
-    """The bias of a window; None: no window, only no token that comes later."""
-    return Causal() if w is None else Window(w)
+    """The bias of the grid's models: a window open to both sides; None: no window, only no token that comes later."""
+    return Causal() if w is None else Window(w, "both")
 
 
 def mask(layout: Layout, name: Attention, w: int | None) -> np.ndarray:

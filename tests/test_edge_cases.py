@@ -1,4 +1,4 @@
-"""Hard problems: digits of the right shape, carries that run far, and a row for each kind."""
+"""Hard problems: digits of the right shape, and carries that run far."""
 
 from __future__ import annotations
 
@@ -6,20 +6,13 @@ from itertools import groupby
 
 import numpy as np
 import pytest
-import torch
-from helpers import TINY, array, build
+from helpers import array
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 
-from abc_nb.analysis.further_tests import carry_runs, hard_cases, zeros_in_front
-from abc_nb.model.transformer import Transformer
-from abc_nb.problems import edge_cases
 from abc_nb.problems.edge_cases import KINDS, carried, carries, carry, longest_run, mostly, repeated, short, uniform
-from abc_nb.problems.layouts import Arrangement
-from abc_nb.problems.sampling import Batch, Sampler, generator
+from abc_nb.problems.sampling import generator
 from abc_nb.problems.tasks import Task
-from abc_nb.training.evaluation import TEST_SEED, wilson
 
 TASKS = ("successor", "addition", "n-by-1", "parity")
 BASES = st.sampled_from([2, 3, 10, 16])
@@ -88,35 +81,6 @@ def test_operands_of_different_lengths_have_zeros_in_front_and_keep_their_own_di
     np.testing.assert_array_equal(digit, uniform(Task("n-by-1"), 6, 500, generator(0))[1])
 
 
-@pytest.mark.parametrize("arrangement", ["natural", "aligned"])
-@pytest.mark.parametrize("name", TASKS)
-def test_hard_cases_have_a_row_for_each_kind(name: str, arrangement: Arrangement) -> None:
-    sampler = Sampler(Task(name), arrangement)
-    model = build(TINY, sampler)
-    found = hard_cases(model, sampler, 3, samples=10)
-    assert list(found.kind) == [*KINDS]
-    assert (found.samples == 10).all()
-    assert found.accuracy.between(0, 1).all()
-    for row in found.itertuples():
-        assert (row.ci_low, row.ci_high) == pytest.approx(wilson(round(10 * row.accuracy), 10))
-    assert found.equals(hard_cases(model, sampler, 3, samples=10)), "the same problems for every model"
-
-
-def test_accuracy_of_hard_cases_is_that_of_the_models_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three problems of ten are said to be right; their batch holds the operands at the width of the length."""
-    sampler = Sampler(Task("addition"))
-    seen: list[Batch] = []
-
-    def answered(model: Transformer, batch: Batch) -> Tensor:
-        seen.append(batch)
-        return torch.arange(10) < 3
-
-    monkeypatch.setattr(edge_cases, "exact_match", answered)
-    found = hard_cases(build(), sampler, 9, samples=10)
-    assert found.accuracy.tolist() == pytest.approx([0.3] * len(KINDS))
-    assert {batch.layout for batch in seen} == {sampler.test_batch(9, 2, 0).layout}
-
-
 @given(st.integers(1, 30), st.integers(1, 30), BASES, st.integers(0, 99))
 def test_a_carry_of_two_numbers_runs_from_the_units_through_so_many_places(
     length: int, run: int, base: int, seed: int
@@ -153,56 +117,6 @@ def test_in_base_2_a_factor_is_one_digit_still() -> None:
     task = Task("n-by-1", 2)
     _, factor = carry(task, uniform(task, 5, 20, generator(0)), np.full((20, 1), 5))
     assert (factor == 1).all()
-
-
-@pytest.mark.parametrize("name", ["successor", "addition"])
-def test_carry_runs_have_a_row_for_each_length_of_run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the model is asked has the run; the wrong answers of one run are counted as such."""
-    sampler, asked = Sampler(Task(name)), []
-
-    def answered(model: Transformer, batch: Batch) -> Tensor:
-        asked.append(batch)
-        return torch.arange(8) < 8 - 2 * (len(asked) - 1)
-
-    monkeypatch.setattr(edge_cases, "exact_match", answered)
-    found = carry_runs(build(TINY, sampler), sampler, 20, (1, 5, 20), samples=8)
-    assert found.run.tolist() == [1, 5, 20]
-    assert found.accuracy.tolist() == [1.0, 0.75, 0.5]
-    for row in found.itertuples():
-        assert (row.ci_low, row.ci_high) == pytest.approx(wilson(round(8 * row.accuracy), 8))
-    digits = asked[-1].operands(torch.arange(8), sampler.task)
-    if name == "addition":
-        assert (longest_run(carries(digits, 10)) >= 20).all()
-    else:
-        assert (digits[0][:, :20] == 9).all()
-
-
-@pytest.mark.parametrize("regime", ["tight", "padded"])
-@pytest.mark.parametrize("name", TASKS)
-def test_zeros_in_front_leave_the_numbers_of_the_test_set(
-    name: str, regime: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As they stand in the test set, and in one and in nine columns more; each is counted for itself."""
-    sampler, asked = Sampler(Task(name), "aligned", regime), []
-
-    def answered(model: Transformer, batch: Batch) -> Tensor:
-        asked.append(batch)
-        return torch.arange(8) < 2 * len(asked)
-
-    monkeypatch.setattr(edge_cases, "exact_match", answered)
-    found = zeros_in_front(build(), sampler, 9, (0, 1, 9), samples=8)
-    tested = sampler.test_batch(9, 8, TEST_SEED)
-    assert found["columns"].tolist() == [tested.layout.width + more for more in (0, 1, 9)]
-    assert found["columns"].tolist() == [batch.layout.width for batch in asked]
-    assert found.accuracy.tolist() == [0.25, 0.5, 0.75]
-    assert torch.equal(asked[0].source, tested.source) and torch.equal(asked[0].target, tested.target)
-    rows = torch.arange(8)
-    for more, batch in zip((0, 1, 9), asked, strict=True):
-        pairs = zip(batch.operands(rows, sampler.task), tested.operands(rows, sampler.task), strict=True)
-        for wide, usual in pairs:
-            wanted = usual if usual.shape[1] == 1 else np.pad(usual, [(0, 0), (0, more)])
-            np.testing.assert_array_equal(wide, wanted)
-        assert torch.equal(batch.target[:, :9], tested.target[:, :9])
 
 
 @given(st.integers(2, 16), st.integers(0, 10**20), st.integers(0, 10**20))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from abc_nb.bias.base import Causal, key_count
 from abc_nb.bias.lines import Lines
-from abc_nb.bias.window import Window
+from abc_nb.bias.window import Sides, Window
 from abc_nb.calibration import of_model
 from abc_nb.calibration.calibrate import PAPER, Calibration, calibrate
 from abc_nb.calibration.of_model import SHARES, average_attention, bias_from_attention, calibrate_model
@@ -179,16 +179,17 @@ def test_skill_is_asked_with_every_key_off_the_lines_closed_and_no_other_change(
         torch.testing.assert_close(under.config.bias.dense(batch.layout, name, layer, 2), expected)
 
 
-def test_a_model_that_follows_lines_keeps_its_answers_under_them() -> None:
-    """A window's attention lies on three antidiagonals and two diagonals: nothing is lost with all of them."""
+@pytest.mark.parametrize(("sides", "columns"), [("one", (0, 1)), ("both", (-1, 0, 1))])
+def test_a_model_that_follows_lines_keeps_its_answers_under_them(sides: Sides, columns: tuple[int, ...]) -> None:
+    """A window's attention lies on antidiagonals and two diagonals: nothing is lost with all of them."""
     layout = unary(7)
     torch.manual_seed(0)
-    model = Transformer(replace(TWO_LAYERS, bias=Window(1)), len(Task("successor").vocabulary))
+    model = Transformer(replace(TWO_LAYERS, bias=Window(1, sides)), len(Task("successor").vocabulary))
     batch = Sampler(Task("successor")).calibration_batch(0, 20)
     assert batch.layout == layout
     found = calibrate_model(model, batch, Calibration(keep=1.0))
     offsets = {(line.direction, line.offset) for line in found.bias.lines if line.span in ("operand 1", "output")}
-    assert offsets == {*(("antidiagonal", i) for i in (-1, 0, 1)), *(("diagonal", i) for i in (-1, 0))}
+    assert offsets == {*(("antidiagonal", i) for i in columns), *(("diagonal", i) for i in (-1, 0))}
     free = model.with_bias(replace(found.bias, lines=tuple(replace(x, value=0.0) for x in found.bias.lines)))
     inputs = batch.source, batch.target[:, :-1], layout
     torch.testing.assert_close(free(*inputs), model.eval()(*inputs), rtol=1e-4, atol=1e-5)

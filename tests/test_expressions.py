@@ -1,24 +1,16 @@
-"""Problems typed by people: reading, right answers against Python integers, and answers in order."""
+"""Problems typed by people: reading, right answers against Python integers, writing."""
 
 from __future__ import annotations
 
 from functools import reduce
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 
-from abc_nb import api
 from abc_nb.common.errors import InputError
-from abc_nb.experiments.experiment import Experiment, experiment
-from abc_nb.problems import expressions
 from abc_nb.problems.expressions import expected, read, typed_places, write
-from abc_nb.problems.layouts import Layout
 from abc_nb.problems.tasks import Task
-from abc_nb.runs import runner
-from abc_nb.training.answers import answers
 
 NUMBERS, BASES, ZEROS = st.integers(0, 10**70), st.integers(2, 16), st.integers(0, 5)
 SPACES = st.sampled_from(["", " ", "  "])
@@ -155,75 +147,7 @@ def test_output_is_written_as_a_person_would(name: str, output: str, written: st
     assert write(task, [task.token(symbol) for symbol in output]) == written
 
 
-# ---- answers of a model -----------------------------------------------------------------------------
-
-
-def perfect_decoder(task: Task):  # type: ignore[no-untyped-def]
-    """In place of greedy decoding: the right sum, read from the source's text."""
-
-    def decode(model: object, source: Tensor, layout: Layout, start: int) -> Tensor:
-        assert start == task.token("$")
-        rows = []
-        for row in source.tolist():
-            a, b = "".join(task.text(row)).strip("$&").split("+")
-            total = f"{int(a) + int(b):0{layout.width}}"[::-1] + "&"
-            rows.append([task.token(symbol) for symbol in total])
-        return torch.tensor(rows)
-
-    return decode
-
-
-@given(st.lists(st.tuples(NUMBERS, NUMBERS, ZEROS), max_size=12))
-def test_answers_keep_their_order_whatever_their_widths(problems: list[tuple[int, int, int]]) -> None:
-    chosen = experiment("addition-vanilla", "smoke")
-    model = chosen.build(0)
-    expressions = [f"{'0' * zeros}{a}+{b}" for a, b, zeros in problems]
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(expressions, "greedy", perfect_decoder(chosen.task))
-        assert [*answers(model, chosen.sampler, expressions)] == [str(a + b) for a, b, _ in problems]
-
-
-@pytest.mark.parametrize("name", ["addition-window", "n-by-1-window", "n-by-1-vanilla", "parity-vanilla"])
-def test_a_model_is_asked_at_least_at_its_training_width(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen, asked = experiment(name, "smoke"), list[int]()
-
-    def decode(model: object, source: Tensor, layout: Layout, start: int) -> Tensor:
-        asked.append(layout.width)
-        assert source.shape == (1, layout.source_length)
-        return torch.zeros(1, layout.target_length, dtype=torch.long)
-
-    monkeypatch.setattr(expressions, "greedy", decode)
-    short, long = {"add": ("1+1", "1" * 50 + "+1"), "n-b": ("1*1", "1" * 50 + "*1"), "par": ("1", "1" * 50)}[name[:3]]
-    for expression in (short, long):
-        [*answers(chosen.build(0), chosen.sampler, [expression])]
-    assert asked == [chosen.task.training_width, 50 + chosen.task.operation.grows]
-
-
-@pytest.mark.parametrize(
-    "name", ["addition-window", "n-by-1-rpe", "successor-rope", "parity-classifier", "listops-max-nope"]
-)
-def test_answers_of_a_model_do_not_depend_on_their_company(name: str) -> None:
-    chosen = experiment(name, "smoke")
-    model = chosen.build(0)
-    expressions = {
-        "addition": ["1+2", "123456789+1", "7+8"],
-        "n-by-1": ["12*3", "123456789*9", "0*0"],
-        "successor": ["9", "123456789012", "10"],
-        "parity-classification": ["1", "1" * 40, "0"],
-        "listops-max": ["1 2", "3", "4 5 6 7 8 9 0 1 2"],
-    }[chosen.task.name]
-    together = [*answers(model, chosen.sampler, expressions)]
-    assert together == [answer for expression in expressions for answer in answers(model, chosen, [expression])]
-
-
-def test_an_answer_by_name_is_that_of_the_trained_model(
-    tiny: Experiment, folders: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(api, "experiment", lambda *_: tiny)
-    with pytest.raises(InputError, match="not trained yet"):
-        api.answer("successor-vanilla", "123")
-    run = runner.ensure(tiny, 0)
-    assert api.answer("successor-vanilla", "123") == next(answers(run.model(), tiny, ["123"]))
+# ---- width ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

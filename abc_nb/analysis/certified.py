@@ -1,0 +1,93 @@
+"""Certificates of many runs as frames: how many models are certified, and what the others get wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from abc_nb.analysis.results import Results
+from abc_nb.certificates import files
+from abc_nb.certificates.certify import certify_model, weights_of
+from abc_nb.certificates.checksum import checksum
+from abc_nb.common import paths
+from abc_nb.common.errors import InputError
+from abc_nb.experiments import parse
+from abc_nb.runs.store import Run
+
+STUDIES = ("scaffolds", "abc")  # whose windows to one side with an index modulo 3, and ABC, `reproduce` certifies
+MODELS = ("window-cyclic", "abc")
+COLUMNS = ["task", "model", "seed", "recipe", "certified", "contexts", "wrong", "margin", "bound", "seconds"]
+
+
+def names(found: Results) -> list[str]:
+    """The experiments of the four tasks that are meant to hold at every length."""
+    return [name for name in found.names(*STUDIES) if (own := parse(name)) is not None and own.model in MODELS]
+
+
+def folder(found: Results) -> Path:
+    """Where the certificates of these results lie: beside the runs made here, or with the shipped ones."""
+    return paths.runs() / "certificates" if found.origin == "runs" else paths.certificates()
+
+
+def read(found: Results) -> list[dict[str, object]]:
+    """Every certificate of these results' profile and seeds, plain before repaired."""
+    made = [files.read(path) for path in sorted(folder(found).glob("*.json"))]
+    mine = [each for each in made if each["profile"] == found.profile and each["seed"] in found.seeds]
+    return sorted(mine, key=lambda each: (each["recipe"] != files.PLAIN, each["experiment"], each["seed"]))
+
+
+def certificates(found: Results) -> pd.DataFrame:
+    """One row a certificate; `bound` is what rounding can change a margin by, `seconds` what it took."""
+    rows = []
+    for each in read(found):
+        name = parse(str(each["experiment"]))
+        rounding = each["rounding"]
+        assert name is not None and isinstance(rounding, dict)
+        row = {"task": name.task, "model": name.model, "bound": rounding["bound"]}
+        rows.append({column: row.get(column, each.get(column)) for column in COLUMNS})
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def summary(frame: pd.DataFrame) -> pd.DataFrame:
+    """By recipe, task and model: certified seeds, the most contexts and wrong ones, the smallest margin."""
+    grouped = frame.groupby(["recipe", "task", "model"], sort=False)
+    certified = grouped.certified.agg(lambda part: f"{int(part.sum())} of {len(part)}")
+    found = grouped.agg(contexts=("contexts", "max"), wrong=("wrong", "max"), margin=("margin", "min"))
+    found.insert(0, "certified", certified)
+    return found.round({"margin": 2})
+
+
+def counterexamples(found: Results) -> pd.DataFrame:
+    """The shortest wrong problem of each model that is not certified, the model's answer to it, and the right one."""
+    rows = []
+    for each in read(found):
+        examples, name = each["counterexamples"], parse(str(each["experiment"]))
+        assert isinstance(examples, list) and name is not None
+        for example in examples[:1]:
+            head = {"task": name.task, "model": name.model, "seed": each["seed"], "recipe": each["recipe"]}
+            rows.append(head | {column: example[column] for column in ("problem", "answer", "right")})
+    return pd.DataFrame(rows, columns=["task", "model", "seed", "recipe", "problem", "answer", "right"])
+
+
+def certify_runs(found: Results) -> list[Path]:
+    """Certify what is meant to hold and has no certificate for its weights yet; the files that were written.
+
+    A model for which no certificate exists is left out.
+    """
+    written = []
+    for run in found.runs(names(found)):
+        path = folder(found) / f"{run.experiment.name}-{run.experiment.profile}-seed{run.seed}.json"
+        if not is_of(path, run):
+            try:
+                certificate = certify_model(run.model(), run.experiment.sampler)
+            except InputError:
+                continue
+            of = files.Of(run.experiment.name, run.seed, run.experiment.profile)
+            written.append(files.write(certificate, of, path))
+    return written
+
+
+def is_of(path: Path, run: Run) -> bool:
+    """Whether a certificate is there and was made for this run's weights."""
+    return path.exists() and files.read(path)["weights"] == checksum(weights_of(run.model()))

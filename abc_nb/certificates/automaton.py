@@ -1,0 +1,98 @@
+"""What a task is, place by place: a finite automaton that reads digits and writes the answer's digits.
+
+From the units up, the state before a place and the digits of that place give the output digit and the
+state after it. For sums the state is the carry; for a product with one digit it is that digit and the
+carry; for Parity and lists it is the running value. A state that says all that lower places say about
+the ones above them makes the set of contexts exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+
+import numpy as np
+
+from abc_nb.common.errors import InputError
+from abc_nb.problems.tasks import COMBINE, Task
+
+State = tuple[int, ...]  # a one-digit operand's digit, if there is one, and the carry or the running value
+Step = Callable[[State, tuple[int, ...]], tuple[int, State]]
+NEUTRAL = {"SM": lambda base: 0, "MAX": lambda base: 0, "MIN": lambda base: base - 1}  # before the first item
+
+
+@dataclass(frozen=True)
+class Automaton:
+    """States and inputs are numbered; input 0 is a place with zeros alone."""
+
+    base: int
+    start: np.ndarray  # states before the units
+    output: np.ndarray  # (states, inputs): the digit that is written
+    following: np.ndarray  # (states, inputs): the state after it
+    digits: np.ndarray  # (inputs, operands): the digits of an input, one an operand of many digits
+    factor: np.ndarray  # (states, 0 or 1): the digit of a one-digit operand
+
+    @property
+    def states(self) -> int:
+        return len(self.output)
+
+    @cached_property
+    def relation(self) -> np.ndarray:
+        """Which state can follow which one place later: booleans (states, states)."""
+        relation = np.zeros((self.states, self.states), bool)
+        relation[np.arange(self.states)[:, None], self.following] = True
+        return relation
+
+    @cached_property
+    def settled(self) -> int:
+        """From how many places on it makes no difference how many there are: the powers of `relation` stay the same."""
+        power, places = self.relation, 1
+        while True:
+            following = (power.astype(int) @ self.relation) > 0
+            if np.array_equal(following, power):
+                return places
+            power, places = following, places + 1
+
+
+def automaton(task: Task) -> Automaton:
+    """The automaton of a task; InputError for a task that has none here."""
+    start, step = rules(task)
+    operands = 2 if task.operation.second is None else 1
+    inputs = list(product(range(task.base), repeat=operands))
+    numbers = {state: number for number, state in enumerate(start)}
+    waiting, written, after = list(start), [], []
+    for state in waiting:  # grows while it is read, until no state is new
+        row = [step(state, digits) for digits in inputs]
+        for _, following in row:
+            if following not in numbers:
+                numbers[following] = len(waiting)
+                waiting.append(following)
+        written.append([digit for digit, _ in row])
+        after.append([numbers[following] for _, following in row])
+    factor = np.array([state[:-1] for state in waiting], np.int64).reshape(len(waiting), -1)
+    first = np.arange(len(start))
+    return Automaton(task.base, first, np.array(written), np.array(after), np.array(inputs), factor)
+
+
+def rules(task: Task) -> tuple[list[State], Step]:
+    """The states before the units, and what one place does."""
+    base, operation = task.base, task.operation
+    if task.name in ("successor", "addition"):
+        return [(int(task.name == "successor"),)], lambda state, digits: carried(sum(digits) + state[-1], (), base)
+    if task.name == "n-by-1":
+        starts: list[State] = [(factor, 0) for factor in range(base)]
+        return starts, lambda state, digits: carried(state[0] * digits[0] + state[1], state[:1], base)
+    if operation.scratchpad and not operation.final_only:
+        name = operation.operator or "SM"  # Parity adds modulo two
+        return [(NEUTRAL[name](base),)], lambda state, digits: running(COMBINE[name](state[0], digits[0], base))
+    raise InputError(f"{operation.title} has no certificate: what lower places mean for higher ones has no few states")
+
+
+def carried(total: int, factor: State, base: int) -> tuple[int, State]:
+    return total % base, (*factor, total // base)
+
+
+def running(value: int) -> tuple[int, State]:
+    return value, (value,)

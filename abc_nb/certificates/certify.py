@@ -1,0 +1,151 @@
+"""Certify a model: try every context of every shape of a step.
+
+If each gives the right next token, then greedy decoding is right on every problem of every width, by
+induction over its steps: as long as what was written is right, the next step stands in one of the
+contexts that were tried. `reach` proves that the shapes are all that occur.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from abc_nb.certificates.automaton import automaton
+from abc_nb.certificates.checksum import checksum, checksum_of_data
+from abc_nb.certificates.counterexamples import Counterexample, counterexamples
+from abc_nb.certificates.reach import Reach, period, reach, shapes
+from abc_nb.certificates.rounding import rounding
+from abc_nb.certificates.states import States
+from abc_nb.certificates.tried import Tried, try_all
+from abc_nb.common.config import to_data
+from abc_nb.common.errors import InputError
+from abc_nb.model.positions import NoPosition
+from abc_nb.model.transformer import Transformer
+from abc_nb.problems.sampling import Sampler
+from abc_nb.training.evaluation import evaluating
+
+EXAMPLES = 20  # counterexamples that are looked for
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What trying every context of a model gave.
+
+    `certified` means: no context is wrong, and rounding cannot make one wrong, see `rounding`. `margin` is
+    the right logit minus the best other one.
+    """
+
+    task: str
+    base: int
+    statement: str
+    certified: bool
+    contexts: int
+    wrong: int
+    margin: float
+    where: dict[str, Any]  # the step with the smallest margin: width, step and the tokens it looks at
+    counterexamples: tuple[Counterexample, ...]
+    reach: dict[str, int]
+    shapes: int
+    rounding: dict[str, float]
+    seconds: float
+    device: str
+    facts: dict[str, Any]  # what a check needs to know of problems and model
+    weights: str  # checksum
+    bias: str  # checksum
+
+    def __repr__(self) -> str:
+        words = "certified" if self.certified else f"not certified, {self.wrong:,} wrong"
+        return f"<Certificate: {words}, {self.contexts:,} contexts, margin {self.margin:.3g}>"
+
+
+def certify_model(model: Transformer, sampler: Sampler, zeros: bool = True, examples: int = EXAMPLES) -> Certificate:
+    """Try every context of a model in which it can be asked for a token.
+
+    With `zeros`, operands may have any number of zeros in front at every width; without, only in the
+    narrowest one, as `abc-nb compute` writes problems. InputError for a model that has no such certificate.
+    """
+    if not isinstance(model, Transformer) or not isinstance(sampler, Sampler):
+        raise InputError("a certificate needs a Transformer and the Sampler of its problems")
+    start = time.perf_counter()
+    rules = automaton(sampler.task)
+    known, found = reach(model, sampler, rules.settled), shapes(model, sampler, rules.settled, zeros)
+    with evaluating(model) as device:
+        states = States(model, rules)
+        results = try_all(states, found)
+    error = rounding(model, rules, results)
+    wrong = counterexamples(model, sampler, rules, results, examples, zeros)
+    margin, count = min(each.margin for each in results), sum(each.wrong for each in results)
+    return Certificate(
+        task=sampler.task.name,
+        base=sampler.task.base,
+        statement=statement(sampler, known, zeros),
+        certified=count == 0 and error["left"] > 0,
+        contexts=sum(each.contexts for each in results),
+        wrong=count,
+        margin=margin,
+        where=narrowest(min(results, key=lambda each: each.margin)),
+        counterexamples=tuple(wrong),
+        reach=to_plain(known),
+        shapes=len(results),
+        rounding=error,
+        seconds=round(time.perf_counter() - start, 2),
+        device=device.type,
+        facts=facts(model, sampler, known, zeros),
+        weights=checksum(weights_of(model)),
+        bias=checksum_of_data(to_data(model.config.bias)),
+    )
+
+
+def weights_of(model: Transformer) -> dict[str, np.ndarray]:
+    return {name: tensor.cpu().numpy() for name, tensor in model.state_dict().items()}
+
+
+def facts(model: Transformer, sampler: Sampler, known: Reach, zeros: bool) -> dict[str, Any]:
+    """What an independent check is told: nothing that it could work out from weights and bias."""
+    config = model.config
+    return {
+        "task": sampler.task.name,
+        "base": sampler.task.base,
+        "arrangement": sampler.arrangement,
+        "source_index": config.source_index,
+        "period": period(model),
+        "cyclic": not isinstance(config.position, NoPosition),
+        "heads": config.heads,
+        "layers": config.decoder_layers,
+        "norm": config.norm,
+        "zeros": zeros,
+        "narrowest": known.narrowest,
+    }
+
+
+def to_plain(known: Reach) -> dict[str, int]:
+    return {name: value for name, value in to_data(known).items() if name != "type"}
+
+
+def narrowest(tried: Tried) -> dict[str, Any]:
+    """Where the smallest margin is; places are numbered as the shape keeps them, units first."""
+    _, values, right = tried.narrow[0]
+    width, step = tried.where[0]
+    names = [
+        {"factor": "factor", "digit": f"digit {n + 1} of place {p}", "output": f"output {p}"}[kind]
+        for kind, n, p in tried.shape.atoms
+    ]
+    return {"width": width, "step": step, "right": right, "tokens": dict(zip(names, values.tolist(), strict=True))}
+
+
+def statement(sampler: Sampler, known: Reach, zeros: bool) -> str:
+    """What is proven, in words, if no context is wrong."""
+    operation, narrowest = sampler.task.operation, known.narrowest
+    thing = "items" if operation.items else "digits"
+    most = f"W - {operation.grows}" if operation.grows else "W"
+    front = ", with any number of zeros in front" if zeros and not operation.items else ""
+    if not zeros and not operation.items:
+        front = f"; at W > {narrowest} one operand has exactly that many, without a zero in front"
+    numbers = "the list has exactly W items" if operation.items else f"operands of up to {most} {thing}{front}"
+    return (
+        f"Greedy decoding writes every token right for every problem of {operation.title} in base {sampler.task.base} "
+        f"at every width W >= {narrowest} ({sampler.regime}): {numbers}."
+    )

@@ -1,0 +1,1 @@
+"""An independent check of a certificate: numpy in float64, with no code of the model, the tasks or the biases."""

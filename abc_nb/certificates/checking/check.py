@@ -1,0 +1,111 @@
+"""Check a certificate: every context again, enumerated and computed independently in float64."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tqdm.auto import tqdm
+
+from abc_nb.certificates.checking.enumerate import Question, contexts, questions, settled
+from abc_nb.certificates.checking.forward import Forward, Values
+from abc_nb.certificates.checking.geometry import Facts, Tree, Width
+from abc_nb.certificates.checksum import checksum, checksum_of_data
+from abc_nb.common.config import fits, hints
+from abc_nb.common.errors import InputError
+
+ROWS = 2**14  # contexts computed at once
+MARGIN = 2  # places that a key can be further away than a line's offset
+FURTHEST = 64  # columns
+CLOSE = 1e-3  # how near the smallest margins in float32 and float64 must be
+
+
+@dataclass(frozen=True)
+class Check:
+    """What a check found; `agrees` says whether the certificate says the same."""
+
+    agrees: bool
+    contexts: int
+    wrong: int
+    margin: float
+    seconds: float
+
+
+def check(certificate: Mapping[str, Any], weights: Mapping[str, np.ndarray], bias: Mapping[str, Any]) -> Check:
+    """Verify a certificate against the weights by name and the bias as plain data.
+
+    InputError where it is no certificate, or where it belongs to other weights or another bias.
+    """
+    start = time.perf_counter()
+    facts, claim = read(certificate)
+    if checksum(weights) != certificate["weights"] or checksum_of_data(bias) != certificate["bias"]:
+        raise InputError("this certificate belongs to other weights or another bias: certify the model again")
+    count, wrong, margin = 0, 0, float("inf")
+    model = Forward(weights, facts)
+    with tqdm(unit=" contexts", unit_scale=True, delay=3, mininterval=1, leave=False) as bar:
+        for question in asked(facts, dict(bias)):
+            for found in margins(model, question):
+                count, wrong = count + len(found), wrong + int((~(found > 0)).sum())
+                margin = min(margin, float(found.min()))
+                bar.update(len(found))
+    agrees = (count, wrong) == claim[:2] and abs(margin - claim[2]) < CLOSE and (wrong == 0) >= certificate["certified"]
+    return Check(agrees, count, wrong, margin, round(time.perf_counter() - start, 2))
+
+
+def read(certificate: Mapping[str, Any]) -> tuple[Facts, tuple[int, int, float]]:
+    """The facts and the claim of a certificate; InputError where one is missing or of another type."""
+    try:
+        values = {name: certificate["facts"][name] for name in hints(Facts)}
+        claim = certificate["contexts"], certificate["wrong"], certificate["margin"]
+        strings = certificate["weights"], certificate["bias"]
+        fine = all(fits(values[name], hint) for name, hint in hints(Facts).items())
+        fine = fine and fits(claim, tuple[int, int, float]) and fits(strings, tuple[str, str])
+        fine = fine and isinstance(certificate["certified"], bool)
+    except (KeyError, TypeError):
+        fine = False
+    if not fine:
+        raise InputError("this is no certificate: a field is missing or not of its type")
+    return Facts(**values), claim
+
+
+def asked(facts: Facts, bias: dict[str, Any]) -> Iterator[Question]:
+    """One step for each shape, of the widths that show all of them (see `reach` for the proof)."""
+    if bias["type"] not in ("Window", "Lines") or bias.get("floor") is not None:
+        raise InputError(f"the checker knows no bias of type {bias['type']!r}, or none with a floor")
+    lines = bias.get("lines", [])
+    everywhere = {
+        (name, layer, head)
+        for name in ("self", "cross")
+        for layer in range(facts.layers)
+        for head in range(facts.heads)
+    }
+    open_to_all = everywhere - {(line["attention"], line["layer"], line["head"]) for line in lines}
+    if bias["type"] == "Lines" and bias["empty"] == "transparent" and open_to_all:
+        raise InputError("a head of this bias is open to every key: no finite set of contexts covers every length")
+    furthest = bias["w"] if bias["type"] == "Window" else max((abs(line["offset"]) for line in lines), default=0)
+    if furthest > FURTHEST:
+        raise InputError(f"this bias reaches {furthest} columns far: at most {FURTHEST} are checked")
+    near, gap = furthest + MARGIN, settled(facts)
+    apart = 2 * near * facts.layers + gap + 1
+    known: dict[Tree, Question] = {}
+    for width in range(facts.narrowest, max(facts.narrowest + facts.period - 1, 2 * apart + 2 * facts.period) + 1):
+        for shape, question in questions(Width(facts, bias, width, near), gap).items():
+            if shape not in known:
+                known[shape] = question
+                yield question
+
+
+def margins(model: Forward, question: Question) -> Iterator[np.ndarray]:
+    """The right logit minus the best other one, for every context of a step, in blocks."""
+    values, right = contexts(question)
+    for start in range(0, len(right), ROWS):
+        part = slice(start, start + ROWS)
+        some: Values = {atom: column[part] for atom, column in values.items()}
+        logits = model.logits(question.tree, some, len(right[part]))
+        rows = np.arange(len(logits))
+        own = logits[rows, right[part]]
+        logits[rows, right[part]] = -np.inf
+        yield own - logits.max(1)

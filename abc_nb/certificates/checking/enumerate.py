@@ -1,0 +1,120 @@
+"""Every context of a step, by counting through digits place by place with plain arithmetic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from abc_nb.certificates.checking.geometry import Atom, Facts, Tree, Width, atoms, renamed
+from abc_nb.common.errors import InputError
+
+MOST = 10**8  # rows at once
+
+
+@dataclass(frozen=True)
+class Question:
+    """One step of one width that stands for all of its shape."""
+
+    width: Width
+    step: int
+    tree: Tree
+
+
+def place_once(facts: Facts, run: np.ndarray, factor: np.ndarray, digits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The output digit and what is carried on, from what was carried and the digits (rows, operands) of a place."""
+    if facts.task.startswith("listops") or facts.task == "parity":
+        combine = {"listops-max": np.maximum, "listops-min": np.minimum}.get(facts.task)
+        value = (run + digits[:, 0]) % facts.base if combine is None else combine(run, digits[:, 0])
+        return value, value
+    total = run + (factor * digits[:, 0] if facts.task == "n-by-1" else digits.sum(1))
+    return total % facts.base, total // facts.base
+
+
+def beginning(facts: Facts) -> tuple[np.ndarray, np.ndarray]:
+    """What is carried into the units, and the one-digit operand."""
+    count = facts.base if facts.task == "n-by-1" else 1
+    run = {"successor": 1, "listops-min": facts.base - 1}.get(facts.task, 0)
+    return np.full(count, run), np.arange(count)
+
+
+def inputs(facts: Facts, kind: str) -> np.ndarray:
+    """The digits that a place can hold: (choices, operands)."""
+    grid = np.stack(np.meshgrid(*[np.arange(facts.base)] * facts.long, indexing="ij"), -1).reshape(-1, facts.long)
+    return {"any": grid, "zero": grid[:1], "lead": grid[1:]}[kind]
+
+
+def questions(width: Width, settled: int) -> dict[Tree, Question]:
+    """The steps of one width by their shape: the tree, the gaps between its places and what they can hold."""
+    found: dict[Tree, Question] = {}
+    for step in range(width.width + 1):
+        tree = width.tree(width.facts.layers, step)
+        seen = sorted({place for kind, _, place in atoms(tree) if kind != "factor"} | ({step} - {width.width}))
+        gaps, before = [], -1
+        for place in seen:
+            free = sum(width.kind(unseen) == "any" for unseen in range(before + 1, place))
+            other = tuple(width.kind(unseen) for unseen in range(before + 1, place) if width.kind(unseen) != "any")
+            gaps.append((min(free, settled), other, width.kind(place), place == step))
+            before = place
+        names = {place: number for number, place in enumerate(seen)}
+        found.setdefault((renamed(tree, names), tuple(gaps), step == width.width), Question(width, step, tree))
+    return found
+
+
+def settled(facts: Facts) -> int:
+    """After how many places of any digits the states that can follow a state no longer change."""
+    run, factor = np.divmod(np.arange(facts.base**2), facts.base)
+    if facts.task != "n-by-1":
+        factor = np.zeros_like(factor)
+    steps = inputs(facts, "any")
+    following = np.zeros((len(run), len(run)), bool)
+    for digits in steps:
+        _, after = place_once(facts, run, factor, np.broadcast_to(digits, (len(run), facts.long)))
+        following[np.arange(len(run)), after * facts.base + factor] = True
+    start_run, start_factor = beginning(facts)
+    reached = np.zeros(len(run), bool)
+    reached[start_run * facts.base + start_factor * (facts.task == "n-by-1")] = True
+    for _ in range(len(run)):
+        reached |= following[reached].any(0)
+    following = following[np.ix_(reached, reached)]
+    power = following
+    for places in range(1, len(following) + 2):
+        further = power.astype(int) @ following > 0
+        if np.array_equal(further, power):
+            return places
+        power = further
+    raise InputError("the states of this task do not settle")
+
+
+def contexts(question: Question) -> tuple[dict[Atom, np.ndarray], np.ndarray]:
+    """The tokens of every context, each once, and the token that is right there."""
+    width, facts = question.width, question.width.facts
+    seen, asked = atoms(question.tree), question.step
+    last = max([place for kind, _, place in seen if kind != "factor"] + [asked if asked < width.width else -1])
+    run, factor = beginning(facts)
+    order: list[Atom] = [("factor", 0, 0)] if ("factor", 0, 0) in seen else []
+    code = factor.copy() if order else np.zeros_like(factor)
+    for place in range(last + 1):
+        digits = inputs(facts, width.kind(place))
+        rows, choice = np.divmod(np.arange(len(run) * len(digits)), len(digits))
+        if len(rows) > MOST:
+            raise InputError("there are too many contexts to check")
+        output, after = place_once(facts, run[rows], factor[rows], digits[choice])
+        code = code[rows]
+        for number in range(facts.long):
+            if ("digit", number, place) in seen:
+                order.append(("digit", number, place))
+                code = code * facts.base + digits[choice, number]
+        for atom in (("output", 0, place),) * (("output", 0, place) in seen) + (("right", 0, place),) * (
+            place == asked
+        ):
+            order.append(atom)
+            code = code * facts.base + output
+        whole = np.unique((code * facts.base + factor[rows]) * facts.base + after)
+        code, factor, run = whole // facts.base**2, whole // facts.base % facts.base, whole % facts.base
+    code, values = np.unique(code), {}
+    for atom in reversed(order):
+        code, values[atom] = np.divmod(code, facts.base)
+    right = values.pop(("right", 0, asked), None)
+    count = len(next(iter(values.values()))) if values else len(code)
+    return values, np.full(count, facts.token("&")) if right is None else right

@@ -1,0 +1,204 @@
+"""What stands where, which keys are open and what an output depends on, worked out anew from a certificate's facts.
+
+Nothing is imported from the rooms of problems, biases or models: an error there would not be seen by a
+check that shares it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from abc_nb.common.errors import InputError
+
+Atom = tuple[str, int, int]  # ("token", t, 0), ("factor", 0, 0), ("digit", operand, place), ("output", 0, place)
+Tree = tuple[Any, ...]  # ("in", atom, index) or (layer, before, keys of self-attention, keys of cross-attention)
+OPERATORS = {"addition": "+", "n-by-1": "*", "listops-sm": "SM", "listops-max": "MAX", "listops-min": "MIN"}
+KNOWN = ("successor", "addition", "n-by-1", "parity", "listops-sm", "listops-max", "listops-min")
+SIDES = {"one": 0, "both": 1}
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a certificate says of the problems and of the model."""
+
+    task: str
+    base: int
+    arrangement: str
+    source_index: str
+    period: int  # of the index; 1 without positions
+    cyclic: bool  # whether there are positions at all
+    heads: int
+    layers: int
+    norm: str
+    zeros: bool  # whether zeros in front are part of the statement
+    narrowest: int
+
+    def __post_init__(self) -> None:
+        if self.task not in KNOWN or self.source_index not in ("right", "left", "place"):
+            raise InputError(f"the checker knows no task {self.task!r} with an index from {self.source_index!r}")
+
+    @property
+    def grows(self) -> int:
+        return int(self.task in ("successor", "addition", "n-by-1"))
+
+    @property
+    def long(self) -> int:
+        """Operands of many digits."""
+        return 2 if self.task == "addition" else 1
+
+    def token(self, symbol: str) -> int:
+        return self.base + ["+", "*", "$", "&", "@", "SM", "MAX", "MIN"].index(symbol)
+
+
+@dataclass
+class Width:
+    """One width: its columns, and the trees of its steps."""
+
+    facts: Facts
+    bias: dict[str, Any]
+    width: int
+    near: int
+    trees: dict[tuple[int, int], Tree] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        facts, width = self.facts, self.width
+        operator = OPERATORS.get(facts.task)
+        digits = [[("digit", 0, place) for place in reversed(range(width))]]
+        aligned = facts.arrangement == "aligned" and facts.task in ("addition", "n-by-1")
+        if facts.task == "addition":
+            digits.append([("digit", 1, place) for place in reversed(range(width))])
+        if facts.task == "n-by-1":
+            digits.append([("factor", 0, 0)] * (width if aligned else 1))
+        symbol = [("token", facts.token(operator), 0)] if operator else []
+        start, end = [("token", facts.token("$"), 0)], [("token", facts.token("&"), 0)]
+        if aligned:
+            pairs = [atom for pair in zip(*digits, strict=True) for atom in pair]
+            self.columns: list[Atom] = [*start, *symbol, *pairs, *end]
+            self.last, self.stride = [len(self.columns) - 3, len(self.columns) - 2], 2
+        elif len(digits) == 2:
+            self.columns = [*start, *digits[0], *symbol, *digits[1], *end]
+            self.last, self.stride = [width, width + 1 + len(digits[1])], 1
+        else:
+            self.columns = [*start, *symbol, *digits[0], *end]
+            self.last, self.stride = [len(self.columns) - 2], 1
+        self.places = [width, *(len(operand) for operand in digits[1:])]
+
+    def index(self, column: int) -> int:
+        """The residue of a source column's position."""
+        if self.facts.source_index == "left":
+            return column % self.facts.period
+        if self.facts.source_index == "right":
+            return (len(self.columns) - 1 - column) % self.facts.period
+        return self.by_place[column] % self.facts.period
+
+    @property
+    def by_place(self) -> list[int]:
+        """Digits by their place, units = 1; what stands before an operand is one place further on."""
+        found = [0] * len(self.columns)
+        for last, places in zip(self.last, self.places, strict=True):
+            for place in range(places):
+                found[last - self.stride * place] = place + 1
+        for last, places in zip(self.last, self.places, strict=True):
+            before = last - self.stride * (places - 1) - 1
+            found[before] = found[before] or places + 1
+        return found
+
+    def open(self, attention: str, layer: int, step: int) -> dict[int, tuple[float, ...]]:
+        """Open keys with the bias of every head."""
+        keys = self.width + 1 if attention == "self" else len(self.columns)
+        heads = self.facts.heads
+        if self.bias["type"] == "Window":
+            return {key: (0.0,) * heads for key in self.window(attention, step) if 0 <= key < keys}
+        found: dict[int, list[float]] = {}
+        for line in self.bias["lines"]:
+            if (line["attention"], line["layer"]) == (attention, layer):
+                key = self.on_line(line, attention, step, keys)
+                if key is not None:
+                    values = found.setdefault(key, [-np.inf] * heads)
+                    values[line["head"]] = max(values[line["head"]], float(np.float32(line["value"])))
+        return {key: tuple(values) for key, values in found.items()}
+
+    def window(self, attention: str, step: int) -> Iterable[int]:
+        w = self.bias["w"]
+        if attention == "self":
+            return [step - back for back in range(w + 1)]
+        left = w * SIDES[self.bias.get("sides", "both")]
+        units = self.last
+        return {unit - self.stride * step + side for unit in units for side in range(-left, w + 1)}
+
+    def on_line(self, line: dict[str, Any], attention: str, step: int, keys: int) -> int | None:
+        """The column that a line opens at a step, if it lies inside what the line runs over."""
+        first, last, stride, span = 0, keys - 1, 1, line["span"]
+        origin = keys - 1 if line["direction"] == "antidiagonal" else 0
+        if span == "output":
+            origin = 0
+        elif span.startswith("operand "):
+            number = int(span.removeprefix("operand ")) - 1
+            origin, stride, short = self.last[number], self.stride, self.places[number] < self.width
+            first = max(origin - stride * (self.places[number] - short), 0)
+            last = min(origin + stride * (not short), keys - 1)
+        elif span != "whole":
+            column = 0 if attention == "self" else self.columns.index(("token", self.facts.token(span), 0))
+            origin = first = last = column
+        slope = {"diagonal": 1, "antidiagonal": -1, "vertical": 0}[line["direction"]]
+        column = origin + slope * stride * step + line["offset"]
+        inside = first <= column <= last and (attention == "cross" or column <= step)
+        return column if inside else None
+
+    def tree(self, layer: int, step: int) -> Tree:
+        if layer == 0:
+            atom = ("token", self.facts.token("$"), 0) if step == 0 else ("output", 0, step - 1)
+            return "in", atom, step % self.facts.period
+        if (layer, step) not in self.trees:
+            own = sorted(self.open("self", layer - 1, step).items())
+            cross = sorted(self.open("cross", layer - 1, step).items())
+            for key, _ in own:
+                self.must_be_near(key, step)
+            self.trees[layer, step] = (
+                layer,
+                self.tree(layer - 1, step),
+                tuple((bias, self.tree(layer - 1, key)) for key, bias in own),
+                tuple((bias, self.leaf(key, step)) for key, bias in cross),
+            )
+        return self.trees[layer, step]
+
+    def leaf(self, column: int, step: int) -> Tree:
+        atom = self.columns[column]
+        if atom[0] == "digit":
+            self.must_be_near(atom[2], step)
+        return "in", atom, self.index(column)
+
+    def must_be_near(self, place: int, step: int) -> None:
+        if min(place, abs(place - step), abs(place - self.width)) > self.near:
+            raise InputError("this bias opens keys that move by another distance than one place a step")
+
+    def kind(self, place: int) -> str:
+        """Which digits a place can hold."""
+        free = self.width - self.facts.grows
+        if place >= free:
+            return "zero"
+        number = not self.facts.task.startswith("listops")
+        strict = number and not self.facts.zeros and self.width > self.facts.narrowest
+        return "lead" if strict and place == free - 1 else "any"
+
+
+def atoms(tree: Tree) -> set[Atom]:
+    """The tokens that a tree depends on and that can vary."""
+    if tree[0] == "in":
+        return set() if tree[1][0] == "token" else {tree[1]}
+    parts = [tree[1], *(key for _, key in tree[2]), *(key for _, key in tree[3])]
+    return set().union(*(atoms(part) for part in parts))
+
+
+def renamed(tree: Tree, names: dict[int, int]) -> Tree:
+    """The same tree with other numbers for the places."""
+    if tree[0] == "in":
+        kind, number, place = tree[1]
+        return ("in", (kind, number, names[place]), tree[2]) if kind in ("digit", "output") else tree
+    own = tuple((bias, renamed(key, names)) for bias, key in tree[2])
+    cross = tuple((bias, renamed(key, names)) for bias, key in tree[3])
+    return tree[0], renamed(tree[1], names), own, cross

@@ -1,0 +1,196 @@
+"""Which tokens an output depends on, and why finitely many shapes of steps cover every width.
+
+The output of step i is a function of the decoder's last state at i. A state of layer l at step j is a
+function of the states of layer l - 1 at j and at the open keys of self-attention, and of the source
+tokens at the open keys of cross-attention (there is no encoder layer). Followed down to the embeddings,
+this is a finite tree of tokens, each with the residue of its index. Two steps have the same *shape* if
+their trees are equal up to the names of the places, bias values and residues included, and if the
+places stand in the same order with the same distances, where distances from `Automaton.settled` on count
+as the same. Steps of one shape compute the same function of the tokens, and the same tokens can stand there.
+
+Proof that finitely many widths show all shapes. Windows and lines put a key at a column that is affine
+in the step with slope 0 or one place, and close it where it leaves its span. So an open key lies within
+r places of the units, of the step's own place or of the highest place, where r is the largest offset
+and a margin; `Unrolled.check` confirms this for every row that is read, and a key that moves otherwise
+(half a place a step, or against the step) is refused. After L layers the tree lies within R = L r places
+of those three. Let M = 2 R + settled + 1, let T be the period of the index, and let W > 2 M + 2 T. If
+i > M + T, the tree at i in width W and the tree at i - T in width W - T are equal up to names: distances
+to the highest place are the same, residues are the same, and the only distance that changes, from what is
+near the units to what is near the step, is at least `settled` before and after. Otherwise W - i > M + T,
+and the same holds for i in width W - T, where the distance to the highest places changes. By induction
+each step of each width has the shape of a step of a width between W0 and max(W0 + T - 1, 2 M + 2 T), where
+W0 is the narrowest width. All these are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from abc_nb.bias.base import CLOSED, Attention, OpenKeys
+from abc_nb.bias.lines import Lines
+from abc_nb.bias.window import Window
+from abc_nb.certificates.shapes import Kind, Node, Shape, Token, condensed
+from abc_nb.common.errors import InputError
+from abc_nb.model.positions import NoPosition, Sinusoidal
+from abc_nb.model.transformer import Transformer
+from abc_nb.problems.layouts import EOS, SOS, Layout
+from abc_nb.problems.sampling import Sampler
+
+MARGIN = 2  # places that a key can be further away than its offset: the token on either side of an operand
+FURTHEST = 64  # columns: no certificate is tried for lines that are further away
+
+
+def period(model: Transformer) -> int:
+    """The period of the model's index, 1 for a model without positions; InputError for any other position encoding."""
+    position = model.config.position
+    if type(position) is NoPosition:
+        return 1
+    if type(position) is Sinusoidal and position.period is not None:
+        return position.period
+    raise InputError(
+        f"no certificate for {type(position).__name__} positions: they never repeat, so that no finite set of "
+        "contexts covers every length; choose a model with an index modulo T or without positions"
+    )
+
+
+def furthest(model: Transformer) -> int:
+    """The largest offset of the model's bias in columns; InputError for a model whose outputs look everywhere."""
+    config = model.config
+    if config.encoder_layers:
+        raise InputError("no certificate for a model with encoder layers: each of them looks at the whole source")
+    if isinstance(config.bias, Window):
+        largest = config.bias.w
+    elif isinstance(config.bias, Lines):
+        largest = max((abs(line.offset) for line in config.bias.lines), default=0)
+    else:
+        raise everywhere(type(config.bias).__name__)
+    if largest > FURTHEST:
+        raise InputError(f"no certificate for a bias that reaches {largest} columns far: at most {FURTHEST} are tried")
+    return largest
+
+
+def everywhere(name: str) -> InputError:
+    return InputError(
+        f"no certificate for attention under {name}: an output looks at all keys, so that no finite set of contexts "
+        "covers every length; choose a model under a window or lines"
+    )
+
+
+class Unrolled:
+    """The trees of all steps in one width."""
+
+    def __init__(self, model: Transformer, sampler: Sampler, width: int, near: int) -> None:
+        self.task, self.width, self.near = sampler.task, width, near
+        self.layout: Layout = sampler.task.layout(width, sampler.arrangement)
+        self.period, self.depth = period(model), model.config.decoder_layers
+        frame = model.build_frame(self.layout, dense=False)
+        self.source_index = (frame.source.cpu().numpy() % self.period).tolist()
+        self.rows = [{name: self.opened(model, layer[name]) for name in ("self", "cross")} for layer in frame.biases]
+        self.known: dict[tuple[int, int], Node | Token] = {}
+
+    def opened(self, model: Transformer, bias: object) -> tuple[np.ndarray, np.ndarray]:
+        """The keys (query, slots) of one attention and their bias (query, slots, heads)."""
+        if not isinstance(bias, OpenKeys):
+            raise everywhere("this bias, where a head is open to every key")
+        value = bias.value.expand(model.config.heads, -1, -1).permute(1, 2, 0)
+        return bias.index.cpu().numpy(), value.cpu().numpy()
+
+    @cached_property
+    def columns(self) -> list[tuple[str, int, int]]:
+        """What stands at each source column: a symbol's token, a digit (operand, place) or the one-digit operand."""
+        found: list[tuple[str, int, int]] = [("", 0, 0)] * self.layout.source_length
+        for column, symbol in self.layout.symbols:
+            found[column] = ("token", self.task.token(symbol), 0)
+        long = self.task.operand_places(self.width)
+        for number, operand in enumerate(self.layout.operands):
+            for place, column in enumerate(operand.columns.tolist()):
+                found[column] = ("digit", number, place) if long[number] == self.width else ("factor", 0, place)
+        return found
+
+    def target(self, step: int) -> Token:
+        """The input of a step: the token before the one that it predicts."""
+        atom = ("token", self.task.token(SOS), 0) if step == 0 else ("output", 0, step - 1)
+        return Token(atom, step % self.period)
+
+    def source(self, column: int, step: int) -> Token:
+        kind, number, place = self.columns[column]
+        if kind == "digit":
+            self.check(place, step)
+        atom = (kind, number, place if kind == "digit" else 0)
+        return Token(atom, self.source_index[column])
+
+    def check(self, place: int, step: int) -> None:
+        """InputError for a key that is far from the units, from the step and from the highest place."""
+        if min(place, abs(place - step), abs(self.width - place)) > self.near:
+            raise InputError(
+                "no certificate for this bias: a line moves by another distance than one place a step, so that "
+                "what an output looks at grows apart with the length"
+            )
+
+    def keys(self, layer: int, name: Attention, step: int) -> Iterator[tuple[bytes, int]]:
+        """The open keys of a query with their bias, in an order that does not depend on the step."""
+        index, value = self.rows[layer][name]
+        for slot, key in enumerate(index[step].tolist()):
+            if (value[step, slot] > CLOSED).any():
+                yield value[step, slot].tobytes(), key
+
+    def node(self, layer: int, step: int) -> Node | Token:
+        """The tree of a state; of layer 0 the embedded input token alone."""
+        if layer == 0:
+            return self.target(step)
+        if (layer, step) not in self.known:
+            own = []
+            for bias, key in self.keys(layer - 1, "self", step):
+                self.check(key, step)
+                own.append((bias, self.node(layer - 1, key)))
+            cross = [(bias, self.source(key, step)) for bias, key in self.keys(layer - 1, "cross", step)]
+            self.known[layer, step] = Node(layer, self.node(layer - 1, step), tuple(own), tuple(cross))
+        return self.known[layer, step]
+
+    def kinds(self, zeros: bool, narrowest: int) -> list[Kind]:
+        """Which digits a place can hold: the places that results alone can need hold zeros."""
+        free = self.width - self.task.operation.grows
+        kinds: list[Kind] = ["any"] * free
+        if not zeros and self.width > narrowest and not self.task.operation.items:
+            kinds[-1] = "lead"
+        return kinds + ["zero"] * (self.width - free)
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far the outputs of a model look, and the widths that show every shape."""
+
+    near: int  # places from an anchor, one layer
+    far: int  # the same after all layers
+    narrowest: int  # W0
+    widest: int  # of the widths that are read
+
+
+def reach(model: Transformer, sampler: Sampler, settled: int) -> Reach:
+    """The widths that are enough, by the proof above."""
+    t, near = period(model), furthest(model) + MARGIN
+    far = near * model.config.decoder_layers
+    apart = 2 * far + settled + 1
+    narrowest = sampler.task.width(1, sampler.regime)
+    return Reach(near, far, narrowest, max(narrowest + t - 1, 2 * apart + 2 * t))
+
+
+def shapes(
+    model: Transformer, sampler: Sampler, settled: int, zeros: bool = True
+) -> dict[Shape, list[tuple[int, int]]]:
+    """Every shape of a step, with the (width, step) that have it, narrowest first."""
+    known, found = reach(model, sampler, settled), dict[Shape, list[tuple[int, int]]]()
+    for width in range(known.narrowest, known.widest + 1):
+        unrolled = Unrolled(model, sampler, width, known.near)
+        kinds = unrolled.kinds(zeros, known.narrowest)
+        for step in range(unrolled.layout.target_length):
+            asked = step if step < width else None
+            root = unrolled.node(unrolled.depth, step)
+            label = None if step < width else sampler.task.token(EOS)
+            shape = condensed(root, kinds, asked, settled, label)
+            found.setdefault(shape, []).append((width, step))
+    return found

@@ -1,0 +1,76 @@
+"""Certificates of shipped models, by the command line and in Python."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import torch
+
+import abc_nb
+from abc_nb import cli
+from abc_nb.certificates import files
+from abc_nb.certificates.certify import weights_of
+from abc_nb.certificates.checking.check import check
+from abc_nb.common import paths
+from abc_nb.common.config import to_data
+from abc_nb.problems.expressions import expected
+
+
+@pytest.mark.slow
+def test_a_certificate_is_made_written_and_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "parity.json"
+    assert cli.main(["certify", "parity-abc", "--output", str(path)]) == 0
+    assert "certified: Greedy decoding writes every token right" in capsys.readouterr().out
+    assert cli.main(["certify", "--check", str(path)]) == 0
+    data = json.loads(path.read_text())
+    assert data["certified"] and data["wrong"] == 0 and data["margin"] > 10
+    path.write_text(json.dumps(data | {"margin": data["margin"] + 1}))
+    assert cli.main(["certify", "--check", str(path)]) == 1
+    path.write_text(json.dumps(data | {"weights": "0"}))
+    assert cli.main(["certify", "--check", str(path)]) == 2
+
+
+@pytest.mark.slow
+def test_a_failing_model_names_the_shortest_problem(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["certify", "successor-abc", "--seed", "2"]) == 1
+    last = capsys.readouterr().out.splitlines()[-1]
+    problem = last.rpartition(" ")[2]
+    run = abc_nb.load("successor-abc", 2)
+    assert abc_nb.answer("successor-abc", problem, 2) != expected(run.experiment.task, problem)
+
+
+@pytest.mark.slow
+def test_perturbed_weights_lose_the_certificate() -> None:
+    run = abc_nb.load("parity-abc")
+    model, sampler = run.model(), run.experiment.sampler
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for weights in model.parameters():
+            weights.add_(torch.randn_like(weights) * weights.std())
+    found = abc_nb.certify_model(model, sampler)
+    assert not found.certified and found.wrong > 0
+    assert check(asdict(found), weights_of(model), to_data(model.config.bias)).wrong == found.wrong
+
+
+@pytest.mark.parametrize("arguments", [[], ["parity-abc", "--check", "x.json"], ["--check", "absent.json"]])
+def test_bad_input_is_one_sentence(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["certify", *arguments]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"type": "certificate"}', "[" * 10**5])
+def test_a_file_that_is_no_certificate_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text(text)
+    assert cli.main(["certify", "--check", str(tmp_path / "x.json")]) == 2
+
+
+def test_shipped_certificates_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["certificates", "--csv"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "experiment,seed,recipe,certified,contexts,wrong,margin,seconds"
+    assert len(lines) == 1 + len(list(paths.certificates().glob("*.json"))) > 1
+    for row in files.shipped().itertuples():
+        assert row.certified == (row.wrong == 0) == (row.margin > 0)
