@@ -269,7 +269,7 @@ def test_the_estimate_counts_every_step_of_every_job(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("work", ["time.sleep(600)", "sum(iter(int, 1))"], ids=["waits", "computes"])
+@pytest.mark.parametrize("work", ["time.sleep(600)", "sum(zero for zero in iter(int, 1))"], ids=["waits", "computes"])
 def test_a_process_that_reports_nothing_ends_with_its_sweep(
     work: str, folders: Folders, tiny: Experiment, tmp_path: Path
 ) -> None:
@@ -284,12 +284,16 @@ processes.train_in_sweep(0)
     pipe = subprocess.PIPE
     process = subprocess.Popen([sys.executable, script], stdin=pipe, stdout=pipe, text=True)
     assert process.stdin is not None and process.stdout is not None
-    process.stdin.write(as_json.written(tiny) + "\n")
-    process.stdin.flush()
-    assert process.stdout.readline() == "busy\n"
-    process.stdin.close()
-    assert process.wait(timeout=120) == 1
-    process.stdout.close()
+    try:
+        process.stdin.write(as_json.written(tiny) + "\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "busy\n"
+        process.stdin.close()
+        assert process.wait(timeout=120) == 1
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
 
 
 def started(command: str, *arguments: str) -> subprocess.Popen[str]:
