@@ -39,7 +39,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A scheduler with two workers."""
     with started(tmp_path_factory.mktemp("dask"), workers=2) as both:
         with distributed.Client(both.address, set_as_default=False) as client:
-            client.wait_for_workers(2, timeout=90)
+            client.wait_for_workers(2, timeout=300)
         yield both
 
 
@@ -139,7 +139,7 @@ def test_a_stopped_sweep_stops_its_workers_too(folders: Folders, pair: Cluster) 
     checkpoint = folders.runs / ".partial" / key / runner.CHECKPOINT
     wait_for(checkpoint.exists)
     client.send_signal(signal.SIGINT)
-    _, said = client.communicate(timeout=60)
+    _, said = client.communicate(timeout=180)
     assert client.returncode == 130
     assert said.splitlines()[-1] == "abc-nb: stopped; the same command goes on from the last checkpoint"
     with FileLock(folders.runs / ".locks" / f"{key}.lock", timeout=30):
@@ -160,7 +160,7 @@ def test_the_run_of_a_lost_worker_goes_on_from_its_checkpoint_on_another(folders
         (busy,) = [worker for worker in pair.workers if holds(worker.pid, lock)]
         kill(busy)
         assert not swept.done()
-        assert swept.result(timeout=180) == []
+        assert swept.result(timeout=300) == []
     after = runner.ensure(longer, 0).history()
     pd.testing.assert_frame_equal(after[: len(before)], before, check_dtype=False, rtol=1e-12)
     assert len(after) == 30
@@ -176,7 +176,7 @@ def test_a_lost_scheduler_is_one_sentence(folders: Folders, tiny: Experiment, tm
             wait_for(lambda: swept.done() or asked(alone.address))
         kill(alone.scheduler)
         with pytest.raises(InputError, match=f"lost the Dask scheduler at {alone.address}: start it again"):
-            swept.result(timeout=60)
+            swept.result(timeout=180)
 
 
 def asked(address: str) -> bool:
@@ -324,6 +324,6 @@ def test_a_worker_of_many_threads_that_comes_later_trains_nothing(
             swept = thread.submit(sweep.sweep, [(tiny, 0)], False, dask=alone.address)
             wait_for(lambda: swept.done() or ([*folders.runs.glob(".sweep-*")] != [] and asked(alone.address)))
         with dask_process("worker", alone.address, "--nthreads", "2", "--local-directory", tmp_path):
-            (failure,) = swept.result(timeout=120)
+            (failure,) = swept.result(timeout=300)
     assert "it has 2 threads" in failure.error
     assert sweep.missing([(tiny, 0)]) == [(tiny, 0)]

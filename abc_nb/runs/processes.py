@@ -102,7 +102,7 @@ def write_step(name: str, seed: int, step: int) -> None:
 
 
 def end_with_sweep() -> None:
-    """End this process when its standard input closes, whatever it is doing."""
+    """End this process when its standard input closes, whatever Python code or tensor operation runs then."""
     while os.read(0, 1):  # of sys.stdin a thread that waits would hold the lock, also at the end of the process
         pass
     os._exit(1)

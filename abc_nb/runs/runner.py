@@ -146,7 +146,7 @@ def take_best(partial: Path) -> None:
     """Put the best attempt's files among the run's: last of all, since until then the last attempt can be resumed."""
     for name in (WEIGHTS, HISTORY, SHARES, BIAS):
         if (partial / BEST / name).exists():
-            shutil.copy2(partial / BEST / name, partial / name)
+            write_bytes(partial / name, (partial / BEST / name).read_bytes())
 
 
 def keep_if_best(
@@ -166,7 +166,7 @@ def keep_if_best(
         write_text(folder / HISTORY, pd.DataFrame(progress.history).to_csv(index=False))
         for name in (BIAS, SHARES):
             if (partial / name).exists():
-                shutil.copy2(partial / name, folder / name)
+                write_bytes(folder / name, (partial / name).read_bytes())
         known = {"steps": progress.step, "validation": validation} | origin
     if "calibration_seconds" in origin:
         known["calibration_seconds"] = origin["calibration_seconds"]
