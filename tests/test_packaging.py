@@ -10,7 +10,9 @@ import pytest
 import yaml
 from packaging.utils import canonicalize_name
 
+from abc_nb.analysis.results import Results
 from abc_nb.experiments.catalogue import MODELS
+from abc_nb.show import facts
 
 ROOT = Path(__file__).resolve().parents[1]
 PIN = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([0-9][0-9A-Za-z.]*)")  # no URL, no +local label, no marker
@@ -115,3 +117,9 @@ def test_models_that_the_page_of_readings_names_are_in_the_catalogue() -> None:
     named = set(re.findall(r"`((?:abc|window|nope|rope|rpe|alibi|vanilla|by)-[a-z0-9.-]+)`", text))
     assert len(named) > 20
     assert named <= MODELS.keys()
+
+
+def test_the_numbers_of_the_readme_are_those_of_the_shipped_results() -> None:
+    readme = (ROOT / "README.md").read_text()
+    assert facts.table(Results("quick", "shipped", [0, 1, 2, 3, 4])) in readme
+    assert facts.tally("quick") in readme

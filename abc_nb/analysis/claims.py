@@ -1,7 +1,7 @@
 """The ledger of claims: what the papers say, the criterion, what was found here, and the verdict.
 
 A judge (in `judges/`) is a function of the results; notebooks record what it returns. Criteria stand in
-`data/criteria.csv` and were written before the runs that decide them.
+`data/criteria.csv`; they were written with the results of earlier runs in view.
 """
 
 from __future__ import annotations

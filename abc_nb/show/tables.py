@@ -261,6 +261,7 @@ def save(frame: pd.DataFrame, name: str, profile: str, display: pd.DataFrame | N
 
     The caption stands below the table in Markdown and LaTeX, and in a column `setting` of the CSV file.
     """
+    frame = frame.reset_index() if frame.index.name else frame
     if caption:
         frame = frame.assign(setting=caption)
     folder = paths.figures(profile)
