@@ -16,8 +16,8 @@ from abc_nb.experiments import profiles
 from abc_nb.experiments.catalogue import MODERN, WIDENED
 from abc_nb.experiments.experiment import experiment
 from abc_nb.model.positions import ShortRelative
-from abc_nb.problems import expressions
 from abc_nb.runs import runner
+from abc_nb.training.answers import answers
 from abc_nb.training.trainer import Trainer, loss_of
 
 LEARNS = {  # parameters of the encoding: of the model, or of each attention
@@ -75,7 +75,7 @@ def test_it_is_trained_evaluated_to_sixty_digits_and_asked(name: str) -> None:
     run = runner.ensure(chosen, seed=0)
     assert set(run.evaluation().length) >= {6, 60}
     assert run.history().loss.notna().all()
-    (answer,) = expressions.answers(run.model(), chosen, ["999999999999+1"])
+    (answer,) = answers(run.model(), chosen.sampler, ["999999999999+1"])
     assert answer
 
 
