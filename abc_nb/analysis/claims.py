@@ -42,6 +42,11 @@ class Count:
     def all(self) -> bool:
         return self.met == self.runs > 0
 
+    @property
+    def most(self) -> bool:
+        """Whether four runs in five meet it."""
+        return self.met >= MOST * self.runs > 0
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -69,8 +74,7 @@ def by_counts(counts: Mapping[str, Count], at_most: Judgement = "holds") -> Judg
         return "not run"
     if everything.all:
         return at_most
-    enough = everything.met >= MOST * everything.runs
-    return "in part" if enough or any(count.all for count in counts.values()) else "differs"
+    return "in part" if everything.most or any(count.all for count in counts.values()) else "differs"
 
 
 class Scores:

@@ -26,7 +26,7 @@ def long_products_and_nested_lists_are_not_learned(scores: Scores) -> Verdict:
     learned = total(limits.values())
     verdict: Judgement = "not run" if not learned.runs else "holds"
     if learned.met or factors:
-        verdict = "differs" if learned.met >= 0.8 * learned.runs > 0 else "in part"
+        verdict = "differs" if learned.most else "in part"
     finding = f"Runs at 99% at 6 digits: {listed(limits)}; factors of two or three digits: {listed(factors) or 'none'}."
     return Verdict("C28", verdict, finding, str(learned), "the plain model for N x N and nested lists")
 
@@ -70,7 +70,7 @@ def no_earlier_method_extrapolates(scores: Scores, later: Sequence[str]) -> Verd
     """C32: the paper's own baselines decide whether it differs; later methods whether it holds in part only."""
     own = {f"{model}, {task}": scores.at_bar(task, model) for model in BASELINES for task in ARITHMETIC}
     others = {f"{model}, {task}": scores.at_bar(task, model) for model in later for task in ARITHMETIC}
-    solved = {name: count for name, count in (own | others).items() if count.runs and count.met >= 0.8 * count.runs}
+    solved = {name: count for name, count in (own | others).items() if count.most}
     verdict: Judgement = "holds"
     if solved:
         verdict = "differs" if any(name in own for name in solved) else "in part"

@@ -24,7 +24,7 @@ def abc_fails_on_parity(scores: Scores) -> Verdict:
     """It fails where Vanilla does not interpolate; here Vanilla does, so that ABC can be asked."""
     count = scores.at_bar("parity", "abc")
     verdict: Judgement = "not run" if not count.runs else "holds" if not count.met else "undecided"
-    if count.met >= 0.8 * count.runs > 0:
+    if count.most:
         verdict = "differs"
     finding = f"ABC of a plain model that interpolates Parity is right on 99% at 60 digits in {count} runs."
     return Verdict("C17", verdict, finding, str(count), OURS)

@@ -10,7 +10,7 @@ import pandas as pd
 
 from abc_nb.analysis.attention import Study
 from abc_nb.analysis.claims import Count, Judgement, Scores, Verdict, by_counts, total
-from abc_nb.analysis.judges.scaffolding import PADDED, listed
+from abc_nb.analysis.judges.scaffolding import counted, interpolating_only, listed
 from abc_nb.bias.base import Attention
 from abc_nb.experiments import ARITHMETIC, CLASSIFIER
 from abc_nb.experiments.catalogue import BASELINES
@@ -30,15 +30,8 @@ def no_baseline_generalizes(scores: Scores) -> Verdict:
 
 def vanilla_interpolates_only(scores: Scores) -> Verdict:
     """At most 15% at 60 digits: a tenth of N x 1 are products by zero."""
-    counts = {}
-    for regime, end in (("tight", ""), ("padded", PADDED)):
-        for task in THREE:
-            runs, trained = scores.of(task, "vanilla" + end), scores.interpolating(task, "vanilla" + end)
-            if len(runs):
-                counts[f"{regime}, {task}"] = Count(int((trained[60] < 15).sum()), len(runs))
-    finding = f"Runs that interpolate and do not extrapolate: {listed(counts)}."
-    regimes = " and ".join(dict.fromkeys(name.split(",")[0] for name in counts))
-    return Verdict("C02", by_counts(counts), finding, str(total(counts.values())), "", regimes)
+    counts = interpolating_only(scores, THREE, "vanilla", length=60, below=15)
+    return counted("C02", counts, "Runs that interpolate and do not extrapolate", reading="")
 
 
 def rope_is_like_vanilla(scores: Scores) -> Verdict:
@@ -50,7 +43,7 @@ def rope_is_like_vanilla(scores: Scores) -> Verdict:
         counts[task] = Count(int(((trained[8] <= 10) & (trained[10] <= 1)).sum()), len(trained))
     every = total(counts.values())
     verdict: Judgement = "not run" if not total(learned.values()).runs else "holds" if every.all else "differs"
-    if verdict == "holds" and any(count.met < 0.8 * count.runs for count in learned.values()):
+    if verdict == "holds" and any(count.runs and not count.most for count in learned.values()):
         verdict = "in part"
     finding = f"Runs that interpolate: {listed(learned)}; of these {every} drop to 1% or less at 10 digits."
     return Verdict("C03", verdict, finding, str(every), "RoPE of embedding size 64, counted from the left")
@@ -82,9 +75,9 @@ def rope_needs_width(scores: Scores) -> Verdict:
     wide = learned.get("size 512", Count(0, 0))
     narrow = [count for name, count in learned.items() if name != "size 512"]
     verdict: Judgement = "undecided"
-    if any(count.met >= 0.8 * count.runs for count in narrow):
+    if any(count.most for count in narrow):
         verdict = "differs"
-    elif wide.runs and wide.met >= 0.8 * wide.runs and all(count.met <= 1 for count in narrow):
+    elif wide.most and all(count.met <= 1 for count in narrow):
         verdict = "holds"
     finding = f"Runs that interpolate Addition after 1,600 steps: {listed(learned)}."
     return Verdict("C05", verdict, finding, str(total(learned.values())), "standard RoPE, rates not tuned for a size")
@@ -158,7 +151,7 @@ def scratchpad_does_not_interpolate(scores: Scores) -> Verdict:
     runs, trained = scores.of("parity", "vanilla"), scores.interpolating("parity", "vanilla")
     count = Count(len(trained), len(runs))
     verdict: Judgement = "not run" if not count.runs else "holds" if not count.met else "undecided"
-    if count.met >= 0.8 * count.runs > 0:
+    if count.most:
         verdict = "differs"
     longest = runs[60].max() if len(runs) else 0.0
     finding = f"{count} runs interpolate Parity; at 60 digits the best of them has {longest:.1f}%."

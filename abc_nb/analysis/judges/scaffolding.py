@@ -23,6 +23,17 @@ def cells(scores: Scores, tasks: Sequence[str], model: str, length: int = 60, ba
     return {name: count for name, count in found.items() if count.runs}
 
 
+def interpolating_only(scores: Scores, tasks: Sequence[str], model: str, length: int, below: float) -> dict[str, Count]:
+    """Runs by regime and task that interpolate and are right on less than `below` percent at a length."""
+    counts = {}
+    for regime, end in (("tight", ""), ("padded", PADDED)):
+        for task in tasks:
+            runs, trained = scores.of(task, model + end), scores.interpolating(task, model + end)
+            if len(runs):
+                counts[f"{regime}, {task}"] = Count(int((trained[length] < below).sum()), len(runs))
+    return counts
+
+
 def listed(counts: Mapping[str, Count]) -> str:
     return "; ".join(f"{name} {count}" for name, count in counts.items())
 
@@ -41,12 +52,7 @@ def window_solves_unary(scores: Scores) -> Verdict:
 
 def window_alone_interpolates_binary(scores: Scores) -> Verdict:
     """Interpolation in validation, and less than 20% at 20 digits: a tenth of N x 1 are products by zero."""
-    counts = {}
-    for regime, end in (("tight", ""), ("padded", PADDED)):
-        for task in BINARY:
-            runs, trained = scores.of(task, "window" + end), scores.interpolating(task, "window" + end)
-            if len(runs):
-                counts[f"{regime}, {task}"] = Count(int((trained[20] < 20).sum()), len(runs))
+    counts = interpolating_only(scores, BINARY, "window", length=20, below=20)
     return counted("C10", counts, "Runs that interpolate and do not extrapolate", ONE_SIDE)
 
 
