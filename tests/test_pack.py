@@ -372,3 +372,8 @@ def test_the_projects_own_pack_is_whole_and_holds_runs_of_its_studies() -> None:
         name = row["key"].split("-quick-seed")[0]
         assert name in known
         assert row["key"] == experiment(name).key(row["seed"])
+
+
+def test_the_facts_of_a_run_come_in_the_order_in_which_tables_show_them() -> None:
+    row = {name: "1" for name in reversed(pack.FACTS)}
+    assert list(pack.manifest_of(row)["versions"]) == ["python", "torch", "numpy", "pandas", "safetensors"]
