@@ -119,30 +119,44 @@ def test_a_bad_parameter_is_one_sentence(tmp_path: Path, name: str, value: objec
 
 
 class Reproduced(NamedTuple):
-    """What the last of three reproductions printed, and where all of them wrote."""
+    """What the last of two reproductions printed, and where both of them wrote."""
 
     process: subprocess.CompletedProcess[str]
     figures: Path
 
 
+COMMAND = [sys.executable, "-m", "abc_nb", "reproduce", "--profile", "smoke"]
+once = pytest.mark.xdist_group("reproduced")  # tests of one reproduction run in one worker
+
+
+def placed(folder: Path) -> dict[str, str]:
+    """The environment of a reproduction that writes into this folder alone."""
+    return {**os.environ, "ABC_NB_RUNS": str(folder / "runs"), "ABC_NB_FIGURES": str(folder / "figures")}
+
+
 @pytest.fixture(scope="module")
 def reproduced(tmp_path_factory: pytest.TempPathFactory) -> Reproduced:
-    """`abc-nb reproduce` in the smoke profile: from nothing, twice at once in the same folders, then again."""
+    """`abc-nb reproduce` in the smoke profile: from nothing, then again."""
     folder = tmp_path_factory.mktemp("reproduced")
-    command = [sys.executable, "-m", "abc_nb", "reproduce", "--profile", "smoke"]
-    places = {"ABC_NB_RUNS": str(folder / "runs"), "ABC_NB_FIGURES": str(folder / "figures")}
-    environment = {**os.environ, **places}
-    logs = [folder / "one", folder / "other"]
-    together = []
-    for log in logs:
-        with log.open("w") as file:
-            together.append(subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, env=environment))
-    for process, log in zip(together, logs, strict=True):
-        assert process.wait() == 0, log.read_text()[-4000:]
-    last = subprocess.run(command, capture_output=True, text=True, env=environment)
+    first = subprocess.run(COMMAND, capture_output=True, text=True, env=placed(folder))
+    assert first.returncode == 0, first.stderr[-4000:]
+    last = subprocess.run(COMMAND, capture_output=True, text=True, env=placed(folder))
     return Reproduced(last, folder / "figures" / "smoke")
 
 
+@pytest.mark.notebooks
+@pytest.mark.long
+def test_two_reproductions_at_once_in_the_same_folders_both_end_well(tmp_path: Path) -> None:
+    logs = [tmp_path / "one", tmp_path / "other"]
+    together = []
+    for log in logs:
+        with log.open("w") as file:
+            together.append(subprocess.Popen(COMMAND, stdout=file, stderr=subprocess.STDOUT, env=placed(tmp_path)))
+    for process, log in zip(together, logs, strict=True):
+        assert process.wait() == 0, log.read_text()[-4000:]
+
+
+@once
 @pytest.mark.notebooks
 def test_reproduce_reuses_finished_runs(reproduced: Reproduced) -> None:
     assert reproduced.process.returncode == 0, reproduced.process.stderr[-4000:]
@@ -150,6 +164,7 @@ def test_reproduce_reuses_finished_runs(reproduced: Reproduced) -> None:
     assert f"{count} runs, {count} of them finished before" in reproduced.process.stdout
 
 
+@once
 @pytest.mark.notebooks
 @pytest.mark.parametrize("name", ["figure-04-extrapolation", "figure-01-baselines", "figure-13-tokens"])
 def test_reproduce_writes_figures(reproduced: Reproduced, name: str) -> None:
@@ -158,6 +173,7 @@ def test_reproduce_writes_figures(reproduced: Reproduced, name: str) -> None:
     assert "<svg" in (folder / f"{name}.svg").read_text()[:2000]
 
 
+@once
 @pytest.mark.notebooks
 @pytest.mark.parametrize("name", ["table-1-baselines", "table-2", "table-3-baselines"])
 def test_reproduce_writes_tables(reproduced: Reproduced, name: str) -> None:
@@ -167,6 +183,7 @@ def test_reproduce_writes_tables(reproduced: Reproduced, name: str) -> None:
     assert "tabular" in (folder / f"{name}.tex").read_text()
 
 
+@once
 @pytest.mark.notebooks
 def test_ledger_has_every_claim_and_a_verdict_where_judged(reproduced: Reproduced) -> None:
     book = pd.read_csv(reproduced.figures / "claims.csv", keep_default_na=False)
