@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from abc_nb.analysis.calibration_study import CalibrationStudy
-from abc_nb.bias.base import Attention
+from abc_nb.bias.base import ENCODER_DECODER, Attention
 from abc_nb.bias.lines import Line, Lines, open_cells, whole
 from abc_nb.calibration.calibrate import Calibration, candidates, line_means
 from abc_nb.model.positions import RelativeAttention
@@ -109,7 +109,7 @@ def changes(study: CalibrationStudy, adapted: Transformer) -> pd.DataFrame:
     Each attention is changed alone: cross-attention's queries come after self-attention, and would carry
     its change. Columns as `logit_change`, and method.
     """
-    rows, names = [], get_args(Attention)
+    rows, names = [], ENCODER_DECODER
     for name in names:
         biased = study.parent.with_bias(bias_of_one(study.bias, name))
         rows.append(logit_change(study.parent, biased, name, study.batch) | {"method": "ABC"})

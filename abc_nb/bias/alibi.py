@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from abc_nb.bias.base import Attention, Bias, causal
+from abc_nb.bias.base import Attention, Bias, causal, key_count, query_count
 from abc_nb.problems.layouts import Layout
 
 
@@ -22,7 +22,7 @@ class ALiBi(Bias):
     cross: bool = False
 
     def dense(self, layout: Layout, attention: Attention, layer: int, heads: int) -> Tensor | None:
-        slope = 2.0 ** (-8 * torch.arange(1, heads + 1) / heads)[:, None, None]
+        slope = slopes(heads)
         query = torch.arange(layout.target_length)[:, None]
         if attention == "self":
             return causal(layout.target_length) - slope * (query - query.T).abs()
@@ -36,8 +36,25 @@ class ALiBi(Bias):
 
 
 @dataclass(frozen=True)
+class RunningALiBi(Bias):
+    """ALiBi of a decoder-only model: problem and answer are one sequence, in which distance is counted."""
+
+    def dense(self, layout: Layout, attention: Attention, layer: int, heads: int) -> Tensor:
+        keys = torch.arange(key_count(layout, attention))
+        queries = torch.arange(query_count(layout, attention))[:, None]
+        behind = layout.source_length if attention == "cross" else 0
+        biased = -slopes(heads) * (behind + queries - keys).abs()
+        return biased if attention == "cross" else biased + causal(len(queries))
+
+
+@dataclass(frozen=True)
 class PlacedALiBi(ALiBi):
     """ALiBi with digits counted from the units of their own operand, as `source_index` by place."""
 
     def places(self, layout: Layout) -> Tensor:
         return torch.from_numpy(layout.source_index("place")) - 1
+
+
+def slopes(heads: int) -> Tensor:
+    """A slope for each head, from 2^(-8 / heads) down to 2^-8: (heads, 1, 1)."""
+    return 2.0 ** (-8 * torch.arange(1, heads + 1) / heads)[:, None, None]

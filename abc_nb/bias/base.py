@@ -2,7 +2,8 @@
 
 A bias is a frozen dataclass. It knows, for any layout, the dense matrix of every attention and,
 where few keys are open to a query, those keys alone (`OpenKeys`), so that cost is linear in length.
-Row `i` is the query that predicts output token `i`; minus infinity closes a key.
+In self- and cross-attention row `i` is the query that predicts output token `i`. In source attention, which only a
+decoder-only model has, row `i` is the token of the problem in column `i`. Minus infinity closes a key.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from torch import Tensor
 from abc_nb.common.errors import InputError
 from abc_nb.problems.layouts import Layout
 
-Attention = Literal["self", "cross"]
+Attention = Literal["self", "cross", "source"]  # outputs to outputs, outputs to the problem, the problem to itself
+ENCODER_DECODER: tuple[Attention, ...] = ("self", "cross")  # the attentions of an encoder-decoder
 CLOSED = float("-inf")
 
 
@@ -50,13 +52,18 @@ class OpenKeys:
 
 def key_count(layout: Layout, attention: Attention) -> int:
     if not isinstance(layout, Layout) or attention not in get_args(Attention):
-        raise InputError(f"a bias is made for a Layout and self or cross, not for {layout!r} and {attention!r}")
+        choice = ", ".join(get_args(Attention))
+        raise InputError(f"a bias is made for a Layout and one of {choice}, not for {layout!r} and {attention!r}")
     return layout.target_length if attention == "self" else layout.source_length
+
+
+def query_count(layout: Layout, attention: Attention) -> int:
+    return layout.source_length if attention == "source" else layout.target_length
 
 
 @dataclass(frozen=True)
 class Bias:
-    """What every bias can be asked; this one adds nothing, and self-attention sees no future token."""
+    """What every bias can be asked; this one adds nothing, and no token sees one that comes after it."""
 
     def open_keys(self, layout: Layout, attention: Attention, layer: int) -> OpenKeys | None:
         """The open keys, or None if a query's open keys are not few."""
@@ -67,13 +74,13 @@ class Bias:
         keys = self.open_keys(layout, attention, layer)
         if keys is not None:
             return keys.dense(key_count(layout, attention))
-        return causal(layout.target_length) if attention == "self" else None
+        return None if attention == "cross" else causal(query_count(layout, attention))
 
     def opened(self, layout: Layout, attention: Attention, layer: int) -> Tensor:
         """Which keys a query may look at: booleans (heads or 1, query, key)."""
         matrix = self.dense(layout, attention, layer, heads=1)
         if matrix is None:
-            return torch.ones(1, layout.target_length, key_count(layout, attention), dtype=torch.bool)
+            return torch.ones(1, query_count(layout, attention), key_count(layout, attention), dtype=torch.bool)
         return matrix > CLOSED
 
 
@@ -86,7 +93,7 @@ def causal(length: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Causal(Bias):
-    """No bias beyond causality: decoder self-attention sees no future token."""
+    """No bias beyond causality: no token sees one that comes after it."""
 
 
 def far(layout: Layout, attention: Attention, reach: int) -> Tensor:

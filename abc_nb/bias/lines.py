@@ -20,7 +20,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from abc_nb.bias.base import CLOSED, Attention, Bias, OpenKeys, causal, key_count
+from abc_nb.bias.base import CLOSED, Attention, Bias, OpenKeys, causal, key_count, query_count
 from abc_nb.common.config import check_fields
 from abc_nb.common.errors import InputError
 from abc_nb.problems.layouts import SOS, Layout
@@ -29,7 +29,7 @@ Direction = Literal["diagonal", "antidiagonal", "vertical"]
 SLOPES: dict[Direction, int] = {"diagonal": 1, "antidiagonal": -1, "vertical": 0}
 DIRECTIONS: tuple[Direction, ...] = tuple(SLOPES)
 WHOLE = "whole"  # the span of all keys, as in the paper
-OUTPUT = "output"  # the span of self-attention
+OUTPUT, PROBLEM = "output", "problem"  # the spans of self-attention and of source attention
 FURTHEST = 10**6  # columns: an offset that no line has
 
 
@@ -74,8 +74,9 @@ def same_origin(column: int) -> dict[Direction, int]:
 def spans(layout: Layout, attention: Attention) -> list[Span]:
     """What lines can be anchored at: operands with the token on either side, symbols, the output."""
     keys = key_count(layout, attention)
-    if attention == "self":
-        return [Span(SOS, 0, 0, same_origin(0), fixed=True), Span(OUTPUT, 0, keys - 1, same_origin(0))]
+    if attention != "cross":
+        name = OUTPUT if attention == "self" else PROBLEM
+        return [Span(SOS, 0, 0, same_origin(0), fixed=True), Span(name, 0, keys - 1, same_origin(0))]
     found = [Span(symbol, column, column, same_origin(column), fixed=True) for column, symbol in layout.symbols]
     for number, operand in enumerate(layout.operands, 1):
         fixed = layout.is_short(operand)
@@ -94,12 +95,12 @@ def whole(queries: int, keys: int) -> Span:
 def extends(direction: Direction, span: Span, attention: Attention) -> bool:
     """Whether a line means the same at any length.
 
-    An operand of many digits is followed against its order, the output along its own; symbols and
-    operands of a few digits stay where they are. All else is an absolute position.
+    An operand of many digits is followed against its order, the output and the problem along their own; symbols
+    and operands of a few digits stay where they are. All else is an absolute position.
     """
     if span.fixed:
         return direction == "vertical"
-    return direction == ("diagonal" if attention == "self" else "antidiagonal")
+    return direction == ("antidiagonal" if attention == "cross" else "diagonal")
 
 
 @dataclass(frozen=True)
@@ -172,7 +173,7 @@ class Lines(Bias):
         matrix = matrix if self.floor is None else matrix.clamp(min=self.floor)
         if self.empty == "transparent":
             matrix[[head for head in range(self.heads) if head not in {line.head for line in chosen}]] = 0.0
-        return matrix + causal(layout.target_length) if attention == "self" else matrix
+        return matrix if attention == "cross" else matrix + causal(query_count(layout, attention))
 
 
 def cells_of(line: Line, layout: Layout) -> tuple[Tensor, Tensor]:
@@ -184,8 +185,9 @@ def cells_of(line: Line, layout: Layout) -> tuple[Tensor, Tensor]:
 
 def on_lines(lines: Iterable[Line], layout: Layout, attention: Attention, heads: int) -> OpenKeys:
     """Open keys of lines in a layout, in time and memory linear in its length."""
-    steps, keys = layout.target_length, key_count(layout, attention)
-    return open_cells(lines, (*spans(layout, attention), whole(steps, keys)), (steps, keys), heads, attention == "self")
+    steps, keys = query_count(layout, attention), key_count(layout, attention)
+    places = (*spans(layout, attention), whole(steps, keys))
+    return open_cells(lines, places, (steps, keys), heads, causal=attention != "cross")
 
 
 def open_cells(

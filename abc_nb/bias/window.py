@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from abc_nb.bias.base import CLOSED, Attention, Bias, OpenKeys
+from abc_nb.bias.base import CLOSED, Attention, Bias, OpenKeys, query_count
 from abc_nb.common.config import check_fields
 from abc_nb.problems.layouts import Layout
 
@@ -21,7 +21,8 @@ class Window(Bias):
 
     Self-attention: the token itself and `w` before it. Cross-attention: the digits of this place and the `w` columns
     to their right, as in the authors' code, or to either side, as in the text. The columns slide to the left by one
-    place at each step. At the first step the column to the right of the units holds the end token.
+    place at each step. At the first step the column to the right of the units holds the end token. In a decoder-only
+    model a token of the problem looks at itself alone, as under the identity encoder of the authors' code.
     """
 
     w: int = 1
@@ -31,7 +32,9 @@ class Window(Bias):
         check_fields(self)
 
     def open_keys(self, layout: Layout, attention: Attention, layer: int) -> OpenKeys:
-        step = torch.arange(layout.target_length)[:, None]
+        step = torch.arange(query_count(layout, attention))[:, None]
+        if attention == "source":
+            return OpenKeys(step, torch.zeros(1, *step.shape))
         if attention == "self":
             index, keys = step - torch.arange(self.w + 1), layout.target_length
         else:

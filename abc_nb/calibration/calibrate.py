@@ -13,12 +13,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
-from abc_nb.bias.base import CLOSED, Attention, key_count
+from abc_nb.bias.base import CLOSED, Attention, key_count, query_count
 from abc_nb.bias.lines import DIRECTIONS, SLOPES, Direction, Line, Span, extends, spans, whole
 from abc_nb.common.config import check_fields
 from abc_nb.common.errors import InputError
@@ -104,8 +104,8 @@ def calibrate(
         raise InputError("give a Layout, or None, and a Calibration, as in Calibration(share=0.3)")
     if layout is None:
         settings = replace(settings, anchor="whole")
-    if name not in ("self", "cross"):
-        raise InputError(f"unknown attention {name!r}: choose self or cross")
+    if name not in get_args(Attention):
+        raise InputError(f"unknown attention {name!r}: choose one of {', '.join(get_args(Attention))}")
     attention = as_attention(attention, name, layer)
     check(attention, layout, name, settings)
     places = spans(layout, name) if layout and not settings.whole else [whole(*attention.shape[1:])]
@@ -116,7 +116,7 @@ def calibrate(
         kept = strongest_first(weights, enough_cells(found, name), settings.share or SHARE)
         values = means - means.masked_fill(~kept, CLOSED).amax(1, keepdim=True)
     else:
-        kept, values = above_threshold(means, found, settings.kappa[name == "self"], settings.pooled)
+        kept, values = above_threshold(means, found, settings.kappa[name != "cross"], settings.pooled)
     heads, lines = kept.nonzero(as_tuple=True)
     facts = zip(*(x[lines].tolist() for x in (found.direction, found.span, found.offsets)), strict=True)
     named = ((DIRECTIONS[direction], places[span].name, offset) for direction, span, offset in facts)
@@ -146,8 +146,8 @@ def as_attention(attention: Tensor, name: Attention, layer: int) -> Tensor:
 def check(attention: Tensor, layout: Layout | None, name: Attention, settings: Calibration) -> None:
     """InputError for attention that does not fit the layout, or is no mean of weights where that is asked for."""
     shape = tuple(attention.shape)
-    if layout is not None and shape[1:] != (layout.target_length, key_count(layout, name)):
-        wanted = f"{layout.target_length} queries and {key_count(layout, name)} keys"
+    if layout is not None and shape[1:] != (query_count(layout, name), key_count(layout, name)):
+        wanted = f"{query_count(layout, name)} queries and {key_count(layout, name)} keys"
         raise InputError(f"attention of shape {shape} does not fit the layout, which has {wanted}")
     if settings.kappa is None and settings.source == "weights":
         if (attention < 0).any():
@@ -165,13 +165,13 @@ def candidates(places: Sequence[Span], name: Attention, settings: Calibration, q
                 continue
             reach = SLOPES[direction] * span.stride * (queries - 1)
             origin = span.origins[direction]
-            last = 0 if not settings.whole and name == "self" else span.last - origin - min(0, reach)
+            last = 0 if not settings.whole and name != "cross" else span.last - origin - min(0, reach)
             offset = torch.arange(span.first - origin - max(0, reach), last + 1)
             facts = (i, DIRECTIONS.index(direction), span.first, span.last)
             lines.append(torch.stack([*(torch.full_like(offset, fact) for fact in facts), offset]))
             columns.append(span.columns(direction, offset, queries))
     if not columns:
-        fitting = "diagonal and vertical" if name == "self" else "antidiagonal and vertical"
+        fitting = "antidiagonal and vertical" if name == "cross" else "diagonal and vertical"
         wanted = ", ".join(settings.directions)
         raise InputError(f"no line of the directions {wanted} extends in {name}-attention: {fitting} lines do")
     owner, direction_of, first, last_of, offsets = torch.cat(lines, dim=1)
@@ -183,7 +183,7 @@ def candidates(places: Sequence[Span], name: Attention, settings: Calibration, q
 def enough_cells(found: Candidates, name: Attention) -> Candidates:
     """Leave out lines that are seen at less than half of the steps: what they meet beyond was never seen."""
     seen = found.inside
-    if name == "self":
+    if name != "cross":
         seen = seen & (found.columns <= torch.arange(len(seen))[:, None])
     return found._replace(inside=seen & (2 * seen.sum(0) >= len(seen)))
 
@@ -216,8 +216,10 @@ def strongest_first(weights: Tensor, found: Candidates, share: float) -> Tensor:
     """Lines that carry at least `share` of their head's attention, booleans (head, line).
 
     The strongest line is taken first and its cells count for no other line, so that a line does not
-    seem strong because it crosses one that is. Every head keeps its strongest line.
+    seem strong because it crosses one that is. A head keeps its strongest line in any case, unless all the attention
+    that it gives here is less than `share`: in a decoder-only model it divides its attention between two matrices.
     """
+    looked_at = weights.sum(-1).mean(-1)
     rest, queries = weights.clone(), weights.shape[1]
     kept = torch.zeros(len(weights), len(found.offsets), dtype=torch.bool)
     steps = torch.arange(queries)[:, None]
@@ -225,7 +227,7 @@ def strongest_first(weights: Tensor, found: Candidates, share: float) -> Tensor:
         while True:
             mass = (rest[head, steps, found.columns] * found.inside).sum(0) / queries
             mass, top = mass.masked_fill(~found.inside.any(0), CLOSED).max(0)
-            if mass == CLOSED or (mass < share and kept[head].any()):
+            if mass == CLOSED or (mass < share and (kept[head].any() or looked_at[head] < share)):
                 break
             kept[head, top] = True
             rest[head, steps[found.inside[:, top], 0], found.columns[found.inside[:, top], top]] = 0

@@ -99,7 +99,7 @@ def heads_of(averages: Averages) -> int:
     heads: dict[int, str] = {}
     for key, attention in averages.items():
         match key:
-            case ("self" | "cross") as name, int(layer) if layer >= 0:
+            case ("self" | "cross" | "source") as name, int(layer) if layer >= 0:
                 heads.setdefault(len(as_attention(attention, name, layer)), f"{name}-attention of layer {layer}")
             case _:
                 raise InputError(f'{key!r} names no attention: give "self" or "cross" and a layer, as in ("cross", 0)')

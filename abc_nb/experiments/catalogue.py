@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
-from abc_nb.bias import ALiBi, Bias, Causal, PlacedALiBi, Window
+from abc_nb.bias import ALiBi, Bias, Causal, PlacedALiBi, RunningALiBi, Window
 from abc_nb.bias.lines import Lines
 from abc_nb.calibration.calibrate import PAPER, Calibration
 from abc_nb.experiments.profiles import Kind, Recipe
@@ -39,6 +39,7 @@ class Model:
     regime: str | None = None  # tight or padded, where it is not the profile's
     training: Kind = "plain"
     recipe: Recipe = "code"  # where the profile `paper` takes its learning rate from
+    kind: Literal["encoder-decoder", "decoder-only"] = "encoder-decoder"
 
 
 def width(size: int) -> tuple[tuple[str, int], ...]:
@@ -222,6 +223,19 @@ MODERN = {  # what others proposed
     "coupling": proposal("Position coupling", positions.Coupling()),
 }
 BASELINES = ("vanilla", "nope", "rope", "alibi", "rpe")
+
+
+def decoder_only(model: Model, **changes: Any) -> Model:
+    """The same as a decoder-only model: one index, or one distance, runs through problem and answer."""
+    settings: dict[str, Any] = {"kind": "decoder-only", "source_index": "running"}
+    return replace(model, **settings | changes)
+
+
+DECODER_ONLY = {f"decoder-{name}": decoder_only(BASIC[name]) for name in BASELINES} | {
+    "decoder-alibi": decoder_only(BASIC["alibi"], bias=RunningALiBi()),
+    "decoder-abs": decoder_only(BASIC["window-cyclic"], title="ABS", source_index="right"),
+    "decoder-abc": decoder_only(BASIC["abc"], source_index="right", parent="decoder-vanilla"),
+}
 WIDENED = {  # the baselines, trained like the proposals
     f"{name}-widened": replace(BASIC[name], source_index="right", extends=True, tested="beyond")
     for name in ("vanilla", "nope", "rope", "alibi-cross", "rpe")
@@ -261,6 +275,7 @@ MODELS = (
     | PLACED
     | PAPER_SETTING
     | GRID
+    | DECODER_ONLY
 )
 
 

@@ -17,6 +17,7 @@ from abc_nb.experiments import profiles
 from abc_nb.experiments.catalogue import MODELS, PERIOD, Model, layers
 from abc_nb.experiments.names import Name, parse
 from abc_nb.experiments.profiles import PROFILES
+from abc_nb.model import kinds
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task
@@ -69,7 +70,7 @@ class Experiment:
         config = self.model if bias is None else replace(self.model, bias=bias)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            return Transformer(config, len(self.task.vocabulary))
+            return kinds.build(config, len(self.task.vocabulary))
 
     def key(self, seed: int) -> str:
         """The name of its run: readable, and ending in a digest of all that training depends on."""
@@ -132,7 +133,8 @@ def model_config(model: Model, sampler: Sampler, profile: str) -> ModelConfig:
     changes: dict[str, Any] = dict(layers(0, 4)) if takes_longer(sampler.task, profile) else {}
     size = replace(PROFILES[profile].size, **changes | dict(model.size))
     bias = model.bias if isinstance(model.bias, Bias) else model.bias(layout, size.heads, size.decoder_layers)
-    return replace(size, position=model.position.trained_on(layout), bias=bias, source_index=model.source_index)
+    changed: dict[str, Any] = {"bias": bias, "source_index": model.source_index, "kind": model.kind}
+    return replace(size, position=model.position.trained_on(layout), **changed)
 
 
 def tests(model: Model, sampler: Sampler, config: ModelConfig, profile: str) -> tuple[tuple[int, int], ...]:

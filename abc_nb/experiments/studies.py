@@ -77,6 +77,7 @@ STUDIES = {
     "factors in base 4": Study(FACTORS, FACTOR_MODELS, (4,)),
     "limits": Study(LIMITS, ("vanilla",)),
     "sizes": Study(("addition",), ("window-cyclic-both", *catalogue.SIZED)),
+    "decoder-only": Study(ARITHMETIC, tuple(catalogue.DECODER_ONLY), profiles=TIGHT),
     "the paper's setting": Study(ARITHMETIC, tuple(catalogue.PAPER_SETTING), profiles=("paper",)),
 }
 

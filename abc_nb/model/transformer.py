@@ -6,7 +6,7 @@ Shapes: B batch, H heads, S source, L target, D width, d = D / H.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Literal, cast
+from typing import ClassVar, Literal, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,7 @@ from abc_nb.model.dropout import Dropout
 from abc_nb.model.positions import Index, PositionEncoding, Sinusoidal
 from abc_nb.problems.layouts import Layout, SourceIndex
 
+KeysValues = tuple[Tensor, Tensor]  # (B, H, tokens, d) each
 FRAMES = 32  # layouts whose positions and biases a model keeps
 
 
@@ -36,9 +37,12 @@ class ModelConfig:
     position: PositionEncoding = field(default_factory=Sinusoidal)
     bias: Bias = field(default_factory=Causal)
     source_index: SourceIndex = "right"  # what source tokens are counted by
+    kind: Literal["encoder-decoder", "decoder-only"] = "encoder-decoder"
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.kind == "decoder-only" and self.encoder_layers:
+            raise InputError(f"a decoder-only model has no encoder: give 0 encoder layers, not {self.encoder_layers}")
         if self.heads < 1 or self.width % self.heads:
             raise InputError(f"{self.heads} heads cannot share a width of {self.width}: choose a multiple of them")
 
@@ -85,8 +89,8 @@ class EncoderLayer(nn.Module):
 class LayerCache:
     """Keys and values a decoder layer has already computed."""
 
-    cross: tuple[Tensor, Tensor]  # (B, H, S, d)
-    own: tuple[Tensor, Tensor]  # (B, H, L, d), filled step by step
+    cross: KeysValues  # of the source: (B, H, S, d)
+    own: KeysValues  # filled step by step: (B, H, L, d), of a decoder-only model (B, H, S + L, d) with the source's
 
 
 class DecoderLayer(nn.Module):
@@ -114,8 +118,8 @@ class DecoderLayer(nn.Module):
         self,
         x: Tensor,
         inner: Tensor,
-        own: tuple[Tensor, Tensor],
-        cross: tuple[Tensor, Tensor],
+        own: KeysValues,
+        cross: KeysValues,
         frame: Frame,
         record: Record | None,
     ) -> Tensor:
@@ -147,7 +151,7 @@ class Frame:
     source: Tensor  # (S,)
     target: Tensor  # (L,)
     queries: Tensor  # (L,) or (1,): the target positions asked about
-    biases: tuple[dict[str, Tensor | OpenKeys | None], ...]
+    biases: tuple[dict[str, Tensor | OpenKeys | None], ...]  # by attention; see also `DecoderOnly.build_frame`
 
     def row(self, step: int) -> Frame:
         """The frame of one decoding step."""
@@ -163,8 +167,12 @@ class Frame:
     def first(self, count: int) -> Frame:
         """The frame of the first output tokens alone; being causal, they do not depend on those after them."""
 
+        widths = {"self": count, "cross": len(self.source), "answer": len(self.source) + count}
+
         def cut(name: str, bias: Tensor | OpenKeys | None) -> Tensor | OpenKeys | None:
-            keys = count if name == "self" else len(self.source)
+            if name == "source":
+                return bias
+            keys = widths[name]
             if isinstance(bias, OpenKeys):
                 rows = bias.rows(slice(count))
                 return OpenKeys(rows.index.clamp(max=keys - 1), rows.value)
@@ -177,12 +185,14 @@ class Frame:
 class Transformer(nn.Module):
     """Logits of every output token from a source and the tokens before it."""
 
+    attentions: ClassVar[tuple[Attention, ...]] = ("self", "cross")
+
     def __init__(self, config: ModelConfig, vocabulary_size: int) -> None:
         super().__init__()
         self.config = config
         self.embedding = nn.Embedding(vocabulary_size, config.width)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
-        self.decoder = nn.ModuleList(DecoderLayer(config, layer) for layer in range(config.decoder_layers))
+        self.decoder = nn.ModuleList(self.new_layer(config, number) for number in range(config.decoder_layers))
         pre = config.norm == "pre"
         self.encoder_norm = nn.LayerNorm(config.width) if pre and config.encoder_layers else nn.Identity()
         self.decoder_norm = nn.LayerNorm(config.width) if pre else nn.Identity()
@@ -192,9 +202,12 @@ class Transformer(nn.Module):
         self.position = config.position.table(config.width)
         self.frames: dict[tuple[Layout, bool | None, torch.device], Frame] = {}
 
-    def with_bias(self, bias: Bias) -> Transformer:
+    def new_layer(self, config: ModelConfig, number: int) -> nn.Module:
+        return DecoderLayer(config, number)
+
+    def with_bias(self, bias: Bias) -> Self:
         """The same weights under another bias, ready to evaluate."""
-        changed = Transformer(replace(self.config, bias=bias), self.embedding.num_embeddings)
+        changed = type(self)(replace(self.config, bias=bias), self.embedding.num_embeddings)
         changed.load_state_dict(self.state_dict())
         return changed.to(self.head.weight.device).eval()
 
@@ -221,8 +234,9 @@ class Transformer(nn.Module):
             matrix = self.config.bias.dense(layout, name, layer, self.config.heads)
             return None if matrix is None else matrix.to(device)
 
-        biases = tuple({"self": bias("self", i), "cross": bias("cross", i)} for i in range(self.config.decoder_layers))
-        return Frame(source, target, target, biases)
+        numbers = range(self.config.decoder_layers)
+        biases = [{str(name): bias(name, number) for name in self.attentions} for number in numbers]
+        return Frame(source, target, target, tuple(biases))
 
     def placed(self, frame: Frame, layout: Layout) -> Frame:
         """The frame with its tokens where the position encoding puts them; in training it may draw that."""

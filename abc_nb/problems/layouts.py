@@ -16,7 +16,7 @@ from abc_nb.common.errors import InputError
 
 SOS, EOS = "$", "&"  # the first token of a sequence and its last
 Arrangement = Literal["natural", "aligned"]
-SourceIndex = Literal["right", "left", "place"]  # what tokens of the source are counted by
+SourceIndex = Literal["right", "left", "place", "running"]  # what tokens of the source are counted by
 
 
 @dataclass(frozen=True)
@@ -86,10 +86,11 @@ class Layout:
     def source_index(self, counted: SourceIndex) -> np.ndarray:
         """The index of each column (source_length,), from the left or right end, or by the digit's place.
 
+        Running: from the left, and a decoder-only model goes on counting in the answer.
         By place, the same for the digits of all operands; what stands before an operand is a place further on.
         """
         columns = np.arange(self.source_length)
-        if counted == "left":
+        if counted in ("left", "running"):
             return columns
         if counted == "right":
             return columns[::-1].copy()

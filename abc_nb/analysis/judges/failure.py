@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import get_args
 
 import numpy as np
 import pandas as pd
@@ -11,7 +10,7 @@ import pandas as pd
 from abc_nb.analysis.attention import Study
 from abc_nb.analysis.claims import Count, Judgement, Scores, Verdict, by_counts, total
 from abc_nb.analysis.judges.scaffolding import counted, interpolating_only, listed
-from abc_nb.bias.base import Attention
+from abc_nb.bias.base import ENCODER_DECODER
 from abc_nb.experiments import ARITHMETIC, CLASSIFIER
 from abc_nb.experiments.catalogue import BASELINES
 from abc_nb.problems.tasks import OPERATIONS
@@ -93,7 +92,7 @@ def attention_follows_the_digit(studies: Sequence[Study]) -> Verdict:
     for study in studies:
         inside, beyond = (f"{study.length} digits, {part}" for part in ("inside", "beyond"))
         heads, follows = study.best_heads(), []
-        for name in get_args(Attention):
+        for name in ENCODER_DECODER:
             own = heads[(heads.operand == "all") & (heads.attention == name)]
             best, even = own.sort_values(inside).iloc[-1], study.even(name)
             told.append(f"{name} {best[inside]:.2f} inside and {best[beyond]:.2f} beyond (layer {best.layer})")
