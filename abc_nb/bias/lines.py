@@ -13,7 +13,7 @@ and adds its value to the logit there; where lines meet, the largest value count
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -122,29 +122,26 @@ class Lines(Bias):
 
     @classmethod
     def by_head(cls, layout: Layout, heads: int, layers: int) -> Lines:
-        """ABS made of lines, for factors of a few digits: every head looks at one key of its own.
+        """ABS made of lines, for factors of a few digits: every head looks at one key of the problem.
 
-        In cross-attention at this place of an operand, at one of the places below it that such a factor
-        reaches to, or at one of the factor's digits; in self-attention all look at the last two tokens.
+        That is this place of an operand, one of the places below it that such a factor reaches to, or one of the
+        factor's digits. In self-attention all heads look at the last two tokens.
         """
         few = [operand.places for operand in layout.operands if layout.is_short(operand)]
-        keys: list[tuple[Direction, str, int]] = []
-        for number, operand in enumerate(layout.operands, 1):
-            if layout.is_short(operand):
-                keys += [("vertical", f"operand {number}", -place) for place in range(operand.places)]
-            else:
-                keys += [("antidiagonal", f"operand {number}", below) for below in range(max(few, default=1))]
-        shared = [(number % heads, keys[number % len(keys)]) for number in range(max(heads, len(keys)))]
-        shared_self: list[tuple[Direction, str, int]] = [("diagonal", OUTPUT, 0), ("diagonal", OUTPUT, -1)]
-        lines = [
-            line
-            for layer in range(layers)
-            for line in (
-                *(Line("cross", layer, head, *key, 0.0) for head, key in shared),
-                *(Line("self", layer, head, *key, 0.0) for head in range(heads) for key in shared_self),
-            )
-        ]
-        return cls(heads, tuple(lines), empty="closed")
+        keys = dealt(keys_of(layout, max(few, default=1)), heads)
+        keys += [(head, key) for head in range(heads) for key in LAST_TOKENS]
+        return cls(heads, in_each_layer(keys, layers), empty="closed")
+
+    @classmethod
+    def one_key_a_head(cls, layout: Layout, heads: int, layers: int) -> Lines:
+        """ABS of a decoder-only model, where all keys share one softmax: every head looks at one key of a window.
+
+        The window has the digits of this place and of the place below it, and the last two tokens of the answer.
+        Tokens of the problem look at themselves.
+        """
+        keys = dealt([*keys_of(layout, 2), *LAST_TOKENS], heads)
+        keys += [(head, ("source", "diagonal", PROBLEM, 0)) for head in range(heads)]
+        return cls(heads, in_each_layer(keys, layers), empty="closed")
 
     def of(self, attention: Attention, layer: int) -> tuple[Line, ...]:
         """The lines of one attention; none for one that was not calibrated."""
@@ -174,6 +171,36 @@ class Lines(Bias):
         if self.empty == "transparent":
             matrix[[head for head in range(self.heads) if head not in {line.head for line in chosen}]] = 0.0
         return matrix if attention == "cross" else matrix + causal(query_count(layout, attention))
+
+
+Key = tuple[Attention, Direction, str, int]  # what a line says of its keys
+LAST_TOKENS: tuple[Key, ...] = (("self", "diagonal", OUTPUT, 0), ("self", "diagonal", OUTPUT, -1))
+
+
+def keys_of(layout: Layout, places: int) -> list[Key]:
+    """Keys of cross-attention: of each long operand this place and those below it, of a short one every digit."""
+    found: list[Key] = []
+    for number, operand in enumerate(layout.operands, 1):
+        if layout.is_short(operand):
+            found += [("cross", "vertical", f"operand {number}", -place) for place in range(operand.places)]
+        else:
+            found += [("cross", "antidiagonal", f"operand {number}", below) for below in range(places)]
+    return found
+
+
+def dealt(keys: Sequence[Key], heads: int) -> list[tuple[int, Key]]:
+    """Keys dealt to heads in turn, until every head has one and every key is some head's."""
+    return [(number % heads, keys[number % len(keys)]) for number in range(max(heads, len(keys)))]
+
+
+def in_each_layer(keys: Iterable[tuple[int, Key]], layers: int) -> tuple[Line, ...]:
+    """The same lines in every layer, of the value zero."""
+    dealt_keys = [*keys]
+    return tuple(
+        Line(attention, layer, head, direction, span, offset, 0.0)
+        for layer in range(layers)
+        for head, (attention, direction, span, offset) in dealt_keys
+    )
 
 
 def cells_of(line: Line, layout: Layout) -> tuple[Tensor, Tensor]:

@@ -227,7 +227,7 @@ def strongest_first(weights: Tensor, found: Candidates, share: float) -> Tensor:
         while True:
             mass = (rest[head, steps, found.columns] * found.inside).sum(0) / queries
             mass, top = mass.masked_fill(~found.inside.any(0), CLOSED).max(0)
-            if mass == CLOSED or (mass < share and (kept[head].any() or looked_at[head] < share)):
+            if mass == CLOSED or (mass < share and (kept[head].any() or looked_at[head] < share - ROUNDING)):
                 break
             kept[head, top] = True
             rest[head, steps[found.inside[:, top], 0], found.columns[found.inside[:, top], top]] = 0

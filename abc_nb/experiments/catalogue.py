@@ -233,7 +233,16 @@ def decoder_only(model: Model, **changes: Any) -> Model:
 
 DECODER_ONLY = {f"decoder-{name}": decoder_only(BASIC[name]) for name in BASELINES} | {
     "decoder-alibi": decoder_only(BASIC["alibi"], bias=RunningALiBi()),
-    "decoder-abs": decoder_only(BASIC["window-cyclic"], title="ABS", source_index="right"),
+    "decoder-window-cyclic": decoder_only(BASIC["window-cyclic"], source_index="right"),
+    "decoder-abs": Model(
+        "ABS, one key a head",
+        positions.NoPosition(),
+        Lines.one_key_a_head,
+        extends=True,
+        tested="beyond",
+        training="anew",
+        kind="decoder-only",
+    ),
     "decoder-abc": decoder_only(BASIC["abc"], source_index="right", parent="decoder-vanilla"),
 }
 WIDENED = {  # the baselines, trained like the proposals
