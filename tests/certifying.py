@@ -8,12 +8,13 @@ import numpy as np
 import torch
 
 from abc_nb.bias import Bias, Window
-from abc_nb.bias.lines import OUTPUT, Line, Lines
+from abc_nb.bias.lines import OUTPUT, PROBLEM, Line, Lines
 from abc_nb.certificates.automaton import Automaton, automaton
 from abc_nb.certificates.contexts import Block, contexts
 from abc_nb.certificates.reach import Unrolled, reach
 from abc_nb.certificates.shapes import Shape, condensed, kept_places, seen_places
 from abc_nb.certificates.states import States
+from abc_nb.model.kinds import build
 from abc_nb.model.positions import NoPosition, PositionEncoding, Sinusoidal
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.layouts import EOS, SOS
@@ -43,11 +44,19 @@ def lines_of(task: str) -> Lines:
     return Lines(2, (*lines, Line("self", 0, 1, "diagonal", OUTPUT, -1, 0.0)), empty="closed")
 
 
+def lines_of_problem() -> tuple[Line, ...]:
+    """Lines of source attention: a token itself, the one before it, and the start."""
+    itself = Line("source", 0, 0, "diagonal", PROBLEM, 0, 0.25)
+    return itself, replace(itself, offset=-1), replace(itself, head=1), Line("source", 0, 1, "vertical", SOS, 0, 0.5)
+
+
 def model_of(sampler: Sampler, bias: Bias, position: PositionEncoding, seed: int = 0) -> Transformer:
-    """Random weights, larger than usual, so that every token matters."""
+    """Random weights, larger than usual, so that every token matters; decoder-only if the bias has source lines."""
     torch.manual_seed(seed)
-    config = ModelConfig(width=16, heads=2, feed_forward=32, position=position, bias=bias)
-    model = Transformer(config, len(sampler.task.vocabulary))
+    alone = isinstance(bias, Lines) and any(line.attention == "source" for line in bias.lines)
+    kind = "decoder-only" if alone else "encoder-decoder"
+    config = ModelConfig(width=16, heads=2, feed_forward=32, position=position, bias=bias, kind=kind)
+    model = build(config, len(sampler.task.vocabulary))
     with torch.no_grad():
         for weights in model.parameters():
             weights.mul_(1.5)
@@ -104,8 +113,10 @@ class Contexts:
 
 
 POSITIONS = (Sinusoidal(3), NoPosition())
-BIASES = ("window", "lines")
+BIASES = ("window", "lines", "decoder-only")
 
 
 def bias_of(task: str, kind: str) -> Bias:
+    if kind == "decoder-only":
+        return replace(lines_of(task), lines=(*lines_of(task).lines, *lines_of_problem()))
     return Window(1) if kind == "window" else lines_of(task)

@@ -111,6 +111,7 @@ def facts(model: Transformer, sampler: Sampler, known: Reach, zeros: bool) -> di
         "base": sampler.task.base,
         "arrangement": sampler.arrangement,
         "source_index": config.source_index,
+        "kind": config.kind,
         "period": period(model),
         "cyclic": not isinstance(config.position, NoPosition),
         "heads": config.heads,

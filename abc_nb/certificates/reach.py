@@ -2,15 +2,16 @@
 
 The output of step i is a function of the decoder's last state at i. A state of layer l at step j is a
 function of the states of layer l - 1 at j and at the open keys of self-attention, and of the source
-tokens at the open keys of cross-attention (there is no encoder layer). Followed down to the embeddings,
-this is a finite tree of tokens, each with the residue of its index. Two steps have the same *shape* if
+tokens at the open keys of cross-attention (there is no encoder layer). In a decoder-only model these are
+states of layer l - 1, too, which look at open keys of the source. Followed down to the embeddings, this is
+a finite tree of tokens, each with the residue of its index. Two steps have the same *shape* if
 their trees are equal up to the names of the places, bias values and residues included, and if the
 places stand in the same order with the same distances, where distances from `Automaton.settled` on count
 as the same. Steps of one shape compute the same function of the tokens, and the same tokens can stand there.
 
 Proof that finitely many widths show all shapes. Windows and lines put a key at a column that is affine
 in the step with slope 0 or one place, and close it where it leaves its span. So an open key lies within
-r places of the units, of the step's own place or of the highest place, where r is the largest offset
+r places of the units, of the query's own place or of the highest place, where r is the largest offset
 and a margin; `Unrolled.check` confirms this for every row that is read, and a key that moves otherwise
 (half a place a step, or against the step) is refused. After L layers the tree lies within R = L r places
 of those three. Let M = 2 R + settled + 1, let T be the period of the index, and let W > 2 M + 2 T. If
@@ -88,9 +89,11 @@ class Unrolled:
         self.layout: Layout = sampler.task.layout(width, sampler.arrangement)
         self.period, self.depth = period(model), model.config.decoder_layers
         frame = model.build_frame(self.layout, dense=False)
-        self.source_index = (frame.source.cpu().numpy() % self.period).tolist()
-        self.rows = [{name: self.opened(model, layer[name]) for name in ("self", "cross")} for layer in frame.biases]
-        self.known: dict[tuple[int, int], Node | Token] = {}
+        self.source_index, self.target_index = (
+            (index.cpu().numpy() % self.period).tolist() for index in (frame.source, frame.target)
+        )
+        self.rows = [{name: self.opened(model, layer[name]) for name in model.attentions} for layer in frame.biases]
+        self.known: dict[tuple[str, int, int], Node | Token] = {}
 
     def opened(self, model: Transformer, bias: object) -> tuple[np.ndarray, np.ndarray]:
         """The keys (query, slots) of one attention and their bias (query, slots, heads)."""
@@ -114,18 +117,22 @@ class Unrolled:
     def target(self, step: int) -> Token:
         """The input of a step: the token before the one that it predicts."""
         atom = ("token", self.task.token(SOS), 0) if step == 0 else ("output", 0, step - 1)
-        return Token(atom, step % self.period)
+        return Token(atom, self.target_index[step])
 
-    def source(self, column: int, step: int) -> Token:
+    def source(self, column: int) -> Token:
         kind, number, place = self.columns[column]
-        if kind == "digit":
-            self.check(place, step)
         atom = (kind, number, place if kind == "digit" else 0)
         return Token(atom, self.source_index[column])
 
-    def check(self, place: int, step: int) -> None:
-        """InputError for a key that is far from the units, from the step and from the highest place."""
-        if min(place, abs(place - step), abs(self.width - place)) > self.near:
+    def check_column(self, column: int, query: int | None) -> None:
+        kind, _, place = self.columns[column]
+        if kind == "digit":
+            self.check(place, query)
+
+    def check(self, place: int, query: int | None) -> None:
+        """InputError for a key that is far from the units, from the query's place and from the highest place."""
+        apart = self.width if query is None else abs(place - query)
+        if min(place, apart, abs(self.width - place)) > self.near:
             raise InputError(
                 "no certificate for this bias: a line moves by another distance than one place a step, so that "
                 "what an output looks at grows apart with the length"
@@ -142,14 +149,31 @@ class Unrolled:
         """The tree of a state; of layer 0 the embedded input token alone."""
         if layer == 0:
             return self.target(step)
-        if (layer, step) not in self.known:
-            own = []
+        where = ("answer", layer, step)
+        if where not in self.known:
+            own, cross = [], []
             for bias, key in self.keys(layer - 1, "self", step):
                 self.check(key, step)
                 own.append((bias, self.node(layer - 1, key)))
-            cross = [(bias, self.source(key, step)) for bias, key in self.keys(layer - 1, "cross", step)]
-            self.known[layer, step] = Node(layer, self.node(layer - 1, step), tuple(own), tuple(cross))
-        return self.known[layer, step]
+            for bias, key in self.keys(layer - 1, "cross", step):
+                self.check_column(key, step)
+                cross.append((bias, self.problem(layer - 1, key)))
+            self.known[where] = Node(layer, self.node(layer - 1, step), tuple(own), tuple(cross))
+        return self.known[where]
+
+    def problem(self, layer: int, column: int) -> Node | Token:
+        """The tree of a source column's state; without source attention the embedded token in every layer."""
+        if layer == 0 or "source" not in self.rows[0]:
+            return self.source(column)
+        where = ("problem", layer, column)
+        if where not in self.known:
+            kind, _, place = self.columns[column]
+            own = []
+            for bias, key in self.keys(layer - 1, "source", column):
+                self.check_column(key, place if kind == "digit" else None)
+                own.append((bias, self.problem(layer - 1, key)))
+            self.known[where] = Node(layer, self.problem(layer - 1, column), tuple(own), ())
+        return self.known[where]
 
     def kinds(self, zeros: bool, narrowest: int) -> list[Kind]:
         """Which digits a place can hold: the places that results alone can need hold zeros."""

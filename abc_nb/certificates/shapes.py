@@ -29,12 +29,15 @@ class Token:
 
 @dataclass(frozen=True)
 class Node:
-    """A state of layer `layer`, and what it is computed from; each key with the bias of every head, as bytes."""
+    """A state of layer `layer`, and what it is computed from; each key with the bias of every head, as bytes.
+
+    A state of the problem, which a decoder-only model has, looks at keys of its `own` alone.
+    """
 
     layer: int
     before: Node | Token
     own: tuple[tuple[bytes, Node | Token], ...]
-    cross: tuple[tuple[bytes, Token], ...]
+    cross: tuple[tuple[bytes, Node | Token], ...]
 
     @cached_property
     def atoms(self) -> frozenset[Atom]:

@@ -20,6 +20,7 @@ from abc_nb.certificates.contexts import Block, contexts
 from abc_nb.certificates.shapes import Atom, Node, Place, Shape, Token, condensed
 from abc_nb.common.errors import InputError
 from abc_nb.model.attention import MultiHeadAttention, softmax_or_zero, without_key
+from abc_nb.model.decoder_only import DecoderOnly
 from abc_nb.model.transformer import Transformer
 
 ROWS = 2**12  # contexts computed at once: what a processor's cache holds is fastest
@@ -127,6 +128,8 @@ class States:
 
     def layer(self, node: Node, tables: list[Table], rows: list[Tensor]) -> Tensor:
         """One decoder layer over chosen rows: what is before it, keys of self-attention, of cross-attention."""
+        if isinstance(self.model, DecoderOnly):
+            return self.layer_of_one(self.model, node, tables, rows)
         number, cross = node.layer - 1, len(node.own) + 1
         layer = self.model.decoder_layers[number]
         query, x = (part.index_select(0, rows[0]) for part in self.kept(tables[0], number, "query"))
@@ -137,6 +140,17 @@ class States:
         pairs = [self.kept(table, number, "cross") for table in tables[cross:]]
         change = self.attend(layer.cross_attention, query, pairs, rows[cross:], node.cross)
         x = self.note(layer.cross_residual.outer(x, change), 1)
+        change = layer.feed_forward(layer.forward_residual.inner(x))
+        return self.note(layer.forward_residual.outer(x, change), 1)
+
+    def layer_of_one(self, model: DecoderOnly, node: Node, tables: list[Table], rows: list[Tensor]) -> Tensor:
+        """One layer of a decoder-only model: all keys under one softmax."""
+        number = node.layer - 1
+        layer = model.layers[number]
+        query, x = (part.index_select(0, rows[0]) for part in self.kept(tables[0], number, "query"))
+        pairs = [self.kept(table, number, "self") for table in tables[1:]]
+        change = self.attend(layer.self_attention, query, pairs, rows[1:], (*node.own, *node.cross))
+        x = self.note(layer.self_residual.outer(x, change), 1)
         change = layer.feed_forward(layer.forward_residual.inner(x))
         return self.note(layer.forward_residual.outer(x, change), 1)
 

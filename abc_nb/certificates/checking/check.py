@@ -12,7 +12,7 @@ from tqdm.auto import tqdm
 
 from abc_nb.certificates.checking.enumerate import Question, contexts, questions, settled
 from abc_nb.certificates.checking.forward import Forward, Values
-from abc_nb.certificates.checking.geometry import Facts, Tree, Width
+from abc_nb.certificates.checking.geometry import KINDS, Facts, Tree, Width
 from abc_nb.certificates.checksum import checksum, checksum_of_data
 from abc_nb.common.config import fits, hints
 from abc_nb.common.errors import InputError
@@ -58,7 +58,8 @@ def check(certificate: Mapping[str, Any], weights: Mapping[str, np.ndarray], bia
 def read(certificate: Mapping[str, Any]) -> tuple[Facts, tuple[int, int, float]]:
     """The facts and the claim of a certificate; InputError where one is missing or of another type."""
     try:
-        values = {name: certificate["facts"][name] for name in hints(Facts)}
+        values: dict[str, Any] = {"kind": KINDS[0]} | dict(certificate["facts"])
+        values = {name: values[name] for name in hints(Facts)}
         claim = certificate["contexts"], certificate["wrong"], certificate["margin"]
         strings = certificate["weights"], certificate["bias"]
         fine = all(fits(values[name], hint) for name, hint in hints(Facts).items())
@@ -78,7 +79,7 @@ def asked(facts: Facts, bias: dict[str, Any]) -> Iterator[Question]:
     lines = bias.get("lines", [])
     everywhere = {
         (name, layer, head)
-        for name in ("self", "cross")
+        for name in ("self", "cross", "source")[: 2 + (facts.kind == "decoder-only")]
         for layer in range(facts.layers)
         for head in range(facts.heads)
     }

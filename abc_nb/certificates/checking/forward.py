@@ -57,17 +57,18 @@ class Forward:
     def layer(self, tree: Tree, values: Values, count: int) -> np.ndarray:
         name = f"decoder.{tree[0] - 1}"
         states, rows = self.states(tree[1], values, count)
-        x = states[rows]
-        keys = [(bias, self.states(key, values, count)) for bias, key in tree[2]]
+        x, alone = states[rows], self.facts.kind == "decoder-only"
+        keys = [(bias, self.states(key, values, count)) for bias, key in (*tree[2], *(tree[3] if alone else ()))]
         pre = self.facts.norm == "pre"
         keys = [(bias, (self.norm(f"{name}.self_residual.norm", own) if pre else own, at)) for bias, (own, at) in keys]
         x = self.residual(
             f"{name}.self_residual.norm", x, lambda inner: self.attend(f"{name}.self_attention", inner, keys)
         )
-        seen = [(bias, self.states(key, values, count)) for bias, key in tree[3]]
-        x = self.residual(
-            f"{name}.cross_residual.norm", x, lambda inner: self.attend(f"{name}.cross_attention", inner, seen)
-        )
+        if not alone:
+            seen = [(bias, self.states(key, values, count)) for bias, key in tree[3]]
+            x = self.residual(
+                f"{name}.cross_residual.norm", x, lambda inner: self.attend(f"{name}.cross_attention", inner, seen)
+            )
         return self.residual(
             f"{name}.forward_residual.norm", x, lambda inner: self.forward(f"{name}.feed_forward", inner)
         )

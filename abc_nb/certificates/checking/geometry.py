@@ -15,7 +15,9 @@ import numpy as np
 from abc_nb.common.errors import InputError
 
 Atom = tuple[str, int, int]  # ("token", t, 0), ("factor", 0, 0), ("digit", operand, place), ("output", 0, place)
-Tree = tuple[Any, ...]  # ("in", atom, index) or (layer, before, keys of self-attention, keys of cross-attention)
+# ("in", atom, index) or (layer, before, keys of self-attention, keys of cross-attention)
+Tree = tuple[Any, ...]
+KINDS = ("encoder-decoder", "decoder-only")
 OPERATORS = {"addition": "+", "n-by-1": "*", "listops-sm": "SM", "listops-max": "MAX", "listops-min": "MIN"}
 KNOWN = ("successor", "addition", "n-by-1", "parity", "listops-sm", "listops-max", "listops-min")
 SIDES = {"one": 0, "both": 1}
@@ -36,8 +38,11 @@ class Facts:
     norm: str
     zeros: bool  # whether zeros in front are part of the statement
     narrowest: int
+    kind: str = KINDS[0]  # certificates from before there was another do not say it
 
     def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise InputError(f"the checker knows no model of the kind {self.kind!r}")
         if self.task not in KNOWN or self.source_index not in ("right", "left", "place"):
             raise InputError(f"the checker knows no task {self.task!r} with an index from {self.source_index!r}")
 
@@ -62,7 +67,7 @@ class Width:
     bias: dict[str, Any]
     width: int
     near: int
-    trees: dict[tuple[int, int], Tree] = field(default_factory=dict)
+    trees: dict[tuple[str, int, int], Tree] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         facts, width = self.facts, self.width
@@ -124,6 +129,8 @@ class Width:
 
     def window(self, attention: str, step: int) -> Iterable[int]:
         w = self.bias["w"]
+        if attention == "source":
+            return [step]
         if attention == "self":
             return [step - back for back in range(w + 1)]
         left = w * SIDES[self.bias.get("sides", "both")]
@@ -134,7 +141,7 @@ class Width:
         """The column that a line opens at a step, if it lies inside what the line runs over."""
         first, last, stride, span = 0, keys - 1, 1, line["span"]
         origin = keys - 1 if line["direction"] == "antidiagonal" else 0
-        if span == "output":
+        if span in ("output", "problem"):
             origin = 0
         elif span.startswith("operand "):
             number = int(span.removeprefix("operand ")) - 1
@@ -142,7 +149,7 @@ class Width:
             first = max(origin - stride * (self.places[number] - short), 0)
             last = min(origin + stride * (not short), keys - 1)
         elif span != "whole":
-            column = 0 if attention == "self" else self.columns.index(("token", self.facts.token(span), 0))
+            column = 0 if attention != "cross" else self.columns.index(("token", self.facts.token(span), 0))
             origin = first = last = column
         slope = {"diagonal": 1, "antidiagonal": -1, "vertical": 0}[line["direction"]]
         column = origin + slope * stride * step + line["offset"]
@@ -153,27 +160,43 @@ class Width:
         if layer == 0:
             atom = ("token", self.facts.token("$"), 0) if step == 0 else ("output", 0, step - 1)
             return "in", atom, step % self.facts.period
-        if (layer, step) not in self.trees:
+        where = ("answer", layer, step)
+        if where not in self.trees:
             own = sorted(self.open("self", layer - 1, step).items())
             cross = sorted(self.open("cross", layer - 1, step).items())
             for key, _ in own:
                 self.must_be_near(key, step)
-            self.trees[layer, step] = (
+            for key, _ in cross:
+                self.column_must_be_near(key, step)
+            self.trees[where] = (
                 layer,
                 self.tree(layer - 1, step),
                 tuple((bias, self.tree(layer - 1, key)) for key, bias in own),
-                tuple((bias, self.leaf(key, step)) for key, bias in cross),
+                tuple((bias, self.of_problem(layer - 1, key)) for key, bias in cross),
             )
-        return self.trees[layer, step]
+        return self.trees[where]
 
-    def leaf(self, column: int, step: int) -> Tree:
-        atom = self.columns[column]
-        if atom[0] == "digit":
-            self.must_be_near(atom[2], step)
-        return "in", atom, self.index(column)
+    def of_problem(self, layer: int, column: int) -> Tree:
+        """The tree of a token of the problem, which only a decoder-only model changes from layer to layer."""
+        if layer == 0 or self.facts.kind != "decoder-only":
+            return "in", self.columns[column], self.index(column)
+        where = ("problem", layer, column)
+        if where not in self.trees:
+            kind, _, place = self.columns[column]
+            keys = sorted(self.open("source", layer - 1, column).items())
+            for key, _ in keys:
+                self.column_must_be_near(key, place if kind == "digit" else None)
+            below = tuple((bias, self.of_problem(layer - 1, key)) for key, bias in keys)
+            self.trees[where] = (layer, self.of_problem(layer - 1, column), below, ())
+        return self.trees[where]
 
-    def must_be_near(self, place: int, step: int) -> None:
-        if min(place, abs(place - step), abs(place - self.width)) > self.near:
+    def column_must_be_near(self, column: int, query: int | None) -> None:
+        if self.columns[column][0] == "digit":
+            self.must_be_near(self.columns[column][2], query)
+
+    def must_be_near(self, place: int, query: int | None) -> None:
+        apart = self.width if query is None else abs(place - query)
+        if min(place, apart, abs(place - self.width)) > self.near:
             raise InputError("this bias opens keys that move by another distance than one place a step")
 
     def kind(self, place: int) -> str:
