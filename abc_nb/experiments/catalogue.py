@@ -225,15 +225,17 @@ MODERN = {  # what others proposed
 BASELINES = ("vanilla", "nope", "rope", "alibi", "rpe")
 
 
+WITHOUT_ENCODER = (("encoder_layers", 0),)
+
+
 def decoder_only(model: Model, **changes: Any) -> Model:
     """The same as a decoder-only model: one index, or one distance, runs through problem and answer."""
-    settings: dict[str, Any] = {"kind": "decoder-only", "source_index": "running"}
+    settings: dict[str, Any] = {"kind": "decoder-only", "source_index": "running", "size": WITHOUT_ENCODER}
     return replace(model, **settings | changes)
 
 
-DECODER_ONLY = {f"decoder-{name}": decoder_only(BASIC[name]) for name in BASELINES} | {
-    "decoder-alibi": decoder_only(BASIC["alibi"], bias=RunningALiBi()),
-    "decoder-window-cyclic": decoder_only(BASIC["window-cyclic"], source_index="right"),
+DECODER_ONLY = {
+    "decoder-vanilla": decoder_only(BASIC["vanilla"]),
     "decoder-abs": Model(
         "ABS, one key a head",
         positions.NoPosition(),
@@ -241,9 +243,15 @@ DECODER_ONLY = {f"decoder-{name}": decoder_only(BASIC[name]) for name in BASELIN
         extends=True,
         tested="beyond",
         training="anew",
+        size=WITHOUT_ENCODER,
         kind="decoder-only",
     ),
     "decoder-abc": decoder_only(BASIC["abc"], source_index="right", parent="decoder-vanilla"),
+    "decoder-window-cyclic": decoder_only(BASIC["window-cyclic"], source_index="right"),
+    "decoder-nope": decoder_only(BASIC["nope"]),
+    "decoder-rope": decoder_only(BASIC["rope"]),
+    "decoder-alibi": decoder_only(BASIC["alibi"], bias=RunningALiBi()),
+    "decoder-rpe": decoder_only(BASIC["rpe"]),
 }
 WIDENED = {  # the baselines, trained like the proposals
     f"{name}-widened": replace(BASIC[name], source_index="right", extends=True, tested="beyond")

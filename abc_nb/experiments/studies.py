@@ -51,6 +51,7 @@ def trained_grid() -> dict[tuple[int | None, int | None], str]:
     return {(w, t): name for (w, t), name in GRID_NAMES.items() if w == W or t in (PERIOD, None)}
 
 
+DECODED = ("addition", "successor", "n-by-1", "parity")  # Addition first: it is what `smoke` has of them
 TIGHT = ("smoke", "quick")  # in the profile `paper` all problems are padded
 STUDIES = {
     "baselines": Study(ARITHMETIC, catalogue.BASELINES, trained=True),
@@ -77,7 +78,7 @@ STUDIES = {
     "factors in base 4": Study(FACTORS, FACTOR_MODELS, (4,)),
     "limits": Study(LIMITS, ("vanilla",)),
     "sizes": Study(("addition",), ("window-cyclic-both", *catalogue.SIZED)),
-    "decoder-only": Study(ARITHMETIC, tuple(catalogue.DECODER_ONLY), profiles=TIGHT),
+    "decoder-only": Study(DECODED, tuple(catalogue.DECODER_ONLY)),
     "the paper's setting": Study(ARITHMETIC, tuple(catalogue.PAPER_SETTING), profiles=("paper",)),
 }
 

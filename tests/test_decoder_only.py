@@ -1,0 +1,191 @@
+"""Decoder-only models: one sequence, one softmax, and the same layouts, biases and calibration."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from abc_nb import InputError
+from abc_nb.bias import Lines, RunningALiBi
+from abc_nb.calibration.calibrate import Calibration
+from abc_nb.calibration.of_model import bias_from_attention, calibrate_model
+from abc_nb.experiments import experiment
+from abc_nb.experiments.catalogue import DECODER_ONLY
+from abc_nb.experiments.experiment import Experiment
+from abc_nb.experiments.studies import ARITHMETIC
+from abc_nb.model.decoder_only import DecoderOnly, DecoderOnlyLayer
+from abc_nb.model.transformer import ModelConfig, Transformer
+from abc_nb.problems.layouts import SOS, Layout
+from abc_nb.problems.sampling import Batch
+from abc_nb.training.evaluation import greedy, record
+from abc_nb.training.trainer import Trainer
+
+
+def made(name: str, seed: int = 0) -> tuple[Experiment, DecoderOnly, Batch]:
+    """A new small model, with weights larger than usual, and a few problems."""
+    found = experiment(name, "smoke")
+    model = found.build(seed).eval()
+    assert isinstance(model, DecoderOnly)
+    with torch.no_grad():
+        for weights in model.parameters():
+            weights.mul_(1.5)
+    return found, model, found.sampler.training_batch(seed, 0, 8)
+
+
+def torch_layer(layer: DecoderOnlyLayer, config: ModelConfig) -> nn.TransformerEncoderLayer:
+    """PyTorch's own layer with the weights of one of ours."""
+    ours, theirs = layer.self_attention, nn.TransformerEncoderLayer(
+        config.width, config.heads, config.feed_forward, 0.0, batch_first=True, norm_first=True
+    )  # fmt: skip
+    pairs = {"in_proj_weight": "weight", "in_proj_bias": "bias"}
+    own = {
+        f"self_attn.{name}": torch.cat([getattr(part, kind) for part in (ours.query, ours.key, ours.value)])
+        for name, kind in pairs.items()
+    }
+    own |= {f"self_attn.out_proj.{name}": value for name, value in ours.out.state_dict().items()}
+    parts = {"norm1": layer.self_residual.norm, "norm2": layer.forward_residual.norm}
+    parts |= {"linear1": layer.feed_forward[0], "linear2": layer.feed_forward[3]}
+    for name, part in parts.items():
+        own |= {f"{name}.{key}": value for key, value in part.state_dict().items()}
+    theirs.load_state_dict(own)
+    return theirs.eval()
+
+
+@torch.no_grad()
+def test_logits_are_those_of_pytorch_layers_over_the_whole_sequence() -> None:
+    _, model, batch = made("addition-decoder-vanilla")
+    sequence = torch.cat([batch.source, batch.target[:, :-1]], dim=1)
+    count, width = sequence.shape[1], model.config.width
+    rates = 10000.0 ** (-torch.arange(0, width, 2) / width)
+    angle = torch.arange(count)[:, None] * rates
+    x = model.embedding(sequence) * width**0.5 + torch.stack([angle.sin(), angle.cos()], -1).flatten(1)
+    mask = torch.full((count, count), -math.inf).triu(1)
+    for layer in model.layers:
+        x = torch_layer(layer, model.config)(x, src_mask=mask)
+    wanted = model.head(model.decoder_norm(x[:, batch.layout.source_length :]))
+    found = model(batch.source, batch.target[:, :-1], batch.layout)
+    assert torch.allclose(found, wanted, atol=1e-4)
+
+
+@pytest.mark.parametrize("task", ARITHMETIC)
+@pytest.mark.parametrize("name", [name for name in DECODER_ONLY if name != "decoder-abc"])
+@torch.no_grad()
+def test_dense_biases_open_keys_and_decoding_step_by_step_agree(task: str, name: str) -> None:
+    _, model, batch = made(f"{task}-{name}")
+    inputs, layout = batch.target[:, :-1], batch.layout
+    wanted = model(batch.source, inputs, layout, dense=True)
+    frame, caches = model.start(batch.source, layout)
+    steps = torch.stack([model.step(inputs[:, i], i, frame, caches) for i in range(layout.target_length)], 1)
+    for found in (model(batch.source, inputs, layout, dense=False), steps):
+        assert torch.allclose(found, wanted, atol=1e-4)
+    assert torch.allclose(model(batch.source, inputs[:, :3], layout), wanted[:, :3], atol=1e-4)
+
+
+@torch.no_grad()
+def test_no_output_depends_on_a_later_token_and_every_one_on_the_problem() -> None:
+    found, model, batch = made("addition-decoder-vanilla")
+    inputs = batch.target[:, :-1]
+    changed = inputs.clone()
+    changed[:, 3:] = (changed[:, 3:] + 1) % 10
+    before, after = (model(batch.source, each, batch.layout) for each in (inputs, changed))
+    assert torch.equal(before[:, :3], after[:, :3]) and not torch.allclose(before[:, 3], after[:, 3])
+    other = found.sampler.training_batch(1, 0, 8)
+    assert not torch.allclose(model(other.source, inputs, batch.layout)[:, 0], before[:, 0])
+
+
+def test_attention_on_problem_and_answer_adds_up_to_one() -> None:
+    _, model, batch = made("n-by-1-decoder-rpe")
+    deep = DecoderOnly(replace(model.config, decoder_layers=2), model.embedding.num_embeddings)
+    weights = record(deep, batch).weights
+    both = [*product_of(("self", "cross"), (0, 1)), ("source", 0)]
+    assert weights.keys() == {*both}, "nobody looks at the problem's states after the last layer"
+    for layer in (0, 1):
+        total = weights["cross", layer].sum(-1) + weights["self", layer].sum(-1)
+        assert torch.allclose(total, torch.ones_like(total), atol=1e-5)
+    problem = weights["source", 0]
+    assert torch.allclose(problem.sum(-1), torch.ones(problem.shape[:-1]), atol=1e-5)
+    assert (problem.triu(1) == 0).all()
+
+
+def product_of(names: tuple[str, ...], layers: tuple[int, ...]) -> list[tuple[str, int]]:
+    return [(name, layer) for name in names for layer in layers]
+
+
+def test_alibi_counts_distance_in_one_sequence() -> None:
+    layout = experiment("addition-decoder-alibi").sampler.layout(3)
+    count, sources = layout.source_length + layout.target_length, layout.source_length
+    whole = torch.full((4, count, count), -math.inf)
+    for head in range(4):
+        for query in range(count):
+            for key in range(query + 1):
+                whole[head, query, key] = -(2.0 ** (-2 * (head + 1))) * (query - key)
+    bias = RunningALiBi()
+    assert torch.equal(bias.dense(layout, "source", 0, 4), whole[:, :sources, :sources])
+    assert torch.equal(bias.dense(layout, "cross", 0, 4), whole[:, sources:, :sources])
+    assert torch.equal(bias.dense(layout, "self", 0, 4), whole[:, sources:, sources:])
+
+
+def window(layout: Layout, step: int) -> set[tuple[str, int]]:
+    """The keys of one step: the digits of its place and of the one below, a short factor, and the last two tokens."""
+    keys = {("self", key) for key in (step, step - 1) if key >= 0}
+    for operand in layout.operands:
+        columns = operand.columns.tolist()
+        if layout.is_short(operand):
+            keys |= {("cross", column) for column in columns}
+            continue
+        keys |= {("cross", columns[place]) for place in (step, step - 1) if 0 <= place < len(columns)}
+        keys |= {("cross", operand.last + 1)} if step == 0 else set()  # what stands behind the units
+        keys |= {("cross", columns[-1] - 1)} if step == len(columns) else set()  # and before the highest place
+    return keys
+
+
+@pytest.mark.parametrize("task", ARITHMETIC)
+def test_abs_opens_a_window_and_one_key_of_it_to_a_head(task: str) -> None:
+    layout = experiment(f"{task}-decoder-abs").sampler.layout(8)
+    bias = Lines.one_key_a_head(layout, 8, 1)
+    opened = {name: bias.opened(layout, name, 0) for name in ("self", "cross", "source")}
+    for step in range(layout.target_length):
+        found = {
+            (name, key) for name in ("self", "cross") for key in opened[name][:, step].any(0).nonzero()[:, 0].tolist()
+        }
+        assert found == window(layout, step)
+    assert ((opened["self"].sum(-1) + opened["cross"].sum(-1)) <= 1).all()
+    assert torch.equal(opened["source"], torch.eye(layout.source_length, dtype=torch.bool).expand(8, -1, -1))
+
+
+def test_a_head_keeps_no_line_where_it_hardly_looks() -> None:
+    layout = experiment("addition-decoder-abs").sampler.layout(6)
+    steps, cross = layout.target_length, torch.zeros(2, layout.target_length, layout.source_length)
+    own = torch.zeros(2, steps, steps)
+    columns = layout.operands[0].columns.tolist()
+    for step in range(steps):
+        cross[0, step, columns[min(step, len(columns) - 1)]], own[0, step, step] = 0.9, 0.1
+        cross[1, step, columns[min(step, len(columns) - 1)]], own[1, step, step] = 0.1, 0.9
+    found = bias_from_attention({("cross", 0): cross, ("self", 0): own}, layout, Calibration(share=0.3))
+    assert {(line.attention, line.head) for line in found.lines} == {("cross", 0), ("self", 1)}
+
+
+@pytest.mark.slow
+def test_a_model_is_trained_calibrated_and_retrained_under_its_lines() -> None:
+    found = experiment("successor-decoder-vanilla", "smoke")
+    model = found.build(0)
+    Trainer(model, found.sampler, found.training, 0).run()
+    bias = calibrate_model(model, found.sampler.calibration_batch(0, 50)).bias
+    child = experiment("successor-decoder-abc", "smoke").build(0, bias)
+    before = [weights.clone() for weights in child.parameters()]
+    Trainer(child, found.sampler, found.training, 0).run()
+    assert isinstance(child, DecoderOnly) and child.config.bias == bias
+    assert any(not torch.equal(old, new) for old, new in zip(before, child.parameters(), strict=True))
+    batch = found.sampler.test_batch(30, 2, 0)
+    said: Tensor = greedy(child, batch.source, batch.layout, found.task.token(SOS))
+    assert said.shape == (2, batch.layout.target_length)
+
+
+def test_a_decoder_only_model_has_no_encoder() -> None:
+    with pytest.raises(InputError, match="has no encoder"):
+        ModelConfig(kind="decoder-only", encoder_layers=1)
+    assert type(experiment("addition-vanilla").build(0)) is Transformer
