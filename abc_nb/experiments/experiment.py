@@ -144,12 +144,15 @@ def tests(model: Model, sampler: Sampler, config: ModelConfig, profile: str) -> 
     return tuple((length, samples) for length, samples in tested if config.position.fits(sampler.layout(length)))
 
 
+CALIBRATED = {"vanilla": "abc", "decoder-vanilla": "decoder-abc"}  # plain models, and ABC of them
+
+
 def calibrated(name: str, profile: str = "quick") -> Experiment:
     """ABC of a plain model, `addition-abc-base4` of `addition-vanilla-base4`; InputError for any other."""
     identity = parse(name)
-    if identity is None or identity.model != "vanilla" or identity.task == "parity-classification":
+    if identity is None or identity.model not in CALIBRATED or identity.task == "parity-classification":
         raise InputError(f"{name!r} cannot be calibrated here: name a plain model such as addition-vanilla")
-    return specify(replace(identity, model="abc"), profile)
+    return specify(replace(identity, model=CALIBRATED[identity.model]), profile)
 
 
 def train_command(name: str, seed: int = 0, profile: str = "quick", base: int | None = None) -> str:

@@ -7,13 +7,20 @@ from abc_nb.analysis.results import Results
 from abc_nb.analysis.statistics import percent
 from abc_nb.experiments import ARITHMETIC
 
-ROWS = {"vanilla": "Vanilla", "window-cyclic": "ABS", "abc": "ABC"}
+ROWS = {
+    "vanilla": "Vanilla",
+    "window-cyclic": "ABS",
+    "abc": "ABC",
+    "decoder-vanilla": "Vanilla, decoder-only",
+    "decoder-abs": "ABS, decoder-only",
+    "decoder-abc": "ABC, decoder-only",
+}
 LENGTHS = (6, 60, 200)
 
 
 def table(found: Results) -> str:
     """README's table in Markdown: the worst run at each length over tasks and seeds, and how many are certified."""
-    rows = found.rows("baselines", "scaffolds", "abc")
+    rows = found.rows("baselines", "scaffolds", "abc", "decoder-only")
     proven = certified.certificates(found)
     lines = ["| | 6 digits | 60 digits | 200 digits | every length |", "| --- | --- | --- | --- | --- |"]
     for model, title in ROWS.items():
