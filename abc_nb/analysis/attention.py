@@ -100,6 +100,8 @@ def masses(model: Transformer, batch: Batch, trained: int) -> pd.DataFrame:
     kept = record(model, batch)
     rows = []
     for (name, layer), weights in kept.weights.items():
+        if name == "source":  # of a decoder-only model: no output token asks there
+            continue
         several = name == "cross" and len(batch.layout.operands) > 1
         operands = [None, *range(len(batch.layout.operands))] if several else [None]
         for operand in operands:
