@@ -22,8 +22,8 @@ from abc_nb.experiments import experiment, names, parse
 from abc_nb.problems import expressions
 from abc_nb.problems.layouts import Layout
 from abc_nb.runs import store
-from abc_nb.show.explorers import pictures
-from abc_nb.show.explorers.pictures import MONO, TEXT
+from abc_nb.show import pictures
+from abc_nb.show.pictures import MONO, TEXT
 
 LONGEST = 64  # places: more do not fit on the picture
 SIZE = (940, 440)  # of the picture, in pixels
@@ -167,7 +167,7 @@ def attention_figure(asked: Asked, name: Attention, layer: int, head: int, step:
 
     The row of `step` is framed; with `mark`, the cells that the algorithm needs carry a small square.
     """
-    figure = pictures.new_figure(*SIZE)
+    figure = pictures.fixed_figure(*SIZE)
     axes = pictures.panel(figure, 70, 30, 610, 344)
     weights = asked.weights(name, layer, head).copy()
     weights[step + 1 :] = np.nan

@@ -9,7 +9,6 @@ from textwrap import fill
 
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from torch import Tensor
@@ -24,8 +23,8 @@ from abc_nb.experiments.experiment import Experiment, calibrated
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.tasks import TRAINED
 from abc_nb.runs.store import Run
-from abc_nb.show.explorers import pictures
-from abc_nb.show.explorers.pictures import TEXT
+from abc_nb.show import pictures
+from abc_nb.show.pictures import COLORS, TEXT
 
 SIZE, CURVES_SIZE = (640, 300), (530, 300)  # pixels
 COLUMNS = 4  # heads side by side
@@ -117,7 +116,7 @@ def extended_figure(bench: Bench, bias: Lines, name: Attention, layer: int, leng
 
 def heads_figure(matrices: np.ndarray, title: str) -> tuple[Figure, list[tuple[int, int]]]:
     """Matrices (head, query, key) in two rows, and where each begins, in cells."""
-    figure = pictures.new_figure(*SIZE)
+    figure = pictures.fixed_figure(*SIZE)
     axes = pictures.panel(figure, 10, 26, SIZE[0] - 20, SIZE[1] - 30)
     tiles = [pictures.colored(matrix, *limits(matrix)) for matrix in matrices]
     height, width = matrices.shape[1:]
@@ -151,12 +150,11 @@ def describe(settings: Calibration) -> str:
 
 def curves_figure(evaluations: Mapping[str, pd.DataFrame], longest: int = 100) -> Figure:
     """Accuracy against length, a line an evaluation; its name stands in the legend."""
-    figure = pictures.new_figure(*CURVES_SIZE)
+    figure = pictures.fixed_figure(*CURVES_SIZE)
     axes = pictures.panel(figure, 40, 26, 270, 224)
-    colors = sns.color_palette("colorblind")
     for i, (name, rows) in enumerate(evaluations.items()):
         rows = rows[rows.length <= longest]
-        look = {"color": colors[i % len(colors)], "marker": "osD^vPX*"[i % 8], "markersize": 6, "linewidth": 2}
+        look = {"color": COLORS[i % len(COLORS)], "marker": "osD^vPX*"[i % 8], "markersize": 6, "linewidth": 2}
         axes.plot(rows.length, 100 * rows.accuracy, label=fill(name, 27), **look)
     axes.axvspan(0, TRAINED + 0.5, color="0.92", zorder=0)
     axes.set(xlim=(0.5, longest + 2), ylim=(-4, 104))

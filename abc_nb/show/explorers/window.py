@@ -14,8 +14,8 @@ from abc_nb.experiments.experiment import experiment, train_command
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import store
-from abc_nb.show.explorers import pictures
-from abc_nb.show.explorers.pictures import TEXT
+from abc_nb.show import pictures
+from abc_nb.show.pictures import TEXT
 
 ATTENTIONS: tuple[Attention, ...] = ("cross", "self")
 MASK_SIZE, GRID_SIZE = (940, 320), (620, 270)  # pixels
@@ -77,7 +77,7 @@ def sentence(task: str, frame: pd.DataFrame, w: int | None, t: int | None, seed:
 
 def mask_figure(layout: Layout, w: int | None, t: int | None) -> Figure:
     """The mask of both attentions, open cells bright, with the position index that the model sees on the axes."""
-    figure = pictures.new_figure(*MASK_SIZE)
+    figure = pictures.fixed_figure(*MASK_SIZE)
     places = {"cross": (46, 550), "self": (654, 280)}
     source = np.arange(layout.source_length)[::-1] % (t or layout.source_length)
     target = np.arange(layout.target_length) % (t or layout.target_length)
@@ -99,7 +99,7 @@ def mask_figure(layout: Layout, w: int | None, t: int | None) -> Figure:
 
 def grid_figure(frame: pd.DataFrame, length: int, w: int | None, t: int | None) -> Figure:
     """Accuracy at one length over window and period; the chosen cell is framed, what was not measured is grey."""
-    figure = pictures.new_figure(*GRID_SIZE)
+    figure = pictures.fixed_figure(*GRID_SIZE)
     axes = pictures.panel(figure, 70, 34, 540, 180)
     cells = np.full((len(GRID_W), len(GRID_T)), np.nan)
     windows, periods = [label(value) for value in GRID_W], [label(value) for value in GRID_T]
