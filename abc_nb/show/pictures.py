@@ -20,6 +20,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import Colormap
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
+from matplotlib.patches import Rectangle
 
 from abc_nb.common import paths
 from abc_nb.common.files import write_bytes
@@ -102,7 +103,7 @@ def fixed_figure(width: int, height: int) -> Figure:
     return Figure(figsize=(width / DPI, height / DPI), dpi=DPI, facecolor="white", edgecolor="white")
 
 
-def panel(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
+def panel(figure: Figure, left: float, top: float, width: float, height: float, title: str = "") -> Axes:
     """Axes at a place given in pixels from the figure's top left corner, without ticks, grid or frame."""
     whole = figure.get_size_inches() * DPI
     box = (left / whole[0], 1 - (top + height) / whole[1], width / whole[0], height / whole[1])
@@ -110,6 +111,7 @@ def panel(figure: Figure, left: float, top: float, width: float, height: float) 
     axes.grid(False)
     axes.set(xticks=[], yticks=[])
     axes.tick_params(length=0, pad=3)
+    axes.set_title(title, fontsize=12, loc="left", **TEXT)
     return axes
 
 
@@ -145,3 +147,11 @@ def mosaic(tiles: Sequence[np.ndarray], columns: int, gap: tuple[int, int]) -> t
 def show(axes: Axes, rgb: np.ndarray) -> None:
     """Colours as cells that fill the axes."""
     axes.imshow(rgb, interpolation="nearest", aspect="auto")
+
+
+def framed(
+    axes: Axes, corner: tuple[int, int], width: int = 1, height: int = 1, line: float = 3, color: str = "#d55e00"
+) -> None:
+    """A frame around cells, also where it lies on the edge of the axes; `corner` is the first cell (column, row)."""
+    box = Rectangle((corner[0] - 0.5, corner[1] - 0.5), width, height, fill=False, edgecolor=color, linewidth=line)
+    axes.add_patch(box).set_clip_on(False)

@@ -62,8 +62,14 @@ def length_curves(rows: pd.DataFrame, longest: int, trained: int = TRAINED, loga
             panel.set(xscale="log", xlim=(0.9, 1.3 * longest))
     for panel in panels[::2]:
         panel.set_ylabel("exact match (%)")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(models), frameon=False)
+    legend(figure, panels[0])
     return figure
+
+
+def legend(figure: Figure, panel: Axes) -> None:
+    """One entry for each label of a panel, below all panels."""
+    entries = dict(zip(*reversed(panel.get_legend_handles_labels()), strict=True))
+    figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=len(entries), frameon=False)
 
 
 def shade(panel: Axes, trained: int) -> None:
@@ -112,8 +118,7 @@ def training_curves(histories: pd.DataFrame) -> Figure:
         panel.set(title=task, xlabel="training step", ylim=(-4, 104))
     for panel in panels[::2]:
         panel.set_ylabel("exact match (%)")
-    entries = dict(zip(*reversed(panels[0].get_legend_handles_labels()), strict=True))
-    figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=len(entries), frameon=False)
+    legend(figure, panels[0])
     return figure
 
 
@@ -142,7 +147,7 @@ def mass_and_accuracy(frames: dict[str, pd.DataFrame], trained: int = TRAINED) -
         shade(panel, trained)
         panel.set(title=title, xlabel="output digit, units first", ylim=(-0.04, 1.04), xlim=(0.5, len(frame) + 0.5))
     panels[0].set_ylabel("share")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
+    legend(figure, panels[0])
     return figure
 
 
