@@ -221,7 +221,7 @@ DAMAGES = [truncated, emptied, altered, deleted]
 def forking() -> ForkServerContext:
     """Processes are forked from one that has everything imported and no threads, in no time."""
     context = get_context("forkserver")
-    slow = ["pytest", "hypothesis", "nbformat", "torch._dynamo", "abc_nb.runs.sweep", "abc_nb.show.report.page"]
+    slow = ["pytest", "hypothesis", "nbformat", "abc_nb.runs.sweep", "abc_nb.show.report.page"]
     context.set_forkserver_preload(slow)
     return context
 
