@@ -31,7 +31,7 @@ from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import runner
 from abc_nb.runs.manifest import fingerprint, sha256, write_manifest
-from abc_nb.show import plots, tables
+from abc_nb.show import pictures, plots, tables
 from abc_nb.show.report import page
 from abc_nb.training import checkpoints
 from abc_nb.training.evaluation import exact_match, wilson
@@ -221,7 +221,7 @@ DAMAGES = [truncated, emptied, altered, deleted]
 def forking() -> ForkServerContext:
     """Processes are forked from one that has everything imported and no threads, in no time."""
     context = get_context("forkserver")
-    slow = ["pytest", "hypothesis", "nbformat", "torch._dynamo", "abc_nb.runs.sweep", "abc_nb.show.report.page"]
+    slow = ["pytest", "hypothesis", "nbformat", "abc_nb.runs.sweep", "abc_nb.show.report.page"]
     context.set_forkserver_preload(slow)
     return context
 
@@ -256,7 +256,7 @@ def write_report(version: int) -> None:
     """A table, a figure, a verdict and the report, all of them different in the two versions."""
     frame = pd.DataFrame({"length": [6, 60], "accuracy": [1.0, 0.25 * version]})
     tables.save(frame, "table-1", "smoke")
-    figure, (panel,) = plots.new_figure(1)
+    figure, (panel,) = pictures.new_figure(1)
     panel.plot(frame.length, frame.accuracy)
     plots.save(figure, "figure-1", "smoke")
     claims.record([claims.Verdict("C01", "holds" if version else "differs", f"version {version}")], "01_data", "smoke")

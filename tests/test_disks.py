@@ -21,7 +21,7 @@ from abc_nb.analysis.results import Results
 from abc_nb.cli import main
 from abc_nb.experiments.experiment import Experiment
 from abc_nb.runs import runner, store
-from abc_nb.show import plots, tables
+from abc_nb.show import pictures, plots, tables
 from abc_nb.show.report import page
 from abc_nb.training import trainer as training
 
@@ -212,7 +212,7 @@ def save_table() -> None:
 
 
 def save_figure() -> None:
-    plots.save(plots.new_figure(1)[0], "figure-1", "smoke")
+    plots.save(pictures.new_figure(1)[0], "figure-1", "smoke")
 
 
 def record_claim() -> None:

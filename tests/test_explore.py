@@ -25,9 +25,9 @@ from abc_nb.experiments.catalogue import GRID_NAMES, GRID_W
 from abc_nb.experiments.experiment import experiment
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.runs import runner, store
+from abc_nb.show import pictures
 from abc_nb.show.explorers import attention as explore
 from abc_nb.show.explorers import calibration as bench_calibration
-from abc_nb.show.explorers import pictures
 from abc_nb.show.explorers import window as bench_window
 from abc_nb.show.explorers.calibration import Bench
 from abc_nb.training.answers import answers

@@ -16,6 +16,7 @@ from abc_nb import experiments
 from abc_nb.analysis import claims
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
+from abc_nb.runs import sweep
 from abc_nb.show import notebooks
 
 BOOKS = notebooks.sequence()
@@ -119,12 +120,13 @@ def test_a_bad_parameter_is_one_sentence(tmp_path: Path, name: str, value: objec
 
 
 class Reproduced(NamedTuple):
-    """What the last of two reproductions printed, and where both of them wrote."""
+    """What a reproduction printed, and where it wrote."""
 
     process: subprocess.CompletedProcess[str]
     figures: Path
 
 
+LEFT = ("addition-rope", "parity-abc")  # runs that the reproduction finds missing
 COMMAND = [sys.executable, "-m", "abc_nb", "reproduce", "--profile", "smoke"]
 once = pytest.mark.xdist_group("reproduced")  # tests of one reproduction run in one worker
 
@@ -136,17 +138,19 @@ def placed(folder: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def reproduced(tmp_path_factory: pytest.TempPathFactory) -> Reproduced:
-    """`abc-nb reproduce` in the smoke profile: from nothing, then again."""
+    """`abc-nb reproduce` in the smoke profile, where most runs are finished: a process for each would take minutes."""
     folder = tmp_path_factory.mktemp("reproduced")
-    first = subprocess.run(COMMAND, capture_output=True, text=True, env=placed(folder))
-    assert first.returncode == 0, first.stderr[-4000:]
-    last = subprocess.run(COMMAND, capture_output=True, text=True, env=placed(folder))
-    return Reproduced(last, folder / "figures" / "smoke")
+    jobs = [(each, 0) for each in experiments.needed("smoke") if each.name not in LEFT]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("ABC_NB_RUNS", placed(folder)["ABC_NB_RUNS"])
+        assert sweep.sweep(jobs, show=False, in_turn=True) == []
+    done = subprocess.run(COMMAND, capture_output=True, text=True, env=placed(folder))
+    return Reproduced(done, folder / "figures" / "smoke")
 
 
 @pytest.mark.notebooks
 @pytest.mark.long
-def test_two_reproductions_at_once_in_the_same_folders_both_end_well(tmp_path: Path) -> None:
+def test_reproductions_from_nothing_two_at_once_end_well_and_another_reuses_their_runs(tmp_path: Path) -> None:
     logs = [tmp_path / "one", tmp_path / "other"]
     together = []
     for log in logs:
@@ -154,14 +158,19 @@ def test_two_reproductions_at_once_in_the_same_folders_both_end_well(tmp_path: P
             together.append(subprocess.Popen(COMMAND, stdout=file, stderr=subprocess.STDOUT, env=placed(tmp_path)))
     for process, log in zip(together, logs, strict=True):
         assert process.wait() == 0, log.read_text()[-4000:]
+    again = subprocess.run(COMMAND, capture_output=True, text=True, env=placed(tmp_path))
+    assert again.returncode == 0, again.stderr[-4000:]
+    count = len(experiments.needed("smoke"))
+    assert f"{count} runs, {count} of them finished before" in again.stdout
 
 
 @once
 @pytest.mark.notebooks
-def test_reproduce_reuses_finished_runs(reproduced: Reproduced) -> None:
+def test_reproduce_trains_what_is_missing_and_nothing_else(reproduced: Reproduced) -> None:
     assert reproduced.process.returncode == 0, reproduced.process.stderr[-4000:]
     count = len(experiments.needed("smoke"))
-    assert f"{count} runs, {count} of them finished before" in reproduced.process.stdout
+    assert f"{count} runs, {count - len(LEFT)} of them finished before" in reproduced.process.stdout
+    assert f"training {len(LEFT)} runs" in reproduced.process.stdout
 
 
 @once

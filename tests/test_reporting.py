@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
+import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
 from helpers import rows
+from matplotlib.figure import Figure
 
 from abc_nb.analysis import claims, dataset, statistics
+from abc_nb.analysis.attention import Panel
 from abc_nb.analysis.results import Results
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.experiments.catalogue import BASELINES, MODELS, SCAFFOLDS, VARIANTS
 from abc_nb.problems.tasks import OPERATIONS, Task
-from abc_nb.show import maps, plots, tables
+from abc_nb.show import maps, pictures, plots, tables
 from abc_nb.training.evaluation import wilson
 
 
@@ -240,9 +244,9 @@ def test_a_line_is_numbered_by_the_column_at_which_it_meets_the_first_row() -> N
 
 def test_panels_stand_two_in_a_row() -> None:
     for count, rows_ in ((1, 1), (2, 1), (3, 2), (4, 2)):
-        figure, panels = plots.in_pairs(count)
+        figure, panels = pictures.in_pairs(count)
         assert figure.axes == panels and len(panels) == count
-        assert figure.get_size_inches().tolist() == pytest.approx([plots.WIDTH * min(2, count), 2.4 * rows_])
+        assert figure.get_size_inches().tolist() == pytest.approx([pictures.WIDTH * min(2, count), 2.4 * rows_])
 
 
 def test_the_map_of_methods_has_a_given_order_and_leaves_empty_what_was_not_tested() -> None:
@@ -267,3 +271,44 @@ def test_markdown_tables_have_as_many_columns_in_every_row(figures: Path) -> Non
     lines = (figures / "table-x.md").read_text().splitlines()
     assert len({len(re.split(r"(?<!\\)\|", line)) for line in lines}) == 1
     assert r"1 \| 2" in lines[2]
+
+
+def figures_of_every_family() -> Iterator[Figure]:
+    """One small figure of each function that draws."""
+    frame = rows("Vanilla", {1: [1.0], 6: [0.5]}).assign(step=[1, 2], mass=0.5, w="1", T=[0, 3], ours=50.0, base=10)
+    matrix = np.arange(12.0).reshape(3, 4) / 12
+    panel = Panel("layer 1, head 1", matrix, list("123"), list("abcd"), [True, True, False], "input token")
+    yield plots.length_curves(frame, longest=6)
+    yield plots.reach(tables.reach(frame, "Addition"))
+    yield plots.training_curves(frame)
+    yield plots.shares(frame, "length", ["accuracy"])
+    yield plots.mass_and_accuracy({"Addition": frame})
+    yield plots.offsets(frame.rename(columns={"step": "offset"})[["offset", "accuracy"]])
+    yield maps.token_grid({"source": list("$1+2&")})
+    yield maps.attention_maps([panel])
+    yield maps.small_maps([[panel]])
+    yield maps.bias_matrices({"window": matrix})
+    yield maps.dependencies("Addition", list("1+2"), list("3"), np.ones((1, 3)), shown=[0])
+    yield maps.grid_map(frame.assign(length=6), length=6)
+    yield maps.accuracy_map(statistics.over_seeds(frame), ["Vanilla"])
+    yield maps.heads([matrix, matrix], ["head 1", "head 2"], [matrix > 0.5])
+    yield maps.directions(matrix)
+    yield maps.index_matrices({"RPE": matrix - 0.5})
+
+
+def test_drawing_and_saving_leave_matplotlibs_settings_alone(figures: Path) -> None:
+    chosen = {"font.size": 17.0, "axes.grid": True, "savefig.bbox": None, "figure.dpi": 50, "axes.facecolor": "0.2"}
+    with matplotlib.rc_context(chosen):
+        before = dict(matplotlib.rcParams)
+        drawn = figures_of_every_family()
+        while (figure := next(drawn, None)) is not None:
+            assert dict(matplotlib.rcParams) == before, figure.axes[0].get_title()
+        pictures.save(maps.token_grid({"source": ["$"]}), "figure-x", "quick")
+        assert dict(matplotlib.rcParams) == before
+
+
+def test_a_figure_looks_the_same_whatever_the_settings_are(figures: Path) -> None:
+    frame = rows("Vanilla", {1: [1.0], 6: [0.5]})
+    plain = pictures.save(plots.length_curves(frame, longest=6), "figure-x", "quick").data
+    with matplotlib.rc_context({"font.size": 17.0, "axes.facecolor": "0.2", "xtick.labelsize": 20.0}):
+        assert pictures.save(plots.length_curves(frame, longest=6), "figure-x", "quick").data == plain

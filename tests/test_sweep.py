@@ -296,14 +296,26 @@ processes.train_in_sweep(0)
         process.stdout.close()
 
 
-def started(command: str, *arguments: str) -> subprocess.Popen[str]:
-    """An `abc-nb` command in a session of its own, which Ctrl-C stops."""
-    script = (
-        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from abc_nb.cli import main;"
-        f"raise SystemExit(main({[command, *arguments]!r}))"
-    )
-    pipe = subprocess.PIPE
-    return subprocess.Popen([sys.executable, "-c", script], start_new_session=True, stdout=pipe, stderr=pipe, text=True)
+OFTEN = """import signal
+import sys
+
+from abc_nb.cli import main
+from abc_nb.runs import processes
+from abc_nb.training import trainer
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+trainer.CHECKPOINT_SECONDS = 0.2
+processes.COMMAND = [sys.executable, "-P", __file__]
+raise SystemExit(main(sys.argv[1:]))
+"""
+
+
+def started(folder: Path, command: str, *arguments: str) -> subprocess.Popen[str]:
+    """An `abc-nb` command that saves checkpoints often, in a session of its own, which Ctrl-C stops."""
+    script, pipe = folder / "command.py", subprocess.PIPE
+    script.write_text(OFTEN)
+    line = [sys.executable, "-P", str(script), command, *arguments]
+    return subprocess.Popen(line, start_new_session=True, stdout=pipe, stderr=pipe, text=True)
 
 
 STOPPED = "abc-nb: stopped; the same command goes on from the last checkpoint"
@@ -321,10 +333,10 @@ COMMANDS = {"sweep": ["successor-vanilla"], "train": ["successor-vanilla"], "rep
     ],
 )
 def test_a_stopped_command_leaves_checkpoints_and_no_process(
-    command: str, how: signal.Signals, status: int, folders: Folders
+    command: str, how: signal.Signals, status: int, folders: Folders, tmp_path: Path
 ) -> None:
     """Stopped in mid-run by Ctrl-C, SIGTERM or a kill; the checkpoint is whole, and there is one sentence."""
-    process = started(command, *COMMANDS[command])
+    process = started(tmp_path, command, *COMMANDS[command])
     checkpoint = folders.runs / ".partial" / experiment("successor-vanilla").key(0) / runner.CHECKPOINT
     wait_for(checkpoint.exists)
     os.kill(process.pid, how)
@@ -337,9 +349,9 @@ def test_a_stopped_command_leaves_checkpoints_and_no_process(
 
 
 @pytest.mark.slow
-def test_ctrl_c_in_a_terminal_reaches_the_sweep_and_not_its_processes(folders: Folders) -> None:
+def test_ctrl_c_in_a_terminal_reaches_the_sweep_and_not_its_processes(folders: Folders, tmp_path: Path) -> None:
     """A terminal sends it to the whole process group, at any moment; a process would answer with a traceback."""
-    process = started("sweep", "successor-vanilla")
+    process = started(tmp_path, "sweep", "successor-vanilla")
     wait_for(lambda: swept(psutil.Process(process.pid)) != [])
     assert os.getpgid(swept(psutil.Process(process.pid))[0].pid) != os.getpgid(process.pid)
     os.killpg(process.pid, signal.SIGINT)

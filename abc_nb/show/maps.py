@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import matplotlib
 import numpy as np
 import pandas as pd
 import seaborn as sns
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from abc_nb.analysis.attention import Panel
 from abc_nb.analysis.statistics import seeds_told
-from abc_nb.show.plots import COLORS, WIDTH, blank, in_pairs, new_figure
+from abc_nb.show.pictures import COLORS, GRID, WHITE, WIDTH, blank, heat_map, in_pairs, new_figure
 from abc_nb.show.titles import named, of_model
 
 
+@rc_context(GRID)
 def token_grid(problems: dict[str, list[str]]) -> Figure:
     """Token sequences as rows of boxes: what the model sees of a problem, by name of the row."""
     longest = max(len(tokens) for tokens in problems.values())
@@ -38,6 +39,7 @@ def token_grid(problems: dict[str, list[str]]) -> Figure:
     return figure
 
 
+@rc_context(GRID)
 def attention_maps(panels: Sequence[Panel], size: float = 0.17, tokens: bool = True) -> Figure:
     """Heat maps side by side, tokens on both axes; brighter is more attention (figures 2, 5 and 6).
 
@@ -46,21 +48,20 @@ def attention_maps(panels: Sequence[Panel], size: float = 0.17, tokens: bool = T
     widths = [panel.weights.shape[1] for panel in panels]
     figure, axes = new_figure(len(panels), size * panels[0].weights.shape[0] + 1.1, size * max(widths) + 0.9)
     for axis, panel in zip(axes, panels, strict=True):
-        image = axis.imshow(panel.weights, cmap="viridis", vmin=0, vmax=1, aspect="auto")
-        axis.set_xticks(range(len(panel.keys)), panel.keys, family="monospace", fontsize=7)
-        axis.set_yticks(range(len(panel.queries)), panel.queries, family="monospace", fontsize=7)
-        for label, right in zip(axis.get_yticklabels(), panel.right, strict=True):
-            label.set(color="black" if right else "tab:red", fontweight="normal" if right else "bold")
-        if not tokens:
-            axis.set(xticks=[], yticks=[])
+        image = heat_map(axis, panel.weights, vmin=0, vmax=1)
+        if tokens:
+            axis.set_xticks(range(len(panel.keys)), panel.keys, family="monospace", fontsize=7)
+            axis.set_yticks(range(len(panel.queries)), panel.queries, family="monospace", fontsize=7)
+            for label, right in zip(axis.get_yticklabels(), panel.right, strict=True):
+                label.set(color="black" if right else "tab:red", fontweight="normal" if right else "bold")
         axis.tick_params(length=0, pad=2)
-        axis.grid(False)
         axis.set(title=panel.title, xlabel=panel.xlabel)
     axes[0].set_ylabel("output token")
     figure.colorbar(image, ax=axes, label="attention", fraction=0.03, pad=0.01)
     return figure
 
 
+@rc_context(WHITE)
 def small_maps(panels: Sequence[Sequence[Panel]], size: float = 1.0) -> Figure:
     """Many heat maps without labels, a row a layer."""
     columns = len(panels[0])
@@ -69,12 +70,12 @@ def small_maps(panels: Sequence[Sequence[Panel]], size: float = 1.0) -> Figure:
     for axis, panel in zip(
         figure.subplots(len(panels), columns, squeeze=False).flat, (p for row in panels for p in row), strict=True
     ):
-        axis.imshow(panel.weights, cmap="viridis", vmin=0, vmax=1, aspect="auto")
-        axis.set(xticks=[], yticks=[])
+        heat_map(axis, panel.weights, vmin=0, vmax=1)
         axis.set_title(panel.title.split(", ", 1)[1], fontsize=6)
     return figure
 
 
+@rc_context(WHITE)
 def bias_matrices(matrices: dict[str, np.ndarray], size: float = 0.16) -> Figure:
     """Which cells a bias leaves open, drawn bright, rows the queries (figures 3, 8, 10 and 11)."""
     shapes = [matrix.shape for matrix in matrices.values()]
@@ -90,6 +91,7 @@ def bias_matrices(matrices: dict[str, np.ndarray], size: float = 0.16) -> Figure
     return figure
 
 
+@rc_context(GRID)
 def dependencies(title: str, source: list[str], target: list[str], cells: np.ndarray, shown: Sequence[int]) -> Figure:
     """Which source tokens an output token depends on: a line for each open cell of the steps `shown` (figure 7)."""
     figure, (panel,) = new_figure(1, 1.7, width=0.34 * max(len(source), len(target)) + 0.8)
@@ -110,6 +112,7 @@ def dependencies(title: str, source: list[str], target: list[str], cells: np.nda
     return figure
 
 
+@rc_context(GRID)
 def grid_map(frame: pd.DataFrame, length: int) -> Figure:
     """The median seed at a length over window and period, a heat map a task, two in a row (as `tables.grid`)."""
     frame = named(frame[frame.length == length])
@@ -123,6 +126,7 @@ def grid_map(frame: pd.DataFrame, length: int) -> Figure:
     return figure
 
 
+@rc_context(GRID)
 def accuracy_map(frame: pd.DataFrame, models: Sequence[str]) -> Figure:
     """Accuracy by model, in this order, and length: heat maps, two tasks in a row (columns of `over_seeds`)."""
     frame, models = named(frame), list(map(of_model, models))
@@ -151,6 +155,7 @@ def in_a_cell(value: float) -> str:
     return f"{min(value, 99.9):.1f}" if 99.5 <= value < 100 else f"{value:.0f}"
 
 
+@rc_context(WHITE)
 def heads(
     matrices: Sequence[np.ndarray], titles: Sequence[str], outlined: Sequence[np.ndarray] = (), columns: int = 4
 ) -> Figure:
@@ -163,15 +168,12 @@ def heads(
     height, width = matrices[0].shape
     size = min(0.16, 6.8 / (columns * width))
     figure = blank(columns * (size * width + 0.15), rows * (size * height + 0.4))
-    colors = matplotlib.colormaps["viridis"].with_extremes(bad="0.88")
     values = np.concatenate([matrix[np.isfinite(matrix)] for matrix in matrices])
     shared = values.size < sum(matrix.size for matrix in matrices)  # a bias has closed cells
-    scale = {"vmin": min(values, default=0) - 0.1, "vmax": max(values, default=0)} if shared else {}
+    scale: dict[str, Any] = {"vmin": min(values, default=0) - 0.1, "vmax": max(values, default=0)} if shared else {}
     axes = figure.subplots(rows, columns, squeeze=False)
     for axis, matrix, title in zip(axes.flat, matrices, titles, strict=False):
-        shown = np.where(np.isfinite(matrix), matrix, np.nan)
-        image = axis.imshow(shown, cmap=colors, aspect="equal", interpolation="nearest", **scale)
-        axis.set(xticks=[], yticks=[])
+        image = heat_map(axis, matrix, aspect="equal", interpolation="nearest", **scale)
         axis.set_title(title, fontsize=7)
     for axis, cells in zip(axes.flat, outlined, strict=False):
         for row, column in np.argwhere(cells).tolist():
@@ -181,6 +183,7 @@ def heads(
     return figure
 
 
+@rc_context(GRID)
 def directions(matrix: np.ndarray) -> Figure:
     """The mean attention on every line, beside the matrix, for each direction (figure 9).
 
@@ -193,9 +196,8 @@ def directions(matrix: np.ndarray) -> Figure:
         "vertical": dict(enumerate(matrix.T)),
     }
     figure, panels = new_figure(4, 2.0, width=WIDTH * 0.7)
-    panels[0].imshow(matrix, cmap="viridis", vmin=0, aspect="auto")
-    panels[0].set(title="averaged attention", xlabel="key", ylabel="output token", xticks=[], yticks=[])
-    panels[0].grid(False)
+    heat_map(panels[0], matrix, vmin=0)
+    panels[0].set(title="averaged attention", xlabel="key", ylabel="output token")
     for panel, (title, lines) in zip(panels[1:], found.items(), strict=True):
         panel.bar(list(lines), [line.mean() for line in lines.values()], color=COLORS[0])
         panel.set(title=title, xlabel="line", ylim=(0, 1))
@@ -203,16 +205,16 @@ def directions(matrix: np.ndarray) -> Figure:
     return figure
 
 
+@rc_context(GRID)
 def index_matrices(matrices: dict[str, np.ndarray]) -> Figure:
     """Matrices with their numbers written in the cells; cells without one are grey (figure 12)."""
     figure, panels = new_figure(len(matrices), 2.2, width=WIDTH * 0.7)
-    colors = matplotlib.colormaps["vlag"].with_extremes(bad="0.88")
     for panel, (title, matrix) in zip(panels, matrices.items(), strict=True):
         reach = np.nanmax(np.abs(matrix))
-        panel.imshow(matrix, cmap=colors, vmin=-1.6 * reach, vmax=1.6 * reach)  # pale, to be written on
+        scale = {"vmin": -1.6 * reach, "vmax": 1.6 * reach}  # pale, to be written on
+        heat_map(panel, matrix, "vlag", aspect="equal", **scale)
         for row, column in np.argwhere(np.isfinite(matrix)).tolist():
             panel.text(column, row, f"{matrix[row, column]:g}", ha="center", va="center", fontsize=6)
-        panel.set(title=title, xlabel="key", xticks=[], yticks=[])
-        panel.grid(False)
+        panel.set(title=title, xlabel="key")
     panels[0].set_ylabel("query")
     return figure

@@ -1,27 +1,22 @@
-"""Figures: each function takes arrays or frames and returns a Figure; `save` writes it for print."""
+"""Curves and bars: each function takes arrays or frames and returns a Figure; `save` writes it for print."""
 
 from __future__ import annotations
 
-from io import BytesIO
-from typing import Any, Literal
+from typing import Any
 from zlib import crc32
 
-import matplotlib
 import pandas as pd
-import seaborn as sns
-from IPython.display import Image
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from abc_nb.analysis.statistics import median_seed
-from abc_nb.common import paths
-from abc_nb.common.files import write_bytes
 from abc_nb.problems.tasks import OPERATIONS, TRAINED, unit_of
+from abc_nb.show.pictures import COLORS, GRID, WIDTH, in_pairs, new_figure
+from abc_nb.show.pictures import save as save
 from abc_nb.show.titles import named
 
-WIDTH = 3.4  # inches: one column of print
-DENSITY = 200  # pixels an inch
 LOOKS = {  # of each model's curve: colour, marker, and size, so that a line drawn later still shows those below
     "Vanilla": (7, "o", 5.0),
     "NoPE": (1, "X", 4.2),
@@ -36,8 +31,6 @@ LOOKS = {  # of each model's curve: colour, marker, and size, so that a line dra
     "+ T=3": (2, "h", 3.4),
     "ABC": (0, "d", 1.2),
 }
-COLORS = sns.color_palette("colorblind")
-STYLE: dict[Any, Any] = {"svg.hashsalt": "abc_nb", "svg.fonttype": "none", "figure.dpi": 110, "savefig.bbox": "tight"}
 
 
 def look_of(model: str) -> tuple[int, str, float]:
@@ -46,26 +39,7 @@ def look_of(model: str) -> tuple[int, str, float]:
     return LOOKS.get(model) or (number % 10, "osDv^Pph>d"[number // 10 % 10], 1.8)
 
 
-def new_figure(columns: int, height: float = 2.4, width: float = WIDTH, rows: int = 1) -> tuple[Figure, list[Axes]]:
-    """A figure of panels of this size, side by side or in rows, without a window."""
-    figure = blank(width * columns, height * rows, "whitegrid")
-    return figure, list(figure.subplots(rows, columns, squeeze=False).flat)
-
-
-def in_pairs(count: int, height: float = 2.4) -> tuple[Figure, list[Axes]]:
-    """A figure of so many panels, each of the width of one column of print, two in a row."""
-    figure, panels = new_figure(min(2, count), height, rows=-(-count // 2))
-    for panel in panels[count:]:
-        panel.remove()
-    return figure, panels[:count]
-
-
-def blank(width: float, height: float, style: Literal["white", "whitegrid"] = "white") -> Figure:
-    """A figure of this size in inches, in the project's style."""
-    matplotlib.rcParams.update(sns.axes_style(style) | sns.plotting_context("paper") | STYLE)
-    return Figure(figsize=(width, height), layout="constrained")
-
-
+@rc_context(GRID)
 def length_curves(rows: pd.DataFrame, longest: int, trained: int = TRAINED, logarithmic: bool = False) -> Figure:
     """Accuracy against length, one panel a task and one line a model (figures 1 and 4).
 
@@ -88,8 +62,14 @@ def length_curves(rows: pd.DataFrame, longest: int, trained: int = TRAINED, loga
             panel.set(xscale="log", xlim=(0.9, 1.3 * longest))
     for panel in panels[::2]:
         panel.set_ylabel("exact match (%)")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(models), frameon=False)
+    legend(figure, panels[0])
     return figure
+
+
+def legend(figure: Figure, panel: Axes) -> None:
+    """One entry for each label of a panel, below all panels."""
+    entries = dict(zip(*reversed(panel.get_legend_handles_labels()), strict=True))
+    figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=len(entries), frameon=False)
 
 
 def shade(panel: Axes, trained: int) -> None:
@@ -107,6 +87,7 @@ def draw_curve(panel: Axes, part: pd.DataFrame, model: str) -> None:
     panel.fill_between(line.index, by_length.min(), by_length.max(), color=COLORS[color], alpha=0.18, linewidth=0)
 
 
+@rc_context(GRID)
 def reach(table: pd.DataFrame) -> Figure:
     """From the training length to the longest length that holds, a line a system (columns of `tables.reach`)."""
     figure, (panel,) = new_figure(1, 0.3 * len(table) + 0.7, width=1.6 * WIDTH)
@@ -124,6 +105,7 @@ def reach(table: pd.DataFrame) -> Figure:
     return figure
 
 
+@rc_context(GRID)
 def training_curves(histories: pd.DataFrame) -> Figure:
     """Validation accuracy against training step, one panel a task (columns task, model, seed, step, accuracy)."""
     histories = named(histories)
@@ -136,17 +118,17 @@ def training_curves(histories: pd.DataFrame) -> Figure:
         panel.set(title=task, xlabel="training step", ylim=(-4, 104))
     for panel in panels[::2]:
         panel.set_ylabel("exact match (%)")
-    entries = dict(zip(*reversed(panels[0].get_legend_handles_labels()), strict=True))
-    figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=len(entries), frameon=False)
+    legend(figure, panels[0])
     return figure
 
 
+@rc_context(GRID)
 def shares(frame: pd.DataFrame, category: str, labels: list[str]) -> Figure:
     """Bars of shares (percent, logarithmic) by category, one panel a label: columns `category` and the labels."""
     figure, panels = new_figure(len(labels), width=WIDTH * 0.85)
     lowest = 100 * frame[labels].where(frame[labels] > 0).min().min() / 2
     for panel, label in zip(panels, labels, strict=True):
-        panel.bar(frame[category], 100 * frame[label], color=sns.color_palette("colorblind")[0])
+        panel.bar(frame[category], 100 * frame[label], color=COLORS[0])
         panel.set(title=label, xlabel=category, yscale="log", ylim=(lowest, 150))
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
         panel.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
@@ -155,20 +137,21 @@ def shares(frame: pd.DataFrame, category: str, labels: list[str]) -> Figure:
     return figure
 
 
+@rc_context(GRID)
 def mass_and_accuracy(frames: dict[str, pd.DataFrame], trained: int = TRAINED) -> Figure:
     """By decoding step: attention on the needed cell and digit accuracy (columns step, mass, accuracy)."""
     figure, panels = new_figure(len(frames))
-    colors = sns.color_palette("colorblind")
     for panel, (title, frame) in zip(panels, frames.items(), strict=True):
-        panel.plot(frame.step + 1, frame.accuracy, color=colors[0], marker="o", markersize=3, label="digit accuracy")
-        panel.plot(frame.step + 1, frame.mass, color=colors[1], marker="s", markersize=3, label="attention mass")
+        panel.plot(frame.step + 1, frame.accuracy, color=COLORS[0], marker="o", markersize=3, label="digit accuracy")
+        panel.plot(frame.step + 1, frame.mass, color=COLORS[1], marker="s", markersize=3, label="attention mass")
         shade(panel, trained)
         panel.set(title=title, xlabel="output digit, units first", ylim=(-0.04, 1.04), xlim=(0.5, len(frame) + 0.5))
     panels[0].set_ylabel("share")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
+    legend(figure, panels[0])
     return figure
 
 
+@rc_context(GRID)
 def offsets(frame: pd.DataFrame) -> Figure:
     """Bars by offset, a panel a column of `frame` other than `offset`."""
     names = [name for name in frame if name != "offset"]
@@ -181,23 +164,3 @@ def offsets(frame: pd.DataFrame) -> Figure:
     panels[0].set_ylabel("added to the logit")
     panels[-1].set_ylabel("share of attention")
     return figure
-
-
-def save(figure: Figure, name: str, profile: str) -> Image:
-    """Write PNG and SVG into the profile's figures; returns the picture, which a notebook shows and keeps.
-
-    (A `Figure` made without pyplot would be shown as its name.)
-    """
-    written = {}
-    for kind, options in {"png": {"dpi": DENSITY}, "svg": {"metadata": {"Date": None}}}.items():
-        buffer = BytesIO()
-        with matplotlib.rc_context(STYLE):
-            figure.savefig(buffer, format=kind, **options)  # type: ignore[arg-type]
-        written[kind] = buffer.getvalue()
-        write_bytes(paths.figures(profile) / f"{name}.{kind}", written[kind])
-    return Image(written["png"], width=on_screen(written["png"]))
-
-
-def on_screen(png: bytes) -> int:
-    """The width in pixels at which the letters of a saved picture have the size they were made for."""
-    return round(96 * int.from_bytes(png[16:20], "big") / DENSITY)  # its own width is in its header

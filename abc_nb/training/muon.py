@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor
 
+from abc_nb.training.optimizers import Uncompiled
+
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic Newton-Schulz iteration
 STEPS = 5
 
@@ -26,7 +28,7 @@ def orthogonalize(matrices: Tensor) -> Tensor:
     return x
 
 
-class Muon(torch.optim.Optimizer):
+class Muon(Uncompiled):
     """Momentum, orthogonalised; its size matches AdamW's usual update (Liu et al. 2025, section 2.2)."""
 
     def __init__(self, params: Iterable[Tensor], lr: float, momentum: float = 0.95) -> None:

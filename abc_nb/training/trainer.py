@@ -22,6 +22,7 @@ from abc_nb.problems.tasks import Digits
 from abc_nb.training.checkpoints import load_checkpoint, save_checkpoint
 from abc_nb.training.evaluation import exact_match
 from abc_nb.training.muon import Muon
+from abc_nb.training.optimizers import AdamW
 from abc_nb.training.progress import Progress, TrainingConfig
 
 CHECKPOINT_SECONDS = 5.0
@@ -35,7 +36,7 @@ def build_optimizers(model: nn.Module, config: TrainingConfig) -> list[torch.opt
     matrices = [p for p in layers.values() if p.ndim == 2 and min(p.shape) > 1] if config.optimizer == "muon" else []
     chosen = {id(p) for p in matrices}
     rest = [p for p in trained.values() if id(p) not in chosen]
-    adamw = torch.optim.AdamW(rest, lr=config.learning_rate, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
+    adamw = AdamW(rest, lr=config.learning_rate, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
     return [adamw, Muon(matrices, lr=config.matrix_learning_rate)] if matrices else [adamw]
 
 

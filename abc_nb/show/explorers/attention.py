@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
 from abc_nb.analysis.attention import Maps, Study, look, needed
 from abc_nb.bias.base import Attention
@@ -22,8 +21,8 @@ from abc_nb.experiments import experiment, names, parse
 from abc_nb.problems import expressions
 from abc_nb.problems.layouts import Layout
 from abc_nb.runs import store
-from abc_nb.show.explorers import pictures
-from abc_nb.show.explorers.pictures import MONO, TEXT
+from abc_nb.show import pictures
+from abc_nb.show.pictures import MONO, TEXT
 
 LONGEST = 64  # places: more do not fit on the picture
 SIZE = (940, 440)  # of the picture, in pixels
@@ -167,16 +166,14 @@ def attention_figure(asked: Asked, name: Attention, layer: int, head: int, step:
 
     The row of `step` is framed; with `mark`, the cells that the algorithm needs carry a small square.
     """
-    figure = pictures.new_figure(*SIZE)
-    axes = pictures.panel(figure, 70, 30, 610, 344)
+    figure = pictures.fixed_figure(*SIZE)
+    axes = pictures.panel(figure, 70, 30, 610, 344, f"{name}-attention, layer {layer + 1}, head {head + 1}")
     weights = asked.weights(name, layer, head).copy()
     weights[step + 1 :] = np.nan
     pictures.show(axes, pictures.colored(weights, 0, 1))
-    axes.set_title(f"{name}-attention, layer {layer + 1}, head {head + 1}", fontsize=12, loc="left", **TEXT)
     label_tokens(axes, asked, name, step)
     for color, width in OUTLINES:
-        box = Rectangle((-0.5, step - 0.5), weights.shape[1], 1, fill=False, edgecolor=color, linewidth=width)
-        axes.add_patch(box).set_clip_on(False)
+        pictures.framed(axes, (0, step), weights.shape[1], 1, width, color)
     if mark:
         rows, columns = np.nonzero(asked.needed(name)[: step + 1])
         for edge, size in OUTLINES:
@@ -217,12 +214,10 @@ def draw_all_heads(figure: Figure, asked: Asked, name: Attention, chosen: tuple[
     height, width = tiles[0].shape[:2]
     gap = (max(1, height // 10), max(1, width // 20))
     whole, corners = pictures.mosaic(tiles, config.decoder_layers, gap)
-    axes = pictures.panel(figure, 746, 30, 188, 384)
+    axes = pictures.panel(figure, 746, 30, 188, 384, "all heads")
     pictures.show(axes, whole)
-    axes.set_title("all heads", fontsize=12, loc="left", **TEXT)
     row, column = corners[places.index(chosen)]
-    box = Rectangle((column - 0.5, row - 0.5), width, height, fill=False, edgecolor="#d55e00", linewidth=3)
-    axes.add_patch(box).set_clip_on(False)
+    pictures.framed(axes, (column, row), width, height)
     axes.set_xticks([c + width / 2 for _, c in corners[: config.decoder_layers]])
     axes.set_xticklabels([f"layer {i + 1}" for i in range(config.decoder_layers)], fontsize=10, **TEXT)
     axes.set_yticks([r + height / 2 for r, _ in corners[:: config.decoder_layers]])

@@ -9,7 +9,6 @@ from textwrap import fill
 
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from torch import Tensor
@@ -24,8 +23,8 @@ from abc_nb.experiments.experiment import Experiment, calibrated
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.tasks import TRAINED
 from abc_nb.runs.store import Run
-from abc_nb.show.explorers import pictures
-from abc_nb.show.explorers.pictures import TEXT
+from abc_nb.show import pictures
+from abc_nb.show.pictures import COLORS, TEXT
 
 SIZE, CURVES_SIZE = (640, 300), (530, 300)  # pixels
 COLUMNS = 4  # heads side by side
@@ -117,15 +116,14 @@ def extended_figure(bench: Bench, bias: Lines, name: Attention, layer: int, leng
 
 def heads_figure(matrices: np.ndarray, title: str) -> tuple[Figure, list[tuple[int, int]]]:
     """Matrices (head, query, key) in two rows, and where each begins, in cells."""
-    figure = pictures.new_figure(*SIZE)
-    axes = pictures.panel(figure, 10, 26, SIZE[0] - 20, SIZE[1] - 30)
+    figure = pictures.fixed_figure(*SIZE)
+    axes = pictures.panel(figure, 10, 26, SIZE[0] - 20, SIZE[1] - 30, title)
     tiles = [pictures.colored(matrix, *limits(matrix)) for matrix in matrices]
     height, width = matrices.shape[1:]
     rows = -(-len(tiles) // COLUMNS)
     gap = (max(1, round(20 * height * rows / (SIZE[1] - 30 - 20 * rows))), max(1, width // 14))
     cells, corners = pictures.mosaic(tiles, COLUMNS, gap)
     pictures.show(axes, cells)
-    axes.set_title(title, fontsize=12, loc="left", **TEXT)
     for head, (row, column) in enumerate(corners):
         axes.text(column - 0.5, row - 0.5 - gap[0] * 0.15, f"head {head + 1}", fontsize=9, va="bottom", **TEXT)
     return figure, corners
@@ -151,19 +149,17 @@ def describe(settings: Calibration) -> str:
 
 def curves_figure(evaluations: Mapping[str, pd.DataFrame], longest: int = 100) -> Figure:
     """Accuracy against length, a line an evaluation; its name stands in the legend."""
-    figure = pictures.new_figure(*CURVES_SIZE)
-    axes = pictures.panel(figure, 40, 26, 270, 224)
-    colors = sns.color_palette("colorblind")
+    figure = pictures.fixed_figure(*CURVES_SIZE)
+    axes = pictures.panel(figure, 40, 26, 270, 224, "exact match (%) by length; grey: trained")
     for i, (name, rows) in enumerate(evaluations.items()):
         rows = rows[rows.length <= longest]
-        look = {"color": colors[i % len(colors)], "marker": "osD^vPX*"[i % 8], "markersize": 6, "linewidth": 2}
+        look = {"color": COLORS[i % len(COLORS)], "marker": "osD^vPX*"[i % 8], "markersize": 6, "linewidth": 2}
         axes.plot(rows.length, 100 * rows.accuracy, label=fill(name, 27), **look)
     axes.axvspan(0, TRAINED + 0.5, color="0.92", zorder=0)
     axes.set(xlim=(0.5, longest + 2), ylim=(-4, 104))
     axes.set_yticks([0, 50, 100], ["0", "50", "100"], fontsize=10, **TEXT)
     axes.set_xticks([1, 6, 20, 40, 60, 80, 100], [str(x) for x in (1, 6, 20, 40, 60, 80, 100)], fontsize=10, **TEXT)
     axes.hlines([0, 50, 100], 0, longest + 2, color="0.85", linewidth=0.8, zorder=0)
-    axes.set_title("exact match (%) by length; grey: trained", fontsize=12, loc="left", **TEXT)
     axes.set_xlabel("digits", fontsize=11, **TEXT)
     legend = figure.legend(loc="upper left", bbox_to_anchor=(316 / CURVES_SIZE[0], 0.93), fontsize=9, frameon=False)
     legend.set_in_layout(False)

@@ -15,7 +15,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from abc_nb.common.errors import InputError
-from abc_nb.show.explorers import pictures
+from abc_nb.show import pictures
 
 WIDTH = 940  # pixels: fits a notebook beside an open sidebar
 

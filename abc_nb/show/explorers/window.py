@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
 from abc_nb.bias.base import Attention, Bias, Causal
 from abc_nb.bias.window import Window
@@ -14,8 +13,8 @@ from abc_nb.experiments.experiment import experiment, train_command
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import store
-from abc_nb.show.explorers import pictures
-from abc_nb.show.explorers.pictures import TEXT
+from abc_nb.show import pictures
+from abc_nb.show.pictures import TEXT
 
 ATTENTIONS: tuple[Attention, ...] = ("cross", "self")
 MASK_SIZE, GRID_SIZE = (940, 320), (620, 270)  # pixels
@@ -77,13 +76,14 @@ def sentence(task: str, frame: pd.DataFrame, w: int | None, t: int | None, seed:
 
 def mask_figure(layout: Layout, w: int | None, t: int | None) -> Figure:
     """The mask of both attentions, open cells bright, with the position index that the model sees on the axes."""
-    figure = pictures.new_figure(*MASK_SIZE)
+    figure = pictures.fixed_figure(*MASK_SIZE)
     places = {"cross": (46, 550), "self": (654, 280)}
     source = np.arange(layout.source_length)[::-1] % (t or layout.source_length)
     target = np.arange(layout.target_length) % (t or layout.target_length)
     for name in ATTENTIONS:
         cells = mask(layout, name, w)
-        axes = pictures.panel(figure, places[name][0], 46, places[name][1], 226)
+        title = f"{name}-attention: {cells.sum()} of {cells.size} open"
+        axes = pictures.panel(figure, places[name][0], 46, places[name][1], 226, title)
         pictures.show(axes, pictures.colored(cells.astype(float), 0, 1, "cividis"))
         keys = source if name == "cross" else target
         size = max(4, min(10, places[name][1] / len(keys) * 0.6, 226 / len(target) * 0.6))
@@ -91,7 +91,6 @@ def mask_figure(layout: Layout, w: int | None, t: int | None) -> Figure:
         axes.set_yticks(range(len(target)), [str(index) for index in target], fontsize=size, **TEXT)
         axes.hlines(np.arange(len(target) + 1) - 0.5, -0.5, len(keys) - 0.5, color="0.5", linewidth=0.4)
         axes.vlines(np.arange(len(keys) + 1) - 0.5, -0.5, len(target) - 0.5, color="0.5", linewidth=0.4)
-        axes.set_title(f"{name}-attention: {cells.sum()} of {cells.size} open", fontsize=12, loc="left", **TEXT)
         axes.set_xlabel("position index of the key" + (f", modulo {t}" if t else ""), fontsize=10, **TEXT)
     figure.axes[0].set_ylabel("position index of the query", fontsize=10, **TEXT)
     return figure
@@ -99,8 +98,8 @@ def mask_figure(layout: Layout, w: int | None, t: int | None) -> Figure:
 
 def grid_figure(frame: pd.DataFrame, length: int, w: int | None, t: int | None) -> Figure:
     """Accuracy at one length over window and period; the chosen cell is framed, what was not measured is grey."""
-    figure = pictures.new_figure(*GRID_SIZE)
-    axes = pictures.panel(figure, 70, 34, 540, 180)
+    figure = pictures.fixed_figure(*GRID_SIZE)
+    axes = pictures.panel(figure, 70, 34, 540, 180, f"exact match (%) at {length} digits")
     cells = np.full((len(GRID_W), len(GRID_T)), np.nan)
     windows, periods = [label(value) for value in GRID_W], [label(value) for value in GRID_T]
     rows = frame[frame.length == length]
@@ -113,10 +112,7 @@ def grid_figure(frame: pd.DataFrame, length: int, w: int | None, t: int | None) 
         axes.text(column, row, f"{value:.0f}" if known else "–", ha="center", va="center", fontsize=11, **look)
     axes.set_xticks(range(len(GRID_T)), periods, **TEXT)
     axes.set_yticks(range(len(GRID_W)), windows, **TEXT)
-    axes.set_title(f"exact match (%) at {length} digits", fontsize=12, loc="left", **TEXT)
     axes.set_xlabel("period T", fontsize=11, **TEXT)
     axes.set_ylabel("window w", fontsize=11, **TEXT)
-    corner = (GRID_T.index(t) - 0.5, GRID_W.index(w) - 0.5)
-    box = Rectangle(corner, 1, 1, fill=False, edgecolor="#d55e00", linewidth=3)
-    axes.add_patch(box).set_clip_on(False)
+    pictures.framed(axes, (GRID_T.index(t), GRID_W.index(w)))
     return figure

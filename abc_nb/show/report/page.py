@@ -13,7 +13,7 @@ from abc_nb.analysis.results import Results
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_text
-from abc_nb.show import plots
+from abc_nb.show import pictures
 from abc_nb.show.report import comparison, content, markdown
 from abc_nb.show.report.content import Report
 
@@ -49,7 +49,7 @@ def render(report: Report) -> str:
         "labelled": labelled,
         "alternative": alternative,
         "base64": base64,
-        "on_screen": plots.on_screen,
+        "on_screen": pictures.on_screen,
     }
     return environment.get_template(TEMPLATE).render(
         report=report, meaning=comparison.MEANING, folded=comparison.FOLDED
