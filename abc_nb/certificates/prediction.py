@@ -160,7 +160,8 @@ class Matches:
     def extend(self, mass: Mass, place: int, draw: np.ndarray) -> Mass:
         """The mass one place further; what completes a wrong context is gone."""
         found: Mass = {}
-        state, given = np.indices(self.rules.output.shape)
+        grid = np.indices(self.rules.output.shape)
+        state, given = grid[0], grid[1]
         for begun, part in mass.items():
             names = sorted(begun | self.starting.get(place, frozenset()))
             agrees = [self.known[name].allowed.get(place, np.True_) & (draw > 0) for name in names]
