@@ -147,7 +147,7 @@ def certify(arguments: Namespace) -> int:
     experiment = chosen(arguments)
     found = api.certify(arguments.name, arguments.seed, arguments.profile, arguments.base, not arguments.no_zeros)
     if arguments.output is not None:
-        of = files.Of(experiment.name, arguments.seed, arguments.profile)
+        of = files.Of(experiment.name, arguments.seed, arguments.profile, experiment.recipe)
         files.write(found, of, Path(arguments.output))
     print(tried(found.contexts, found.wrong, found.margin, found.seconds))
     print(f"rounding can change a margin by at most {found.rounding['bound']:.2g}")

@@ -12,17 +12,17 @@ from abc_nb.certificates.certify import certify_model, weights_of
 from abc_nb.certificates.checksum import checksum
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
-from abc_nb.experiments import parse
+from abc_nb.experiments import STUDIES, parse
 from abc_nb.runs.store import Run
 
-STUDIES = ("scaffolds", "abc")  # whose windows to one side with an index modulo 3, and ABC, `reproduce` certifies
+LASTING = ("scaffolds", "abc")  # whose windows to one side with an index modulo 3, and ABC, `reproduce` certifies
 MODELS = ("window-cyclic", "abc")
 COLUMNS = ["task", "model", "seed", "recipe", "certified", "contexts", "wrong", "margin", "bound", "seconds"]
 
 
 def names(found: Results) -> list[str]:
     """The experiments of the four tasks that are meant to hold at every length."""
-    return [name for name in found.names(*STUDIES) if (own := parse(name)) is not None and own.model in MODELS]
+    return [name for name in found.names(*LASTING) if (own := parse(name)) is not None and own.model in MODELS]
 
 
 def folder(found: Results) -> Path:
@@ -76,16 +76,22 @@ def certify_runs(found: Results) -> list[Path]:
     A model for which no certificate exists is left out.
     """
     written = []
-    for run in found.runs(names(found)):
+    for run in [*found.runs(names(found)), *repaired_runs(found)]:
         path = folder(found) / f"{run.experiment.name}-{run.experiment.profile}-seed{run.seed}.json"
         if not is_of(path, run):
             try:
                 certificate = certify_model(run.model(), run.experiment.sampler)
             except InputError:
                 continue
-            of = files.Of(run.experiment.name, run.seed, run.experiment.profile)
+            of = files.Of(run.experiment.name, run.seed, run.experiment.profile, run.experiment.recipe)
             written.append(files.write(certificate, of, path))
     return written
+
+
+def repaired_runs(found: Results) -> list[Run]:
+    """The runs of repaired models that are there; none has to be."""
+    repaired = found.names("repaired") if found.profile in STUDIES["repaired"].profiles else []
+    return [run for name in repaired for run in found.by_seed(name).values() if run is not None and run.has_weights]
 
 
 def is_of(path: Path, run: Run) -> bool:

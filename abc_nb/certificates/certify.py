@@ -8,7 +8,7 @@ contexts that were tried. `reach` proves that the shapes are all that occur.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -67,14 +67,28 @@ def certify_model(model: Transformer, sampler: Sampler, zeros: bool = True, exam
     With `zeros`, operands may have any number of zeros in front at every width; without, only in the
     narrowest one, as `abc-nb compute` writes problems. InputError for a model that has no such certificate.
     """
+    start = time.perf_counter()
+    results = try_model(model, sampler, zeros)
+    found = certificate_of(model, sampler, results, zeros, examples)
+    return replace(found, seconds=round(time.perf_counter() - start, 2))
+
+
+def try_model(model: Transformer, sampler: Sampler, zeros: bool = True) -> list[Tried]:
+    """What every context of a model gave, by shape; InputError as in `certify_model`."""
     if not isinstance(model, Transformer) or not isinstance(sampler, Sampler):
         raise InputError("a certificate needs a Transformer and the Sampler of its problems")
-    start = time.perf_counter()
     rules = automaton(sampler.task)
-    known, found = reach(model, sampler, rules.settled), shapes(model, sampler, rules.settled, zeros)
-    with evaluating(model) as device:
-        states = States(model, rules)
-        results = try_all(states, found)
+    found = shapes(model, sampler, rules.settled, zeros)
+    with evaluating(model):
+        return try_all(States(model, rules), found)
+
+
+def certificate_of(
+    model: Transformer, sampler: Sampler, results: list[Tried], zeros: bool = True, examples: int = EXAMPLES
+) -> Certificate:
+    """The certificate that follows from what every context gave."""
+    start, rules = time.perf_counter(), automaton(sampler.task)
+    known = reach(model, sampler, rules.settled)
     error = rounding(model, rules, results)
     wrong = counterexamples(model, sampler, rules, results, examples, zeros)
     margin, count = min(each.margin for each in results), sum(each.wrong for each in results)
@@ -92,7 +106,7 @@ def certify_model(model: Transformer, sampler: Sampler, zeros: bool = True, exam
         shapes=len(results),
         rounding=error,
         seconds=round(time.perf_counter() - start, 2),
-        device=device.type,
+        device=model.head.weight.device.type,
         facts=facts(model, sampler, known, zeros),
         weights=checksum(weights_of(model)),
         bias=checksum_of_data(to_data(model.config.bias)),

@@ -52,15 +52,18 @@ class Finder:
             self.widths[width] = Unrolled(self.model, self.sampler, width, self.known.near)
         return self.widths[width]
 
+    def kept(self, width: int, step: int) -> list[int]:
+        """The places of a width that the shape of a step keeps, as it numbers them."""
+        unrolled = self.unrolled(width)
+        root, asked = unrolled.node(unrolled.depth, step), step if step < width else None
+        kinds = unrolled.kinds(self.zeros, self.known.narrowest)
+        return kept_places(kinds, seen_places(root, asked), self.automaton.settled)
+
     def fixed(
         self, shape: Shape, width: int, step: int, values: np.ndarray, right: int
     ) -> dict[int, dict[tuple[str, int], int]]:
         """What a context says of each place in one width: digits by operand, and the output digit."""
-        unrolled = self.unrolled(width)
-        root = unrolled.node(unrolled.depth, step)
-        asked = step if step < width else None
-        kinds = unrolled.kinds(self.zeros, self.known.narrowest)
-        kept = kept_places(kinds, seen_places(root, asked), self.automaton.settled)
+        kept, asked = self.kept(width, step), step if step < width else None
         found: dict[int, dict[tuple[str, int], int]] = {}
         for (kind, number, place), value in zip(shape.atoms, values.tolist(), strict=True):
             where = kept[place] if kind != "factor" else -1

@@ -16,7 +16,8 @@ from abc_nb.common.files import write_text
 
 LARGEST = 2**20  # bytes
 COLUMNS = ["experiment", "seed", "recipe", "certified", "contexts", "wrong", "margin", "seconds"]
-PLAIN = "plain"  # the recipe of a model that was trained as its experiment says
+PLAIN = "plain"  # the recipe of a model that was trained on random problems alone
+REPAIRED = "repaired"  # of one that was trained on with problems that hold its wrong contexts
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ W0 is the narrowest width. All these are read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -82,15 +82,17 @@ def everywhere(name: str) -> InputError:
 
 
 class Unrolled:
-    """The trees of all steps in one width."""
+    """The trees of all steps in one width; `phase` is where the index starts to count, in places."""
 
-    def __init__(self, model: Transformer, sampler: Sampler, width: int, near: int) -> None:
+    def __init__(self, model: Transformer, sampler: Sampler, width: int, near: int, phase: int = 0) -> None:
         self.task, self.width, self.near = sampler.task, width, near
         self.layout: Layout = sampler.task.layout(width, sampler.arrangement)
         self.period, self.depth = period(model), model.config.decoder_layers
         frame = model.build_frame(self.layout, dense=False)
+        shift, stride = model.config.position.shifted, self.layout.operands[0].stride
         self.source_index, self.target_index = (
-            (index.cpu().numpy() % self.period).tolist() for index in (frame.source, frame.target)
+            (index.cpu().numpy() % self.period).tolist()
+            for index in (shift(frame.source, phase, stride), shift(frame.target, phase))
         )
         self.rows = [{name: self.opened(model, layer[name]) for name in model.attentions} for layer in frame.biases]
         self.known: dict[tuple[str, int, int], Node | Token] = {}
@@ -183,6 +185,12 @@ class Unrolled:
             kinds[-1] = "lead"
         return kinds + ["zero"] * (self.width - free)
 
+    def shapes(self, kinds: Sequence[Kind], settled: int) -> Iterator[Shape]:
+        """The shape of every step, where places hold digits of these kinds."""
+        for step in range(self.layout.target_length):
+            asked, label = (step, None) if step < self.width else (None, self.task.token(EOS))
+            yield condensed(self.node(self.depth, step), kinds, asked, settled, label)
+
 
 @dataclass(frozen=True)
 class Reach:
@@ -210,11 +218,6 @@ def shapes(
     known, found = reach(model, sampler, settled), dict[Shape, list[tuple[int, int]]]()
     for width in range(known.narrowest, known.widest + 1):
         unrolled = Unrolled(model, sampler, width, known.near)
-        kinds = unrolled.kinds(zeros, known.narrowest)
-        for step in range(unrolled.layout.target_length):
-            asked = step if step < width else None
-            root = unrolled.node(unrolled.depth, step)
-            label = None if step < width else sampler.task.token(EOS)
-            shape = condensed(root, kinds, asked, settled, label)
+        for step, shape in enumerate(unrolled.shapes(unrolled.kinds(zeros, known.narrowest), settled)):
             found.setdefault(shape, []).append((width, step))
     return found

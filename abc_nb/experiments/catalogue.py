@@ -33,6 +33,7 @@ class Model:
     warm: bool = True  # retraining starts from the parent's weights
     accept: float = 0.0  # validation accuracy below which more lines are read and the model is trained anew
     rank: int = 0  # of a low-rank change of the parent's queries and keys
+    rounds: int = 0  # of repair, at most: training on with what the parent gets wrong, then a certificate
     tested: str = "curve"  # at which lengths: a key of `TESTS`
     many: int = 0  # problems at the lengths `MANY`, if that is more
     size: tuple[tuple[str, int], ...] = ()  # fields of the model's size that are not the profile's
@@ -189,6 +190,11 @@ SIZED = {
     f"window-both-{name}": scaffold(title, positions.Sinusoidal(PERIOD), sides="both", size=size)
     for name, (title, size) in SIZES.items()
 }
+REPAIRED = {  # ABS, trained on with problems that hold its wrong contexts, until it is certified
+    "window-cyclic-repaired": replace(
+        BASIC["window-cyclic"], title="+ T=3, repaired", parent="window-cyclic", rounds=9, training="repair"
+    ),
+}
 WIDE = (("feed_forward", 1024),)
 FACTORED = {  # for a factor of several digits, on natural input: each operand's digits to heads of their own
     "by-head": scaffold("by head", positions.Sinusoidal(PERIOD), bias=Lines.by_head, arrangement="natural"),
@@ -285,6 +291,7 @@ MODELS = (
     | PADDED
     | PERIODS
     | SIZED
+    | REPAIRED
     | FACTORED
     | WIDER
     | MODERN

@@ -11,6 +11,7 @@ import torch
 
 from abc_nb.bias import Bias, Lines
 from abc_nb.calibration.calibrate import Calibration
+from abc_nb.certificates.files import PLAIN, REPAIRED
 from abc_nb.common.config import digest, essential
 from abc_nb.common.errors import InputError
 from abc_nb.experiments import profiles
@@ -43,6 +44,7 @@ class Experiment:
     warm: bool = False  # training starts from the parent's weights
     accept: float = 0.0  # validation accuracy below which more lines are read, and the model is trained anew
     rank: int = 0  # of a low-rank change of queries and keys, the only thing that is retrained (LoRA)
+    rounds: int = 0  # of repair, at most: the parent is trained on with what it gets wrong until it is certified
 
     @property
     def name(self) -> str:
@@ -52,6 +54,11 @@ class Experiment:
     @property
     def task(self) -> Task:
         return self.sampler.task
+
+    @property
+    def recipe(self) -> str:
+        """What a certificate calls the way to the weights: plain or repaired."""
+        return REPAIRED if self.rounds else PLAIN
 
     @cached_property
     def data(self) -> dict[str, Any]:
@@ -100,10 +107,10 @@ def specify(identity: Name, profile: str) -> Experiment:
     config = model_config(model, sampler, profile)
     training = training_config(model, task, profile)
     found = Experiment(identity, profile, sampler, config, training, tests(model, sampler, config, profile))
-    if model.calibration is None and not model.rank:
+    if model.calibration is None and not model.rank and not model.rounds:
         return found
     parent = specify(Name(task.name, model.parent, model.parent_base or task.base), profile)
-    changes = {field: getattr(model, field) for field in ("calibration", "warm", "accept", "rank")}
+    changes = {field: getattr(model, field) for field in ("calibration", "warm", "accept", "rank", "rounds")}
     return replace(found, parent=parent, **changes)
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 from abc_nb.model.transformer import ModelConfig
 from abc_nb.training.progress import TrainingConfig
 
-Kind = Literal["plain", "scaffold", "anew", "anew_padded", "short", "retraining", "low_rank"]  # of training
+Kind = Literal["plain", "scaffold", "anew", "anew_padded", "short", "retraining", "low_rank", "repair"]  # of training
 Recipe = Literal["code", "text", "ours"]  # of the profile `paper`: where its learning rate comes from
 
 QUICK, SMOKE = TrainingConfig(), TrainingConfig(20, 32, 32, warmup=5, hold=10, validate_every=10, validation=60)
@@ -50,6 +50,12 @@ class Trainings:
     @property
     def low_rank(self) -> TrainingConfig:
         return replace(self.retraining, optimizer="adamw")
+
+    @property
+    def repair(self) -> TrainingConfig:
+        """At a fifth of the rate, since little is to change; `hold` counts for each round, and nothing ends it."""
+        slow = {name: getattr(self.scaffold, name) / 5 for name in ("learning_rate", "matrix_learning_rate")}
+        return replace(self.scaffold, warmup=10, hold=20, learned=2.0, **slow)
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,7 @@ STUDIES = {
     "baselines": Study(ARITHMETIC, catalogue.BASELINES, trained=True),
     "scaffolds": Study(ARITHMETIC, catalogue.SCAFFOLDS, trained=True),
     "abc": Study(ARITHMETIC, ("abc",), trained=True),
+    "repaired": Study(ARITHMETIC, tuple(catalogue.REPAIRED), profiles=("quick",)),
     "lora": Study(ARITHMETIC, ("lora",), trained=True),
     "variants": Study(("successor", "addition"), catalogue.VARIANTS, trained=True),
     "parity variants": Study(("parity",), ("rpe-right",), trained=True),

@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save
 from abc_nb.bias.lines import Lines
 from abc_nb.calibration.of_model import SHARES as TRIED_SHARES
 from abc_nb.calibration.of_model import calibrate_model
+from abc_nb.certificates.repair import Repair
 from abc_nb.common import paths
 from abc_nb.common.config import to_data
 from abc_nb.common.devices import device, device_name, one_thread
@@ -132,14 +133,19 @@ def train_until_accepted(
     """
     while True:
         model, origin = prepare(experiment, seed, partial)
-        progress = Trainer(model.to(device()), experiment.sampler, experiment.training, seed).run(
-            partial / CHECKPOINT, report
-        )
+        trainer = trainer_of(experiment, model.to(device()), seed)
+        progress = trainer.run(partial / CHECKPOINT, report)
+        origin |= {"repair": trainer.facts} if isinstance(trainer, Repair) else {}
         lora.merge(model)
         validation = progress.history[-1]["accuracy"] if progress.history else 0.0
         best = keep_if_best(partial, model, progress, origin, validation)
         if validation >= experiment.accept or not read_more_lines(experiment, seed, partial, validation):
             return {name: fact for name, fact in best.items() if name not in ("validation", "attempts")}
+
+
+def trainer_of(experiment: Experiment, model: Transformer, seed: int) -> Trainer:
+    settings = model, experiment.sampler, experiment.training, seed
+    return Repair(*settings, experiment.rounds) if experiment.rounds else Trainer(*settings)
 
 
 def take_best(partial: Path) -> None:

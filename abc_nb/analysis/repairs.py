@@ -1,0 +1,104 @@
+"""What follows from wrong contexts: repaired models beside plain ones, and accuracy computed beside samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from abc_nb.analysis import certified
+from abc_nb.analysis.results import Results
+from abc_nb.certificates import files
+from abc_nb.certificates.known import wrong_contexts
+from abc_nb.certificates.prediction import predicted_accuracy
+from abc_nb.common.errors import InputError
+from abc_nb.experiments import experiment
+from abc_nb.runs.run import Run
+
+LENGTHS = (60, 1_000, 10_000, 1_000_000)  # digits
+SHOWN = (60, 200, 1_000, 10_000, 1_000_000)
+COLUMNS = ["task", "model", "seed", "length", "predicted", "correct", "samples", "ci_low", "ci_high"]
+
+
+def before_and_after(found: Results) -> pd.DataFrame:
+    """By task and model: certified seeds before and after repair, and of the repairs their steps and seconds.
+
+    A repaired model counts for the seed of the model that it was made from. Steps and seconds are the sums over the
+    repairs of models that were not certified, certificates included; a dash stands where no such run is there.
+    """
+    made = certified.read(found)
+    plain = [each for each in made if each["recipe"] == files.PLAIN]
+    repairs = {repaired_from(each): each for each in made if each["recipe"] == files.REPAIRED}
+    rows = []
+    for each in plain:
+        repair = repairs.get((str(each["experiment"]), int(str(each["seed"]))))
+        own = experiment(str(each["experiment"]), found.profile).identity
+        done = {} if repair is None or each["certified"] else cost(found, repair)
+        after = bool(each["certified"] or (repair is not None and repair["certified"]))
+        rows.append({"task": own.task, "model": own.model, "before": each["certified"], "after": after} | done)
+    frame = pd.DataFrame(rows, columns=["task", "model", "before", "after", "steps", "seconds"])
+    grouped = frame.groupby(["task", "model"], sort=False)
+    counted = {name: grouped[name].agg(share) for name in ("before", "after")}
+    return pd.DataFrame(counted | {name: grouped[name].agg(total) for name in ("steps", "seconds")}).reset_index()
+
+
+def share(part: pd.Series[bool]) -> str:
+    return f"{int(part.sum())} of {len(part)}"
+
+
+def total(part: pd.Series[float]) -> str:
+    return f"{part.sum():.0f}" if part.notna().any() else "–"
+
+
+def repaired_from(certificate: dict[str, Any]) -> tuple[str, int]:
+    """The experiment and seed of the model that a repaired one was made from."""
+    parent = experiment(certificate["experiment"], certificate["profile"]).parent
+    if parent is None:
+        raise InputError(f"{certificate['experiment']} is no repaired model, but its certificate says so")
+    return parent.name, certificate["seed"]
+
+
+def cost(found: Results, certificate: dict[str, Any]) -> dict[str, float]:
+    """Steps and seconds of a repair; nothing where the run is not there."""
+    run = found.by_seed(certificate["experiment"]).get(certificate["seed"])
+    return {} if run is None else {"steps": run.manifest["steps"], "seconds": run.manifest["seconds"]["training"]}
+
+
+def predicted(found: Results, lengths: Sequence[int] = LENGTHS) -> pd.DataFrame:
+    """Accuracy of each plain model with wrong contexts: computed at these lengths, and at those that were sampled.
+
+    One row a length: `predicted` is a fraction; `correct` of `samples` problems were right, with the interval from
+    `ci_low` to `ci_high`; these are empty where nothing was sampled. Models without weights are left out.
+    """
+    parts = [
+        rows_of(run, each, lengths)
+        for each in certified.read(found)
+        if each["recipe"] == files.PLAIN and each["wrong"]
+        for run in [found.by_seed(str(each["experiment"])).get(int(str(each["seed"])))]
+        if run is not None and run.has_weights
+    ]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=COLUMNS)
+
+
+def rows_of(run: Run, certificate: dict[str, Any], lengths: Sequence[int]) -> pd.DataFrame:
+    model, sampler = run.model(), run.experiment.sampler
+    sampled = run.evaluation()
+    every = sorted({*lengths, *sampled.length})
+    shares = predicted_accuracy(model, sampler, wrong_contexts(model, sampler, certificate), every)
+    frame = pd.DataFrame({"length": every, "predicted": [shares[length] for length in every]})
+    frame = frame.merge(sampled[["length", "correct", "samples", "ci_low", "ci_high"]], on="length", how="left")
+    name = run.experiment.identity
+    return frame.assign(task=name.task, model=name.model, seed=run.seed)[COLUMNS]
+
+
+def side_by_side(frame: pd.DataFrame, lengths: Sequence[int] = SHOWN) -> pd.DataFrame:
+    """`predicted` as text, a column a length; in brackets how many of the sampled problems were right."""
+    chosen = frame[frame.length.isin(lengths)]
+    sampled = [
+        f" ({correct:.0f} of {samples:.0f})" if samples == samples else ""
+        for correct, samples in zip(chosen.correct, chosen.samples, strict=True)
+    ]
+    cells = [f"{100 * share:.4f}%{more}" for share, more in zip(chosen.predicted, sampled, strict=True)]
+    wide = chosen.assign(cell=cells).pivot(index=["task", "model", "seed"], columns="length", values="cell")
+    return wide.reset_index().rename_axis(columns=None)

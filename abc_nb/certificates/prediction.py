@@ -1,0 +1,181 @@
+"""Accuracy at any length, computed from wrong contexts alone.
+
+A problem is answered right exactly if none of its steps stands in a wrong context. Its digits are drawn one place
+after another, from the units up, and the automaton's state says all that lower places mean for higher ones. So the
+share of right problems is what is left of a Markov chain over that state and the wrong contexts which the digits so
+far begin. By the proof in `reach`, a number of any length has the steps of a narrow one, of which one period in the
+middle comes many times; its transition matrix is raised to that power.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from abc_nb.certificates.automaton import automaton
+from abc_nb.certificates.counterexamples import Finder, allowed_moves
+from abc_nb.certificates.reach import period
+from abc_nb.certificates.tried import Tried
+from abc_nb.common.errors import InputError
+from abc_nb.model.transformer import Transformer
+from abc_nb.problems.sampling import Sampler
+
+Begun = frozenset[tuple[int, int, int]]  # wrong contexts that all places so far agree with: (step, shape, context)
+Mass = dict[Begun, np.ndarray]  # (states, columns): the probability of each state, beside what has begun
+
+
+@dataclass(frozen=True)
+class Match:
+    """What one wrong context at one step says of the digits."""
+
+    first: int  # the places that it says anything about
+    last: int
+    allowed: Mapping[int, np.ndarray]  # (states, inputs) of a place: what agrees with it
+
+
+def predicted_accuracy(
+    model: Transformer, sampler: Sampler, results: Iterable[Tried], lengths: Sequence[int]
+) -> dict[int, float]:
+    """The share of right problems among random ones of exactly so many digits, as test sets are drawn.
+
+    Operands are uniform over the numbers of L digits, the first of which is no zero; a one-digit operand is
+    uniform; lists have L random items. `results` are all of `try_model`. InputError where wrong contexts are too
+    many to be kept, where one depends on places far from each other, and for Parity, whose lengths are decimal.
+    """
+    if sampler.task.operation.binary_digits:
+        raise InputError("accuracy of Parity is not computed: its lengths are decimal, and their bits are not uniform")
+    wrong = [each for each in results if each.wrong]
+    if any(each.wrong > len(each.examples) for each in wrong):
+        raise InputError("accuracy is not computed from so many wrong contexts: a model that gets most right has few")
+    chain = Chain(Finder(model, sampler, automaton(sampler.task), zeros=True), wrong, period(model))
+    return {length: chain.accuracy(length) for length in lengths}
+
+
+class Chain:
+    """The chain of one model."""
+
+    def __init__(self, finder: Finder, wrong: Sequence[Tried], period: int) -> None:
+        self.finder, self.rules, self.wrong, self.period = finder, finder.automaton, wrong, period
+        self.numbers = {each.shape: number for number, each in enumerate(wrong)}
+        self.far = finder.known.far
+        # From here to as far from the highest place, each step has the shape of those a period before and after.
+        self.middle = (3 * self.far + self.rules.settled + 1) + 2 * period
+        self.known: dict[int, Matches] = {}
+
+    def matches(self, width: int) -> Matches:
+        if width not in self.known:
+            self.known[width] = Matches(self, width)
+        return self.known[width]
+
+    def accuracy(self, length: int) -> float:
+        """The share of right problems whose operands have so many digits."""
+        task = self.finder.sampler.task
+        places = task.places(length)
+        width = task.width_for(places, self.finder.sampler.regime)
+        most = 2 * self.middle + 2 * self.period
+        periods = max(0, -(-(width - most) // self.period))
+        narrow = self.matches(width - periods * self.period)
+        draw = [self.drawn(place, places - periods * self.period) for place in range(narrow.width)]
+        mass = self.begin()
+        for place in range(self.middle if periods else 0):
+            mass = narrow.extend(mass, place, draw[place])
+        if periods:
+            narrow.check(self.middle, self.middle + self.period, self.far)
+            mass = self.repeat(narrow, mass, draw[self.middle], periods)
+        for place in range(self.middle if periods else 0, narrow.width):
+            mass = narrow.extend(mass, place, draw[place])
+        return min(1.0, float(sum(part.sum() for part in mass.values())))
+
+    def begin(self) -> Mass:
+        """The states before the units, which are equally likely."""
+        found = np.zeros((self.rules.states, 1))
+        found[self.rules.start] = 1 / len(self.rules.start)
+        return {frozenset(): found}
+
+    def drawn(self, place: int, places: int) -> np.ndarray:
+        """The probability of each input at a place of numbers of so many digits."""
+        items, digits = self.finder.sampler.task.operation.items, self.rules.digits
+        if place >= places:
+            possible = (digits == 0).all(1)
+        elif place == places - 1 and not items:
+            possible = (digits != 0).all(1)
+        else:
+            possible = np.ones(len(digits), bool)
+        return possible / possible.sum()
+
+    def repeat(self, matches: Matches, mass: Mass, draw: np.ndarray, periods: int) -> Mass:
+        """The mass after so many further periods in the middle."""
+        names, size, parts = [*mass], self.rules.states, dict[tuple[int, int], np.ndarray]()
+        for number, begun in enumerate(names):  # grows while it is read, until nothing is new
+            after: Mass = {begun: np.eye(size)}
+            for place in range(self.middle, self.middle + self.period):
+                after = matches.extend(after, place, draw)
+            for found, part in after.items():
+                back = frozenset((step - self.period, shape, context) for step, shape, context in found)
+                if back not in names:
+                    names.append(back)
+                parts[names.index(back), number] = part
+        matrix = np.zeros((len(names), size, len(names), size))
+        for (after_it, before_it), part in parts.items():
+            matrix[after_it, :, before_it] = part
+        power = np.linalg.matrix_power(matrix.reshape(len(names) * size, -1), periods)
+        end = power @ np.concatenate([mass.get(begun, np.zeros((size, 1))) for begun in names])
+        return dict(zip(names, np.split(end, len(names)), strict=True))
+
+
+class Matches:
+    """The wrong contexts of every step of one width, and what a place's digits do to those that have begun."""
+
+    def __init__(self, chain: Chain, width: int) -> None:
+        self.rules, self.width = chain.rules, width
+        finder, self.known = chain.finder, dict[tuple[int, int, int], Match]()
+        unrolled = finder.unrolled(width)
+        kinds = unrolled.kinds(True, finder.known.narrowest)
+        for step, shape in enumerate(unrolled.shapes(kinds, self.rules.settled)):
+            number = chain.numbers.get(shape)
+            for context, (values, right) in enumerate(chain.wrong[number].examples if number is not None else []):
+                fixed = finder.fixed(shape, width, step, values, right)
+                self.known[step, number or 0, context] = self.match(fixed, min(step, width - 1))
+        self.starting: dict[int, Begun] = {}
+        for name, match in self.known.items():
+            self.starting[match.first] = self.starting.get(match.first, frozenset()) | {name}
+
+    def match(self, fixed: dict[int, dict[tuple[str, int], int]], step: int) -> Match:
+        """A wrong context from what it says of each place; -1 is the one-digit operand."""
+        factor = fixed.get(-1, {}).get(("factor", 0))
+        places = [place for place in fixed if place >= 0] or [step]
+        allowed = {place: allowed_moves(self.rules, "any", fixed.get(place, {})) for place in places}
+        if factor is not None:
+            allowed[min(places)] &= self.rules.factor[:, :1] == factor
+        return Match(min(places), max(places), allowed)
+
+    def check(self, start: int, end: int, far: int) -> None:
+        """InputError for a context at places from `start` to `end` that depends on places far from its step."""
+        for (step, _, _), match in self.known.items():
+            if match.first < end and match.last >= start and max(step - match.first, match.last - step) > far:
+                raise InputError("accuracy is not computed: a wrong context depends on digits far from each other")
+
+    def extend(self, mass: Mass, place: int, draw: np.ndarray) -> Mass:
+        """The mass one place further; what completes a wrong context is gone."""
+        found: Mass = {}
+        grid = np.indices(self.rules.output.shape)
+        state, given = grid[0], grid[1]
+        for begun, part in mass.items():
+            names = sorted(begun | self.starting.get(place, frozenset()))
+            agrees = [self.known[name].allowed.get(place, np.True_) & (draw > 0) for name in names]
+            code, right = np.zeros(state.shape, np.int64), np.broadcast_to(draw > 0, state.shape)
+            left = [number for number, name in enumerate(names) if self.known[name].last > place]
+            for bit, number in enumerate(left):
+                code = code + (agrees[number] * np.int64(1) << bit)
+            for number in {*range(len(names))} - {*left}:
+                right = right & ~agrees[number]
+            codes: list[int] = np.unique(code[right]).tolist()
+            for each in codes:
+                chosen = right & (code == each)
+                matrix = np.zeros((self.rules.states,) * 2)
+                np.add.at(matrix, (self.rules.following[chosen], state[chosen]), draw[given[chosen]])
+                after = frozenset(names[number] for bit, number in enumerate(left) if each >> bit & 1)
+                found[after] = found.get(after, 0.0) + matrix @ part
+        return found
