@@ -155,6 +155,8 @@ def no_mask(
     The usual mask would take the cyclic index for several sequences in one row, and close them to each other.
     """
     if attention_mask is not None and not attention_mask.all():
-        raise InputError("a bias knows no padding: give problems of one width together, without padding")
+        raise InputError(
+            "a bias knows no padding: give problems of one width together, and a pad_token_id that none of them holds"
+        )
     if kv_length != q_offset + q_length:
         raise InputError("a bias needs the cache that grows with the sequence: generate without cache_implementation")
