@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -314,7 +315,17 @@ def test_bad_input_is_answered_in_one_sentence(said: str, call: Callable[[], obj
     assert "\n" not in str(caught.value)
 
 
+def test_a_bias_without_transformers_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = made(llama)
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(InputError, match=r"pip install 'abc-nb\[hf\]'"):
+        hf.attach(model, Drawn(), LAYOUT)
+
+
 def test_what_a_bias_does_not_work_with_is_said() -> None:
+    config = transformers.GPTJConfig(vocab_size=TOKENS, n_embd=16, n_layer=1, n_head=HEADS, rotary_dim=4)
+    with pytest.raises(InputError, match="does not use the AttentionInterface"):
+        hf.attach(transformers.GPTJForCausalLM(config), Drawn(), LAYOUT)
     model, tokens = made(llama), sequences()
     prompt = tokens[:, : LAYOUT.source_length + 1]
     with hf.attach(model, Drawn(), LAYOUT):

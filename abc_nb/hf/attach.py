@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 NAME = "abc_nb"  # of the attention implementation, and of the attribute of an attention module that holds its bias
-KEPT = 64  # matrices
+KEPT = 128  # matrices
 
 
 def attach(model: PreTrainedModel, bias: Bias, layout: Layout, period: int | None = None) -> Attached:
@@ -39,7 +39,7 @@ def attach(model: PreTrainedModel, bias: Bias, layout: Layout, period: int | Non
     if model.config._attn_implementation == NAME:
         raise InputError("this model has a bias already: detach it first")
     handle = Attached(model, bias, layout, period)
-    handle.matrix(layout, 0, config.num_attention_heads)
+    dense_bias(bias, layout, 0, config.num_attention_heads)
     register()
     previous = model.config._attn_implementation
     model.set_attn_implementation(NAME)
@@ -70,8 +70,9 @@ class Attached:
         self._layout = layout
         self.positions = None if self.period is None else cyclic_positions(layout, self.period)
 
-    def build(self, layout: Layout, layer: int, heads: int) -> Tensor:
-        return dense_bias(self.bias, layout, layer, heads)
+    def build(self, layout: Layout, layer: int, heads: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+        with torch.inference_mode(False):  # kept, and used in training later
+            return dense_bias(self.bias, layout, layer, heads).to(device, dtype)
 
     def start(self, previous: str | None) -> None:
         self.previous = previous
@@ -100,9 +101,10 @@ class Attached:
         self, _: nn.Module, args: tuple[Any, ...], given: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Before the model's forward pass: check its length, and give its tokens their cyclic index."""
-        tokens = next(
-            each for each in (*args[:1], given.get("input_ids"), given.get("inputs_embeds")) if each is not None
-        )
+        inputs = (*args[:1], given.get("input_ids"), given.get("inputs_embeds"))
+        tokens = next((each for each in inputs if each is not None), None)
+        if tokens is None:
+            return args, given
         cache = given.get("past_key_values")
         before = 0 if cache is None else int(cache.get_seq_length())
         here = slice(before, before + tokens.shape[1])
@@ -117,8 +119,8 @@ class Attached:
 
     def rows(self, layer: int, query: Tensor, keys: int) -> Tensor:
         """The bias (1, head, query, key) of the last queries, like `query` (batch, head, query, size) in type."""
-        matrix = self.matrix(self.layout, layer, query.shape[1])
-        return matrix[None, :, keys - query.shape[2] : keys, :keys].to(query)
+        matrix = self.matrix(self.layout, layer, query.shape[1], query.device, query.dtype)
+        return matrix[None, :, keys - query.shape[2] : keys, :keys]
 
 
 def register() -> None:
