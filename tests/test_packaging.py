@@ -56,9 +56,10 @@ def test_conda_environment_installs_exactly_the_project_pins() -> None:
     assert parse_pins(pip[:-1]) == project_pins()
 
 
-def test_what_the_extra_for_clusters_installs_is_tested() -> None:
+@pytest.mark.parametrize("extra", ["dask", "hf"])
+def test_what_the_extras_install_is_tested(extra: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert {*project["optional-dependencies"]["dask"]} <= {*project["optional-dependencies"]["dev"]}
+    assert {*project["optional-dependencies"][extra]} <= {*project["optional-dependencies"]["dev"]}
 
 
 def test_ci_runs_the_tests() -> None:

@@ -1,0 +1,8 @@
+"""Decoder-only models of `transformers`: their attention is read, and a bias is put on it (the optional extra `hf`)."""
+
+from abc_nb.hf.attach import Attached, attach
+from abc_nb.hf.averages import averaged_attention
+from abc_nb.hf.flex import mask_mod, score_mod
+from abc_nb.hf.sequence import cyclic_positions, dense_bias
+
+__all__ = ["Attached", "attach", "averaged_attention", "cyclic_positions", "dense_bias", "mask_mod", "score_mod"]

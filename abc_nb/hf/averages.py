@@ -1,0 +1,87 @@
+"""Averaged attention of a causal language model of `transformers`, in the form that calibration reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from abc_nb.bias.base import Attention
+from abc_nb.common.errors import InputError
+from abc_nb.hf.sequence import token_count
+from abc_nb.problems.layouts import Layout
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+ROWS = 64  # sequences at once
+
+
+@torch.no_grad()
+def averaged_attention(
+    model: PreTrainedModel, token_ids: Tensor, layout: Layout
+) -> dict[tuple[Attention, int], Tensor]:
+    """Weights (head, query, key) of each attention and layer, the mean over problems of one layout.
+
+    `token_ids` (batch, source_length + target_length) hold one token for a digit: the problem, and then the answer's
+    input tokens. The result goes to `bias_from_attention`. The model must be made with
+    `attn_implementation="eager"`, or set to it. Raises InputError for tokens that do not fit the layout, for a model
+    that returns no weights and for one with a sliding window of its own.
+    """
+    check_model(model)
+    check_tokens(token_ids, layout)
+    sums: list[Tensor] = []
+    training = model.training
+    model.eval()
+    try:
+        for part in token_ids.split(ROWS):
+            found = [each.float().sum(0) for each in weights_of(model, part.to(model.device))]
+            sums = [old + new for old, new in zip(sums, found, strict=True)] if sums else found
+    finally:
+        model.train(training)
+    split, averages = layout.source_length, dict[tuple[Attention, int], Tensor]()
+    for layer, each in enumerate(sums):
+        mean = (each / len(token_ids)).cpu()
+        averages["cross", layer] = mean[:, split:, :split]
+        averages["self", layer] = mean[:, split:, split:]
+        averages["source", layer] = mean[:, :split, :split]
+    return averages
+
+
+def weights_of(model: PreTrainedModel, token_ids: Tensor) -> Sequence[Tensor]:
+    """Each layer's weights (batch, head, query, key); InputError if the model returns none."""
+    found = model(input_ids=token_ids, output_attentions=True, use_cache=False).attentions
+    if not found or not all(isinstance(each, Tensor) and each.ndim == 4 for each in found):
+        name = model.config._attn_implementation
+        raise InputError(
+            f'the attention implementation {name!r} returns no weights: call model.set_attn_implementation("eager")'
+        )
+    return tuple(found)
+
+
+def check_tokens(token_ids: Tensor, layout: Layout) -> None:
+    if not isinstance(layout, Layout):
+        raise InputError(f"{layout!r} is no layout: give a Layout, which says where the operands stand")
+    if not isinstance(token_ids, Tensor) or token_ids.ndim != 2 or token_ids.is_floating_point() or not len(token_ids):
+        raise InputError("give token ids as a tensor of integers (batch, tokens)")
+    if token_ids.shape[1] != token_count(layout):
+        raise InputError(
+            f"a sequence has {token_ids.shape[1]} tokens and the layout {token_count(layout)}: give the problem and "
+            "the answer's input tokens, with one token for each digit, which a tokenizer must not merge"
+        )
+
+
+def check_model(model: Any) -> Any:
+    """The configuration of a causal language model's text; InputError for what is none, or has a sliding window."""
+    if not hasattr(getattr(model, "config", None), "get_text_config"):
+        raise InputError(f"{type(model).__name__} is no model of transformers: give a causal language model")
+    config = model.config.get_text_config(decoder=True)
+    kinds = getattr(config, "layer_types", None) or getattr(config, "attention_layers", None) or []
+    if getattr(config, "sliding_window", None) or any(kind not in ("full_attention", "global") for kind in kinds):
+        raise InputError(
+            f"{type(model).__name__} has layers without full attention, such as a sliding window of its own: "
+            "take a model, or a configuration, in which every token can see all those before it"
+        )
+    return config

@@ -1,0 +1,76 @@
+"""Problem and answer as one sequence: its bias, and its index.
+
+The first `layout.source_length` tokens are the problem, and the next `layout.target_length` are the answer's inputs
+`$ y_1 ... y_n`. The query at the answer's token `i` predicts output token `i`.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from abc_nb.bias.base import CLOSED, Bias, OpenKeys, causal
+from abc_nb.common.errors import InputError
+from abc_nb.model.decoder_only import as_matrix, over_sequence
+from abc_nb.problems.layouts import Layout
+
+
+def token_count(layout: Layout) -> int:
+    """How many tokens problem and answer have together."""
+    return layout.source_length + layout.target_length
+
+
+def check_bias(bias: Bias, layout: Layout) -> None:
+    if not isinstance(bias, Bias) or not isinstance(layout, Layout):
+        raise InputError(f"give a bias of this package and a Layout, not {bias!r} and {layout!r}")
+
+
+@torch.inference_mode(False)  # kept, and used in training later
+def dense_bias(bias: Bias, layout: Layout, layer: int, heads: int) -> Tensor:
+    """What is added to one layer's attention logits: (heads, token, token), with minus infinity where a key is closed.
+
+    No token sees one that comes after it. Raises InputError for a bias of other heads, or one that does not know the
+    attention of the problem to itself.
+    """
+    check_bias(bias, layout)
+    sources, tokens = layout.source_length, token_count(layout)
+    cross, own, problem = (bias.dense(layout, name, layer, heads) for name in ("cross", "self", "source"))
+    for part in (cross, own, problem):
+        if part is not None and part.shape[0] not in (1, heads):
+            raise InputError(f"the bias has {part.shape[0]} heads and the model {heads}: they must be the same")
+    if problem is not None and problem.shape[1:] != (sources, sources):
+        raise InputError(f"{type(bias).__name__} does not bias the problem's own tokens: take a decoder-only bias")
+    answers = as_matrix(over_sequence(cross, own, sources, heads), layout.target_length, tokens, heads)
+    of_problem = pad(as_matrix(problem, sources, sources, heads), (0, layout.target_length), value=CLOSED)
+    return torch.cat([of_problem, answers], dim=1) + causal(tokens)
+
+
+@torch.inference_mode(False)
+def open_bias(bias: Bias, layout: Layout, layer: int, heads: int) -> OpenKeys | None:
+    """The same as each token's few open keys, or None if the bias does not leave only a few open."""
+    check_bias(bias, layout)
+    cross, own, problem = (bias.open_keys(layout, name, layer) for name in ("cross", "self", "source"))
+    if cross is None or own is None or problem is None:
+        return None
+    answers = over_sequence(cross, own, layout.source_length, heads)
+    assert isinstance(answers, OpenKeys)  # since both of its parts are
+    slots = max(answers.index.shape[1], problem.index.shape[1])
+    index = [pad(each.index, (0, slots - each.index.shape[1])) for each in (problem, answers)]
+    value = [
+        pad(each.value.expand(heads, -1, -1), (0, slots - each.index.shape[1]), value=CLOSED)
+        for each in (problem, answers)
+    ]
+    return OpenKeys(torch.cat(index), torch.cat(value, dim=1))
+
+
+def cyclic_positions(layout: Layout, period: int) -> Tensor:
+    """Indices from 0 to `period` - 1 of a sequence's tokens (token,), integer.
+
+    A digit of place `p`, counted from the units, has the index `p` modulo the period in every operand and in the
+    answer. A period of 1 gives all tokens the index 0.
+    """
+    if not isinstance(layout, Layout) or not isinstance(period, int) or period < 1:
+        raise InputError(f"give a Layout and a period of 1 or more, not {layout!r} and {period!r}")
+    source = torch.from_numpy(layout.source_index("place"))
+    return torch.cat([source, torch.arange(layout.target_length)]) % period

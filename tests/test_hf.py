@@ -1,0 +1,333 @@
+"""Causal language models of transformers, made from a configuration alone: their attention, and a bias on it."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import abc_nb
+from abc_nb import InputError, Layout, Operand, Task
+from abc_nb.bias import CLOSED, ALiBi, Attention, Bias, Lines, RunningALiBi, Window
+from abc_nb.bias.base import causal, key_count, query_count
+
+transformers = pytest.importorskip("transformers")
+hf = pytest.importorskip("abc_nb.hf")
+
+HEADS, LAYERS, TOKENS, PAD = 4, 2, 14, 14
+LAYOUT = Task("addition").layout(3)
+
+
+def llama(**other: Any) -> nn.Module:
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS}
+    settings = sizes | {"vocab_size": TOKENS + 1, "num_key_value_heads": 2, "eos_token_id": None, "bos_token_id": None}
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**settings | other))
+
+
+def gpt2(**other: Any) -> nn.Module:
+    settings = {"vocab_size": TOKENS + 1, "n_embd": 32, "n_layer": LAYERS, "n_head": HEADS, "eos_token_id": None}
+    return transformers.GPT2LMHeadModel(transformers.GPT2Config(**settings | other))
+
+
+def neox(**other: Any) -> nn.Module:
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS}
+    settings = sizes | {"vocab_size": TOKENS + 1, "eos_token_id": None, "bos_token_id": None}
+    return transformers.GPTNeoXForCausalLM(transformers.GPTNeoXConfig(**settings | other))
+
+
+Make = Callable[..., Any]
+families = pytest.mark.parametrize("make", [llama, gpt2, neox])
+
+
+def made(make: Make, **other: Any) -> Any:
+    """A model in evaluation, with weights larger than usual, so that attention is far from uniform."""
+    torch.manual_seed(0)
+    model = make(**other).eval()
+    with torch.no_grad():
+        for name, weights in model.named_parameters():
+            if weights.ndim > 1 and "emb" not in name and "wte" not in name:
+                weights.mul_(6.0)
+    return model
+
+
+def sequences(count: int = 3, layout: Layout = LAYOUT) -> Tensor:
+    tokens = layout.source_length + layout.target_length
+    return torch.randint(TOKENS, (count, tokens), generator=torch.Generator().manual_seed(1))
+
+
+@dataclass(frozen=True)
+class Drawn(Bias):
+    """Another matrix for every attention, layer and head; half of the keys are closed, but never a query's own."""
+
+    def dense(self, layout: Layout, attention: Attention, layer: int, heads: int) -> Tensor:
+        rng = torch.Generator().manual_seed(10 * layer + len(attention))
+        shape = query_count(layout, attention), key_count(layout, attention)
+        matrix = 3 * torch.randn(heads, *shape, generator=rng)
+        matrix = matrix.masked_fill(torch.rand(heads, *shape, generator=rng) < 0.5, CLOSED)
+        if attention == "cross":
+            return matrix
+        matrix.diagonal(dim1=1, dim2=2).fill_(0.5)
+        return matrix + causal(shape[0])
+
+
+def whole(bias: Bias, layout: Layout, layer: int, heads: int = HEADS) -> Tensor:
+    """The bias of problem and answer, put together cell by cell."""
+    sources, count = layout.source_length, layout.source_length + layout.target_length
+    parts: dict[Attention, Tensor | None] = {}
+    names: tuple[Attention, ...] = ("self", "cross", "source")
+    for name in names:
+        parts[name] = bias.dense(layout, name, layer, heads)
+    matrix = torch.full((heads, count, count), -math.inf)
+    for query in range(count):
+        for key in range(query + 1):
+            name = "source" if query < sources else "cross" if key < sources else "self"
+            part = parts[name]
+            row, column = query - sources * (query >= sources), key - sources * (key >= sources)
+            matrix[:, query, key] = 0.0 if part is None else part[:, row, column]
+    return matrix
+
+
+@contextmanager
+def eager_with(model: Any, bias: Bias) -> Iterator[None]:
+    """The library's own plain attention, whose mask is replaced in every layer by that layer's bias."""
+    before = model.config._attn_implementation
+    model.set_attn_implementation("eager")
+
+    def masked(module: nn.Module, args: tuple[Any, ...], given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        assert len(args) < 2, "the mask is no positional argument"
+        return args, given | {"attention_mask": whole(bias, LAYOUT, module.layer_idx)[None]}
+
+    modules = [module for module in model.modules() if hasattr(module, "layer_idx")]
+    hooks = [module.register_forward_pre_hook(masked, with_kwargs=True) for module in modules]
+    assert len(hooks) == LAYERS
+    yield
+    for hook in hooks:
+        hook.remove()
+    model.set_attn_implementation(before)
+
+
+@families
+@torch.no_grad()
+def test_a_bias_on_each_layer_is_the_same_as_the_librarys_own_attention_with_that_mask(make: Make) -> None:
+    model, tokens = made(make), sequences()
+    plain = model(tokens).logits
+    with eager_with(model, Drawn()):
+        wanted = model(tokens).logits
+    with hf.attach(model, Drawn(), LAYOUT):
+        found = model(tokens).logits
+        cut = model(tokens[:, :-2]).logits
+    assert torch.allclose(found, wanted, atol=1e-4)
+    assert torch.allclose(cut, wanted[:, :-2], atol=1e-4)
+    assert (found - plain).abs().max() > 1e-2
+
+
+@families
+@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+@torch.no_grad()
+def test_a_detached_model_is_as_it_was(make: Make, implementation: str) -> None:
+    model, tokens = made(make, attn_implementation=implementation), sequences()
+    before, attributes = model(tokens).logits, {id(module): {*vars(module)} for module in model.modules()}
+    with hf.attach(model, Drawn(), LAYOUT, period=3) as handle:
+        assert not torch.equal(model(tokens).logits, before)
+    handle.detach()
+    assert torch.equal(model(tokens).logits, before)
+    assert model.config._attn_implementation == implementation
+    assert {id(module): {*vars(module)} for module in model.modules()} == attributes
+    assert not model._forward_pre_hooks
+
+
+@families
+@pytest.mark.parametrize("period", [None, 3])
+@torch.no_grad()
+def test_generating_with_the_cache_is_the_same_as_without_it(make: Make, period: int | None) -> None:
+    model, prompt = made(make), sequences()[:, : LAYOUT.source_length + 1]
+    bias = Lines.one_key_a_head(LAYOUT, HEADS, LAYERS)
+    more = {"max_new_tokens": LAYOUT.target_length, "do_sample": False, "pad_token_id": PAD}
+    with hf.attach(model, bias, LAYOUT, period):
+        cached, plain = (model.generate(prompt, use_cache=each, **more) for each in (True, False))
+        logits = model(cached[:, :-1], use_cache=False).logits
+        steps, cache = [], None
+        for step in range(cached.shape[1] - 1):
+            found = model(cached[:, step : step + 1], past_key_values=cache, use_cache=True)
+            steps, cache = [*steps, found.logits], found.past_key_values
+    assert torch.equal(cached, plain)
+    assert torch.equal(logits[:, LAYOUT.source_length :].argmax(-1), cached[:, prompt.shape[1] :])
+    assert torch.allclose(torch.cat(steps, 1), logits, atol=1e-4)
+
+
+@families
+@torch.no_grad()
+def test_a_query_without_an_open_key_attends_to_nothing(make: Make) -> None:
+    model, tokens = made(make), sequences()
+    with hf.attach(model, Lines(HEADS, (), empty="closed"), LAYOUT):
+        found = model(tokens).logits
+    last = ("o_proj", "dense", "attn.c_proj")
+    outputs = [module for name, module in model.named_modules() if name.endswith(last) and "mlp" not in name]
+    assert len(outputs) == LAYERS
+    for output in outputs:
+        output.register_forward_pre_hook(lambda _, args: (torch.zeros_like(args[0]),))
+    assert torch.allclose(found, model(tokens).logits, atol=1e-5)
+
+
+@torch.no_grad()
+def test_grouped_queries_have_a_bias_of_each_head() -> None:
+    model, tokens = made(llama, num_key_value_heads=1), sequences()
+    with eager_with(model, Drawn()):
+        wanted = model(tokens).logits
+    with hf.attach(model, Drawn(), LAYOUT):
+        first = model(tokens[:, :-1], use_cache=True)
+        last = model(tokens[:, -1:], past_key_values=first.past_key_values).logits
+    assert torch.allclose(torch.cat([first.logits, last], 1), wanted, atol=1e-4)
+
+
+@torch.no_grad()
+def test_cyclic_positions_count_from_the_units_and_are_no_packed_sequences() -> None:
+    assert hf.cyclic_positions(LAYOUT, 100).tolist() == [4, 3, 2, 1, 4, 3, 2, 1, 0, 0, 1, 2, 3]
+    model, tokens = made(gpt2), sequences()
+    index = hf.cyclic_positions(LAYOUT, 3)
+    assert index.tolist() == [1, 0, 2, 1, 1, 0, 2, 1, 0, 0, 1, 2, 0]
+    with hf.attach(model, Window(), LAYOUT, period=3):
+        found = model(tokens, use_cache=False).logits
+    with hf.attach(model, Window(), LAYOUT):
+        model.transformer.wpe.weight[: len(index)] = model.transformer.wpe.weight[index].clone()
+        assert torch.allclose(model(tokens).logits, found, atol=1e-5)
+
+
+def test_a_bias_takes_part_in_training_with_gradients_and_changes_with_the_layout() -> None:
+    model, handle = made(llama).train(), None
+    for width in (3, 5, 3):
+        layout = Task("addition").layout(width)
+        handle = handle or hf.attach(model, Drawn(), layout, period=3)
+        handle.layout = layout
+        model.zero_grad()
+        model(sequences(2, layout), use_cache=False).logits.square().mean().backward()
+        assert all(each.grad is not None and each.grad.isfinite().all() for each in model.parameters())
+    with pytest.raises(InputError, match="22 tokens and the layout 13"):
+        model(sequences(2, Task("addition").layout(6)))
+
+
+@families
+@torch.no_grad()
+def test_averages_have_the_form_that_calibration_reads(make: Make) -> None:
+    model, tokens = made(make, attn_implementation="eager").train(), sequences(70)
+    found = hf.averaged_attention(model, tokens, LAYOUT)
+    assert model.training
+    sources, targets = LAYOUT.source_length, LAYOUT.target_length
+    shapes = {"cross": (targets, sources), "self": (targets, targets), "source": (sources, sources)}
+    assert {where: tuple(each.shape) for where, each in found.items()} == {
+        (name, layer): (HEADS, *shape) for name, shape in shapes.items() for layer in range(LAYERS)
+    }
+    for layer in range(LAYERS):
+        total = found["cross", layer].sum(-1) + found["self", layer].sum(-1)
+        assert torch.allclose(total, torch.ones_like(total), atol=1e-5)
+        assert torch.allclose(found["source", layer].sum(-1), torch.ones(HEADS, sources), atol=1e-5)
+    bias = abc_nb.bias_from_attention(found, LAYOUT)
+    assert bias.heads == HEADS and bias.lines
+
+
+@torch.no_grad()
+def test_averages_are_those_of_the_models_own_queries_and_keys() -> None:
+    model, tokens = made(gpt2, attn_implementation="eager"), sequences(70)
+    inside = model.transformer
+    x = inside.h[0].ln_1(inside.wte(tokens) + inside.wpe.weight[: tokens.shape[1]])
+    query, key, _ = (
+        each.unflatten(-1, (HEADS, -1)).transpose(1, 2) for each in inside.h[0].attn.c_attn(x).chunk(3, -1)
+    )
+    logits = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5 + causal(tokens.shape[1])
+    wanted = logits.softmax(-1).mean(0)
+    found, sources = hf.averaged_attention(model, tokens, LAYOUT), LAYOUT.source_length
+    assert torch.allclose(found["cross", 0], wanted[:, sources:, :sources], atol=1e-5)
+    assert torch.allclose(found["self", 0], wanted[:, sources:, sources:], atol=1e-5)
+    assert torch.allclose(found["source", 0], wanted[:, :sources, :sources], atol=1e-5)
+
+
+ONE_KEY = Lines.one_key_a_head(LAYOUT, HEADS, LAYERS)
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without")
+@pytest.mark.parametrize("bias", [ONE_KEY, Window(), RunningALiBi(), Drawn(), Bias()])
+@pytest.mark.parametrize("layout", [LAYOUT, Task("n-by-1").layout(6)])
+@torch.no_grad()
+def test_flex_attention_under_a_bias_is_the_same_as_with_the_dense_matrix(bias: Bias, layout: Layout) -> None:
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    count, layer = layout.source_length + layout.target_length, 1
+    lines = Lines.one_key_a_head(layout, HEADS, LAYERS) if isinstance(bias, Lines) else bias
+    wanted = whole(lines, layout, layer)
+    assert torch.equal(hf.dense_bias(lines, layout, layer, HEADS), wanted)
+    score, mask = (make(lines, layout, layer, HEADS) for make in (hf.score_mod, hf.mask_mod))
+    cells = torch.meshgrid(torch.arange(HEADS), torch.arange(count), torch.arange(count), indexing="ij")
+    assert torch.equal(score(torch.zeros(()), torch.tensor(0), *cells), wanted)
+    assert torch.equal(mask(torch.tensor(0), *cells), wanted > -math.inf)
+    query, key, value = torch.randn(3, 2, HEADS, count, 8, generator=torch.Generator().manual_seed(0))
+    weights = (query @ key.transpose(-1, -2) / 8**0.5 + wanted).softmax(-1).nan_to_num(0.0)
+    blocks = create_block_mask(mask, None, HEADS, count, count, device="cpu")
+    found = flex_attention(query, key, value, score_mod=score, block_mask=blocks)
+    assert torch.allclose(found, weights @ value, atol=1e-5)
+
+
+def errors() -> Iterator[tuple[str, Callable[[], object]]]:
+    tokens = sequences()
+    yield "returns no weights", lambda: hf.averaged_attention(made(llama), tokens, LAYOUT)
+
+    def eager() -> Any:
+        return made(llama, attn_implementation="eager")
+
+    yield "must not merge", lambda: hf.averaged_attention(eager(), tokens[:, 1:], LAYOUT)
+    yield "tensor of integers", lambda: hf.averaged_attention(eager(), tokens.float(), LAYOUT)
+    yield "is no layout", lambda: hf.averaged_attention(eager(), tokens, 3)
+    yield "no model of transformers", lambda: hf.averaged_attention(nn.Linear(1, 1), tokens, LAYOUT)
+    yield "sliding window", lambda: hf.averaged_attention(sliding(), tokens, LAYOUT)
+    yield "sliding window", lambda: hf.attach(sliding(), Drawn(), LAYOUT)
+    yield "give a bias", lambda: hf.attach(eager(), "bias", LAYOUT)
+    yield "3 heads and the model 4", lambda: hf.attach(eager(), Lines(3, ()), LAYOUT)
+    yield "decoder-only bias", lambda: hf.attach(eager(), ALiBi(cross=True), LAYOUT)
+    yield "period of 1 or more", lambda: hf.attach(eager(), Drawn(), LAYOUT, period=0)
+    yield "two columns|one token", lambda: overlapping()
+
+
+def sliding() -> Any:
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": HEADS}
+    config = transformers.MistralConfig(vocab_size=TOKENS, num_key_value_heads=1, sliding_window=5, **sizes)
+    return transformers.MistralForCausalLM(config)
+
+
+def overlapping() -> Layout:
+    return Layout(width=3, operands=(Operand(3, 1, 3), Operand(4, 1, 3)), symbols=((0, "$"),), target_length=4)
+
+
+@pytest.mark.parametrize(("said", "call"), [*errors()])
+def test_bad_input_is_answered_in_one_sentence(said: str, call: Callable[[], object]) -> None:
+    with pytest.raises(InputError, match=said) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+
+
+def test_a_bias_without_transformers_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = made(llama)
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(InputError, match=r"pip install 'abc-nb\[hf\]'"):
+        hf.attach(model, Drawn(), LAYOUT)
+
+
+def test_what_a_bias_does_not_work_with_is_said() -> None:
+    config = transformers.GPTJConfig(vocab_size=TOKENS, n_embd=16, n_layer=1, n_head=HEADS, rotary_dim=4)
+    with pytest.raises(InputError, match="does not use the AttentionInterface"):
+        hf.attach(transformers.GPTJForCausalLM(config), Drawn(), LAYOUT)
+    model, tokens = made(llama), sequences()
+    prompt = tokens[:, : LAYOUT.source_length + 1]
+    with hf.attach(model, Drawn(), LAYOUT):
+        with pytest.raises(InputError, match="a bias already"):
+            hf.attach(model, Drawn(), LAYOUT)
+        with pytest.raises(InputError, match="no padding"):
+            model(tokens, attention_mask=torch.arange(tokens.shape[1]).expand_as(tokens).clamp(max=1))
+        with pytest.raises(InputError, match="cache that grows"):
+            model.generate(prompt, max_new_tokens=2, pad_token_id=PAD, cache_implementation="static")
+    assert model.config._attn_implementation == "sdpa"
