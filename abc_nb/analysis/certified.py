@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -17,6 +18,8 @@ from abc_nb.runs.store import Run
 
 LASTING = ("scaffolds", "abc")  # whose windows to one side with an index modulo 3, and ABC, `reproduce` certifies
 MODELS = ("window-cyclic", "abc")
+ENCODER_DECODERS = (*MODELS, "window-cyclic-repaired")
+DECODERS = ("decoder-abs", "decoder-abc")
 COLUMNS = ["task", "model", "seed", "recipe", "certified", "contexts", "wrong", "margin", "bound", "seconds"]
 
 
@@ -37,13 +40,15 @@ def read(found: Results) -> list[dict[str, object]]:
     return sorted(mine, key=lambda each: (each["recipe"] != files.PLAIN, each["experiment"], each["seed"]))
 
 
-def certificates(found: Results) -> pd.DataFrame:
-    """One row a certificate; `bound` is what rounding can change a margin by, `seconds` what it took."""
+def certificates(found: Results, models: Sequence[str] = (*ENCODER_DECODERS, *DECODERS)) -> pd.DataFrame:
+    """One row a certificate of these models; `bound` is what rounding can change a margin by."""
     rows = []
     for each in read(found):
         name = parse(str(each["experiment"]))
         rounding = each["rounding"]
         assert name is not None and isinstance(rounding, dict)
+        if name.model not in models:
+            continue
         row = {"task": name.task, "model": name.model, "bound": rounding["bound"]}
         rows.append({column: row.get(column, each.get(column)) for column in COLUMNS})
     return pd.DataFrame(rows, columns=COLUMNS)
@@ -58,13 +63,13 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
     return found.round({"margin": 2})
 
 
-def counterexamples(found: Results) -> pd.DataFrame:
+def counterexamples(found: Results, models: Sequence[str] = ENCODER_DECODERS) -> pd.DataFrame:
     """The shortest wrong problem of each model that is not certified, the model's answer to it, and the right one."""
     rows = []
     for each in read(found):
         examples, name = each["counterexamples"], parse(str(each["experiment"]))
         assert isinstance(examples, list) and name is not None
-        for example in examples[:1]:
+        for example in examples[:1] if name.model in models else []:
             head = {"task": name.task, "model": name.model, "seed": each["seed"], "recipe": each["recipe"]}
             rows.append(head | {column: example[column] for column in ("problem", "answer", "right")})
     return pd.DataFrame(rows, columns=["task", "model", "seed", "recipe", "problem", "answer", "right"])
