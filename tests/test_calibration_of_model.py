@@ -250,7 +250,7 @@ def test_another_kind_of_model_is_sent_to_its_attention() -> None:
 def test_a_bias_is_asked_for_a_layout_an_attention_and_a_layer() -> None:
     bias = bias_from_attention({("cross", 0): WEIGHTS}, unary(7))
     for wrong in ((7, "cross", 0), (unary(7), "encoder", 0)):
-        with pytest.raises(InputError, match="a bias is made for a Layout and self or cross"):
+        with pytest.raises(InputError, match="a bias is made for a Layout and one of self, cross, source"):
             bias.dense(*wrong)
     with pytest.raises(InputError, match="'0' is no layer: give a whole number, counted from 0"):
         bias.dense(unary(7), "cross", "0")  # type: ignore[arg-type]
