@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from abc_nb import experiments
-from abc_nb.bias import ALiBi, Causal, PlacedALiBi, Window
+from abc_nb.bias import ALiBi, Causal, PlacedALiBi, RunningALiBi, Window
 from abc_nb.bias.lines import Line, Lines
 from abc_nb.calibration.calibrate import PAPER, Calibration
 from abc_nb.common import config
@@ -28,7 +28,7 @@ from abc_nb.training.progress import TrainingConfig
 
 POSITIONS = [positions.NoPosition, positions.Sinusoidal, positions.Rotary, positions.Relative]
 POSITIONS += [type(model.position) for model in catalogue.MODERN.values()]
-BIASES = [Causal, ALiBi, PlacedALiBi, Window, Lines, Line]
+BIASES = [Causal, ALiBi, PlacedALiBi, RunningALiBi, Window, Lines, Line]
 TYPES = [Experiment, Name, Sampler, Task, ModelConfig, TrainingConfig, Calibration, *POSITIONS, *BIASES]
 WITHOUT_BASE = st.sampled_from([name for name in experiments.names() if "-base" not in name])
 
