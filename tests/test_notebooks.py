@@ -116,7 +116,7 @@ def test_a_bad_parameter_is_one_sentence(tmp_path: Path, name: str, value: objec
     with pytest.raises(
         InputError, match=r"^02_vanilla_failure: (seeds|unknown)[^\n]*(choose one of|give a list)[^\n]*$"
     ):
-        notebooks.execute(BOOKS[1], tmp_path / "out.ipynb", {name: value})
+        notebooks.execute(BOOKS[2], tmp_path / "out.ipynb", {name: value})
 
 
 class Reproduced(NamedTuple):
