@@ -106,7 +106,11 @@ def test_what_has_a_parent_has_vanilla_of_the_same_profile_and_base(name: str, p
     found, identity = experiment(name, profile, base), parse(name)
     assert identity is not None
     model = identity.model
-    assume(model not in ("abc-from-4", "window-cyclic-repaired"))  # whose parents have a base, or a model, of their own
+    assume(model != "abc-from-4")  # whose parent has a base of its own
+    if model == "window-cyclic-repaired":
+        assert found.parent == experiment(f"{identity.task}-window-cyclic", profile, base)
+        assert (found.calibration, found.warm, found.rank, found.rounds > 0) == (None, True, 0, True)
+        return
     if not is_read_out(model) and model != "lora":
         assert (found.parent, found.calibration, found.warm, found.rank) == (None, None, False, 0)
         return

@@ -36,7 +36,7 @@ class OpenKeys:
 
     def dense(self, keys: int) -> Tensor:
         """The same bias as a matrix of shape (heads or 1, query, keys)."""
-        matrix = torch.full((*self.value.shape[:2], keys), CLOSED)
+        matrix = self.value.new_full((*self.value.shape[:2], keys), CLOSED)
         return matrix.scatter_reduce(2, self.index.expand_as(self.value), self.value, "amax")
 
     def few(self, keys: int) -> bool:

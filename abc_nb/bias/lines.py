@@ -193,13 +193,12 @@ def dealt(keys: Sequence[Key], heads: int) -> list[tuple[int, Key]]:
     return [(number % heads, keys[number % len(keys)]) for number in range(max(heads, len(keys)))]
 
 
-def in_each_layer(keys: Iterable[tuple[int, Key]], layers: int) -> tuple[Line, ...]:
+def in_each_layer(keys: Sequence[tuple[int, Key]], layers: int) -> tuple[Line, ...]:
     """The same lines in every layer, of the value zero."""
-    dealt_keys = [*keys]
     return tuple(
         Line(attention, layer, head, direction, span, offset, 0.0)
         for layer in range(layers)
-        for head, (attention, direction, span, offset) in dealt_keys
+        for head, (attention, direction, span, offset) in keys
     )
 
 

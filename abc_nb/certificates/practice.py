@@ -18,7 +18,7 @@ from abc_nb.certificates.shapes import Shape
 from abc_nb.certificates.tried import Tried
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer
-from abc_nb.problems.sampling import Sampler
+from abc_nb.problems.sampling import Sampler, is_below
 from abc_nb.problems.tasks import Digits
 
 
@@ -74,15 +74,10 @@ def shown(
     task, widest = finder.sampler.task, max(finder.sampler.widths)
     for width, step in where:
         operands = finder.operands(shape, width, step, values, right, lead=False)
-        if operands is None or max(number(digits[0], task.base) for digits in operands) > task.training_limit:
+        if operands is None or not all(is_below(each, task.training_limit + 1, task.base)[0] for each in operands):
             continue
         places = task.operand_places(widest)
         return [
             np.pad(digits, [(0, 0), (0, own - digits.shape[1])]) for digits, own in zip(operands, places, strict=True)
         ]
     return None
-
-
-def number(digits: np.ndarray, base: int) -> int:
-    """The number whose digits are given, least significant first."""
-    return sum(digit * base**place for place, digit in enumerate(digits.tolist()))

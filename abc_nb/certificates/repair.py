@@ -15,10 +15,10 @@ from typing import Any
 import torch
 
 from abc_nb.certificates.certify import Certificate, certificate_of, try_model
-from abc_nb.certificates.practice import Practice, number, practice
+from abc_nb.certificates.practice import Practice, practice
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer
-from abc_nb.problems.sampling import AGAIN, Batch, Sampler, generator
+from abc_nb.problems.sampling import AGAIN, Batch, Sampler, generator, is_below
 from abc_nb.problems.tasks import NUMBERS, Digits
 from abc_nb.training.checkpoints import load_checkpoint, save_checkpoint
 from abc_nb.training.evaluation import evaluating
@@ -74,7 +74,7 @@ class Repair(Trainer):
         self.found = certificate_of(self.model, self.sampler, results)
         self.practice = practice(self.model, self.sampler, results) if self.found.wrong else Practice([], 0)
         for digits in self.practice.operands:
-            assert all(number(row, self.sampler.task.base) <= NUMBERS for row in digits)
+            assert is_below(digits, NUMBERS + 1, self.sampler.task.base).all()
         self.progress.seconds += time.perf_counter() - start
         return self.found
 

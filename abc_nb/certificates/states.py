@@ -20,8 +20,7 @@ from abc_nb.certificates.contexts import Block, contexts
 from abc_nb.certificates.shapes import Atom, Node, Place, Shape, Token, condensed
 from abc_nb.common.errors import InputError
 from abc_nb.model.attention import MultiHeadAttention, softmax_or_zero, without_key
-from abc_nb.model.decoder_only import DecoderOnly
-from abc_nb.model.transformer import Transformer
+from abc_nb.model.transformer import DecoderLayer, Transformer
 
 ROWS = 2**12  # contexts computed at once: what a processor's cache holds is fastest
 MOST = 2**22  # states in one table
@@ -127,38 +126,30 @@ class States:
         return torch.cat(parts)
 
     def layer(self, node: Node, tables: list[Table], rows: list[Tensor]) -> Tensor:
-        """One decoder layer over chosen rows: what is before it, keys of self-attention, of cross-attention."""
-        if isinstance(self.model, DecoderOnly):
-            return self.layer_of_one(self.model, node, tables, rows)
-        number, cross = node.layer - 1, len(node.own) + 1
-        layer = self.model.decoder_layers[number]
+        """One decoder layer over chosen rows: what is before it, keys of self-attention, of cross-attention.
+
+        In a decoder-only model the keys of both are under one softmax.
+        """
+        number, layer = node.layer - 1, self.model.layers[node.layer - 1]
+        keys = node.own if isinstance(layer, DecoderLayer) else (*node.own, *node.cross)
+        cross = len(keys) + 1
         query, x = (part.index_select(0, rows[0]) for part in self.kept(tables[0], number, "query"))
         pairs = [self.kept(table, number, "self") for table in tables[1:cross]]
-        change = self.attend(layer.self_attention, query, pairs, rows[1:cross], node.own)
+        change = self.attend(layer.self_attention, query, pairs, rows[1:cross], keys)
         x = self.note(layer.self_residual.outer(x, change), 1)
-        query = layer.cross_attention.query(layer.cross_residual.inner(x))
-        pairs = [self.kept(table, number, "cross") for table in tables[cross:]]
-        change = self.attend(layer.cross_attention, query, pairs, rows[cross:], node.cross)
-        x = self.note(layer.cross_residual.outer(x, change), 1)
-        change = layer.feed_forward(layer.forward_residual.inner(x))
-        return self.note(layer.forward_residual.outer(x, change), 1)
-
-    def layer_of_one(self, model: DecoderOnly, node: Node, tables: list[Table], rows: list[Tensor]) -> Tensor:
-        """One layer of a decoder-only model: all keys under one softmax."""
-        number = node.layer - 1
-        layer = model.layers[number]
-        query, x = (part.index_select(0, rows[0]) for part in self.kept(tables[0], number, "query"))
-        pairs = [self.kept(table, number, "self") for table in tables[1:]]
-        change = self.attend(layer.self_attention, query, pairs, rows[1:], (*node.own, *node.cross))
-        x = self.note(layer.self_residual.outer(x, change), 1)
+        if isinstance(layer, DecoderLayer):
+            query = layer.cross_attention.query(layer.cross_residual.inner(x))
+            pairs = [self.kept(table, number, "cross") for table in tables[cross:]]
+            change = self.attend(layer.cross_attention, query, pairs, rows[cross:], node.cross)
+            x = self.note(layer.cross_residual.outer(x, change), 1)
         change = layer.feed_forward(layer.forward_residual.inner(x))
         return self.note(layer.forward_residual.outer(x, change), 1)
 
     def kept(self, table: Table, number: int, name: str) -> Pair:
         """What one layer makes of a table's rows, (rows, D) each: queries and states, or keys and values."""
         if (number, name) not in table.kept:
-            layer, states = self.model.decoder_layers[number], table.states
-            if name == "cross":
+            layer, states = self.model.layers[number], table.states
+            if name == "cross" and isinstance(layer, DecoderLayer):
                 memory = self.model.encoder_norm(states)
                 found = layer.cross_attention.key(memory), layer.cross_attention.value(memory)
             else:

@@ -229,8 +229,6 @@ MODERN = {  # what others proposed
     "coupling": proposal("Position coupling", positions.Coupling()),
 }
 BASELINES = ("vanilla", "nope", "rope", "alibi", "rpe")
-
-
 WITHOUT_ENCODER = (("encoder_layers", 0),)
 
 
@@ -242,15 +240,10 @@ def decoder_only(model: Model, **changes: Any) -> Model:
 
 DECODER_ONLY = {
     "decoder-vanilla": decoder_only(BASIC["vanilla"]),
-    "decoder-abs": Model(
-        "ABS, one key a head",
-        positions.NoPosition(),
-        Lines.one_key_a_head,
-        extends=True,
-        tested="beyond",
-        training="anew",
-        size=WITHOUT_ENCODER,
-        kind="decoder-only",
+    "decoder-abs": decoder_only(
+        scaffold("ABS, one key a head", positions.NoPosition(), arrangement="natural", training="anew"),
+        bias=Lines.one_key_a_head,
+        source_index="right",
     ),
     "decoder-abc": decoder_only(BASIC["abc"], source_index="right", parent="decoder-vanilla"),
     "decoder-window-cyclic": decoder_only(BASIC["window-cyclic"], source_index="right"),

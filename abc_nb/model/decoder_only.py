@@ -13,13 +13,22 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from abc_nb.bias.base import Attention, OpenKeys
+from abc_nb.bias.base import OpenKeys
 from abc_nb.model.attention import Place, Record
-from abc_nb.model.transformer import FeedForward, Frame, KeysValues, LayerCache, ModelConfig, Residual, Transformer
+from abc_nb.model.transformer import (
+    FeedForward,
+    Frame,
+    KeysValues,
+    Layer,
+    LayerCache,
+    ModelConfig,
+    Residual,
+    Transformer,
+)
 from abc_nb.problems.layouts import Layout
 
 
-class DecoderOnlyLayer(nn.Module):
+class DecoderOnlyLayer(Layer):
     """One attention over the whole sequence, and one feed-forward network, each with its residual."""
 
     def __init__(self, config: ModelConfig, layer: int) -> None:
@@ -44,15 +53,20 @@ class DecoderOnlyLayer(nn.Module):
         x = self.self_residual.outer(x, change)
         return self.forward_residual.outer(x, self.feed_forward(self.forward_residual.inner(x)))
 
+    def step(self, x: Tensor, cache: LayerCache, frame: Frame, step: int) -> Tensor:
+        row = frame.row(step)
+        for store, new in zip(cache.own, self.keys_values(x, row.queries), strict=True):
+            store[:, :, len(frame.source) + step] = new[:, :, 0]
+        return self.mix(x, cache.own, row.biases[self.layer]["answer"], (row.queries, frame.sequence), None)
+
 
 class AnswerPlace(Place):
     """Where the weights of the answer's queries go: those on the problem as cross-attention, the others as self-."""
 
     def keep(self, logits: Tensor, weights: Tensor) -> None:
         sources = weights.shape[-1] - weights.shape[-2]
-        for name, keys in (("cross", slice(sources)), ("self", slice(sources, None))):
-            own: Attention = "cross" if name == "cross" else "self"
-            Place(self.record, own, self.layer).keep(logits[..., keys], weights[..., keys])
+        Place(self.record, "cross", self.layer).keep(logits[..., :sources], weights[..., :sources])
+        Place(self.record, "self", self.layer).keep(logits[..., sources:], weights[..., sources:])
 
 
 class DecoderOnly(Transformer):
@@ -78,29 +92,15 @@ class DecoderOnly(Transformer):
         target = frame.target + sources if self.config.source_index == "running" else frame.target
         return Frame(frame.source, target, target, tuple(biases))
 
-    def forward(
-        self,
-        source: Tensor,
-        target: Tensor,
-        layout: Layout,
-        record: Record | None = None,
-        dense: bool | None = None,
-        phase: Tensor | int = 0,
-    ) -> Tensor:
-        """As of the encoder-decoder; source attention is recorded too."""
-        frame = self.placed(self.frame(layout, True if record is not None else dense), layout)
-        if target.shape[1] < layout.target_length:
-            frame = frame.first(target.shape[1])
-        problem = self.encode(source, frame, phase, layout.operands[0].stride)
-        x = self.embed(target, self.config.position.shifted(frame.target, phase))
-        keys = torch.cat([frame.source, frame.target])
+    def decode(self, x: Tensor, memory: Tensor, frame: Frame, record: Record | None) -> Tensor:
+        """The answer's states after all layers; those of the problem change from layer to layer too."""
         for layer in self.layers:
-            of_problem, of_answer = layer.keys_values(problem, frame.source), layer.keys_values(x, frame.target)
+            of_problem, of_answer = layer.keys_values(memory, frame.source), layer.keys_values(x, frame.target)
             both = torch.cat([of_problem[0], of_answer[0]], 2), torch.cat([of_problem[1], of_answer[1]], 2)
             place = None if record is None else AnswerPlace(record, "self", layer.layer)
-            x = layer.mix(x, both, frame.biases[layer.layer]["answer"], (frame.queries, keys), place)
-            problem = self.next_problem(layer, problem, of_problem, frame, record)
-        return self.head(self.decoder_norm(x))
+            x = layer.mix(x, both, frame.biases[layer.layer]["answer"], (frame.queries, frame.sequence), place)
+            memory = self.next_problem(layer, memory, of_problem, frame, record)
+        return x
 
     def next_problem(
         self, layer: DecoderOnlyLayer, x: Tensor, own: KeysValues, frame: Frame, record: Record | None = None
@@ -126,17 +126,6 @@ class DecoderOnly(Transformer):
             x = self.next_problem(layer, x, problem, frame)
         return frame, caches
 
-    def step(self, tokens: Tensor, step: int, frame: Frame, caches: list[LayerCache]) -> Tensor:
-        """Logits (B, vocabulary) of the token after `tokens` (B,), which stand at index `step` of the answer."""
-        now, row = frame.target[step : step + 1], frame.row(step)
-        x = self.embed(tokens[:, None], now)
-        keys = torch.cat([frame.source, frame.target])
-        for layer, cache in zip(self.layers, caches, strict=True):
-            for store, new in zip(cache.own, layer.keys_values(x, now), strict=True):
-                store[:, :, len(frame.source) + step] = new[:, :, 0]
-            x = layer.mix(x, cache.own, row.biases[layer.layer]["answer"], (row.queries, keys), None)
-        return self.head(self.decoder_norm(x))[:, 0]
-
 
 def over_sequence(
     cross: Tensor | OpenKeys | None, own: Tensor | OpenKeys | None, sources: int, heads: int
@@ -147,8 +136,8 @@ def over_sequence(
         return OpenKeys(index, torch.cat([each.value.expand(heads, -1, -1) for each in (cross, own)], dim=2))
     assert own is not None  # at least causal
     answers = len(own.index) if isinstance(own, OpenKeys) else own.shape[1]
-    parts = [as_matrix(cross, answers, sources, heads), as_matrix(own, answers, answers, heads)]
-    return torch.cat(parts, dim=2)
+    matrix = as_matrix(own, answers, answers, heads)
+    return torch.cat([as_matrix(cross, answers, sources, heads).to(matrix.device), matrix], dim=2)
 
 
 def as_matrix(bias: Tensor | OpenKeys | None, queries: int, keys: int, heads: int) -> Tensor:

@@ -5,6 +5,7 @@ Shapes: B batch, H heads, S source, L target, D width, d = D / H.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal, Self, cast
 
@@ -93,7 +94,20 @@ class LayerCache:
     own: KeysValues  # filled step by step: (B, H, L, d), of a decoder-only model (B, H, S + L, d) with the source's
 
 
-class DecoderLayer(nn.Module):
+class Layer(nn.Module):
+    """What the decoder layers of both kinds of model have."""
+
+    self_attention: MultiHeadAttention
+    feed_forward: FeedForward
+    self_residual: Residual
+    forward_residual: Residual
+
+    def step(self, x: Tensor, cache: LayerCache, frame: Frame, step: int) -> Tensor:
+        """One token `x` (B, 1, D) at index `step`; its key and value are added to the cache."""
+        raise NotImplementedError
+
+
+class DecoderLayer(Layer):
     def __init__(self, config: ModelConfig, layer: int) -> None:
         super().__init__()
         self.layer = layer
@@ -107,7 +121,6 @@ class DecoderLayer(nn.Module):
         return self.mix(x, inner, own, self.cross_attention.keys_values(memory, frame.source), frame, record)
 
     def step(self, x: Tensor, cache: LayerCache, frame: Frame, step: int) -> Tensor:
-        """One token `x` (B, 1, D) at index `step`; its key and value are added to the cache."""
         inner = self.self_residual.inner(x)
         now = frame.target[step : step + 1]
         for store, new in zip(cache.own, self.self_attention.keys_values(inner, now), strict=True):
@@ -152,6 +165,11 @@ class Frame:
     target: Tensor  # (L,)
     queries: Tensor  # (L,) or (1,): the target positions asked about
     biases: tuple[dict[str, Tensor | OpenKeys | None], ...]  # by attention; see also `DecoderOnly.build_frame`
+
+    @property
+    def sequence(self) -> Tensor:
+        """Positions of source and target tokens, one after the other: (S + L,)."""
+        return torch.cat([self.source, self.target])
 
     def row(self, step: int) -> Frame:
         """The frame of one decoding step."""
@@ -245,6 +263,10 @@ class Transformer(nn.Module):
         return replace(frame, source=source, target=target, queries=target)
 
     @property
+    def layers(self) -> Sequence[Layer]:
+        return [cast(Layer, layer) for layer in self.decoder]
+
+    @property
     def decoder_layers(self) -> list[DecoderLayer]:
         return [cast(DecoderLayer, layer) for layer in self.decoder]
 
@@ -280,9 +302,13 @@ class Transformer(nn.Module):
             frame = frame.first(target.shape[1])
         memory = self.encode(source, frame, phase, layout.operands[0].stride)
         x = self.embed(target, self.config.position.shifted(frame.target, phase))
+        return self.head(self.decoder_norm(self.decode(x, memory, frame, record)))
+
+    def decode(self, x: Tensor, memory: Tensor, frame: Frame, record: Record | None) -> Tensor:
+        """The target's states after all layers, from its embedded tokens `x` (B, L, D) and the encoded source."""
         for layer in self.decoder:
             x = layer(x, memory, frame, record)
-        return self.head(self.decoder_norm(x))
+        return x
 
     def start(self, source: Tensor, layout: Layout) -> tuple[Frame, list[LayerCache]]:
         """What greedy decoding needs: the encoded source as keys and values, and empty caches."""
@@ -298,6 +324,6 @@ class Transformer(nn.Module):
     def step(self, tokens: Tensor, step: int, frame: Frame, caches: list[LayerCache]) -> Tensor:
         """Logits (B, vocabulary) of the token after `tokens` (B,), which stand at index `step`."""
         x = self.embed(tokens[:, None], frame.target[step : step + 1])
-        for layer, cache in zip(self.decoder_layers, caches, strict=True):
+        for layer, cache in zip(self.layers, caches, strict=True):
             x = layer.step(x, cache, frame, step)
         return self.head(self.decoder_norm(x))[:, 0]
