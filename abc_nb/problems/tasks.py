@@ -15,6 +15,7 @@ import numpy as np
 from abc_nb.common.errors import InputError
 from abc_nb.problems import layouts
 from abc_nb.problems.layouts import EOS, SOS, Arrangement, Layout
+from abc_nb.problems.traces import PRODUCT, Trace
 
 DIGITS = "0123456789abcdef"
 PAD = "@"
@@ -29,6 +30,7 @@ TRAINED = 6  # digits that most of them have: the training length
 LONGEST = len(str(NUMBERS))  # digits of the longest
 
 Digits = np.ndarray  # (samples, places), least significant first
+Width = int | tuple[int, int]  # columns given to an operand; of two factors of their own lengths, to each
 
 
 def digit_count(number: int, base: int) -> int:
@@ -111,6 +113,7 @@ class Operation:
     binary_digits: bool = False  # operands are written in base 2, lengths count decimal digits
     items: bool = False  # the operand is a list of items: no leading zeros to add
     nested: bool = False  # an item can be a list itself
+    trace: Trace | None = None  # the output is a table that leads to the answer
 
 
 OPERATIONS = {
@@ -129,7 +132,8 @@ OPERATIONS = {
     ),
     "n-by-2": Operation("N x 2", multiply, "123*45", "*", second=2, grows=2),
     "n-by-3": Operation("N x 3", multiply, "123*456", "*", second=3, grows=3),
-    "n-by-n": Operation("N x N", multiply, "123*456", "*", second=None, doubles=True),
+    "n-by-n": Operation("N x N", multiply, "123*456", "*", second=None, trace=PRODUCT),
+    "direct-n-by-n": Operation("N x N, no trace", multiply, "123*456", "*", second=None, doubles=True),
 }
 
 
@@ -167,8 +171,18 @@ class Task:
 
     @cached_property
     def vocabulary(self) -> tuple[str, ...]:
-        """Token `i` of the model: the base's digits, then + * $ & @, then ListOps operators if needed."""
-        return (*self.digits, *SYMBOLS, *(COMBINE if self.operation.items else ()))
+        """Token `i` of the model: the base's digits, then + * $ & @, then operators of lists or cells if needed."""
+        cells = [self.trace.write(cell, self.base) for cell in range(self.trace.kinds(self.base))] if self.trace else ()
+        return (*self.digits, *SYMBOLS, *(COMBINE if self.operation.items else ()), *cells)
+
+    @property
+    def trace(self) -> Trace | None:
+        return self.operation.trace
+
+    @property
+    def first_cell(self) -> int:
+        """The token of cell 0 of a trace."""
+        return self.base + len(SYMBOLS) + len(COMBINE) * self.operation.items
 
     @property
     def digits(self) -> str:
@@ -210,17 +224,19 @@ class Task:
         """The largest training number: 2^20, or one less where its result does not fit the training width."""
         return NUMBERS - (self.largest(NUMBERS) >= self.base**self.training_width)
 
-    def width(self, length: int, regime: str) -> int:
-        """Columns given to an operand of `length` digits."""
+    def width(self, length: int, regime: str) -> Width:
+        """Columns given to operands of `length` digits."""
         return self.width_for(self.places(length), regime)
 
-    def width_for(self, places: int, regime: str) -> int:
-        """Columns given to an operand of so many places, never fewer than in training.
+    def width_for(self, places: int, regime: str) -> Width:
+        """Columns given to operands of so many places, never fewer than in training.
 
         Tight: as many as the result can need. Padded: as many as at 60 digits, as the authors do.
         Lists take exactly one column an item, since a zero in front would be an item too; nested ones
-        one more for each list.
+        one more for each list. Factors that lead to a table take their own digits each.
         """
+        if self.trace and self.operation.second is None:
+            return places, places
         if self.operation.items:
             return 2 * places - 1 if self.operation.nested else places
         narrowest = self.result_places(self.places(60)) if regime == "padded" else self.training_width
@@ -230,16 +246,22 @@ class Task:
         """The most places that a result of operands of so many places can need."""
         return places * (1 + self.operation.doubles) + self.operation.grows
 
-    def operand_places(self, width: int) -> list[int]:
+    def operand_places(self, width: Width) -> list[int]:
         """The columns that each operand takes in a problem of this width, as people write it."""
+        if isinstance(width, tuple):
+            return list(width)
         second = self.operation.second
         return [width] if second == 0 else [width, width if second is None else second]
 
     # ---- problems --------------------------------------------------------------------------------
 
-    def layout(self, width: int, arrangement: Arrangement = "natural") -> Layout:
+    def layout(self, width: Width, arrangement: Arrangement = "natural") -> Layout:
         """Where the tokens stand. A factor of several digits has no one place to stand at: it is written out."""
         operation = self.operation
+        if operation.trace:
+            places = self.operand_places(width)
+            return layouts.table(places, operation.operator, operation.trace.shape(places), operation.trace.above)
+        assert isinstance(width, int)
         if operation.second == 0:
             return layouts.unary(width, operation.operator, 1 if operation.final_only else None)
         if arrangement == "aligned" and operation.second in (None, 1):
@@ -247,7 +269,9 @@ class Task:
         return layouts.binary_natural(width, operation.operator, self.operand_places(width)[1])
 
     def answer(self, operands: Sequence[Digits]) -> Digits:
-        """The output digits, shape (samples, outputs), place 0 first."""
+        """The output tokens before the end, shape (samples, outputs): digits, place 0 first, or a table row by row."""
+        if self.trace:
+            return self.first_cell + self.trace.cells(operands, self.base).reshape(len(operands[0]), -1)
         result = self.operation.compute(*operands, self.base)
         return result[:, -1:] if self.operation.final_only else result
 
