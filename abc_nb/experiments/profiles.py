@@ -30,8 +30,8 @@ SHORT = replace(QUICK, steps=400, held_batch=64, hold=200)
 # A sixth of the budget, for a model that has been trained before.
 RETRAINING = replace(QUICK, steps=300, held_batch=64, hold=100, learned=0.9, validate_every=10, validation=256)
 LONG_RETRAINING = replace(LONG, steps=20_000, hold=10_000)
-# Our training of the paper's model: its batch, with Muon, for as many steps as a GPU does in a minute or two. Dropout of
-# 0.3 is left out of it: with it tight Addition was not learned at all in 2,400 steps, and without it in a few hundred.
+# Our training of the paper's model: its batch, with Muon, for as many steps as a GPU does in a minute or two. Dropout
+# is left out: with 0.3 tight Addition was not learned at all in 2,400 steps.
 BRIEF = replace(QUICK, steps=2000, batch=512, held_batch=512, warmup=100, hold=1400, learned=0.9, validate_every=100)
 BRIEF_SCAFFOLDING = replace(BRIEF, steps=800, hold=400, learned=0.99)
 BRIEF_RETRAINING = replace(BRIEF, steps=400, warmup=50, hold=200, validate_every=50)
