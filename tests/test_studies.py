@@ -139,7 +139,7 @@ def test_what_is_not_shipped_is_trained_for_the_notebooks() -> None:
     assert everything == {*experiments.names("quick")}
     padded = {f"{task}-{model}" for task in experiments.ABLATED for model in catalogue.PADDED}
     own = {f"{task}-{model}" for task in experiments.ARITHMETIC for model in catalogue.PAPER_SETTING}
-    quick_alone = padded | {*experiments.names_of("repaired")}  # of "paper" all is padded, and nothing is repaired
+    quick_alone = padded | {*experiments.names_of("repaired", "deep")}  # of "paper" all is padded, nothing repaired
     assert {found.name for found in experiments.needed("paper")} == (everything - quick_alone) | own
 
 

@@ -40,6 +40,7 @@ class Calibration:
     keep: float = 2 / 3  # of the model's digits that must survive when all keys off the lines are closed
     kappa: tuple[float, float] | None = None  # threshold in deviations (cross, self) instead of the share
     pooled: bool = False  # mean and deviation of all lines together, not of each direction
+    script: bool = False  # as the authors' script has Algorithm 1: rows of digits, one direction, sums (see SCRIPT)
     floor: float | None = None  # bias off the lines; None: minus infinity
     empty: Literal["transparent", "closed"] = "closed"  # a head without any line
 
@@ -47,6 +48,11 @@ class Calibration:
     def whole(self) -> bool:
         """Whether lines run through the whole matrix, as in the paper."""
         return self.anchor == "whole"
+
+    @property
+    def padding(self) -> bool:
+        """Whether attention is averaged over rows of padding too, as the text has it."""
+        return self.whole and not self.script
 
     def __post_init__(self) -> None:
         known = isinstance(self.directions, tuple) and all(each in DIRECTIONS for each in self.directions)
@@ -67,6 +73,10 @@ class Calibration:
 
 
 PAPER = Calibration(layers="last", anchor="whole", kappa=(4.5, 0.87), empty="transparent")
+# The authors' script looks at the rows of real digits, along one direction (the diagonal in self-attention, the
+# anti-diagonal in cross-attention). A line's value is the sum of its cells; the threshold is that of the sums that are
+# not zero. A step that no line reaches sees every key.
+SCRIPT = replace(PAPER, script=True, floor=-1e6)
 
 
 def given(settings: Calibration | None) -> Calibration:
@@ -111,12 +121,17 @@ def calibrate(
     places = spans(layout, name) if layout and not settings.whole else [whole(*attention.shape[1:])]
     found = candidates(places, name, settings, attention.shape[1])
     means = line_means(attention, found)
+    if settings.script:
+        means = means * found.inside.sum(0)
     if settings.kappa is None:
         weights = attention if settings.source == "weights" else attention.softmax(-1)
         kept = strongest_first(weights, enough_cells(found, name), settings.share or SHARE)
         values = means - means.masked_fill(~kept, CLOSED).amax(1, keepdim=True)
     else:
-        kept, values = above_threshold(means, found, settings.kappa[name != "cross"], settings.pooled)
+        kappa = settings.kappa[name != "cross"]
+        kept, values = (
+            sums_above(means, kappa) if settings.script else above_threshold(means, found, kappa, settings.pooled)
+        )
     heads, lines = kept.nonzero(as_tuple=True)
     facts = zip(*(x[lines].tolist() for x in (found.direction, found.span, found.offsets)), strict=True)
     named = ((DIRECTIONS[direction], places[span].name, offset) for direction, span, offset in facts)
@@ -161,7 +176,7 @@ def candidates(places: Sequence[Span], name: Attention, settings: Calibration, q
     lines, cells = [], []
     for i, span in enumerate(places):
         for direction in settings.directions:
-            if direction in span.origins and (settings.whole or extends(direction, span, name)):
+            if direction in span.origins and (settings.padding or extends(direction, span, name)):
                 start, _ = span.cells(direction, 0, queries)
                 last = int(span.last - start.min())
                 ahead = not settings.whole and name != "cross" and direction == "diagonal"
@@ -210,6 +225,14 @@ def above_threshold(means: Tensor, found: Candidates, kappa: float, pooled: bool
     kept = means > (mean + kappa * deviation)[:, own]
     highest = torch.full_like(mean, CLOSED).scatter_reduce_(1, own.expand(heads, -1), means, "amax")
     return kept, means - highest[:, own]
+
+
+def sums_above(sums: Tensor, kappa: float) -> tuple[Tensor, Tensor]:
+    """The threshold of the authors' script: of the sums that are not zero, which exceed mu + kappa sigma; the sums."""
+    known = sums.masked_fill(sums == 0, math.nan)
+    mean = known.nanmean(1, keepdim=True)
+    deviation = (known - mean).square().nanmean(1, keepdim=True).sqrt()
+    return sums > mean + kappa * deviation, sums
 
 
 def strongest_first(weights: Tensor, found: Candidates, share: float) -> Tensor:

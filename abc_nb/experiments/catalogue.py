@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from abc_nb.bias import ALiBi, Bias, Causal, PlacedALiBi, RunningALiBi, Window
 from abc_nb.bias.lines import Lines
-from abc_nb.calibration.calibrate import PAPER, Calibration
+from abc_nb.calibration.calibrate import PAPER, SCRIPT, Calibration
 from abc_nb.experiments.profiles import Kind, Recipe
 from abc_nb.model import positions
 from abc_nb.problems.layouts import Arrangement, Layout, SourceIndex
@@ -110,21 +110,33 @@ READINGS = {  # ABC by positions and initial weights; none and new is `abc`
     if (index, weights) != ("none", "new")
 }
 READINGS["abc-mod3-warm"] = replace(READINGS["abc-mod3-warm"], tested="far")
-ALGORITHM_1 = {  # the paper's pseudo-code
+BY_WEIGHTS = {  # Algorithm 1, the paper's pseudo-code, by positions and initial weights
     f"algorithm-1-{index}-{weights}": reading(
-        f"Algorithm 1, {INDEX_TITLES[index]}, {WEIGHTS_TITLES[weights]}", position, warm, PAPER
+        f"Algorithm 1, {INDEX_TITLES[index]}, {WEIGHTS_TITLES[weights]}", INDEX[index], warm, PAPER
     )
-    for index, position in INDEX.items()
+    for index in ("none", "plain")
     for weights, warm in WEIGHTS.items()
 }
-ALGORITHM_1 |= {  # the statistics of the text, and the kappas of its first version
-    "algorithm-1-pooled": reading(
-        "Algorithm 1, pooled, no positions, new weights", INDEX["none"], False, replace(PAPER, pooled=True)
-    ),
-    "algorithm-1-v1": reading(
-        "Algorithm 1, kappa 2 (v1), no positions, new weights", INDEX["none"], False, replace(PAPER, kappa=(2.0, 2.0))
+KAPPA_V1 = (2.0, 2.0)  # the deviations of the paper's first version
+LINE_READINGS = {  # which lines Algorithm 1 keeps: what is averaged, over which lines statistics run, and kappa
+    "v1": ("kappa 2", replace(PAPER, kappa=KAPPA_V1)),
+    "logits": ("logits", replace(PAPER, source="logits")),
+    "v1-logits": ("kappa 2, logits", replace(PAPER, kappa=KAPPA_V1, source="logits")),
+    "pooled": ("all lines pooled", replace(PAPER, pooled=True)),
+    "pooled-v1": ("all lines pooled, kappa 2", replace(PAPER, pooled=True, kappa=KAPPA_V1)),
+    "pooled-logits": ("all lines pooled, logits", replace(PAPER, pooled=True, source="logits")),
+    "pooled-v1-logits": (
+        "all lines pooled, kappa 2, logits",
+        replace(PAPER, pooled=True, kappa=KAPPA_V1, source="logits"),
     ),
 }
+READ_LINES = {  # with no positions and new weights, as the text has it
+    f"algorithm-1-{name}": reading(f"Algorithm 1, {title}", INDEX["none"], False, calibration)
+    for name, (title, calibration) in LINE_READINGS.items()
+}
+# As the authors' script and their one published log have it: sines, new weights.
+READ_LINES["algorithm-1-script"] = reading("Algorithm 1, the authors' script", INDEX["plain"], False, SCRIPT)
+ALGORITHM_1 = BY_WEIGHTS | READ_LINES
 
 
 def ablation(title: str, calibration: Calibration, **changes: Any) -> Model:
@@ -157,7 +169,7 @@ GRID = {  # window, open to both sides, and period (claim C13); None: no window,
     for (w, t), name in GRID_NAMES.items()
 }
 SCAFFOLDS = ("window", "window-cyclic", "nope-window")
-PADDED_MODELS = ("vanilla", *SCAFFOLDS, *BOTH_SIDES, "abc", *READINGS, *ALGORITHM_1)
+PADDED_MODELS = ("vanilla", *SCAFFOLDS, *BOTH_SIDES, "abc", *READINGS, *BY_WEIGHTS, "algorithm-1-pooled")
 PADDED = {  # in the paper's regime: every operand padded to sixty digits, in training too
     f"{name}-padded": replace(
         (BASIC | BOTH_SIDES | READINGS | ALGORITHM_1)[name],
@@ -168,12 +180,29 @@ PADDED = {  # in the paper's regime: every operand padded to sixty digits, in tr
     )
     for name in PADDED_MODELS
 }
+TEXT_LINES = ("algorithm-1-none-new", *READ_LINES)
+
+
+def deep(model: Model) -> Model:
+    """The same with the paper's six decoder layers, on padded problems, in the profile's width and without dropout."""
+    training: Kind = "anew_padded" if model.training == "anew" else model.training
+    changes: dict[str, Any] = {"title": f"{model.title}, six layers", "size": layers(0, 6), "regime": "padded"}
+    return replace(model, parent="vanilla-deep", training=training, tested="few", **changes)
+
+
+# What of Algorithm 1 needs depth, at a cost that five seeds can have.
+DEEP = {f"{name}-deep": deep((BASIC | ALGORITHM_1)[name]) for name in ("vanilla", "abc", *TEXT_LINES)}
 PERIODS = {  # other periods with the whole training, on the tasks where a quarter of it is not enough
     f"window-both-t{t}": scaffold(f"+ T={t}, both sides", positions.Sinusoidal(t), sides="both", tested="few")
     for t in (2, 4, 5, 6, 7, 8)
 }
 PADDED["abc-padded"] = replace(PADDED["abc-padded"], training="anew_padded")
 TABLE_1_PADDED = tuple(f"{name}-padded" for name in ("vanilla", *SCAFFOLDS))
+WINDOWS = {  # other windows with the whole training (claim C34), to one side; w = 1 is `window-cyclic`
+    f"window-w{w}-t{t}": scaffold(f"w={w}, T={t}", positions.Sinusoidal(t), w, tested="few")
+    for w in (2, 3)
+    for t in (3, 5)
+}
 PERIOD_MODELS = {PERIOD: "window-cyclic-both"} | {t: f"window-both-t{t}" for t in (2, 4, 5, 6, 7, 8)}  # by period T
 SIZES = {  # layers of encoder and decoder, width, heads (claim C30); 0/2, 64, 8 are `window-cyclic-both`
     "0-1": ("0/1 layers", layers(0, 1)),
@@ -275,6 +304,9 @@ PAPER_SETTING = {  # for the profile `paper`: the learning rate of the paper's t
     for name in (*BASELINES, *SCAFFOLDS, "abc")
     for label, recipe in TRAININGS.items()
 }
+PAPER_SETTING |= {
+    f"{name}-our-recipe": replace(ALGORITHM_1[name], recipe="ours", parent="vanilla-our-recipe") for name in TEXT_LINES
+}
 MODELS = (
     BASIC
     | BOTH_SIDES
@@ -282,7 +314,9 @@ MODELS = (
     | ALGORITHM_1
     | ABLATIONS
     | PADDED
+    | DEEP
     | PERIODS
+    | WINDOWS
     | SIZED
     | REPAIRED
     | FACTORED

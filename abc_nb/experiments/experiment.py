@@ -70,7 +70,7 @@ class Experiment:
         """The parent's training problems, over which its attention is averaged."""
         if self.parent is None or self.calibration is None:
             raise InputError(f"{self.name} is not calibrated: name an experiment such as addition-abc")
-        return self.parent.sampler.calibration_batch(seed, whole=self.calibration.whole)
+        return self.parent.sampler.calibration_batch(seed, whole=self.calibration.padding)
 
     def build(self, seed: int, bias: Lines | None = None) -> Transformer:
         """The untrained model; its initial weights follow from the seed. `bias` replaces the configured one."""
@@ -138,6 +138,7 @@ def model_config(model: Model, sampler: Sampler, profile: str) -> ModelConfig:
     """The profile's size with the task's and the model's changes; position and bias know the widest problems."""
     layout = sampler.task.layout(max(sampler.widths), model.arrangement)
     changes: dict[str, Any] = dict(layers(0, 4)) if takes_longer(sampler.task, profile) else {}
+    changes |= {"dropout": 0.0} if model.recipe == "ours" else {}
     size = replace(PROFILES[profile].size, **changes | dict(model.size))
     bias = model.bias if isinstance(model.bias, Bias) else model.bias(layout, size.heads, size.decoder_layers)
     changed: dict[str, Any] = {"bias": bias, "source_index": model.source_index, "kind": model.kind}

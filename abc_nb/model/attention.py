@@ -85,13 +85,14 @@ class MultiHeadAttention(nn.Module):
         extra = self.position.logits(query, index[1] - index[0][:, None], index)
         bias = None if bias is None else bias[None]  # (1, H or 1, L, S): three dimensions miss the fast path
         total = bias if extra is None else extra if bias is None else extra + bias
-        dropping = self.training and self.dropout > 0
-        if record is None and (query.is_cuda or not dropping):  # PyTorch's fast path knows no dropout on a processor
-            dropout = self.dropout if self.training else 0.0
+        dropout = self.dropout if self.training else 0.0
+        fast = record is None and (query.is_cuda or not dropout)  # PyTorch's path knows no dropout on a processor,
+        closed = None if fast and not query.is_cuda else without_key(bias, dim=-1)  # and on a GPU no closed query
+        if fast and closed is None:
             return F.scaled_dot_product_attention(query, key, value, attn_mask=total, dropout_p=dropout)
         logits = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
         logits = logits if total is None else logits + total
-        weights = softmax_or_zero(logits, without_key(bias, dim=-1))
+        weights = softmax_or_zero(logits, closed)
         if record is not None:
             record.keep(logits, weights)
         return drop(weights, self.dropout, self.training) @ value
