@@ -161,10 +161,11 @@ class Lines(Bias):
     def one_key_a_head(cls, layout: Layout, heads: int, layers: int) -> Lines:
         """ABS of a decoder-only model, where all keys share one softmax: every head looks at one key of a window.
 
-        The window has the digits of this place and of the place below it, and the last two tokens of the answer.
-        Tokens of the problem look at themselves.
+        The window has the digits of this place and of the place below it, and the last two tokens of the answer; for
+        a cell of a table, the digits of its column and row and the cells above it that it needs. Tokens of the problem
+        look at themselves.
         """
-        keys = dealt([*keys_of(layout, 2), *LAST_TOKENS], heads)
+        keys = dealt(keys_of_cell(layout) if layout.row else [*keys_of(layout, 2), *LAST_TOKENS], heads)
         keys += [(head, ("source", "diagonal", PROBLEM, 0)) for head in range(heads)]
         return cls(heads, in_each_layer(keys, layers), empty="closed")
 
@@ -211,6 +212,16 @@ def keys_of(layout: Layout, places: int) -> list[Key]:
         else:
             found += [("cross", "antidiagonal", f"operand {number}", below) for below in range(places)]
     return found
+
+
+def keys_of_cell(layout: Layout) -> list[Key]:
+    """Keys of a table's cell: the first operand's digit by column, the second's by row, and cells of the row above.
+
+    The token before the cell is the query's own, which needs no line.
+    """
+    along: tuple[Direction, ...] = ("antidiagonal", "by row")
+    found: list[Key] = [("cross", along[n], f"operand {n + 1}", 0) for n in range(len(layout.operands))]
+    return found + [("self", "above", OUTPUT, right + 1) for right in layout.above]
 
 
 def dealt(keys: Sequence[Key], heads: int) -> list[tuple[int, Key]]:

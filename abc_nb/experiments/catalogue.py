@@ -12,6 +12,7 @@ from abc_nb.calibration.calibrate import PAPER, SCRIPT, Calibration
 from abc_nb.experiments.profiles import Kind, Recipe
 from abc_nb.model import positions
 from abc_nb.problems.layouts import Arrangement, Layout, SourceIndex
+from abc_nb.problems.tasks import Task
 
 PERIOD, W = 3, 1  # T and w of the paper's table 1
 CAUSAL = Causal()
@@ -330,6 +331,41 @@ MODELS = (
 )
 
 
+ONE_LAYER = (("encoder_layers", 0), ("decoder_layers", 1), ("feed_forward", 512))
+
+
+def traced(title: str, position: positions.PositionEncoding, **changes: Any) -> Model:
+    """Of a task whose output is a table: one layer, since every cell follows from a few others in one step."""
+    settings: dict[str, Any] = {"size": ONE_LAYER, "extends": True, "tested": "table", "training": "traced"}
+    return Model(title, position, **settings | changes)
+
+
+TRACED = {
+    "vanilla": traced("Vanilla", positions.Sinusoidal(), extends=False, training="traced_plain"),
+    "abs": traced("ABS", positions.NoPosition(), bias=Lines.one_key_a_head, tested="tables"),
+    # Lines that have half of their head's attention: weaker ones tell apart the columns of one size, not of others.
+    "abc": traced(
+        "ABC", positions.NoPosition(), calibration=Calibration(share=0.5), warm=False, accept=1.0, tested="tables"
+    ),
+    "nope": traced("NoPE", positions.NoPosition()),
+    "rope": traced("RoPE", positions.Rotary()),
+}
+TRACED |= {
+    f"decoder-{name}": replace(
+        model,
+        kind="decoder-only",
+        source_index="right" if name in ("abs", "abc") else "running",
+        parent="decoder-vanilla",
+    )
+    for name, model in TRACED.items()
+}
+
+
+def models_of(task: Task) -> dict[str, Model]:
+    """What a MODEL in TASK-MODEL stands for: of tasks whose output is a table, fewer and smaller models."""
+    return TRACED if task.trace else MODELS
+
+
 def title(model: str) -> str:
     """What tables and figures call a model."""
-    return MODELS[model].title
+    return (TRACED | MODELS)[model].title
