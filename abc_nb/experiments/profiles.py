@@ -32,8 +32,8 @@ SHORT = replace(QUICK, steps=400, held_batch=64, hold=200)
 # A sixth of the budget, for a model that has been trained before.
 RETRAINING = replace(QUICK, steps=300, held_batch=64, hold=100, learned=0.9, validate_every=10, validation=256)
 # A table of one size is learned from more problems at once than tables of several sizes under a bias.
-TRACED = replace(QUICK, steps=1600, held_batch=64, learned=0.9, again=0)
-TRACED_PLAIN = replace(QUICK, steps=3000, batch=128, held_batch=128, hold=1500, learned=0.9, again=0)
+TRACED = replace(QUICK, steps=1000, held_batch=64, hold=500, learned=0.9, again=0)
+TRACED_PLAIN = replace(QUICK, steps=1500, batch=128, held_batch=128, learned=0.9, again=0)
 LONG_RETRAINING = replace(LONG, steps=20_000, hold=10_000)
 # Our training of the paper's model: its batch, with Muon, for as many steps as a GPU does in a minute or two. Dropout
 # is left out: with 0.3 tight Addition was not learned at all in 2,400 steps.

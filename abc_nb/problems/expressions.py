@@ -11,7 +11,7 @@ import torch
 from abc_nb.common.errors import InputError
 from abc_nb.problems.layouts import EOS
 from abc_nb.problems.sampling import Batch, Sampler, make_batch
-from abc_nb.problems.tasks import COMBINE, DIGITS, Digits, Task, Width
+from abc_nb.problems.tasks import COMBINE, DIGITS, PAD, Digits, Task, Width
 
 
 def read(task: Task, text: str) -> list[Digits]:
@@ -91,9 +91,9 @@ def digit_array(text: str) -> Digits:
 
 
 def widen(operands: Sequence[Digits], width: Width, task: Task) -> list[Digits]:
-    """Leading zeros up to the places that each operand takes at this width."""
-    pairs = zip(operands, task.operand_places(width), strict=True)
-    return [np.pad(digits, [(0, 0), (0, places - digits.shape[1])]) for digits, places in pairs]
+    """Leading zeros, or blanks of a nested list, up to the places that each operand takes at this width."""
+    pairs, blank = zip(operands, task.operand_places(width), strict=True), task.token(PAD) if task.operation.nested else 0
+    return [np.pad(digits, [(0, 0), (0, places - digits.shape[1])], constant_values=blank) for digits, places in pairs]
 
 
 def write(task: Task, tokens: Sequence[int], row: int | None = None) -> str:
@@ -123,8 +123,8 @@ def written_answer(task: Task, tokens: Sequence[int], row: int) -> str:
     table = table_of(task, tokens, row)
     if not table.size or (table < 0).any():
         return "?"
-    answer = task.trace.answer(table[None], task.base)[0]
-    return "".join(task.vocabulary[digit] for digit in reversed(answer)).lstrip("0") or "0"
+    answer = [task.vocabulary[digit] for digit in reversed(task.trace.answer(table[None], task.base)[0])]
+    return " ".join(answer) if task.operation.items else "".join(answer).lstrip("0") or "0"
 
 
 def written_table(task: Task, tokens: Sequence[int], row: int) -> str:
@@ -148,7 +148,7 @@ def width_of(task: Task, operands: Sequence[Digits], regime: str | None = None) 
         return operands[0].shape[1], operands[1].shape[1]
     places = longest(operands)
     if task.operation.items:
-        return places
+        return task.width_for((places + 1) // 2, "tight") if task.operation.nested else places
     return task.result_places(places) if regime is None else task.width_for(places, regime)
 
 

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from abc_nb.problems.layouts import Arrangement, Layout
-from abc_nb.problems.tasks import COMBINE, NUMBERS, Digits, Task, Width
+from abc_nb.problems.rewriting import COLUMNS
+from abc_nb.problems.tasks import COMBINE, NUMBERS, PAD, Digits, Task, Width
 
 TRAIN, VALIDATION, TEST, SPLIT, PHASE, CALIBRATION, AGAIN = range(7)  # what a generator is for: part of its seed
 
@@ -98,7 +99,10 @@ def random_factor(task: Task, count: int, rng: np.random.Generator) -> list[Digi
 
 
 def random_lists(task: Task, count: int, width: int, rng: np.random.Generator) -> Digits:
-    """Nested lists of `width` tokens, place 0 the last one: a list's items fall on its two sides at random."""
+    """Nested lists of `width` tokens, place 0 the last one: a list's items fall on its two sides at random.
+
+    Where the output is a table, blanks stand in front of the list.
+    """
     operators = [task.token(symbol) for symbol in COMBINE]
 
     def tokens(items: int) -> list[int]:
@@ -107,7 +111,9 @@ def random_lists(task: Task, count: int, width: int, rng: np.random.Generator) -
         left = int(rng.integers(1, items))
         return [*tokens(items - left), *tokens(left), operators[rng.integers(len(operators))]]
 
-    return np.array([tokens((width + 1) // 2) for _ in range(count)])
+    items = width // COLUMNS if task.trace else (width + 1) // 2
+    found = np.array([tokens(items) for _ in range(count)])
+    return np.pad(found, [(0, 0), (0, width - found.shape[1])], constant_values=task.token(PAD))
 
 
 def fit(operands: Sequence[Digits], like: Sequence[Digits]) -> list[Digits]:

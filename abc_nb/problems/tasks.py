@@ -15,16 +15,11 @@ import numpy as np
 from abc_nb.common.errors import InputError
 from abc_nb.problems import layouts
 from abc_nb.problems.layouts import EOS, SOS, Arrangement, Layout
-from abc_nb.problems.traces import PRODUCT, Trace
+from abc_nb.problems.rewriting import COLUMNS, COMBINE, LISTS
+from abc_nb.problems.traces import DIGITS, PRODUCT, SORTING, Trace
 
-DIGITS = "0123456789abcdef"
 PAD = "@"
 SYMBOLS = ("+", "*", SOS, EOS, PAD)
-COMBINE: dict[str, Callable[[int, int, int], int]] = {  # the operators of lists, with their base
-    "SM": lambda x, y, base: (x + y) % base,
-    "MAX": lambda x, y, base: max(x, y),
-    "MIN": lambda x, y, base: min(x, y),
-}
 NUMBERS = 2**20  # training operands come from [0, NUMBERS]
 TRAINED = 6  # digits that most of them have: the training length
 LONGEST = len(str(NUMBERS))  # digits of the longest
@@ -81,6 +76,11 @@ def running_minimum(a: Digits, base: int) -> Digits:
     return np.minimum.accumulate(a, axis=1)
 
 
+def ordered(a: Digits, base: int) -> Digits:
+    """The items from the largest, in place 0, to the smallest: from left to right they rise."""
+    return np.sort(a, axis=1)[:, ::-1]
+
+
 def nested(a: Digits, base: int) -> Digits:
     """The value of lists of two, each element a digit or a list: (samples, 1).
 
@@ -128,7 +128,11 @@ OPERATIONS = {
     "listops-max": Operation("ListOps MAX", running_maximum, "3 9 4", "MAX", scratchpad=True, items=True),
     "listops-min": Operation("ListOps MIN", running_minimum, "3 9 4", "MIN", scratchpad=True, items=True),
     "listops-nested": Operation(
-        "ListOps, nested", nested, "SM 3 MAX 2 5", scratchpad=True, final_only=True, items=True, nested=True
+        "ListOps, nested", nested, "SM 3 MAX 2 5", items=True, nested=True, trace=LISTS
+    ),
+    "sorting": Operation("Sorting", ordered, "3 9 4", items=True, trace=SORTING),
+    "direct-listops-nested": Operation(
+        "ListOps, nested, no trace", nested, "SM 3 MAX 2 5", scratchpad=True, final_only=True, items=True, nested=True
     ),
     "n-by-2": Operation("N x 2", multiply, "123*45", "*", second=2, grows=2),
     "n-by-3": Operation("N x 3", multiply, "123*456", "*", second=3, grows=3),
@@ -238,7 +242,7 @@ class Task:
         if self.trace and self.operation.second is None:
             return places, places
         if self.operation.items:
-            return 2 * places - 1 if self.operation.nested else places
+            return places if not self.operation.nested else COLUMNS * places if self.trace else 2 * places - 1
         narrowest = self.result_places(self.places(60)) if regime == "padded" else self.training_width
         return max(self.result_places(places), narrowest)
 

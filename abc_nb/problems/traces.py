@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+DIGITS = "0123456789abcdef"
 Numbers = np.ndarray  # digits of operands (samples, places), least significant first
 
 
@@ -61,8 +62,7 @@ def product_answer(cells: np.ndarray, base: int) -> Numbers:
 
 
 def digit_and_carry(cell: int, base: int) -> str:
-    digits = "0123456789abcdef"
-    return digits[cell // base] + digits[cell % base]
+    return DIGITS[cell // base] + DIGITS[cell % base]
 
 
 PRODUCT = Trace(
@@ -73,4 +73,47 @@ PRODUCT = Trace(
     write=digit_and_carry,
     trained=((4, 3), (5, 4), (6, 3), (3, 5), (6, 6)),
     above=(1,),
+)
+
+
+def one_more_row(places: Sequence[int]) -> tuple[int, int]:
+    """A row that copies the items, and one for each of them."""
+    return places[0] + 1, places[0]
+
+
+def sorting_cells(operands: Sequence[Numbers], base: int) -> np.ndarray:
+    """Odd-even transposition: in each row neighbours in pairs change places if the larger one stands further left.
+
+    A cell is an item and the side of its partner, which is on the left (0) or on the right (base is added). As many
+    rows as there are items sort any list (Knuth 1973, section 5.3.4, exercise 37).
+    """
+    items = operands[0]
+    columns = np.arange(items.shape[1])
+    rows = [items + base * (columns % 2)]
+    for row in range(items.shape[1]):
+        side = (columns + row) % 2  # in the row above
+        partner = np.where(side == 0, columns + 1, columns - 1)
+        alone = (partner < 0) | (partner >= len(columns))
+        other = items[:, np.where(alone, columns, partner)]
+        items = np.where(side == 0, np.maximum(items, other), np.minimum(items, other))
+        rows.append(items + base * (1 - side))
+    return np.stack(rows, axis=1)
+
+
+def sorting_answer(cells: np.ndarray, base: int) -> Numbers:
+    return cells[:, -1] % base
+
+
+def item_and_side(cell: int, base: int) -> str:
+    return DIGITS[cell % base] + "<>"[cell // base]
+
+
+SORTING = Trace(
+    kinds=lambda base: 2 * base,
+    shape=one_more_row,
+    cells=sorting_cells,
+    answer=sorting_answer,
+    write=item_and_side,
+    trained=(7, 3, 4, 5, 6),
+    above=(-1, 0, 1),
 )
