@@ -215,13 +215,16 @@ def keys_of(layout: Layout, places: int) -> list[Key]:
 
 
 def keys_of_cell(layout: Layout) -> list[Key]:
-    """Keys of a table's cell: the first operand's digit by column, the second's by row, and cells of the row above.
+    """Keys of a table's cell: the first operand's digit by column, the last one's by row, and cells of the row above.
 
-    The token before the cell is the query's own, which needs no line.
+    What an operand is followed by also says where columns and rows end. The token before the cell is the query's
+    own, which needs no line.
     """
-    along: tuple[Direction, ...] = ("antidiagonal", "by row")
-    found: list[Key] = [("cross", along[n], f"operand {n + 1}", 0) for n in range(len(layout.operands))]
-    return found + [("self", "above", OUTPUT, right + 1) for right in layout.above]
+    operands: list[Key] = [
+        ("cross", "antidiagonal", "operand 1", 0),
+        ("cross", "by row", f"operand {len(layout.operands)}", 0),
+    ]
+    return operands + [("self", "above", OUTPUT, right + 1) for right in layout.above]
 
 
 def dealt(keys: Sequence[Key], heads: int) -> list[tuple[int, Key]]:
