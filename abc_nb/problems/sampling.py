@@ -79,10 +79,10 @@ def split_numbers(seed: int, limit: int = NUMBERS) -> tuple[np.ndarray, np.ndarr
 def draw_operands(task: Task, pool: np.ndarray, count: int, width: Width, rng: np.random.Generator) -> list[Digits]:
     """Operands drawn independently from the numbers of `pool`, all of which fit; lists are random items.
 
-    Factors that lead to a table have random digits, too: as many as fit into a training width.
+    Factors that lead to a table have random digits, too, as many as fit into a training width.
     """
     if isinstance(width, tuple):
-        return [rng.integers(task.base, size=(count, places)) for places in width]
+        return [random_factors(task, count, places, rng) for places in width]
     if task.operation.nested:
         return [random_lists(task, count, width, rng)]
     if task.operation.items:
@@ -96,6 +96,17 @@ def draw_operands(task: Task, pool: np.ndarray, count: int, width: Width, rng: n
 def random_factor(task: Task, count: int, rng: np.random.Generator) -> list[Digits]:
     """A second operand of a few digits, uniform; none if the task has none."""
     return [rng.integers(task.base, size=(count, task.operation.second))] if task.operation.second else []
+
+
+def random_factors(task: Task, count: int, places: int, rng: np.random.Generator) -> Digits:
+    """Numbers of random digits; every second one has no more than two different digits.
+
+    A cell of a product depends on five digits. With few different ones, rare neighbours meet more often.
+    """
+    digits = rng.integers(task.base, size=(count, places))
+    pairs = rng.integers(task.base, size=(count, 2))
+    few = np.take_along_axis(pairs, rng.integers(2, size=(count, places)), axis=1)
+    return np.where(np.arange(count)[:, None] % 2 == 0, digits, few)
 
 
 def random_lists(task: Task, count: int, width: int, rng: np.random.Generator) -> Digits:
