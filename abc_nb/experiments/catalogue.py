@@ -283,7 +283,11 @@ DECODER_ONLY = {
     "decoder-rpe": decoder_only(BASIC["rpe"]),
 }
 REPAIRED["decoder-abs-repaired"] = replace(
-    DECODER_ONLY["decoder-abs"], title="ABS, one key a head, repaired", parent="decoder-abs", rounds=9, training="repair"
+    DECODER_ONLY["decoder-abs"],
+    title="ABS, one key a head, repaired",
+    parent="decoder-abs",
+    rounds=9,
+    training="repair",
 )
 SMALLEST_SIZES = ((16, 32), (12, 24), (8, 32), (8, 16), (6, 24), (6, 12), (4, 32), (4, 16))  # width, feed-forward
 SMALLEST = {  # one layer of two heads: how few parameters are enough for a certificate of Addition
