@@ -282,6 +282,24 @@ DECODER_ONLY = {
     "decoder-alibi": decoder_only(BASIC["alibi"], bias=RunningALiBi()),
     "decoder-rpe": decoder_only(BASIC["rpe"]),
 }
+REPAIRED["decoder-abs-repaired"] = replace(
+    DECODER_ONLY["decoder-abs"],
+    title="ABS, one key a head, repaired",
+    parent="decoder-abs",
+    rounds=9,
+    training="repair",
+)
+SMALLEST_SIZES = ((16, 32), (12, 24), (8, 32), (8, 16), (6, 24), (6, 12), (4, 32), (4, 16))  # width, feed-forward
+SMALLEST = {  # one layer of two heads: how few parameters are enough for a certificate of Addition
+    f"smallest-{width}-{hidden}": replace(
+        DECODER_ONLY["decoder-abs"],
+        title=f"width {width}, feed-forward {hidden}",
+        training="scaffold",
+        tested="few",
+        size=(("width", width), ("feed_forward", hidden), ("heads", 2), *layers(0, 1)),
+    )
+    for width, hidden in SMALLEST_SIZES
+}
 WIDENED = {  # the baselines, trained like the proposals
     f"{name}-widened": replace(BASIC[name], source_index="right", extends=True, tested="beyond")
     for name in ("vanilla", "nope", "rope", "alibi-cross", "rpe")
@@ -328,6 +346,7 @@ MODELS = (
     | PAPER_SETTING
     | GRID
     | DECODER_ONLY
+    | SMALLEST
 )
 
 
