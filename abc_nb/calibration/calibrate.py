@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from abc_nb.bias.base import CLOSED, Attention, key_count, query_count
-from abc_nb.bias.lines import DIRECTIONS, SLOPES, Direction, Line, Span, extends, spans, whole
+from abc_nb.bias.lines import DIRECTIONS, Direction, Line, Span, extends, spans, whole
 from abc_nb.common.config import check_fields
 from abc_nb.common.errors import InputError
 from abc_nb.problems.layouts import Layout

@@ -12,10 +12,10 @@ the right table for operands of any lengths, by induction over its cells.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,7 +23,9 @@ from tqdm.auto import tqdm
 
 from abc_nb.bias.base import CLOSED, Attention, OpenKeys
 from abc_nb.bias.lines import OUTPUT, Lines
+from abc_nb.certificates.automaton import Automaton
 from abc_nb.certificates.contexts import Block
+from abc_nb.certificates.counterexamples import Counterexample
 from abc_nb.certificates.local import BEFORE, PARITY, Rule, Where, rule_of
 from abc_nb.certificates.shapes import Atom, Node, Place, Shape, Token
 from abc_nb.certificates.states import Columns, States, Table
@@ -31,11 +33,15 @@ from abc_nb.certificates.tried import Tried, margins
 from abc_nb.common.errors import InputError
 from abc_nb.model.positions import NoPosition
 from abc_nb.model.transformer import Transformer
+from abc_nb.problems.expressions import write
 from abc_nb.problems.layouts import EOS, SOS, Layout
-from abc_nb.problems.sampling import Sampler
-from abc_nb.problems.tasks import PAD, Task, Width
 from abc_nb.problems.rewriting import COMBINE
+from abc_nb.problems.sampling import Sampler, draw_operands, make_batch
+from abc_nb.problems.tasks import PAD, Task, Width
+from abc_nb.training.evaluation import correct_digits, greedy, parts
 
+RADIX = Automaton(1, *(np.empty(0, np.int64),) * 6)  # a context's tokens are numbers of their own: it has no states
+TRIED = 5000  # random problems of a width, in search of one that is wrong
 CHUNK = 2**16  # contexts computed at once
 MOST = 10**9  # contexts of one shape
 EDGE = 2  # distances from an edge that are told apart, beyond the largest offset
@@ -70,7 +76,7 @@ class TableStates(States):
         return Table(states, (), np.arange(count), None)
 
 
-def check(model: Transformer) -> int:
+def furthest(model: Transformer) -> int:
     """The largest offset of the model's lines; InputError for a model that has no such certificate."""
     config = model.config
     if config.decoder_layers != 1 or config.encoder_layers:
@@ -80,9 +86,9 @@ def check(model: Transformer) -> int:
     return max((abs(line.offset) for line in config.bias.lines), default=0)
 
 
-def sizes(task: Task, furthest: int) -> Iterator[Width]:
+def sizes(task: Task, far: int) -> Iterator[Width]:
     """Sizes that show every shape of a step."""
-    most = 2 * (furthest + EDGE) + 3
+    most = 2 * (far + EDGE) + 3
     if task.operation.second is None:
         yield from ((first, second) for first in range(1, most + 1) for second in range(1, most + 1))
     else:
@@ -153,9 +159,9 @@ class Steps:
 
 def shapes(model: Transformer, sampler: Sampler) -> dict[TableShape, list[tuple[Width, int]]]:
     """Every shape of a step, with the (size, step) that have it, smallest first."""
-    furthest, rule = check(model), rule_of(sampler.task)
+    rule = rule_of(sampler.task)
     found: dict[TableShape, list[tuple[Width, int]]] = {}
-    for width in sizes(sampler.task, furthest):
+    for width in sizes(sampler.task, furthest(model)):
         steps = Steps(model, sampler, width)
         for step in range(steps.layout.target_length):
             found.setdefault(steps.shape(step, rule), []).append((width, step))
@@ -192,9 +198,7 @@ def contexts(shape: TableShape, task: Task, rule: Rule) -> Iterator[Block]:
         yield block_of(shape, values, [first for _, first in known], task, rule)
 
 
-def block_of(
-    shape: TableShape, values: Mapping[Atom, np.ndarray], firsts: list[int], task: Task, rule: Rule
-) -> Block:
+def block_of(shape: TableShape, values: Mapping[Atom, np.ndarray], firsts: list[int], task: Task, rule: Rule) -> Block:
     if shape.label is None:
         right = task.first_cell + rule.right(shape.where, values, task.base)
     else:
@@ -207,24 +211,61 @@ def block_of(
     return Block(tokens, right)
 
 
-@dataclass(frozen=True)
-class Radix:
-    """What the states of contexts ask of an automaton: tokens are numbers of their own."""
-
-    base: int = 1
-
-
-def try_tables(model: Transformer, sampler: Sampler) -> list[Tried]:
+def try_all(model: Transformer, sampler: Sampler) -> list[Tried]:
     """What every context of a model gave, by shape; InputError for a model that has no certificate of this kind."""
-    rule, states, found = rule_of(sampler.task), TableStates(model, Radix()), []  # type: ignore[arg-type]
+    rule, states, found = rule_of(sampler.task), TableStates(model, RADIX), []
     with tqdm(unit=" contexts", unit_scale=True, delay=3, mininterval=1, leave=False) as bar:
         for shape, where in shapes(model, sampler).items():
-            tried = Tried(shape, where)  # type: ignore[arg-type]
+            tried = Tried(shape, where)
             for block in contexts(shape, sampler.task, rule):
                 if len(block.right):
                     right = torch.from_numpy(block.right).to(states.device)
                     tried.add(block, margins(states.logits(shape, block), right).cpu().numpy())
                     bar.update(len(block.right))
-            if tried.contexts:
-                found.append(tried)
+            found += [tried] * (tried.contexts > 0)
     return found
+
+
+def narrowest(tried: Tried, task: Task) -> dict[str, Any]:
+    """Where the smallest margin is, and the tokens there."""
+    _, values, right = tried.narrow[0]
+    assert isinstance(tried.shape, TableShape)
+    tokens = {
+        f"{kind} {x} {y}": task.vocabulary[token] if kind != "parity" else str(token)
+        for (kind, x, y), token in zip(tried.shape.names, values.tolist(), strict=True)
+    }
+    width, step = tried.where[0]
+    return {"width": width, "step": step, "right": task.vocabulary[right], "tokens": tokens}
+
+
+def statement(task: Task) -> str:
+    """What is proven, in words, if no context is wrong."""
+    what = "factors of any two lengths" if task.operation.second is None else "lists of any length"
+    return (
+        f"Greedy decoding writes every token of the table right for every problem of {task.title} in base {task.base}: "
+        f"{what}, with any number of zeros in front of a number."
+    )
+
+
+def counterexamples(model: Transformer, sampler: Sampler, most: int) -> list[Counterexample]:
+    """Problems that the model gets wrong, the first that random ones of training widths show; no more than `most`."""
+    task, found, rng = sampler.task, list[Counterexample](), np.random.default_rng(0)
+    for width in sorted(sampler.widths, key=str):
+        operands = draw_operands(task, np.empty(0, np.int64), TRIED, width, rng)
+        batch = make_batch(task, operands, width, sampler.arrangement)
+        right = torch.cat([correct_digits(model, part) for part in parts(batch)])
+        for row in (~right.all(1)).nonzero()[: most - len(found), 0].tolist():
+            one = make_batch(task, [digits[row : row + 1] for digits in operands], width, sampler.arrangement)
+            decoded = greedy(model, one.source.to(model.head.weight.device), one.layout, task.token(SOS))[0].tolist()
+            answer, wanted = (write(task, tokens, one.layout.row) for tokens in (decoded, one.target[0, 1:].tolist()))
+            first = int((~right[row]).nonzero()[0, 0])
+            found.append(
+                Counterexample(problem_of(task, one.operands(torch.tensor([0]), task)), answer, wanted, first, True)
+            )
+    return found
+
+
+def problem_of(task: Task, operands: list[np.ndarray]) -> str:
+    """A problem as people write it, with its zeros in front."""
+    numbers = ["".join(task.vocabulary[digit] for digit in reversed(digits[0])) for digits in operands]
+    return task.operation.operator.join(numbers) if len(numbers) > 1 else " ".join(numbers[0])

@@ -25,7 +25,12 @@ from abc_nb.problems.tasks import Task
 from abc_nb.training.progress import TrainingConfig
 
 SEEDS = (0, 1, 2, 3, 4)  # those that come with the project
-LONGER = ("n-by-2", "n-by-3", "direct-n-by-n", "direct-listops-nested")  # tasks that get four layers and four times the steps
+LONGER = (
+    "n-by-2",
+    "n-by-3",
+    "direct-n-by-n",
+    "direct-listops-nested",
+)  # tasks that get four layers and four times the steps
 NOT_TRAINING = ("identity", "profile", "tests")  # fields of an experiment that do not change its weights
 
 

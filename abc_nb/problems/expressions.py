@@ -92,7 +92,10 @@ def digit_array(text: str) -> Digits:
 
 def widen(operands: Sequence[Digits], width: Width, task: Task) -> list[Digits]:
     """Leading zeros, or blanks of a nested list, up to the places that each operand takes at this width."""
-    pairs, blank = zip(operands, task.operand_places(width), strict=True), task.token(PAD) if task.operation.nested else 0
+    pairs, blank = (
+        zip(operands, task.operand_places(width), strict=True),
+        task.token(PAD) if task.operation.nested else 0,
+    )
     return [np.pad(digits, [(0, 0), (0, places - digits.shape[1])], constant_values=blank) for digits, places in pairs]
 
 

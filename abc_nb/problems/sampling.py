@@ -44,7 +44,8 @@ class Batch:
 
     def operands(self, rows: Tensor, task: Task) -> list[Digits]:
         """The digits of some problems' operands, least significant first; a digit that fills every place is one."""
-        source, places = self.source[rows].cpu().numpy(), task.operand_places(self.layout.width)
+        source, operands = self.source[rows].cpu().numpy(), self.layout.operands
+        places = [each.places for each in operands] if task.trace else task.operand_places(self.layout.width)
         pairs = zip(self.layout.operands, places, strict=True)
         return [source[:, operand.columns][:, :own] for operand, own in pairs]
 

@@ -127,9 +127,7 @@ OPERATIONS = {
     "listops-sm": Operation("ListOps SM", running_sum, "3 9 4", "SM", scratchpad=True, items=True),
     "listops-max": Operation("ListOps MAX", running_maximum, "3 9 4", "MAX", scratchpad=True, items=True),
     "listops-min": Operation("ListOps MIN", running_minimum, "3 9 4", "MIN", scratchpad=True, items=True),
-    "listops-nested": Operation(
-        "ListOps, nested", nested, "SM 3 MAX 2 5", items=True, nested=True, trace=LISTS
-    ),
+    "listops-nested": Operation("ListOps, nested", nested, "SM 3 MAX 2 5", items=True, nested=True, trace=LISTS),
     "sorting": Operation("Sorting", ordered, "3 9 4", items=True, trace=SORTING),
     "direct-listops-nested": Operation(
         "ListOps, nested, no trace", nested, "SM 3 MAX 2 5", scratchpad=True, final_only=True, items=True, nested=True
