@@ -369,6 +369,7 @@ TRACED = {
     "nope": traced("NoPE", positions.NoPosition()),
     "rope": traced("RoPE", positions.Rotary()),
 }
+TRACED["abs-repaired"] = replace(TRACED["abs"], title="ABS, repaired", parent="abs", rounds=9, training="repair")
 TRACED |= {
     f"decoder-{name}": replace(
         model,
@@ -377,6 +378,7 @@ TRACED |= {
         parent="decoder-vanilla",
     )
     for name, model in TRACED.items()
+    if not model.rounds
 }
 
 
