@@ -21,11 +21,9 @@ class Tables:
     """Random problems with their tables, and what stands at an atom of each cell."""
 
     def __init__(self, sampler: Sampler, rng: np.random.Generator) -> None:
-        assert sampler.task.trace is not None
         task, width = sampler.task, max(sampler.widths)
         self.operands: list[Digits] = draw_operands(task, np.empty(0, np.int64), PROBLEMS, width, rng)
-        self.first_cell = task.first_cell
-        self.cells = task.first_cell + task.trace.cells(self.operands, task.base)
+        self.cells = task.answer(self.operands).reshape(PROBLEMS, -1, width[0] + 1)
         self.known: dict[Atom, np.ndarray] = {}
 
     def at(self, atom: Atom) -> np.ndarray:

@@ -369,7 +369,19 @@ TRACED = {
     "nope": traced("NoPE", positions.NoPosition()),
     "rope": traced("RoPE", positions.Rotary()),
 }
-TRACED["abs-repaired"] = replace(TRACED["abs"], title="ABS, repaired", parent="abs", rounds=9, training="repair")
+TRACED |= {
+    f"{name}-repaired": replace(
+        TRACED[name],
+        title=f"{TRACED[name].title}, repaired",
+        parent=name,
+        rounds=9,
+        training="repair",
+        calibration=None,
+        warm=True,
+        accept=0.0,
+    )
+    for name in ("abs", "abc")
+}
 TRACED |= {
     f"decoder-{name}": replace(
         model,

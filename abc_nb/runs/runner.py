@@ -79,8 +79,7 @@ def train(experiment: Experiment, seed: int, report: Callable[[Progress], None] 
 def fill(experiment: Experiment, seed: int, partial: Path, report: Callable[[Progress], None] | None) -> None:
     """Train, or go on from the last checkpoint, evaluate, and write all that a run consists of."""
     facts = train_until_accepted(experiment, seed, partial, report)
-    bias = read_bias(partial / BEST / BIAS, experiment.model.heads) if experiment.calibration else None
-    model = experiment.build(seed, bias)
+    model = experiment.build(seed, kept_bias(partial / BEST, experiment))
     model.load_state_dict(load_file(partial / BEST / WEIGHTS))
     rows, facts["seconds"]["evaluation"] = timed_tests(model, experiment, experiment.tests)
     write_tests(partial / EVALUATION, rows)
@@ -215,8 +214,7 @@ def prepare(experiment: Experiment, seed: int, partial: Path) -> tuple[Transform
         return experiment.build(seed), {}
     parent = ensure_weights(experiment.parent, seed)
     origin = kept_origin(parent, partial) or begin(experiment, parent, partial)
-    bias = read_bias(partial / BIAS, experiment.model.heads) if experiment.calibration else None
-    model = experiment.build(seed, bias)
+    model = experiment.build(seed, kept_bias(partial, experiment))
     if experiment.warm:
         parent.restore(model)
     if experiment.rank:
@@ -226,10 +224,15 @@ def prepare(experiment: Experiment, seed: int, partial: Path) -> tuple[Transform
     return model, {"parent": facts, "calibration_seconds": origin["seconds"]}
 
 
+def kept_bias(folder: Path, experiment: Experiment) -> Lines | None:
+    """The bias that was read out of a parent's attention, or out of that of the model to repair; None if none was."""
+    return read_bias(folder / BIAS, experiment.model.heads) if (folder / BIAS).exists() else None
+
+
 def begin(experiment: Experiment, parent: Run, partial: Path) -> dict[str, Any]:
     """Keep in `partial` what a resumed run goes on with: the parent's weights by name, the bias read out of them."""
     if experiment.calibration is None:
-        return write_origin(partial, parent, None, None, 0.0)
+        return write_origin(partial, parent, parent.bias() if experiment.rounds else None, None, 0.0)
     start = time.perf_counter()
     batch = experiment.calibration_batch(parent.seed)
     found = calibrate_model(parent.model().to(device()), batch, experiment.calibration)
@@ -240,8 +243,9 @@ def write_origin(
     partial: Path, parent: Run, bias: Lines | None, tried: pd.DataFrame | None, seconds: float
 ) -> dict[str, Any]:
     """The bias of the next attempt, the thresholds tried so far, and the parent's weights by name."""
-    if bias is not None and tried is not None:
+    if tried is not None:
         write_text(partial / SHARES, tried.to_csv(index=False))
+    if bias is not None:
         write_json(partial / BIAS, to_data(bias))
     origin = {"weights": parent.checksum, "seconds": round(seconds, 3)}
     write_manifest(partial, origin, ORIGIN, (BIAS, SHARES))
