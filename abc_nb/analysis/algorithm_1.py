@@ -1,0 +1,72 @@
+"""Which lines Algorithm 1 keeps in each reading of the paper, and what a model that is trained under them gets right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from abc_nb.analysis.results import Results, identity
+from abc_nb.analysis.statistics import percent
+from abc_nb.bias.lines import Line, cells_of
+from abc_nb.experiments.catalogue import ALGORITHM_1, MODELS
+from abc_nb.problems.layouts import Layout
+from abc_nb.runs.run import Run
+
+COMPARED = ("abc", *ALGORITHM_1)
+ENDS = ("", "-padded", "-deep")  # of the names of the same reading in other regimes and sizes
+MEANS = ["lines", "short", "open_heads", "skill", "validation", "sixty"]
+
+
+def runs(found: Results) -> pd.DataFrame:
+    """A row a run of ABC and of Algorithm 1: task, model, reading, layers, regime, seed, and what `about` measures."""
+    names = found.there(found.names("abc", "algorithm 1", "padded", "deep"))
+    wanted = {f"{model}{end}" for model in COMPARED for end in ENDS}
+    return pd.DataFrame([about(run) for run in found.runs(names) if run.experiment.identity.model in wanted])
+
+
+def about(run: Run) -> dict[str, Any]:
+    """Of the last layer: lines that are kept, those seen at less than half of the steps (short), heads without a line.
+
+    Skill is what the plain model gets right under all lines alone, validation and sixty digits are the retrained
+    model's; shares are from 0 to 1. A head without a line sees every key, unless it is one of ours.
+    """
+    chosen, bias, tried = run.experiment, run.bias(), run.shares()
+    assert bias is not None and tried is not None
+    layout, last = chosen.calibration_batch(run.seed).layout, chosen.model.decoder_layers - 1
+    lines = [line for line in bias.lines if line.layer == last]
+    heads = {(line.attention, line.head) for line in lines}
+    found = {"lines": len(lines), "short": sum(is_short(line, layout) for line in lines)}
+    found |= {"open_heads": 1 - len(heads) / (2 * bias.heads)}
+    accuracy = run.evaluation().set_index("length").accuracy
+    found |= {"skill": tried.skill.iloc[-1], "validation": run.validation, "sixty": accuracy[60]}
+    where = {"reading": reading_of(chosen.identity.model), "layers": last + 1, "regime": chosen.sampler.regime}
+    return identity(run) | where | {"seed": run.seed} | found
+
+
+def is_short(line: Line, layout: Layout) -> bool:
+    """Whether a line has a cell at less than half of the steps that were averaged."""
+    rows, _ = cells_of(line, layout)
+    return 2 * len(rows) < layout.target_length
+
+
+def reading_of(model: str) -> str:
+    """The title of the reading that a model is of, whatever its regime and size."""
+    return MODELS[model.removesuffix("-padded").removesuffix("-deep")].title
+
+
+def by_reading(table: pd.DataFrame) -> pd.DataFrame:
+    """`runs` for reading: a row a reading, regime, size and task, with the seeds' range of each measure."""
+    keys = ["layers", "regime", "task", "reading"]
+    rows = []
+    for where, own in table.groupby(keys, sort=False):
+        row = dict(zip(keys, where, strict=True)) | {"seeds": len(own)}
+        row |= {name: in_range(own[name], 1.0) for name in ("lines", "short")}
+        rows.append(row | {name: in_range(own[name], 100.0) for name in MEANS[2:]})
+    return pd.DataFrame(rows).rename(columns={"open_heads": "heads without a line", "sixty": "60 digits"})
+
+
+def in_range(values: pd.Series, times: float) -> str:
+    """The lowest and the highest of some numbers, or the one there is."""
+    low, high = (f"{value:.0f}" if times == 1 else percent(times * value) for value in (values.min(), values.max()))
+    return low if low == high else f"{low}–{high}"
