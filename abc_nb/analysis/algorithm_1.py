@@ -1,4 +1,4 @@
-"""Which lines Algorithm 1 keeps in each reading of the paper, and what a model that is trained under them gets right."""
+"""Which lines Algorithm 1 keeps in each reading, and what a model that is trained under them gets right."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def about(run: Run) -> dict[str, Any]:
     layout, last = chosen.calibration_batch(run.seed).layout, chosen.model.decoder_layers - 1
     lines = [line for line in bias.lines if line.layer == last]
     heads = {(line.attention, line.head) for line in lines}
-    found = {"lines": len(lines), "short": sum(is_short(line, layout) for line in lines)}
+    found: dict[str, float] = {"lines": len(lines), "short": sum(is_short(line, layout) for line in lines)}
     found |= {"open_heads": 1 - len(heads) / (2 * bias.heads)}
     accuracy = run.evaluation().set_index("length").accuracy
     found |= {"skill": tried.skill.iloc[-1], "validation": run.validation, "sixty": accuracy[60]}
