@@ -44,7 +44,7 @@ def test_profile_paper_is_the_papers_model() -> None:
         own |= {"dropout": 0.0} if chosen.recipe == "ours" else {}
         own |= dict(chosen.size)
         assert {field: getattr(model, field) for field in own} == own
-        assert found.sampler.regime == "padded"
+        assert found.sampler.regime == (chosen.regime or "padded")
         assert {samples for _, samples in found.tests} == {10_000}
 
 
@@ -170,9 +170,11 @@ def test_other_versions_of_algorithm_1_change_its_calibration_alone(model: str, 
 
 
 @pytest.mark.parametrize("model", catalogue.DEEP)
-def test_deep_models_have_six_layers_and_padded_problems_and_are_otherwise_the_same(model: str) -> None:
+def test_deep_models_have_six_layers_and_problems_padded_to_twenty_digits_and_are_otherwise_the_same(
+    model: str,
+) -> None:
     found, usual = experiment(f"addition-{model}"), experiment(f"addition-{model.removesuffix('-deep')}")
-    assert found.sampler == replace(usual.sampler, regime="padded")
+    assert found.sampler == replace(usual.sampler, regime="padded-20")
     same = replace(found.model, decoder_layers=2, position=usual.model.position)
     assert same == usual.model or model == "abc-last-layer-deep"
     assert found.model.decoder_layers == 6
@@ -278,7 +280,7 @@ def test_the_papers_setting_has_the_rate_of_the_code_of_the_text_and_our_trainin
     assert (ours.training.optimizer, ours.training.batch) == ("muon", 512)
     assert ours.training.steps <= code.training.steps / 20
     for found in (code, text, ours):
-        assert found.sampler.regime == "padded"
+        assert found.sampler.regime == (chosen.regime or "padded")
         assert (found.model.encoder_layers, found.model.decoder_layers, found.model.width) == (1, 6, 128)
         assert found.model.dropout == (0.0 if found is ours else 0.3)
 

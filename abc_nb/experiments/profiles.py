@@ -8,7 +8,9 @@ from typing import Literal
 from abc_nb.model.transformer import ModelConfig
 from abc_nb.training.progress import TrainingConfig
 
-Kind = Literal["plain", "scaffold", "anew", "anew_padded", "short", "retraining", "low_rank", "repair"]  # of training
+Kind = Literal[
+    "plain", "deep", "scaffold", "anew", "anew_padded", "short", "retraining", "low_rank", "repair"
+]  # of training
 Recipe = Literal["code", "text", "ours"]  # of the profile `paper`: where its learning rate comes from
 
 QUICK, SMOKE = TrainingConfig(), TrainingConfig(20, 32, 32, warmup=5, hold=10, validate_every=10, validation=60)
@@ -46,6 +48,11 @@ class Trainings:
     anew: TrainingConfig
     short: TrainingConfig
     retraining: TrainingConfig
+
+    @property
+    def deep(self) -> TrainingConfig:
+        """For six layers, each step of which costs three of two: half as many steps, of small batches."""
+        return replace(self.plain, steps=self.plain.steps // 2, hold=self.plain.hold // 2, held_batch=self.plain.batch)
 
     @property
     def anew_padded(self) -> TrainingConfig:

@@ -24,6 +24,7 @@ COMBINE: dict[str, Callable[[int, int, int], int]] = {  # the operators of lists
     "MAX": lambda x, y, base: max(x, y),
     "MIN": lambda x, y, base: min(x, y),
 }
+PADDED = {"padded": 60, "padded-20": 20}  # regimes whose problems all have the columns of so many digits
 NUMBERS = 2**20  # training operands come from [0, NUMBERS]
 TRAINED = 6  # digits that most of them have: the training length
 LONGEST = len(str(NUMBERS))  # digits of the longest
@@ -217,13 +218,13 @@ class Task:
     def width_for(self, places: int, regime: str) -> int:
         """Columns given to an operand of so many places, never fewer than in training.
 
-        Tight: as many as the result can need. Padded: as many as at 60 digits, as the authors do.
+        Tight: as many as the result can need. Padded: as many as at 60 digits, as the authors do, or at 20.
         Lists take exactly one column an item, since a zero in front would be an item too; nested ones
         one more for each list.
         """
         if self.operation.items:
             return 2 * places - 1 if self.operation.nested else places
-        narrowest = self.result_places(self.places(60)) if regime == "padded" else self.training_width
+        narrowest = self.result_places(self.places(PADDED[regime])) if regime in PADDED else self.training_width
         return max(self.result_places(places), narrowest)
 
     def result_places(self, places: int) -> int:
