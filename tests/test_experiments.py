@@ -280,7 +280,7 @@ def test_the_papers_setting_has_the_rate_of_the_code_of_the_text_and_our_trainin
     assert (ours.training.optimizer, ours.training.batch) == ("muon", 512)
     assert ours.training.steps <= code.training.steps / 20
     for found in (code, text, ours):
-        assert found.sampler.regime == (chosen.regime or "padded")
+        assert found.sampler.regime == "padded"
         assert (found.model.encoder_layers, found.model.decoder_layers, found.model.width) == (1, 6, 128)
         assert found.model.dropout == (0.0 if found is ours else 0.3)
 
