@@ -89,7 +89,21 @@ def test_attention_of_fewer_than_five_seeds_decides_nothing() -> None:
     assert_judged(failure.attention_goes_with_accuracy([falling]), "C08", "undecided", "1 of 1")
     assert_judged(failure.attention_goes_with_accuracy([falling] * 5), "C08", "holds", "5 of 5")
     rising = study([0.0, 0.5, 1.0], [1.0, 0.6, 0.0])
-    assert_judged(failure.attention_goes_with_accuracy([rising] * 5), "C08", "differs", "0 of 5")
+    assert_judged(failure.attention_goes_with_accuracy([rising] * 5), "C08", "differs", "0 of 5", "Successor -0.99.")
+    found = failure.attention_goes_with_accuracy([falling] * 4 + [rising])
+    assert_judged(found, "C08", "in part", "4 of 5", "-0.99 to 0.99")
+
+
+def heads(first: list[float], second: list[float]) -> Any:
+    return SimpleNamespace(shares=lambda: pd.DataFrame({"operand 1": first, "operand 2": second}))
+
+
+def test_heads_divide_two_numbers_if_some_look_twice_as_much_at_each() -> None:
+    divided, one_way = heads([0.6, 0.2, 0.1], [0.3, 0.4, 0.1]), heads([0.6, 0.6, 0.1], [0.1, 0.3, 0.1])
+    assert_judged(failure.heads_divide_the_operands([divided] * 5), "C07", "holds", "5 of 5", "Of 3 heads 1 prefer")
+    found = failure.heads_divide_the_operands([divided, one_way, *[divided] * 3])
+    assert_judged(found, "C07", "in part", "4 of 5", "1 to 2 prefer the first operand, 0 to 1 the second")
+    assert_judged(failure.heads_divide_the_operands([divided] * 4), "C07", "undecided", "4 of 4")
 
 
 # ---- windows ----------------------------------------------------------------------------------------
