@@ -154,7 +154,8 @@ def ledger(profile: str) -> pd.DataFrame:
     if not path.exists():
         return claims
     try:
-        known = pd.read_csv(path, dtype=str, keep_default_na=False).set_index("id")[COLUMNS]
+        known = pd.read_csv(path, dtype=str, keep_default_na=False).set_index("id")
+        known = known[["verdict"]].join(known.reindex(columns=COLUMNS[1:], fill_value=""))  # an older one lacks some
     except (ValueError, KeyError) as error:  # empty, no table, no text, or another table
         raise InputError(f"{path} is not a ledger of claims: remove it and run the notebooks again") from error
     claims = claims.set_index("id")

@@ -167,7 +167,7 @@ def read_ledger(profile: str, folder: Path) -> list[Claim]:
     ]
 
 
-def setting_of(row: Mapping[str, str]) -> str:
+def setting_of(row: Mapping[Any, str]) -> str:
     """Reading, regime, size and seeds of a row of the ledger, as far as it has them."""
     seeds = row["seeds"] and f"seeds: {row['seeds']}"
     return "; ".join(filter(None, [row["reading"], row["regime"], row["size"], seeds]))
