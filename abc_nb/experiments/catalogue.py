@@ -74,8 +74,11 @@ READ_LINES = {  # with no positions and new weights, as the text has it
     f"algorithm-1-{name}": reading(f"Algorithm 1, {title}", INDEX["none"], False, calibration)
     for name, (title, calibration) in LINE_READINGS.items()
 }
-# As the authors' script and their one published log have it: sines, new weights.
+# Lines as the authors' script reads them: with sines, as in their one published log, and without positions.
 READ_LINES["algorithm-1-script"] = reading("Algorithm 1, the authors' script", INDEX["plain"], False, SCRIPT)
+READ_LINES["algorithm-1-script-none"] = reading(
+    "Algorithm 1, the authors' script, no positions", INDEX["none"], False, SCRIPT
+)
 ALGORITHM_1 = BY_WEIGHTS | READ_LINES
 
 
