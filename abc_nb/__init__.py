@@ -40,6 +40,7 @@ _HOME = {
     "explore_attention": "abc_nb.show.explorers.attention_widget",
     "explore_window": "abc_nb.show.explorers.window_widget",
     "explore_calibration": "abc_nb.show.explorers.calibration_widget",
+    "explore_contexts": "abc_nb.show.explorers.contexts_widget",
 }
 __all__ = [*_HOME]
 

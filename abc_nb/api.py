@@ -9,6 +9,7 @@ from abc_nb.calibration.calibrate import Calibration, given
 from abc_nb.certificates.certify import Certificate, certify_model, weights_of
 from abc_nb.certificates.checking.check import Check, check
 from abc_nb.certificates.files import read
+from abc_nb.common import paths
 from abc_nb.common.config import to_data
 from abc_nb.common.errors import InputError
 from abc_nb.experiments.experiment import calibrated, experiment, train_command
@@ -40,10 +41,12 @@ def certify(
     """Prove that a trained model is right on every problem of every length, or find what it gets wrong.
 
     `certify("addition-abc", seed=0)` has `certified`, `contexts`, `wrong`, `margin` and `counterexamples`. With
-    `zeros`, any number of zeros may stand in front of the operands. InputError for a model that can have none.
+    `zeros`, any number of zeros may stand in front of the operands. A killed process goes on where it was.
+    InputError for a model that can have none.
     """
     run = load(name, seed, profile, base)
-    return certify_model(run.model(), run.experiment.sampler, zeros)
+    path = paths.runs() / "certificates" / f"{run.experiment.key(seed)}.unfinished"
+    return certify_model(run.model(), run.experiment.sampler, zeros, path=path)
 
 
 def recheck(path: Path) -> Check:

@@ -1,13 +1,17 @@
 """Lines: attention patterns that a person can read and that hold at any length (`000` appendix D).
 
 A line runs over a span of keys: an operand, a symbol or the output. It is anchored where the span is,
-an operand at its units, so the same line exists in every layout. At step `i` it opens the column
+an operand at its units, so the same line exists in every layout. At the step that writes row `r`, column `c` of
+the output it opens the key
 
-    diagonal       origin + stride * i + offset
-    antidiagonal   origin - stride * i + offset
+    diagonal       origin + stride * c + offset
+    antidiagonal   origin - stride * c + offset
     vertical       origin + offset
+    by row         origin - stride * r + offset
+    above          what the diagonal opens at the same column of row `r - 1`
 
-and adds its value to the logit there; where lines meet, the largest value counts.
+and adds its value to the logit there; where lines meet, the largest value counts. An output that is no table is
+one row, and has the first three only.
 """
 
 from __future__ import annotations
@@ -25,8 +29,15 @@ from abc_nb.common.config import check_fields
 from abc_nb.common.errors import InputError
 from abc_nb.problems.layouts import SOS, Layout
 
-Direction = Literal["diagonal", "antidiagonal", "vertical"]
-SLOPES: dict[Direction, int] = {"diagonal": 1, "antidiagonal": -1, "vertical": 0}
+Direction = Literal["diagonal", "antidiagonal", "vertical", "by row", "above"]
+# By how many places a line moves with each column and with each row.
+SLOPES: dict[Direction, tuple[int, int]] = {
+    "diagonal": (1, 0),
+    "antidiagonal": (-1, 0),
+    "vertical": (0, 0),
+    "by row": (0, -1),
+    "above": (1, 0),
+}
 DIRECTIONS: tuple[Direction, ...] = tuple(SLOPES)
 WHOLE = "whole"  # the span of all keys, as in the paper
 OUTPUT, PROBLEM = "output", "problem"  # the spans of self-attention and of source attention
@@ -56,51 +67,65 @@ class Span:
     origins: dict[Direction, int]
     stride: int = 1
     fixed: bool = False  # of the same size at any length
+    row: int | None = None  # columns of the table that queries write, if they write one
 
-    def columns(self, direction: Direction, offset: int | Tensor, steps: int) -> Tensor:
-        """The line's column at each step (steps, ...); it may lie outside the span."""
-        step = torch.arange(steps)
-        step = step if isinstance(offset, int) else step[:, None]
-        return self.origins[direction] + SLOPES[direction] * self.stride * step + offset
+    def cells(self, direction: Direction, offset: int | Tensor, steps: int) -> tuple[Tensor, Tensor]:
+        """The line's key at each step (steps, ...), and where there is one; elsewhere it lies outside the span.
 
-    def inside(self, columns: Tensor) -> Tensor:
-        return (columns >= self.first) & (columns <= self.last)
+        Of a table's rows a line sees the cells of one, and on its own row also the token before them.
+        """
+        if direction not in self.origins:
+            raise InputError(f"a line {direction!r} needs an output that is a table, as that of N x N")
+        step = torch.arange(steps) if isinstance(offset, int) else torch.arange(steps)[:, None]
+        row, column = (0 * step, step) if self.row is None else (step // self.row, step % self.row)
+        by_column, by_row = SLOPES[direction]
+        key = self.origins[direction] + self.stride * (by_column * column + by_row * row) + offset
+        if self.name != OUTPUT or self.row is None:
+            return key, (key >= self.first) & (key <= self.last)
+        back = int(direction == "above")
+        # A key holds the token before the cell that is written there.
+        inside = (key >= back) & (key <= self.row) & (row >= back)
+        return key + self.row * (row - back), inside
 
 
-def same_origin(column: int) -> dict[Direction, int]:
-    return dict.fromkeys(SLOPES, column)
+def same_origin(column: int, row: int | None = None) -> dict[Direction, int]:
+    """One origin for all directions that there are: of a table all, of other outputs the first three."""
+    return dict.fromkeys(DIRECTIONS if row else DIRECTIONS[:3], column)
 
 
 def spans(layout: Layout, attention: Attention) -> list[Span]:
     """What lines can be anchored at: operands with the token on either side, symbols, the output."""
     keys = key_count(layout, attention)
     if attention != "cross":
-        name = OUTPUT if attention == "self" else PROBLEM
-        return [Span(SOS, 0, 0, same_origin(0), fixed=True), Span(name, 0, keys - 1, same_origin(0))]
+        name, row = (OUTPUT, layout.row) if attention == "self" else (PROBLEM, None)
+        return [Span(SOS, 0, 0, same_origin(0), fixed=True), Span(name, 0, keys - 1, same_origin(0, row), row=row)]
     found = [Span(symbol, column, column, same_origin(column), fixed=True) for column, symbol in layout.symbols]
     for number, operand in enumerate(layout.operands, 1):
         fixed = layout.is_short(operand)
         places = operand.places if layout.filled is None or fixed else min(operand.places, layout.filled)
         before = operand.stride * (places - fixed)
         first, last = max(operand.last - before, 0), min(operand.last + operand.stride * (not fixed), keys - 1)
-        found.append(Span(f"operand {number}", first, last, same_origin(operand.last), operand.stride, fixed))
+        origins = same_origin(operand.last, layout.row)
+        found.append(Span(f"operand {number}", first, last, origins, operand.stride, fixed, layout.row))
     return found
 
 
 def whole(queries: int, keys: int) -> Span:
     """All keys as one span: antidiagonals start in the top right corner (Algorithm 1, footnote 6)."""
-    return Span(WHOLE, 0, keys - 1, {"diagonal": 0, "vertical": 0, "antidiagonal": keys - 1})
+    return Span(WHOLE, 0, keys - 1, same_origin(0) | {"antidiagonal": keys - 1})
 
 
 def extends(direction: Direction, span: Span, attention: Attention) -> bool:
     """Whether a line means the same at any length.
 
     An operand of many digits is followed against its order, the output and the problem along their own; symbols
-    and operands of a few digits stay where they are. All else is an absolute position.
+    and operands of a few digits stay where they are. All else is an absolute position. Next to a table, an operand
+    can be followed by row too, and the output in the row above.
     """
     if span.fixed:
         return direction == "vertical"
-    return direction == ("antidiagonal" if attention == "cross" else "diagonal")
+    along: tuple[Direction, Direction] = ("antidiagonal", "by row") if attention == "cross" else ("diagonal", "above")
+    return direction in (along if span.row else along[:1])
 
 
 @dataclass(frozen=True)
@@ -136,10 +161,11 @@ class Lines(Bias):
     def one_key_a_head(cls, layout: Layout, heads: int, layers: int) -> Lines:
         """ABS of a decoder-only model, where all keys share one softmax: every head looks at one key of a window.
 
-        The window has the digits of this place and of the place below it, and the last two tokens of the answer.
-        Tokens of the problem look at themselves.
+        The window has the digits of this place and of the place below it, and the last two tokens of the answer; for
+        a cell of a table, the digits of its column and row and the cells above it that it needs. Tokens of the problem
+        look at themselves.
         """
-        keys = dealt([*keys_of(layout, 2), *LAST_TOKENS], heads)
+        keys = dealt(keys_of_cell(layout) if layout.row else [*keys_of(layout, 2), *LAST_TOKENS], heads)
         keys += [(head, ("source", "diagonal", PROBLEM, 0)) for head in range(heads)]
         return cls(heads, in_each_layer(keys, layers), empty="closed")
 
@@ -188,6 +214,19 @@ def keys_of(layout: Layout, places: int) -> list[Key]:
     return found
 
 
+def keys_of_cell(layout: Layout) -> list[Key]:
+    """Keys of a table's cell: the first operand's digit by column, the last one's by row, and cells of the row above.
+
+    What an operand is followed by also says where columns and rows end. The token before the cell is the query's
+    own, which needs no line.
+    """
+    operands: list[Key] = [
+        ("cross", "antidiagonal", "operand 1", 0),
+        ("cross", "by row", f"operand {len(layout.operands)}", 0),
+    ]
+    return operands + [("self", "above", OUTPUT, right + 1) for right in layout.above]
+
+
 def dealt(keys: Sequence[Key], heads: int) -> list[tuple[int, Key]]:
     """Keys dealt to heads in turn, until every head has one and every key is some head's."""
     return [(number % heads, keys[number % len(keys)]) for number in range(max(heads, len(keys)))]
@@ -232,8 +271,7 @@ def open_cells(
     for slot, ((direction, name, offset), members) in enumerate(distinct.items()):
         if name not in known:
             raise InputError(f"this bias follows {name!r}, which the layout does not have: it has {', '.join(known)}")
-        columns = known[name].columns(direction, offset, shape[0])
-        inside = known[name].inside(columns)
+        columns, inside = known[name].cells(direction, offset, shape[0])
         if causal:
             inside &= columns <= torch.arange(shape[0])
         index[:, slot] = columns.clamp(0, shape[1] - 1)

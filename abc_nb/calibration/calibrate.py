@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from abc_nb.bias.base import CLOSED, Attention, key_count, query_count
-from abc_nb.bias.lines import DIRECTIONS, SLOPES, Direction, Line, Span, extends, spans, whole
+from abc_nb.bias.lines import DIRECTIONS, Direction, Line, Span, extends, spans, whole
 from abc_nb.common.config import check_fields
 from abc_nb.common.errors import InputError
 from abc_nb.problems.layouts import Layout
@@ -173,26 +173,26 @@ def check(attention: Tensor, layout: Layout | None, name: Attention, settings: C
 
 def candidates(places: Sequence[Span], name: Attention, settings: Calibration, queries: int) -> Candidates:
     """Every line with a cell; anchored at operands, only those that extend to any length."""
-    lines, columns = [], []
+    lines, cells = [], []
     for i, span in enumerate(places):
         for direction in settings.directions:
-            if not settings.padding and not extends(direction, span, name):
-                continue
-            reach = SLOPES[direction] * span.stride * (queries - 1)
-            origin = span.origins[direction]
-            last = 0 if not settings.whole and name != "cross" else span.last - origin - min(0, reach)
-            offset = torch.arange(span.first - origin - max(0, reach), last + 1)
-            facts = (i, DIRECTIONS.index(direction), span.first, span.last)
-            lines.append(torch.stack([*(torch.full_like(offset, fact) for fact in facts), offset]))
-            columns.append(span.columns(direction, offset, queries))
-    if not columns:
+            if direction in span.origins and (settings.padding or extends(direction, span, name)):
+                start, _ = span.cells(direction, 0, queries)
+                last = int(span.last - start.min())
+                ahead = not settings.whole and name != "cross" and direction == "diagonal"
+                offset = torch.arange(int(span.first - start.max()), (min(last, 0) if ahead else last) + 1)
+                facts = torch.tensor([i, DIRECTIONS.index(direction)])
+                lines.append(torch.cat([facts[:, None].expand(-1, len(offset)), offset[None]]))
+                cells.append(span.cells(direction, offset, queries))
+    if not cells:
         fitting = "antidiagonal and vertical" if name == "cross" else "diagonal and vertical"
         wanted = ", ".join(settings.directions)
         raise InputError(f"no line of the directions {wanted} extends in {name}-attention: {fitting} lines do")
-    owner, direction_of, first, last_of, offsets = torch.cat(lines, dim=1)
-    column = torch.cat(columns, dim=1)
-    inside = (column >= first) & (column <= last_of)
-    return Candidates(owner, direction_of, offsets, column.clamp(first, last_of), inside)
+    columns, inside = (torch.cat(parts, dim=1) for parts in zip(*cells, strict=True))
+    found = inside.any(0)
+    owner, direction_of, offset = torch.cat(lines, dim=1)[:, found]
+    inside = inside[:, found]
+    return Candidates(owner, direction_of, offset, columns[:, found].where(inside, 0), inside)
 
 
 def enough_cells(found: Candidates, name: Attention) -> Candidates:

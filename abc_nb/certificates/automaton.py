@@ -33,6 +33,7 @@ class Automaton:
     following: np.ndarray  # (states, inputs): the state after it
     digits: np.ndarray  # (inputs, operands): the digits of an input, one an operand of many digits
     factor: np.ndarray  # (states, 0 or 1): the digit of a one-digit operand
+    carry: np.ndarray  # (states,): the carry, or the running value
 
     @property
     def states(self) -> int:
@@ -72,8 +73,8 @@ def automaton(task: Task) -> Automaton:
         written.append([digit for digit, _ in row])
         after.append([numbers[following] for _, following in row])
     factor = np.array([state[:-1] for state in waiting], np.int64).reshape(len(waiting), -1)
-    first = np.arange(len(start))
-    return Automaton(task.base, first, np.array(written), np.array(after), np.array(inputs), factor)
+    first, carry = np.arange(len(start)), np.array([state[-1] for state in waiting])
+    return Automaton(task.base, first, np.array(written), np.array(after), np.array(inputs), factor, carry)
 
 
 def rules(task: Task) -> tuple[list[State], Step]:

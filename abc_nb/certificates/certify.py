@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,9 @@ from abc_nb.certificates.checksum import checksum, checksum_of_data
 from abc_nb.certificates.counterexamples import Counterexample, counterexamples
 from abc_nb.certificates.reach import Reach, period, reach, shapes
 from abc_nb.certificates.rounding import rounding
-from abc_nb.certificates.states import States
-from abc_nb.certificates.tried import Tried, try_all
+from abc_nb.certificates.shared import Shared
+from abc_nb.certificates.tried import Tried
+from abc_nb.certificates.trying import try_all
 from abc_nb.common.config import to_data
 from abc_nb.common.errors import InputError
 from abc_nb.model.positions import NoPosition
@@ -61,26 +63,30 @@ class Certificate:
         return f"<Certificate: {words}, {self.contexts:,} contexts, margin {self.margin:.3g}>"
 
 
-def certify_model(model: Transformer, sampler: Sampler, zeros: bool = True, examples: int = EXAMPLES) -> Certificate:
+def certify_model(
+    model: Transformer, sampler: Sampler, zeros: bool = True, examples: int = EXAMPLES, path: Path | None = None
+) -> Certificate:
     """Try every context of a model in which it can be asked for a token.
 
     With `zeros`, operands may have any number of zeros in front at every width; without, only in the
-    narrowest one, as `abc-nb compute` writes problems. InputError for a model that has no such certificate.
+    narrowest one, as `abc-nb compute` writes problems. What is done of many contexts is kept in the file `path`,
+    from which a killed process goes on. InputError for a model that has no such certificate.
     """
     start = time.perf_counter()
-    results = try_model(model, sampler, zeros)
+    results = try_model(model, sampler, zeros, path)
     found = certificate_of(model, sampler, results, zeros, examples)
     return replace(found, seconds=round(time.perf_counter() - start, 2))
 
 
-def try_model(model: Transformer, sampler: Sampler, zeros: bool = True) -> list[Tried]:
+def try_model(model: Transformer, sampler: Sampler, zeros: bool = True, path: Path | None = None) -> list[Tried]:
     """What every context of a model gave, by shape; InputError as in `certify_model`."""
     if not isinstance(model, Transformer) or not isinstance(sampler, Sampler):
         raise InputError("a certificate needs a Transformer and the Sampler of its problems")
     rules = automaton(sampler.task)
     found = shapes(model, sampler, rules.settled, zeros)
+    key = f"{checksum(weights_of(model))} {checksum_of_data(to_data(model.config.bias))} {zeros}"
     with evaluating(model):
-        return try_all(States(model, rules), found)
+        return try_all(Shared(model, rules), found, path, key)
 
 
 def certificate_of(

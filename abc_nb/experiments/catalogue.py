@@ -11,6 +11,7 @@ from abc_nb.calibration.calibrate import PAPER, SCRIPT, Calibration
 from abc_nb.experiments.models import PERIOD, Model, layers, proposal, reading, scaffold, width
 from abc_nb.experiments.profiles import Kind, Recipe
 from abc_nb.model import positions
+from abc_nb.problems.tasks import Task
 
 INDEX = {"none": positions.NoPosition(), "plain": positions.Sinusoidal(), "mod3": positions.Sinusoidal(PERIOD)}
 INDEX_TITLES = {"none": "no positions", "plain": "plain index", "mod3": "index modulo 3"}
@@ -229,6 +230,24 @@ DECODER_ONLY = {
     "decoder-alibi": decoder_only(BASIC["alibi"], bias=RunningALiBi()),
     "decoder-rpe": decoder_only(BASIC["rpe"]),
 }
+REPAIRED["decoder-abs-repaired"] = replace(
+    DECODER_ONLY["decoder-abs"],
+    title="ABS, one key a head, repaired",
+    parent="decoder-abs",
+    rounds=9,
+    training="repair",
+)
+SMALLEST_SIZES = ((16, 32), (12, 24), (8, 32), (8, 16), (6, 24), (6, 12), (4, 32), (4, 16))  # width, feed-forward
+SMALLEST = {  # one layer of two heads: how few parameters are enough for a certificate of Addition
+    f"smallest-{width}-{hidden}": replace(
+        DECODER_ONLY["decoder-abs"],
+        title=f"width {width}, feed-forward {hidden}",
+        training="scaffold",
+        tested="few",
+        size=(("width", width), ("feed_forward", hidden), ("heads", 2), *layers(0, 1)),
+    )
+    for width, hidden in SMALLEST_SIZES
+}
 WIDENED = {  # the baselines, trained like the proposals
     f"{name}-widened": replace(BASIC[name], source_index="right", extends=True, tested="beyond")
     for name in ("vanilla", "nope", "rope", "alibi-cross", "rpe")
@@ -275,9 +294,45 @@ MODELS = (
     | PAPER_SETTING
     | GRID
     | DECODER_ONLY
+    | SMALLEST
 )
+
+
+ONE_LAYER = (("encoder_layers", 0), ("decoder_layers", 1), ("feed_forward", 512))
+
+
+def traced(title: str, position: positions.PositionEncoding, **changes: Any) -> Model:
+    """Of a task whose output is a table: one layer, since every cell follows from a few others in one step."""
+    settings: dict[str, Any] = {"size": ONE_LAYER, "extends": True, "tested": "table", "training": "traced"}
+    return Model(title, position, **settings | changes)
+
+
+TRACED = {
+    "vanilla": traced("Vanilla", positions.Sinusoidal(), extends=False, training="traced_plain"),
+    "abs": traced("ABS", positions.NoPosition(), bias=Lines.one_key_a_head, tested="tables"),
+    # Lines that have half of their head's attention: weaker ones tell apart the columns of one size, not of others.
+    "abc": traced(
+        "ABC", positions.NoPosition(), calibration=Calibration(share=0.5), warm=False, accept=1.0, tested="tables"
+    ),
+    "nope": traced("NoPE", positions.NoPosition()),
+    "rope": traced("RoPE", positions.Rotary()),
+}
+TRACED |= {
+    f"decoder-{name}": replace(
+        model,
+        kind="decoder-only",
+        source_index="right" if name in ("abs", "abc") else "running",
+        parent="decoder-vanilla",
+    )
+    for name, model in TRACED.items()
+}
+
+
+def models_of(task: Task) -> dict[str, Model]:
+    """What a MODEL in TASK-MODEL stands for: of tasks whose output is a table, fewer and smaller models."""
+    return TRACED if task.trace else MODELS
 
 
 def title(model: str) -> str:
     """What tables and figures call a model."""
-    return MODELS[model].title
+    return (TRACED | MODELS)[model].title

@@ -15,7 +15,7 @@ from abc_nb.certificates.files import PLAIN, REPAIRED
 from abc_nb.common.config import digest, essential
 from abc_nb.common.errors import InputError
 from abc_nb.experiments import profiles
-from abc_nb.experiments.catalogue import MODELS
+from abc_nb.experiments.catalogue import models_of
 from abc_nb.experiments.models import PERIOD, Model, layers
 from abc_nb.experiments.names import Name, parse
 from abc_nb.experiments.profiles import PROFILES
@@ -26,7 +26,12 @@ from abc_nb.problems.tasks import Task
 from abc_nb.training.progress import TrainingConfig
 
 SEEDS = (0, 1, 2, 3, 4)  # those that come with the project
-LONGER = ("n-by-2", "n-by-3", "n-by-n", "listops-nested")  # tasks that get four layers and four times the steps
+LONGER = (
+    "n-by-2",
+    "n-by-3",
+    "direct-n-by-n",
+    "direct-listops-nested",
+)  # tasks that get four layers and four times the steps
 NOT_TRAINING = ("identity", "profile", "tests")  # fields of an experiment that do not change its weights
 
 
@@ -95,14 +100,15 @@ def experiment(name: str, profile: str = "quick", base: int | None = None) -> Ex
     if profile not in PROFILES:
         raise InputError(f"unknown profile {profile!r}: choose one of {', '.join(PROFILES)}")
     identity = parse(name, base)
-    if identity is None or identity.model not in MODELS:
+    if identity is None or identity.model not in models_of(Task(identity.task)):
         raise InputError(unknown(name))
     return specify(identity, profile)
 
 
 def specify(identity: Name, profile: str) -> Experiment:
     """An experiment from its parts. Settings come in layers: default, profile, task, model; the later wins."""
-    task, model = Task(identity.task, identity.base), MODELS[identity.model]
+    task = Task(identity.task, identity.base)
+    model = models_of(task)[identity.model]
     regime = model.regime or PROFILES[profile].regime
     sampler = Sampler(task, model.arrangement, regime, PERIOD if model.extends else 1)
     config = model_config(model, sampler, profile)

@@ -51,4 +51,5 @@ def parse(text: str, base: int | None = None) -> Name | None:
         if base not in (None, own):
             raise InputError(f"{text!r} has base {own}, not {base}: leave one of the two out")
         base = own
-    return Name(task, ALIASES.get(model, model), Task(task).base if base is None else base)
+    found = Task(task) if base is None else Task(task, base)
+    return Name(task, model if found.trace else ALIASES.get(model, model), found.base)

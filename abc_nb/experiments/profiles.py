@@ -8,9 +8,19 @@ from typing import Literal
 from abc_nb.model.transformer import ModelConfig
 from abc_nb.training.progress import TrainingConfig
 
-Kind = Literal[
-    "plain", "deep", "scaffold", "anew", "anew_padded", "short", "retraining", "low_rank", "repair"
-]  # of training
+Kind = Literal[  # of training
+    "plain",
+    "deep",
+    "scaffold",
+    "anew",
+    "anew_padded",
+    "short",
+    "retraining",
+    "low_rank",
+    "repair",
+    "traced",
+    "traced_plain",
+]
 Recipe = Literal["code", "text", "ours"]  # of the profile `paper`: where its learning rate comes from
 
 QUICK, SMOKE = TrainingConfig(), TrainingConfig(20, 32, 32, warmup=5, hold=10, validate_every=10, validation=60)
@@ -31,6 +41,9 @@ ANEW = replace(QUICK, steps=1000, held_batch=64, hold=300, learned=0.99, validat
 SHORT = replace(QUICK, steps=400, held_batch=64, hold=200)
 # A sixth of the budget, for a model that has been trained before.
 RETRAINING = replace(QUICK, steps=300, held_batch=64, hold=100, learned=0.9, validate_every=10, validation=256)
+# A table of one size is learned from more problems at once than tables of several sizes under a bias.
+TRACED = replace(QUICK, steps=1000, held_batch=64, hold=500, learned=0.9, again=0)
+TRACED_PLAIN = replace(QUICK, steps=1500, batch=128, held_batch=128, learned=0.9, again=0)
 LONG_RETRAINING = replace(LONG, steps=20_000, hold=10_000)
 # Our training of the paper's model: its batch, with Muon, for as many steps as a GPU does in a minute or two. Dropout
 # is left out: with 0.3 tight Addition was not learned at all in 2,400 steps.
@@ -53,6 +66,14 @@ class Trainings:
     def deep(self) -> TrainingConfig:
         """For six layers, each step of which costs three of two: half as many steps, of small batches."""
         return replace(self.plain, steps=self.plain.steps // 2, hold=self.plain.hold // 2, held_batch=self.plain.batch)
+
+    @property
+    def traced(self) -> TrainingConfig:
+        return TRACED if self.plain == QUICK else self.plain
+
+    @property
+    def traced_plain(self) -> TrainingConfig:
+        return TRACED_PLAIN if self.plain == QUICK else self.plain
 
     @property
     def anew_padded(self) -> TrainingConfig:
@@ -115,6 +136,8 @@ TESTS = {  # of the profile `quick`, samples by length
     "curve": dict.fromkeys(CURVE, 1_000),
     "beyond": dict.fromkeys((*CURVE, *BEYOND), 1_000),
     "far": dict.fromkeys((*CURVE, *BEYOND), 1_000) | FAR,
+    "table": dict.fromkeys((3, 4, 5, 6, 7, 10, 20), 200),  # two factors of so many digits each, or a list of so many
+    "tables": dict.fromkeys((3, 4, 5, 6, 7, 10, 20), 200) | {100: 20, 1_000: 1},
 }
 
 

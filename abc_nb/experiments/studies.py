@@ -82,6 +82,7 @@ STUDIES = {
     "factors in base 4": Study(FACTORS, FACTOR_MODELS, (4,)),
     "limits": Study(LIMITS, ("vanilla",)),
     "sizes": Study(("addition",), ("window-cyclic-both", *catalogue.SIZED)),
+    "smallest": Study(("addition",), tuple(catalogue.SMALLEST), profiles=("quick",)),
     "decoder-only": Study(DECODED, tuple(catalogue.DECODER_ONLY)),
     "the paper's setting": Study(ARITHMETIC, tuple(catalogue.PAPER_SETTING), profiles=("paper",)),
 }

@@ -11,7 +11,7 @@ import torch
 from abc_nb.common.errors import InputError
 from abc_nb.problems.layouts import EOS
 from abc_nb.problems.sampling import Batch, Sampler, make_batch
-from abc_nb.problems.tasks import COMBINE, DIGITS, Digits, Task
+from abc_nb.problems.tasks import COMBINE, DIGITS, PAD, Digits, Task, Width
 
 
 def read(task: Task, text: str) -> list[Digits]:
@@ -90,14 +90,22 @@ def digit_array(text: str) -> Digits:
     return np.array([[DIGITS.index(character) for character in reversed(text)]])
 
 
-def widen(operands: Sequence[Digits], width: int, task: Task) -> list[Digits]:
-    """Leading zeros up to the places that each operand takes at this width."""
-    pairs = zip(operands, task.operand_places(width), strict=True)
-    return [np.pad(digits, [(0, 0), (0, places - digits.shape[1])]) for digits, places in pairs]
+def widen(operands: Sequence[Digits], width: Width, task: Task) -> list[Digits]:
+    """Leading zeros, or blanks of a nested list, up to the places that each operand takes at this width."""
+    pairs, blank = (
+        zip(operands, task.operand_places(width), strict=True),
+        task.token(PAD) if task.operation.nested else 0,
+    )
+    return [np.pad(digits, [(0, 0), (0, places - digits.shape[1])], constant_values=blank) for digits, places in pairs]
 
 
-def write(task: Task, tokens: Sequence[int]) -> str:
-    """The answer in output tokens, as a person writes it; `?` where the model put no digit."""
+def write(task: Task, tokens: Sequence[int], row: int | None = None) -> str:
+    """The answer in output tokens, as a person writes it; `?` where the model put no digit.
+
+    `row`: how many tokens a row of a table has, if the output is one.
+    """
+    if task.trace:
+        return written_answer(task, tokens, row or len(tokens))
     symbols = task.text(tokens)
     output = symbols[: symbols.index(EOS)] if EOS in symbols else symbols
     digits = [symbol if symbol in DIGITS else "?" for symbol in output] or ["?"]
@@ -106,15 +114,44 @@ def write(task: Task, tokens: Sequence[int]) -> str:
     return "".join(reversed(digits)).lstrip("0") or "0"
 
 
+def table_of(task: Task, tokens: Sequence[int], row: int) -> np.ndarray:
+    """The cells that output tokens stand for, (rows, columns): -1 for a token that is no cell."""
+    cells = np.array(tokens[: len(tokens) // row * row], np.int64).reshape(-1, row) - task.first_cell
+    return np.where(cells < 0, -1, cells)
+
+
+def written_answer(task: Task, tokens: Sequence[int], row: int) -> str:
+    """The answer that a table leads to; `?` where it has a token that is no cell."""
+    assert task.trace is not None
+    table = table_of(task, tokens, row)
+    if not table.size or (table < 0).any():
+        return "?"
+    answer = [task.vocabulary[digit] for digit in reversed(task.trace.answer(table[None], task.base)[0])]
+    return " ".join(answer) if task.operation.items else "".join(answer).lstrip("0") or "0"
+
+
+def written_table(task: Task, tokens: Sequence[int], row: int) -> str:
+    """The table as people write it: a line for each row, units at the right."""
+    assert task.trace is not None
+    texts = [
+        [task.trace.write(int(cell), task.base) if cell >= 0 else "?" for cell in reversed(cells)]
+        for cells in table_of(task, tokens, row)
+    ]
+    size = max((len(text) for line in texts for text in line), default=0)
+    return "\n".join(" ".join(text.rjust(size) for text in line) for line in texts)
+
+
 def longest(operands: Sequence[Digits]) -> int:
     return max(digits.shape[1] for digits in operands)
 
 
-def width_of(task: Task, operands: Sequence[Digits], regime: str | None = None) -> int:
+def width_of(task: Task, operands: Sequence[Digits], regime: str | None = None) -> Width:
     """Columns that hold the operands of a problem and its result; with a regime, no fewer than in its training."""
+    if task.trace and len(operands) == 2:
+        return operands[0].shape[1], operands[1].shape[1]
     places = longest(operands)
     if task.operation.items:
-        return places
+        return task.width_for((places + 1) // 2, "tight") if task.operation.nested else places
     return task.result_places(places) if regime is None else task.width_for(places, regime)
 
 
@@ -122,4 +159,5 @@ def expected(task: Task, expression: str) -> str:
     """The right answer, computed digit by digit from the task's definition."""
     operands = read(task, expression)
     width = width_of(task, operands)
-    return write(task, torch.from_numpy(task.answer(widen(operands, width, task)))[0].tolist())
+    layout = task.layout(width)
+    return write(task, torch.from_numpy(task.answer(widen(operands, width, task)))[0].tolist(), layout.row)

@@ -6,7 +6,8 @@ Columns count the source from the left, places count an operand from its right e
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -37,14 +38,17 @@ class Operand:
 class Layout:
     """The columns of a source `$ ... &` and the number of output tokens.
 
-    Output token `i` is the digit of place `i`; the last one is the end of the sequence.
+    Output token `i` is the digit of place `i`; the last one is the end of the sequence. If the output is a table,
+    written row by row, token `i` stands in row `i // row` and in column `i % row` of it.
     """
 
-    width: int  # places of a multi-digit operand
+    width: int  # places of a multi-digit operand, of a table's first one
     operands: tuple[Operand, ...]
     symbols: tuple[tuple[int, str], ...]  # (column, token) of SOS, operator and EOS
     target_length: int  # output tokens, EOS included
     filled: int | None = None  # places that numbers fill, if not all of them: zeros stand in front
+    row: int | None = None  # output tokens in a row, if the output is a table
+    above: tuple[int, ...] = ()  # what a cell of the table needs of the row above: how many columns to the right
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -61,10 +65,12 @@ class Layout:
             raise InputError(f"a layout needs an output token at least, not {self.target_length}")
         if self.filled is not None and self.filled < 1:
             raise InputError(f"numbers fill a place at least, not {self.filled}")
+        if self.row is not None and self.row < 1:
+            raise InputError(f"a row of a table has a cell at least, not {self.row}")
 
     def is_short(self, operand: Operand) -> bool:
         """Whether an operand has so many places at any width: a factor of one digit, or a few."""
-        return operand.places < self.width
+        return self.row is None and operand.places < self.width
 
     @property
     def source_length(self) -> int:
@@ -121,3 +127,9 @@ def binary_aligned(width: int, operator: str) -> Layout:
     end = 2 * width + 2
     symbols = ((0, SOS), (1, operator), (end, EOS))
     return Layout(width, (Operand(end - 2, 2, width), Operand(end - 1, 2, width)), symbols, width + 1)
+
+
+def table(places: Sequence[int], operator: str, shape: tuple[int, int], above: tuple[int, ...]) -> Layout:
+    """The source of one operand or two, and an output of so many rows and columns, written row by row."""
+    flat = unary(places[0], operator) if len(places) == 1 else binary_natural(places[0], operator, places[1])
+    return replace(flat, target_length=shape[0] * shape[1] + 1, row=shape[1], above=above)

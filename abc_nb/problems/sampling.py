@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from abc_nb.problems.layouts import Arrangement, Layout
-from abc_nb.problems.tasks import COMBINE, NUMBERS, PADDED, Digits, Task
+from abc_nb.problems.rewriting import COLUMNS
+from abc_nb.problems.tasks import COMBINE, NUMBERS, PAD, PADDED, Digits, Task, Width
 
 TRAIN, VALIDATION, TEST, SPLIT, PHASE, CALIBRATION, AGAIN = range(7)  # what a generator is for: part of its seed
 
@@ -48,7 +49,7 @@ class Batch:
         return [source[:, operand.columns][:, :own] for operand, own in pairs]
 
 
-def make_batch(task: Task, operands: Sequence[Digits], width: int, arrangement: Arrangement) -> Batch:
+def make_batch(task: Task, operands: Sequence[Digits], width: Width, arrangement: Arrangement) -> Batch:
     layout = task.layout(width, arrangement)
     source, target = task.source(operands, layout), task.target(operands)
     return Batch(torch.from_numpy(source), torch.from_numpy(target), layout)
@@ -75,8 +76,13 @@ def split_numbers(seed: int, limit: int = NUMBERS) -> tuple[np.ndarray, np.ndarr
     return training, validation
 
 
-def draw_operands(task: Task, pool: np.ndarray, count: int, width: int, rng: np.random.Generator) -> list[Digits]:
-    """Operands drawn independently from the numbers of `pool`, all of which fit; lists are random items."""
+def draw_operands(task: Task, pool: np.ndarray, count: int, width: Width, rng: np.random.Generator) -> list[Digits]:
+    """Operands drawn independently from the numbers of `pool`, all of which fit; lists are random items.
+
+    Factors that lead to a table have random digits, too, as many as fit into a training width.
+    """
+    if isinstance(width, tuple):
+        return [random_factors(task, count, places, rng) for places in width]
     if task.operation.nested:
         return [random_lists(task, count, width, rng)]
     if task.operation.items:
@@ -92,8 +98,22 @@ def random_factor(task: Task, count: int, rng: np.random.Generator) -> list[Digi
     return [rng.integers(task.base, size=(count, task.operation.second))] if task.operation.second else []
 
 
+def random_factors(task: Task, count: int, places: int, rng: np.random.Generator) -> Digits:
+    """Numbers of random digits; every second one has no more than two different digits.
+
+    A cell of a product depends on five digits. With few different ones, rare neighbours meet more often.
+    """
+    digits = rng.integers(task.base, size=(count, places))
+    pairs = rng.integers(task.base, size=(count, 2))
+    few = np.take_along_axis(pairs, rng.integers(2, size=(count, places)), axis=1)
+    return np.where(np.arange(count)[:, None] % 2 == 0, digits, few)
+
+
 def random_lists(task: Task, count: int, width: int, rng: np.random.Generator) -> Digits:
-    """Nested lists of `width` tokens, place 0 the last one: a list's items fall on its two sides at random."""
+    """Nested lists of `width` tokens, place 0 the last one: a list's items fall on its two sides at random.
+
+    Where the output is a table, blanks stand in front of the list.
+    """
     operators = [task.token(symbol) for symbol in COMBINE]
 
     def tokens(items: int) -> list[int]:
@@ -102,7 +122,9 @@ def random_lists(task: Task, count: int, width: int, rng: np.random.Generator) -
         left = int(rng.integers(1, items))
         return [*tokens(items - left), *tokens(left), operators[rng.integers(len(operators))]]
 
-    return np.array([tokens((width + 1) // 2) for _ in range(count)])
+    items = width // COLUMNS if task.trace else (width + 1) // 2
+    found = np.array([tokens(items) for _ in range(count)])
+    return np.pad(found, [(0, 0), (0, width - found.shape[1])], constant_values=task.token(PAD))
 
 
 def fit(operands: Sequence[Digits], like: Sequence[Digits]) -> list[Digits]:
@@ -122,15 +144,18 @@ class Sampler:
     fixed: int | None = None  # size of a fixed training set; None: every batch is fresh
 
     @property
-    def widths(self) -> tuple[int, ...]:
+    def widths(self) -> tuple[Width, ...]:
         """Widths seen in training.
 
         Cyclic positions need as many consecutive ones as their period, or the end of the sequence
         would show one residue modulo T only. Lists have every length up to that of the longest number.
         """
+        if self.task.trace:
+            return self.task.trace.trained[: None if self.width_count > 1 else 1]
         if self.task.operation.items:
             return tuple(self.task.width_for(items, self.regime) for items in range(1, self.task.training_width + 1))
         narrowest = self.task.width(1, self.regime)
+        assert isinstance(narrowest, int)
         return tuple(range(narrowest, narrowest + (1 if self.regime in PADDED else self.width_count)))
 
     def numbers(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -140,7 +165,7 @@ class Sampler:
     def training_batch(self, seed: int, step: int, size: int, again: Sequence[Digits] = ()) -> Batch:
         """Batch number `step`, of one of the training widths; `again` are earlier operands to put into it."""
         rng = generator(seed, TRAIN, step)
-        width = int(rng.choice(self.widths))
+        width = self.widths[rng.integers(len(self.widths))]
         if self.fixed is None:
             fresh = size - (len(again[0]) if again else 0)
             operands = draw_operands(self.task, self.numbers(seed)[0], fresh, width, rng)
@@ -161,13 +186,13 @@ class Sampler:
         rng, width = generator(seed, CALIBRATION), self.widths[-1]
         operands = draw_operands(self.task, self.numbers(seed)[0], size, width, rng)
         batch = make_batch(self.task, operands, width, self.arrangement)
-        if whole or self.regime == "tight":
+        if whole or self.regime == "tight" or self.task.trace:
             return batch
         cut = batch.first(self.task.training_width)
         return replace(cut, layout=replace(cut.layout, filled=self.task.training_width))
 
     @lru_cache(maxsize=8)  # noqa: B019 (a frozen value, and few of them)
-    def fixed_set(self, seed: int, width: int) -> list[Digits]:
+    def fixed_set(self, seed: int, width: Width) -> list[Digits]:
         """The fixed training set: the same problems at every width."""
         rng = generator(seed, SPLIT, 1)
         return draw_operands(self.task, self.numbers(seed)[0], self.fixed or 0, width, rng)
@@ -186,19 +211,22 @@ class Sampler:
         """Where the tokens of problems of `length` digits stand."""
         return self.task.layout(self.task.width(length, self.regime), self.arrangement)
 
-    def test_batch(self, length: int, samples: int, seed: int) -> Batch:
-        """The test set of `length`-digit operands."""
-        width = self.task.width(length, self.regime)
+    def test_batch(self, length: Width, samples: int, seed: int) -> Batch:
+        """The test set of `length`-digit operands; of two lengths for factors that lead to a table."""
+        width = length if isinstance(length, tuple) else self.task.width(length, self.regime)
         operands = operands_of_length(self.task, length, width, samples, seed)
         return make_batch(self.task, operands, width, self.arrangement)
 
 
-def operands_of_length(task: Task, length: int, width: int, samples: int, seed: int) -> list[Digits]:
+def operands_of_length(task: Task, length: Width, width: Width, samples: int, seed: int) -> list[Digits]:
     """At most so many problems whose operands have exactly L digits; of numbers there are base^L - base^(L-1).
 
     Each operand's numbers are distinct and uniform; a one-digit operand is uniform over the base.
     Parity takes numbers of L decimal digits, written in bits; of nested lists repeated ones are left out.
     """
+    if isinstance(width, tuple):
+        return factors_of_length(task, width, samples, seed)
+    assert isinstance(length, int)
     rng = generator(seed, TEST, length)
     if task.operation.nested:
         return [np.unique(random_lists(task, samples, width, rng), axis=0)]
@@ -210,6 +238,14 @@ def operands_of_length(task: Task, length: int, width: int, samples: int, seed: 
     if task.operation.second is None:
         return [first, distinct_digits(low, high, task.base, width, len(first), rng)]
     return [first, *random_factor(task, len(first), rng)]
+
+
+def factors_of_length(task: Task, places: tuple[int, ...], samples: int, seed: int) -> list[Digits]:
+    """At most so many pairs of factors that have exactly so many digits each; one factor is never drawn twice."""
+    rng, ranges = generator(seed, TEST, *places), [(task.base ** (count - 1), task.base**count) for count in places]
+    samples = min(samples, *(high - low for low, high in ranges))
+    pairs = zip(ranges, places, strict=True)
+    return [distinct_digits(low, high, task.base, count, samples, rng) for (low, high), count in pairs]
 
 
 def distinct_digits(low: int, high: int, base: int, width: int, count: int, rng: np.random.Generator) -> Digits:

@@ -15,21 +15,18 @@ import numpy as np
 from abc_nb.common.errors import InputError
 from abc_nb.problems import layouts
 from abc_nb.problems.layouts import EOS, SOS, Arrangement, Layout
+from abc_nb.problems.rewriting import COLUMNS, COMBINE, LISTS
+from abc_nb.problems.traces import DIGITS, PRODUCT, SORTING, Trace
 
-DIGITS = "0123456789abcdef"
 PAD = "@"
 SYMBOLS = ("+", "*", SOS, EOS, PAD)
-COMBINE: dict[str, Callable[[int, int, int], int]] = {  # the operators of lists, with their base
-    "SM": lambda x, y, base: (x + y) % base,
-    "MAX": lambda x, y, base: max(x, y),
-    "MIN": lambda x, y, base: min(x, y),
-}
 PADDED = {"padded": 60, "padded-20": 20}  # regimes whose problems all have the columns of so many digits
 NUMBERS = 2**20  # training operands come from [0, NUMBERS]
 TRAINED = 6  # digits that most of them have: the training length
 LONGEST = len(str(NUMBERS))  # digits of the longest
 
 Digits = np.ndarray  # (samples, places), least significant first
+Width = int | tuple[int, int]  # columns given to an operand; of two factors of their own lengths, to each
 
 
 def digit_count(number: int, base: int) -> int:
@@ -80,6 +77,11 @@ def running_minimum(a: Digits, base: int) -> Digits:
     return np.minimum.accumulate(a, axis=1)
 
 
+def ordered(a: Digits, base: int) -> Digits:
+    """The items from the largest, in place 0, to the smallest: from left to right they rise."""
+    return np.sort(a, axis=1)[:, ::-1]
+
+
 def nested(a: Digits, base: int) -> Digits:
     """The value of lists of two, each element a digit or a list: (samples, 1).
 
@@ -112,6 +114,7 @@ class Operation:
     binary_digits: bool = False  # operands are written in base 2, lengths count decimal digits
     items: bool = False  # the operand is a list of items: no leading zeros to add
     nested: bool = False  # an item can be a list itself
+    trace: Trace | None = None  # the output is a table that leads to the answer
 
 
 OPERATIONS = {
@@ -125,12 +128,15 @@ OPERATIONS = {
     "listops-sm": Operation("ListOps SM", running_sum, "3 9 4", "SM", scratchpad=True, items=True),
     "listops-max": Operation("ListOps MAX", running_maximum, "3 9 4", "MAX", scratchpad=True, items=True),
     "listops-min": Operation("ListOps MIN", running_minimum, "3 9 4", "MIN", scratchpad=True, items=True),
-    "listops-nested": Operation(
-        "ListOps, nested", nested, "SM 3 MAX 2 5", scratchpad=True, final_only=True, items=True, nested=True
+    "listops-nested": Operation("ListOps, nested", nested, "SM 3 MAX 2 5", items=True, nested=True, trace=LISTS),
+    "sorting": Operation("Sorting", ordered, "3 9 4", items=True, trace=SORTING),
+    "direct-listops-nested": Operation(
+        "ListOps, nested, no trace", nested, "SM 3 MAX 2 5", scratchpad=True, final_only=True, items=True, nested=True
     ),
     "n-by-2": Operation("N x 2", multiply, "123*45", "*", second=2, grows=2),
     "n-by-3": Operation("N x 3", multiply, "123*456", "*", second=3, grows=3),
-    "n-by-n": Operation("N x N", multiply, "123*456", "*", second=None, doubles=True),
+    "n-by-n": Operation("N x N", multiply, "123*456", "*", second=None, trace=PRODUCT),
+    "direct-n-by-n": Operation("N x N, no trace", multiply, "123*456", "*", second=None, doubles=True),
 }
 
 
@@ -168,8 +174,18 @@ class Task:
 
     @cached_property
     def vocabulary(self) -> tuple[str, ...]:
-        """Token `i` of the model: the base's digits, then + * $ & @, then ListOps operators if needed."""
-        return (*self.digits, *SYMBOLS, *(COMBINE if self.operation.items else ()))
+        """Token `i` of the model: the base's digits, then + * $ & @, then operators of lists or cells if needed."""
+        cells = [self.trace.write(cell, self.base) for cell in range(self.trace.kinds(self.base))] if self.trace else ()
+        return (*self.digits, *SYMBOLS, *(COMBINE if self.operation.items else ()), *cells)
+
+    @property
+    def trace(self) -> Trace | None:
+        return self.operation.trace
+
+    @property
+    def first_cell(self) -> int:
+        """The token of cell 0 of a trace."""
+        return self.base + len(SYMBOLS) + len(COMBINE) * self.operation.items
 
     @property
     def digits(self) -> str:
@@ -211,19 +227,21 @@ class Task:
         """The largest training number: 2^20, or one less where its result does not fit the training width."""
         return NUMBERS - (self.largest(NUMBERS) >= self.base**self.training_width)
 
-    def width(self, length: int, regime: str) -> int:
-        """Columns given to an operand of `length` digits."""
+    def width(self, length: int, regime: str) -> Width:
+        """Columns given to operands of `length` digits."""
         return self.width_for(self.places(length), regime)
 
-    def width_for(self, places: int, regime: str) -> int:
-        """Columns given to an operand of so many places, never fewer than in training.
+    def width_for(self, places: int, regime: str) -> Width:
+        """Columns given to operands of so many places, never fewer than in training.
 
         Tight: as many as the result can need. Padded: as many as at 60 digits, as the authors do, or at 20.
         Lists take exactly one column an item, since a zero in front would be an item too; nested ones
-        one more for each list.
+        one more for each list. Factors that lead to a table take their own digits each.
         """
+        if self.trace and self.operation.second is None:
+            return places, places
         if self.operation.items:
-            return 2 * places - 1 if self.operation.nested else places
+            return places if not self.operation.nested else COLUMNS * places if self.trace else 2 * places - 1
         narrowest = self.result_places(self.places(PADDED[regime])) if regime in PADDED else self.training_width
         return max(self.result_places(places), narrowest)
 
@@ -231,16 +249,22 @@ class Task:
         """The most places that a result of operands of so many places can need."""
         return places * (1 + self.operation.doubles) + self.operation.grows
 
-    def operand_places(self, width: int) -> list[int]:
+    def operand_places(self, width: Width) -> list[int]:
         """The columns that each operand takes in a problem of this width, as people write it."""
+        if isinstance(width, tuple):
+            return list(width)
         second = self.operation.second
         return [width] if second == 0 else [width, width if second is None else second]
 
     # ---- problems --------------------------------------------------------------------------------
 
-    def layout(self, width: int, arrangement: Arrangement = "natural") -> Layout:
+    def layout(self, width: Width, arrangement: Arrangement = "natural") -> Layout:
         """Where the tokens stand. A factor of several digits has no one place to stand at: it is written out."""
         operation = self.operation
+        if operation.trace:
+            places = self.operand_places(width)
+            return layouts.table(places, operation.operator, operation.trace.shape(places), operation.trace.above)
+        assert isinstance(width, int)
         if operation.second == 0:
             return layouts.unary(width, operation.operator, 1 if operation.final_only else None)
         if arrangement == "aligned" and operation.second in (None, 1):
@@ -248,7 +272,9 @@ class Task:
         return layouts.binary_natural(width, operation.operator, self.operand_places(width)[1])
 
     def answer(self, operands: Sequence[Digits]) -> Digits:
-        """The output digits, shape (samples, outputs), place 0 first."""
+        """The output tokens before the end, shape (samples, outputs): digits, place 0 first, or a table row by row."""
+        if self.trace:
+            return self.first_cell + self.trace.cells(operands, self.base).reshape(len(operands[0]), -1)
         result = self.operation.compute(*operands, self.base)
         return result[:, -1:] if self.operation.final_only else result
 

@@ -25,5 +25,5 @@ def answers(model: Transformer, sampler: Sampler, expressions: Sequence[str]) ->
         batch = make_batch(task, [np.concatenate(column) for column in columns], width, sampler.arrangement)
         device = next(model.parameters()).device
         tokens = greedy(model, batch.source.to(device), batch.layout, task.token(SOS))
-        found |= {row: write(task, output) for row, output in zip(rows, tokens.tolist(), strict=True)}
+        found |= {row: write(task, output, batch.layout.row) for row, output in zip(rows, tokens.tolist(), strict=True)}
     return (found[row] for row in range(len(expressions)))

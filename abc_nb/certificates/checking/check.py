@@ -17,7 +17,7 @@ from abc_nb.certificates.checksum import checksum, checksum_of_data
 from abc_nb.common.config import fits, hints
 from abc_nb.common.errors import InputError
 
-ROWS = 2**14  # contexts computed at once
+ROWS = 2**19  # contexts computed at once
 MARGIN = 2  # places that a key can be further away than a line's offset
 FURTHEST = 64  # columns
 CLOSE = 1e-3  # how near the smallest margins in float32 and float64 must be
@@ -101,12 +101,12 @@ def asked(facts: Facts, bias: dict[str, Any]) -> Iterator[Question]:
 
 def margins(model: Forward, question: Question) -> Iterator[np.ndarray]:
     """The right logit minus the best other one, for every context of a step, in blocks."""
-    values, right = contexts(question)
-    for start in range(0, len(right), ROWS):
-        part = slice(start, start + ROWS)
-        some: Values = {atom: column[part] for atom, column in values.items()}
-        logits = model.logits(question.tree, some, len(right[part]))
-        rows = np.arange(len(logits))
-        own = logits[rows, right[part]]
-        logits[rows, right[part]] = -np.inf
-        yield own - logits.max(1)
+    for values, right in contexts(question):
+        for start in range(0, len(right), ROWS):
+            part = slice(start, start + ROWS)
+            some: Values = {atom: column[part] for atom, column in values.items()}
+            logits = model.logits(question.tree, some, len(right[part]))
+            rows = np.arange(len(logits))
+            own = logits[rows, right[part]]
+            logits[rows, right[part]] = -np.inf
+            yield own - logits.max(1)

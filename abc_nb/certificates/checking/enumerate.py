@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from abc_nb.certificates.checking.geometry import Atom, Facts, Tree, Width, atoms, renamed
 from abc_nb.common.errors import InputError
 
-MOST = 10**8  # rows at once
+MOST = 2**22  # rows at once
 
 
 @dataclass(frozen=True)
@@ -86,35 +87,50 @@ def settled(facts: Facts) -> int:
     raise InputError("the states of this task do not settle")
 
 
-def contexts(question: Question) -> tuple[dict[Atom, np.ndarray], np.ndarray]:
-    """The tokens of every context, each once, and the token that is right there."""
+def contexts(question: Question) -> Iterator[tuple[dict[Atom, np.ndarray], np.ndarray]]:
+    """The tokens of every context, each once, and the token that is right there, in parts."""
     width, facts = question.width, question.width.facts
     seen, asked = atoms(question.tree), question.step
     last = max([place for kind, _, place in seen if kind != "factor"] + [asked if asked < width.width else -1])
-    run, factor = beginning(facts)
     order: list[Atom] = [("factor", 0, 0)] if ("factor", 0, 0) in seen else []
-    code = factor.copy() if order else np.zeros_like(factor)
     for place in range(last + 1):
-        digits = inputs(facts, width.kind(place))
-        rows, choice = np.divmod(np.arange(len(run) * len(digits)), len(digits))
-        if len(rows) > MOST:
-            raise InputError("there are too many contexts to check")
-        output, after = place_once(facts, run[rows], factor[rows], digits[choice])
-        code = code[rows]
-        for number in range(facts.long):
-            if ("digit", number, place) in seen:
-                order.append(("digit", number, place))
-                code = code * facts.base + digits[choice, number]
-        for atom in (("output", 0, place),) * (("output", 0, place) in seen) + (("right", 0, place),) * (
-            place == asked
-        ):
-            order.append(atom)
-            code = code * facts.base + output
-        whole = np.unique((code * facts.base + factor[rows]) * facts.base + after)
-        code, factor, run = whole // facts.base**2, whole // facts.base % facts.base, whole % facts.base
-    code, values = np.unique(code), {}
-    for atom in reversed(order):
-        code, values[atom] = np.divmod(code, facts.base)
-    right = values.pop(("right", 0, asked), None)
-    count = len(next(iter(values.values()))) if values else len(code)
-    return values, np.full(count, facts.token("&")) if right is None else right
+        order += [("digit", number, place) for number in range(facts.long) if ("digit", number, place) in seen]
+        order += [("output", 0, place)] * (("output", 0, place) in seen) + [("right", 0, place)] * (place == asked)
+    run, factor = beginning(facts)
+    code = factor.copy() if ("factor", 0, 0) in seen else np.zeros_like(factor)
+    for found in spread(question, order, 0, last, code, factor, run):
+        values = {}
+        for atom in reversed(order):
+            found, values[atom] = np.divmod(found, facts.base)
+        right = values.pop(("right", 0, asked), None)
+        yield values, np.full(len(found), facts.token("&")) if right is None else right
+
+
+def spread(
+    question: Question,
+    order: list[Atom],
+    place: int,
+    last: int,
+    code: np.ndarray,
+    factor: np.ndarray,
+    run: np.ndarray,
+) -> Iterator[np.ndarray]:
+    """Every way on from a place: what is seen as one number, each once. Where they are many, some at a time."""
+    if place > last:
+        yield np.unique(code)
+        return
+    facts, digits = question.width.facts, inputs(question.width.facts, question.width.kind(place))
+    new = np.flatnonzero(np.diff(code, prepend=-1))  # equal codes are neighbours, and stay together
+    if len(new) > 1 and len(code) * len(digits) > MOST:
+        for part in np.split(np.arange(len(code)), [new[len(new) // 2]]):
+            yield from spread(question, order, place, last, code[part], factor[part], run[part])
+        return
+    rows, choice = np.divmod(np.arange(len(code) * len(digits)), len(digits))
+    output, after = place_once(facts, run[rows], factor[rows], digits[choice])
+    code = code[rows]
+    for kind, number, where in order:
+        if where == place and kind != "factor":
+            code = code * facts.base + (digits[choice, number] if kind == "digit" else output)
+    whole = np.unique((code * facts.base + factor[rows]) * facts.base + after)
+    code, factor, run = whole // facts.base**2, whole // facts.base % facts.base, whole % facts.base
+    yield from spread(question, order, place + 1, last, code, factor, run)

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 from abc_nb.certificates.checking.geometry import Atom, Facts, Tree, atoms
 
 Values = dict[Atom, np.ndarray]
-Keys = tuple[tuple[float, ...], tuple[np.ndarray, np.ndarray]]  # the bias of each head; distinct states and rows
+Table = tuple[np.ndarray, np.ndarray]  # distinct states (rows, D), and the row of each context
 EPSILON = 1e-5  # that LayerNorm adds to the variance
+ROWS = 2**11  # contexts computed at once, so that they stay in the cache
+
+
+@dataclass(frozen=True)
+class Key:
+    """One key of attention for many contexts."""
+
+    bias: np.ndarray  # (H,)
+    keys: np.ndarray  # (rows, H, d), divided by the root of d
+    values: np.ndarray  # (rows, H, d)
+    rows: np.ndarray  # (contexts,)
 
 
 class Forward:
@@ -21,12 +33,17 @@ class Forward:
         self.facts, self.width = facts, self.weights["embedding.weight"].shape[1]
 
     def linear(self, name: str, x: np.ndarray) -> np.ndarray:
-        return x @ self.weights[f"{name}.weight"].T + self.weights[f"{name}.bias"]
+        found = x @ self.weights[f"{name}.weight"].T
+        found += self.weights[f"{name}.bias"]
+        return found
 
     def norm(self, name: str, x: np.ndarray) -> np.ndarray:
-        centred = x - x.mean(-1, keepdims=True)
-        scaled = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + EPSILON)
-        return scaled * self.weights[f"{name}.weight"] + self.weights[f"{name}.bias"]
+        found = x - x.mean(-1, keepdims=True)
+        variance = np.einsum("nd,nd->n", found, found) / found.shape[1]
+        found /= np.sqrt(variance + EPSILON)[:, None]
+        found *= self.weights[f"{name}.weight"]
+        found += self.weights[f"{name}.bias"]
+        return found
 
     def embed(self, tokens: np.ndarray, index: int) -> np.ndarray:
         x = self.weights["embedding.weight"][tokens] * self.width**0.5
@@ -36,62 +53,72 @@ class Forward:
         return x
 
     def logits(self, tree: Tree, values: Values, count: int) -> np.ndarray:
-        states, rows = self.states(tree, values, count)
-        states = states if self.facts.norm == "post" else self.norm("decoder_norm", states)
-        return self.linear("head", states)[rows]
+        states = self.layer(tree, values, count)
+        return self.linear("head", states if self.facts.norm == "post" else self.norm("decoder_norm", states))
 
-    def states(self, tree: Tree, values: Values, count: int) -> tuple[np.ndarray, np.ndarray]:
+    def states(self, tree: Tree, values: Values, count: int) -> Table:
         """Distinct states of a tree, and which of them each context has."""
+        if tree[0] == "in":
+            kind, token, _ = tree[1]
+            if kind == "token":
+                return self.embed(np.array([token]), tree[2]), np.zeros(count, np.int64)
+            return self.embed(np.arange(self.facts.base), tree[2]), values[tree[1]]
         order = sorted(atoms(tree))
         code = np.zeros(count, np.int64)
         for atom in order:
             code = code * self.facts.base + values[atom]
         _, first, rows = np.unique(code, return_index=True, return_inverse=True)
-        own = {atom: values[atom][first] for atom in order}
-        if tree[0] == "in":
-            kind, token, _ = tree[1]
-            tokens = np.full(len(first), token) if kind == "token" else own[tree[1]]
-            return self.embed(tokens, tree[2]), rows
-        return self.layer(tree, own, len(first)), rows
+        return self.layer(tree, {atom: values[atom][first] for atom in order}, len(first)), rows
 
     def layer(self, tree: Tree, values: Values, count: int) -> np.ndarray:
-        name = f"decoder.{tree[0] - 1}"
+        """The states (count, D) that a layer makes, some at a time."""
+        name, alone = f"decoder.{tree[0] - 1}", self.facts.kind == "decoder-only"
         states, rows = self.states(tree[1], values, count)
-        x, alone = states[rows], self.facts.kind == "decoder-only"
-        keys = [(bias, self.states(key, values, count)) for bias, key in (*tree[2], *(tree[3] if alone else ()))]
-        pre = self.facts.norm == "pre"
-        keys = [(bias, (self.norm(f"{name}.self_residual.norm", own) if pre else own, at)) for bias, (own, at) in keys]
-        x = self.residual(
-            f"{name}.self_residual.norm", x, lambda inner: self.attend(f"{name}.self_attention", inner, keys)
-        )
-        if not alone:
-            seen = [(bias, self.states(key, values, count)) for bias, key in tree[3]]
-            x = self.residual(
-                f"{name}.cross_residual.norm", x, lambda inner: self.attend(f"{name}.cross_attention", inner, seen)
+        own = [(bias, self.states(key, values, count)) for bias, key in (*tree[2], *(tree[3] if alone else ()))]
+        cross = [(bias, self.states(key, values, count)) for bias, key in (() if alone else tree[3])]
+        if self.facts.norm == "pre":
+            own = [(bias, (self.norm(f"{name}.self_residual.norm", key), at)) for bias, (key, at) in own]
+        of_answer = [self.key(f"{name}.self_attention", *each) for each in own]
+        of_problem = [self.key(f"{name}.cross_attention", *each) for each in cross]
+        found = np.empty((count, self.width))
+        for start in range(0, count, ROWS):
+            part = slice(start, start + ROWS)
+            x = self.attended(f"{name}.self", states[rows[part]], of_answer, part)
+            x = x if alone else self.attended(f"{name}.cross", x, of_problem, part)
+            found[part] = self.residual(
+                f"{name}.forward_residual.norm", x, lambda inner: self.forward(f"{name}.feed_forward", inner)
             )
-        return self.residual(
-            f"{name}.forward_residual.norm", x, lambda inner: self.forward(f"{name}.feed_forward", inner)
-        )
+        return found
+
+    def key(self, name: str, bias: tuple[float, ...], table: Table) -> Key:
+        """Keys and values of distinct states."""
+        states, rows = table
+        shape = len(states), self.facts.heads, -1
+        keys, values = (self.linear(f"{name}.{part}", states).reshape(shape) for part in ("key", "value"))
+        return Key(np.array(bias), keys / keys.shape[2] ** 0.5, values, rows)
 
     def residual(self, norm: str, x: np.ndarray, change: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         return x + change(self.norm(norm, x)) if self.facts.norm == "pre" else self.norm(norm, x + change(x))
 
     def forward(self, name: str, x: np.ndarray) -> np.ndarray:
-        return self.linear(f"{name}.3", np.maximum(self.linear(f"{name}.0", x), 0.0))
+        inner = self.linear(f"{name}.0", x)
+        return self.linear(f"{name}.3", np.maximum(inner, 0.0, out=inner))
 
-    def attend(self, name: str, x: np.ndarray, keys: list[Keys]) -> np.ndarray:
+    def attended(self, name: str, x: np.ndarray, keys: list[Key], part: slice) -> np.ndarray:
+        return self.residual(
+            f"{name}_residual.norm", x, lambda inner: self.attend(f"{name}_attention", inner, keys, part)
+        )
+
+    def attend(self, name: str, x: np.ndarray, keys: list[Key], part: slice) -> np.ndarray:
         """Softmax over the open keys of each head; a head without any adds nothing."""
-        heads = self.facts.heads
-        query = self.linear(f"{name}.query", x).reshape(len(x), heads, -1)
-        total, mixed, peak = np.zeros((len(x), heads)), np.zeros_like(query), np.full((len(x), heads), -np.inf)
-        logits = []
-        for bias, (states, rows) in keys:
-            key = self.linear(f"{name}.key", states).reshape(len(states), heads, -1)[rows]
-            logits.append(np.einsum("nhd,nhd->nh", query, key) / query.shape[2] ** 0.5 + np.array(bias))
-            peak = np.maximum(peak, logits[-1])
-        for logit, (_, (states, rows)) in zip(logits, keys, strict=True):
-            weight = np.where(np.isfinite(logit), np.exp(logit - np.where(np.isfinite(peak), peak, 0.0)), 0.0)
-            value = self.linear(f"{name}.value", states).reshape(len(states), heads, -1)[rows]
-            total, mixed = total + weight, mixed + weight[..., None] * value
-        mixed = mixed / np.where(total > 0, total, 1.0)[..., None]
+        query = self.linear(f"{name}.query", x).reshape(len(x), self.facts.heads, -1)
+        total, mixed = np.zeros(query.shape[:2]), np.zeros_like(query)
+        logits = [np.einsum("nhd,nhd->nh", query, key.keys[key.rows[part]]) + key.bias for key in keys]
+        peak = np.max(logits, axis=0) if logits else 0.0
+        peak = np.where(np.isfinite(peak), peak, 0.0)
+        for logit, key in zip(logits, keys, strict=True):
+            weight = np.exp(logit - peak)  # of a closed key zero
+            total += weight
+            mixed += weight[..., None] * key.values[key.rows[part]]
+        mixed /= np.where(total > 0, total, 1.0)[..., None]
         return self.linear(f"{name}.out", mixed.reshape(len(x), -1))

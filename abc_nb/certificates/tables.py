@@ -1,0 +1,271 @@
+"""Certify a model that writes a table: try every context of a cell.
+
+The model has one decoder layer and no positions, and its bias is made of lines. So the token that it writes in row
+r and column c is a function of the token before it and of the tokens at the open keys, which lie on lines: each
+stands at a fixed distance from the cell in rows and columns, or at a fixed place of an operand from the row or the
+column, or is a symbol. Which keys are open depends on nothing but the distances of the cell from the four edges of
+the table, up to the largest offset K of a line. So sizes up to 2 K + 3 show every shape of a step of every size. The
+right cell is decided by a few tokens (`local`). Those that no line shows are tried as well, and then no answer
+would be right for all of them. If every context of every shape gives the right token, then greedy decoding writes
+the right table for operands of any lengths, by induction over its cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from tqdm.auto import tqdm
+
+from abc_nb.bias.base import CLOSED, Attention, OpenKeys
+from abc_nb.bias.lines import OUTPUT, Lines
+from abc_nb.certificates.automaton import Automaton
+from abc_nb.certificates.contexts import Block
+from abc_nb.certificates.counterexamples import Counterexample
+from abc_nb.certificates.local import BEFORE, PARITY, Rule, Where, rule_of
+from abc_nb.certificates.shapes import Atom, Node, Place, Shape, Token
+from abc_nb.certificates.states import Columns, States, Table
+from abc_nb.certificates.tried import Tried, margins
+from abc_nb.common.errors import InputError
+from abc_nb.model.positions import NoPosition
+from abc_nb.model.transformer import Transformer
+from abc_nb.problems.expressions import write
+from abc_nb.problems.layouts import EOS, SOS, Layout
+from abc_nb.problems.rewriting import COMBINE
+from abc_nb.problems.sampling import Sampler, draw_operands, make_batch
+from abc_nb.problems.tasks import PAD, Task, Width
+from abc_nb.training.evaluation import correct_digits, greedy, parts
+
+RADIX = Automaton(1, *(np.empty(0, np.int64),) * 6)  # a context's tokens are numbers of their own: it has no states
+TRIED = 5000  # random problems of a width, in search of one that is wrong
+CHUNK = 2**16  # contexts computed at once
+MOST = 10**9  # contexts of one shape
+EDGE = 2  # distances from an edge that are told apart, beyond the largest offset
+
+
+@dataclass(frozen=True)
+class TableShape(Shape):
+    """The tree of one step: its layer over embedded tokens, and what decides which token is right."""
+
+    where: Where = field(compare=False, kw_only=True)
+    names: tuple[Atom, ...] = field(kw_only=True)
+    case: tuple[object, ...] = field(kw_only=True)  # all that the right token depends on but the values of the atoms
+
+    @cached_property
+    def atoms(self) -> tuple[Atom, ...]:
+        return self.names
+
+
+class TableStates(States):
+    """Logits of contexts: without positions the embedded vocabulary is the table of all keys."""
+
+    def part(self, root: Node | Token, places: tuple[Place, ...], columns: Columns) -> tuple[Table, torch.Tensor]:
+        assert isinstance(root, Token)
+        tokens = columns.code((root.atom,)) if root.atom[0] != "token" else np.full(len(columns.values), root.atom[1])
+        return self.vocabulary, torch.from_numpy(tokens).to(self.device)
+
+    @cached_property
+    def vocabulary(self) -> Table:
+        count = self.model.embedding.num_embeddings
+        index = torch.zeros(1, dtype=torch.long, device=self.device)
+        states = self.model.embed(torch.arange(count, device=self.device)[:, None], index)[:, 0]
+        return Table(states, (), np.arange(count), None)
+
+
+def furthest(model: Transformer) -> int:
+    """The largest offset of the model's lines; InputError for a model that has no such certificate."""
+    config = model.config
+    if config.decoder_layers != 1 or config.encoder_layers:
+        raise InputError("no certificate of a table for a model of several layers: choose one with one decoder layer")
+    if type(config.position) is not NoPosition or not isinstance(config.bias, Lines):
+        raise InputError("no certificate of a table for a model with positions, or without lines: choose ABS or ABC")
+    return max((abs(line.offset) for line in config.bias.lines), default=0)
+
+
+def sizes(task: Task, far: int) -> Iterator[Width]:
+    """Sizes that show every shape of a step."""
+    most = 2 * (far + EDGE) + 3
+    if task.operation.second is None:
+        yield from ((first, second) for first in range(1, most + 1) for second in range(1, most + 1))
+    else:
+        yield from range(1, 2 * most + 1)
+
+
+class Steps:
+    """The shapes of all steps of one size."""
+
+    def __init__(self, model: Transformer, sampler: Sampler, width: Width) -> None:
+        self.task = sampler.task
+        self.layout: Layout = sampler.task.layout(width, sampler.arrangement)
+        assert self.layout.row is not None
+        self.columns, self.rows = self.layout.row, self.layout.target_length // self.layout.row
+        frame, self.bias = model.build_frame(self.layout, dense=False), model.config.bias
+        self.opened = {name: self.keys_of(model, name, frame.biases[0][name]) for name in ("self", "cross")}
+
+    def keys_of(
+        self, model: Transformer, name: Attention, bias: object
+    ) -> tuple[np.ndarray, np.ndarray, list[tuple[str, str, int]]]:
+        """The keys (query, slots), their bias (query, slots, heads), and the line that each slot follows."""
+        if not isinstance(bias, OpenKeys) or not isinstance(self.bias, Lines):
+            raise InputError("no certificate for a bias that leaves every key open to a head: choose ABS or ABC")
+        lines = dict.fromkeys((line.direction, line.span, line.offset) for line in self.bias.of(name, 0))
+        value = bias.value.expand(model.config.heads, -1, -1).permute(1, 2, 0)
+        return bias.index.cpu().numpy(), value.cpu().numpy(), [*lines]
+
+    def where(self, step: int) -> Where:
+        return Where(step // self.columns, step % self.columns, self.rows, self.columns)
+
+    def before(self, step: int) -> Atom:
+        return BEFORE if step else ("token", self.task.token(SOS), 0)
+
+    def atom(self, name: Attention, line: tuple[str, str, int], key: int, step: int) -> Atom:
+        """What stands at a key that a line opens."""
+        direction, span, offset = line
+        if name == "self":
+            if key == step or key == 0:
+                return self.before(key)
+            assert span == OUTPUT
+            return "cell", -int(direction == "above"), offset - 1
+        symbols = dict(self.layout.symbols)
+        if key in symbols:
+            return "token", self.task.token(symbols[key]), 0
+        return "by row" if direction == "by row" else "by column", int(span.split()[-1]), offset
+
+    def keys(self, name: Attention, step: int) -> tuple[tuple[bytes, Token], ...]:
+        index, value, lines = self.opened[name]
+        found = []
+        for slot, line in enumerate(lines):
+            if (value[step, slot] > CLOSED).any():
+                atom = self.atom(name, line, int(index[step, slot]), step)
+                found.append((value[step, slot].tobytes(), Token(atom, 0)))
+        return tuple(found)
+
+    def shape(self, step: int, rule: Rule) -> TableShape:
+        where = self.where(step)
+        root = Node(1, Token(self.before(step), 0), self.keys("self", step), self.keys("cross", step))
+        needed = [] if where.end else rule.needed(where)
+        names = tuple(sorted({atom for atom in root.atoms if atom[0] != "token"} | {*needed}))
+        if PARITY in rule.hidden and PARITY not in names and any(atom[0] == "cell" for atom in names):
+            names = (*names, PARITY)
+        label = self.task.token(EOS) if where.end else None
+        counts = tuple(rule.cells(where, atom, self.task.base) for atom in names if atom[0] == "cell")
+        case = where.row == 0, where.column == 0, tuple(needed), counts
+        return TableShape(root, (), label, where=where, names=names, case=case)
+
+
+def shapes(model: Transformer, sampler: Sampler) -> dict[TableShape, list[tuple[Width, int]]]:
+    """Every shape of a step, with the (size, step) that have it, smallest first."""
+    rule = rule_of(sampler.task)
+    found: dict[TableShape, list[tuple[Width, int]]] = {}
+    for width in sizes(sampler.task, furthest(model)):
+        steps = Steps(model, sampler, width)
+        for step in range(steps.layout.target_length):
+            found.setdefault(steps.shape(step, rule), []).append((width, step))
+    return found
+
+
+def choices(shape: TableShape, task: Task, rule: Rule) -> list[tuple[np.ndarray, int]]:
+    """The values that can stand at each atom, and what makes tokens of them."""
+    digits = np.arange(task.base)
+    if task.operation.nested:
+        digits = np.array([*digits, *(task.token(symbol) for symbol in (PAD, *COMBINE))])
+    found = []
+    for atom in shape.names:
+        if atom == PARITY:
+            found.append((np.arange(2), 0))
+        elif atom[0] == "cell":
+            found.append((np.arange(rule.cells(shape.where, atom, task.base)), task.first_cell))
+        else:
+            found.append((digits, 0))
+    return found
+
+
+def contexts(shape: TableShape, task: Task, rule: Rule) -> Iterator[Block]:
+    """All contexts of a shape in blocks: tokens in the order of its atoms, and the token that is right."""
+    known = choices(shape, task, rule)
+    total = int(np.prod([len(values) for values, _ in known], dtype=object)) if known else 1
+    if total > MOST:
+        raise InputError(f"no certificate: a cell has {total:,} contexts, and at most {MOST:,} of one shape are tried")
+    for start in range(0, total, CHUNK):
+        code = np.arange(start, min(start + CHUNK, total))
+        values: dict[Atom, np.ndarray] = {}
+        for atom, (each, _) in zip(shape.names, known, strict=True):
+            values[atom], code = each[code % len(each)], code // len(each)
+        yield block_of(shape, values, [first for _, first in known], task, rule)
+
+
+def block_of(shape: TableShape, values: Mapping[Atom, np.ndarray], firsts: list[int], task: Task, rule: Rule) -> Block:
+    if shape.label is None:
+        right = task.first_cell + rule.right(shape.where, values, task.base)
+    else:
+        right = np.full(max((len(each) for each in values.values()), default=1), shape.label)
+    table = [each + first for each, first in zip(values.values(), firsts, strict=True)]
+    tokens = np.stack(table, axis=1) if table else np.empty((1, 0), np.int64)
+    if values:
+        fine = rule.possible(shape.where, values, task.base)
+        tokens, right = tokens[fine], right[fine]
+    return Block(tokens, right)
+
+
+def try_all(model: Transformer, sampler: Sampler) -> list[Tried]:
+    """What every context of a model gave, by shape; InputError for a model that has no certificate of this kind."""
+    rule, states, found = rule_of(sampler.task), TableStates(model, RADIX), []
+    with tqdm(unit=" contexts", unit_scale=True, delay=3, mininterval=1, leave=False) as bar:
+        for shape, where in shapes(model, sampler).items():
+            tried = Tried(shape, where)
+            for block in contexts(shape, sampler.task, rule):
+                if len(block.right):
+                    right = torch.from_numpy(block.right).to(states.device)
+                    tried.add(block, margins(states.logits(shape, block), right).cpu().numpy())
+                    bar.update(len(block.right))
+            found += [tried] * (tried.contexts > 0)
+    return found
+
+
+def narrowest(tried: Tried, task: Task) -> dict[str, Any]:
+    """Where the smallest margin is, and the tokens there."""
+    _, values, right = tried.narrow[0]
+    assert isinstance(tried.shape, TableShape)
+    tokens = {
+        f"{kind} {x} {y}": task.vocabulary[token] if kind != "parity" else str(token)
+        for (kind, x, y), token in zip(tried.shape.names, values.tolist(), strict=True)
+    }
+    width, step = tried.where[0]
+    return {"width": width, "step": step, "right": task.vocabulary[right], "tokens": tokens}
+
+
+def statement(task: Task) -> str:
+    """What is proven, in words, if no context is wrong."""
+    what = "factors of any two lengths" if task.operation.second is None else "lists of any length"
+    return (
+        f"Greedy decoding writes every token of the table right for every problem of {task.title} in base {task.base}: "
+        f"{what}, with any number of zeros in front of a number."
+    )
+
+
+def counterexamples(model: Transformer, sampler: Sampler, most: int) -> list[Counterexample]:
+    """Problems that the model gets wrong, the first that random ones of training widths show; no more than `most`."""
+    task, found, rng = sampler.task, list[Counterexample](), np.random.default_rng(0)
+    for width in sorted(sampler.widths, key=str):
+        operands = draw_operands(task, np.empty(0, np.int64), TRIED, width, rng)
+        batch = make_batch(task, operands, width, sampler.arrangement)
+        right = torch.cat([correct_digits(model, part) for part in parts(batch)])
+        for row in (~right.all(1)).nonzero()[: most - len(found), 0].tolist():
+            one = make_batch(task, [digits[row : row + 1] for digits in operands], width, sampler.arrangement)
+            decoded = greedy(model, one.source.to(model.head.weight.device), one.layout, task.token(SOS))[0].tolist()
+            answer, wanted = (write(task, tokens, one.layout.row) for tokens in (decoded, one.target[0, 1:].tolist()))
+            first = int((~right[row]).nonzero()[0, 0])
+            found.append(
+                Counterexample(problem_of(task, one.operands(torch.tensor([0]), task)), answer, wanted, first, True)
+            )
+    return found
+
+
+def problem_of(task: Task, operands: list[np.ndarray]) -> str:
+    """A problem as people write it, with its zeros in front."""
+    numbers = ["".join(task.vocabulary[digit] for digit in reversed(digits[0])) for digits in operands]
+    return task.operation.operator.join(numbers) if len(numbers) > 1 else " ".join(numbers[0])

@@ -1,0 +1,205 @@
+"""The logic of the explorer of contexts: digits, carry and residue chosen, and what the model does there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+
+from abc_nb.certificates import files
+from abc_nb.certificates.automaton import Automaton, automaton
+from abc_nb.certificates.reach import period, reach
+from abc_nb.common import paths
+from abc_nb.common.errors import InputError
+from abc_nb.experiments.experiment import experiment
+from abc_nb.model.attention import Record
+from abc_nb.model.transformer import Transformer
+from abc_nb.problems.expressions import typed_batch
+from abc_nb.problems.sampling import Batch, Sampler, make_batch
+from abc_nb.problems.tasks import DIGITS
+from abc_nb.runs import store
+from abc_nb.runs.run import Run
+from abc_nb.show import pictures
+from abc_nb.show.pictures import COLORS, TEXT
+from abc_nb.training.evaluation import evaluating
+
+SIZE = (940, 330)  # pixels
+OPERANDS = "ab"  # what the operands of many digits are called
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What stands around a place in the middle of a problem."""
+
+    here: tuple[int, ...]  # this place's digit of each operand of many digits
+    below: tuple[int, ...]  # the digits of the place below
+    factor: int  # the one-digit operand, if there is one
+    carry: int  # into the place below: the carry, or the running value
+    residue: int  # of the place's index modulo T
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the model does at one step of one problem, whose tokens up to there are right."""
+
+    batch: Batch
+    step: int
+    symbols: list[str]  # the vocabulary
+    logits: np.ndarray  # (vocabulary,)
+    weights: dict[tuple[str, int], np.ndarray]  # (H, key) by attention and layer
+
+    @property
+    def right(self) -> int:
+        return int(self.batch.target[0, self.step + 1])
+
+    @property
+    def margin(self) -> float:
+        """The right logit minus the largest other one."""
+        return float(self.logits[self.right] - np.delete(self.logits, self.right).max())
+
+    def key(self, name: str, column: int) -> str:
+        """A key in words: what it is, how many places above this step, and its token."""
+        layout = self.batch.layout
+        if name == "self":
+            symbol = self.symbols[int(self.batch.target[0, column])]
+            return symbol if column == 0 else f"y{away(column - 1 - self.step)}\n{symbol}"
+        symbol = self.symbols[int(self.batch.source[0, column])]
+        for operand, name in zip(layout.operands, OPERANDS, strict=False):
+            at = operand.columns.tolist()
+            if column in at and not layout.is_short(operand):
+                return f"{name}{away(at.index(column) - self.step)}\n{symbol}"
+        return symbol
+
+
+def away(places: int) -> str:
+    """How far a place is from this one: nothing for this one, `-1` for the one below."""
+    return f"{places:+d}" if places else ""
+
+
+class Contexts:
+    """One model, and problems that hold the contexts which a reader asks for."""
+
+    def __init__(self, run: Run) -> None:
+        self.run, self.sampler = run, run.experiment.sampler
+        self.rules: Automaton = automaton(self.sampler.task)
+        self.known = reach(self.model, self.sampler, self.rules.settled)
+
+    @cached_property
+    def model(self) -> Transformer:
+        return self.run.model()
+
+    @property
+    def period(self) -> int:
+        return period(self.model)
+
+    @property
+    def carries(self) -> list[int]:
+        return sorted({*self.rules.carry.tolist()})
+
+    @cached_property
+    def wrong(self) -> list[tuple[str, int]]:
+        """The problems that the model's certificate shows to be wrong, each with its first wrong step."""
+        own = self.run.experiment
+        path = paths.certificates() / f"{own.name}-{own.profile}-seed{self.run.seed}.json"
+        shown = files.read(path)["counterexamples"] if path.exists() else []
+        return [(example["problem"], example["token"]) for example in shown]
+
+    def at(self, choice: Choice) -> Seen:
+        """What the model does there; InputError for a carry that no lower digits give."""
+        step, batch = problem(self.sampler, self.rules, choice, self.known.far, self.period)
+        return self.look(batch, step)
+
+    def at_wrong(self, number: int) -> Seen:
+        text, step = self.wrong[number]
+        return self.look(typed_batch(self.sampler, text), step)
+
+    @torch.inference_mode()
+    def look(self, batch: Batch, step: int) -> Seen:
+        record = Record()
+        with evaluating(self.model):
+            logits = self.model(batch.source, batch.target[:, :-1], batch.layout, record)[0, step]
+        weights = {key: each[0, :, step].numpy() for key, each in record.weights.items() if key[0] != "source"}
+        return Seen(batch, step, list(self.sampler.task.vocabulary), logits.numpy(), weights)
+
+
+def problem(sampler: Sampler, rules: Automaton, choice: Choice, far: int, period: int) -> tuple[int, Batch]:
+    """A problem that holds a choice at a step far from both ends, and that step."""
+    step = far + rules.settled + 2
+    step += (choice.residue - step) % period
+    width = step + far + 2 + sampler.task.operation.grows
+    state = (rules.carry == choice.carry) & (rules.factor == choice.factor).all(1)
+    start, inputs = leading_to(rules, step - 1, state)
+    digits = np.zeros((1, width, rules.digits.shape[1]), np.int64)
+    digits[0, : step - 1] = rules.digits[inputs]
+    digits[0, step - 1], digits[0, step] = choice.below, choice.here
+    operands = [*(digits[..., number] for number in range(digits.shape[2]))]
+    operands += [rules.factor[start : start + 1]] * rules.factor.shape[1]
+    return step, make_batch(sampler.task, operands, width, sampler.arrangement)
+
+
+def leading_to(rules: Automaton, places: int, wanted: np.ndarray) -> tuple[int, list[int]]:
+    """A start state and inputs of so many places after which the automaton is in one of the `wanted` states."""
+    alive = [wanted]
+    for _ in range(places):
+        alive.insert(0, alive[0][rules.following].any(1))
+    start = rules.start[alive[0][rules.start]]
+    if not len(start):
+        raise InputError("no lower digits give this carry: choose a smaller one, or another factor")
+    state, inputs = int(start[0]), list[int]()
+    for above in alive[1:]:
+        inputs.append(int(above[rules.following[state]].argmax()))
+        state = int(rules.following[state, inputs[-1]])
+    return int(start[0]), inputs
+
+
+def models(name: str, profile: str = "quick") -> dict[str, tuple[str, int]]:
+    """The models of the task of `name` that have a certificate and whose weights are here: name and seed by title."""
+    task, found = experiment(name, profile).identity.task, dict[str, tuple[str, int]]()
+    for row in files.shipped().itertuples():
+        own = experiment(row.experiment, profile)
+        run = store.find(own, row.seed) if own.identity.task == task else None
+        if run is not None and run.has_weights:
+            found[f"{own.name}, seed {row.seed}: {row.wrong:,} wrong"] = own.name, row.seed
+    return found
+
+
+def sentence(seen: Seen) -> str:
+    """What the step writes, and by how much."""
+    said, right = seen.symbols[int(seen.logits.argmax())], seen.symbols[seen.right]
+    judged = "✓ right" if said == right else f"✗ right is {right}"
+    return f"Output {seen.step} (units = 0) is {said} {judged}; margin {seen.margin:.2f}"
+
+
+def figure(seen: Seen) -> Figure:
+    """Logits on the left; on the right, layer by layer, the weight that each head gives to each open key."""
+    drawn = pictures.fixed_figure(*SIZE)
+    bars(drawn, seen)
+    attentions = sorted(seen.weights, key=lambda key: (key[1], key[0] == "cross"))
+    open_keys = {key: np.flatnonzero(seen.weights[key].max(0) > 0).tolist() for key in attentions}
+    cell = 560 / max(1, sum(len(keys) + 1 for keys in open_keys.values()))
+    left = 360.0
+    for key in attentions:
+        keys = open_keys[key]
+        axes = pictures.panel(drawn, left, 46, cell * max(1, len(keys)), 226, f"{key[0]} {key[1] + 1}")
+        axes.title.set_fontsize(10)
+        if keys:
+            pictures.show(axes, pictures.colored(seen.weights[key][:, keys], 0, 1, "cividis"))
+            axes.set_xticks(range(len(keys)), [seen.key(key[0], column) for column in keys], fontsize=9, **TEXT)
+        left += cell * (len(keys) + 1)
+    drawn.axes[1].set_ylabel("head", fontsize=10, **TEXT)
+    return drawn
+
+
+def bars(drawn: Figure, seen: Seen) -> None:
+    """The logits of the digits and of the end of the answer."""
+    tokens = [number for number, symbol in enumerate(seen.symbols) if symbol in DIGITS or number == seen.right]
+    axes = pictures.panel(drawn, 40, 46, 280, 226, "logits")
+    best = int(seen.logits.argmax())
+    shown = [COLORS[2] if token == seen.right else COLORS[3] if token == best else "0.7" for token in tokens]
+    axes.bar(range(len(tokens)), seen.logits[tokens], color=shown)
+    axes.axhline(0, color="0.5", linewidth=0.6)
+    axes.set_xticks(range(len(tokens)), [seen.symbols[token] for token in tokens], fontsize=10, **TEXT)
+    axes.set_xlabel("right: green; written instead: red", fontsize=10, **TEXT)
