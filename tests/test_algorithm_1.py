@@ -48,6 +48,16 @@ def test_seeds_are_told_as_a_range() -> None:
     assert (row["seeds"], row["lines"], row["short"], row["60 digits"]) == (2, "1–2", "0", "25.0–100.0")
 
 
+def test_readings_of_one_model_differ_in_the_lines_that_they_keep() -> None:
+    """Of tight problems the authors' script keeps no line in cross-attention: there are too few lines."""
+    (parent,) = Results("quick", "shipped", [0]).runs(["successor-vanilla"])
+    found = algorithm_1.kept(parent).set_index("reading")
+    assert found.lines["ABC"] > 0 == found.short["ABC"] == found.open_heads["ABC"]
+    assert found.open_heads["Algorithm 1, the authors' script"] == 0.5
+    assert found.short["Algorithm 1, all lines pooled"] > 0
+    assert found.skill.between(0, 1).all()
+
+
 def test_shipped_runs_of_the_paper_keep_more_lines_than_abc() -> None:
     found = algorithm_1.runs(Results("quick", "shipped", [0]))
     padded = found[(found.regime == "padded") & (found.layers == 2)]

@@ -8,11 +8,18 @@ import pandas as pd
 
 from abc_nb.analysis.results import Results, identity
 from abc_nb.analysis.statistics import percent
-from abc_nb.bias.lines import Line, cells_of
-from abc_nb.experiments.catalogue import ALGORITHM_1, MODELS
+from abc_nb.bias.lines import Line, Lines, cells_of
+from abc_nb.calibration.calibrate import PAPER, Calibration
+from abc_nb.calibration.of_model import calibrate_model
+from abc_nb.experiments.catalogue import ALGORITHM_1, MODELS, READ_LINES
 from abc_nb.problems.layouts import Layout
 from abc_nb.runs.run import Run
 
+CALIBRATIONS = {"ABC": Calibration(), "Algorithm 1, by head and direction": PAPER} | {
+    MODELS[model].title: calibration
+    for model in READ_LINES
+    if (calibration := MODELS[model].calibration) and model != "algorithm-1-script-none"  # whose lines are the script's
+}
 COMPARED = ("abc", *ALGORITHM_1)
 ENDS = ("", "-padded", "-deep")  # of the names of the same reading in other regimes and sizes
 MEANS = ["lines", "short", "open_heads", "skill", "validation", "sixty"]
@@ -26,22 +33,40 @@ def runs(found: Results) -> pd.DataFrame:
 
 
 def about(run: Run) -> dict[str, Any]:
-    """Of the last layer: lines that are kept, those seen at less than half of the steps (short), heads without a line.
+    """What `measured` finds in a run's bias, and what its models get right.
 
     Skill is what the plain model gets right under all lines alone, validation and sixty digits are the retrained
-    model's; shares are from 0 to 1. A head without a line sees every key, unless it is one of ours.
+    model's; shares are from 0 to 1.
     """
     chosen, bias, tried = run.experiment, run.bias(), run.shares()
     assert bias is not None and tried is not None
-    layout, last = chosen.calibration_batch(run.seed).layout, chosen.model.decoder_layers - 1
-    lines = [line for line in bias.lines if line.layer == last]
-    heads = {(line.attention, line.head) for line in lines}
-    found: dict[str, float] = {"lines": len(lines), "short": sum(is_short(line, layout) for line in lines)}
-    found |= {"open_heads": 1 - len(heads) / (2 * bias.heads)}
+    found = measured(bias, chosen.calibration_batch(run.seed).layout)
     accuracy = run.evaluation().set_index("length").accuracy
     found |= {"skill": tried.skill.iloc[-1], "validation": run.validation, "sixty": accuracy[60]}
-    where = {"reading": reading_of(chosen.identity.model), "layers": last + 1, "regime": chosen.sampler.regime}
-    return identity(run) | where | {"seed": run.seed} | found
+    where: dict[str, Any] = {"reading": reading_of(chosen.identity.model), "layers": chosen.model.decoder_layers}
+    return identity(run) | where | {"regime": chosen.sampler.regime, "seed": run.seed} | found
+
+
+def measured(bias: Lines, layout: Layout) -> dict[str, float]:
+    """Of the last layer: its lines, those seen at less than half of the steps (short), heads without a line (a share).
+
+    A head without a line sees every key, unless it is one of ours. `layout` is that of the averaged problems.
+    """
+    last = max((line.layer for line in bias.lines), default=0)
+    lines = [line for line in bias.lines if line.layer == last]
+    heads = {(line.attention, line.head) for line in lines}
+    short = sum(is_short(line, layout) for line in lines)
+    return {"lines": len(lines), "short": short, "open_heads": 1 - len(heads) / (2 * bias.heads)}
+
+
+def kept(parent: Run) -> pd.DataFrame:
+    """What each reading keeps of one plain model's attention, without a training: reading, `measured`, and skill."""
+    model, rows = parent.model(), []
+    for title, settings in CALIBRATIONS.items():
+        batch = parent.experiment.sampler.calibration_batch(parent.seed, whole=settings.padding)
+        found = calibrate_model(model, batch, settings)
+        rows.append({"reading": title} | measured(found.bias, batch.layout) | {"skill": found.skill})
+    return pd.DataFrame(rows)
 
 
 def is_short(line: Line, layout: Layout) -> bool:
