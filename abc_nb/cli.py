@@ -97,6 +97,7 @@ def build_parser() -> Parser:
     evaluate.add_argument("--csv", action="store_true", help="comma-separated values")
     compute = command("compute", "the model's answer to one problem, or to each line of standard input", named=True)
     compute.add_argument("expression", metavar="EXPR", help="as in 123+456; - reads lines from standard input")
+    compute.add_argument("--trace", action="store_true", help="show the table that the model writes, as of N x N")
     certify = command("certify", "prove a model right at every length, or find the shortest problem it gets wrong")
     certify.add_argument("name", nargs="?", metavar="NAME", help="an experiment, as in addition-abc")
     certify.add_argument("--base", type=int, help="base of the digits, 2 to 16 (default: the task's usual one)")

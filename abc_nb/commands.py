@@ -100,7 +100,7 @@ def compute(arguments: Namespace) -> None:
     model = trained(arguments).model()
     lines = readable(experiment.task, sys.stdin) if typed == "-" else iter([typed])
     for block in in_blocks(lines, 1 if sys.stdin.isatty() else BLOCK):
-        for answer in answers(model, experiment.sampler, block):
+        for answer in answers(model, experiment.sampler, block, arguments.trace):
             print(answer, flush=True)
 
 

@@ -14,7 +14,8 @@ from abc_nb.common.errors import InputError
 from abc_nb.problems.expressions import expected, read
 from abc_nb.problems.layouts import Arrangement
 from abc_nb.problems.sampling import Sampler
-from abc_nb.problems.tasks import DIGITS, OPERATIONS, Task
+from abc_nb.problems.tasks import OPERATIONS, Task
+from abc_nb.problems.traces import DIGITS
 
 BASES = st.integers(2, 16)
 NUMBERS = st.integers(0, 10**40)

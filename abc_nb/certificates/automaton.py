@@ -16,7 +16,8 @@ from itertools import product
 import numpy as np
 
 from abc_nb.common.errors import InputError
-from abc_nb.problems.tasks import COMBINE, Task
+from abc_nb.problems.rewriting import COMBINE
+from abc_nb.problems.tasks import Task
 
 State = tuple[int, ...]  # a one-digit operand's digit, if there is one, and the carry or the running value
 Step = Callable[[State, tuple[int, ...]], tuple[int, State]]

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from abc_nb.certificates import tables
 from abc_nb.certificates.automaton import automaton
 from abc_nb.certificates.checksum import checksum, checksum_of_data
 from abc_nb.certificates.counterexamples import Counterexample, counterexamples
@@ -74,14 +75,17 @@ def certify_model(
     """
     start = time.perf_counter()
     results = try_model(model, sampler, zeros, path)
-    found = certificate_of(model, sampler, results, zeros, examples)
-    return replace(found, seconds=round(time.perf_counter() - start, 2))
+    made = certificate_of_table if sampler.task.trace else certificate_of
+    return replace(made(model, sampler, results, zeros, examples), seconds=round(time.perf_counter() - start, 2))
 
 
 def try_model(model: Transformer, sampler: Sampler, zeros: bool = True, path: Path | None = None) -> list[Tried]:
     """What every context of a model gave, by shape; InputError as in `certify_model`."""
     if not isinstance(model, Transformer) or not isinstance(sampler, Sampler):
         raise InputError("a certificate needs a Transformer and the Sampler of its problems")
+    if sampler.task.trace:
+        with evaluating(model):
+            return tables.try_all(model, sampler)
     rules = automaton(sampler.task)
     found = shapes(model, sampler, rules.settled, zeros)
     key = f"{checksum(weights_of(model))} {checksum_of_data(to_data(model.config.bias))} {zeros}"
@@ -114,6 +118,34 @@ def certificate_of(
         seconds=round(time.perf_counter() - start, 2),
         device=model.head.weight.device.type,
         facts=facts(model, sampler, known, zeros),
+        weights=checksum(weights_of(model)),
+        bias=checksum_of_data(to_data(model.config.bias)),
+    )
+
+
+def certificate_of_table(
+    model: Transformer, sampler: Sampler, results: list[Tried], zeros: bool = True, examples: int = EXAMPLES
+) -> Certificate:
+    """The same of a model that writes a table, of whose problems zeros in front are always a part."""
+    start, task = time.perf_counter(), sampler.task
+    error = rounding(model, tables.RADIX, results)
+    margin, count = min(each.margin for each in results), sum(each.wrong for each in results)
+    return Certificate(
+        task=task.name,
+        base=task.base,
+        statement=tables.statement(task),
+        certified=count == 0 and error["left"] > 0,
+        contexts=sum(each.contexts for each in results),
+        wrong=count,
+        margin=margin,
+        where=tables.narrowest(min(results, key=lambda each: each.margin), task),
+        counterexamples=tuple(tables.counterexamples(model, sampler, min(examples, count))),
+        reach={"furthest": tables.furthest(model)},
+        shapes=len(results),
+        rounding=error,
+        seconds=round(time.perf_counter() - start, 2),
+        device=model.head.weight.device.type,
+        facts={"task": task.name, "base": task.base, "kind": model.config.kind, "heads": model.config.heads},
         weights=checksum(weights_of(model)),
         bias=checksum_of_data(to_data(model.config.bias)),
     )

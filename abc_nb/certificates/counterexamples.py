@@ -19,7 +19,8 @@ from abc_nb.model.transformer import Transformer
 from abc_nb.problems.expressions import write
 from abc_nb.problems.layouts import SOS
 from abc_nb.problems.sampling import Sampler, make_batch
-from abc_nb.problems.tasks import DIGITS, Digits, Task
+from abc_nb.problems.tasks import Digits, Task
+from abc_nb.problems.traces import DIGITS
 from abc_nb.training.evaluation import greedy
 
 

@@ -53,6 +53,7 @@ def places(finder: Finder, wanted: set[Shape]) -> dict[Shape, list[tuple[int, in
     """Where training shows a shape: the (width, step), lowest steps first."""
     found: dict[Shape, list[tuple[int, int]]] = {}
     for width in finder.sampler.widths:
+        assert isinstance(width, int)
         for step, shape in shapes_in_training(finder, width):
             if shape in wanted:
                 found.setdefault(shape, []).append((width, step))

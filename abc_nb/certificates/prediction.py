@@ -74,6 +74,7 @@ class Chain:
         task = self.finder.sampler.task
         places = task.places(length)
         width = task.width_for(places, self.finder.sampler.regime)
+        assert isinstance(width, int)
         most = 2 * self.middle + 2 * self.period
         periods = max(0, -(-(width - most) // self.period))
         narrow = self.matches(width - periods * self.period)

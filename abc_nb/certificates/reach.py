@@ -208,6 +208,7 @@ def reach(model: Transformer, sampler: Sampler, settled: int) -> Reach:
     far = near * model.config.decoder_layers
     apart = 2 * far + settled + 1
     narrowest = sampler.task.width(1, sampler.regime)
+    assert isinstance(narrowest, int)  # one number: operands of their own lengths have no automaton
     return Reach(near, far, narrowest, max(narrowest + t - 1, 2 * apart + 2 * t))
 
 

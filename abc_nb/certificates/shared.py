@@ -17,7 +17,7 @@ from torch import Tensor
 
 from abc_nb.bias.base import CLOSED
 from abc_nb.certificates.contexts import Block
-from abc_nb.certificates.shapes import Node, Shape
+from abc_nb.certificates.shapes import Node, Shape, Token
 from abc_nb.certificates.states import ROWS, Columns, States, Table
 from abc_nb.model.attention import MultiHeadAttention
 from abc_nb.model.transformer import DecoderLayer
@@ -88,7 +88,7 @@ class Shared(States):
             found[at.flatten()] = head(self.model.decoder_norm(x)).expand(*at.shape, -1).flatten(0, 1)
         return found
 
-    def key(self, shape: Shape, columns: Columns, groups: Groups, key: tuple[bytes, Node]) -> Key:
+    def key(self, shape: Shape, columns: Columns, groups: Groups, key: tuple[bytes, Node | Token]) -> Key:
         """Where the rows of a key are in its table."""
         assert isinstance(shape.root, Node)
         bias, root = key
@@ -153,7 +153,7 @@ class Shared(States):
         heads, total = attention.heads, None
         weight = attention.out.weight.unflatten(1, (heads, -1))  # (D, H, d)
         triples = [*zip(keys, weights, vectors, strict=True)]
-        found = attention.out.bias
+        found: Tensor = attention.out.bias
         common = [(mine, vector) for key, mine, vector in triples if key.common]
         if common:
             stacked = torch.cat(

@@ -237,14 +237,14 @@ REPAIRED["decoder-abs-repaired"] = replace(
     rounds=9,
     training="repair",
 )
-SMALLEST_SIZES = ((16, 32), (12, 24), (8, 32), (8, 16), (6, 24), (6, 12), (4, 32), (4, 16))  # width, feed-forward
-SMALLEST = {  # one layer of two heads: how few parameters are enough for a certificate of Addition
+SMALLEST_SIZES = ((24, 48), (12, 48), (12, 24), (6, 48), (6, 24))  # width, feed-forward
+SMALLEST = {  # one layer, six heads with one key each: how few parameters are enough for a certificate of Addition
     f"smallest-{width}-{hidden}": replace(
         DECODER_ONLY["decoder-abs"],
         title=f"width {width}, feed-forward {hidden}",
         training="scaffold",
         tested="few",
-        size=(("width", width), ("feed_forward", hidden), ("heads", 2), *layers(0, 1)),
+        size=(("width", width), ("feed_forward", hidden), ("heads", 6), *layers(0, 1)),
     )
     for width, hidden in SMALLEST_SIZES
 }

@@ -32,6 +32,7 @@ LONGER = (
     "direct-n-by-n",
     "direct-listops-nested",
 )  # tasks that get four layers and four times the steps
+MOST_TOKENS = 2 * 10**6  # of a test problem's output
 NOT_TRAINING = ("identity", "profile", "tests")  # fields of an experiment that do not change its weights
 
 
@@ -156,7 +157,9 @@ def tests(model: Model, sampler: Sampler, config: ModelConfig, profile: str) -> 
     """The (length, samples) of an evaluation, as far as the position encoding reaches."""
     usual = sampler.task.base == Task(sampler.task.name).base
     tested = profiles.tests(profile, model.tested if usual else "beyond", model.many if usual else 0)
-    return tuple((length, samples) for length, samples in tested if config.position.fits(sampler.layout(length)))
+    layouts = {length: sampler.layout(length) for length, _ in tested}
+    fits = {n for n, layout in layouts.items() if layout.target_length < MOST_TOKENS and config.position.fits(layout)}
+    return tuple((length, samples) for length, samples in tested if length in fits)
 
 
 CALIBRATED = {"vanilla": "abc", "decoder-vanilla": "decoder-abc"}  # plain models, and ABC of them

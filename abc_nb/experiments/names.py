@@ -51,5 +51,5 @@ def parse(text: str, base: int | None = None) -> Name | None:
         if base not in (None, own):
             raise InputError(f"{text!r} has base {own}, not {base}: leave one of the two out")
         base = own
-    found = Task(task) if base is None else Task(task, base)
-    return Name(task, model if found.trace else ALIASES.get(model, model), found.base)
+    written = Task(task) if base is None else Task(task, base)
+    return Name(task, model if written.trace else ALIASES.get(model, model), written.base)

@@ -10,8 +10,10 @@ import torch
 
 from abc_nb.common.errors import InputError
 from abc_nb.problems.layouts import EOS
+from abc_nb.problems.rewriting import COMBINE
 from abc_nb.problems.sampling import Batch, Sampler, make_batch
-from abc_nb.problems.tasks import COMBINE, DIGITS, PAD, Digits, Task, Width
+from abc_nb.problems.tasks import PAD, Digits, Task, Width
+from abc_nb.problems.traces import DIGITS
 
 
 def read(task: Task, text: str) -> list[Digits]:

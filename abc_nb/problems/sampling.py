@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from abc_nb.problems.layouts import Arrangement, Layout
-from abc_nb.problems.rewriting import COLUMNS
-from abc_nb.problems.tasks import COMBINE, NUMBERS, PAD, PADDED, Digits, Task, Width
+from abc_nb.problems.rewriting import COLUMNS, COMBINE
+from abc_nb.problems.tasks import NUMBERS, PAD, PADDED, Digits, Task, Width
 
 TRAIN, VALIDATION, TEST, SPLIT, PHASE, CALIBRATION, AGAIN = range(7)  # what a generator is for: part of its seed
 
@@ -44,7 +44,8 @@ class Batch:
 
     def operands(self, rows: Tensor, task: Task) -> list[Digits]:
         """The digits of some problems' operands, least significant first; a digit that fills every place is one."""
-        source, places = self.source[rows].cpu().numpy(), task.operand_places(self.layout.width)
+        source, operands = self.source[rows].cpu().numpy(), self.layout.operands
+        places = [each.places for each in operands] if task.trace else task.operand_places(self.layout.width)
         pairs = zip(self.layout.operands, places, strict=True)
         return [source[:, operand.columns][:, :own] for operand, own in pairs]
 
@@ -155,7 +156,6 @@ class Sampler:
         if self.task.operation.items:
             return tuple(self.task.width_for(items, self.regime) for items in range(1, self.task.training_width + 1))
         narrowest = self.task.width(1, self.regime)
-        assert isinstance(narrowest, int)
         return tuple(range(narrowest, narrowest + (1 if self.regime in PADDED else self.width_count)))
 
     def numbers(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -226,7 +226,6 @@ def operands_of_length(task: Task, length: Width, width: Width, samples: int, se
     """
     if isinstance(width, tuple):
         return factors_of_length(task, width, samples, seed)
-    assert isinstance(length, int)
     rng = generator(seed, TEST, length)
     if task.operation.nested:
         return [np.unique(random_lists(task, samples, width, rng), axis=0)]

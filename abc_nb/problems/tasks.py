@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +27,7 @@ TRAINED = 6  # digits that most of them have: the training length
 LONGEST = len(str(NUMBERS))  # digits of the longest
 
 Digits = np.ndarray  # (samples, places), least significant first
-Width = int | tuple[int, int]  # columns given to an operand; of two factors of their own lengths, to each
+Width = Any  # columns given to an operand, a number; of two factors of their own lengths, a pair of numbers
 
 
 def digit_count(number: int, base: int) -> int:
@@ -264,7 +265,6 @@ class Task:
         if operation.trace:
             places = self.operand_places(width)
             return layouts.table(places, operation.operator, operation.trace.shape(places), operation.trace.above)
-        assert isinstance(width, int)
         if operation.second == 0:
             return layouts.unary(width, operation.operator, 1 if operation.final_only else None)
         if arrangement == "aligned" and operation.second in (None, 1):

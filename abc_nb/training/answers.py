@@ -6,16 +6,22 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer
-from abc_nb.problems.expressions import read, widen, width_of, write
+from abc_nb.problems.expressions import read, widen, width_of, write, written_table
 from abc_nb.problems.layouts import SOS
 from abc_nb.problems.sampling import Sampler, make_batch
 from abc_nb.training.evaluation import greedy
 
 
-def answers(model: Transformer, sampler: Sampler, expressions: Sequence[str]) -> Iterator[str]:
-    """The model's answers, in order; problems of one width are decoded together."""
+def answers(model: Transformer, sampler: Sampler, expressions: Sequence[str], trace: bool = False) -> Iterator[str]:
+    """The model's answers, in order; problems of one width are decoded together.
+
+    With `trace` the table comes first that the model wrote. InputError for a task without one.
+    """
     task = sampler.task
+    if trace and not task.trace:
+        raise InputError(f"{task.title} has no trace to show: its output is the answer itself")
     problems = [read(task, expression) for expression in expressions]
     widths = [width_of(task, problem, sampler.regime) for problem in problems]
     found: dict[int, str] = {}
@@ -25,5 +31,7 @@ def answers(model: Transformer, sampler: Sampler, expressions: Sequence[str]) ->
         batch = make_batch(task, [np.concatenate(column) for column in columns], width, sampler.arrangement)
         device = next(model.parameters()).device
         tokens = greedy(model, batch.source.to(device), batch.layout, task.token(SOS))
-        found |= {row: write(task, output, batch.layout.row) for row, output in zip(rows, tokens.tolist(), strict=True)}
+        for row, output in zip(rows, tokens.tolist(), strict=True):
+            table = written_table(task, output, batch.layout.row) + "\n" if trace and batch.layout.row else ""
+            found[row] = table + write(task, output, batch.layout.row)
     return (found[row] for row in range(len(expressions)))

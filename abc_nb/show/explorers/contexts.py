@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 
+from abc_nb.bias.base import Attention
 from abc_nb.certificates import files
 from abc_nb.certificates.automaton import Automaton, automaton
 from abc_nb.certificates.reach import period, reach
@@ -19,7 +20,6 @@ from abc_nb.model.attention import Record
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.expressions import typed_batch
 from abc_nb.problems.sampling import Batch, Sampler, make_batch
-from abc_nb.problems.tasks import DIGITS
 from abc_nb.runs import store
 from abc_nb.runs.run import Run
 from abc_nb.show import pictures
@@ -48,8 +48,9 @@ class Seen:
     batch: Batch
     step: int
     symbols: list[str]  # the vocabulary
+    base: int
     logits: np.ndarray  # (vocabulary,)
-    weights: dict[tuple[str, int], np.ndarray]  # (H, key) by attention and layer
+    weights: dict[tuple[Attention, int], np.ndarray]  # (H, key) by attention and layer
 
     @property
     def right(self) -> int:
@@ -122,7 +123,7 @@ class Contexts:
         with evaluating(self.model):
             logits = self.model(batch.source, batch.target[:, :-1], batch.layout, record)[0, step]
         weights = {key: each[0, :, step].numpy() for key, each in record.weights.items() if key[0] != "source"}
-        return Seen(batch, step, list(self.sampler.task.vocabulary), logits.numpy(), weights)
+        return Seen(batch, step, list(self.sampler.task.vocabulary), self.rules.base, logits.numpy(), weights)
 
 
 def problem(sampler: Sampler, rules: Automaton, choice: Choice, far: int, period: int) -> tuple[int, Batch]:
@@ -158,11 +159,12 @@ def leading_to(rules: Automaton, places: int, wanted: np.ndarray) -> tuple[int, 
 def models(name: str, profile: str = "quick") -> dict[str, tuple[str, int]]:
     """The models of the task of `name` that have a certificate and whose weights are here: name and seed by title."""
     task, found = experiment(name, profile).identity.task, dict[str, tuple[str, int]]()
-    for row in files.shipped().itertuples():
-        own = experiment(row.experiment, profile)
-        run = store.find(own, row.seed) if own.identity.task == task else None
+    shipped = files.shipped()
+    for other, seed, wrong in zip(shipped.experiment, shipped.seed, shipped.wrong, strict=True):
+        own = experiment(other, profile)
+        run = store.find(own, seed) if own.identity.task == task else None
         if run is not None and run.has_weights:
-            found[f"{own.name}, seed {row.seed}: {row.wrong:,} wrong"] = own.name, row.seed
+            found[f"{own.name}, seed {seed}: {wrong:,} wrong"] = own.name, seed
     return found
 
 
@@ -195,7 +197,7 @@ def figure(seen: Seen) -> Figure:
 
 def bars(drawn: Figure, seen: Seen) -> None:
     """The logits of the digits and of the end of the answer."""
-    tokens = [number for number, symbol in enumerate(seen.symbols) if symbol in DIGITS or number == seen.right]
+    tokens = [number for number in range(len(seen.symbols)) if number < seen.base or number == seen.right]
     axes = pictures.panel(drawn, 40, 46, 280, 226, "logits")
     best = int(seen.logits.argmax())
     shown = [COLORS[2] if token == seen.right else COLORS[3] if token == best else "0.7" for token in tokens]

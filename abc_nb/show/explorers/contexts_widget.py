@@ -7,7 +7,7 @@ from html import escape
 import ipywidgets as w
 
 from abc_nb.common.errors import InputError
-from abc_nb.experiments.experiment import train_command
+from abc_nb.experiments.experiment import experiment, train_command
 from abc_nb.runs.store import find
 from abc_nb.show.explorers import contexts as logic
 from abc_nb.show.explorers.parts import Explorer, choice, line, or_sorry, picture, slider
@@ -46,7 +46,7 @@ class ContextExplorer(Explorer):
     def take_model(self) -> None:
         """Another model: its operands, carries, residues and wrong contexts."""
         name, seed = self.model.value
-        run = find(logic.experiment(name), seed)
+        run = find(experiment(name), seed)
         if run is None:
             raise InputError(f"{name} is not here any more: run `{train_command(name, seed)}`")
         self.contexts = logic.Contexts(run)
