@@ -26,14 +26,14 @@ def run(*lines: Line, model: str = "algorithm-1-pooled") -> Any:
         validation=0.5,
         bias=lambda: Lines(8, lines),
         shares=lambda: pd.DataFrame({"share": [None], "lines": [len(lines)], "skill": [0.75]}),
-        evaluation=lambda: pd.DataFrame({"length": [6, 60], "accuracy": [0.5, 0.25]}),
+        evaluation=lambda: pd.DataFrame({"length": [6, 20, 60], "accuracy": [0.5, 0.4, 0.25]}),
     )
 
 
 def test_a_row_counts_the_last_layers_lines_and_heads() -> None:
     found = algorithm_1.about(run(DIAGONAL, FEW_CELLS, CORNER, OF_ANOTHER_LAYER))
     assert (found["lines"], found["short"], found["open_heads"]) == (3, 1, 14 / 16)
-    assert (found["skill"], found["validation"], found["sixty"]) == (0.75, 0.5, 0.25)
+    assert (found["skill"], found["validation"], found["twenty"], found["sixty"]) == (0.75, 0.5, 0.4, 0.25)
     assert (found["layers"], found["regime"], found["seed"]) == (2, "tight", 3)
 
 

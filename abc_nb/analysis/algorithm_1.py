@@ -22,7 +22,7 @@ CALIBRATIONS = {"ABC": Calibration(), "Algorithm 1, by head and direction": PAPE
 }
 COMPARED = ("abc", *ALGORITHM_1)
 ENDS = ("", "-padded", "-deep")  # of the names of the same reading in other regimes and sizes
-MEANS = ["lines", "short", "open_heads", "skill", "validation", "sixty"]
+MEANS = ["lines", "short", "open_heads", "skill", "validation", "twenty", "sixty"]
 
 
 def runs(found: Results) -> pd.DataFrame:
@@ -35,14 +35,15 @@ def runs(found: Results) -> pd.DataFrame:
 def about(run: Run) -> dict[str, Any]:
     """What `measured` finds in a run's bias, and what its models get right.
 
-    Skill is what the plain model gets right under all lines alone, validation and sixty digits are the retrained
-    model's; shares are from 0 to 1.
+    Skill is what the plain model gets right under all lines alone; validation, twenty and sixty digits are the
+    retrained model's; shares are from 0 to 1. Problems padded to twenty digits have no columns for sixty.
     """
     chosen, bias, tried = run.experiment, run.bias(), run.shares()
     assert bias is not None and tried is not None
     found = measured(bias, chosen.calibration_batch(run.seed).layout)
     accuracy = run.evaluation().set_index("length").accuracy
-    found |= {"skill": tried.skill.iloc[-1], "validation": run.validation, "sixty": accuracy[60]}
+    found |= {"skill": tried.skill.iloc[-1], "validation": run.validation}
+    found |= {"twenty": accuracy[20], "sixty": accuracy[60]}
     where: dict[str, Any] = {"reading": reading_of(chosen.identity.model), "layers": chosen.model.decoder_layers}
     return identity(run) | where | {"regime": chosen.sampler.regime, "seed": run.seed} | found
 
@@ -88,7 +89,9 @@ def by_reading(table: pd.DataFrame) -> pd.DataFrame:
         row = dict(zip(keys, where, strict=True)) | {"seeds": len(own)}
         row |= {name: in_range(own[name], 1.0) for name in ("lines", "short")}
         rows.append(row | {name: in_range(own[name], 100.0) for name in MEANS[2:]})
-    return pd.DataFrame(rows).rename(columns={"open_heads": "heads without a line", "sixty": "60 digits"})
+    return pd.DataFrame(rows).rename(
+        columns={"open_heads": "heads without a line", "twenty": "20 digits", "sixty": "60 digits"}
+    )
 
 
 def in_range(values: pd.Series, times: float) -> str:

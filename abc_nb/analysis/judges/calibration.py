@@ -47,6 +47,7 @@ def strict_thresholds_work(scores: Scores) -> Verdict:
     two = total(scores.at_bar(task, model + end) for model in chosen for task in THREE for end in ("", PADDED))
     told = listed({MODELS[model].title: count for model, count in six.items()}) or "none was trained"
     finding = f"Runs of Algorithm 1 at 99% at 60 digits, six layers: {told}; two layers, every reading: {two}."
+    finding += told_of_kappa_2(scores)
     verdict: Judgement = "not run" if not (six or two.runs) else "undecided"
     if any(count.most and count.runs >= SEEDS for count in six.values()):
         verdict = "holds with changes"
@@ -55,6 +56,13 @@ def strict_thresholds_work(scores: Scores) -> Verdict:
     every = total(six.values()) + two
     seeds = seeds_of(scores.at_bar(task, f"{model}-deep") for model in six for task in THREE)
     return Verdict("C19", verdict, finding, str(every), "Algorithm 1, every reading", "tight and padded", seeds, SIX)
+
+
+def told_of_kappa_2(scores: Scores) -> str:
+    """What the kappa of the first version does in six layers, at the length that their problems are padded to."""
+    models = [f"{model}-deep" for model in ALGORITHM_1 if kappa_of(model) == KAPPA_V1]
+    found = [scores.worst(task, model, 20) for model in models for task in THREE if len(scores.of(task, model))]
+    return f" With kappa 2 and six layers, at 20 digits: {between(found, '.1f')}%." if found else ""
 
 
 def kappa_of(model: str) -> tuple[float, float] | None:
