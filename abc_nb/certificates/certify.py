@@ -75,8 +75,8 @@ def certify_model(
     """
     start = time.perf_counter()
     results = try_model(model, sampler, zeros, path)
-    made = certificate_of_table if sampler.task.trace else certificate_of
-    return replace(made(model, sampler, results, zeros, examples), seconds=round(time.perf_counter() - start, 2))
+    found = certificate_of(model, sampler, results, zeros, examples)
+    return replace(found, seconds=round(time.perf_counter() - start, 2))
 
 
 def try_model(model: Transformer, sampler: Sampler, zeros: bool = True, path: Path | None = None) -> list[Tried]:
@@ -97,6 +97,8 @@ def certificate_of(
     model: Transformer, sampler: Sampler, results: list[Tried], zeros: bool = True, examples: int = EXAMPLES
 ) -> Certificate:
     """The certificate that follows from what every context gave."""
+    if sampler.task.trace:
+        return certificate_of_table(model, sampler, results, examples)
     start, rules = time.perf_counter(), automaton(sampler.task)
     known = reach(model, sampler, rules.settled)
     error = rounding(model, rules, results)
@@ -123,9 +125,7 @@ def certificate_of(
     )
 
 
-def certificate_of_table(
-    model: Transformer, sampler: Sampler, results: list[Tried], zeros: bool = True, examples: int = EXAMPLES
-) -> Certificate:
+def certificate_of_table(model: Transformer, sampler: Sampler, results: list[Tried], examples: int) -> Certificate:
     """The same of a model that writes a table, of whose problems zeros in front are always a part."""
     start, task = time.perf_counter(), sampler.task
     error = rounding(model, tables.RADIX, results)

@@ -15,6 +15,7 @@ from abc_nb.certificates.automaton import automaton
 from abc_nb.certificates.counterexamples import Finder
 from abc_nb.certificates.reach import Unrolled
 from abc_nb.certificates.shapes import Shape
+from abc_nb.certificates.table_practice import practice_of_tables
 from abc_nb.certificates.tried import Tried
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer
@@ -35,6 +36,8 @@ def practice(model: Transformer, sampler: Sampler, results: Iterable[Tried]) -> 
 
     InputError for a task whose problems are lists: a list in a wider layout is another list.
     """
+    if sampler.task.trace and sampler.task.operation.second is None:
+        return Practice(*practice_of_tables(sampler, [*results]))
     if sampler.task.operation.items:
         raise InputError(f"{sampler.task.title} cannot be repaired: only numbers can be written at several widths")
     finder = Finder(model, sampler, automaton(sampler.task), zeros=True)

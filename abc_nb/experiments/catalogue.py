@@ -317,6 +317,7 @@ TRACED = {
     "nope": traced("NoPE", positions.NoPosition()),
     "rope": traced("RoPE", positions.Rotary()),
 }
+TRACED["abs-repaired"] = replace(TRACED["abs"], title="ABS, repaired", parent="abs", rounds=9, training="repair")
 TRACED |= {
     f"decoder-{name}": replace(
         model,
@@ -325,6 +326,7 @@ TRACED |= {
         parent="decoder-vanilla",
     )
     for name, model in TRACED.items()
+    if not model.rounds
 }
 
 
