@@ -15,7 +15,7 @@ from torch import Tensor
 
 from abc_nb.bias.base import Attention, key_count
 from abc_nb.bias.lines import DIRECTIONS, Direction, Line, Lines, spans
-from abc_nb.calibration.calibrate import PAPER, Calibration, calibrate, candidates, enough_cells
+from abc_nb.calibration.calibrate import PAPER, SCRIPT, Calibration, calibrate, candidates, enough_cells
 from abc_nb.common.errors import InputError
 from abc_nb.problems.layouts import Layout, Operand, binary_aligned, binary_natural, unary
 
@@ -128,6 +128,36 @@ def test_paper_settings_keep_only_the_strong_antidiagonal_and_leave_a_head_witho
     torch.testing.assert_close(found, algorithm_1(attention, 40, 50, 4.5))
     assert found[0].isfinite().sum() == 40
     assert (found[1] == 0).all()
+
+
+@pytest.mark.parametrize(("name", "slope", "kappa"), [("cross", -1, 1.0), ("self", 1, 0.5)])
+def test_the_script_takes_sums_along_one_direction_and_a_threshold_of_those_that_are_not_zero(
+    name: Attention, slope: int, kappa: float
+) -> None:
+    attention = random_attention(unary(6), name, 3, seed=1, contrast=3.0)
+    found = calibrate(attention, name=name, settings=replace(SCRIPT, kappa=(kappa, kappa)))
+    expected = {}
+    for head, matrix in enumerate(attention.tolist()):
+        corner = len(matrix[0]) - 1 if slope < 0 else 0
+        sums: dict[int, float] = {}
+        for i, row in enumerate(matrix):
+            for j, weight in enumerate(row):
+                sums[j - slope * i - corner] = sums.get(j - slope * i - corner, 0.0) + weight
+        known = [value for value in sums.values() if value]
+        threshold = fmean(known) + kappa * pstdev(known)
+        expected |= {(head, offset): value for offset, value in sums.items() if value > threshold}
+    assert {line.direction for line in found} == {"antidiagonal" if slope < 0 else "diagonal"}
+    values = {(line.head, line.offset): line.value for line in found}
+    assert values == {place: pytest.approx(value, rel=1e-5) for place, value in expected.items()}
+
+
+def test_under_the_scripts_bias_a_step_without_a_line_sees_every_key_alike() -> None:
+    attention = torch.zeros(1, 6, 9)
+    attention[0, :3, 8] = 0.9  # one cell on each of three anti-diagonals, which end before the last steps
+    lines = calibrate(attention, settings=replace(SCRIPT, kappa=(0.0, 0.0)))
+    bias = replace(Lines(1, tuple(lines), SCRIPT.floor))
+    opened = bias.dense(Layout(9, (Operand(8, 1, 9),), (), 12), "cross", 0, 1)
+    assert (opened[0, 11] == SCRIPT.floor).all()
 
 
 def test_a_layout_does_not_change_what_the_paper_finds() -> None:

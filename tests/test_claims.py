@@ -50,6 +50,12 @@ def test_runs_that_interpolate_are_those_with_99_percent_in_validation() -> None
     assert list(found.interpolating("addition", "rope")[60]) == [1, 3]
 
 
+def test_seeds_are_those_of_the_single_counts() -> None:
+    assert claims.seeds_of([Count(0, 5), Count(5, 5)]) == "5"
+    assert claims.seeds_of([Count(0, 5), Count(0, 0), Count(1, 1)]) == "1 to 5"
+    assert claims.seeds_of([]) == claims.seeds_of([Count(0, 0)]) == ""
+
+
 def test_every_claim_has_a_criterion() -> None:
     book = claims.paper_claims()
     assert list(book.id) == [f"C{number:02d}" for number in range(1, 36)]
@@ -67,6 +73,9 @@ def test_a_record_replaces_an_earlier_one(tmp_path: Path, monkeypatch: pytest.Mo
     book = claims.ledger("quick").set_index("id")
     assert book.verdict["C16"] == "holds" and book.notebook["C16"] == "05_abc"
     assert set(book.verdict.drop("C16")) == {"not run"}
+    assert book["size"]["C16"] == "0 encoder and 2 decoder layers, width 64"
+    claims.record([Verdict("C16", "holds", "All.", size="six layers")], "05_abc", "quick")
+    assert claims.ledger("quick").set_index("id")["size"]["C16"] == "six layers"
 
 
 @pytest.mark.parametrize("verdict", [Verdict("C99", "holds", "x."), Verdict("C01", "maybe", "x.")])  # type: ignore[arg-type]

@@ -40,9 +40,11 @@ def test_profile_paper_is_the_papers_model() -> None:
         found = experiment(name, "paper")
         model = found.model
         own = {"width": 128, "heads": 8, "feed_forward": 512, "dropout": 0.3, "encoder_layers": 1, "decoder_layers": 6}
-        own |= dict(catalogue.MODELS[found.identity.model].size)
+        chosen = catalogue.MODELS[found.identity.model]
+        own |= {"dropout": 0.0} if chosen.recipe == "ours" else {}
+        own |= dict(chosen.size)
         assert {field: getattr(model, field) for field in own} == own
-        assert found.sampler.regime == "padded"
+        assert found.sampler.regime == (chosen.regime or "padded")
         assert {samples for _, samples in found.tests} == {10_000}
 
 
@@ -114,7 +116,8 @@ def test_what_has_a_parent_has_vanilla_of_the_same_profile_and_base(name: str, p
     if not is_read_out(model) and model != "lora":
         assert (found.parent, found.calibration, found.warm, found.rank) == (None, None, False, 0)
         return
-    plain = "vanilla-padded" if model.endswith("padded") else "vanilla"
+    end = next((end for end in ("-padded", "-deep") if model.endswith(end)), "")
+    plain = f"vanilla{end}"
     plain = f"decoder-{plain}" if model.startswith("decoder") else plain
     assert found.parent == experiment(f"{identity.task}-{plain}", profile, base)
     assert found.parent.parent is None
@@ -143,8 +146,8 @@ def test_abc_has_no_positions_and_new_weights_and_is_accepted_without_a_wrong_an
 def test_readings_are_named_after_positions_and_weights_and_differ_in_nothing_else(index: str, weights: str) -> None:
     """The calibration is this project's, or Algorithm 1 as it stands in the paper."""
     for start, calibration in (("abc", Calibration()), ("algorithm-1", PAPER)):
-        if (start, index, weights) == ("abc", "none", "new"):
-            continue  # which is `abc`
+        if (start, index, weights) == ("abc", "none", "new") or (start, index) == ("algorithm-1", "mod3"):
+            continue  # the first is `abc`; the paper's ABC has no index modulo 3
         found, usual = experiment(f"addition-{start}-{index}-{weights}"), experiment("addition-abc")
         assert found.calibration == calibration
         assert found.warm == (weights == "warm")
@@ -155,11 +158,28 @@ def test_readings_are_named_after_positions_and_weights_and_differ_in_nothing_el
 
 @pytest.mark.parametrize(
     ("model", "calibration"),
-    [("algorithm-1-pooled", replace(PAPER, pooled=True)), ("algorithm-1-v1", replace(PAPER, kappa=(2.0, 2.0)))],
+    [
+        ("algorithm-1-pooled", replace(PAPER, pooled=True)),
+        ("algorithm-1-v1", replace(PAPER, kappa=(2.0, 2.0))),
+        ("algorithm-1-pooled-v1-logits", replace(PAPER, pooled=True, kappa=(2.0, 2.0), source="logits")),
+    ],
 )
 def test_other_versions_of_algorithm_1_change_its_calibration_alone(model: str, calibration: Calibration) -> None:
     usual, found = experiment("addition-algorithm-1-none-new"), experiment(f"addition-{model}")
     assert found == replace(usual, identity=found.identity, calibration=calibration)
+
+
+@pytest.mark.parametrize("model", catalogue.DEEP)
+def test_deep_models_have_six_layers_and_problems_padded_to_twenty_digits_and_are_otherwise_the_same(
+    model: str,
+) -> None:
+    found, usual = experiment(f"addition-{model}"), experiment(f"addition-{model.removesuffix('-deep')}")
+    assert found.sampler == replace(usual.sampler, regime="padded-20")
+    same = replace(found.model, decoder_layers=2, position=usual.model.position)
+    assert same == usual.model or model == "abc-last-layer-deep"
+    assert found.model.decoder_layers == 6
+    assert found.calibration == usual.calibration
+    assert found.parent is None or found.parent == experiment("addition-vanilla-deep")
 
 
 @pytest.mark.parametrize("model", catalogue.ABLATIONS)
@@ -221,8 +241,9 @@ def test_tasks_that_take_longer_get_four_times_the_steps_in_the_profile_quick_al
     [
         ("addition-abc", 8),
         ("addition-abc-padded", 7),
-        ("addition-algorithm-1-mod3-warm-padded", 62),
-        ("addition-algorithm-1-mod3-warm", 8),
+        ("addition-algorithm-1-plain-warm-padded", 62),
+        ("addition-algorithm-1-plain-warm", 8),
+        ("addition-algorithm-1-script-deep", 7),
     ],
 )
 def test_attention_is_averaged_over_what_the_calibration_wants_of_the_parents_problems(name: str, tokens: int) -> None:

@@ -12,6 +12,7 @@ from judging import assert_judged, at_sixty, scores
 
 from abc_nb.analysis.claims import Scores
 from abc_nb.analysis.judges import beyond, calibration, failure, scaffolding
+from abc_nb.experiments.catalogue import MODELS
 
 FOUR = ("successor", "parity", "addition", "n-by-1")
 THREE = calibration.THREE
@@ -88,7 +89,21 @@ def test_attention_of_fewer_than_five_seeds_decides_nothing() -> None:
     assert_judged(failure.attention_goes_with_accuracy([falling]), "C08", "undecided", "1 of 1")
     assert_judged(failure.attention_goes_with_accuracy([falling] * 5), "C08", "holds", "5 of 5")
     rising = study([0.0, 0.5, 1.0], [1.0, 0.6, 0.0])
-    assert_judged(failure.attention_goes_with_accuracy([rising] * 5), "C08", "differs", "0 of 5")
+    assert_judged(failure.attention_goes_with_accuracy([rising] * 5), "C08", "differs", "0 of 5", "Successor -0.99.")
+    found = failure.attention_goes_with_accuracy([falling] * 4 + [rising])
+    assert_judged(found, "C08", "in part", "4 of 5", "-0.99 to 0.99")
+
+
+def heads(first: list[float], second: list[float]) -> Any:
+    return SimpleNamespace(shares=lambda: pd.DataFrame({"operand 1": first, "operand 2": second}))
+
+
+def test_heads_divide_two_numbers_if_some_look_twice_as_much_at_each() -> None:
+    divided, one_way = heads([0.6, 0.2, 0.1], [0.3, 0.4, 0.1]), heads([0.6, 0.6, 0.1], [0.1, 0.3, 0.1])
+    assert_judged(failure.heads_divide_the_operands([divided] * 5), "C07", "holds", "5 of 5", "Of 3 heads 1 prefer")
+    found = failure.heads_divide_the_operands([divided, one_way, *[divided] * 3])
+    assert_judged(found, "C07", "in part", "4 of 5", "1 to 2 prefer the first operand, 0 to 1 the second")
+    assert_judged(failure.heads_divide_the_operands([divided] * 4), "C07", "undecided", "4 of 4")
 
 
 # ---- windows ----------------------------------------------------------------------------------------
@@ -154,13 +169,36 @@ def test_abc_on_parity(percent: list[float], verdict: str, runs: str) -> None:
     assert_judged(judged, "C17", verdict, runs)
 
 
-def test_algorithm_1_in_two_layers_is_undecided_while_no_run_is_at_the_bar() -> None:
-    none = {(task, "algorithm-1-none-new"): at_sixty(0, 98) for task in THREE}
-    assert_judged(calibration.strict_thresholds_work(scores(none)), "C19", "undecided", "0 of 6")
-    some = none | {("addition", "algorithm-1-plain-warm-padded"): at_sixty(100)}
-    assert_judged(
-        calibration.strict_thresholds_work(scores(some)), "C19", "in part", "1 of 7", "padded, plain-warm 1 of 1"
-    )
+def test_algorithm_1_is_decided_by_six_layers_and_five_seeds() -> None:
+    two = {(task, "algorithm-1-none-new"): at_sixty(0, 98) for task in THREE}
+    two |= {("addition", "algorithm-1-plain-warm-padded"): at_sixty(100)}
+    told = "two layers, every reading: 1 of 7"
+    assert_judged(calibration.strict_thresholds_work(scores(two)), "C19", "undecided", "1 of 7", told)
+    for percent, seeds, verdict in ((100, 4, "undecided"), (100, 5, "holds with changes"), (0, 5, "differs")):
+        six = {("successor", "algorithm-1-pooled-deep"): at_sixty(*[percent] * seeds)}
+        found = calibration.strict_thresholds_work(scores(two | six))
+        assert (found.verdict, found.seeds) == (verdict, f"{seeds}")
+        assert told in found.finding
+    other_kappa = {("successor", "algorithm-1-v1-deep"): at_sixty(*[100] * 5)}
+    assert calibration.strict_thresholds_work(scores(two | other_kappa)).verdict == "undecided"
+
+
+def test_the_last_layers_lines_are_decided_by_six_layers() -> None:
+    two = {(task, "abc-last-layer"): at_sixty(100, 100) for task in THREE}
+    assert_judged(calibration.last_layer_is_enough(scores(two)), "C20", "undecided", "6 of 6", "none was trained")
+    six = {("successor", "abc-last-layer-deep"): at_sixty(*[100] * 5)}
+    assert_judged(calibration.last_layer_is_enough(scores(two | six)), "C20", "holds", "5 of 5", "successor 5 of 5")
+
+
+def test_other_windows_are_decided_by_five_seeds_of_the_whole_training() -> None:
+    short = {("addition", f"grid-w{w}-t3"): [{6: 10.0 * w}] * 5 for w in range(4)}
+    found = scaffolding.other_windows(scores(short))
+    assert (found.id, found.verdict, found.seeds) == ("C34", "undecided", "5")
+    for seeds, verdict in ((1, "undecided"), (5, "in part")):
+        whole = {("addition", "window-w2-t3"): at_sixty(*[100] * seeds)}
+        whole |= {("addition", "window-w3-t5"): at_sixty(*[98] * seeds)}
+        found = scaffolding.other_windows(scores(short | whole))
+        assert (found.verdict, found.runs) == (verdict, f"{seeds} of {2 * seeds}")
 
 
 def test_retraining_is_short_within_a_tenth() -> None:
@@ -223,7 +261,7 @@ def test_long_products_hold_in_part_where_short_factors_are_learned(limit: int, 
 def test_bases_are_counted_by_base() -> None:
     runs = {("addition", model): at_sixty(100, 98) for model in ("window-cyclic-both", "abc-mod3-warm")}
     found = beyond.bases_make_no_difference(scores(runs, base=4), ["addition"])
-    assert_judged(found, "C29", "differs", "2 of 4", "window-cyclic-both, base 4 1 of 2")
+    assert_judged(found, "C29", "differs", "2 of 4", f"{MODELS['window-cyclic-both'].title}, base 4 1 of 2")
 
 
 def test_an_earlier_method_that_extrapolates_decides_by_whose_it_is() -> None:
@@ -231,6 +269,6 @@ def test_an_earlier_method_that_extrapolates_decides_by_whose_it_is() -> None:
     assert_judged(beyond.no_earlier_method_extrapolates(scores(none), ["kerple"]), "C32", "holds", "0 of 3")
     later = none | {("successor", "kerple"): at_sixty(100)}
     found = beyond.no_earlier_method_extrapolates(scores(later), ["kerple"])
-    assert_judged(found, "C32", "in part", "1 of 3", "kerple, successor")
+    assert_judged(found, "C32", "in part", "1 of 3", "successor: kerple")
     own = none | {("successor", "rpe"): at_sixty(100, 100)}
     assert_judged(beyond.no_earlier_method_extrapolates(scores(own), ["kerple"]), "C32", "differs", "2 of 3")

@@ -85,6 +85,7 @@ def test_widths_of_training() -> None:
     narrowest = len(str(2**20 + 2**20))
     assert Sampler(Task("addition"), width_count=3).widths == (narrowest, narrowest + 1, narrowest + 2)
     assert Sampler(Task("addition"), regime="padded", width_count=3).widths == (61,)
+    assert Sampler(Task("addition"), regime="padded-20", width_count=3).widths == (21,)
     assert Sampler(Task("listops-sm")).widths == (1, 2, 3, 4, 5, 6, 7)
 
 

@@ -227,6 +227,7 @@ def test_training_fills_the_highest_place_where_results_do_not_grow() -> None:
 
 def test_widths_of_the_padded_regime_are_those_of_sixty_digits() -> None:
     assert [Task("addition").width(length, "padded") for length in (1, 6, 60, 61)] == [61, 61, 61, 62]
+    assert [Task("addition").width(length, "padded-20") for length in (1, 6, 20, 21, 60)] == [21, 21, 21, 22, 61]
     assert Task("parity").width(6, "padded") == len(bin(10**60)) - 2
     assert Task("listops-sm").width(6, "padded") == 6  # a zero in front would be an item
 

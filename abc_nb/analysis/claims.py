@@ -16,13 +16,14 @@ from filelock import FileLock
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_text
+from abc_nb.experiments.profiles import PROFILES
 
 Judgement = Literal[
     "holds", "holds with changes", "in part", "differs", "undecided", "not tested", "definition", "not run"
 ]
 VERDICTS: tuple[Judgement, ...] = get_args(Judgement)
 MOST = 0.8  # of the runs: from here on a claim that not every run meets holds in part
-COLUMNS = ["verdict", "finding", "runs", "reading", "regime", "notebook"]
+COLUMNS = ["verdict", "finding", "runs", "seeds", "reading", "regime", "size", "notebook"]
 
 
 @dataclass(frozen=True)
@@ -58,10 +59,18 @@ class Verdict:
     runs: str = ""  # as in "19 of 20": how many met the criterion
     reading: str = ""  # which reading of the paper was tried
     regime: str = "tight"
+    seeds: str = ""  # of each task and model, as in "5" or "1 to 5"
+    size: str = ""  # of the models, where it is not the profile's
 
 
 def total(counts: Iterable[Count]) -> Count:
     return sum(counts, Count(0, 0))
+
+
+def seeds_of(counts: Iterable[Count]) -> str:
+    """How many seeds each of these counts has, where each is of one task and model."""
+    numbers = sorted({count.runs for count in counts if count.runs})
+    return "" if not numbers else f"{numbers[0]}" if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
 
 
 def by_counts(counts: Mapping[str, Count], at_most: Judgement = "holds") -> Judgement:
@@ -125,10 +134,16 @@ def record(verdicts: list[Verdict], notebook: str, profile: str) -> pd.DataFrame
         for verdict in verdicts:
             if verdict.id not in book.index or verdict.verdict not in VERDICTS:
                 raise InputError(f"no claim {verdict.id} with verdict {verdict.verdict!r}: see paper_claims.csv")
-            row = asdict(verdict) | {"notebook": notebook}
+            row = asdict(verdict) | {"notebook": notebook, "size": verdict.size or usual_size(profile)}
             book.loc[verdict.id, COLUMNS] = [row[column] for column in COLUMNS]
         write_text(path, book.reset_index().to_csv(index=False))
     return book.loc[[verdict.id for verdict in verdicts], ["claim", "verdict", "runs", "finding"]].reset_index()
+
+
+def usual_size(profile: str) -> str:
+    """The size of a profile's models, in words."""
+    size = PROFILES[profile].size
+    return f"{size.encoder_layers} encoder and {size.decoder_layers} decoder layers, width {size.width}"
 
 
 def ledger(profile: str) -> pd.DataFrame:
@@ -139,7 +154,8 @@ def ledger(profile: str) -> pd.DataFrame:
     if not path.exists():
         return claims
     try:
-        known = pd.read_csv(path, dtype=str, keep_default_na=False).set_index("id")[COLUMNS]
+        known = pd.read_csv(path, dtype=str, keep_default_na=False).set_index("id")
+        known = known[["verdict"]].join(known.reindex(columns=COLUMNS[1:], fill_value=""))  # an older one lacks some
     except (ValueError, KeyError) as error:  # empty, no table, no text, or another table
         raise InputError(f"{path} is not a ledger of claims: remove it and run the notebooks again") from error
     claims = claims.set_index("id")

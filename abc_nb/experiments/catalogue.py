@@ -2,76 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
-from abc_nb.bias import ALiBi, Bias, Causal, PlacedALiBi, RunningALiBi, Window
+from abc_nb.bias import ALiBi, PlacedALiBi, RunningALiBi
 from abc_nb.bias.lines import Lines
 from abc_nb.calibration.calibrate import PAPER, SCRIPT, Calibration
+from abc_nb.experiments.models import PERIOD, Model, layers, proposal, reading, scaffold, width
 from abc_nb.experiments.profiles import Kind, Recipe
 from abc_nb.model import positions
-from abc_nb.problems.layouts import Arrangement, Layout, SourceIndex
 from abc_nb.problems.tasks import Task
-
-PERIOD, W = 3, 1  # T and w of the paper's table 1
-CAUSAL = Causal()
-
-
-@dataclass(frozen=True)
-class Model:
-    """A column of the design: what a MODEL in TASK-MODEL stands for."""
-
-    title: str  # as the paper's tables call it
-    position: positions.PositionEncoding
-    bias: Bias | Callable[[Layout, int, int], Bias] = CAUSAL  # or its maker: layout, heads, layers
-    source_index: SourceIndex = "right"
-    arrangement: Arrangement = "natural"  # aligned: operands' digits side by side, for the window
-    extends: bool = False  # meant to extrapolate: trained on several widths
-    parent: str = "vanilla"  # the model that is retrained, if one is
-    parent_base: int | None = None  # where it is not the task's
-    calibration: Calibration | None = None  # how the bias is read out of the parent, before it is retrained
-    warm: bool = True  # retraining starts from the parent's weights
-    accept: float = 0.0  # validation accuracy below which more lines are read and the model is trained anew
-    rank: int = 0  # of a low-rank change of the parent's queries and keys
-    rounds: int = 0  # of repair, at most: training on with what the parent gets wrong, then a certificate
-    tested: str = "curve"  # at which lengths: a key of `TESTS`
-    many: int = 0  # problems at the lengths `MANY`, if that is more
-    size: tuple[tuple[str, int], ...] = ()  # fields of the model's size that are not the profile's
-    regime: str | None = None  # tight or padded, where it is not the profile's
-    training: Kind = "plain"
-    recipe: Recipe = "code"  # where the profile `paper` takes its learning rate from
-    kind: Literal["encoder-decoder", "decoder-only"] = "encoder-decoder"
-
-
-def width(size: int) -> tuple[tuple[str, int], ...]:
-    return ("width", size), ("feed_forward", 4 * size)
-
-
-def layers(encoder: int, decoder: int) -> tuple[tuple[str, int], ...]:
-    return ("encoder_layers", encoder), ("decoder_layers", decoder)
-
-
-def scaffold(title: str, position: positions.PositionEncoding, w: int | None = W, **changes: Any) -> Model:
-    """ABS: a window, on aligned input. `sides` of the window is "one" unless it is given."""
-    sides = changes.pop("sides", "one")
-    bias = CAUSAL if w is None else Window(w, sides)
-    settings: dict[str, Any] = {"arrangement": "aligned", "extends": True, "tested": "beyond", "training": "scaffold"}
-    return Model(title, position, **{"bias": bias} | settings | changes)
-
-
-def proposal(title: str, position: positions.PositionEncoding) -> Model:
-    """Of others, in our training: several widths, the source counted from the right, where a place has one index."""
-    return Model(title, position, extends=True, tested="beyond")
-
-
-def reading(
-    title: str, position: positions.PositionEncoding, warm: bool, calibration: Calibration, **changes: Any
-) -> Model:
-    """ABC in one reading of the paper: positions, initial weights, and how lines are read out of attention."""
-    settings: dict[str, Any] = {"extends": True, "tested": "few", "training": "retraining" if warm else "short"}
-    return Model(title, position, calibration=calibration, warm=warm, **settings | changes)
-
 
 INDEX = {"none": positions.NoPosition(), "plain": positions.Sinusoidal(), "mod3": positions.Sinusoidal(PERIOD)}
 INDEX_TITLES = {"none": "no positions", "plain": "plain index", "mod3": "index modulo 3"}
@@ -135,8 +75,11 @@ READ_LINES = {  # with no positions and new weights, as the text has it
     f"algorithm-1-{name}": reading(f"Algorithm 1, {title}", INDEX["none"], False, calibration)
     for name, (title, calibration) in LINE_READINGS.items()
 }
-# As the authors' script and their one published log have it: sines, new weights.
+# Lines as the authors' script reads them: with sines, as in their one published log, and without positions.
 READ_LINES["algorithm-1-script"] = reading("Algorithm 1, the authors' script", INDEX["plain"], False, SCRIPT)
+READ_LINES["algorithm-1-script-none"] = reading(
+    "Algorithm 1, the authors' script, no positions", INDEX["none"], False, SCRIPT
+)
 ALGORITHM_1 = BY_WEIGHTS | READ_LINES
 
 
@@ -185,14 +128,19 @@ TEXT_LINES = ("algorithm-1-none-new", *READ_LINES)
 
 
 def deep(model: Model) -> Model:
-    """The same with the paper's six decoder layers, on padded problems, in the profile's width and without dropout."""
-    training: Kind = "anew_padded" if model.training == "anew" else model.training
-    changes: dict[str, Any] = {"title": f"{model.title}, six layers", "size": layers(0, 6), "regime": "padded"}
-    return replace(model, parent="vanilla-deep", training=training, tested="few", **changes)
+    """The same with the paper's six decoder layers, in the profile's width and without dropout, padded to 20 digits.
+
+    Of 21 columns there are as many lines as Algorithm 1 needs, and a step costs a third of one with 61.
+    """
+    changes: dict[str, Any] = {"title": f"{model.title}, six layers", "size": layers(0, 6), "regime": "padded-20"}
+    training: Kind = "deep" if model.calibration is None else "short"
+    return replace(model, parent="vanilla-deep", training=training, accept=0.0, tested="few", **changes)
 
 
-# What of Algorithm 1 needs depth, at a cost that five seeds can have.
 DEEP = {f"{name}-deep": deep((BASIC | ALGORITHM_1)[name]) for name in ("vanilla", "abc", *TEXT_LINES)}
+DEEP["abc-last-layer-deep"] = replace(
+    DEEP["abc-deep"], title="ABC, last layer for all, six layers", calibration=Calibration(layers="last")
+)
 PERIODS = {  # other periods with the whole training, on the tasks where a quarter of it is not enough
     f"window-both-t{t}": scaffold(f"+ T={t}, both sides", positions.Sinusoidal(t), sides="both", tested="few")
     for t in (2, 4, 5, 6, 7, 8)

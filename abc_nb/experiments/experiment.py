@@ -15,7 +15,8 @@ from abc_nb.certificates.files import PLAIN, REPAIRED
 from abc_nb.common.config import digest, essential
 from abc_nb.common.errors import InputError
 from abc_nb.experiments import profiles
-from abc_nb.experiments.catalogue import PERIOD, Model, layers, models_of
+from abc_nb.experiments.catalogue import models_of
+from abc_nb.experiments.models import PERIOD, Model, layers
 from abc_nb.experiments.names import Name, parse
 from abc_nb.experiments.profiles import PROFILES
 from abc_nb.model import kinds

@@ -9,7 +9,17 @@ from abc_nb.model.transformer import ModelConfig
 from abc_nb.training.progress import TrainingConfig
 
 Kind = Literal[  # of training
-    "plain", "scaffold", "anew", "anew_padded", "short", "retraining", "low_rank", "repair", "traced", "traced_plain"
+    "plain",
+    "deep",
+    "scaffold",
+    "anew",
+    "anew_padded",
+    "short",
+    "retraining",
+    "low_rank",
+    "repair",
+    "traced",
+    "traced_plain",
 ]
 Recipe = Literal["code", "text", "ours"]  # of the profile `paper`: where its learning rate comes from
 
@@ -51,6 +61,11 @@ class Trainings:
     anew: TrainingConfig
     short: TrainingConfig
     retraining: TrainingConfig
+
+    @property
+    def deep(self) -> TrainingConfig:
+        """For six layers, each step of which costs three of two: half as many steps, of small batches."""
+        return replace(self.plain, steps=self.plain.steps // 2, hold=self.plain.hold // 2, held_batch=self.plain.batch)
 
     @property
     def traced(self) -> TrainingConfig:

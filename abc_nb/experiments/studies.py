@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 
 from abc_nb.common.errors import InputError
 from abc_nb.experiments import catalogue
-from abc_nb.experiments.catalogue import GRID_NAMES, PERIOD, W
+from abc_nb.experiments.catalogue import GRID_NAMES
 from abc_nb.experiments.experiment import Experiment, experiment
+from abc_nb.experiments.models import PERIOD, W
 from abc_nb.experiments.names import Name
 from abc_nb.problems.tasks import Task
 

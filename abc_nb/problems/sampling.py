@@ -16,7 +16,7 @@ from torch import Tensor
 
 from abc_nb.problems.layouts import Arrangement, Layout
 from abc_nb.problems.rewriting import COLUMNS, COMBINE
-from abc_nb.problems.tasks import NUMBERS, PAD, Digits, Task, Width
+from abc_nb.problems.tasks import NUMBERS, PAD, PADDED, Digits, Task, Width
 
 TRAIN, VALIDATION, TEST, SPLIT, PHASE, CALIBRATION, AGAIN = range(7)  # what a generator is for: part of its seed
 
@@ -156,7 +156,7 @@ class Sampler:
         if self.task.operation.items:
             return tuple(self.task.width_for(items, self.regime) for items in range(1, self.task.training_width + 1))
         narrowest = self.task.width(1, self.regime)
-        return tuple(range(narrowest, narrowest + (1 if self.regime == "padded" else self.width_count)))
+        return tuple(range(narrowest, narrowest + (1 if self.regime in PADDED else self.width_count)))
 
     def numbers(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Training and validation numbers whose results fit the narrowest training width."""

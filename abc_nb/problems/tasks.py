@@ -21,6 +21,7 @@ from abc_nb.problems.traces import DIGITS, PRODUCT, SORTING, Trace
 
 PAD = "@"
 SYMBOLS = ("+", "*", SOS, EOS, PAD)
+PADDED = {"padded": 60, "padded-20": 20}  # regimes whose problems all have the columns of so many digits
 NUMBERS = 2**20  # training operands come from [0, NUMBERS]
 TRAINED = 6  # digits that most of them have: the training length
 LONGEST = len(str(NUMBERS))  # digits of the longest
@@ -234,7 +235,7 @@ class Task:
     def width_for(self, places: int, regime: str) -> Width:
         """Columns given to operands of so many places, never fewer than in training.
 
-        Tight: as many as the result can need. Padded: as many as at 60 digits, as the authors do.
+        Tight: as many as the result can need. Padded: as many as at 60 digits, as the authors do, or at 20.
         Lists take exactly one column an item, since a zero in front would be an item too; nested ones
         one more for each list. Factors that lead to a table take their own digits each.
         """
@@ -242,7 +243,7 @@ class Task:
             return places, places
         if self.operation.items:
             return places if not self.operation.nested else COLUMNS * places if self.trace else 2 * places - 1
-        narrowest = self.result_places(self.places(60)) if regime == "padded" else self.training_width
+        narrowest = self.result_places(self.places(PADDED[regime])) if regime in PADDED else self.training_width
         return max(self.result_places(places), narrowest)
 
     def result_places(self, places: int) -> int:

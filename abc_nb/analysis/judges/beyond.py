@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 
 from abc_nb.analysis.claims import Count, Judgement, Scores, Verdict, by_counts, total
-from abc_nb.analysis.judges.scaffolding import counted, listed
+from abc_nb.analysis.judges.scaffolding import counted, judged, listed
 from abc_nb.experiments import ARITHMETIC, LIMITS, LISTS
-from abc_nb.experiments.catalogue import BASELINES
+from abc_nb.experiments.catalogue import BASELINES, MODELS
 
 BOTH_SIDES = "the window to both sides, index modulo 3"
 LEARNED = ("by-head", "by-head-wide", "abc-anew", "abc-from-4")  # methods for factors of several digits
@@ -28,23 +30,26 @@ def long_products_and_nested_lists_are_not_learned(scores: Scores) -> Verdict:
     if learned.met or factors:
         verdict = "differs" if learned.most else "in part"
     finding = f"Runs at 99% at 6 digits: {listed(limits)}; factors of two or three digits: {listed(factors) or 'none'}."
-    return Verdict("C28", verdict, finding, str(learned), "the plain model for N x N and nested lists")
+    found = judged("C28", limits, finding, "the plain model for N x N and nested lists", verdict)
+    return replace(found, size="0 encoder and 4 decoder layers, width 64")
 
 
 def bases_make_no_difference(scores: Scores, tasks: Sequence[str]) -> Verdict:
     """ABS and ABC at 99% at sixty digits in bases 4, 8 and 16; rows have a column base."""
-    counts = {}
-    for model in ("window-cyclic-both", "abc-mod3-warm"):
-        for base in (4, 8, 16):
-            found = Count(0, 0)
-            for task in tasks:
-                runs = scores.of(task, model)
-                own = runs[runs.index.get_level_values("base") == base]
-                found += Count(int((own.get(60, own.sum(axis=1)) >= 99).sum()), len(own))
-            if found.runs:
-                counts[f"{model}, base {base}"] = found
-    finding = f"Runs at 99% at 60 digits: {listed(counts)}."
-    return Verdict("C29", by_counts(counts), finding, str(total(counts.values())), "ABS and ABC with an index modulo 3")
+    counts: dict[tuple[str, int, str], Count] = {}
+    for model, base, task in itertools.product(("window-cyclic-both", "abc-mod3-warm"), (4, 8, 16), tasks):
+        runs = scores.of(task, model)
+        own = runs[runs.index.get_level_values("base") == base]
+        if len(own):
+            counts[model, base, task] = Count(int((own[60] >= 99).sum()), len(own))
+    groups = dict.fromkeys((model, base) for model, base, _ in counts)
+    told = {
+        f"{MODELS[group[0]].title}, base {group[1]}": total(counts[key] for key in counts if key[:2] == group)
+        for group in groups
+    }
+    named = {f"{model}, base {base}, {task}": count for (model, base, task), count in counts.items()}
+    finding = f"Runs at 99% at 60 digits: {listed(told)}."
+    return judged("C29", named, finding, "ABS and ABC with an index modulo 3", by_counts(told))
 
 
 def sizes_make_no_difference(scores: Scores, models: Sequence[str]) -> Verdict:
@@ -55,15 +60,14 @@ def sizes_make_no_difference(scores: Scores, models: Sequence[str]) -> Verdict:
         if len(runs):
             counts[model.removeprefix("window-both-")] = Count(int((runs[60] >= 99).sum()), len(runs))
     finding = f"Runs at 99% at 60 digits, of those that interpolate: {listed(counts)}."
-    return Verdict("C30", by_counts(counts), finding, str(total(counts.values())), BOTH_SIDES)
+    found = judged("C30", counts, finding, BOTH_SIDES, by_counts(counts))
+    return replace(found, size="0 to 6 encoder and 1 to 6 decoder layers, widths 32 to 128")
 
 
 def rpe_row_is_quoted(scores: Scores, models: Sequence[str]) -> Verdict:
     counts = {model: scores.at_bar("addition", model, 10, 90) for model in models}
     finding = f"Our encoder-decoder with RPE is right on 90% of Addition at 10 digits: {listed(counts)}."
-    return Verdict(
-        "C31", "not tested", finding, str(total(counts.values())), "another architecture than the quoted one"
-    )
+    return judged("C31", counts, finding, "another architecture than the quoted one", "not tested")
 
 
 def no_earlier_method_extrapolates(scores: Scores, later: Sequence[str]) -> Verdict:
@@ -74,9 +78,14 @@ def no_earlier_method_extrapolates(scores: Scores, later: Sequence[str]) -> Verd
     verdict: Judgement = "holds"
     if solved:
         verdict = "differs" if any(name in own for name in solved) else "in part"
-    every = total([*own.values(), *others.values()])
-    finding = f"Method and task with four of five seeds at 99% at 60 digits: {', '.join(solved) or 'none'}."
-    return Verdict("C32", verdict if every.runs else "not run", finding, str(every), "as their authors count positions")
+    by_task = {
+        task: [name.removesuffix(f", {task}") for name in solved if name.endswith(f", {task}")] for task in ARITHMETIC
+    }
+    told = "; ".join(f"{task}: {', '.join(names)}" for task, names in by_task.items() if names)
+    finding = f"Methods with four of five seeds at 99% at 60 digits: {told or 'none'}."
+    every = own | others
+    verdict = verdict if total(every.values()).runs else "not run"
+    return judged("C32", every, finding, "the source counted from the left, from the right and by place", verdict)
 
 
 def rpe_contradicts_itself() -> Verdict:

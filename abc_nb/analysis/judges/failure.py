@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
 from abc_nb.analysis.attention import Study
 from abc_nb.analysis.claims import Count, Judgement, Scores, Verdict, by_counts, total
-from abc_nb.analysis.judges.scaffolding import counted, interpolating_only, listed
+from abc_nb.analysis.judges.scaffolding import SEEDS, between, counted, interpolating_only, judged, listed
 from abc_nb.bias.base import ENCODER_DECODER
 from abc_nb.experiments import ARITHMETIC, CLASSIFIER
 from abc_nb.experiments.catalogue import BASELINES
@@ -17,20 +18,20 @@ from abc_nb.problems.tasks import OPERATIONS
 
 THREE = ("successor", "addition", "n-by-1")
 SPREAD = 0.5  # of accuracy over output digits, for a correlation with it to mean something
-SEEDS = 5  # that a claim about attention needs
 
 
 def no_baseline_generalizes(scores: Scores) -> Verdict:
     """C01 is a definition; it is recorded with how many baselines meet it."""
-    count = total(scores.at_bar(task, model) for task in ARITHMETIC for model in BASELINES)
-    finding = f"{count} runs of the paper's baselines are right on 99% at 60 digits."
-    return Verdict("C01", "definition", finding, str(count))
+    counts = {f"{model}, {task}": scores.at_bar(task, model) for task in ARITHMETIC for model in BASELINES}
+    finding = f"{total(counts.values())} runs of the paper's baselines are right on 99% at 60 digits."
+    return judged("C01", counts, finding, "the paper's five baselines", "definition")
 
 
 def vanilla_interpolates_only(scores: Scores) -> Verdict:
     """At most 15% at 60 digits: a tenth of N x 1 are products by zero."""
     counts = interpolating_only(scores, THREE, "vanilla", length=60, below=15)
-    return counted("C02", counts, "Runs that interpolate and do not extrapolate", reading="")
+    reading = "sinusoidal positions, the source counted from the right"
+    return counted("C02", counts, "Runs that interpolate and do not extrapolate", reading)
 
 
 def rope_is_like_vanilla(scores: Scores) -> Verdict:
@@ -45,22 +46,22 @@ def rope_is_like_vanilla(scores: Scores) -> Verdict:
     if verdict == "holds" and any(count.runs and not count.most for count in learned.values()):
         verdict = "in part"
     finding = f"Runs that interpolate: {listed(learned)}; of these {every} drop to 1% or less at 10 digits."
-    return Verdict("C03", verdict, finding, str(every), "RoPE of embedding size 64, counted from the left")
+    return judged("C03", counts, finding, "standard RoPE, the source counted from the left", verdict)
 
 
 def alibi_does_not_interpolate(scores: Scores) -> Verdict:
     """Below 5% at six digits (N x 1: 10%, for products by zero), and some right below four digits."""
-    fails, short = Count(0, 0), Count(0, 0)
+    fails, short = {}, Count(0, 0)
     for task in ARITHMETIC:
         runs = scores.of(task, "alibi")
         if len(runs):
-            fails += Count(int((runs[6] < (10 if task == "n-by-1" else 5)).sum()), len(runs))
+            fails[task] = Count(int((runs[6] < (10 if task == "n-by-1" else 5)).sum()), len(runs))
             short += Count(int((runs[[1, 2, 3]].max(axis=1) >= 5).sum()) if task != "n-by-1" else 0, len(runs))
-    verdict: Judgement = by_counts({"runs": fails})
+    verdict: Judgement = by_counts(fails)
     if verdict == "holds" and not short.met:
         verdict = "in part"
-    finding = f"{fails} runs fail at 6 digits; {short} are right on some problems of at most three digits."
-    return Verdict("C04", verdict, finding, str(fails), "bias on decoder self-attention, no positions")
+    finding = f"{total(fails.values())} runs fail at 6 digits; {short} are right on some problems of at most 3 digits."
+    return judged("C04", fails, finding, "bias on decoder self-attention, no positions", verdict)
 
 
 def rope_needs_width(scores: Scores) -> Verdict:
@@ -79,7 +80,8 @@ def rope_needs_width(scores: Scores) -> Verdict:
     elif wide.most and all(count.met <= 1 for count in narrow):
         verdict = "holds"
     finding = f"Runs that interpolate Addition after 1,600 steps: {listed(learned)}."
-    return Verdict("C05", verdict, finding, str(total(learned.values())), "standard RoPE, rates not tuned for a size")
+    found = judged("C05", learned, finding, "standard RoPE, rates not tuned for a width", verdict)
+    return replace(found, size="0 encoder and 2 decoder layers, widths 64 to 512")
 
 
 def attention_follows_the_digit(studies: Sequence[Study]) -> Verdict:
@@ -88,47 +90,60 @@ def attention_follows_the_digit(studies: Sequence[Study]) -> Verdict:
     At least half of their attention inside; beyond, of what is more than evenly spread attention has there, at most
     half of what it is inside. (Evenly spread over the few tokens before it, self-attention has much of it anyway.)
     """
-    held, told = [], []
+    held, found = [], []
     for study in studies:
         inside, beyond = (f"{study.length} digits, {part}" for part in ("inside", "beyond"))
         heads, follows = study.best_heads(), []
         for name in ENCODER_DECODER:
             own = heads[(heads.operand == "all") & (heads.attention == name)]
             best, even = own.sort_values(inside).iloc[-1], study.even(name)
-            told.append(f"{name} {best[inside]:.2f} inside and {best[beyond]:.2f} beyond (layer {best.layer})")
+            found.append((name, best[inside], best[beyond]))
             follows.append(best[inside] >= 0.5 and best[beyond] - even[1] <= (best[inside] - even[0]) / 2)
         held.append(all(follows))
-    return about_attention("C06", held, f"Attention on the needed cell: {'; '.join(told)}.")
+    frame = pd.DataFrame(found, columns=["name", "inside", "beyond"]).groupby("name", sort=False)
+    told = [f"{name} {between(own.inside)} inside and {between(own.beyond)} beyond" for name, own in frame]
+    return about_attention(
+        "C06", {"successor": held}, f"Attention of the best head on the needed cell: {'; '.join(told)}."
+    )
 
 
-def about_attention(id: str, held: Sequence[bool], finding: str, tasks: int = 1) -> Verdict:
-    """A verdict on the attention of single models of so many tasks: undecided below five seeds of each."""
-    count = Count(sum(held), len(held))
-    verdict = by_counts({"runs": count}) if len(held) >= SEEDS * tasks else "undecided"
-    return Verdict(id, verdict, finding, str(count), "any layer")
+def about_attention(id: str, held: Mapping[str, Sequence[bool]], finding: str) -> Verdict:
+    """A verdict on the attention of single models, by task: undecided below five seeds of each."""
+    counts = {task: Count(sum(own), len(own)) for task, own in held.items()}
+    enough = min(count.runs for count in counts.values()) >= SEEDS
+    return judged(id, counts, finding, "any layer", by_counts(counts) if enough else "undecided")
 
 
 def heads_divide_the_operands(studies: Sequence[Study]) -> Verdict:
     """Some head looks at one operand at least twice as much as at the other, and some the other way round."""
-    held, told = [], []
-    for study in studies:
-        ratio = (who := study.shares())["operand 1"] / who["operand 2"]
-        told.append(f"{(ratio >= 2).sum()} of {len(who)} prefer the first operand, {(ratio <= 0.5).sum()} the second")
-        held.append(bool((ratio >= 2).any() and (ratio <= 0.5).any()))
-    return about_attention("C07", held, f"Of the heads {'; '.join(told)}.")
+    ratios = [(who := study.shares())["operand 1"] / who["operand 2"] for study in studies]
+    first, second = (
+        [int(count) for count in counts] for counts in zip(*(preferring(each) for each in ratios), strict=True)
+    )
+    finding = (
+        f"Of {len(ratios[0])} heads {between(first, 'd')} prefer the first operand, {between(second, 'd')} the second."
+    )
+    held = [min(pair) > 0 for pair in zip(first, second, strict=True)]
+    return about_attention("C07", {"addition": held}, finding)
+
+
+def preferring(ratio: pd.Series) -> tuple[int, int]:
+    """How many heads look at the first operand at least twice as much as at the second, and the reverse."""
+    return int((ratio >= 2).sum()), int((ratio <= 0.5).sum())
 
 
 def attention_goes_with_accuracy(studies: Sequence[Study]) -> Verdict:
     """Over output digits, mass on the needed cell and digit accuracy correlate at 0.8 or more.
 
-    A task decides nothing if its accuracy is much the same at every digit.
+    A task whose accuracy is much the same at every digit is named: there the correlation says little.
     """
-    found = [(study.title, correlation(study)) for study in studies]
-    flat = [study.title for study in studies if np.ptp(study.steps.accuracy) < SPREAD]
-    told = ", ".join(f"{task} {value:.2f}" for task, value in found)
+    found: dict[str, list[float]] = {}
+    for study in studies:
+        found.setdefault(study.title, []).append(correlation(study))
+    flat = dict.fromkeys(study.title for study in studies if np.ptp(study.steps.accuracy) < SPREAD)
+    told = ", ".join(f"{task} {between(values)}" for task, values in found.items())
     finding = f"Correlation over output digits: {told}" + (f" (accuracy flat: {', '.join(flat)})." if flat else ".")
-    tasks = len({task for task, _ in found})
-    return about_attention("C08", [value >= 0.8 for _, value in found], finding, tasks)
+    return about_attention("C08", {task: [each >= 0.8 for each in values] for task, values in found.items()}, finding)
 
 
 def correlation(study: Study) -> float:
@@ -142,7 +157,8 @@ def classification_is_chance(scores: Scores) -> Verdict:
     far = (runs[[10, 20, 60]] - 50).abs().max(axis=1) if len(runs) else pd.Series(dtype=float)
     count = Count(int((far <= 5).sum()), len(runs))
     finding = f"Runs of {OPERATIONS['parity-classification'].title} within 5 points of 50%: {count}."
-    return Verdict("C14", by_counts({CLASSIFIER: count}), finding, str(count))
+    counts = {CLASSIFIER: count}
+    return judged("C14", counts, finding, "one output bit, sinusoidal positions", by_counts(counts))
 
 
 def scratchpad_does_not_interpolate(scores: Scores) -> Verdict:
@@ -154,7 +170,7 @@ def scratchpad_does_not_interpolate(scores: Scores) -> Verdict:
         verdict = "differs"
     longest = runs[60].max() if len(runs) else 0.0
     finding = f"{count} runs interpolate Parity; at 60 digits the best of them has {longest:.1f}%."
-    return Verdict("C15", verdict, finding, str(count), "this project's training; the paper's has Adam at 1e-5")
+    return judged("C15", {"parity": count}, finding, "this project's training; the paper's has Adam at 1e-5", verdict)
 
 
 VANILLA_FAILURE = (
@@ -168,10 +184,10 @@ VANILLA_FAILURE = (
 )
 
 
-def attention_verdicts(successor: Study, addition: Study) -> list[Verdict]:
-    """Claims C06 to C08, from the attention of the Vanilla models that the paper analyses."""
+def attention_verdicts(successor: Sequence[Study], addition: Sequence[Study]) -> list[Verdict]:
+    """Claims C06 to C08, from the attention of the Vanilla models that the paper analyses, a study a seed."""
     return [
-        attention_follows_the_digit([successor]),
-        heads_divide_the_operands([addition]),
-        attention_goes_with_accuracy([successor, addition]),
+        attention_follows_the_digit(successor),
+        heads_divide_the_operands(addition),
+        attention_goes_with_accuracy([*successor, *addition]),
     ]

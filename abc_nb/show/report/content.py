@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -159,12 +159,18 @@ def read_ledger(profile: str, folder: Path) -> list[Claim]:
             criterion=row["criterion"],
             finding=row["finding"],
             runs=row["runs"],
-            reading=", ".join(filter(None, [row["reading"], row["regime"]])),
+            reading=setting_of(row),
             notebook=row["notebook"],
             link=link(folder, row["notebook"]),
         )
         for row in claims.ledger(profile).to_dict("records")
     ]
+
+
+def setting_of(row: Mapping[Any, str]) -> str:
+    """Reading, regime, size and seeds of a row of the ledger, as far as it has them."""
+    seeds = row["seeds"] and f"seeds: {row['seeds']}"
+    return "; ".join(filter(None, [row["reading"], row["regime"], row["size"], seeds]))
 
 
 def link(folder: Path, notebook: str) -> str:

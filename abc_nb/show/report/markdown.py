@@ -85,7 +85,7 @@ def accuracy(cell: Cell | None, has_paper: bool) -> str:
 
 
 def ledger(report: Report) -> str:
-    head = ("claim", "the paper says", "verdict", "runs", "found here", "reading and regime", "notebook")
+    head = ("claim", "the paper says", "verdict", "runs", "found here", "reading and setting", "notebook")
     rows = []
     for claim in report.ledger:
         texts = (claim.id, claim.claim, claim.verdict, claim.runs, claim.finding, claim.reading)

@@ -1,0 +1,71 @@
+"""What a MODEL in an experiment's name, TASK-MODEL, can differ in, and the kinds that the catalogue is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from abc_nb.bias import Bias, Causal, Window
+from abc_nb.calibration.calibrate import Calibration
+from abc_nb.experiments.profiles import Kind, Recipe
+from abc_nb.model import positions
+from abc_nb.problems.layouts import Arrangement, Layout, SourceIndex
+
+PERIOD, W = 3, 1  # T and w of the paper's table 1
+CAUSAL = Causal()
+
+
+@dataclass(frozen=True)
+class Model:
+    """A column of the design: what a MODEL in TASK-MODEL stands for."""
+
+    title: str  # as the paper's tables call it
+    position: positions.PositionEncoding
+    bias: Bias | Callable[[Layout, int, int], Bias] = CAUSAL  # or its maker: layout, heads, layers
+    source_index: SourceIndex = "right"
+    arrangement: Arrangement = "natural"  # aligned: operands' digits side by side, for the window
+    extends: bool = False  # meant to extrapolate: trained on several widths
+    parent: str = "vanilla"  # the model that is retrained, if one is
+    parent_base: int | None = None  # where it is not the task's
+    calibration: Calibration | None = None  # how the bias is read out of the parent, before it is retrained
+    warm: bool = True  # retraining starts from the parent's weights
+    accept: float = 0.0  # validation accuracy below which more lines are read and the model is trained anew
+    rank: int = 0  # of a low-rank change of the parent's queries and keys
+    rounds: int = 0  # of repair, at most: training on with what the parent gets wrong, then a certificate
+    tested: str = "curve"  # at which lengths: a key of `TESTS`
+    many: int = 0  # problems at the lengths `MANY`, if that is more
+    size: tuple[tuple[str, int], ...] = ()  # fields of the model's size that are not the profile's
+    regime: str | None = None  # tight or padded, where it is not the profile's
+    training: Kind = "plain"
+    recipe: Recipe = "code"  # where the profile `paper` takes its learning rate from
+    kind: Literal["encoder-decoder", "decoder-only"] = "encoder-decoder"
+
+
+def width(size: int) -> tuple[tuple[str, int], ...]:
+    return ("width", size), ("feed_forward", 4 * size)
+
+
+def layers(encoder: int, decoder: int) -> tuple[tuple[str, int], ...]:
+    return ("encoder_layers", encoder), ("decoder_layers", decoder)
+
+
+def scaffold(title: str, position: positions.PositionEncoding, w: int | None = W, **changes: Any) -> Model:
+    """ABS: a window, on aligned input. `sides` of the window is "one" unless it is given."""
+    sides = changes.pop("sides", "one")
+    bias = CAUSAL if w is None else Window(w, sides)
+    settings: dict[str, Any] = {"arrangement": "aligned", "extends": True, "tested": "beyond", "training": "scaffold"}
+    return Model(title, position, **{"bias": bias} | settings | changes)
+
+
+def proposal(title: str, position: positions.PositionEncoding) -> Model:
+    """Of others, in our training: several widths, the source counted from the right, where a place has one index."""
+    return Model(title, position, extends=True, tested="beyond")
+
+
+def reading(
+    title: str, position: positions.PositionEncoding, warm: bool, calibration: Calibration, **changes: Any
+) -> Model:
+    """ABC in one reading of the paper: positions, initial weights, and how lines are read out of attention."""
+    settings: dict[str, Any] = {"extends": True, "tested": "few", "training": "retraining" if warm else "short"}
+    return Model(title, position, calibration=calibration, warm=warm, **settings | changes)

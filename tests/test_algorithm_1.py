@@ -1,0 +1,66 @@
+"""What a run of Algorithm 1 kept: its last layer's lines, the short ones, and the heads that are left without one."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from abc_nb.analysis import algorithm_1
+from abc_nb.analysis.results import Results
+from abc_nb.bias.lines import Line, Lines
+from abc_nb.experiments import experiment
+
+DIAGONAL = Line("self", 1, 0, "diagonal", "whole", 0, 0.0)
+FEW_CELLS = Line("self", 1, 0, "diagonal", "whole", -6, 0.0)  # of eight steps it is seen at the last two
+CORNER = Line("cross", 1, 3, "antidiagonal", "whole", 0, 0.0)
+OF_ANOTHER_LAYER = Line("cross", 0, 5, "antidiagonal", "whole", 0, 0.0)
+
+
+def run(*lines: Line, model: str = "algorithm-1-pooled") -> Any:
+    return SimpleNamespace(
+        experiment=experiment(f"addition-{model}"),
+        seed=3,
+        validation=0.5,
+        bias=lambda: Lines(8, lines),
+        shares=lambda: pd.DataFrame({"share": [None], "lines": [len(lines)], "skill": [0.75]}),
+        evaluation=lambda: pd.DataFrame({"length": [6, 20, 60], "accuracy": [0.5, 0.4, 0.25]}),
+    )
+
+
+def test_a_row_counts_the_last_layers_lines_and_heads() -> None:
+    found = algorithm_1.about(run(DIAGONAL, FEW_CELLS, CORNER, OF_ANOTHER_LAYER))
+    assert (found["lines"], found["short"], found["open_heads"]) == (3, 1, 14 / 16)
+    assert (found["skill"], found["validation"], found["twenty"], found["sixty"]) == (0.75, 0.5, 0.4, 0.25)
+    assert (found["layers"], found["regime"], found["seed"]) == (2, "tight", 3)
+
+
+@pytest.mark.parametrize("end", algorithm_1.ENDS)
+def test_a_reading_has_one_title_in_every_regime_and_size(end: str) -> None:
+    assert algorithm_1.reading_of(f"algorithm-1-none-new{end}") == algorithm_1.reading_of("algorithm-1-none-new")
+
+
+def test_seeds_are_told_as_a_range() -> None:
+    rows = [algorithm_1.about(run(DIAGONAL)), algorithm_1.about(run(DIAGONAL, CORNER)) | {"sixty": 1.0}]
+    (row,) = algorithm_1.by_reading(pd.DataFrame(rows)).to_dict("records")
+    assert (row["seeds"], row["lines"], row["short"], row["60 digits"]) == (2, "1–2", "0", "25.0–100.0")
+
+
+def test_readings_of_one_model_differ_in_the_lines_that_they_keep() -> None:
+    """Of tight problems the authors' script keeps no line in cross-attention: there are too few lines."""
+    (parent,) = Results("quick", "shipped", [0]).runs(["successor-vanilla"])
+    found = algorithm_1.kept(parent).set_index("reading")
+    assert found.lines["ABC"] > 0 == found.short["ABC"] == found.open_heads["ABC"]
+    assert found.open_heads["Algorithm 1, the authors' script"] == 0.5
+    assert found.short["Algorithm 1, all lines pooled"] > 0
+    assert found.skill.between(0, 1).all()
+
+
+def test_shipped_runs_of_the_paper_keep_more_lines_than_abc() -> None:
+    found = algorithm_1.runs(Results("quick", "shipped", [0]))
+    padded = found[(found.regime == "padded") & (found.layers == 2)]
+    ours = padded.model.str.startswith("abc")
+    assert padded[ours].lines.max() < padded[~ours].lines.min()
+    assert padded[ours].short.max() == 0 < padded[~ours].short.min()
