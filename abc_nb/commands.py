@@ -50,11 +50,11 @@ def list_(arguments: Namespace) -> None:
         seeds = " ".join(str(run.seed) for run in runs if run)
         weights = " ".join(str(run.seed) for run in runs if run and run.has_weights)
         model = catalogue.title(experiment.identity.model)
-        rows.append((name, experiment.task.title, model, experiment.sampler.regime, seeds, weights))
+        rows.append((experiment.name, experiment.task.title, model, experiment.sampler.regime, seeds, weights))
     columns = ["experiment", "task", "model", "regime", "seeds_with_results", "seeds_with_weights"]
     show(pd.DataFrame(rows, columns=columns), arguments.csv)
-    if mend := store.nothing_shipped():
-        warnings.warn(f"only results made here are listed: train some{mend}", stacklevel=2)
+    if advice := store.nothing_shipped():
+        warnings.warn(f"only results made here are listed: train some{advice}", stacklevel=2)
 
 
 def train(arguments: Namespace) -> None:
@@ -123,7 +123,7 @@ def check_line(task: Task, number: int, line: str) -> None:
 
 
 def in_blocks(lines: Iterator[str], size: int) -> Iterator[list[str]]:
-    """So many lines at a time; what stands before an error comes before it."""
+    """The lines in lists of `size`; those before an error come first."""
     block: list[str] = []
     try:
         for line in lines:

@@ -100,7 +100,7 @@ class MultiHeadAttention(nn.Module):
     def in_blocks(
         self, query: Tensor, key: Tensor, value: Tensor, bias: OpenKeys, index: tuple[Tensor, Tensor]
     ) -> Tensor:
-        """Over open keys, so many queries at a time that what is gathered stays in the cache."""
+        """Over open keys, in blocks of queries small enough that what is gathered stays in the cache."""
         rows = max(1, BLOCK // (query.shape[0] * bias.index.shape[1] * query.shape[1] * query.shape[3]))
         if torch.is_grad_enabled() or rows >= len(bias.index):
             return self.over_open_keys(query, key, value, bias, index)
