@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from abc_nb.bias.base import CLOSED, Attention, OpenKeys
+from abc_nb.model import compiled
 from abc_nb.model.dropout import drop
 from abc_nb.model.positions import PositionEncoding
 
@@ -67,11 +68,30 @@ class MultiHeadAttention(nn.Module):
     ) -> Tensor:
         """Queries from `x` (B, L, D) over given keys and values; `index` = positions of queries and keys."""
         query = self.position.rotate(self.split(self.query(x)), index[0])
-        if isinstance(bias, OpenKeys):
+        slots = bias.index.shape[1] if isinstance(bias, OpenKeys) else keys_values[0].shape[2]
+        if record is None and not (self.training and self.dropout) and compiled.fits(query, slots):
+            mixed = self.by_compiled(query, *keys_values, bias, index)
+        elif isinstance(bias, OpenKeys):
             mixed = self.in_blocks(query, *keys_values, bias, index)
         else:
             mixed = self.over_all_keys(query, *keys_values, bias, index, record)
         return self.out(mixed.transpose(1, 2).flatten(2))
+
+    def by_compiled(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        bias: Tensor | OpenKeys | None,
+        index: tuple[Tensor, Tensor],
+    ) -> Tensor:
+        """Over all keys or over open ones, by the code that is compiled for this processor."""
+        keys, matrix = (bias.index, bias.value) if isinstance(bias, OpenKeys) else (None, bias)
+        stands = index[1] if keys is None else index[1][keys]
+        extra = self.position.logits(query, stands - index[0][:, None], index)
+        total = None if matrix is None else matrix[None]
+        total = total if extra is None else extra if total is None else extra + total
+        return compiled.attend(query, key, value, total, keys)
 
     def over_all_keys(
         self,
