@@ -17,6 +17,7 @@ from abc_nb.common import devices, paths
 from abc_nb.common.errors import InputError
 from abc_nb.experiments import catalogue
 from abc_nb.experiments.experiment import Experiment
+from abc_nb.model import compiled
 from abc_nb.problems import expressions as computing
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import runner, store
@@ -65,7 +66,10 @@ def train(arguments: Namespace) -> None:
         return
     experiment = chosen(arguments)
     paths.runs().mkdir(parents=True, exist_ok=True)  # a folder that cannot be written is named before the bar
-    for each in runner.untrained(experiment, arguments.seed):
+    todo = runner.untrained(experiment, arguments.seed)
+    if todo:
+        compiled.warn_without()
+    for each in todo:
         with_bar(each, arguments.seed)
     run = runner.ensure(experiment, arguments.seed)
     seconds = run.manifest["seconds"]["training"]

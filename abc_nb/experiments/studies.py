@@ -33,6 +33,7 @@ class Study:
     bases: tuple[int, ...] = ()  # none: each task's usual one
     trained: bool = False  # by `abc-nb reproduce` in the profile `quick`; the others are taken from the shipped results
     profiles: tuple[str, ...] = ("smoke", "quick", "paper")
+    corner: int = 3  # how many of its models `smoke` has, if `reproduce` does not train it in `quick`
 
     @property
     def names(self) -> list[Name]:
@@ -70,7 +71,7 @@ STUDIES = {
     "grid": Study(ARITHMETIC, tuple(trained_grid().values())),
     "periods": Study(BINARY, tuple(catalogue.PERIODS)),
     "windows": Study(("successor", "addition"), tuple(catalogue.WINDOWS)),
-    "rope sizes": Study(("addition",), ("rope-128", "rope-512")),
+    "rope sizes": Study(("addition",), ("rope-128", "rope-512"), corner=1),
     "methods": Study(ARITHMETIC, catalogue.METHODS),
     "places": Study(BINARY, (*catalogue.PLACED, "coupling", "window-cyclic")),
     "lists": Study(LISTS, ("vanilla", "window-both", "window-cyclic-both", "abc-mod3-warm")),
@@ -95,7 +96,7 @@ def corner(study: Study, profile: str) -> Study:
     """A study as a profile has it: of those that plain `reproduce` does not train, `smoke` takes one task."""
     if profile != "smoke" or study.trained:
         return study
-    return replace(study, tasks=study.tasks[:1], models=study.models[:3], bases=study.bases[:1])
+    return replace(study, tasks=study.tasks[:1], models=study.models[: study.corner], bases=study.bases[:1])
 
 
 def names(profile: str = "quick") -> list[Name]:

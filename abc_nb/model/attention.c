@@ -2,14 +2,13 @@
 
    SIZE, the numbers of a head, is given to the compiler. All arrays are float32. q, k, v, out and their gradients
    are (batch, head, token, SIZE): the strides are those of the first three dimensions, and the numbers of a token
-   lie together. bias is (batch, head, query, slot), with strides too. A slot is the key of the same number or,
-   where `open` (query, slot) is given, the key that stands there. weights (batch, head, query, slot) are kept for the
-   backward pass. Every sum has a fixed order, so results are the same bit for bit. */
+   lie together. bias is (batch, head, query, key), with strides too. weights (batch, head, query, key) are kept for
+   the backward pass. Every sum has a fixed order, so results are the same bit for bit. */
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
 
-#define LANES 8 /* slots that are computed together; the last ones of a row are filled up with closed ones */
+#define LANES 8 /* keys that are computed together; a row is filled up with closed ones */
 #define ROUNDED(n) (((n) + LANES - 1) / LANES * LANES)
 
 typedef float Lanes __attribute__((vector_size(LANES * 4)));
@@ -17,7 +16,7 @@ typedef int32_t Bits __attribute__((vector_size(LANES * 4)));
 typedef float Head __attribute__((vector_size(SIZE * 4)));
 
 typedef struct { int64_t batch, head, token; } Strides;
-typedef struct { int64_t batches, heads, queries, keys, slots; } Sizes;
+typedef struct { int64_t batches, heads, queries, keys; } Sizes;
 
 #define AT(x, b, h, t) ((x) + (b) * x##_by.batch + (h) * x##_by.head + (t) * x##_by.token)
 
@@ -40,15 +39,13 @@ static inline void add(float *to, Head x) {
     memcpy(to, &x, sizeof x);
 }
 
-/* The keys or values of the slots, one dimension after the other: to (SIZE, room). */
-static void columns(const float *x, int64_t by, const int64_t *open, int64_t slots, int64_t room, float *restrict to) {
-    for (int64_t s = 0; s < slots; s++) {
-        const float *from = x + (open ? open[s] : s) * by;
-        for (int i = 0; i < SIZE; i++) to[i * room + s] = from[i];
-    }
+/* Keys or values, one dimension after the other: to (SIZE, room). */
+static void turn(const float *x, int64_t by, int64_t keys, int64_t room, float *restrict to) {
+    for (int64_t s = 0; s < keys; s++)
+        for (int i = 0; i < SIZE; i++) to[i * room + s] = x[s * by + i];
 }
 
-/* The product of `a` with every slot's column: to (room). */
+/* The product of `a` with every column: to (room). */
 static inline void products(const float *a, const float *columns, int64_t room, float *to) {
     for (int64_t first = 0; first < room; first += LANES) {
         Lanes sum = {0};
@@ -79,7 +76,7 @@ static inline float total(Lanes x) {
     return sum;
 }
 
-/* Softmax of a row, in place; a row without an open slot becomes zero. */
+/* Softmax of a row, in place; a row without an open key becomes zero. */
 static inline void softmax(float *row, int64_t room) {
     Lanes most = load(row), sum = {0};
     for (int64_t first = LANES; first < room; first += LANES) {
@@ -102,59 +99,58 @@ static inline void softmax(float *row, int64_t room) {
     for (int64_t first = 0; first < room; first += LANES) store(row + first, load(row + first) * share);
 }
 
-void forward(const float *q, const float *k, const float *v, const float *bias, const int64_t *open, float *out,
-             float *weights, Sizes n, Strides q_by, Strides k_by, Strides v_by, Strides bias_by, Strides out_by) {
+void forward(const float *q, const float *k, const float *v, const float *bias, float *out, float *weights, Sizes n,
+             Strides q_by, Strides k_by, Strides v_by, Strides bias_by, Strides out_by) {
     const float scale = 1.0f / sqrtf(SIZE);
-    const int64_t room = ROUNDED(n.slots);
+    const int64_t room = ROUNDED(n.keys);
     float row[room], turned[SIZE * room];
     memset(turned, 0, sizeof turned);
     for (int64_t b = 0; b < n.batches; b++)
-        for (int64_t h = 0; h < n.heads; h++)
+        for (int64_t h = 0; h < n.heads; h++) {
+            turn(AT(k, b, h, 0), k_by.token, n.keys, room, turned);
             for (int64_t i = 0; i < n.queries; i++) {
-                const int64_t *own = open ? open + i * n.slots : 0;
                 const float *extra = bias ? AT(bias, b, h, i) : 0;
                 Head mixed = {0}, asked = head(AT(q, b, h, i)) * scale;
-                if (open || i == 0) columns(AT(k, b, h, 0), k_by.token, own, n.slots, room, turned);
                 products((float *)&asked, turned, room, row);
-                if (extra)
-                    for (int64_t s = 0; s < n.slots; s++) row[s] += extra[s];
-                for (int64_t s = n.slots; s < room; s++) row[s] = -INFINITY;
+                for (int64_t s = 0; extra && s < n.keys; s++) row[s] += extra[s];
+                for (int64_t s = n.keys; s < room; s++) row[s] = -INFINITY;
                 softmax(row, room);
-                for (int64_t s = 0; s < n.slots; s++) mixed += row[s] * head(AT(v, b, h, own ? own[s] : s));
+                for (int64_t s = 0; s < n.keys; s++) mixed += row[s] * head(AT(v, b, h, s));
                 memcpy(AT(out, b, h, i), &mixed, sizeof mixed);
-                if (weights) memcpy(weights + ((b * n.heads + h) * n.queries + i) * n.slots, row, n.slots * sizeof(float));
+                if (weights) memcpy(weights + ((b * n.heads + h) * n.queries + i) * n.keys, row, n.keys * sizeof(float));
             }
+        }
 }
 
-/* Writes dq, adds to dk and dv and, where it is wanted, writes dbias (batch, head, query, slot). */
-void backward(const float *q, const float *k, const float *v, const int64_t *open, const float *weights,
-              const float *dout, float *dq, float *dk, float *dv, float *dbias, Sizes n, Strides q_by, Strides k_by,
-              Strides v_by, Strides dout_by, Strides dq_by, Strides dk_by) {
+/* Writes dq, adds to dk and dv and, where it is wanted, writes dbias (batch, head, query, key). */
+void backward(const float *q, const float *k, const float *v, const float *weights, const float *dout, float *dq,
+              float *dk, float *dv, float *dbias, Sizes n, Strides q_by, Strides k_by, Strides v_by, Strides dout_by,
+              Strides dq_by, Strides dk_by) {
     const Strides dv_by = dk_by;
     const float scale = 1.0f / sqrtf(SIZE);
-    const int64_t room = ROUNDED(n.slots);
+    const int64_t room = ROUNDED(n.keys);
     float row[room], w[room], turned[SIZE * room];
     memset(turned, 0, sizeof turned);
     memset(w, 0, sizeof w);
     for (int64_t b = 0; b < n.batches; b++)
-        for (int64_t h = 0; h < n.heads; h++)
+        for (int64_t h = 0; h < n.heads; h++) {
+            turn(AT(v, b, h, 0), v_by.token, n.keys, room, turned);
             for (int64_t i = 0; i < n.queries; i++) {
-                const int64_t *own = open ? open + i * n.slots : 0, at = ((b * n.heads + h) * n.queries + i) * n.slots;
+                const int64_t at = ((b * n.heads + h) * n.queries + i) * n.keys;
                 Head mixed = {0}, asked = head(AT(q, b, h, i)) * scale, d = head(AT(dout, b, h, i));
                 Lanes sum = {0};
-                memcpy(w, weights + at, n.slots * sizeof(float));
-                if (open || i == 0) columns(AT(v, b, h, 0), v_by.token, own, n.slots, room, turned);
+                memcpy(w, weights + at, n.keys * sizeof(float));
                 products((float *)&d, turned, room, row);
                 for (int64_t s = 0; s < room; s += LANES) sum += load(w + s) * load(row + s);
                 const float mean = total(sum);
                 for (int64_t s = 0; s < room; s += LANES) store(row + s, load(w + s) * (load(row + s) - mean));
-                if (dbias) memcpy(dbias + at, row, n.slots * sizeof(float));
-                for (int64_t s = 0; s < n.slots; s++) {
-                    const int64_t key = own ? own[s] : s;
-                    mixed += row[s] * scale * head(AT(k, b, h, key));
-                    add(AT(dk, b, h, key), row[s] * asked);
-                    add(AT(dv, b, h, key), w[s] * d);
+                if (dbias) memcpy(dbias + at, row, n.keys * sizeof(float));
+                for (int64_t s = 0; s < n.keys; s++) {
+                    mixed += row[s] * scale * head(AT(k, b, h, s));
+                    add(AT(dk, b, h, s), row[s] * asked);
+                    add(AT(dv, b, h, s), w[s] * d);
                 }
                 memcpy(AT(dq, b, h, i), &mixed, sizeof mixed);
             }
+        }
 }

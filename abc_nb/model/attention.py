@@ -68,30 +68,11 @@ class MultiHeadAttention(nn.Module):
     ) -> Tensor:
         """Queries from `x` (B, L, D) over given keys and values; `index` = positions of queries and keys."""
         query = self.position.rotate(self.split(self.query(x)), index[0])
-        slots = bias.index.shape[1] if isinstance(bias, OpenKeys) else keys_values[0].shape[2]
-        if record is None and not (self.training and self.dropout) and compiled.fits(query, slots):
-            mixed = self.by_compiled(query, *keys_values, bias, index)
-        elif isinstance(bias, OpenKeys):
+        if isinstance(bias, OpenKeys):
             mixed = self.in_blocks(query, *keys_values, bias, index)
         else:
             mixed = self.over_all_keys(query, *keys_values, bias, index, record)
         return self.out(mixed.transpose(1, 2).flatten(2))
-
-    def by_compiled(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        bias: Tensor | OpenKeys | None,
-        index: tuple[Tensor, Tensor],
-    ) -> Tensor:
-        """Over all keys or over open ones, by the code that is compiled for this processor."""
-        keys, matrix = (bias.index, bias.value) if isinstance(bias, OpenKeys) else (None, bias)
-        stands = index[1] if keys is None else index[1][keys]
-        extra = self.position.logits(query, stands - index[0][:, None], index)
-        total = None if matrix is None else matrix[None]
-        total = total if extra is None else extra if total is None else extra + total
-        return compiled.attend(query, key, value, total, keys)
 
     def over_all_keys(
         self,
@@ -107,6 +88,8 @@ class MultiHeadAttention(nn.Module):
         total = bias if extra is None else extra if bias is None else extra + bias
         dropout = self.dropout if self.training else 0.0
         fast = record is None and (query.is_cuda or not dropout)  # PyTorch's path knows no dropout on a processor,
+        if fast and not dropout and compiled.fits(query, key.shape[2]):
+            return compiled.attend(query, key, value, total)
         closed = None if fast and not query.is_cuda else without_key(bias, dim=-1)  # and on a GPU no closed query
         if fast and closed is None:
             return F.scaled_dot_product_attention(query, key, value, attn_mask=total, dropout_p=dropout)
