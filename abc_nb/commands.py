@@ -17,6 +17,7 @@ from abc_nb.common import devices, paths
 from abc_nb.common.errors import InputError
 from abc_nb.experiments import catalogue
 from abc_nb.experiments.experiment import Experiment
+from abc_nb.model import compiled
 from abc_nb.problems import expressions as computing
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import runner, store
@@ -50,11 +51,11 @@ def list_(arguments: Namespace) -> None:
         seeds = " ".join(str(run.seed) for run in runs if run)
         weights = " ".join(str(run.seed) for run in runs if run and run.has_weights)
         model = catalogue.title(experiment.identity.model)
-        rows.append((name, experiment.task.title, model, experiment.sampler.regime, seeds, weights))
+        rows.append((experiment.name, experiment.task.title, model, experiment.sampler.regime, seeds, weights))
     columns = ["experiment", "task", "model", "regime", "seeds_with_results", "seeds_with_weights"]
     show(pd.DataFrame(rows, columns=columns), arguments.csv)
-    if mend := store.nothing_shipped():
-        warnings.warn(f"only results made here are listed: train some{mend}", stacklevel=2)
+    if advice := store.nothing_shipped():
+        warnings.warn(f"only results made here are listed: train some{advice}", stacklevel=2)
 
 
 def train(arguments: Namespace) -> None:
@@ -65,7 +66,10 @@ def train(arguments: Namespace) -> None:
         return
     experiment = chosen(arguments)
     paths.runs().mkdir(parents=True, exist_ok=True)  # a folder that cannot be written is named before the bar
-    for each in runner.untrained(experiment, arguments.seed):
+    todo = runner.untrained(experiment, arguments.seed)
+    if todo:
+        compiled.warn_without()
+    for each in todo:
         with_bar(each, arguments.seed)
     run = runner.ensure(experiment, arguments.seed)
     seconds = run.manifest["seconds"]["training"]
@@ -123,7 +127,7 @@ def check_line(task: Task, number: int, line: str) -> None:
 
 
 def in_blocks(lines: Iterator[str], size: int) -> Iterator[list[str]]:
-    """So many lines at a time; what stands before an error comes before it."""
+    """The lines in lists of `size`; those before an error come first."""
     block: list[str] = []
     try:
         for line in lines:

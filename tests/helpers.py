@@ -29,11 +29,12 @@ from abc_nb.model.positions import Sinusoidal
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task
-from abc_nb.runs import runner
+from abc_nb.runs import runner, store
 from abc_nb.runs.manifest import fingerprint, sha256, write_manifest
 from abc_nb.show import pictures, plots, tables
 from abc_nb.show.report import page
 from abc_nb.training import checkpoints
+from abc_nb.training import trainer as training
 from abc_nb.training.evaluation import exact_match, wilson
 from abc_nb.training.progress import Progress, TrainingConfig
 from abc_nb.training.trainer import Trainer
@@ -288,3 +289,20 @@ def rows(model: str, accuracy: dict[int, list[float]], task: str = "Addition") -
         for seed, value in enumerate(values)
     ]
     return pd.DataFrame(made)
+
+
+def interrupted_and_resumed(chosen: Experiment, monkeypatch: pytest.MonkeyPatch) -> store.Run:
+    """The run of four steps that was stopped after three, was not there then, and went on."""
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
+
+    def stop(progress: Progress) -> None:
+        if progress.step == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        runner.ensure(chosen, 0, stop)
+    assert store.find(chosen, 0) is None
+    steps: list[int] = []
+    run = runner.ensure(chosen, 0, lambda progress: steps.append(progress.step))
+    assert steps == [4]
+    return run

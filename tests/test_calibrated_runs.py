@@ -8,12 +8,13 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 import torch
 from conftest import Folders, copied
-from helpers import DAMAGES, assert_same_result, correct_checksums, never, weights
+from helpers import DAMAGES, assert_same_result, correct_checksums, interrupted_and_resumed, never, weights
 from safetensors.torch import save_file
 
 from abc_nb.bias.lines import Lines
@@ -180,22 +181,15 @@ def stop(*_: object) -> None:
 def test_an_interrupted_retraining_goes_on_with_the_bias_it_had(
     child: Experiment, folders: Folders, trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
+    calls: list[int] = []
 
-    def stop_in_between(progress: Progress) -> None:
-        if progress.step == 3:
-            raise KeyboardInterrupt
+    def counted(*arguments: Any) -> of_model.Calibrated:
+        calls.append(1)
+        return of_model.calibrate_model(*arguments)
 
-    def never_again(*_: object) -> None:
-        raise AssertionError("the bias was there")
-
-    with pytest.raises(KeyboardInterrupt):
-        runner.ensure(child, 0, stop_in_between)
-    assert store.find(child, 0) is None
-    monkeypatch.setattr(runner, "calibrate_model", never_again)
-    steps: list[int] = []
-    run = runner.ensure(child, 0, lambda progress: steps.append(progress.step))
-    assert steps == [4]
+    monkeypatch.setattr(runner, "calibrate_model", counted)
+    run = interrupted_and_resumed(child, monkeypatch)
+    assert len(calls) == 1, "the bias was there"
     assert_same_calibrated_result(run.folder, trained / child.key(0))
     assert sorted(path.name for path in run.folder.iterdir()) == CALIBRATED
 

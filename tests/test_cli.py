@@ -85,11 +85,11 @@ def test_help_does_not_wait_for_torch() -> None:
 
 def test_list_names_every_experiment(capsys: pytest.CaptureFixture[str], folders: Folders) -> None:
     listed = table(capsys, "list")
-    assert listed.experiment.tolist() == experiments.names()
+    assert listed.experiment.tolist() == [*map(str, experiments.names())]
     assert {"task", "model", "regime"} < {*listed.columns}
     assert (listed.seeds_with_results == "").all()
     text = output(capsys, "list")
-    assert all(name in text for name in experiments.names())
+    assert all(str(name) in text for name in experiments.names())
 
 
 @pytest.mark.usefixtures("trained")

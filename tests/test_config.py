@@ -30,7 +30,7 @@ POSITIONS = [positions.NoPosition, positions.Sinusoidal, positions.Rotary, posit
 POSITIONS += [type(model.position) for model in catalogue.MODERN.values()]
 BIASES = [Causal, ALiBi, PlacedALiBi, RunningALiBi, Window, Lines, Line]
 TYPES = [Experiment, Name, Sampler, Task, ModelConfig, TrainingConfig, Calibration, *POSITIONS, *BIASES]
-WITHOUT_BASE = st.sampled_from([name for name in experiments.names() if "-base" not in name])
+WITHOUT_BASE = st.sampled_from([str(name) for name in experiments.names() if "-base" not in str(name)])
 
 
 # ---- JSON -------------------------------------------------------------------------------------------

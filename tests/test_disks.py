@@ -43,7 +43,7 @@ class Disk:
             while True:
                 file.write(bytes(1000))
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         self.remount("rw")
         (self.path / "filler").unlink(missing_ok=True)
 
@@ -156,7 +156,7 @@ def test_a_training_that_the_disk_stops_goes_on_when_it_is_mended(
         assert_refused(capsys, TRAIN, reason, on_disk.path / "runs")
     assert not on_disk.temporary()
     assert store.find(tiny, 1) is not None
-    on_disk.mend()
+    on_disk.repair()
     steps = steps_to_go(monkeypatch)
     assert main(TRAIN) == 0
     assert steps == [*range(done, 4)]
@@ -237,7 +237,7 @@ def test_figures_on_a_disk_that_takes_no_more_stay_as_they_are(
         save()
     assert str(caught.value.filename).startswith(str(disk.path / "smoke"))
     assert {path: path.read_bytes() for path in (disk.path / "smoke").iterdir()} == old
-    disk.mend()
+    disk.repair()
     save()
     assert not disk.temporary()
 
@@ -251,5 +251,5 @@ def test_the_report_that_cannot_be_written_is_one_sentence(
     disk.spoil(how)
     reason = SENTENCES[how] + ", or name another folder in ABC_NB_FIGURES"
     assert_refused(capsys, REPORT, reason, disk.path / "smoke" / "REPORT.md")
-    disk.mend()
+    disk.repair()
     assert main(REPORT) == 0

@@ -16,11 +16,11 @@ from abc_nb.calibration.calibrate import PAPER, Calibration
 from abc_nb.common.errors import InputError
 from abc_nb.experiments import catalogue, profiles
 from abc_nb.experiments.experiment import experiment, train_command
-from abc_nb.experiments.names import parse
+from abc_nb.experiments.names import Name, parse
 from abc_nb.model import positions
 
 NAMES, PROFILES = st.sampled_from(experiments.names()), st.sampled_from([*profiles.PROFILES])
-WITHOUT_BASE = st.sampled_from([name for name in experiments.names() if "-base" not in name])
+WITHOUT_BASE = st.sampled_from([str(name) for name in experiments.names() if "-base" not in str(name)])
 
 
 # ---- the design -------------------------------------------------------------------------------------
@@ -53,7 +53,7 @@ def test_a_bias_can_be_read_out_in_another_base(base: int) -> None:
     child = experiment("n-by-3-abc-from-4", base=base)
     assert child.parent == experiment("n-by-3-vanilla", base=4)
     assert child.task.base == base and child.model.feed_forward == 4 * child.parent.model.feed_forward
-    assert "successor-abc-from-4" not in experiments.names()
+    assert Name("successor", "abc-from-4") not in experiments.names()
 
 
 @pytest.mark.parametrize("suffix", ["", "-base4"])

@@ -275,9 +275,9 @@ def test_the_retraining_has_the_settings_and_a_name_for_its_curve(bench: Bench) 
     child = bench.child(PAPER)
     assert child.parent == bench.parent.experiment
     assert child == replace(experiment("addition-abc", "smoke"), calibration=PAPER)
-    said = bench_calibration.describe(PAPER)
+    said = bench_calibration.label(PAPER)
     assert said == "kappa 4.5, 0.87, last layer, whole matrix, empty heads open"
-    assert bench_calibration.describe(Calibration(share=0.25, directions=("vertical",))) == (
+    assert bench_calibration.label(Calibration(share=0.25, directions=("vertical",))) == (
         "share 0.25, each layer, operands, vertical"
     )
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from abc_nb.common import files
-from abc_nb.common.files import whole, write_bytes, write_text
+from abc_nb.common.files import replacement, write_bytes, write_text
 
 
 def test_a_file_is_written_whole_and_its_folder_made(tmp_path: Path) -> None:
@@ -23,7 +23,7 @@ def test_a_file_is_written_whole_and_its_folder_made(tmp_path: Path) -> None:
 
 def test_an_error_leaves_the_old_content_and_nothing_beside_it(tmp_path: Path) -> None:
     path = write_text(tmp_path / "table.csv", "old")
-    with pytest.raises(ZeroDivisionError), whole(path) as temporary:
+    with pytest.raises(ZeroDivisionError), replacement(path) as temporary:
         temporary.write_text("half")
         raise ZeroDivisionError
     assert path.read_text() == "old"
@@ -33,18 +33,21 @@ def test_an_error_leaves_the_old_content_and_nothing_beside_it(tmp_path: Path) -
 @pytest.mark.parametrize("known", [False, True])
 def test_an_error_of_the_system_names_the_file_that_was_to_be_written(tmp_path: Path, known: bool) -> None:
     path = tmp_path / "table.csv"
-    with pytest.raises(OSError, match=r"No space left on device: '.*/table\.csv'") as caught, whole(path) as temporary:
+    with (
+        pytest.raises(OSError, match=r"No space left on device: '.*/table\.csv'") as caught,
+        replacement(path) as temporary,
+    ):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), *([str(temporary)] if known else []))
     assert caught.value.filename == str(path)
 
 
 def test_an_error_about_another_file_keeps_its_name(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="'elsewhere'"), whole(tmp_path / "table.csv"):
+    with pytest.raises(FileNotFoundError, match="'elsewhere'"), replacement(tmp_path / "table.csv"):
         Path("elsewhere").read_text()
 
 
 def test_the_temporary_file_keeps_the_suffix_and_is_hidden(tmp_path: Path) -> None:
-    with whole(tmp_path / "01_data.ipynb") as temporary:
+    with replacement(tmp_path / "01_data.ipynb") as temporary:
         assert temporary.suffix == ".ipynb"
         assert temporary.name.startswith(".")
         temporary.touch()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import Folders
-from helpers import SAMPLER, TINY, assert_same_result, build, weights
+from helpers import SAMPLER, TINY, assert_same_result, build, interrupted_and_resumed, weights
 from torch import Tensor
 
 from abc_nb.experiments.experiment import Experiment
@@ -17,8 +17,6 @@ from abc_nb.experiments.names import Name
 from abc_nb.model import lora
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.runs import runner, store
-from abc_nb.training import trainer as training
-from abc_nb.training.progress import Progress
 from abc_nb.training.trainer import loss_of
 
 CONFIG = replace(TINY, decoder_layers=2)
@@ -167,15 +165,5 @@ def test_an_interrupted_adaptation_goes_on_where_it_was(
     trained: Path, child: Experiment, tiny: Experiment, folders: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(trained / tiny.key(0), folders.runs / tiny.key(0))
-    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
-
-    def stop(progress: Progress) -> None:
-        if progress.step == 3:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        runner.ensure(child, 0, stop)
-    steps: list[int] = []
-    run = runner.ensure(child, 0, lambda progress: steps.append(progress.step))
-    assert steps == [4]
+    run = interrupted_and_resumed(child, monkeypatch)
     assert_same_result(run.folder, trained / child.key(0))

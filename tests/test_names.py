@@ -52,9 +52,15 @@ def test_the_classifier_is_the_plain_model_of_another_task() -> None:
     assert parse("parity-vanilla") == Name("parity", "vanilla", 2)
 
 
-@pytest.mark.parametrize("name", names("paper"))
-def test_every_name_that_there_is_is_printed_as_it_is_parsed(name: str) -> None:
-    assert str(parse(name)) == name
+def test_every_name_that_there_is_is_parsed_back() -> None:
+    for name in {*names("quick"), *names("paper")}:
+        assert parse(str(name)) == parse(name) == name
+        assert parse(name, name.base) == name
+
+
+def test_a_name_keeps_its_base() -> None:
+    with pytest.raises(InputError):
+        parse(Name("addition", "abc"), 4)
 
 
 # ---- second names -----------------------------------------------------------------------------------

@@ -367,7 +367,7 @@ def test_the_projects_own_pack_is_whole_and_holds_runs_of_its_studies() -> None:
     there = {path.as_posix() for path in places if path.parts[0] != "certificates"}
     assert there == {*found.files, "manifest.json"}
     assert len(there) < 150
-    known = {*names("quick")}
+    known = {*map(str, names("quick"))}
     for row in found.runs.values():
         name = row["key"].split("-quick-seed")[0]
         assert name in known

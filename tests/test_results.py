@@ -12,10 +12,10 @@ from conftest import Folders
 from helpers import rows
 
 from abc_nb.analysis import results
-from abc_nb.analysis.results import Results
+from abc_nb.analysis.results import AnyName, Results
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
-from abc_nb.experiments import ARITHMETIC, BINARY, STUDIES, Experiment, experiment
+from abc_nb.experiments import ARITHMETIC, BINARY, STUDIES, Experiment, Name, experiment
 from abc_nb.experiments.catalogue import GRID_NAMES
 from abc_nb.experiments.studies import corner
 from abc_nb.model.positions import Sinusoidal
@@ -121,66 +121,45 @@ def test_ablations_stand_beside_the_lines_that_they_keep() -> None:
     assert tables.by_choice(shorter).Addition.to_dict() == {"ABC": "0.0 [34]", "kappa 2 (003)": "0.0 [12]"}
 
 
+class ByPeriod(Results):
+    """Results whose accuracy is a tenth of the period of the model that was asked for."""
+
+    def there(self, names: Sequence[AnyName]) -> list[AnyName]:
+        return [*names]
+
+    def evaluation(self, names: Sequence[str | Name]) -> pd.DataFrame:
+        position = experiment(names[0]).model.position
+        assert isinstance(position, Sinusoidal)
+        share = (position.period or 0) / 10
+        return pd.concat([rows("any", {6: [1.0], 60: [share]}, experiment(name).task.name) for name in names])
+
+
 @pytest.mark.parametrize("profile", ["smoke", "quick"])
 def test_the_grid_has_a_row_for_each_window_period_task_and_length(profile: str) -> None:
-    class Found:
-        """Results whose accuracy tells the window and the period of the model that was asked for."""
-
-        def __init__(self) -> None:
-            self.profile = profile
-
-        def evaluation(self, names: list[str]) -> pd.DataFrame:
-            (model,) = {name.split("grid-")[1] for name in names}
-            w, t = (0 if text == "x" else int(text) for text in model[1:].split("-t"))
-            assert {name.split("-grid")[0] for name in names} == {*corner(STUDIES["grid"], profile).tasks}
-            return pd.concat(
-                [rows(model, {6: [1.0], 60: [w / 10 + t / 100]}, name.split("-grid")[0]) for name in names]
-            )
-
-    found = tables.grid(Found())  # type: ignore[arg-type]
-    models = corner(STUDIES["grid"], profile).models
-    tasks = corner(STUDIES["grid"], profile).tasks
-    places = [place for place, name in GRID_NAMES.items() if name in models]
-    assert len(found) == len(places) * len(tasks) * 2
-    assert set(zip(found.w, found["T"], strict=True)) == {
-        ("–" if w is None else str(w), 0 if t is None else t) for w, t in places
-    }
+    found, study = tables.grid(ByPeriod(profile, "shipped", [0])), corner(STUDIES["grid"], profile)
+    places = {("–" if w is None else str(w), t or 0) for (w, t), name in GRID_NAMES.items() if name in study.models}
+    wanted = {(task, w, t, length) for task in study.tasks for w, t in places for length in (6, 60)}
+    assert [*found.groupby(["task", "w", "T", "length"]).size()] == [1] * len(wanted)
+    assert {*zip(found.task, found.w, found["T"], found.length, strict=True)} == wanted
     longest = found[found.length == 60]
-    expected = longest.w.replace("–", "0").astype(int) * 10 + longest["T"]
-    np.testing.assert_allclose(longest.ours, expected)
+    np.testing.assert_allclose(longest.ours, 10 * longest["T"])
 
 
 def test_periods_are_those_of_the_models_that_have_them() -> None:
-    class Found:
-        """Results whose accuracy tells the period of the model that was asked for."""
-
-        profile = "quick"
-
-        def evaluation(self, names: list[str]) -> pd.DataFrame:
-            assert [name.split("-window-")[0] for name in names] == [*BINARY]
-            position = experiment(names[0]).model.position
-            assert isinstance(position, Sinusoidal) and position.period is not None
-            value = position.period / 10
-            return pd.concat([rows("any", {60: [value]}, task) for task in ("Addition", "N x 1")])
-
-    found = tables.periods(Found())  # type: ignore[arg-type]
-    assert sorted(set(found["T"])) == [2, 3, 4, 5, 6, 7, 8]
+    found = tables.periods(ByPeriod("quick", "shipped", [0])).query("length == 60")
     np.testing.assert_allclose(found.ours, 10 * found["T"])
-    assert set(found.w) == {"1"} and set(found.task) == {"Addition", "N x 1"}
+    assert set(found.w) == {"1"} and set(found.task) == {*BINARY}
     read = tables.by_period(found, ["task", "length"])
     assert read.loc[("Addition", 60)].to_dict() == {t: f"{10 * t}.0" for t in range(2, 9)}
-
-
-# ---- the paper's own setting ------------------------------------------------------------------------
 
 
 class Trained(Results):
     """Results that know how many widths a model was trained at, and lack RoPE's."""
 
-    def there(self, names: Sequence[str]) -> list[str]:
-        return [name for name in names if "rope" not in name]
+    def there(self, names: Sequence[AnyName]) -> list[AnyName]:
+        return [name for name in names if "rope" not in str(name)]
 
-    def evaluation(self, names: Sequence[str]) -> pd.DataFrame:
+    def evaluation(self, names: Sequence[str | Name]) -> pd.DataFrame:
         (name,) = names
         share = 0.25 * len(experiment(name, self.profile).sampler.widths)
         return rows("any", {6: [1.0], 20: [share, share]}, experiment(name).task.title)
@@ -193,23 +172,6 @@ def test_models_trained_at_one_width_and_at_several_stand_beside_each_other() ->
         (task, m) for task in ("Successor", "Addition") for m in models
     ]
     assert table.ours.to_list() == [25.0, 75.0] * 4 and set(table.length) == {20} and set(table.seeds) == {2}
-
-
-class OnePaperRun(Results):
-    """Results of the paper's setting: one run, with the learning rate of the text."""
-
-    def there(self, names: Sequence[str]) -> list[str]:
-        assert self.profile == "paper"
-        return [name for name in names if name.endswith("-text-rate")]
-
-    def evaluation(self, names: Sequence[str]) -> pd.DataFrame:
-        assert [*names] == ["addition-vanilla-text-rate"]
-        return rows("Vanilla", {6: [1.0], 60: [0.25]})
-
-
-class OneQuickRun(Results):
-    def evaluation(self, names: Sequence[str]) -> pd.DataFrame:
-        return rows("Vanilla", {6: [1.0], 60: [0.5]})
 
 
 def test_runs_that_miss_the_bar_are_those_that_the_shipped_files_name() -> None:

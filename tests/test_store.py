@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 import torch
 from conftest import Folders
-from helpers import DAMAGES, assert_same_result, emptied, never, weights
+from helpers import DAMAGES, assert_same_result, emptied, interrupted_and_resumed, never, weights
 
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
@@ -26,7 +26,6 @@ from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.runs import manifest, runner, store, sweep
 from abc_nb.training import evaluation
 from abc_nb.training import trainer as training
-from abc_nb.training.progress import Progress
 
 FILES = ["manifest.json", "config.json", "weights.safetensors", "history.csv", "evaluation.csv"]
 
@@ -133,18 +132,7 @@ def test_initial_weights_follow_from_the_seed_and_disturb_no_other_random_number
 def test_an_interrupted_run_is_absent_and_then_goes_on(
     tiny: Experiment, folders: Folders, finished: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
-
-    def stop(progress: Progress) -> None:
-        if progress.step == 3:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        runner.ensure(tiny, 0, stop)
-    assert store.find(tiny, 0) is None
-    steps: list[int] = []
-    run = runner.ensure(tiny, 0, lambda progress: steps.append(progress.step))
-    assert steps == [4]
+    run = interrupted_and_resumed(tiny, monkeypatch)
     assert_same_result(run.folder, finished)
     assert sorted(path.name for path in run.folder.iterdir()) == sorted(FILES)
 

@@ -132,7 +132,7 @@ class CalibrationStudy:
         return self.averaged(name, layer), self.head_titles, self.opened(name, layer)
 
     def extended(self, name: Attention, layer: int, layout: Layout | int) -> list[np.ndarray]:
-        """The bias of every head for a layout, or for problems of so many digits."""
+        """The bias of every head for a layout, or for problems of a length in digits."""
         if isinstance(layout, int):
             layout = self.run.experiment.sampler.layout(layout)
         return list(self.bias.dense(layout, name, layer).numpy())

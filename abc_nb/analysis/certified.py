@@ -13,7 +13,7 @@ from abc_nb.certificates.certify import certify_model, weights_of
 from abc_nb.certificates.checksum import checksum
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
-from abc_nb.experiments import STUDIES, parse
+from abc_nb.experiments import STUDIES, Name, parse
 from abc_nb.runs.store import Run
 
 LASTING = ("scaffolds", "abc")  # whose windows to one side with an index modulo 3, and ABC, `reproduce` certifies
@@ -23,9 +23,9 @@ DECODERS = ("decoder-abs", "decoder-abc")
 COLUMNS = ["task", "model", "seed", "recipe", "certified", "contexts", "wrong", "margin", "bound", "seconds"]
 
 
-def names(found: Results) -> list[str]:
+def names(found: Results) -> list[Name]:
     """The experiments of the four tasks that are meant to hold at every length."""
-    return [name for name in found.names(*LASTING) if (own := parse(name)) is not None and own.model in MODELS]
+    return [name for name in found.names(*LASTING) if name.model in MODELS]
 
 
 def folder(found: Results) -> Path:

@@ -48,7 +48,7 @@ def score(
 ) -> tuple[int, float, float, float]:
     """Exact match on these operands of up to `length` digits: samples, accuracy and its 95% interval, fractions.
 
-    They get the columns that the regime gives them, and so many `more`, of zeros in front.
+    They get the columns that the regime gives them, and `more` columns of zeros in front.
     """
     task, width = sampler.task, sampler.task.width(length, sampler.regime) + more
     right = exact_match(model, make_batch(task, widen(operands, width, task), width, sampler.arrangement))

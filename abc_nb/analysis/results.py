@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import pandas as pd
 
 from abc_nb.common.errors import InputError
-from abc_nb.experiments import experiment, names_of, train_command
+from abc_nb.experiments import Name, experiment, names_of, train_command
 from abc_nb.experiments.profiles import PROFILES
 from abc_nb.runs import store
 from abc_nb.runs.run import Run
 from abc_nb.runs.store import ANYWHERE
+
+AnyName = TypeVar("AnyName", str, Name)
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class Results:
         """The same, and shipped runs where none were made here: for what takes many runs."""
         return replace(self, origin="any")
 
-    def runs(self, names: Sequence[str]) -> list[Run]:
+    def runs(self, names: Sequence[str | Name]) -> list[Run]:
         """The finished runs of these experiments; InputError names the first one that is missing.
 
         Where shipped ones are taken, not every experiment has every seed; one is enough.
@@ -55,21 +58,21 @@ class Results:
             found += [run for run in runs.values() if run is not None]
         return found
 
-    def lacks(self, name: str, seed: int) -> str:
+    def lacks(self, name: str | Name, seed: int) -> str:
         """One sentence on a run that is not there."""
         where = {"runs": "made here", "shipped": "shipped", "any": "made here or shipped"}[self.origin]
-        mend = f"run `{train_command(name, seed, self.profile)}` and take results 'runs'"
+        advice = f"run `{train_command(name, seed, self.profile)}` and take results 'runs'"
         there = store.seeds().get(f"{name}-{self.profile}", [])
         others = f", or take the seeds that are there ({', '.join(map(str, there))})" if there else ""
         if self.origin != "runs":
             others += store.nothing_shipped()
-        return f"no results of {name}, seed {seed}, were {where}: {mend}{others}"
+        return f"no results of {name}, seed {seed}, were {where}: {advice}{others}"
 
-    def there(self, names: Sequence[str]) -> list[str]:
+    def there(self, names: Sequence[AnyName]) -> list[AnyName]:
         """Those of the experiments that have a result."""
         return [name for name in names if any(self.by_seed(name).values())]
 
-    def names(self, *studies: str) -> list[str]:
+    def names(self, *studies: str) -> list[Name]:
         """The experiments of some studies in this profile; where shipped runs are taken too, those with a result."""
         found = names_of(*studies, profile=self.profile)
         return self.there(found) if self.origin == "any" else found
@@ -78,26 +81,26 @@ class Results:
         """Evaluation rows of some studies, as `evaluation` has them."""
         return self.evaluation(self.names(*studies))
 
-    def by_seed(self, name: str) -> dict[int, Run | None]:
+    def by_seed(self, name: str | Name) -> dict[int, Run | None]:
         """The run of each seed."""
         origins = ANYWHERE if self.origin == "any" else (self.origin,)
         wanted = experiment(name, self.profile)
         return {seed: store.find(wanted, seed, origins) for seed in self.seeds}
 
-    def evaluation(self, names: Sequence[str]) -> pd.DataFrame:
+    def evaluation(self, names: Sequence[str | Name]) -> pd.DataFrame:
         """Evaluation rows with task, model, base, and the run's last validation accuracy (a fraction)."""
         return self.frames(names, lambda run: run.evaluation().assign(validation=run.validation))
 
-    def histories(self, names: Sequence[str]) -> pd.DataFrame:
+    def histories(self, names: Sequence[str | Name]) -> pd.DataFrame:
         """Validation accuracy along every training: task, model, seed, step, seconds, loss, accuracy."""
         return self.frames(names, lambda run: run.history().assign(seed=run.seed))
 
-    def frames(self, names: Sequence[str], read: Callable[[Run], pd.DataFrame]) -> pd.DataFrame:
+    def frames(self, names: Sequence[str | Name], read: Callable[[Run], pd.DataFrame]) -> pd.DataFrame:
         if not names:
             raise InputError("none of the experiments that are wanted here has a result: see `abc-nb list`")
         return pd.concat([read(run).assign(**identity(run)) for run in self.runs(names)], ignore_index=True)
 
-    def trainings(self, names: Sequence[str]) -> pd.DataFrame:
+    def trainings(self, names: Sequence[str | Name]) -> pd.DataFrame:
         """One row a run: steps, seconds, final validation accuracy, and when it first was 100% (infinite: never)."""
         rows = []
         for run in self.runs(names):
@@ -108,7 +111,7 @@ class Results:
             rows.append(row)
         return pd.DataFrame(rows)
 
-    def provenance(self, names: Sequence[str]) -> pd.DataFrame:
+    def provenance(self, names: Sequence[str | Name]) -> pd.DataFrame:
         """Where the results come from: a column for each device, date and set of versions."""
         rows = []
         for run in self.runs(names):

@@ -50,7 +50,7 @@ def seed_counts(frame: pd.DataFrame) -> pd.Series:
     return fewest.where(fewest == most, fewest + " to " + most)
 
 
-def seeds_told(frame: pd.DataFrame) -> str:
+def seeds_in_words(frame: pd.DataFrame) -> str:
     """How many seeds stand behind rows of `over_seeds`, in words."""
     fewest, most = frame.seeds.min(), frame.seeds.max()
     if most == 1:

@@ -8,7 +8,7 @@ from pathlib import Path
 from abc_nb.common import paths
 
 FULL, IN_THE_WAY = "make room there", "move the file away that stands where a folder should"
-MEND = {errno.ENOSPC: FULL, errno.EDQUOT: FULL, errno.EEXIST: IN_THE_WAY, errno.ENOTDIR: IN_THE_WAY}
+ADVICE = {errno.ENOSPC: FULL, errno.EDQUOT: FULL, errno.EEXIST: IN_THE_WAY, errno.ENOTDIR: IN_THE_WAY}
 
 
 class InputError(ValueError):
@@ -27,8 +27,8 @@ def refused(error: OSError) -> str:
     path = Path(str(error.filename))
     movable = {"ABC_NB_FIGURES": paths.figures(), "ABC_NB_RUNS": paths.runs()}
     others = [f", or name another folder in {name}" for name, folder in movable.items() if related(path, folder)]
-    mend = MEND.get(error.errno or 0, "make it writable")
-    return f"cannot use {path}: {error.strerror}; {mend}{''.join(others)}, and the same command goes on"
+    advice = ADVICE.get(error.errno or 0, "make it writable")
+    return f"cannot use {path}: {error.strerror}; {advice}{''.join(others)}, and the same command goes on"
 
 
 def related(path: Path, folder: Path) -> bool:

@@ -17,13 +17,13 @@ def write_text(path: Path, text: str) -> Path:
 
 def write_bytes(path: Path, content: bytes) -> Path:
     """Write beside `path`, then move over it; makes the folder."""
-    with whole(path) as temporary:
+    with replacement(path) as temporary:
         temporary.write_bytes(content)
     return path
 
 
 @contextmanager
-def whole(path: Path) -> Iterator[Path]:
+def replacement(path: Path) -> Iterator[Path]:
     """A file to write beside `path`: it is moved over `path` in the end, or removed where that fails.
 
     Each process of a machine has its own. An OSError names `path`, which a full disk alone does not.

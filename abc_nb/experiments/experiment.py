@@ -93,7 +93,7 @@ class Experiment:
         return f"{self.name}-{self.profile}-seed{seed}-{digest(self.data | {'seed': seed})}"
 
 
-def experiment(name: str, profile: str = "quick", base: int | None = None) -> Experiment:
+def experiment(name: str | Name, profile: str = "quick", base: int | None = None) -> Experiment:
     """The configuration of an experiment; InputError for a name, profile or base that is not there.
 
     A base other than the task's usual one can be given or be part of the name, as in `addition-abc-base4`.
@@ -102,7 +102,7 @@ def experiment(name: str, profile: str = "quick", base: int | None = None) -> Ex
         raise InputError(f"unknown profile {profile!r}: choose one of {', '.join(PROFILES)}")
     identity = parse(name, base)
     if identity is None or identity.model not in models_of(Task(identity.task)):
-        raise InputError(unknown(name))
+        raise InputError(unknown(str(name)))
     return specify(identity, profile)
 
 
@@ -126,7 +126,8 @@ def unknown(name: str) -> str:
     """One sentence on a name that no experiment has."""
     from abc_nb.experiments.studies import names  # declared in terms of this module
 
-    near = difflib.get_close_matches(name, names(), 3) or names()[:3]
+    known = [*map(str, names())]
+    near = difflib.get_close_matches(name, known, 3) or known[:3]
     return f"unknown experiment {name!r}: did you mean {', '.join(near)}? `abc-nb list` shows all"
 
 
@@ -173,7 +174,9 @@ def calibrated(name: str, profile: str = "quick") -> Experiment:
     return specify(replace(identity, model=CALIBRATED[identity.model]), profile)
 
 
-def train_command(name: str, seed: int = 0, profile: str = "quick", base: int | None = None) -> str:
+def train_command(name: str | Name, seed: int = 0, profile: str = "quick", base: int | None = None) -> str:
     """What to type to train an experiment."""
     options = [("--profile", profile, "quick"), ("--base", base, None), ("--seed", seed, 0)]
-    return " ".join(["abc-nb train", name, *(f"{flag} {value}" for flag, value, usual in options if value != usual)])
+    return " ".join(
+        ["abc-nb train", str(name), *(f"{flag} {value}" for flag, value, usual in options if value != usual)]
+    )

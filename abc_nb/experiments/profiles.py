@@ -77,7 +77,7 @@ class Trainings:
 
     @property
     def anew_padded(self) -> TrainingConfig:
-        """Padded problems are seven times as wide, and validating them on so many would take most of the time."""
+        """Padded problems are seven times as wide, and validating them on 4,096 would take most of the time."""
         return replace(self.anew, validation=min(self.anew.validation, 1024))
 
     @property

@@ -13,7 +13,6 @@ from abc_nb.experiments.catalogue import GRID_NAMES
 from abc_nb.experiments.experiment import Experiment, experiment
 from abc_nb.experiments.models import PERIOD, W
 from abc_nb.experiments.names import Name
-from abc_nb.problems.tasks import Task
 
 ARITHMETIC = ("successor", "addition", "n-by-1", "parity")  # the paper's four tasks
 ABLATED = ("successor", "addition", "n-by-1")  # the tasks of the ablations, and of padded problems
@@ -35,12 +34,13 @@ class Study:
     bases: tuple[int, ...] = ()  # none: each task's usual one
     trained: bool = False  # by `abc-nb reproduce` in the profile `quick`; the others are taken from the shipped results
     profiles: tuple[str, ...] = ("smoke", "quick", "paper")
+    corner: int = 3  # how many of its models `smoke` has, if `reproduce` does not train it in `quick`
 
     @property
     def names(self) -> list[Name]:
         """Every experiment of it, base by base, model by model."""
-        found = itertools.product(self.bases or (None,), self.models, self.tasks)
-        return [Name(task, model, Task(task).base if base is None else base) for base, model, task in found]
+        found = itertools.product(self.bases or (0,), self.models, self.tasks)
+        return [Name(task, model, base) for base, model, task in found]
 
 
 def padded(models: Sequence[str]) -> tuple[str, ...]:
@@ -72,7 +72,7 @@ STUDIES = {
     "grid": Study(ARITHMETIC, tuple(trained_grid().values())),
     "periods": Study(BINARY, tuple(catalogue.PERIODS)),
     "windows": Study(("successor", "addition"), tuple(catalogue.WINDOWS)),
-    "rope sizes": Study(("addition",), ("rope-128", "rope-512")),
+    "rope sizes": Study(("addition",), ("rope-128", "rope-512"), corner=1),
     "methods": Study(ARITHMETIC, catalogue.METHODS),
     "places": Study(BINARY, (*catalogue.PLACED, "coupling", "window-cyclic")),
     "lists": Study(LISTS, ("vanilla", "window-both", "window-cyclic-both", "abc-mod3-warm")),
@@ -88,27 +88,26 @@ STUDIES = {
 }
 
 
-def names_of(*studies: str, profile: str = "quick") -> list[str]:
+def names_of(*studies: str, profile: str = "quick") -> list[Name]:
     """The names of the experiments of some studies, each once; in the profile `smoke` a corner of each."""
-    found = [name for study in studies for name in corner(STUDIES[study], profile).names]
-    return [str(name) for name in dict.fromkeys(found)]
+    return [*dict.fromkeys(name for study in studies for name in corner(STUDIES[study], profile).names)]
 
 
 def corner(study: Study, profile: str) -> Study:
     """A study as a profile has it: of those that plain `reproduce` does not train, `smoke` takes one task."""
     if profile != "smoke" or study.trained:
         return study
-    return replace(study, tasks=study.tasks[:1], models=study.models[:3], bases=study.bases[:1])
+    return replace(study, tasks=study.tasks[:1], models=study.models[: study.corner], bases=study.bases[:1])
 
 
-def names(profile: str = "quick") -> list[str]:
+def names(profile: str = "quick") -> list[Name]:
     """Every experiment that a profile has."""
     return names_of(*(name for name, study in STUDIES.items() if profile in study.profiles))
 
 
-def matching(pattern: str, profile: str = "quick") -> list[str]:
+def matching(pattern: str, profile: str = "quick") -> list[Name]:
     """Names that match a pattern with wildcards; InputError if none do."""
-    found = fnmatch.filter(names(profile), pattern)
+    found = [name for name in names(profile) if fnmatch.fnmatch(str(name), pattern)]
     if not found:
         raise InputError(f"no experiment matches {pattern!r}, a pattern as in 'addition-*': `abc-nb list` shows all")
     return found
@@ -122,15 +121,14 @@ def needed(profile: str, everything: bool = False) -> Sequence[Experiment]:
     return [experiment(name, profile) for name in names_of(*chosen, profile=profile)]
 
 
-def lasting(profile: str) -> list[str]:
+def lasting(profile: str) -> list[Name]:
     """The runs of ABS and ABC that are meant to hold at any length."""
     studies = ("scaffolds", "abc", "lists", "bases", "factors", "wide factors", "factors in base 4")
-    every = names_of(*studies, profile=profile)
-    return [name for name in every if experiment(name, profile).identity.model in catalogue.LASTING]
+    return [name for name in names_of(*studies, profile=profile) if name.model in catalogue.LASTING]
 
 
-def padded_names(models: Sequence[str], profile: str) -> list[str]:
+def padded_names(models: Sequence[str], profile: str) -> list[Name]:
     """Models of plain names on padded problems, which in the profile `paper` all are; in `smoke` those it trains."""
     chosen = tuple(models) if profile == "paper" else padded(models)
-    found = [str(name) for name in Study(ABLATED, chosen).names]
+    found = Study(ABLATED, chosen).names
     return [name for name in found if name in names_of("padded", profile=profile)] if profile == "smoke" else found

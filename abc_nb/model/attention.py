@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from abc_nb.bias.base import CLOSED, Attention, OpenKeys
+from abc_nb.model import compiled
 from abc_nb.model.dropout import drop
 from abc_nb.model.positions import PositionEncoding
 
@@ -87,6 +88,8 @@ class MultiHeadAttention(nn.Module):
         total = bias if extra is None else extra if bias is None else extra + bias
         dropout = self.dropout if self.training else 0.0
         fast = record is None and (query.is_cuda or not dropout)  # PyTorch's path knows no dropout on a processor,
+        if fast and not dropout and compiled.fits(query, key.shape[2]):
+            return compiled.attend(query, key, value, total)
         closed = None if fast and not query.is_cuda else without_key(bias, dim=-1)  # and on a GPU no closed query
         if fast and closed is None:
             return F.scaled_dot_product_attention(query, key, value, attn_mask=total, dropout_p=dropout)
@@ -100,7 +103,7 @@ class MultiHeadAttention(nn.Module):
     def in_blocks(
         self, query: Tensor, key: Tensor, value: Tensor, bias: OpenKeys, index: tuple[Tensor, Tensor]
     ) -> Tensor:
-        """Over open keys, so many queries at a time that what is gathered stays in the cache."""
+        """Over open keys, in blocks of queries small enough that what is gathered stays in the cache."""
         rows = max(1, BLOCK // (query.shape[0] * bias.index.shape[1] * query.shape[1] * query.shape[3]))
         if torch.is_grad_enabled() or rows >= len(bias.index):
             return self.over_open_keys(query, key, value, bias, index)

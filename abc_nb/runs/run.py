@@ -57,7 +57,7 @@ class Source(Protocol):
         """The thresholds that calibration tried, or None."""
 
     def bias(self, heads: int) -> Lines | None:
-        """The calibrated bias of so many heads, or None; InputError if what is kept is none."""
+        """The calibrated bias, or None; InputError if what is kept is no bias of this number of heads."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Run:
         return float(history.accuracy.iloc[-1]) if len(history) else 0.0
 
     def problems(self, steps: int | None = None) -> int:
-        """How many problems so many steps went through (all of them, by default); the same on any machine."""
+        """How many problems the first `steps` steps (by default all) went through; the same on any machine."""
         config, steps = self.experiment.training, int(self.manifest["steps"]) if steps is None else steps
         history: list[Any] = self.history().to_dict("records")
         held = min(steps, Progress(history=history).fall(config)[0])
@@ -168,7 +168,7 @@ class Run:
 
 
 def as_lines(data: Any, heads: int, path: Path) -> Lines:
-    """A calibrated bias for so many heads from plain data; InputError for anything else: `path` may be of others."""
+    """A calibrated bias with this number of heads from plain data; InputError for anything else in `path`."""
     try:
         bias = from_data(data, (Lines, Line))
     except (InputError, RecursionError):  # nested too deeply

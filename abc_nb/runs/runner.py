@@ -22,7 +22,7 @@ from abc_nb.common.config import to_data
 from abc_nb.common.devices import device, device_name, one_thread
 from abc_nb.common.files import write_bytes, write_text
 from abc_nb.experiments.experiment import Experiment
-from abc_nb.model import lora
+from abc_nb.model import compiled, lora
 from abc_nb.model.transformer import Transformer
 from abc_nb.runs.manifest import (
     BIAS,
@@ -85,7 +85,7 @@ def fill(experiment: Experiment, seed: int, partial: Path, report: Callable[[Pro
     write_tests(partial / EVALUATION, rows)
     take_best(partial)
     write_json(partial / CONFIG, experiment.data | {"seed": seed})
-    write_manifest(partial, facts | environment(device_name()))
+    write_manifest(partial, facts | environment(device_name() + compiled.note()))
 
 
 def timed_tests(

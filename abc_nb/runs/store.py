@@ -86,7 +86,7 @@ def write_tests(path: Path, tests: Iterable[Outcome]) -> None:
 
 
 def read_bias(path: Path, heads: int) -> Lines:
-    """A calibrated bias for so many heads; InputError for anything else: the file may come from elsewhere."""
+    """A calibrated bias with this number of heads; InputError for any other content."""
     return as_lines(read_json(path) if path.stat().st_size <= LARGEST_BIAS else None, heads, path)
 
 

@@ -18,6 +18,7 @@ from abc_nb.bias.base import Causal
 from abc_nb.common import devices, paths
 from abc_nb.common.errors import InputError, in_words
 from abc_nb.experiments.experiment import Experiment
+from abc_nb.model import compiled
 from abc_nb.model.positions import Sinusoidal
 from abc_nb.runs import runner
 from abc_nb.runs.cluster import cluster
@@ -105,6 +106,7 @@ def sweep(jobs: Sequence[Job], show: bool = True, in_turn: bool = False, dask: s
     todo = missing(jobs)
     if not todo:
         return []
+    compiled.warn_without()
     if dask is None:
         paths.runs().mkdir(parents=True, exist_ok=True)  # a folder that cannot be written is named before the bar
     if in_turn:

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from abc_nb.analysis.attention import Panel
-from abc_nb.analysis.statistics import seeds_told
+from abc_nb.analysis.statistics import seeds_in_words
 from abc_nb.show.pictures import COLORS, GRID, WHITE, WIDTH, blank, heat_map, in_pairs, new_figure
 from abc_nb.show.titles import named, of_model
 
@@ -135,7 +135,7 @@ def accuracy_map(frame: pd.DataFrame, models: Sequence[str]) -> Figure:
     for i, (panel, task) in enumerate(zip(panels, tasks, strict=True)):
         part = frame[frame.task == task]
         table = part.pivot(index="model", columns="length", values="ours").reindex(models)
-        percent_map(panel, table, f"{task} ({seeds_told(part)})")
+        percent_map(panel, table, f"{task} ({seeds_in_words(part)})")
         panel.set(xlabel="length (decimal digits)", ylabel="")
         panel.tick_params(labelleft=i % 2 == 0)
     return figure

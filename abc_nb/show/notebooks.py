@@ -14,7 +14,7 @@ from typing import Any
 
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
-from abc_nb.common.files import whole, write_bytes
+from abc_nb.common.files import replacement, write_bytes
 
 TIMEOUT = 1800  # seconds a cell may take
 STARTS = 3  # of a kernel: its ports are free when they are chosen, and may be taken when it opens them
@@ -50,7 +50,7 @@ def execute(notebook: Path, output: Path, parameters: Mapping[str, Any]) -> None
     check_parameters(notebook, parameters)
     options = {"kernel_name": "python3", "cwd": str(paths.NOTEBOOKS), "execution_timeout": TIMEOUT}
     failure = None
-    with whole(output) as temporary, warnings.catch_warnings():
+    with replacement(output) as temporary, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             with_a_kernel(

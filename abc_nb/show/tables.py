@@ -15,7 +15,7 @@ from abc_nb.analysis.statistics import BAR, median_and_range, median_seed, over_
 from abc_nb.bias.window import Window
 from abc_nb.common import paths
 from abc_nb.common.files import write_text
-from abc_nb.experiments import ARITHMETIC, BINARY, experiment
+from abc_nb.experiments import ARITHMETIC, BINARY, Name, experiment
 from abc_nb.experiments.catalogue import ALGORITHM_1, MODELS, PERIODS, READINGS, WIDTHS
 from abc_nb.experiments.profiles import PROFILES, TABLE
 from abc_nb.experiments.studies import STUDIES, corner
@@ -152,7 +152,7 @@ def fresh_seeds(found: Results, lengths: Sequence[int] = (60, 200)) -> pd.DataFr
     return grouped.agg(worst=lambda part: 100 * part.min(), runs="size").reset_index()
 
 
-def missed(found: Results, names: Sequence[str], lengths: Sequence[int] = (6, 60, 200)) -> pd.DataFrame:
+def missed(found: Results, names: Sequence[str | Name], lengths: Sequence[int] = (6, 60, 200)) -> pd.DataFrame:
     """The single runs below the bar in validation or at sixty digits, in percent: a column a length.
 
     `skill` is what the plain model gets right under the lines alone, known before retraining, and `validation` the
@@ -189,7 +189,7 @@ def widths(found: Results, tasks: Sequence[str], lengths: Sequence[int]) -> pd.D
     """Models trained at one width of their problems and at several: the columns of `over_seeds`."""
     parts = []
     for task, (one, several) in itertools.product(tasks, WIDTHS.items()):
-        for name in found.there([f"{task}-{one}", f"{task}-{several}"]):
+        for name in found.there([Name(task, one), Name(task, several)]):
             count = len(experiment(name, found.profile).sampler.widths)
             title = f"{MODELS[several].title}, {count} width{'s' * (count > 1)}"
             parts.append(found.evaluation([name]).assign(model=title))
@@ -211,13 +211,11 @@ def periods(found: Results) -> pd.DataFrame:
 def by_window_and_period(found: Results, models: Sequence[str], tasks: Sequence[str]) -> pd.DataFrame:
     """The columns of `over_seeds`, and each model's window w (`–`: none) and period T (0: none)."""
     parts = []
-    for name in models:
-        config = experiment(f"{tasks[0]}-{name}", found.profile).model
+    for model in models:
+        config = experiment(Name(tasks[0], model), found.profile).model
         w = str(config.bias.w) if isinstance(config.bias, Window) else "–"
         t = config.position.period or 0 if isinstance(config.position, Sinusoidal) else 0
-        names = [f"{task}-{name}" for task in tasks]
-        names = found.there(names) if isinstance(found, Results) else names  # `smoke` has a corner of it
-        if names:
+        if names := found.there([Name(task, model) for task in tasks]):  # `smoke` has a corner of it
             parts.append(over_seeds(found.evaluation(names)).assign(w=w, T=t))
     return pd.concat(parts, ignore_index=True)
 

@@ -46,7 +46,7 @@ class PositionEncoding:
     """What every encoding can be asked; each overrides what it does."""
 
     def trained_on(self, layout: Layout) -> PositionEncoding:
-        """The same encoding, told the longest layout of its training."""
+        """The same encoding, which knows the longest layout of its training."""
         return self
 
     def phases(self) -> int:

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from abc_nb.analysis.attention import Maps, Study, look, needed
 from abc_nb.bias.base import Attention
 from abc_nb.common.errors import InputError
-from abc_nb.experiments import experiment, names, parse
+from abc_nb.experiments import experiment, names
 from abc_nb.problems import expressions
 from abc_nb.problems.layouts import Layout
 from abc_nb.runs import store
@@ -26,7 +26,7 @@ from abc_nb.show.pictures import MONO, TEXT
 
 LONGEST = 64  # places: more do not fit on the picture
 SIZE = (940, 440)  # of the picture, in pixels
-WRONG = "color:#8a3000;font-weight:900;"  # and a cross: not told by colour alone
+WRONG = "color:#8a3000;font-weight:900;"  # and a cross: colour alone is not enough
 OUTLINES = (("#000000", 2.6), ("#ffffff", 1.0))  # drawn over each other, seen on dark cells and on bright ones
 
 
@@ -88,8 +88,8 @@ class Asked:
 def models(name: str, seed: int = 0, profile: str = "quick") -> list[str]:
     """The experiments of this one's task whose trained weights are here, made here or shipped."""
     task = experiment(name, profile).identity.task
-    named = [other for other in names(profile) if (found := parse(other)) is not None and found.task == task]
-    runs = {each: store.find(experiment(each, profile), seed) for each in dict.fromkeys([*named, name])}
+    same = [str(other) for other in names(profile) if other.task == task]
+    runs = {each: store.find(experiment(each, profile), seed) for each in [*same, name]}
     return [name for name, run in runs.items() if run is not None and run.has_weights]
 
 

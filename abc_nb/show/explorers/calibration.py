@@ -77,7 +77,7 @@ class Bench:
         return bias_from_attention(averages, batch.layout, settings)
 
     def longer(self, length: int) -> Layout:
-        """The layout of problems of so many digits."""
+        """The layout of problems of this length in digits."""
         return self.parent.experiment.sampler.layout(length)
 
     def child(self, settings: Calibration) -> Experiment:
@@ -109,7 +109,7 @@ def averaged_figure(bench: Bench, bias: Lines, name: Attention, layer: int) -> F
 
 
 def extended_figure(bench: Bench, bias: Lines, name: Attention, layer: int, length: int) -> Figure:
-    """The bias for problems of so many digits, a map a head on its own scale; closed cells are grey."""
+    """The bias for problems of this length in digits, a map a head on its own scale; closed cells are grey."""
     matrices = bias.dense(bench.longer(length), name, layer, bench.heads).numpy()
     return heads_figure(matrices, f"bias of {name}-attention, layer {layer + 1}, for {length} digits")[0]
 
@@ -138,7 +138,7 @@ def limits(matrix: np.ndarray) -> tuple[float, float]:
     return (low, high) if high > low else (low - 1, high)
 
 
-def describe(settings: Calibration) -> str:
+def label(settings: Calibration) -> str:
     """The settings in a legend's few words."""
     threshold = f"share {settings.share:g}" if settings.kappa is None else "kappa {:g}, {:g}".format(*settings.kappa)
     words = [threshold, f"{settings.layers} layer", "operands" if settings.anchor != WHOLE else "whole matrix"]

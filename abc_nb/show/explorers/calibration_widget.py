@@ -123,7 +123,7 @@ class CalibrationBench(Explorer):
         """Retrain under the present bias, beside the notebook."""
         settings = self.settings()
         self.bench.calibrate(settings)
-        finish = partial(self.finish, logic.describe(settings))
+        finish = partial(self.finish, logic.label(settings))
         self.training = Retraining(self.bench.child(settings), self.bench.seed, self.report, finish)
         self.bar.value, self.retrain.disabled, self.stop.disabled = 0, True, False
         self.status.value = "calibrating"

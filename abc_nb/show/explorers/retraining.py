@@ -46,7 +46,7 @@ class Retraining:
         self.stopping.set()
 
     def wait(self, seconds: float | None = None) -> None:
-        """Until the thread has ended, at most so many seconds."""
+        """Wait until the thread has ended, or until the time is over."""
         self.thread.join(seconds)
 
     def work(self) -> None:

@@ -10,6 +10,7 @@ from abc_nb.bias.base import Attention, Bias, Causal
 from abc_nb.bias.window import Window
 from abc_nb.experiments.catalogue import GRID_NAMES, GRID_T, GRID_W
 from abc_nb.experiments.experiment import experiment, train_command
+from abc_nb.experiments.names import Name
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import store
@@ -55,8 +56,8 @@ def label(value: int | None) -> str:
 def measured(task: str, seed: int = 0) -> pd.DataFrame:
     """What the grid's finished runs say: w and T (as `label` writes them), length, accuracy (percent), samples."""
     parts = []
-    for (w, t), name in GRID_NAMES.items():
-        run = store.find(experiment(f"{task}-{name}"), seed)
+    for (w, t), model in GRID_NAMES.items():
+        run = store.find(experiment(Name(task, model)), seed)
         if run is not None:
             rows = run.evaluation()[["length", "accuracy", "samples"]]
             parts.append(rows.assign(w=label(w), T=label(t), accuracy=100 * rows.accuracy))
@@ -68,7 +69,7 @@ def sentence(task: str, frame: pd.DataFrame, w: int | None, t: int | None, seed:
     """The measured accuracy of one cell of the grid by length, or what to run to measure it."""
     rows = frame[(frame.w == label(w)) & (frame["T"] == label(t))]
     if rows.empty:
-        command = train_command(f"{task}-{GRID_NAMES[w, t]}", seed)
+        command = train_command(Name(task, GRID_NAMES[w, t]), seed)
         return f"w={label(w)}, T={label(t)} is not trained yet: run `{command}`"
     parts = [f"{accuracy:.1f}% at {length}" for length, accuracy in zip(rows.length, rows.accuracy, strict=True)]
     return f"Exact match on {rows.samples.iloc[0]} problems: {', '.join(parts)} digits."

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from abc_nb.analysis.statistics import TOLERANCE, median_and_range, percent, seed_counts, seeds_told
+from abc_nb.analysis.statistics import TOLERANCE, median_and_range, percent, seed_counts, seeds_in_words
 from abc_nb.problems.tasks import unit_of
 from abc_nb.show.titles import named, of_model, of_task
 
@@ -120,7 +120,9 @@ def note(frame: pd.DataFrame) -> str:
     regime = " and ".join(f"{name}" for name in dict.fromkeys(frame.regime))
     few, many = (f"{count:,}" for count in (frame.samples.min(), frame.samples.max()))
     problems = few if few == many else f"{few} to {many}"
-    return f"Exact match in percent; {regime} regime, {problems} problems of each length, {seeds_told(frame)} a row."
+    return (
+        f"Exact match in percent; {regime} regime, {problems} problems of each length, {seeds_in_words(frame)} a row."
+    )
 
 
 def plain(path: Path) -> Plain:

@@ -1,0 +1,106 @@
+"""The compiled attention against a computation in float64, its gradients, and what there is without a compiler."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+from helpers import tiny_experiment
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from abc_nb.bias.base import CLOSED
+from abc_nb.model import compiled
+from abc_nb.training.trainer import loss_of
+
+needs_compiler = pytest.mark.skipif(not compiled.available(), reason="no C compiler")
+SIZES = st.sampled_from(compiled.HEAD_SIZES)
+
+
+def in_float64(query: Tensor, key: Tensor, value: Tensor, bias: Tensor) -> Tensor:
+    """Attention by its formula."""
+    logits = query @ key.mT / query.shape[-1] ** 0.5 + bias
+    closed = (logits == CLOSED).all(-1, keepdim=True)
+    return torch.softmax(logits.masked_fill(closed, 0.0), -1).masked_fill(closed, 0.0) @ value
+
+
+@needs_compiler
+@given(SIZES, st.integers(1, 3), st.integers(1, 20), st.integers(1, 40), st.integers(0, 2**32), st.data())
+def test_output_and_gradients_are_those_of_the_formula(
+    size: int, heads: int, queries: int, keys: int, seed: int, data: st.DataObject
+) -> None:
+    """With any bias that broadcasts, closed keys and queries without an open key."""
+    draw = torch.Generator().manual_seed(seed)
+    given = [torch.randn(2, n, heads * size, generator=draw) for n in (queries, keys, keys)]
+    shape = [data.draw(st.sampled_from([1, n])) for n in (2, heads)] + [queries, keys]
+    bias = torch.randn(shape, generator=draw) * data.draw(st.sampled_from([1.0, 30.0]))
+    bias = bias.masked_fill(torch.rand(shape, generator=draw) < data.draw(st.sampled_from([0.0, 0.5, 1.0])), CLOSED)
+    weight = torch.randn(2, heads, queries, size, generator=draw)
+    found, wanted = (
+        outcome(attend, [x.to(kind) for x in (*given, bias)], heads, weight.to(kind))
+        for attend, kind in ((compiled.attend, torch.float32), (in_float64, torch.float64))
+    )
+    for own, exact in zip(found, wanted, strict=True):
+        torch.testing.assert_close(own.double(), exact, rtol=1e-4, atol=1e-4)
+
+
+def outcome(attend, tensors: list[Tensor], heads: int, weight: Tensor) -> list[Tensor]:  # type: ignore[no-untyped-def]
+    """The output, and the gradients of its weighted sum."""
+    tensors = [x.requires_grad_() for x in tensors]
+    parts = [x.unflatten(-1, (heads, -1)).transpose(1, 2) for x in tensors[:3]]
+    out = attend(*parts, tensors[3])
+    return [out.detach(), *torch.autograd.grad((out * weight).sum(), tensors)]
+
+
+@needs_compiler
+def test_an_exponential_is_within_what_certificates_allow_for() -> None:
+    """Two keys, the second with the value 1: its weight is exp(x) / (1 + exp(x)). Eight roundings are allowed."""
+    x = torch.linspace(-80, 0, 100_001)
+    zero, value = torch.zeros(1, 1, len(x), 8), torch.zeros(1, 1, 2, 8)
+    value[0, 0, 1] = 1
+    bias = torch.stack([torch.zeros_like(x), x], 1)[None, None]
+    found = compiled.attend(zero, torch.zeros(1, 1, 2, 8), value, bias)[0, 0, :, 0]
+    assert (found.double() / torch.sigmoid(x.double()) - 1).abs().max() < 8 * torch.finfo(torch.float32).eps / 2
+
+
+@needs_compiler
+def test_a_training_step_is_repeatable_bit_for_bit_and_close_to_pytorchs(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = tiny_experiment()
+    batch = chosen.sampler.training_batch(0, 0, 64)
+
+    def gradients() -> list[Tensor]:
+        model = chosen.build(0)
+        loss_of(model, batch)[0].backward()
+        return [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+
+    first, again = gradients(), gradients()
+    assert all(torch.equal(*pair) for pair in zip(first, again, strict=True))
+    monkeypatch.setattr(compiled, "fits", lambda *_: False)
+    torch.testing.assert_close(gradients(), first, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("lacking", ["compiler", "folder", "switched off"])
+def test_without_a_compiler_or_a_folder_pytorchs_attention_is_used(
+    lacking: str, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("built")
+    monkeypatch.setattr(compiled.paths, "BUILD", folder)
+    if lacking == "compiler":
+        monkeypatch.setenv("CC", "no-such-compiler")
+    elif lacking == "folder":
+        (folder / "compiled").write_text("in the way")
+    else:
+        monkeypatch.setenv(compiled.OFF, "0")
+    assert compiled.library.__wrapped__(8) is None
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_what_is_missing_is_said_and_recorded(there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "library", lambda _: object() if there else None)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        compiled.warn_without()
+    assert len(caught) == (not there)
+    assert bool(compiled.note()) == there
