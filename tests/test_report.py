@@ -20,7 +20,7 @@ from abc_nb.cli import main
 from abc_nb.common import paths
 from abc_nb.experiments.experiment import Experiment
 from abc_nb.runs import runner
-from abc_nb.show import tables
+from abc_nb.show import captions, tables
 from abc_nb.show.report import comparison, content, exhibits, markdown
 from abc_nb.show.report import page as report
 from abc_nb.show.report.comparison import Comparison, Plain
@@ -165,19 +165,11 @@ def test_figures_and_tables_are_those_that_notebooks_save() -> None:
 
 def test_every_figure_and_table_has_a_caption_and_no_caption_is_left_over() -> None:
     assert [each.name for each in exhibited() if not each.caption] == []
-    assert set(exhibits.table_captions()) - {each.name for each in exhibited()} == {"benchmarks"}
+    assert set(captions.known()) - {each.name for each in exhibited()} == {"benchmarks"}
 
 
 def test_every_notebook_says_what_it_shows() -> None:
     assert [chapter.notebook.stem for chapter in exhibits.chapters() if not chapter.title or not chapter.intro] == []
-
-
-def test_captions_name_the_papers_figure_or_say_that_there_is_none() -> None:
-    for each in exhibited():
-        if number := re.match(r"figure-(\d+)", each.name):
-            n = int(number[1])
-            wanted = f"igure {n}" if n <= 12 else f"Figure {n} (not in the paper)"
-            assert wanted in each.caption
 
 
 def test_no_markdown_is_left_in_the_pages_captions() -> None:

@@ -108,16 +108,22 @@ class Results:
             rows.append(row)
         return pd.DataFrame(rows)
 
-    def provenance(self, names: Sequence[str]) -> pd.DataFrame:
-        """Where the results come from: a column for each device, date and set of versions."""
-        rows = []
-        for run in self.runs(names):
-            facts = {key: run.manifest[key] for key in ("device", "threads", "date", "shipped")}
-            rows.append({"profile": self.profile, "regime": run.experiment.sampler.regime, **facts})
-            rows[-1] |= run.manifest["versions"]
-        frame = pd.DataFrame(rows)
-        counted = frame.groupby(list(frame.columns), sort=False).size().rename("runs").reset_index()
-        return counted.T.set_axis([f"group {i + 1}" for i in range(len(counted))], axis=1)
+    def provenance(self, names: Sequence[str]) -> str:
+        """Where the results of these experiments come from, in one line."""
+        runs = self.runs(names)
+
+        def distinct(read: Callable[[Run], object], between: str = ", ") -> str:
+            return between.join(map(str, sorted({read(run) for run in runs}, key=str)))
+
+        dates = sorted({run.manifest["date"] for run in runs})
+        between = " to ".join(dict.fromkeys([dates[0], dates[-1]]))
+        made = "shipped" if all(run.manifest["shipped"] for run in runs) else "made here, or shipped"
+        return (
+            f"Profile {self.profile}: {len(runs)} {made} runs, seeds {distinct(lambda run: run.seed)}, "
+            f"{distinct(lambda run: run.experiment.sampler.regime, ' and ')} problems, trained on "
+            f"{distinct(lambda run: run.manifest['device'], '; ')}, {between}, "
+            f"torch {distinct(lambda run: run.manifest['versions']['torch'])}."
+        )
 
 
 def identity(run: Run) -> dict[str, str | int]:

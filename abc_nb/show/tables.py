@@ -259,22 +259,37 @@ def setting(profile: str, regime: str = "") -> str:
     )
 
 
-def save(frame: pd.DataFrame, name: str, profile: str, display: pd.DataFrame | None = None, caption: str = "") -> None:
+def save(
+    frame: pd.DataFrame,
+    name: str,
+    profile: str,
+    display: pd.DataFrame | None = None,
+    caption: str = "",
+    setting: str = "",
+) -> None:
     """Write `frame` as CSV and `display` (by default the same) as Markdown and LaTeX; first what a row is about.
 
-    The caption stands below the table in Markdown and LaTeX, and in a column `setting` of the CSV file.
+    The caption stands below the table in Markdown and LaTeX, the setting in a column of the CSV file.
     """
     frame = frame.reset_index() if frame.index.name else frame
-    if caption:
-        frame = frame.assign(setting=caption)
+    if setting:
+        frame = frame.assign(setting=setting)
     folder = paths.figures(profile)
     frame = frame[[*(key for key in ABOUT if key in frame), *(column for column in frame if column not in ABOUT)]]
     shown = named(frame) if display is None else display.reset_index().rename_axis(columns=None)
+    plain = caption.replace("*", "").replace("`", "")
     write_text(folder / f"{name}.csv", frame.to_csv(index=False, float_format="%.6g"))
     escaped = shown.map(lambda cell: cell.replace("|", "\\|") if isinstance(cell, str) else cell)
     write_text(
         folder / f"{name}.md", escaped.to_markdown(index=False, floatfmt=".4g") + "\n" + (caption and f"\n{caption}\n")
     )
     write_text(
-        folder / f"{name}.tex", shown.to_latex(index=False, float_format="%.4g", escape=True, caption=caption or None)
+        folder / f"{name}.tex", shown.to_latex(index=False, float_format="%.4g", escape=True, caption=plain or None)
     )
+
+
+def html(frame: pd.DataFrame) -> str:
+    """A table for a notebook: titles for names, four digits of a number, an index only where it has a name."""
+    shown = named(frame)
+    has_names = any(name is not None for name in shown.index.names)
+    return str(shown.to_html(border=0, index=has_names, na_rep="", float_format=lambda value: f"{value:.4g}"))

@@ -14,6 +14,7 @@ from abc_nb.analysis.results import Results
 from abc_nb.common import paths
 from abc_nb.experiments import profiles
 from abc_nb.runs import store
+from abc_nb.show import captions
 from abc_nb.show.report import comparison, exhibits
 from abc_nb.show.report.comparison import Comparison, Plain
 
@@ -136,8 +137,8 @@ def read_sections(folder: Path) -> list[Section]:
         stem = chapter.notebook.stem
         sections.append(Section(chapter.title, chapter.intro, stem, link(folder, stem), items, missing))
     if files:
-        captions = exhibits.table_captions()
-        rest = tuple(read_item(path, captions.get(name, "")) for name, path in files.items())
+        known = captions.known()
+        rest = tuple(read_item(path, known.get(name, "")) for name, path in files.items())
         sections.append(Section("Not from a notebook", "", "others", "", rest, ()))
     return sections
 
