@@ -70,12 +70,12 @@ def test_every_paper_row_is_of_a_task_and_length_that_exist_here(table: str) -> 
 
 def test_accuracies_by_length_say_how_far_seeds_differ_and_how_many_problems() -> None:
     far = rows("ABC", {60: [1.0, 0.75, 1.0], 1000: [0.5, 1.0, 0.75]}).assign(samples=lambda x: x.length + 40)
-    several = statistics.over_seeds(pd.concat([far, rows("+ T=3", {60: [1.0], 1000: [0.998]})]))
+    several = statistics.over_seeds(pd.concat([far, rows("ABS", {60: [1.0], 1000: [0.998]})]))
     table = tables.by_length(several)
     assert table.loc[("Addition", "ABC", "3")].to_list() == ["100.0 (75.0–100.0)", "75.0 (50.0–100.0)"]
-    assert table.loc[("Addition", "+ T=3", "1")].to_list() == ["100.0", "99.8"]
+    assert table.loc[("Addition", "ABS", "1")].to_list() == ["100.0", "99.8"]
     assert table.loc[("problems", "", "")].to_list() == ["100 to 1000", "1000 to 1040"]
-    assert list(table.index) == [("Addition", "ABC", "3"), ("Addition", "+ T=3", "1"), ("problems", "", "")]
+    assert list(table.index) == [("Addition", "ABC", "3"), ("Addition", "ABS", "1"), ("problems", "", "")]
 
 
 def test_seeds_that_agree_need_no_range() -> None:
@@ -85,12 +85,12 @@ def test_seeds_that_agree_need_no_range() -> None:
 
 def test_reach_ends_where_the_median_first_falls_below_the_bar() -> None:
     far = rows("ABC", {6: [1.0], 60: [1.0, 0.995, 0.2], 100: [0.98], 200: [1.0]})
-    never = rows("+ T=3", {6: [0.5], 60: [1.0]})
+    never = rows("ABS", {6: [0.5], 60: [1.0]})
     table = tables.reach(pd.concat([far, never, rows("ABC", {500: [1.0]}, "Successor")]), "Addition")
     ours = table[table.source == "this notebook"].set_index("system")
-    assert ours.tested.to_dict() == {"ABC, here": 60, "+ T=3, here": 0}
+    assert ours.tested.to_dict() == {"ABC, here": 60, "ABS, here": 0}
     assert ours.trained.to_list() == [7, 7], "2**20 has seven digits"
-    assert ours.ratio.to_dict() == {"ABC, here": 60 / 7, "+ T=3, here": 0}
+    assert ours.ratio.to_dict() == {"ABC, here": 60 / 7, "ABS, here": 0}
     others = table[table.source != "this notebook"].set_index("system").ratio.round(1)
     assert others.to_dict() == {
         "Zhou et al.": 2.5, "Abacus embeddings": 5.0, "position coupling": 6.7, "the paper (ABS and ABC)": 8.6,

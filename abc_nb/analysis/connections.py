@@ -48,6 +48,12 @@ def same_index(queries: int, keys: int, read: tuple[int, int]) -> bool:
     return bool((np.isfinite(ours) == inside).all() and (ours[inside] == unclipped[inside]).all())
 
 
+def same_index_at_every_size(longest: int) -> bool:
+    """`same_index` of a square matrix, for every size that it could have been read from."""
+    sizes = range(1, longest + 1)
+    return all(same_index(longest, longest, (m, n)) for m in sizes for n in sizes)
+
+
 @torch.inference_mode()
 def learned_by_offset(model: Transformer, batch: Batch, name: Attention = "cross") -> pd.DataFrame:
     """What an RPE model adds to the logits at each offset j - i, averaged over queries: layer, head, offset, value."""

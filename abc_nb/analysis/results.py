@@ -55,6 +55,10 @@ class Results:
             found += [run for run in runs.values() if run is not None]
         return found
 
+    def one(self, name: str) -> Run:
+        """The first seed's run of an experiment; InputError if it is missing."""
+        return self.first.runs([name])[0]
+
     def lacks(self, name: str, seed: int) -> str:
         """One sentence on a run that is not there."""
         where = {"runs": "made here", "shipped": "shipped", "any": "made here or shipped"}[self.origin]

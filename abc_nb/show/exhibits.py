@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 from IPython.display import HTML, Markdown, display
@@ -14,7 +15,8 @@ from abc_nb.analysis.claims import Verdict
 from abc_nb.analysis.results import Results
 from abc_nb.analysis.statistics import over_seeds
 from abc_nb.common.errors import InputError
-from abc_nb.show import captions, pictures, tables
+from abc_nb.show import captions, maps, pictures, tables
+from abc_nb.show.titles import of_model
 
 
 @dataclass(frozen=True)
@@ -49,21 +51,35 @@ class Exhibits:
         tables.save(frame, name, self.profile, shown, caption, note)
         display(Markdown(caption), HTML(tables.html(frame if shown is None else shown)))
 
-    def beside_paper(self, name: str, rows: pd.DataFrame, paper: str, regime: str = "") -> None:
-        """Evaluation rows beside a table of the paper (`table1`, `table3`)."""
+    def beside_paper(
+        self, name: str, rows: pd.DataFrame, paper: str, regime: str = "", models: Sequence[str] = ()
+    ) -> None:
+        """Evaluation rows beside a table of the paper (`table1`, `table3`); readers see `models`, or all."""
         frame = tables.beside_paper(rows, paper)
-        self.table(name, frame, tables.wide(frame), tables.setting(self.profile, regime))
+        shown = frame[frame.model.isin([of_model(model) for model in models])] if models else frame
+        self.table(name, frame, tables.wide(shown), tables.setting(self.profile, regime))
 
     def by_length(self, name: str, rows: pd.DataFrame, lengths: Sequence[int]) -> None:
         """Evaluation rows over seeds: a row a task and model, a column a length."""
         frame = over_seeds(rows[rows.length.isin(lengths)])
         self.table(name, frame, tables.by_length(frame))
 
+    def heat_map(self, name: str, rows: pd.DataFrame, lengths: Sequence[int]) -> None:
+        """Evaluation rows over seeds as a picture: methods down, lengths across, a panel a task."""
+        frame = over_seeds(rows[rows.length.isin(lengths)])
+        self.figure(name, maps.accuracy_map(frame, list(dict.fromkeys(frame.model))))
+
     def ledger(self, verdicts: Sequence[Verdict]) -> None:
         """Record verdicts in the profile's ledger; show claim, verdict, the runs that met it and one sentence."""
         found = claims.record(list(verdicts), self.notebook, self.profile)
-        display(HTML(tables.html(found)))
+        display(Markdown("\n".join(line_of(row) for row in found.itertuples())))
 
     def provenance(self, found: Results, names: Sequence[str]) -> None:
         """Where the results of these experiments come from, in one line."""
         display(Markdown(found.provenance(names)))
+
+
+def line_of(row: Any) -> str:
+    """A claim of the ledger as one line of a list."""
+    met = f" ({row.runs})" if row.runs else ""
+    return f"- **{row.id}, {row.verdict}**{met}. The paper: *{row.claim}.* Here: {row.finding}"

@@ -25,6 +25,7 @@ from abc_nb.runs.store import Run
 from abc_nb.show.titles import named, of_task
 
 ABOUT = ("task", "base", "model", "method", "seed", "length")  # columns that say what a row is about
+PAPER_TITLES = {"+ w=1": "Window", "+ T=3": "ABS", "NoPE + w=1": "Window, no positions"}  # its names, and ours
 TABLE_LENGTHS = {"table1": TABLE, "table3": (6, 10, 20, 60)}
 
 
@@ -36,7 +37,7 @@ def paper_numbers(table: str) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "task": numbers.task,
-            "model": numbers.model,
+            "model": numbers.model.replace(PAPER_TITLES),
             "length": length,
             "paper": pd.to_numeric(numbers.accuracy_percent),
         }
