@@ -227,9 +227,9 @@ class Study:
         """Layer and head (from 0), by how much each looks at the needed cells when the model is right, most first."""
         return [*self.known.loc[name].loc["all"].inside.sort_values(ascending=False).index]
 
-    def best_panels(self, maps: Maps, name: Attention, count: int = 1) -> list[Panel]:
-        """The maps of the best heads, best first."""
-        return [panel(maps, name, layer, head) for layer, head in self.ranked_heads(name)[:count]]
+    def best_panels(self, maps: Maps, *names: Attention) -> list[Panel]:
+        """The map of each attention's best head."""
+        return [panel(maps, name, *self.ranked_heads(name)[0]) for name in names]
 
 
 def best_heads(studies: Sequence[Study]) -> pd.DataFrame:

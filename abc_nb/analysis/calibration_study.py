@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from torch import Tensor
 
+from abc_nb.analysis.results import Results
 from abc_nb.bias.base import Attention
 from abc_nb.bias.lines import Line, Lines, cells_of
 from abc_nb.calibration.calibrate import SHARE, Calibration, calibrate
@@ -253,6 +254,16 @@ def retraining_costs(studies: Sequence[CalibrationStudy]) -> pd.DataFrame:
         row |= {name: own[of] / parent[of] if parent[of] < math.inf else math.inf for name, of in COSTS.items()}
         rows.append(row | {"whole": run.problems() / study.parent_run.problems()})
     return pd.DataFrame(rows)
+
+
+def costs(found: Results) -> pd.DataFrame:
+    """`retraining_costs` of every run of ABC."""
+    return retraining_costs([CalibrationStudy(run) for run in found.runs(found.names("abc"))])
+
+
+def median_costs(costs: pd.DataFrame) -> pd.DataFrame:
+    """`retraining_costs` for reading: the median of the seeds, a row a task."""
+    return costs.groupby("task", sort=False).median(numeric_only=True).drop(columns="seed").round(3)
 
 
 def tried(studies: Mapping[str, Sequence[CalibrationStudy]]) -> pd.DataFrame:

@@ -54,6 +54,13 @@ def certificates(found: Results, models: Sequence[str] = (*ENCODER_DECODERS, *DE
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
+def tally(found: Results, task: str, models: Sequence[str]) -> dict[str, str]:
+    """How many runs of a task's models are certified, of those that were tried: `5 of 5`, by model."""
+    rows = certificates(found, models)
+    counts = {model: rows[(rows.task == task) & (rows.model == model)].certified for model in models}
+    return {model: f"{int(part.sum())} of {len(part)}" for model, part in counts.items() if len(part)}
+
+
 def summary(frame: pd.DataFrame) -> pd.DataFrame:
     """By recipe, task and model: certified seeds, the most contexts and wrong ones, the smallest margin."""
     grouped = frame.groupby(["recipe", "task", "model"], sort=False)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from torch import Tensor
 
 from abc_nb.analysis.attention import needed
-from abc_nb.bias.base import Attention
+from abc_nb.bias.base import CLOSED, Attention
 from abc_nb.bias.window import Window
 from abc_nb.experiments.names import TASKS
 from abc_nb.problems.edge_cases import carries
@@ -16,8 +18,6 @@ from abc_nb.problems.expressions import expected, read, widen, width_of
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.sampling import split_numbers, to_digits
 from abc_nb.problems.tasks import NUMBERS, OPERATIONS, Task, digit_count
-
-LENGTHS = (3, 6, 10, 20, 60)
 
 
 def task_examples() -> pd.DataFrame:
@@ -69,18 +69,20 @@ def window_matrices(w: int, width: int = 6) -> dict[str, np.ndarray]:
     return {title: Window(w).opened(*part, layer=0)[0].numpy() for title, part in parts.items()}
 
 
-def window_matrix(name: str, problem: str, w: int) -> pd.DataFrame:
-    """The cross-attention window for one problem: rows output tokens, columns input tokens, 1 where a key is open."""
+def window(name: str, problem: str, w: int) -> Tensor:
+    """The window added to the logits of cross-attention for one problem: (output token, input token)."""
     task = Task(name)
     operands = read(task, problem)
-    operands = widen(operands, width_of(task, operands), task)
-    layout = task.layout(operands[0].shape[1], "aligned")
-    cells = Window(w).opened(layout, "cross", layer=0)[0].int().numpy()
-    return pd.DataFrame(
-        cells,
-        index=pd.Index(task.text(task.target(operands)[0, 1:].tolist()), name="output"),
-        columns=task.text(task.source(operands, layout)[0].tolist()),
-    )
+    layout = task.layout(width_of(task, operands), "aligned")
+    matrix = Window(w).dense(layout, "cross", layer=0, heads=1)
+    assert matrix is not None
+    return matrix[0]
+
+
+def with_tokens(matrix: Tensor, rows: Sequence[str], columns: Sequence[str]) -> str:
+    """A small matrix as text, with the tokens of its rows and columns; closed cells are dots."""
+    cells = [["·" if value == CLOSED else f"{value:g}" for value in row] for row in matrix.tolist()]
+    return str(pd.DataFrame(cells, index=list(rows), columns=list(columns)).to_string())
 
 
 def needed_cells(name: str, problem: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from abc_nb.analysis.further_tests import by_run
+from abc_nb.analysis.results import Results
 from abc_nb.bias.base import Near
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import Sampler
@@ -27,3 +28,15 @@ def without_far_digits(runs: Sequence[Run], lengths: Sequence[int], samples: int
         return pd.DataFrame([{"samples": len(batch.source), **shares}])
 
     return by_run(runs, lengths, measure)
+
+
+def far_digits_closed(found: Results, lengths: Sequence[int], samples: int = 100) -> pd.DataFrame:
+    """`without_far_digits` of RPE's models of Addition, counted by place."""
+    return without_far_digits(found.runs(["addition-rpe-by-place"]), lengths, samples)
+
+
+def open_and_closed(frame: pd.DataFrame) -> pd.DataFrame:
+    """`without_far_digits` for reading: a row a seed, a column a length with digits open or closed."""
+    long = frame.melt(["seed", "length"], ["open", "closed"], "digits", "percent").round()
+    long["digits"] = long.length.astype(str) + " digits, " + long.digits
+    return long.pivot(index="seed", columns="digits", values="percent")[list(dict.fromkeys(long.digits))]

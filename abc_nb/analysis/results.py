@@ -69,6 +69,10 @@ class Results:
             others += store.nothing_shipped()
         return f"no results of {name}, seed {seed}, were {where}: {mend}{others}"
 
+    def existing(self, names: Sequence[str]) -> list[Run]:
+        """Those runs of the experiments that are there."""
+        return [run for name in names for run in self.by_seed(name).values() if run is not None]
+
     def there(self, names: Sequence[str]) -> list[str]:
         """Those of the experiments that have a result."""
         return [name for name in names if any(self.by_seed(name).values())]
@@ -81,6 +85,16 @@ class Results:
     def rows(self, *studies: str) -> pd.DataFrame:
         """Evaluation rows of some studies, as `evaluation` has them."""
         return self.evaluation(self.names(*studies))
+
+    def of_task(self, task: str, *models: str) -> pd.DataFrame:
+        """Evaluation rows of some models of one task."""
+        return self.evaluation([f"{task}-{model}" for model in models])
+
+    def range_at(self, study: str, length: int) -> dict[str, float]:
+        """The worst and the best run of a study at one length, in percent."""
+        rows = self.rows(study)
+        accuracy = 100 * rows[rows.length == length].accuracy
+        return {"worst": float(accuracy.min()), "best": float(accuracy.max())}
 
     def by_seed(self, name: str) -> dict[int, Run | None]:
         """The run of each seed."""
@@ -116,17 +130,16 @@ class Results:
         """Where the results of these experiments come from, in one line."""
         runs = self.runs(names)
 
-        def distinct(read: Callable[[Run], object], between: str = ", ") -> str:
-            return between.join(map(str, sorted({read(run) for run in runs}, key=str)))
+        def distinct(read: Callable[[Run], object]) -> str:
+            return " and ".join(map(str, sorted({read(run) for run in runs}, key=str)))
 
-        dates = sorted({run.manifest["date"] for run in runs})
-        between = " to ".join(dict.fromkeys([dates[0], dates[-1]]))
+        seeds, dates = sorted({run.seed for run in runs}), sorted({run.manifest["date"] for run in runs})
         made = "shipped" if all(run.manifest["shipped"] for run in runs) else "made here, or shipped"
         return (
-            f"Profile {self.profile}: {len(runs)} {made} runs, seeds {distinct(lambda run: run.seed)}, "
-            f"{distinct(lambda run: run.experiment.sampler.regime, ' and ')} problems, trained on "
-            f"{distinct(lambda run: run.manifest['device'], '; ')}, {between}, "
-            f"torch {distinct(lambda run: run.manifest['versions']['torch'])}."
+            f"Profile {self.profile}: {len(runs)} runs, {made}; seeds {seeds[0]} to {seeds[-1]}; "
+            f"{distinct(lambda run: run.experiment.sampler.regime)} problems; trained on "
+            f"{distinct(lambda run: run.manifest['device'].partition(' ')[0])}, {dates[0]} to {dates[-1]}, "
+            f"torch {distinct(lambda run: run.manifest['versions']['torch'].partition('+')[0])}."
         )
 
 

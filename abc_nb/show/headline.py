@@ -27,11 +27,11 @@ def headline(study: CalibrationStudy, rows: pd.DataFrame, certified: dict[str, s
     attention, bias = study.averaged("cross", layer)[head], study.extended("cross", layer, DIGITS)[head]
     figure = blank(12.6, 3.5)
     panels = figure.subplots(1, 3, width_ratios=[3.4, 4.0, 4.2])
-    heat_map(panels[0], attention, vmin=0, aspect="equal")
+    heat_map(panels[0], attention, vmin=0)
     outline(panels[0], study.opened("cross", layer)[head])
     with_tokens(panels[0], *letters(study.layout))
     panels[0].set(title="1. What a plain model looks at", ylabel="output token, units first")
-    heat_map(panels[1], bias, aspect="equal", vmin=np.min(bias[np.isfinite(bias)]) - 0.1, vmax=0)
+    heat_map(panels[1], bias, vmin=np.min(bias[np.isfinite(bias)]) - 0.1, vmax=0)
     keys, queries = letters(study.run.experiment.sampler.layout(DIGITS))
     with_tokens(panels[1], keys, queries)
     panels[1].tick_params(labelsize=5)

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from abc_nb.analysis.attention import Panel
+from abc_nb.analysis.calibration_study import CalibrationStudy
 from abc_nb.analysis.statistics import seeds_told
 from abc_nb.show.pictures import COLORS, GRID, WHITE, WIDTH, blank, heat_map, in_pairs, new_figure
 from abc_nb.show.titles import named, of_model
@@ -177,13 +178,21 @@ def heads(
         outline(axis, cells)
     for axis in list(axes.flat)[len(matrices) :]:
         axis.remove()
-    figure.colorbar(image, ax=axes, label="added to the logit" if is_bias else "attention", fraction=0.03, pad=0.01)
+    if scale["vmax"] > values.min():
+        label = "added to the logit" if is_bias else "attention"
+        figure.colorbar(image, ax=axes, label=label, fraction=0.03, pad=0.01)
     return figure
 
 
+def biases(study: CalibrationStudy, digits: int, count: int = 3) -> Figure:
+    """The cross-attention bias of heads with different lines, for problems of so many digits (figures 10 and 11)."""
+    matrices, titles = study.telling_heads("cross", count, digits)
+    return heads(matrices, titles, columns=count, tokens=study.letters(digits))
+
+
 @rc_context(GRID)
-def directions(matrix: np.ndarray) -> Figure:
-    """The mean attention on every line, beside the matrix, for each direction (figure 9).
+def directions(matrix: np.ndarray, tokens: tuple[Sequence[str], Sequence[str]]) -> Figure:
+    """Averaged attention, and the mean on every line of each direction (figure 9); `tokens` of keys and queries.
 
     A line's number is the column at which it meets the first row, or would meet it beyond the matrix.
     """
@@ -193,12 +202,15 @@ def directions(matrix: np.ndarray) -> Figure:
         "antidiagonal": {columns - 1 - k: np.diag(matrix[:, ::-1], k) for k in range(1 - rows, columns)},
         "vertical": dict(enumerate(matrix.T)),
     }
-    figure, panels = new_figure(4, 2.0, width=WIDTH * 0.7)
+    means = {title: {line: cells.mean() for line, cells in lines.items()} for title, lines in found.items()}
+    highest = 1.1 * max(max(each.values()) for each in means.values())
+    figure, panels = new_figure(4, 2.2, width=WIDTH * 0.8)
     heat_map(panels[0], matrix, vmin=0)
+    with_tokens(panels[0], *tokens)
     panels[0].set(title="averaged attention", xlabel="key", ylabel="output token")
-    for panel, (title, lines) in zip(panels[1:], found.items(), strict=True):
-        panel.bar(list(lines), [line.mean() for line in lines.values()], color=COLORS[0])
-        panel.set(title=title, xlabel="line", ylim=(0, 1))
+    for panel, (title, lines) in zip(panels[1:], means.items(), strict=True):
+        panel.bar(list(lines), list(lines.values()), color=COLORS[0])
+        panel.set(title=title, xlabel="line", ylim=(0, highest))
     panels[1].set_ylabel("mean attention")
     return figure
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
 from zlib import crc32
 
 import pandas as pd
@@ -63,7 +65,7 @@ def curves(panel: Axes, rows: pd.DataFrame, trained: int = TRAINED) -> None:
     longest = int(rows.length.max())
     shade(panel, trained)
     unit = "decimal digits" if OPERATIONS["parity"].title in set(rows.task) else unit_of(rows.task.iloc[0])
-    panel.set(xscale="log", xlim=(0.9, 1.2 * longest), ylim=(-4, 104), xlabel=f"length ({unit})", ylabel="right (%)")
+    panel.set(xscale="log", xlim=(0.9, 1.2 * longest), ylim=(-4, 110), xlabel=f"length ({unit})", ylabel="right (%)")
     ticks = [tick for tick in TICKS if tick <= longest]
     panel.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
     panel.set_xticks([], minor=True)
@@ -72,15 +74,14 @@ def curves(panel: Axes, rows: pd.DataFrame, trained: int = TRAINED) -> None:
 
 def label_ends(panel: Axes, ends: dict[str, tuple[float, float]]) -> None:
     """Write each curve's name where it ends, in its colour; names that would lie on each other are moved apart."""
-    placed: list[tuple[float, float]] = []
+    furthest, below = max(x for x, _ in ends.values()), -math.inf
     for model, (x, y) in sorted(ends.items(), key=lambda item: item[1][1]):
-        low = [at for at_x, at in placed if at_x == x]
-        height = max([y, *(at + GAP for at in low)])
-        placed.append((x, height))
-        panel.annotate(
-            model, (x, height), xytext=(5, 0), textcoords="offset points", va="center", fontsize=7.5,
-            color=COLORS[look_of(model)[0]], annotation_clip=False,
-        )  # fmt: skip
+        look: dict[str, Any] = {"color": COLORS[look_of(model)[0]], "fontsize": 7.5, "textcoords": "offset points"}
+        if x < furthest:
+            panel.annotate(model, (x, y), xytext=(0, 6), ha="center", **look)
+        else:
+            below = max(y, below + GAP)
+            panel.annotate(model, (x, below), xytext=(6, 0), va="center", annotation_clip=False, **look)
 
 
 def legend(figure: Figure, panel: Axes) -> None:

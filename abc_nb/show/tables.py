@@ -81,6 +81,12 @@ def by_length(frame: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
+def interpolation(found: Results) -> pd.DataFrame:
+    """Table 2 of Vanilla's runs."""
+    names = [f"{task}-vanilla" for task in ARITHMETIC]
+    return interpolation_table(found.trainings(names), found.evaluation(names))
+
+
 def interpolation_table(trainings: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     """Table 2: does Vanilla interpolate (validation) and extrapolate (60 digits) at 99% or better?"""
     paper = pd.read_csv(paths.DATA / "paper_tables.csv", dtype=str)
@@ -115,28 +121,26 @@ def kept_lines(runs: Sequence[Run]) -> pd.DataFrame:
     return pd.DataFrame(rows).groupby(["task", "model"], sort=False)[counts].agg(median_seed).reset_index()
 
 
-def ablations(rows: pd.DataFrame, kept: pd.DataFrame, length: int = 60) -> pd.DataFrame:
+def ablations(found: Results, length: int = 60) -> pd.DataFrame:
     """ABC and its ablations at one length, task by task: the columns of `over_seeds`, and lines."""
+    rows, kept = found.rows("ablations"), kept_lines(found.runs(found.names("ablations")))
     wanted = rows[(rows.length == length) & rows.model.isin(kept.model)]
     table = over_seeds(wanted).drop(columns=["length", "regime"])
     table = table.merge(kept[["task", "model", "lines"]], how="left", on=["task", "model"])
     return by_task(table)
 
 
-def readings(found: Results) -> pd.DataFrame:
-    """ABC in every reading: runs at the bar at 60 digits, of those made, by regime and task.
+def readings(found: Results, regime: str) -> pd.DataFrame:
+    """ABC in every reading: runs at the bar at 60 digits, of those made, by task.
 
     Rows say whose lines, which positions and which initial weights.
     """
     scores = Scores(found.rows("abc", "readings", "algorithm 1", "padded"))
-    rows = []
+    rows, end = [], "" if regime == "tight" else f"-{regime}"
     for model in ("abc", *READINGS, *ALGORITHM_1):
-        row = {"reading": MODELS[model].title if model != "abc" else "ABC: no positions, new weights"}
-        for regime, end in (("tight", ""), ("padded", "-padded")):
-            for task in ARITHMETIC:
-                count = scores.at_bar(task, model + end)
-                row[f"{of_task(task)}, {regime}"] = str(count) if count.runs else ""
-        rows.append(row)
+        title = MODELS[model].title if model != "abc" else "ABC: no positions, new weights"
+        counts = {of_task(task): scores.at_bar(task, model + end) for task in ARITHMETIC}
+        rows.append({"reading": title} | {task: str(count) if count.runs else "" for task, count in counts.items()})
     table = pd.DataFrame(rows).set_index("reading")
     return table.loc[(table != "").any(axis=1), (table != "").any(axis=0)]
 
@@ -154,7 +158,7 @@ def fresh_seeds(found: Results, lengths: Sequence[int] = (60, 200)) -> pd.DataFr
 
 
 def missed(found: Results, names: Sequence[str], lengths: Sequence[int] = (6, 60, 200)) -> pd.DataFrame:
-    """The single runs below the bar in validation or at sixty digits, in percent: a column a length.
+    """The single runs, but for plain models, below the bar in validation or at sixty digits: a column a length.
 
     `skill` is what the plain model gets right under the lines alone, known before retraining, and `validation` the
     last one, on numbers of training length; neither sees a longer one.
@@ -162,7 +166,7 @@ def missed(found: Results, names: Sequence[str], lengths: Sequence[int] = (6, 60
     rows = []
     for run in found.runs(names):
         accuracy, validation = run.evaluation().set_index("length").accuracy, run.history().accuracy.iloc[-1]
-        if min(validation, accuracy[60]) < BAR:
+        if run.experiment.identity.model != "vanilla" and min(validation, accuracy[60]) < BAR:
             tried = run.shares()
             row = {"skill": math.nan if tried is None else tried.skill.iloc[-1], "validation": validation}
             row |= {str(length): accuracy.get(length, math.nan) for length in lengths}  # `smoke` ends at sixty
@@ -223,10 +227,22 @@ def by_window_and_period(found: Results, models: Sequence[str], tasks: Sequence[
     return pd.concat(parts, ignore_index=True)
 
 
-def by_period(frame: pd.DataFrame, rows: Sequence[str]) -> pd.DataFrame:
+def by_period(frame: pd.DataFrame, lengths: Sequence[int]) -> pd.DataFrame:
     """`by_window_and_period` for reading: a column a period, in each cell `median (worst–best)`."""
-    cells = named(frame).assign(cell=frame.apply(median_and_range, axis=1))
-    return cells.pivot(index=list(rows), columns="T", values="cell").fillna("")
+    cells = named(frame[frame.length.isin(lengths)])
+    cells = cells.assign(cell=cells.apply(median_and_range, axis=1))
+    return cells.pivot(index=["task", "length"], columns="T", values="cell").fillna("")
+
+
+def by_seed(trainings: pd.DataFrame) -> pd.DataFrame:
+    """`Results.trainings` for reading: validation in percent, a row a model, a column a seed."""
+    return (100 * named(trainings).pivot(index="model", columns="seed", values="validation")).round(1)
+
+
+def by_group(frame: pd.DataFrame) -> pd.DataFrame:
+    """`fresh_seeds` for reading: a row a task and model, a column a length and a group of seeds."""
+    frame = named(frame).assign(group=frame.length.astype(str) + " digits, seeds " + frame.seeds)
+    return frame.pivot(index=["task", "model"], columns="group", values="worst").round(2)
 
 
 def reach(rows: pd.DataFrame, task: str, trained: int = LONGEST) -> pd.DataFrame:
