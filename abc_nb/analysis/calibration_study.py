@@ -135,7 +135,7 @@ class CalibrationStudy:
         return self.averaged(name, layer), self.head_titles, self.opened(name, layer)
 
     def extended(self, name: Attention, layer: int, layout: Layout | int) -> list[np.ndarray]:
-        """The bias of every head for a layout, or for problems of so many digits."""
+        """The bias of every head for a layout, or for problems of a length in digits."""
         if isinstance(layout, int):
             layout = self.run.experiment.sampler.layout(layout)
         return list(self.bias.dense(layout, name, layer).numpy())
@@ -160,7 +160,7 @@ class CalibrationStudy:
         return matrices, [f"layer {layer}, head {head}" for layer, head in chosen]
 
     def letters(self, digits: int) -> tuple[list[str], list[str]]:
-        """What stands at each key and query of cross-attention, for problems of so many digits."""
+        """What stands at each key and query of cross-attention, for problems of `digits` digits."""
         return letters(self.run.experiment.sampler.layout(digits))
 
     def shares(self) -> pd.DataFrame:

@@ -29,7 +29,7 @@ def names(found: Results) -> list[str]:
 
 
 def folder(found: Results) -> Path:
-    """Where the certificates of these results lie: beside the runs made here, or with the shipped ones."""
+    """Where the certificates of these results lie: next to the runs made here, or with the shipped ones."""
     return paths.runs() / "certificates" if found.origin == "runs" else paths.certificates()
 
 

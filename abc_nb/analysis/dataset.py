@@ -13,11 +13,10 @@ from abc_nb.analysis.attention import needed
 from abc_nb.bias.base import CLOSED, Attention
 from abc_nb.bias.window import Window
 from abc_nb.experiments.names import TASKS
-from abc_nb.problems.edge_cases import carries
 from abc_nb.problems.expressions import expected, read, widen, width_of
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.sampling import split_numbers, to_digits
-from abc_nb.problems.tasks import NUMBERS, OPERATIONS, Task, digit_count
+from abc_nb.problems.tasks import NUMBERS, OPERATIONS, Digits, Task, digit_count
 
 
 def task_examples() -> pd.DataFrame:
@@ -98,3 +97,13 @@ def needed_cells(name: str, problem: str) -> dict[str, Any]:
         "cells": needed(layout, "cross").numpy(),
         "carries": np.flatnonzero(handed[:-1]).tolist(),
     }
+
+
+def carries(operands: Sequence[Digits], base: int) -> np.ndarray:
+    """Where adding two operands carries out of a place: booleans of shape (samples, places)."""
+    a, b = operands
+    out, carry = np.zeros(a.shape, bool), np.zeros(len(a), np.int64)
+    for place in range(a.shape[1]):
+        carry = (a[:, place] + b[:, place] + carry) // base
+        out[:, place] = carry > 0
+    return out

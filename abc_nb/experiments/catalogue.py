@@ -77,7 +77,7 @@ INDEX = {"none": positions.NoPosition(), "plain": positions.Sinusoidal(), "mod3"
 INDEX_TITLES = {"none": "no positions", "plain": "plain index", "mod3": "index modulo 3"}
 WEIGHTS = {"new": False, "warm": True}
 WEIGHTS_TITLES = {"new": "new weights", "warm": "the plain model's weights"}
-BASIC = {  # the papers' models, and what tells why one of their baselines fails
+BASIC = {  # the papers' models, and variants that show why a baseline fails
     "vanilla": Model("Vanilla", positions.Sinusoidal()),
     "nope": Model("NoPE", positions.NoPosition()),
     "rope": Model("RoPE", positions.Rotary(), source_index="left"),

@@ -54,7 +54,7 @@ class Exhibits:
     def beside_paper(
         self, name: str, rows: pd.DataFrame, paper: str, regime: str = "", models: Sequence[str] = ()
     ) -> None:
-        """Evaluation rows beside a table of the paper (`table1`, `table3`); readers see `models`, or all."""
+        """Evaluation rows next to a table of the paper (`table1`, `table3`); readers see `models`, or all."""
         frame = tables.beside_paper(rows, paper)
         shown = frame[frame.model.isin([of_model(model) for model in models])] if models else frame
         self.table(name, frame, tables.wide(shown), tables.setting(self.profile, regime))

@@ -177,7 +177,7 @@ def heads(
     for axis, cells in zip(axes.flat, outlined, strict=False):
         outline(axis, cells)
     for axis in list(axes.flat)[len(matrices) :]:
-        axis.remove()
+        axis.set_visible(False)
     if scale["vmax"] > values.min():
         label = "added to the logit" if is_bias else "attention"
         figure.colorbar(image, ax=axes, label=label, fraction=0.03, pad=0.01)
@@ -185,7 +185,7 @@ def heads(
 
 
 def biases(study: CalibrationStudy, digits: int, count: int = 3) -> Figure:
-    """The cross-attention bias of heads with different lines, for problems of so many digits (figures 10 and 11)."""
+    """The cross-attention bias of heads with different lines, for problems of `digits` digits (figures 10 and 11)."""
     matrices, titles = study.telling_heads("cross", count, digits)
     return heads(matrices, titles, columns=count, tokens=study.letters(digits))
 

@@ -55,7 +55,7 @@ def new_figure(columns: int, height: float = 2.4, width: float = WIDTH, rows: in
 
 
 def in_pairs(count: int, height: float = 2.4) -> tuple[Figure, list[Axes]]:
-    """A figure of so many panels, each of the width of one column of print, two in a row."""
+    """A figure of `count` panels, each of the width of one column of print, two in a row."""
     figure, panels = new_figure(min(2, count), height, rows=-(-count // 2))
     for panel in panels[count:]:
         panel.remove()
@@ -99,7 +99,7 @@ def on_screen(png: bytes) -> int:
 
 
 def fixed_figure(width: int, height: int) -> Figure:
-    """An empty white figure of so many pixels."""
+    """An empty white figure of this size in pixels."""
     return Figure(figsize=(width / DPI, height / DPI), dpi=DPI, facecolor="white", edgecolor="white")
 
 

@@ -1,4 +1,4 @@
-"""Tables: the paper's number beside ours, and files for print."""
+"""Tables: the paper's number next to ours, and files for print."""
 
 from __future__ import annotations
 
@@ -264,7 +264,7 @@ def reach(rows: pd.DataFrame, task: str, trained: int = LONGEST) -> pd.DataFrame
 
 
 def setting(profile: str, regime: str = "") -> str:
-    """Regime, size and optimiser of our numbers, in one sentence: what stands under a table beside the paper's."""
+    """Regime, size and optimiser of our numbers, in one sentence, for tables with the paper's numbers."""
     chosen = PROFILES[profile]
     size, training = chosen.size, chosen.trainings.plain
     optimizer = "Muon and AdamW" if training.optimizer == "muon" else "AdamW"

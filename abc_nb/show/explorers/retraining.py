@@ -1,4 +1,4 @@
-"""One retraining at a time, in a thread beside the notebook, that can be stopped and gone on with."""
+"""One retraining at a time, in a thread of its own, that can be stopped and gone on with."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Retraining:
         self.stopping.set()
 
     def wait(self, seconds: float | None = None) -> None:
-        """Until the thread has ended, at most so many seconds."""
+        """Until the thread has ended, at most this many seconds."""
         self.thread.join(seconds)
 
     def work(self) -> None:
