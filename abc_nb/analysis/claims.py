@@ -6,6 +6,7 @@ A judge (in `judges/`) is a function of the results; notebooks record what it re
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Literal, get_args
@@ -16,6 +17,8 @@ from filelock import FileLock
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_text
+from abc_nb.experiments.catalogue import MODELS
+from abc_nb.problems.tasks import OPERATIONS
 
 Judgement = Literal[
     "holds", "holds with changes", "in part", "differs", "undecided", "not tested", "definition", "not run"
@@ -125,10 +128,17 @@ def record(verdicts: list[Verdict], notebook: str, profile: str) -> pd.DataFrame
         for verdict in verdicts:
             if verdict.id not in book.index or verdict.verdict not in VERDICTS:
                 raise InputError(f"no claim {verdict.id} with verdict {verdict.verdict!r}: see paper_claims.csv")
-            row = asdict(verdict) | {"notebook": notebook}
+            row = asdict(verdict) | {"notebook": notebook, "finding": in_titles(verdict.finding)}
             book.loc[verdict.id, COLUMNS] = [row[column] for column in COLUMNS]
         write_text(path, book.reset_index().to_csv(index=False))
     return book.loc[[verdict.id for verdict in verdicts], ["claim", "verdict", "runs", "finding"]].reset_index()
+
+
+def in_titles(text: str) -> str:
+    """A finding with the titles of tasks and models in place of their names."""
+    titles = {name: model.title for name, model in MODELS.items() if "-" in name}
+    titles |= {name: operation.title for name, operation in OPERATIONS.items()}
+    return re.sub(r"[a-z][a-z0-9.-]*[a-z0-9]", lambda found: titles.get(found[0], found[0]), text)
 
 
 def ledger(profile: str) -> pd.DataFrame:

@@ -17,7 +17,7 @@ from abc_nb.analysis.attention import Panel
 from abc_nb.analysis.calibration_study import CalibrationStudy
 from abc_nb.analysis.statistics import seeds_told
 from abc_nb.show.pictures import COLORS, GRID, WHITE, WIDTH, blank, heat_map, in_pairs, new_figure
-from abc_nb.show.titles import named, of_model
+from abc_nb.show.titles import length_unit, named, of_model
 
 
 @rc_context(GRID)
@@ -124,12 +124,14 @@ def accuracy_map(frame: pd.DataFrame, models: Sequence[str]) -> Figure:
     """Accuracy by model, in this order, and length: heat maps, two tasks in a row (columns of `over_seeds`)."""
     frame, models = named(frame), list(map(of_model, models))
     tasks = list(dict.fromkeys(frame.task))
-    figure, panels = in_pairs(len(tasks), 0.17 * len(models) + 0.7)
+    names = 0.03 * max(len(model) for model in models)  # inches, of half of the names' column
+    figure, panels = in_pairs(len(tasks), 0.17 * len(models) + 0.7, WIDTH + names)
     for i, (panel, task) in enumerate(zip(panels, tasks, strict=True)):
         part = frame[frame.task == task]
         table = part.pivot(index="model", columns="length", values="ours").reindex(models)
         percent_map(panel, table, f"{task} ({seeds_told(part)})")
-        panel.set(xlabel="length (decimal digits)", ylabel="")
+        panel.set(xlabel=f"length ({length_unit(task)})", ylabel="")
+        panel.set_xticks(panel.get_xticks(), [f"{length:,}" for length in table.columns], fontsize=7, rotation=0)
         panel.tick_params(labelleft=i % 2 == 0)
     return figure
 

@@ -13,10 +13,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from abc_nb.analysis.statistics import median_seed
-from abc_nb.problems.tasks import OPERATIONS, TRAINED, unit_of
+from abc_nb.problems.tasks import TRAINED
 from abc_nb.show.pictures import COLORS, GRID, WIDTH, in_pairs, new_figure
 from abc_nb.show.pictures import save as save
-from abc_nb.show.titles import named
+from abc_nb.show.titles import length_unit, named
 
 LOOKS = {  # of each model's curve: colour and marker
     "Vanilla": (7, "o"),
@@ -64,8 +64,8 @@ def curves(panel: Axes, rows: pd.DataFrame, trained: int = TRAINED) -> None:
         ends[model] = (float(line.index[-1]), float(line.iloc[-1]))
     longest = int(rows.length.max())
     shade(panel, trained)
-    unit = "decimal digits" if OPERATIONS["parity"].title in set(rows.task) else unit_of(rows.task.iloc[0])
-    panel.set(xscale="log", xlim=(0.9, 1.2 * longest), ylim=(-4, 110), xlabel=f"length ({unit})", ylabel="right (%)")
+    panel.set(xscale="log", xlim=(0.9, 1.2 * longest), ylim=(-4, 110), ylabel="right (%)")
+    panel.set_xlabel(f"length ({length_unit(rows.task.iloc[0])})")
     ticks = [tick for tick in TICKS if tick <= longest]
     panel.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
     panel.set_xticks([], minor=True)

@@ -241,8 +241,11 @@ def by_seed(trainings: pd.DataFrame) -> pd.DataFrame:
 
 def by_group(frame: pd.DataFrame) -> pd.DataFrame:
     """`fresh_seeds` for reading: a row a task and model, a column a length and a group of seeds."""
-    frame = named(frame).assign(group=frame.length.astype(str) + " digits, seeds " + frame.seeds)
-    return frame.pivot(index=["task", "model"], columns="group", values="worst").round(2)
+    of_group = frame.groupby("seeds").runs.transform("max").astype(str)
+    group = frame.length.astype(str) + " digits, seeds " + frame.seeds + " (" + of_group + " runs)"
+    order = list(dict.fromkeys(group[frame.sort_values(["length", "seeds"]).index]))
+    wide = named(frame).assign(group=group).pivot(index=["task", "model"], columns="group", values="worst")
+    return wide[order].round(2)
 
 
 def reach(rows: pd.DataFrame, task: str, trained: int = LONGEST) -> pd.DataFrame:
