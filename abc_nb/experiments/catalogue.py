@@ -276,7 +276,7 @@ DECODER_ONLY = {
         source_index="right",
     ),
     "decoder-abc": decoder_only(BASIC["abc"], source_index="right", parent="decoder-vanilla"),
-    "decoder-window-cyclic": decoder_only(BASIC["window-cyclic"], source_index="right"),
+    "decoder-window-cyclic": decoder_only(BASIC["window-cyclic"], source_index="right", title="ABS, one softmax"),
     "decoder-nope": decoder_only(BASIC["nope"]),
     "decoder-rope": decoder_only(BASIC["rope"]),
     "decoder-alibi": decoder_only(BASIC["alibi"], bias=RunningALiBi()),

@@ -31,14 +31,6 @@ def label(name: str) -> str:
     raise InputError(f"{name} has no number: call it figure-7-1-reach, or figure-04-lengths if the paper has it")
 
 
-def has_number(name: str) -> bool:
-    """Whether a name says a number, as those of the project's notebooks do."""
-    try:
-        return bool(label(name))
-    except InputError:
-        return False
-
-
 def notebook_number(name: str) -> str:
     """Which notebook one of our numbers belongs to, as in `7` or `a1`; empty for one of the paper's."""
     ours = OURS.fullmatch(name)

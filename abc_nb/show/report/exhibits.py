@@ -45,9 +45,5 @@ def chapter(path: Path, known: dict[str, str]) -> Chapter:
     first = cells[0][1] if cells else ""
     title = first.partition("\n")[0].lstrip("# ") or path.stem
     intro = INTRO.search(first)
-    exhibits = tuple(Exhibit(name, caption(name, known)) for name in dict.fromkeys(names))
+    exhibits = tuple(Exhibit(name, captions.full(name) if name in known else "") for name in dict.fromkeys(names))
     return Chapter(path, title, LINK.sub(r"\1", intro[1]) if intro else "", exhibits)
-
-
-def caption(name: str, known: dict[str, str]) -> str:
-    return captions.full(name) if name in known and captions.has_number(name) else known.get(name, "")
