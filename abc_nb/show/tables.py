@@ -310,6 +310,7 @@ def save(
 
 def html(frame: pd.DataFrame) -> str:
     """A table for a notebook: titles for names, four digits of a number, an index only where it has a name."""
-    shown = named(frame)
-    has_names = any(name is not None for name in shown.index.names)
+    names = [name for name in frame.index.names if name is not None]
+    shown = named(frame.reset_index()).set_index(names) if names and frame.columns.nlevels == 1 else named(frame)
+    has_names = bool(names)
     return str(shown.to_html(border=0, index=has_names, na_rep="", float_format=lambda value: f"{value:.4g}"))
