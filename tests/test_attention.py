@@ -123,15 +123,15 @@ def test_best_heads_are_those_with_most_mass_at_the_training_length(study: atten
         assert row["6 digits"] == pytest.approx(max(by_head.values()))
 
 
-def test_the_best_panels_are_different_heads_in_order(study: attention.Study) -> None:
-    panels = study.best_panels(study.example("123+456"), "cross", count=2)
-    assert panels[0].title != panels[1].title
-    ranked = study.ranked_heads("cross")
-    assert [panel.title for panel in panels] == [
-        f"cross-attention, layer {layer + 1}, head {head + 1}" for layer, head in ranked[:2]
-    ]
-    masses = [study.known.inside["cross", "all", layer, head] for layer, head in ranked]
-    assert masses == sorted(masses, reverse=True) and len(masses) == len(study.known.loc["cross"].loc["all"])
+def test_the_best_panels_are_those_of_each_attentions_best_head(study: attention.Study) -> None:
+    problem = study.example("123+456")
+    for name, panel in zip(("cross", "self"), study.best_panels(problem, "cross", "self"), strict=True):
+        ranked = study.ranked_heads(name)  # type: ignore[arg-type]
+        layer, head = ranked[0]
+        assert panel.title == f"{name}-attention, layer {layer + 1}, head {head + 1}"
+        assert panel.needed is not None and panel.needed.shape == panel.weights.shape
+        masses = [study.known.inside[name, "all", layer, head] for layer, head in ranked]
+        assert masses == sorted(masses, reverse=True) and len(masses) == len(study.known.loc[name].loc["all"])
 
 
 def test_of_two_operands_the_one_that_is_looked_at_less_decides() -> None:

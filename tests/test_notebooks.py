@@ -22,7 +22,8 @@ from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.reproduce import reproduce
 from abc_nb.runs import sweep
-from abc_nb.show import notebooks
+from abc_nb.show import captions, notebooks
+from abc_nb.show.report import exhibits
 
 BOOKS = notebooks.sequence()
 HERE = Path(__file__).parent
@@ -191,7 +192,7 @@ def test_reproduce_trains_what_is_missing_and_nothing_else(reproduced: Reproduce
 
 @once
 @pytest.mark.notebooks
-@pytest.mark.parametrize("name", ["figure-04-extrapolation", "figure-01-baselines", "figure-13-tokens"])
+@pytest.mark.parametrize("name", ["figure-04-extrapolation", "figure-01-abc", "figure-0-1-headline"])
 def test_reproduce_writes_figures(reproduced: Reproduced, name: str) -> None:
     folder = reproduced.figures
     assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
@@ -200,7 +201,7 @@ def test_reproduce_writes_figures(reproduced: Reproduced, name: str) -> None:
 
 @once
 @pytest.mark.notebooks
-@pytest.mark.parametrize("name", ["table-1-baselines", "table-2", "table-3-baselines"])
+@pytest.mark.parametrize("name", ["table-1", "table-2", "table-3"])
 def test_reproduce_writes_tables(reproduced: Reproduced, name: str) -> None:
     folder = reproduced.figures
     assert len(pd.read_csv(folder / f"{name}.csv")) >= 4
@@ -219,9 +220,46 @@ def test_ledger_has_every_claim_and_a_verdict_where_judged(reproduced: Reproduce
     assert set(judged.verdict) <= set(claims.VERDICTS)
 
 
-@pytest.mark.parametrize("notebook", BOOKS, ids=lambda path: path.stem)
-def test_every_figure_that_is_saved_is_seen_in_the_notebook(notebook: Path) -> None:
-    saving = [cell for cell in nbformat.read(notebook, 4).cells if "plots.save(" in cell.source]
-    assert saving
-    for cell in saving:
-        assert any("image/png" in output.get("data", {}) for output in cell.outputs), cell.source
+def shown(path: Path) -> tuple[list[str], list[str]]:
+    """The names of figures and tables in a notebook's code, and what it shows as Markdown, in reading order."""
+    names = [name for cell in code_cells(path) for name in exhibits.NAME.findall(cell.source)]
+    outputs = [output.get("data", {}) for cell in code_cells(path) for output in cell.outputs]
+    return list(dict.fromkeys(names)), [data["text/markdown"] for data in outputs if "text/markdown" in data]
+
+
+@pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
+def test_every_figure_and_table_is_shown_with_its_number_and_caption(path: Path) -> None:
+    names, texts = shown(path)
+    assert names
+    for name in names:
+        assert any(text.startswith(captions.full(name)) for text in texts), name
+
+
+@pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("kind", ["figure", "table"])
+def test_our_figures_and_tables_are_numbered_in_reading_order(kind: str, path: Path) -> None:
+    ours = [found for name in shown(path)[0] if (found := captions.OURS.fullmatch(name)) and found[1] == kind]
+    assert [int(found[3]) for found in ours] == [*range(1, len(ours) + 1)]
+
+
+@pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
+def test_every_picture_that_a_notebook_saves_has_its_caption_next_to_it(path: Path) -> None:
+    for cell in code_cells(path):
+        kinds = [output.get("data", {}).keys() for output in cell.outputs]
+        pictures = sum("image/png" in kind for kind in kinds)
+        if "show." in cell.source and pictures:
+            assert sum("text/markdown" in kind for kind in kinds) == pictures
+
+
+def test_the_core_keeps_to_its_size() -> None:
+    core = [path for path in BOOKS if path.stem[0] == "0" and int(path.stem[:2]) <= 7]
+    words = sum(
+        len(cell.source.split())
+        for path in core
+        for cell in nbformat.read(path, 4).cells
+        if cell.cell_type == "markdown"
+    )
+    names = [name for path in core for name in shown(path)[0]]
+    assert words <= 7000
+    assert sum(name.startswith("table") for name in names) <= 14
+    assert sum(name.startswith("figure") for name in names) <= 16

@@ -11,7 +11,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from conftest import Folders
-from helpers import rows
 
 from abc_nb import experiments, reproduce
 from abc_nb.analysis import claims, statistics
@@ -20,10 +19,9 @@ from abc_nb.cli import main
 from abc_nb.common import paths
 from abc_nb.experiments.experiment import Experiment
 from abc_nb.runs import runner
-from abc_nb.show import tables
-from abc_nb.show.report import comparison, content, exhibits, markdown
+from abc_nb.show import captions
+from abc_nb.show.report import content, exhibits, markdown
 from abc_nb.show.report import page as report
-from abc_nb.show.report.comparison import Comparison, Plain
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (400).to_bytes(4, "big") + (300).to_bytes(4, "big") + b"the rest"
 SHIPPED = Results("quick", "shipped", experiments.SEEDS)
@@ -80,32 +78,23 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folders: Folders) ->
     return tmp_path / "figures" / "smoke"
 
 
-def saved(name: str, frame: pd.DataFrame, folder: Path) -> Comparison | Plain:
-    """The table as the report reads it."""
-    tables.save(frame, name, "smoke")
-    return comparison.read(folder / f"{name}.csv")
-
-
 # ---- the page ---------------------------------------------------------------------------------------
 
 
-def test_every_figure_is_in_the_page_once_and_is_the_file(written: Path, page: Page) -> None:
-    files = [path.read_bytes() for path in written.glob("figure-*.png")]
-    assert sorted(page.pictures) == sorted(files)
+def test_the_only_picture_is_the_headline(written: Path, page: Page) -> None:
+    assert page.pictures == [(written / f"{content.HEADLINE}.png").read_bytes()]
 
 
-def test_every_table_and_every_claim_is_in_the_page_and_in_the_markdown(written: Path, page: Page) -> None:
-    names = {path.stem for path in written.glob("*.csv")} - {"claims"}
+def test_every_claim_is_in_the_page_and_in_the_markdown(written: Path, page: Page) -> None:
     claimed = set(claims.paper_claims().id)
-    assert names | claimed <= page.anchors
+    assert claimed <= page.anchors
     text = (written / "REPORT.md").read_text()
-    assert all(f"({name}.csv)" in text for name in names)
     assert all(f"| {id} |" in text for id in claimed)
 
 
-def test_the_headline_comes_first(page: Page) -> None:
-    order = [attributes.get("id") for _, attributes in page.tags if attributes.get("id")]
-    assert order[:3] == ["figure-25-beyond", "counts", "ledger"]
+def test_the_report_is_short(written: Path) -> None:
+    """Two pages, without the marks of tables."""
+    assert len(re.findall(r"\w+", (written / "REPORT.md").read_text())) < 2400
 
 
 def test_the_page_loads_nothing_and_runs_nothing(page: Page) -> None:
@@ -126,7 +115,7 @@ def test_every_link_of_the_page_leads_somewhere(written: Path, page: Page) -> No
 
 def test_every_link_of_the_markdown_leads_to_a_file(written: Path) -> None:
     links = re.findall(r"\]\(([^)]+)\)", (written / "REPORT.md").read_text())
-    assert len(links) > 50
+    assert len(links) > 40
     assert [link for link in links if not (written / link).exists()] == []
 
 
@@ -140,14 +129,15 @@ def test_the_page_can_be_read_without_seeing_it(page: Page) -> None:
 
 
 def test_the_page_can_be_mailed(written: Path) -> None:
-    assert (written / "report.html").stat().st_size < 8e6
+    assert (written / "report.html").stat().st_size < 1e6
 
 
 def test_same_results_give_the_same_bytes(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ABC_NB_FIGURES", str(written))
-    before = [(written / name).read_bytes() for name in ("report.html", "REPORT.md")]
+    names = ("report.html", "REPORT.md", "runs.csv")
+    before = [(written / name).read_bytes() for name in names]
     report.write(SHIPPED)
-    assert [(written / name).read_bytes() for name in ("report.html", "REPORT.md")] == before
+    assert [(written / name).read_bytes() for name in names] == before
 
 
 # ---- captions ---------------------------------------------------------------------------------------
@@ -165,19 +155,11 @@ def test_figures_and_tables_are_those_that_notebooks_save() -> None:
 
 def test_every_figure_and_table_has_a_caption_and_no_caption_is_left_over() -> None:
     assert [each.name for each in exhibited() if not each.caption] == []
-    assert set(exhibits.table_captions()) - {each.name for each in exhibited()} == {"benchmarks"}
+    assert set(captions.known()) - {each.name for each in exhibited()} == {"benchmarks"}
 
 
 def test_every_notebook_says_what_it_shows() -> None:
     assert [chapter.notebook.stem for chapter in exhibits.chapters() if not chapter.title or not chapter.intro] == []
-
-
-def test_captions_name_the_papers_figure_or_say_that_there_is_none() -> None:
-    for each in exhibited():
-        if number := re.match(r"figure-(\d+)", each.name):
-            n = int(number[1])
-            wanted = f"igure {n}" if n <= 12 else f"Figure {n} (not in the paper)"
-            assert wanted in each.caption
 
 
 def test_no_markdown_is_left_in_the_pages_captions() -> None:
@@ -199,62 +181,23 @@ def test_captions_become_html_with_everything_else_escaped(text: str, html: str)
     assert str(report.inline(text)) == html
 
 
-def test_a_figure_without_a_caption_is_shown_under_its_name(folder: Path) -> None:
-    (folder / "figure-99-new.png").write_bytes(PNG)
-    text = report.write(SMOKE).read_text()
-    assert "<code>figure-99-new</code>" in text
-    assert Page(text).pictures == [PNG]
+# ---- what is not there ------------------------------------------------------------------------------
 
 
-# ---- marks ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("paper", "expected"), [(50.0, ""), (45.0, ""), (55.0, ""), (44.9, "▲"), (55.1, "▼"), (float("nan"), "")]
-)
-def test_mark_says_where_ours_lies(paper: float, expected: str) -> None:
-    assert comparison.mark(paper, 45.0, 55.0) == expected
-
-
-def test_a_table_beside_the_paper_is_marked_cell_by_cell(folder: Path) -> None:
-    accuracy = {6: [1.0], 10: [0.5, 0.9, 0.7], 20: [0.213], 60: [0.0]}
-    frame = tables.beside_paper(rows("RPE", accuracy), "table1")  # the paper: 100, 99.9, 21.3, none
-    table = saved("table-1", frame, folder)
-    assert isinstance(table, Comparison)
-    ((task, ((model, cells),)),) = table.groups
-    assert (task, model, table.lengths) == ("Addition", "RPE", (6, 10, 20, 60))
-    assert [(each.paper, each.ours, each.mark) for each in cells if each] == [
-        ("100", "100.0", ""),
-        ("99.9", "70.0 (50.0–90.0)", "▼"),
-        ("21.3", "21.3", ""),
-        ("", "0.0", ""),
-    ]
+def test_without_the_headline_and_runs_the_report_is_written_all_the_same(folder: Path) -> None:
+    (folder / "figure-04-lengths.png").write_bytes(PNG)
     page = Page(report.write(SMOKE).read_text())
-    marks = [each for each in page.all("span") if each.get("class") == "mark"]
-    assert [each["aria-label"] for each in marks] == ["lower than the paper"]
-    assert "99.9 / 70.0 (50.0–90.0) ▼ |" in (folder / "REPORT.md").read_text()
+    assert page.pictures == []
+    assert set(claims.paper_claims().id) <= page.anchors
 
 
-def test_rows_of_two_regimes_stand_apart(folder: Path) -> None:
-    frame = statistics.over_seeds(rows("Vanilla", {6: [1.0]}))
-    table = saved("table-x", pd.concat([frame, frame.assign(regime="padded")]), folder)
-    assert isinstance(table, Comparison)
-    assert [model for model, _ in table.groups[0][1]] == ["Vanilla, tight", "Vanilla, padded"]
-
-
-def test_rows_of_few_seeds_say_so(folder: Path) -> None:
-    frame = pd.concat([rows("RPE", {6: [1.0, 0.5], 10: [0.0, 0.0]}), rows("RoPE", {6: [1.0], 10: [0.0]})])
-    table = saved("table-x", statistics.over_seeds(frame), folder)
-    assert isinstance(table, Comparison)
-    assert [model for model, _ in table.groups[0][1]] == ["RPE, 2 seeds", "RoPE, 1 seed"]
-
-
-def test_words_that_differ_from_the_papers_are_marked(folder: Path) -> None:
-    frame = pd.DataFrame({"task": ["A", "B"], "it, paper": ["yes", "no"], "it, ours": ["yes", "yes"]})
-    table = saved("table-x", frame, folder)
-    assert isinstance(table, Plain)
-    assert [row[2] for row in table.rows] == ["yes", "yes ≠"]
-    assert table.note
+def test_what_the_ledger_holds_is_escaped(folder: Path) -> None:
+    (folder / "figure-04-lengths.png").write_bytes(PNG)
+    claims.record([claims.Verdict("C02", "differs", "<script>alert(1)</script> $x$ | y")], "02", "smoke")
+    text = report.write(SMOKE).read_text()
+    assert "<script" not in text
+    assert "&lt;script&gt;" in text
+    assert r"\$x\$ \| y" in (folder / "REPORT.md").read_text()
 
 
 @pytest.mark.parametrize(
@@ -262,35 +205,6 @@ def test_words_that_differ_from_the_papers_are_marked(folder: Path) -> None:
 )
 def test_a_percentage_is_not_rounded_to_all_or_nothing(value: float, text: str) -> None:
     assert statistics.percent(value) == text
-
-
-def test_tokens_that_look_like_numbers_stay_as_they_are(tmp_path: Path) -> None:
-    path = tmp_path / "table-x.csv"
-    path.write_text("task,target,share\nA,0012,0.123456\nB,1 0,1600.0\n")
-    table = comparison.read(path)
-    assert isinstance(table, Plain)
-    assert table.rows == (("A", "0012", "0.1235"), ("B", "1 0", "1600"))
-    assert table.numeric == (False, False, True)
-
-
-def test_what_a_table_holds_is_escaped(folder: Path) -> None:
-    saved("table-x", pd.DataFrame({"<b>": ["<script>alert(1)</script>"], "a|b": ["$x$ | y"]}), folder)
-    text = report.write(SMOKE).read_text()
-    assert "<script" not in text
-    assert "&lt;script&gt;" in text
-    assert r"\$x\$ \| y" in (folder / "REPORT.md").read_text()
-
-
-# ---- what is not there ------------------------------------------------------------------------------
-
-
-def test_what_a_notebook_saves_and_is_not_there_is_named(folder: Path) -> None:
-    (folder / "figure-13-tokens.png").write_bytes(PNG)
-    page = report.write(SMOKE).read_text()
-    sentences = re.findall(r"Not found in this profile: ([^<]+)\.</p>", page)
-    missing = {name for sentence in sentences for name in sentence.split(", ")}
-    assert missing == {each.name for each in exhibited()} - {"figure-13-tokens"}
-    assert all(name in (folder / "REPORT.md").read_text() for name in missing)
 
 
 def test_without_any_result_one_sentence_says_what_to_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -313,63 +227,16 @@ def test_runs_are_listed_with_what_their_manifests_say(
 ) -> None:
     run = runner.ensure(tiny, 0)
     monkeypatch.setattr(experiments, "needed", lambda profile, everything=False: [tiny])
-    (folder / "figure-13-tokens.png").write_bytes(PNG)
+    (folder / "figure-0-1-headline.png").write_bytes(PNG)
     text = report.write(SMOKE).read_text()
-    for fact in (tiny.name, run.manifest["device"], run.manifest["date"], f"torch {run.manifest['versions']['torch']}"):
+    for fact in (run.manifest["device"], run.manifest["date"], f"torch {run.manifest['versions']['torch']}"):
         assert report.escape(fact) in text
-
-
-@pytest.mark.parametrize(
-    ("tasks", "headings"),
-    [
-        (["Addition"], ("1 digit", "60 digits")),
-        (["ListOps SM"], ("1 item", "60 items")),
-        (["N x N", "ListOps, nested"], ("1 digit or item", "60 digits or items")),
-    ],
-)
-def test_lengths_are_told_in_what_they_count(tasks: list[str], headings: tuple[str, ...]) -> None:
-    frame = statistics.over_seeds(pd.concat([rows("ABC", {1: [1.0], 60: [0.5]}, task) for task in tasks]))
-    assert comparison.comparison(frame).headings == headings
-
-
-@pytest.mark.parametrize(("more", "told"), [([], "one seed"), ([0.5], "2 seeds"), (None, "1 to 2 seeds")])
-def test_the_note_tells_how_many_seeds(more: list[float] | None, told: str) -> None:
-    frame = statistics.over_seeds(rows("ABC", {1: [1.0, *([0.5] if more is None else more)], 60: [1.0, *(more or [])]}))
-    assert comparison.note(frame).endswith(f"problems of each length, {told} a row.")
-
-
-def test_runs_seed_by_seed_are_a_table_by_length(folder: Path) -> None:
-    """A row a model and seed, in percent, not a row an evaluation."""
-    table = saved("table-x", rows("ABC", {6: [1.0, 0.5], 60: [0.75, 0.25]}), folder)
-    assert isinstance(table, comparison.Comparison)
-    ((task, models),) = table.groups
-    assert task == "Addition"
-    shown = {model: [cell.ours for cell in cells if cell] for model, cells in models}
-    assert shown == {"ABC, seed 0": ["100.0", "75.0"], "ABC, seed 1": ["50.0", "25.0"]}
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [("inf", "never"), ("1.5e-06", "< 0.0001"), ("-1.5e-06", "> -0.0001"), ("0", "0"), ("0.0", "0"), ("1e-3", "0.001")],
-)
-def test_numbers_of_plain_tables_are_words_where_those_say_more(value: str, shown: str, folder: Path) -> None:
-    (folder / "table-x.csv").write_text(f"first_step\n{value}\n")
-    table = comparison.read(folder / "table-x.csv")
-    assert isinstance(table, comparison.Plain)
-    assert (table.head, table.rows) == (("first step",), ((shown,),))
-
-
-@pytest.mark.parametrize("count", [comparison.FOLDED, comparison.FOLDED + 1])
-def test_a_long_plain_table_is_opened_by_a_click(count: int) -> None:
-    table = comparison.Plain(("one",), tuple((str(number),) for number in range(count)), (True,))
-    shown = markdown.plain(table)
-    assert [line for line in shown.splitlines() if line.startswith("|")][2:] == [f"| {n} |" for n in range(count)]
-    folded = shown.startswith(f"<details><summary>{count} rows</summary>\n\n|") and shown.endswith("|\n\n</details>")
-    assert folded == (count > comparison.FOLDED)
+    (row,) = pd.read_csv(folder / "runs.csv").to_dict("records")
+    assert (row["experiment"], row["seed"], row["steps"]) == (tiny.name, 0, run.manifest["steps"])
 
 
 def test_the_command_writes_the_report_and_says_where(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "figure-13-tokens.png").write_bytes(PNG)
+    (folder / "figure-0-1-headline.png").write_bytes(PNG)
     assert main(["report", "--profile", "smoke", "--results", "runs", "--seeds", "0"]) == 0
     assert Path(capsys.readouterr().out.strip()) == folder / "report.html"
     assert (folder / "REPORT.md").exists()
@@ -377,7 +244,7 @@ def test_the_command_writes_the_report_and_says_where(folder: Path, capsys: pyte
 
 def test_reproduce_ends_with_the_report(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def save_one(notebook: Path, output: Path, parameters: object) -> None:
-        (folder / "figure-13-tokens.png").write_bytes(PNG)
+        (folder / "figure-0-1-headline.png").write_bytes(PNG)
 
     monkeypatch.setattr(experiments, "needed", lambda profile, everything=False: [])
     monkeypatch.setattr(reproduce.sweep, "sweep", lambda jobs: [])

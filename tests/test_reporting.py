@@ -10,15 +10,17 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from helpers import rows
 from matplotlib.figure import Figure
+from matplotlib.text import Annotation
 
 from abc_nb.analysis import claims, dataset, statistics
 from abc_nb.analysis.attention import Panel
 from abc_nb.analysis.results import Results
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
-from abc_nb.experiments.catalogue import BASELINES, MODELS, SCAFFOLDS, VARIANTS
+from abc_nb.experiments.catalogue import MODELS, SCAFFOLDS
 from abc_nb.problems.tasks import OPERATIONS, Task
 from abc_nb.show import maps, pictures, plots, tables
 from abc_nb.training.evaluation import wilson
@@ -70,12 +72,12 @@ def test_every_paper_row_is_of_a_task_and_length_that_exist_here(table: str) -> 
 
 def test_accuracies_by_length_say_how_far_seeds_differ_and_how_many_problems() -> None:
     far = rows("ABC", {60: [1.0, 0.75, 1.0], 1000: [0.5, 1.0, 0.75]}).assign(samples=lambda x: x.length + 40)
-    several = statistics.over_seeds(pd.concat([far, rows("+ T=3", {60: [1.0], 1000: [0.998]})]))
+    several = statistics.over_seeds(pd.concat([far, rows("ABS", {60: [1.0], 1000: [0.998]})]))
     table = tables.by_length(several)
     assert table.loc[("Addition", "ABC", "3")].to_list() == ["100.0 (75.0–100.0)", "75.0 (50.0–100.0)"]
-    assert table.loc[("Addition", "+ T=3", "1")].to_list() == ["100.0", "99.8"]
+    assert table.loc[("Addition", "ABS", "1")].to_list() == ["100.0", "99.8"]
     assert table.loc[("problems", "", "")].to_list() == ["100 to 1000", "1000 to 1040"]
-    assert list(table.index) == [("Addition", "ABC", "3"), ("Addition", "+ T=3", "1"), ("problems", "", "")]
+    assert list(table.index) == [("Addition", "ABC", "3"), ("Addition", "ABS", "1"), ("problems", "", "")]
 
 
 def test_seeds_that_agree_need_no_range() -> None:
@@ -85,12 +87,12 @@ def test_seeds_that_agree_need_no_range() -> None:
 
 def test_reach_ends_where_the_median_first_falls_below_the_bar() -> None:
     far = rows("ABC", {6: [1.0], 60: [1.0, 0.995, 0.2], 100: [0.98], 200: [1.0]})
-    never = rows("+ T=3", {6: [0.5], 60: [1.0]})
+    never = rows("ABS", {6: [0.5], 60: [1.0]})
     table = tables.reach(pd.concat([far, never, rows("ABC", {500: [1.0]}, "Successor")]), "Addition")
     ours = table[table.source == "this notebook"].set_index("system")
-    assert ours.tested.to_dict() == {"ABC, here": 60, "+ T=3, here": 0}
+    assert ours.tested.to_dict() == {"ABC, here": 60, "ABS, here": 0}
     assert ours.trained.to_list() == [7, 7], "2**20 has seven digits"
-    assert ours.ratio.to_dict() == {"ABC, here": 60 / 7, "+ T=3, here": 0}
+    assert ours.ratio.to_dict() == {"ABC, here": 60 / 7, "ABS, here": 0}
     others = table[table.source != "this notebook"].set_index("system").ratio.round(1)
     assert others.to_dict() == {
         "Zhou et al.": 2.5, "Abacus embeddings": 5.0, "position coupling": 6.7, "the paper (ABS and ABC)": 8.6,
@@ -130,13 +132,25 @@ def test_curves_plot_the_median_over_seeds() -> None:
     np.testing.assert_allclose(line.get_ydata(), [90, 30])
 
 
-def test_curves_over_many_lengths_are_logarithmic_and_keep_every_length() -> None:
+def test_curves_are_logarithmic_keep_every_length_and_have_ticks_that_count_digits() -> None:
     frame = rows("ABC", {1: [1.0], 60: [1.0], 10_000: [0.5]})
-    (panel,) = plots.length_curves(frame, longest=10_000, logarithmic=True).axes
+    (panel,) = plots.length_curves(frame, longest=10_000).axes
     assert panel.get_xscale() == "log"
     low, high = panel.get_xlim()
     assert low < 1 and high > 10_000
     np.testing.assert_allclose(panel.lines[0].get_ydata(), [100, 100, 50])
+    assert [label.get_text() for label in panel.get_xticklabels()] == ["1", "6", "10", "60", "200", "1,000", "10,000"]
+
+
+def test_each_curve_is_named_where_it_ends_and_names_do_not_lie_on_each_other() -> None:
+    ends = {"ABC": {1: [1.0], 60: [1.0]}, "ABS": {1: [1.0], 60: [0.99]}, "Vanilla": {1: [1.0], 20: [0.0]}}
+    frame = pd.concat([rows(model, accuracy) for model, accuracy in ends.items()])
+    (panel,) = plots.length_curves(frame, longest=60).axes
+    at = {text.get_text(): text.xy for text in panel.texts if isinstance(text, Annotation)}
+    assert set(at) == set(ends)
+    assert at["Vanilla"] == (20, 0)
+    assert at["ABS"] == (60, 99)
+    assert at["ABC"][1] >= at["ABS"][1] + plots.GAP
 
 
 def test_reach_is_drawn_from_the_training_length_to_the_longest_that_holds() -> None:
@@ -147,16 +161,9 @@ def test_reach_is_drawn_from_the_training_length_to_the_longest_that_holds() -> 
     assert "10,000 (1,429 times)" in [text.get_text() for text in panel.texts]
 
 
-def test_bars_show_the_shares() -> None:
-    frame = pd.DataFrame({"digits": [1, 2], "training": [0.25, 0.75]})
-    heights = [patch.get_height() for patch in plots.shares(frame, "digits", ["training"]).axes[0].patches]
-    np.testing.assert_allclose(heights, [25, 75])
-
-
-def test_every_model_of_a_figure_has_its_own_colour_and_marker() -> None:
-    assert len({(color, marker) for color, marker, _ in plots.LOOKS.values()}) == len(plots.LOOKS)
-    drawn = {*BASELINES, *VARIANTS, *SCAFFOLDS, "abc"}
-    assert {MODELS[name].title for name in drawn} <= {*plots.LOOKS}
+def test_every_model_of_the_headline_has_its_own_colour() -> None:
+    drawn = [MODELS[name].title for name in ("vanilla", *SCAFFOLDS, "abc")]
+    assert len({plots.LOOKS[title][0] for title in drawn}) == len(drawn)
 
 
 def test_figures_are_written_as_png_and_svg_and_svg_is_reproducible(figures: Path) -> None:
@@ -209,12 +216,30 @@ def test_tokens_of_the_papers_example_are_reversed_in_the_target() -> None:
     assert "".join(tokens["target"]) == "$1780&"
 
 
-def test_shares_of_training_lengths_and_carries_add_up() -> None:
+def test_shares_of_training_lengths_add_up() -> None:
     lengths = dataset.training_lengths(seed=0)
     np.testing.assert_allclose(lengths[["training", "validation"]].sum(), 1)
     assert lengths.set_index("digits").training[7] == pytest.approx((2**20 + 1 - 10**6) / (2**20 + 1), abs=0.002)
-    carries = dataset.carry_runs(samples=200, seed=0)
-    np.testing.assert_allclose(carries.drop(columns="longest run of carries").sum(), 1)
+
+
+def test_a_small_matrix_is_text_with_tokens_and_dots_where_it_is_closed() -> None:
+    lines = dataset.with_tokens(torch.tensor([[0.0, -torch.inf], [1.5, 2.0]]), "ab", "+&").splitlines()
+    assert [line.split() for line in lines] == [["+", "&"], ["a", "0", "·"], ["b", "1.5", "2"]]
+
+
+def test_what_a_sum_needs_are_the_digits_of_each_place_and_the_carries_are_those_of_the_sum() -> None:
+    found = dataset.needed_cells("addition", "327+845")
+    tokens, needs = np.array(found["source"]), [set(np.flatnonzero(row)) for row in found["cells"]]
+    assert [sorted(tokens[list(columns)]) for columns in needs[:3]] == [["5", "7"], ["2", "4"], ["3", "8"]]
+    assert "".join(found["target"]) == "2711"
+    assert found["carries"] == [0, 2], "7 + 5 and 3 + 8"
+
+
+def test_the_window_of_a_problem_opens_its_place_and_the_column_to_the_right() -> None:
+    found = dataset.window("addition", "12+34", w=1)
+    assert found.isfinite().nonzero().tolist() == [
+        [0, 6], [0, 7], [0, 8], [1, 4], [1, 5], [1, 6], [2, 2], [2, 3], [2, 4], [3, 0], [3, 1], [3, 2],
+    ]  # fmt: skip
 
 
 def test_the_map_shows_each_windows_and_periods_accuracy_at_one_length() -> None:
@@ -231,7 +256,7 @@ def test_the_map_shows_each_windows_and_periods_accuracy_at_one_length() -> None
 
 def test_a_line_is_numbered_by_the_column_at_which_it_meets_the_first_row() -> None:
     matrix = np.arange(1.0, 13).reshape(3, 4) / 12
-    _, *panels = maps.directions(matrix).axes
+    _, *panels = maps.directions(matrix, (list("abcd"), list("123"))).axes
     sums: dict[str, dict[int, list[float]]] = {"diagonal": {}, "antidiagonal": {}, "vertical": {}}
     for (row, column), value in np.ndenumerate(matrix):
         for title, line in (("diagonal", column - row), ("antidiagonal", column + row), ("vertical", column)):
@@ -280,19 +305,15 @@ def figures_of_every_family() -> Iterator[Figure]:
     panel = Panel("layer 1, head 1", matrix, list("123"), list("abcd"), [True, True, False], "input token")
     yield plots.length_curves(frame, longest=6)
     yield plots.reach(tables.reach(frame, "Addition"))
-    yield plots.training_curves(frame)
-    yield plots.shares(frame, "length", ["accuracy"])
     yield plots.mass_and_accuracy({"Addition": frame})
     yield plots.offsets(frame.rename(columns={"step": "offset"})[["offset", "accuracy"]])
-    yield maps.token_grid({"source": list("$1+2&")})
     yield maps.attention_maps([panel])
-    yield maps.small_maps([[panel]])
-    yield maps.bias_matrices({"window": matrix})
-    yield maps.dependencies("Addition", list("1+2"), list("3"), np.ones((1, 3)), shown=[0])
+    yield maps.bias_matrices([{"window": matrix}])
+    yield maps.dependencies("Addition", list("1+2"), list("3"), np.ones((1, 3)), carries=[0])
     yield maps.grid_map(frame.assign(length=6), length=6)
     yield maps.accuracy_map(statistics.over_seeds(frame), ["Vanilla"])
     yield maps.heads([matrix, matrix], ["head 1", "head 2"], [matrix > 0.5])
-    yield maps.directions(matrix)
+    yield maps.directions(matrix, (list("abcd"), list("123")))
     yield maps.index_matrices({"RPE": matrix - 0.5})
 
 
@@ -303,7 +324,7 @@ def test_drawing_and_saving_leave_matplotlibs_settings_alone(figures: Path) -> N
         drawn = figures_of_every_family()
         while (figure := next(drawn, None)) is not None:
             assert dict(matplotlib.rcParams) == before, figure.axes[0].get_title()
-        pictures.save(maps.token_grid({"source": ["$"]}), "figure-x", "quick")
+        pictures.save(maps.bias_matrices([{"window": np.eye(3)}]), "figure-x", "quick")
         assert dict(matplotlib.rcParams) == before
 
 

@@ -34,6 +34,7 @@ class Maps:
     inputs: list[str]  # keys of self-attention: the decoder's input tokens
     outputs: list[str]  # what the model says, a token a query
     expected: list[str]
+    layout: Layout
 
     def keys(self, name: Attention) -> list[str]:
         return self.inputs if name == "self" else self.source
@@ -49,6 +50,7 @@ class Panel:
     keys: list[str]
     right: list[bool]  # which queries produce the right token
     xlabel: str = "input token"
+    needed: np.ndarray | None = None  # the cells that the algorithm needs, booleans (query, key)
 
 
 def look(model: Transformer, task: Task, batch: Batch) -> Maps:
@@ -58,7 +60,9 @@ def look(model: Transformer, task: Task, batch: Batch) -> Maps:
     inputs = torch.cat([one.target[:, :1], said[:, :-1]], dim=1)
     kept = record(model, one, inputs)
     text = [task.text(tokens[0].tolist()) for tokens in (one.source, inputs, said, one.target[:, 1:])]
-    return Maps({where: weights[0] for where, weights in kept.weights.items()}, *text)
+    source, keys, outputs, expected = text
+    weights = {where: each[0] for where, each in kept.weights.items()}
+    return Maps(weights, source, keys, outputs, expected, one.layout)
 
 
 def panel(maps: Maps, name: Attention, layer: int, head: int) -> Panel:
@@ -66,9 +70,9 @@ def panel(maps: Maps, name: Attention, layer: int, head: int) -> Panel:
     right = [said == wanted for said, wanted in zip(maps.outputs, maps.expected, strict=True)]
     title = f"{name}-attention, layer {layer + 1}, head {head + 1}"
     weights = maps.weights[name, layer][head].numpy()
-    return Panel(
-        title, weights, maps.outputs, maps.keys(name), right, "input token" if name == "cross" else "token before"
-    )
+    xlabel = "input token" if name == "cross" else "token before"
+    cells = needed(maps.layout, name).numpy()
+    return Panel(title, weights, maps.outputs, maps.keys(name), right, xlabel, cells)
 
 
 def needed(layout: Layout, name: Attention, operand: int | None = None) -> Tensor:
@@ -223,11 +227,13 @@ class Study:
         """Layer and head (from 0), by how much each looks at the needed cells when the model is right, most first."""
         return [*self.known.loc[name].loc["all"].inside.sort_values(ascending=False).index]
 
-    def best_panels(self, maps: Maps, name: Attention, count: int = 1) -> list[Panel]:
-        """The maps of the best heads, best first."""
-        return [panel(maps, name, layer, head) for layer, head in self.ranked_heads(name)[:count]]
+    def best_panels(self, maps: Maps, *names: Attention) -> list[Panel]:
+        """The map of each attention's best head."""
+        return [panel(maps, name, *self.ranked_heads(name)[0]) for name in names]
 
-    def all_panels(self, maps: Maps, name: Attention) -> list[list[Panel]]:
-        """Every head's map, a list a layer."""
-        config = self.run.experiment.model
-        return [[panel(maps, name, i, head) for head in range(config.heads)] for i in range(config.decoder_layers)]
+
+def best_heads(studies: Sequence[Study]) -> pd.DataFrame:
+    """`Study.best_heads` of several tasks, over all operands together: what each task's best head of a layer does."""
+    found = pd.concat([study.best_heads().assign(task=study.title) for study in studies], ignore_index=True)
+    found = found[found.operand == "all"].drop(columns="operand")
+    return found[["task", *(column for column in found if column != "task")]].round(3)

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from torch import Tensor
 
+from abc_nb.analysis.results import Results
 from abc_nb.bias.base import Attention
 from abc_nb.bias.lines import Line, Lines, cells_of
 from abc_nb.calibration.calibrate import SHARE, Calibration, calibrate
@@ -18,10 +19,12 @@ from abc_nb.calibration.diagnosis import INTERPOLATES, diagnose
 from abc_nb.calibration.of_model import Calibrated, average_attention, calibrate_model
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer
+from abc_nb.problems.expressions import expected
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.runs import store
 from abc_nb.runs.store import Run
+from abc_nb.training.answers import answers
 
 COSTS = {"problems": "problems", "steps": "step", "seconds": "seconds"}
 
@@ -142,6 +145,24 @@ class CalibrationStudy:
         matrices = [matrix for layer in range(self.layers) for matrix in self.extended(name, layer, layout)]
         return matrices, [f"layer {layer + 1}, {title}" for layer in range(self.layers) for title in self.head_titles]
 
+    def telling_heads(self, name: Attention, count: int, digits: int) -> tuple[list[np.ndarray], list[str]]:
+        """The bias of heads with different lines for problems of `digits` digits: matrices and titles.
+
+        Heads that follow digits come before those that rest on a symbol, and the strongest line before others.
+        """
+        own = self.lines[self.lines.attention == name]
+        of_head = own.assign(share=own.share + own.span.str.startswith("operand")).groupby(["layer", "head"])
+        kinds = {place: frozenset(zip(own.span, own.direction, own.offset, strict=True)) for place, own in of_head}
+        ranked: list[tuple[int, int]] = list(of_head.share.max().sort_values(ascending=False, kind="stable").index)
+        chosen = list({kinds[place]: place for place in reversed(ranked)}.values())[::-1]
+        chosen = sorted(chosen, key=ranked.index)[:count]
+        matrices = [self.extended(name, layer - 1, digits)[head - 1] for layer, head in chosen]
+        return matrices, [f"layer {layer}, head {head}" for layer, head in chosen]
+
+    def letters(self, digits: int) -> tuple[list[str], list[str]]:
+        """What stands at each key and query of cross-attention, for problems of `digits` digits."""
+        return letters(self.run.experiment.sampler.layout(digits))
+
     def shares(self) -> pd.DataFrame:
         """The thresholds that were tried: share, lines, skill of the parent under those lines alone."""
         found = self.run.shares()
@@ -157,6 +178,22 @@ class CalibrationStudy:
         tried = self.shares()
         return diagnose(self.parent, held_out, Calibrated(self.bias, tried.share.iloc[-1], tried, settings))
 
+    def strongest_lines(self, count: int) -> pd.DataFrame:
+        """The lines of cross-attention that carry most of their head's attention."""
+        cross = self.lines[self.lines.attention == "cross"].drop(columns="attention")
+        return cross.sort_values("share", ascending=False, kind="stable").head(count)
+
+    def answers(self, problem: str) -> dict[str, str]:
+        """What the plain model says, the same under the bias before any retraining, ABC, and what is right."""
+        sampler = self.run.experiment.sampler
+        models = {
+            "Vanilla": self.parent,
+            "Vanilla under the bias": self.parent.with_bias(self.bias),
+            "ABC": self.run.model(),
+        }
+        said = {title: next(answers(model, sampler, [problem])) for title, model in models.items()}
+        return said | {"right": expected(sampler.task, problem)}
+
     def untrained(self) -> Transformer:
         """The parent before its training."""
         return (self.run.experiment.parent or self.run.experiment).build(self.run.seed)
@@ -167,6 +204,17 @@ def token_at(layout: Layout, column: int) -> str:
     symbols = dict(layout.symbols)
     owners = [number for number, operand in enumerate(layout.operands, 1) if column in operand.columns]
     return symbols[column] if column in symbols else f"operand {owners[0]}"
+
+
+def letters(layout: Layout) -> tuple[list[str], list[str]]:
+    """Keys and queries of cross-attention over many problems: `a` and `b` for digits of the numbers, and the places."""
+    keys = [""] * layout.source_length
+    for column, symbol in layout.symbols:
+        keys[column] = symbol
+    for letter, operand in zip("ab", layout.operands, strict=False):
+        for column in operand.columns:
+            keys[column] = letter
+    return keys, [*(str(place) for place in range(1, layout.target_length)), "&"]
 
 
 def line_table(lines: Sequence[Line], averages: Mapping[tuple[Attention, int], Tensor], layout: Layout) -> pd.DataFrame:
@@ -206,6 +254,16 @@ def retraining_costs(studies: Sequence[CalibrationStudy]) -> pd.DataFrame:
         row |= {name: own[of] / parent[of] if parent[of] < math.inf else math.inf for name, of in COSTS.items()}
         rows.append(row | {"whole": run.problems() / study.parent_run.problems()})
     return pd.DataFrame(rows)
+
+
+def costs(found: Results) -> pd.DataFrame:
+    """`retraining_costs` of every run of ABC."""
+    return retraining_costs([CalibrationStudy(run) for run in found.runs(found.names("abc"))])
+
+
+def median_costs(costs: pd.DataFrame) -> pd.DataFrame:
+    """`retraining_costs` for reading: the median of the seeds, a row a task."""
+    return costs.groupby("task", sort=False).median(numeric_only=True).drop(columns="seed").round(3)
 
 
 def tried(studies: Mapping[str, Sequence[CalibrationStudy]]) -> pd.DataFrame:

@@ -29,7 +29,7 @@ def names(found: Results) -> list[Name]:
 
 
 def folder(found: Results) -> Path:
-    """Where the certificates of these results lie: beside the runs made here, or with the shipped ones."""
+    """Where the certificates of these results lie: next to the runs made here, or with the shipped ones."""
     return paths.runs() / "certificates" if found.origin == "runs" else paths.certificates()
 
 
@@ -52,6 +52,13 @@ def certificates(found: Results, models: Sequence[str] = (*ENCODER_DECODERS, *DE
         row = {"task": name.task, "model": name.model, "bound": rounding["bound"]}
         rows.append({column: row.get(column, each.get(column)) for column in COLUMNS})
     return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def tally(found: Results, task: str, models: Sequence[str]) -> dict[str, str]:
+    """How many runs of a task's models are certified, of those that were tried: `5 of 5`, by model."""
+    rows = certificates(found, models)
+    counts = {model: rows[(rows.task == task) & (rows.model == model)].certified for model in models}
+    return {model: f"{int(part.sum())} of {len(part)}" for model, part in counts.items() if len(part)}
 
 
 def summary(frame: pd.DataFrame) -> pd.DataFrame:

@@ -6,6 +6,7 @@ A judge (in `judges/`) is a function of the results; notebooks record what it re
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Literal, get_args
@@ -16,7 +17,9 @@ from filelock import FileLock
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_text
+from abc_nb.experiments.catalogue import MODELS
 from abc_nb.experiments.profiles import PROFILES
+from abc_nb.problems.tasks import OPERATIONS
 
 Judgement = Literal[
     "holds", "holds with changes", "in part", "differs", "undecided", "not tested", "definition", "not run"
@@ -135,6 +138,7 @@ def record(verdicts: list[Verdict], notebook: str, profile: str) -> pd.DataFrame
             if verdict.id not in book.index or verdict.verdict not in VERDICTS:
                 raise InputError(f"no claim {verdict.id} with verdict {verdict.verdict!r}: see paper_claims.csv")
             row = asdict(verdict) | {"notebook": notebook, "size": verdict.size or usual_size(profile)}
+            row |= {"finding": in_titles(verdict.finding)}
             book.loc[verdict.id, COLUMNS] = [row[column] for column in COLUMNS]
         write_text(path, book.reset_index().to_csv(index=False))
     return book.loc[[verdict.id for verdict in verdicts], ["claim", "verdict", "runs", "finding"]].reset_index()
@@ -144,6 +148,13 @@ def usual_size(profile: str) -> str:
     """The size of a profile's models, in words."""
     size = PROFILES[profile].size
     return f"{size.encoder_layers} encoder and {size.decoder_layers} decoder layers, width {size.width}"
+
+
+def in_titles(text: str) -> str:
+    """A finding with the titles of tasks and models in place of their names."""
+    titles = {name: model.title for name, model in MODELS.items() if "-" in name}
+    titles |= {name: operation.title for name, operation in OPERATIONS.items()}
+    return re.sub(r"[a-z][a-z0-9.-]*[a-z0-9]", lambda found: titles.get(found[0], found[0]), text)
 
 
 def ledger(profile: str) -> pd.DataFrame:

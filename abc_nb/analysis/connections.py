@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from abc_nb.analysis.calibration_study import CalibrationStudy
+from abc_nb.analysis.results import Results
 from abc_nb.bias.base import ENCODER_DECODER, Attention
 from abc_nb.bias.lines import Line, Lines, open_cells, whole
 from abc_nb.calibration.calibrate import Calibration, candidates, line_means
@@ -46,6 +47,17 @@ def same_index(queries: int, keys: int, read: tuple[int, int]) -> bool:
     unclipped, ours = rpe_index(queries, keys, clip=queries + keys), abc_index(queries, keys, read)
     inside = (unclipped >= 1 - read[0]) & (unclipped <= read[1] - 1)
     return bool((np.isfinite(ours) == inside).all() and (ours[inside] == unclipped[inside]).all())
+
+
+def indices() -> dict[str, np.ndarray]:
+    """Figure 12: the two indices of a matrix of 8 x 8, ABC's read from one of 3 x 5."""
+    return {"RPE, k = 3": rpe_index(8, 8, clip=3), "ABC, read from 3 x 5": abc_index(8, 8, read=(3, 5))}
+
+
+def same_index_at_every_size(longest: int) -> bool:
+    """`same_index` of a square matrix, for every size that it could have been read from."""
+    sizes = range(1, longest + 1)
+    return all(same_index(longest, longest, (m, n)) for m in sizes for n in sizes)
 
 
 @torch.inference_mode()
@@ -87,6 +99,17 @@ def by_offset(model: Transformer, batch: Batch, study: CalibrationStudy, reach: 
     return frame.reset_index()
 
 
+def on_successor(found: Results) -> pd.DataFrame:
+    """`by_offset` of the first seed's RPE, its source counted from the right, and of ABC, on Successor."""
+    study = CalibrationStudy(found.one("successor-abc"))
+    return by_offset(found.one("successor-rpe-right").model(), study.batch, study)
+
+
+def on_parity(found: Results) -> pd.DataFrame:
+    """`changes` of the first seed's plain model of Parity."""
+    return changes(CalibrationStudy(found.one("parity-abc")), found.one("parity-lora").model())
+
+
 def logit_change(before: Transformer, after: Transformer, name: Attention, batch: Batch) -> dict[str, Any]:
     """How the first layer's logits of one attention differ between two models on the same problems.
 
@@ -116,7 +139,7 @@ def changes(study: CalibrationStudy, adapted: Transformer) -> pd.DataFrame:
     for name in names:
         changed = adapted_in_one(study.parent, adapted, name)
         rows.append(logit_change(study.parent, changed, name, study.batch) | {"method": "LoRA"})
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows)[["method", "attention", "closed", "mean", "spread"]]
 
 
 def bias_of_one(bias: Lines, name: Attention) -> Lines:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from torch import Tensor
 
 from abc_nb.analysis.attention import needed
-from abc_nb.bias.base import Attention
+from abc_nb.bias.base import CLOSED, Attention
 from abc_nb.bias.window import Window
 from abc_nb.experiments.names import TASKS
-from abc_nb.problems.edge_cases import carries, longest_run
 from abc_nb.problems.expressions import expected, read, widen, width_of
 from abc_nb.problems.layouts import Layout
-from abc_nb.problems.sampling import Sampler, generator, operands_of_length, split_numbers, to_digits
-from abc_nb.problems.tasks import NUMBERS, OPERATIONS, Task, digit_count
-
-LENGTHS = (3, 6, 10, 20, 60)
+from abc_nb.problems.sampling import split_numbers, to_digits
+from abc_nb.problems.tasks import NUMBERS, OPERATIONS, Digits, Task, digit_count
 
 
 def task_examples() -> pd.DataFrame:
@@ -47,17 +46,6 @@ def example_tokens(task: Task, operands: list[int], width: int) -> dict[str, lis
     return sources | {"target": task.text(task.target(digits)[0])}
 
 
-def layouts(task: Task) -> pd.DataFrame:
-    """Columns of an operand by length, tight and padded."""
-    rows = []
-    for length in LENGTHS:
-        widths = {f"{regime} width": task.width(length, regime) for regime in ("tight", "padded")}
-        tight = task.layout(widths["tight width"])
-        row = {"length": length, "places": task.places(length), **widths, "source tokens, tight": tight.source_length}
-        rows.append(row | {"attention cells, tight": tight.source_length * tight.target_length})
-    return pd.DataFrame(rows)
-
-
 def training_lengths(seed: int = 0, base: int = 10) -> pd.DataFrame:
     """Share of the training and validation numbers by their digits."""
     count = digit_count(NUMBERS, base)
@@ -67,20 +55,6 @@ def training_lengths(seed: int = 0, base: int = 10) -> pd.DataFrame:
         for name, pool in zip(("training", "validation"), split_numbers(seed), strict=True)
     }
     return pd.DataFrame({"digits": np.arange(1, count + 1), **shares})
-
-
-def carry_runs(samples: int = 10_000, seed: int = 0) -> pd.DataFrame:
-    """Share of Addition problems by their longest run of carries: training, and tests at some lengths."""
-    task, sampler = Task("addition"), Sampler(Task("addition"))
-    pool, rng = split_numbers(seed)[0], generator(seed)
-    drawn = [to_digits(rng.choice(pool, samples), 10, sampler.widths[0]) for _ in range(2)]
-    sets = {"training": drawn}
-    for length in LENGTHS:
-        sets[f"test, {length} digits"] = operands_of_length(task, length, task.width(length, "tight"), samples, seed)
-    runs = {name: longest_run(carries(operands, 10)) for name, operands in sets.items()}
-    longest = max(run.max() for run in runs.values())
-    shares = {name: np.bincount(run, minlength=longest + 1) / len(run) for name, run in runs.items()}
-    return pd.DataFrame({"longest run of carries": np.arange(longest + 1), **shares})
 
 
 def window_matrices(w: int, width: int = 6) -> dict[str, np.ndarray]:
@@ -94,28 +68,42 @@ def window_matrices(w: int, width: int = 6) -> dict[str, np.ndarray]:
     return {title: Window(w).opened(*part, layer=0)[0].numpy() for title, part in parts.items()}
 
 
-def window_matrix(name: str, problem: str, w: int) -> pd.DataFrame:
-    """The cross-attention window for one problem: rows output tokens, columns input tokens, 1 where a key is open."""
+def window(name: str, problem: str, w: int) -> Tensor:
+    """The window added to the logits of cross-attention for one problem: (output token, input token)."""
     task = Task(name)
     operands = read(task, problem)
-    operands = widen(operands, width_of(task, operands), task)
-    layout = task.layout(operands[0].shape[1], "aligned")
-    cells = Window(w).opened(layout, "cross", layer=0)[0].int().numpy()
-    return pd.DataFrame(
-        cells,
-        index=pd.Index(task.text(task.target(operands)[0, 1:].tolist()), name="output"),
-        columns=task.text(task.source(operands, layout)[0].tolist()),
-    )
+    layout = task.layout(width_of(task, operands), "aligned")
+    matrix = Window(w).dense(layout, "cross", layer=0, heads=1)
+    assert matrix is not None
+    return matrix[0]
+
+
+def with_tokens(matrix: Tensor, rows: Sequence[str], columns: Sequence[str]) -> str:
+    """A small matrix as text, with the tokens of its rows and columns; closed cells are dots."""
+    cells = [["·" if value == CLOSED else f"{value:g}" for value in row] for row in matrix.tolist()]
+    return str(pd.DataFrame(cells, index=list(rows), columns=list(columns)).to_string())
 
 
 def needed_cells(name: str, problem: str) -> dict[str, Any]:
-    """What `maps.dependencies` draws: tokens, and the cells that each output digit needs."""
+    """What `maps.dependencies` draws: tokens, the cells that each output digit needs, the steps with a carry."""
     task = Task(name)
     operands = read(task, problem)
     operands = widen(operands, width_of(task, operands), task)
     layout = task.layout(operands[0].shape[1], "aligned")
+    handed = carries(operands, task.base)[0]
     return {
         "source": task.text(task.source(operands, layout)[0].tolist()),
         "target": task.text(task.target(operands)[0, 1:-1].tolist()),
         "cells": needed(layout, "cross").numpy(),
+        "carries": np.flatnonzero(handed[:-1]).tolist(),
     }
+
+
+def carries(operands: Sequence[Digits], base: int) -> np.ndarray:
+    """Where adding two operands carries out of a place: booleans of shape (samples, places)."""
+    a, b = operands
+    out, carry = np.zeros(a.shape, bool), np.zeros(len(a), np.int64)
+    for place in range(a.shape[1]):
+        carry = (a[:, place] + b[:, place] + carry) // base
+        out[:, place] = carry > 0
+    return out

@@ -1,4 +1,4 @@
-"""What follows from wrong contexts: repaired models beside plain ones, and accuracy computed beside samples."""
+"""What follows from wrong contexts: repaired models, and accuracy that is computed and not sampled."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHOWN = (60, 200, 1_000, 10_000, 1_000_000)
 COLUMNS = ["task", "model", "seed", "length", "predicted", "correct", "samples", "ci_low", "ci_high"]
 
 
-def before_and_after(found: Results) -> pd.DataFrame:
+def before_and_after(found: Results, models: Sequence[str] = certified.ENCODER_DECODERS) -> pd.DataFrame:
     """By task and model: certified seeds before and after repair, and of the repairs their steps and seconds.
 
     A repaired model counts for the seed of the model that it was made from. Steps and seconds are the sums over the
@@ -34,6 +34,8 @@ def before_and_after(found: Results) -> pd.DataFrame:
     for each in plain:
         repair = repairs.get((str(each["experiment"]), int(str(each["seed"]))))
         own = experiment(str(each["experiment"]), found.profile).identity
+        if own.model not in models:
+            continue
         done = {} if repair is None or each["certified"] else cost(found, repair)
         after = bool(each["certified"] or (repair is not None and repair["certified"]))
         rows.append({"task": own.task, "model": own.model, "before": each["certified"], "after": after} | done)

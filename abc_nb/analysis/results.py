@@ -58,6 +58,10 @@ class Results:
             found += [run for run in runs.values() if run is not None]
         return found
 
+    def one(self, name: str | Name) -> Run:
+        """The first seed's run of an experiment; InputError if it is missing."""
+        return self.first.runs([name])[0]
+
     def lacks(self, name: str | Name, seed: int) -> str:
         """One sentence on a run that is not there."""
         where = {"runs": "made here", "shipped": "shipped", "any": "made here or shipped"}[self.origin]
@@ -67,6 +71,10 @@ class Results:
         if self.origin != "runs":
             others += store.nothing_shipped()
         return f"no results of {name}, seed {seed}, were {where}: {advice}{others}"
+
+    def existing(self, names: Sequence[str | Name]) -> list[Run]:
+        """Those runs of the experiments that are there."""
+        return [run for name in names for run in self.by_seed(name).values() if run is not None]
 
     def there(self, names: Sequence[AnyName]) -> list[AnyName]:
         """Those of the experiments that have a result."""
@@ -80,6 +88,16 @@ class Results:
     def rows(self, *studies: str) -> pd.DataFrame:
         """Evaluation rows of some studies, as `evaluation` has them."""
         return self.evaluation(self.names(*studies))
+
+    def of_task(self, task: str, *models: str) -> pd.DataFrame:
+        """Evaluation rows of some models of one task."""
+        return self.evaluation([f"{task}-{model}" for model in models])
+
+    def range_at(self, study: str, length: int) -> dict[str, float]:
+        """The worst and the best run of a study at one length, in percent."""
+        rows = self.rows(study)
+        accuracy = 100 * rows[rows.length == length].accuracy
+        return {"worst": float(accuracy.min()), "best": float(accuracy.max())}
 
     def by_seed(self, name: str | Name) -> dict[int, Run | None]:
         """The run of each seed."""
@@ -111,16 +129,21 @@ class Results:
             rows.append(row)
         return pd.DataFrame(rows)
 
-    def provenance(self, names: Sequence[str | Name]) -> pd.DataFrame:
-        """Where the results come from: a column for each device, date and set of versions."""
-        rows = []
-        for run in self.runs(names):
-            facts = {key: run.manifest[key] for key in ("device", "threads", "date", "shipped")}
-            rows.append({"profile": self.profile, "regime": run.experiment.sampler.regime, **facts})
-            rows[-1] |= run.manifest["versions"]
-        frame = pd.DataFrame(rows)
-        counted = frame.groupby(list(frame.columns), sort=False).size().rename("runs").reset_index()
-        return counted.T.set_axis([f"group {i + 1}" for i in range(len(counted))], axis=1)
+    def provenance(self, names: Sequence[str | Name]) -> str:
+        """Where the results of these experiments come from, in one line."""
+        runs = self.runs(names)
+
+        def distinct(read: Callable[[Run], object]) -> str:
+            return " and ".join(map(str, sorted({read(run) for run in runs}, key=str)))
+
+        seeds, dates = sorted({run.seed for run in runs}), sorted({run.manifest["date"] for run in runs})
+        made = "shipped" if all(run.manifest["shipped"] for run in runs) else "made here, or shipped"
+        return (
+            f"Profile {self.profile}: {len(runs)} runs, {made}; seeds {seeds[0]} to {seeds[-1]}; "
+            f"{distinct(lambda run: run.experiment.sampler.regime)} problems; trained on "
+            f"{distinct(lambda run: run.manifest['device'].partition(' ')[0])}, {dates[0]} to {dates[-1]}, "
+            f"torch {distinct(lambda run: run.manifest['versions']['torch'].partition('+')[0])}."
+        )
 
 
 def identity(run: Run) -> dict[str, str | int]:

@@ -17,15 +17,15 @@ INDEX = {"none": positions.NoPosition(), "plain": positions.Sinusoidal(), "mod3"
 INDEX_TITLES = {"none": "no positions", "plain": "plain index", "mod3": "index modulo 3"}
 WEIGHTS = {"new": False, "warm": True}
 WEIGHTS_TITLES = {"new": "new weights", "warm": "the plain model's weights"}
-BASIC = {  # the papers' models, and what tells why one of their baselines fails
+BASIC = {  # the papers' models, and variants that show why a baseline fails
     "vanilla": Model("Vanilla", positions.Sinusoidal()),
     "nope": Model("NoPE", positions.NoPosition()),
     "rope": Model("RoPE", positions.Rotary(), source_index="left"),
     "alibi": Model("ALiBi", positions.NoPosition(), ALiBi()),
     "rpe": Model("RPE", positions.Relative(), source_index="left"),
-    "window": scaffold("+ w=1", positions.Sinusoidal()),
-    "window-cyclic": scaffold("+ T=3", positions.Sinusoidal(PERIOD), tested="beyond"),
-    "nope-window": scaffold("NoPE + w=1", positions.NoPosition()),
+    "window": scaffold("Window", positions.Sinusoidal()),
+    "window-cyclic": scaffold("ABS", positions.Sinusoidal(PERIOD), tested="beyond"),
+    "nope-window": scaffold("Window, no positions", positions.NoPosition()),
     # New weights under the lines and no positions, as the method's text has it (`000` section 4).
     "abc": reading("ABC", positions.NoPosition(), False, Calibration(), tested="beyond", training="anew", accept=1.0),
     "lora": Model("LoRA", positions.Sinusoidal(), extends=True, tested="beyond", rank=4, training="low_rank"),
@@ -36,11 +36,11 @@ BASIC = {  # the papers' models, and what tells why one of their baselines fails
     "alibi-cross": Model("ALiBi, cross too", positions.NoPosition(), ALiBi(cross=True)),
 }
 BOTH_SIDES = {  # the window open to both sides, as the text has it; the authors' code opens one
-    "window-both": scaffold("+ w=1, both sides", positions.Sinusoidal(), sides="both"),
+    "window-both": scaffold("Window, both sides", positions.Sinusoidal(), sides="both"),
     "window-cyclic-both": scaffold(
-        "+ T=3, both sides", positions.Sinusoidal(PERIOD), sides="both", many=10_000, tested="far"
+        "ABS, both sides", positions.Sinusoidal(PERIOD), sides="both", many=10_000, tested="far"
     ),
-    "nope-window-both": scaffold("NoPE + w=1, both sides", positions.NoPosition(), sides="both"),
+    "nope-window-both": scaffold("Window, no positions, both sides", positions.NoPosition(), sides="both"),
 }
 READINGS = {  # ABC by positions and initial weights; none and new is `abc`
     f"abc-{index}-{weights}": reading(
@@ -94,7 +94,7 @@ ABLATIONS = {  # one change each, of ABC with an index modulo 3 and the plain mo
     "abc-logits": ablation("logits", Calibration(source="logits")),
     "abc-finite": ablation("finite bias", Calibration(floor=-5.0)),
     "abc-kappa-1": ablation("kappa 1", Calibration(kappa=(1.0, 1.0))),
-    "abc-kappa-2": ablation("kappa 2 (003)", Calibration(kappa=(2.0, 2.0))),
+    "abc-kappa-2": ablation("kappa 2 (v1)", Calibration(kappa=(2.0, 2.0))),
     "abc-kappa-paper": ablation("kappa 4.5, 0.87", Calibration(kappa=PAPER.kappa)),
     "abc-share-0.1": ablation("share 0.1", Calibration(share=0.1)),
     "abc-one-width": ablation("one width", Calibration(), extends=False),
@@ -142,7 +142,7 @@ DEEP["abc-last-layer-deep"] = replace(
     DEEP["abc-deep"], title="ABC, last layer for all, six layers", calibration=Calibration(layers="last")
 )
 PERIODS = {  # other periods with the whole training, on the tasks where a quarter of it is not enough
-    f"window-both-t{t}": scaffold(f"+ T={t}, both sides", positions.Sinusoidal(t), sides="both", tested="few")
+    f"window-both-t{t}": scaffold(f"ABS with T={t}, both sides", positions.Sinusoidal(t), sides="both", tested="few")
     for t in (2, 4, 5, 6, 7, 8)
 }
 PADDED["abc-padded"] = replace(PADDED["abc-padded"], training="anew_padded")
@@ -159,8 +159,8 @@ SIZES = {  # layers of encoder and decoder, width, heads (claim C30); 0/2, 64, 8
     "1-6": ("1/6 layers", layers(1, 6)),
     "4-4": ("4/4 layers", layers(4, 4)),
     "6-1": ("6/1 layers", layers(6, 1)),
-    "width-32": ("width 32", width(32)),
-    "width-128": ("width 128", width(128)),
+    "width-32": ("embedding size 32", width(32)),
+    "width-128": ("embedding size 128", width(128)),
     "heads-1": ("1 head", (("heads", 1),)),
     "heads-4": ("4 heads", (("heads", 4),)),
 }
@@ -170,17 +170,17 @@ SIZED = {
 }
 REPAIRED = {  # ABS, trained on with problems that hold its wrong contexts, until it is certified
     "window-cyclic-repaired": replace(
-        BASIC["window-cyclic"], title="+ T=3, repaired", parent="window-cyclic", rounds=9, training="repair"
+        BASIC["window-cyclic"], title="ABS, repaired", parent="window-cyclic", rounds=9, training="repair"
     ),
 }
 WIDE = (("feed_forward", 1024),)
 FACTORED = {  # for a factor of several digits, on natural input: each operand's digits to heads of their own
-    "by-head": scaffold("by head", positions.Sinusoidal(PERIOD), bias=Lines.by_head, arrangement="natural"),
+    "by-head": scaffold("Window by head", positions.Sinusoidal(PERIOD), bias=Lines.by_head, arrangement="natural"),
     # A sixth of the budget is too little where the parent has learned the task in part.
     "abc-anew": replace(READINGS["abc-mod3-new"], title="ABC, anew", tested="beyond", training="scaffold"),
 }
 WIDER = {  # a factor of three digits has a thousand values
-    "by-head-wide": replace(FACTORED["by-head"], title="by head, wide", size=WIDE),
+    "by-head-wide": replace(FACTORED["by-head"], title="Window by head, wide", size=WIDE),
     # Where the plain model of base 10 learns nothing, base 4's does, and its attention says where to look: of each
     # head one line, for what a trained head spreads over neighbouring digits a new one would have to tell apart.
     "abc-from-4": replace(
@@ -224,7 +224,7 @@ DECODER_ONLY = {
         source_index="right",
     ),
     "decoder-abc": decoder_only(BASIC["abc"], source_index="right", parent="decoder-vanilla"),
-    "decoder-window-cyclic": decoder_only(BASIC["window-cyclic"], source_index="right"),
+    "decoder-window-cyclic": decoder_only(BASIC["window-cyclic"], source_index="right", title="ABS, one softmax"),
     "decoder-nope": decoder_only(BASIC["nope"]),
     "decoder-rope": decoder_only(BASIC["rope"]),
     "decoder-alibi": decoder_only(BASIC["alibi"], bias=RunningALiBi()),

@@ -14,98 +14,91 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from abc_nb.analysis.attention import Panel
+from abc_nb.analysis.calibration_study import CalibrationStudy
 from abc_nb.analysis.statistics import seeds_in_words
 from abc_nb.show.pictures import COLORS, GRID, WHITE, WIDTH, blank, heat_map, in_pairs, new_figure
-from abc_nb.show.titles import named, of_model
+from abc_nb.show.titles import length_unit, named, of_model
 
 
 @rc_context(GRID)
-def token_grid(problems: dict[str, list[str]]) -> Figure:
-    """Token sequences as rows of boxes: what the model sees of a problem, by name of the row."""
-    longest = max(len(tokens) for tokens in problems.values())
-    figure, (panel,) = new_figure(1, 0.34 * len(problems), width=0.3 * longest + 2.2)
-    colors = sns.color_palette("pastel")
-    for row, tokens in enumerate(problems.values()):
-        for column, token in enumerate(tokens):
-            digit = token in "0123456789abcdef"
-            panel.text(
-                column, row, token, ha="center", va="center", family="monospace",
-                bbox={"boxstyle": "round,pad=0.25", "facecolor": colors[0] if digit else colors[1], "linewidth": 0},
-            )  # fmt: skip
-    panel.set(xlim=(-0.7, longest - 0.3), ylim=(len(problems) - 0.5, -0.5), xticks=[])
-    panel.set_yticks(np.arange(len(problems)), list(problems))
-    panel.grid(False)
-    sns.despine(ax=panel, left=True, bottom=True)
-    return figure
+def attention_maps(panels: Sequence[Panel], size: float = 0.17) -> Figure:
+    """Heat maps side by side on one scale, tokens on both axes; brighter is more attention (figures 5 and 6).
 
-
-@rc_context(GRID)
-def attention_maps(panels: Sequence[Panel], size: float = 0.17, tokens: bool = True) -> Figure:
-    """Heat maps side by side, tokens on both axes; brighter is more attention (figures 2, 5 and 6).
-
-    Rows are queries, labelled with the token they produce; wrong tokens are red and bold.
+    Rows are queries, labelled with the token they produce; wrong tokens are red and bold. Cells that the algorithm
+    needs are marked in white.
     """
-    widths = [panel.weights.shape[1] for panel in panels]
-    figure, axes = new_figure(len(panels), size * panels[0].weights.shape[0] + 1.1, size * max(widths) + 0.9)
+    shapes = [panel.weights.shape for panel in panels]
+    figure = blank(size * sum(shape[1] for shape in shapes) + 1.1 * len(panels), size * max(s[0] for s in shapes) + 1.0)
+    axes = figure.subplots(1, len(panels), squeeze=False, width_ratios=[shape[1] for shape in shapes])[0]
     for axis, panel in zip(axes, panels, strict=True):
-        image = heat_map(axis, panel.weights, vmin=0, vmax=1)
-        if tokens:
-            axis.set_xticks(range(len(panel.keys)), panel.keys, family="monospace", fontsize=7)
-            axis.set_yticks(range(len(panel.queries)), panel.queries, family="monospace", fontsize=7)
-            for label, right in zip(axis.get_yticklabels(), panel.right, strict=True):
-                label.set(color="black" if right else "tab:red", fontweight="normal" if right else "bold")
-        axis.tick_params(length=0, pad=2)
+        image = heat_map(axis, panel.weights, vmin=0, vmax=1, aspect="equal")
+        with_tokens(axis, panel.keys, panel.queries)
+        for label, right in zip(axis.get_yticklabels(), panel.right, strict=True):
+            label.set(color="black" if right else "tab:red", fontweight="normal" if right else "bold")
+        if panel.needed is not None:
+            outline(axis, panel.needed)
         axis.set(title=panel.title, xlabel=panel.xlabel)
     axes[0].set_ylabel("output token")
     figure.colorbar(image, ax=axes, label="attention", fraction=0.03, pad=0.01)
     return figure
 
 
-@rc_context(WHITE)
-def small_maps(panels: Sequence[Sequence[Panel]], size: float = 1.0) -> Figure:
-    """Many heat maps without labels, a row a layer."""
-    columns = len(panels[0])
-    shape = panels[0][0].weights.shape
-    figure = blank(size * columns, size * len(panels) * shape[0] / shape[1] + 0.3)
-    for axis, panel in zip(
-        figure.subplots(len(panels), columns, squeeze=False).flat, (p for row in panels for p in row), strict=True
-    ):
-        heat_map(axis, panel.weights, vmin=0, vmax=1)
-        axis.set_title(panel.title.split(", ", 1)[1], fontsize=6)
-    return figure
+def with_tokens(axis: Axes, keys: Sequence[str], queries: Sequence[str]) -> None:
+    """What stands at each column and row of a matrix."""
+    look: dict[str, Any] = {"family": "monospace", "fontsize": 7}
+    axis.set_xticks(range(len(keys)), keys, **look)
+    axis.set_yticks(range(len(queries)), queries, **look)
+    axis.tick_params(length=0, pad=2)
+
+
+def outline(axis: Axes, cells: np.ndarray) -> None:
+    """White frames around cells."""
+    for row, column in np.argwhere(cells).tolist():
+        axis.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor="white", linewidth=0.8))
 
 
 @rc_context(WHITE)
-def bias_matrices(matrices: dict[str, np.ndarray], size: float = 0.16) -> Figure:
-    """Which cells a bias leaves open, drawn bright, rows the queries (figures 3, 8, 10 and 11)."""
-    shapes = [matrix.shape for matrix in matrices.values()]
+def bias_matrices(rows: Sequence[dict[str, np.ndarray]], size: float = 0.16) -> Figure:
+    """Which cells a bias leaves open, drawn bright; the queries of a matrix run down (figures 3 and 8).
+
+    Each of `rows` has the same number of matrices, by title.
+    """
+    shapes = [matrix.shape for matrix in rows[0].values()]
     wide = size * sum(shape[1] for shape in shapes) + 1.2 * len(shapes)
-    figure = blank(wide, size * max(shape[0] for shape in shapes) + 0.9)
-    axes = figure.subplots(1, len(shapes), squeeze=False, width_ratios=[shape[1] for shape in shapes])[0]
-    for axis, (title, matrix) in zip(axes, matrices.items(), strict=True):
-        rows, columns = np.arange(matrix.shape[0] + 1), np.arange(matrix.shape[1] + 1)
-        axis.pcolormesh(columns, rows, matrix, cmap="cividis", vmin=0, vmax=1, edgecolor="0.55", linewidth=0.3)
-        axis.set(title=title, xlabel="key", aspect="equal", xticks=[], yticks=[])
-        axis.invert_yaxis()
-    axes[0].set_ylabel("query (output token)")
+    figure = blank(wide, (size * max(shape[0] for shape in shapes) + 0.6) * len(rows))
+    axes = figure.subplots(len(rows), len(shapes), squeeze=False, width_ratios=[shape[1] for shape in shapes])
+    for line, matrices in zip(axes, rows, strict=True):
+        for axis, (title, matrix) in zip(line, matrices.items(), strict=True):
+            edges = np.arange(matrix.shape[1] + 1), np.arange(matrix.shape[0] + 1)
+            axis.pcolormesh(*edges, matrix, cmap="cividis", vmin=0, vmax=1, edgecolor="0.55", linewidth=0.3)
+            axis.set(title=title, aspect="equal", xticks=[], yticks=[])
+            axis.invert_yaxis()
+        line[0].set_ylabel("output token")
+    for axis in axes[-1]:
+        axis.set_xlabel("key")
     return figure
 
 
 @rc_context(GRID)
-def dependencies(title: str, source: list[str], target: list[str], cells: np.ndarray, shown: Sequence[int]) -> Figure:
-    """Which source tokens an output token depends on: a line for each open cell of the steps `shown` (figure 7)."""
-    figure, (panel,) = new_figure(1, 1.7, width=0.34 * max(len(source), len(target)) + 0.8)
-    colors = sns.color_palette("colorblind", len(shown))
-    right = len(source) - 1
-    for color, step in zip(colors, shown, strict=True):
-        for key in np.flatnonzero(cells[step]).tolist():
-            panel.plot([key, right - step], [0.12, 0.88], color=color, linewidth=1.4)
+def dependencies(title: str, source: list[str], target: list[str], cells: np.ndarray, carries: list[int]) -> Figure:
+    """What output digits depend on: a line for each digit that they need, an arrow for each carry (figure 7).
+
+    `target` is units first; `carries` are the steps that hand a carry to the next one.
+    """
+    figure, (panel,) = new_figure(1, 1.9, width=0.4 * max(len(source), len(target)) + 1.4)
+    colors, right = sns.color_palette("colorblind", len(target)), len(source) - 1
     look: dict[str, Any] = {"ha": "center", "va": "center", "family": "monospace"}
+    for step, (token, color) in enumerate(zip(target, colors, strict=True)):
+        at = right - 1 - 2 * step
+        for key in np.flatnonzero(cells[step]).tolist():
+            panel.plot([key, at], [0.12, 0.88], color=color, linewidth=1.4)
+        panel.text(at, 1, token, **look)
+        if step in carries:
+            panel.annotate("", (at - 1.75, 1.1), (at, 1.1), arrowprops={"arrowstyle": "->", "color": "0.3"})
+            panel.text(at - 0.9, 1.24, "carry 1", ha="center", fontsize=7, color="0.3")
     for column, token in enumerate(source):
         panel.text(column, 0, token, **look)
-    for step, token in enumerate(target):
-        panel.text(right - step, 1, token, **look)
-    panel.set(title=title, xlim=(-0.8, right + 0.8), ylim=(-0.2, 1.2), xticks=[])
+    panel.set(title=title, xlim=(-0.8, right + 0.8), ylim=(-0.2, 1.4), xticks=[])
     panel.set_yticks([0, 1], ["input", "output"])
     panel.grid(False)
     sns.despine(ax=panel, left=True, bottom=True)
@@ -131,12 +124,14 @@ def accuracy_map(frame: pd.DataFrame, models: Sequence[str]) -> Figure:
     """Accuracy by model, in this order, and length: heat maps, two tasks in a row (columns of `over_seeds`)."""
     frame, models = named(frame), list(map(of_model, models))
     tasks = list(dict.fromkeys(frame.task))
-    figure, panels = in_pairs(len(tasks), 0.17 * len(models) + 0.7)
+    names = 0.03 * max(len(model) for model in models)  # inches, of half of the names' column
+    figure, panels = in_pairs(len(tasks), 0.17 * len(models) + 0.7, WIDTH + names)
     for i, (panel, task) in enumerate(zip(panels, tasks, strict=True)):
         part = frame[frame.task == task]
         table = part.pivot(index="model", columns="length", values="ours").reindex(models)
         percent_map(panel, table, f"{task} ({seeds_in_words(part)})")
-        panel.set(xlabel="length (decimal digits)", ylabel="")
+        panel.set(xlabel=f"length ({length_unit(task)})", ylabel="")
+        panel.set_xticks(panel.get_xticks(), [f"{length:,}" for length in table.columns], fontsize=7, rotation=0)
         panel.tick_params(labelleft=i % 2 == 0)
     return figure
 
@@ -157,35 +152,49 @@ def in_a_cell(value: float) -> str:
 
 @rc_context(WHITE)
 def heads(
-    matrices: Sequence[np.ndarray], titles: Sequence[str], outlined: Sequence[np.ndarray] = (), columns: int = 4
+    matrices: Sequence[np.ndarray],
+    titles: Sequence[str],
+    outlined: Sequence[np.ndarray] = (),
+    columns: int = 4,
+    tokens: tuple[Sequence[str], Sequence[str]] | None = None,
 ) -> Figure:
-    """One matrix a head (figures 10 and 11): closed cells grey, cells that are `outlined` framed in white.
+    """One matrix a head on one scale (figures 10 and 11): closed cells grey, `outlined` ones framed in white.
 
-    Rows are queries from the top, columns keys; brighter is more, on one scale for all heads of a bias, on
-    each head's own for attention.
+    Rows are queries from the top, columns keys; brighter is more. `tokens` are what stands at keys and queries.
     """
     rows = -(-len(matrices) // columns)
     height, width = matrices[0].shape
-    size = min(0.16, 6.8 / (columns * width))
-    figure = blank(columns * (size * width + 0.15), rows * (size * height + 0.4))
+    size = min(0.16, (6.8 if tokens is None else 10.0) / (columns * width))
+    labels = 0.0 if tokens is None else 0.35
+    figure = blank(columns * (size * width + 0.15 + labels), rows * (size * height + 0.4 + labels))
     values = np.concatenate([matrix[np.isfinite(matrix)] for matrix in matrices])
-    shared = values.size < sum(matrix.size for matrix in matrices)  # a bias has closed cells
-    scale: dict[str, Any] = {"vmin": min(values, default=0) - 0.1, "vmax": max(values, default=0)} if shared else {}
+    is_bias = values.size < sum(matrix.size for matrix in matrices)  # a bias has closed cells
+    scale: dict[str, Any] = {"vmin": min(values, default=0) - 0.1 if is_bias else 0, "vmax": max(values, default=0)}
     axes = figure.subplots(rows, columns, squeeze=False)
     for axis, matrix, title in zip(axes.flat, matrices, titles, strict=False):
         image = heat_map(axis, matrix, aspect="equal", interpolation="nearest", **scale)
         axis.set_title(title, fontsize=7)
+        if tokens is not None:
+            with_tokens(axis, *tokens)
     for axis, cells in zip(axes.flat, outlined, strict=False):
-        for row, column in np.argwhere(cells).tolist():
-            axis.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor="white", linewidth=0.8))
-    if shared:
-        figure.colorbar(image, ax=axes, label="added to the logit", fraction=0.03, pad=0.01)
+        outline(axis, cells)
+    for axis in list(axes.flat)[len(matrices) :]:
+        axis.set_visible(False)
+    if scale["vmax"] > values.min():
+        label = "added to the logit" if is_bias else "attention"
+        figure.colorbar(image, ax=axes, label=label, fraction=0.03, pad=0.01)
     return figure
 
 
+def biases(study: CalibrationStudy, digits: int, count: int = 3) -> Figure:
+    """The cross-attention bias of heads with different lines, for problems of `digits` digits (figures 10 and 11)."""
+    matrices, titles = study.telling_heads("cross", count, digits)
+    return heads(matrices, titles, columns=count, tokens=study.letters(digits))
+
+
 @rc_context(GRID)
-def directions(matrix: np.ndarray) -> Figure:
-    """The mean attention on every line, beside the matrix, for each direction (figure 9).
+def directions(matrix: np.ndarray, tokens: tuple[Sequence[str], Sequence[str]]) -> Figure:
+    """Averaged attention, and the mean on every line of each direction (figure 9); `tokens` of keys and queries.
 
     A line's number is the column at which it meets the first row, or would meet it beyond the matrix.
     """
@@ -195,12 +204,15 @@ def directions(matrix: np.ndarray) -> Figure:
         "antidiagonal": {columns - 1 - k: np.diag(matrix[:, ::-1], k) for k in range(1 - rows, columns)},
         "vertical": dict(enumerate(matrix.T)),
     }
-    figure, panels = new_figure(4, 2.0, width=WIDTH * 0.7)
+    means = {title: {line: cells.mean() for line, cells in lines.items()} for title, lines in found.items()}
+    highest = 1.1 * max(max(each.values()) for each in means.values())
+    figure, panels = new_figure(4, 2.2, width=WIDTH * 0.8)
     heat_map(panels[0], matrix, vmin=0)
+    with_tokens(panels[0], *tokens)
     panels[0].set(title="averaged attention", xlabel="key", ylabel="output token")
-    for panel, (title, lines) in zip(panels[1:], found.items(), strict=True):
-        panel.bar(list(lines), [line.mean() for line in lines.values()], color=COLORS[0])
-        panel.set(title=title, xlabel="line", ylim=(0, 1))
+    for panel, (title, lines) in zip(panels[1:], means.items(), strict=True):
+        panel.bar(list(lines), list(lines.values()), color=COLORS[0])
+        panel.set(title=title, xlabel="line", ylim=(0, highest))
     panels[1].set_ylabel("mean attention")
     return figure
 

@@ -54,9 +54,9 @@ def new_figure(columns: int, height: float = 2.4, width: float = WIDTH, rows: in
     return figure, list(figure.subplots(rows, columns, squeeze=False).flat)
 
 
-def in_pairs(count: int, height: float = 2.4) -> tuple[Figure, list[Axes]]:
-    """A figure of `count` panels, each of the width of one column of print, two in a row."""
-    figure, panels = new_figure(min(2, count), height, rows=-(-count // 2))
+def in_pairs(count: int, height: float = 2.4, width: float = WIDTH) -> tuple[Figure, list[Axes]]:
+    """A figure of `count` panels, each as wide as one column of print unless a width is given, two in a row."""
+    figure, panels = new_figure(min(2, count), height, width, rows=-(-count // 2))
     for panel in panels[count:]:
         panel.remove()
     return figure, panels[:count]
@@ -99,7 +99,7 @@ def on_screen(png: bytes) -> int:
 
 
 def fixed_figure(width: int, height: int) -> Figure:
-    """An empty white figure; width and height in pixels."""
+    """An empty white figure of this size in pixels."""
     return Figure(figsize=(width / DPI, height / DPI), dpi=DPI, facecolor="white", edgecolor="white")
 
 

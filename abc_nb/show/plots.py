@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 from zlib import crc32
 
@@ -12,58 +13,75 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from abc_nb.analysis.statistics import median_seed
-from abc_nb.problems.tasks import OPERATIONS, TRAINED, unit_of
+from abc_nb.problems.tasks import TRAINED
 from abc_nb.show.pictures import COLORS, GRID, WIDTH, in_pairs, new_figure
 from abc_nb.show.pictures import save as save
-from abc_nb.show.titles import named
+from abc_nb.show.titles import length_unit, named
 
-LOOKS = {  # of each model's curve: colour, marker, and size, so that a line drawn later still shows those below
-    "Vanilla": (7, "o", 5.0),
-    "NoPE": (1, "X", 4.2),
-    "RoPE": (2, "s", 3.2),
-    "ALiBi": (3, "D", 2.2),
-    "RPE": (4, "v", 1.2),
-    "RoPE, from the right": (5, "^", 3.6),
-    "RPE, from the right": (4, "P", 2.4),
-    "ALiBi, cross too": (3, "*", 1.2),
-    "+ w=1": (4, "p", 3.6),
-    "NoPE + w=1": (1, ">", 2.4),
-    "+ T=3": (2, "h", 3.4),
-    "ABC": (0, "d", 1.2),
+LOOKS = {  # of each model's curve: colour and marker
+    "Vanilla": (7, "o"),
+    "NoPE": (6, "X"),
+    "RoPE": (8, "s"),
+    "ALiBi": (5, "D"),
+    "RPE": (9, "v"),
+    "Window": (1, "p"),
+    "Window, no positions": (4, ">"),
+    "ABS": (2, "h"),
+    "ABC": (0, "d"),
 }
+TICKS = (1, 6, 10, 60, 200, 1000, 10_000)  # lengths
+GAP = 9.0  # percent of the panel's height between two labels
 
 
-def look_of(model: str) -> tuple[int, str, float]:
-    """A model's look; of one that has none here, one that follows from its name."""
+def look_of(model: str) -> tuple[int, str]:
+    """A model's colour and marker; of one that has none here, those that follow from its name."""
     number = crc32(model.encode())
-    return LOOKS.get(model) or (number % 10, "osDv^Pph>d"[number // 10 % 10], 1.8)
+    return LOOKS.get(model) or (number % 10, "osDv^Pph>d"[number // 10 % 10])
 
 
 @rc_context(GRID)
-def length_curves(rows: pd.DataFrame, longest: int, trained: int = TRAINED, logarithmic: bool = False) -> Figure:
-    """Accuracy against length, one panel a task and one line a model (figures 1 and 4).
-
-    Lines are the median over seeds, bands run from the worst to the best.
-    """
-    rows = named(rows[rows.length <= longest]).assign(percent=lambda frame: 100 * frame.accuracy)
+def length_curves(rows: pd.DataFrame, longest: int, trained: int = TRAINED) -> Figure:
+    """Accuracy against length, a panel a task and a curve a model, which is labelled where it ends."""
+    rows = named(rows[rows.length <= longest])
     tasks = list(dict.fromkeys(rows.task))
-    known = {model: place for place, model in enumerate(LOOKS)}
-    models = sorted(dict.fromkeys(rows.model), key=lambda model: known.get(model, len(known)))
     figure, panels = in_pairs(len(tasks))
     for panel, task in zip(panels, tasks, strict=True):
-        for model in models:
-            part = rows[(rows.task == task) & (rows.model == model)]
-            if len(part):
-                draw_curve(panel, part, model)
-        shade(panel, trained)
-        unit = "decimal digits" if task == OPERATIONS["parity"].title else unit_of(task)
-        panel.set(title=task, xlabel=f"length ({unit})", xlim=(0.5, longest + 0.5), ylim=(-4, 104))
-        if logarithmic:
-            panel.set(xscale="log", xlim=(0.9, 1.3 * longest))
-    for panel in panels[::2]:
-        panel.set_ylabel("exact match (%)")
-    legend(figure, panels[0])
+        curves(panel, rows[rows.task == task], trained)
+        panel.set_title(task)
     return figure
+
+
+def curves(panel: Axes, rows: pd.DataFrame, trained: int = TRAINED) -> None:
+    """One task's curves: lines are the median over seeds, bands run from the worst to the best (columns as results)."""
+    ends = {}
+    for model in sorted(dict.fromkeys(rows.model), key=lambda model: model not in LOOKS):
+        by_length = 100 * rows[rows.model == model].set_index("length").accuracy
+        grouped = by_length.groupby("length")
+        line = grouped.agg(median_seed)
+        color, marker = look_of(model)
+        panel.plot(line.index, line, marker=marker, markersize=4, linewidth=1.6, color=COLORS[color])
+        panel.fill_between(line.index, grouped.min(), grouped.max(), color=COLORS[color], alpha=0.18, linewidth=0)
+        ends[model] = (float(line.index[-1]), float(line.iloc[-1]))
+    longest = int(rows.length.max())
+    shade(panel, trained)
+    panel.set(xscale="log", xlim=(0.9, 1.2 * longest), ylim=(-4, 110), ylabel="right (%)")
+    panel.set_xlabel(f"length ({length_unit(rows.task.iloc[0])})")
+    ticks = [tick for tick in TICKS if tick <= longest]
+    panel.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+    panel.set_xticks([], minor=True)
+    label_ends(panel, ends)
+
+
+def label_ends(panel: Axes, ends: dict[str, tuple[float, float]]) -> None:
+    """Write each curve's name where it ends, in its colour; names that would lie on each other are moved apart."""
+    furthest, below = max(x for x, _ in ends.values()), -math.inf
+    for model, (x, y) in sorted(ends.items(), key=lambda item: item[1][1]):
+        look: dict[str, Any] = {"color": COLORS[look_of(model)[0]], "fontsize": 7.5, "textcoords": "offset points"}
+        if x < furthest:
+            panel.annotate(model, (x, y), xytext=(0, 6), ha="center", **look)
+        else:
+            below = max(y, below + GAP)
+            panel.annotate(model, (x, below), xytext=(6, 0), va="center", annotation_clip=False, **look)
 
 
 def legend(figure: Figure, panel: Axes) -> None:
@@ -76,15 +94,6 @@ def shade(panel: Axes, trained: int) -> None:
     """The lengths of training in grey, with a line where they end."""
     panel.axvspan(0, trained + 0.5, color="0.92", zorder=0)
     panel.axvline(trained + 0.5, color="0.5", linewidth=0.8, linestyle=":", zorder=1)
-
-
-def draw_curve(panel: Axes, part: pd.DataFrame, model: str) -> None:
-    by_length = part.groupby("length").percent
-    line = by_length.agg(median_seed)
-    color, marker, size = look_of(model)
-    look: dict[str, Any] = {"color": COLORS[color], "label": model}
-    panel.plot(line.index, line, marker=marker, markersize=2 + size, linewidth=size, **look)
-    panel.fill_between(line.index, by_length.min(), by_length.max(), color=COLORS[color], alpha=0.18, linewidth=0)
 
 
 @rc_context(GRID)
@@ -102,38 +111,6 @@ def reach(table: pd.DataFrame) -> Figure:
     panel.set_yticks(range(len(table)), table.system)
     panel.invert_yaxis()
     panel.grid(False, axis="y")
-    return figure
-
-
-@rc_context(GRID)
-def training_curves(histories: pd.DataFrame) -> Figure:
-    """Validation accuracy against training step, one panel a task (columns task, model, seed, step, accuracy)."""
-    histories = named(histories)
-    tasks = list(dict.fromkeys(histories.task))
-    figure, panels = in_pairs(len(tasks))
-    for panel, task in zip(panels, tasks, strict=True):
-        for (model, _), part in histories[histories.task == task].groupby(["model", "seed"], sort=False):
-            color, _, size = look_of(model)
-            panel.plot(part.step, 100 * part.accuracy, color=COLORS[color], linewidth=0.6 + size / 2, label=model)
-        panel.set(title=task, xlabel="training step", ylim=(-4, 104))
-    for panel in panels[::2]:
-        panel.set_ylabel("exact match (%)")
-    legend(figure, panels[0])
-    return figure
-
-
-@rc_context(GRID)
-def shares(frame: pd.DataFrame, category: str, labels: list[str]) -> Figure:
-    """Bars of shares (percent, logarithmic) by category, one panel a label: columns `category` and the labels."""
-    figure, panels = new_figure(len(labels), width=WIDTH * 0.85)
-    lowest = 100 * frame[labels].where(frame[labels] > 0).min().min() / 2
-    for panel, label in zip(panels, labels, strict=True):
-        panel.bar(frame[category], 100 * frame[label], color=COLORS[0])
-        panel.set(title=label, xlabel=category, yscale="log", ylim=(lowest, 150))
-        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
-        panel.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        panel.grid(False, axis="x")
-    panels[0].set_ylabel("share (%)")
     return figure
 
 

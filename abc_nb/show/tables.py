@@ -1,4 +1,4 @@
-"""Tables: the paper's number beside ours, and files for print."""
+"""Tables: the paper's number next to ours, and files for print."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from abc_nb.runs.store import Run
 from abc_nb.show.titles import named, of_task
 
 ABOUT = ("task", "base", "model", "method", "seed", "length")  # columns that say what a row is about
+PAPER_TITLES = {"+ w=1": "Window", "+ T=3": "ABS", "NoPE + w=1": "Window, no positions"}  # its names, and ours
 TABLE_LENGTHS = {"table1": TABLE, "table3": (6, 10, 20, 60)}
 
 
@@ -36,7 +37,7 @@ def paper_numbers(table: str) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "task": numbers.task,
-            "model": numbers.model,
+            "model": numbers.model.replace(PAPER_TITLES),
             "length": length,
             "paper": pd.to_numeric(numbers.accuracy_percent),
         }
@@ -80,6 +81,12 @@ def by_length(frame: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
+def interpolation(found: Results) -> pd.DataFrame:
+    """Table 2 of Vanilla's runs."""
+    names = [f"{task}-vanilla" for task in ARITHMETIC]
+    return interpolation_table(found.trainings(names), found.evaluation(names))
+
+
 def interpolation_table(trainings: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     """Table 2: does Vanilla interpolate (validation) and extrapolate (60 digits) at 99% or better?"""
     paper = pd.read_csv(paths.DATA / "paper_tables.csv", dtype=str)
@@ -114,28 +121,26 @@ def kept_lines(runs: Sequence[Run]) -> pd.DataFrame:
     return pd.DataFrame(rows).groupby(["task", "model"], sort=False)[counts].agg(median_seed).reset_index()
 
 
-def ablations(rows: pd.DataFrame, kept: pd.DataFrame, length: int = 60) -> pd.DataFrame:
+def ablations(found: Results, length: int = 60) -> pd.DataFrame:
     """ABC and its ablations at one length, task by task: the columns of `over_seeds`, and lines."""
+    rows, kept = found.rows("ablations"), kept_lines(found.runs(found.names("ablations")))
     wanted = rows[(rows.length == length) & rows.model.isin(kept.model)]
     table = over_seeds(wanted).drop(columns=["length", "regime"])
     table = table.merge(kept[["task", "model", "lines"]], how="left", on=["task", "model"])
     return by_task(table)
 
 
-def readings(found: Results) -> pd.DataFrame:
-    """ABC in every reading: runs at the bar at 60 digits, of those made, by regime and task.
+def readings(found: Results, regime: str) -> pd.DataFrame:
+    """ABC in every reading: runs at the bar at 60 digits, of those made, by task.
 
     Rows say whose lines, which positions and which initial weights.
     """
     scores = Scores(found.rows("abc", "readings", "algorithm 1", "padded"))
-    rows = []
+    rows, end = [], "" if regime == "tight" else f"-{regime}"
     for model in ("abc", *READINGS, *ALGORITHM_1):
-        row = {"reading": MODELS[model].title if model != "abc" else "ABC: no positions, new weights"}
-        for regime, end in (("tight", ""), ("padded", "-padded")):
-            for task in ARITHMETIC:
-                count = scores.at_bar(task, model + end)
-                row[f"{of_task(task)}, {regime}"] = str(count) if count.runs else ""
-        rows.append(row)
+        title = MODELS[model].title if model != "abc" else "ABC: no positions, new weights"
+        counts = {of_task(task): scores.at_bar(task, model + end) for task in ARITHMETIC}
+        rows.append({"reading": title} | {task: str(count) if count.runs else "" for task, count in counts.items()})
     table = pd.DataFrame(rows).set_index("reading")
     return table.loc[(table != "").any(axis=1), (table != "").any(axis=0)]
 
@@ -153,7 +158,7 @@ def fresh_seeds(found: Results, lengths: Sequence[int] = (60, 200)) -> pd.DataFr
 
 
 def missed(found: Results, names: Sequence[str | Name], lengths: Sequence[int] = (6, 60, 200)) -> pd.DataFrame:
-    """The single runs below the bar in validation or at sixty digits, in percent: a column a length.
+    """The single runs, but for plain models, below the bar in validation or at sixty digits: a column a length.
 
     `skill` is what the plain model gets right under the lines alone, known before retraining, and `validation` the
     last one, on numbers of training length; neither sees a longer one.
@@ -161,7 +166,7 @@ def missed(found: Results, names: Sequence[str | Name], lengths: Sequence[int] =
     rows = []
     for run in found.runs(names):
         accuracy, validation = run.evaluation().set_index("length").accuracy, run.history().accuracy.iloc[-1]
-        if min(validation, accuracy[60]) < BAR:
+        if run.experiment.identity.model != "vanilla" and min(validation, accuracy[60]) < BAR:
             tried = run.shares()
             row = {"skill": math.nan if tried is None else tried.skill.iloc[-1], "validation": validation}
             row |= {str(length): accuracy.get(length, math.nan) for length in lengths}  # `smoke` ends at sixty
@@ -220,10 +225,25 @@ def by_window_and_period(found: Results, models: Sequence[str], tasks: Sequence[
     return pd.concat(parts, ignore_index=True)
 
 
-def by_period(frame: pd.DataFrame, rows: Sequence[str]) -> pd.DataFrame:
+def by_period(frame: pd.DataFrame, lengths: Sequence[int]) -> pd.DataFrame:
     """`by_window_and_period` for reading: a column a period, in each cell `median (worst–best)`."""
-    cells = named(frame).assign(cell=frame.apply(median_and_range, axis=1))
-    return cells.pivot(index=list(rows), columns="T", values="cell").fillna("")
+    cells = named(frame[frame.length.isin(lengths)])
+    cells = cells.assign(cell=cells.apply(median_and_range, axis=1))
+    return cells.pivot(index=["task", "length"], columns="T", values="cell").fillna("")
+
+
+def by_seed(trainings: pd.DataFrame) -> pd.DataFrame:
+    """`Results.trainings` for reading: validation in percent, a row a model, a column a seed."""
+    return (100 * named(trainings).pivot(index="model", columns="seed", values="validation")).round(1)
+
+
+def by_group(frame: pd.DataFrame) -> pd.DataFrame:
+    """`fresh_seeds` for reading: a row a task and model, a column a length and a group of seeds."""
+    of_group = frame.groupby("seeds").runs.transform("max").astype(str)
+    group = frame.length.astype(str) + " digits, seeds " + frame.seeds + " (" + of_group + " runs)"
+    order = list(dict.fromkeys(group[frame.sort_values(["length", "seeds"]).index]))
+    wide = named(frame).assign(group=group).pivot(index=["task", "model"], columns="group", values="worst")
+    return wide[order].round(2)
 
 
 def reach(rows: pd.DataFrame, task: str, trained: int = LONGEST) -> pd.DataFrame:
@@ -245,7 +265,7 @@ def reach(rows: pd.DataFrame, task: str, trained: int = LONGEST) -> pd.DataFrame
 
 
 def setting(profile: str, regime: str = "") -> str:
-    """Regime, size and optimiser of our numbers, in one sentence: what stands under a table beside the paper's."""
+    """Regime, size and optimiser of our numbers, in one sentence, for tables with the paper's numbers."""
     chosen = PROFILES[profile]
     size, training = chosen.size, chosen.trainings.plain
     optimizer = "Muon and AdamW" if training.optimizer == "muon" else "AdamW"
@@ -257,22 +277,38 @@ def setting(profile: str, regime: str = "") -> str:
     )
 
 
-def save(frame: pd.DataFrame, name: str, profile: str, display: pd.DataFrame | None = None, caption: str = "") -> None:
+def save(
+    frame: pd.DataFrame,
+    name: str,
+    profile: str,
+    display: pd.DataFrame | None = None,
+    caption: str = "",
+    setting: str = "",
+) -> None:
     """Write `frame` as CSV and `display` (by default the same) as Markdown and LaTeX; first what a row is about.
 
-    The caption stands below the table in Markdown and LaTeX, and in a column `setting` of the CSV file.
+    The caption stands below the table in Markdown and LaTeX, the setting in a column of the CSV file.
     """
     frame = frame.reset_index() if frame.index.name else frame
-    if caption:
-        frame = frame.assign(setting=caption)
+    if setting:
+        frame = frame.assign(setting=setting)
     folder = paths.figures(profile)
     frame = frame[[*(key for key in ABOUT if key in frame), *(column for column in frame if column not in ABOUT)]]
     shown = named(frame) if display is None else display.reset_index().rename_axis(columns=None)
+    plain = caption.replace("*", "").replace("`", "")
     write_text(folder / f"{name}.csv", frame.to_csv(index=False, float_format="%.6g"))
     escaped = shown.map(lambda cell: cell.replace("|", "\\|") if isinstance(cell, str) else cell)
     write_text(
         folder / f"{name}.md", escaped.to_markdown(index=False, floatfmt=".4g") + "\n" + (caption and f"\n{caption}\n")
     )
     write_text(
-        folder / f"{name}.tex", shown.to_latex(index=False, float_format="%.4g", escape=True, caption=caption or None)
+        folder / f"{name}.tex", shown.to_latex(index=False, float_format="%.4g", escape=True, caption=plain or None)
     )
+
+
+def html(frame: pd.DataFrame) -> str:
+    """A table for a notebook: titles for names, four digits of a number, an index only where it has a name."""
+    names = [name for name in frame.index.names if name is not None]
+    shown = named(frame.reset_index()).set_index(names) if names and frame.columns.nlevels == 1 else named(frame)
+    has_names = bool(names)
+    return str(shown.to_html(border=0, index=has_names, na_rep="", float_format=lambda value: f"{value:.4g}"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from abc_nb.experiments.catalogue import MODELS
-from abc_nb.problems.tasks import OPERATIONS, Task
+from abc_nb.problems.tasks import OPERATIONS, Task, unit_of
 
 
 def of_model(name: str) -> str:
@@ -19,6 +19,11 @@ def of_task(name: str, base: int | None = None) -> str:
         return name
     usual = base is None or base == Task(name).base
     return OPERATIONS[name].title + ("" if usual else f", base {base}")
+
+
+def length_unit(title: str) -> str:
+    """What the lengths of a task, given by its title, count: Parity's are those of the number in decimal digits."""
+    return "decimal digits" if title == OPERATIONS["parity"].title else unit_of(title)
 
 
 def named(frame: pd.DataFrame) -> pd.DataFrame:

@@ -26,7 +26,7 @@ from abc_nb.show.pictures import MONO, TEXT
 
 LONGEST = 64  # places: more do not fit on the picture
 SIZE = (940, 440)  # of the picture, in pixels
-WRONG = "color:#8a3000;font-weight:900;"  # and a cross: colour alone is not enough
+WRONG = "color:#8a3000;font-weight:900;"  # and a cross: so that colour is not the only sign
 OUTLINES = (("#000000", 2.6), ("#ffffff", 1.0))  # drawn over each other, seen on dark cells and on bright ones
 
 

@@ -77,7 +77,7 @@ class Bench:
         return bias_from_attention(averages, batch.layout, settings)
 
     def longer(self, length: int) -> Layout:
-        """The layout of problems of this length in digits."""
+        """The layout of problems of this length."""
         return self.parent.experiment.sampler.layout(length)
 
     def child(self, settings: Calibration) -> Experiment:
@@ -109,7 +109,7 @@ def averaged_figure(bench: Bench, bias: Lines, name: Attention, layer: int) -> F
 
 
 def extended_figure(bench: Bench, bias: Lines, name: Attention, layer: int, length: int) -> Figure:
-    """The bias for problems of this length in digits, a map a head on its own scale; closed cells are grey."""
+    """The bias for problems of this length, a map a head on its own scale; closed cells are grey."""
     matrices = bias.dense(bench.longer(length), name, layer, bench.heads).numpy()
     return heads_figure(matrices, f"bias of {name}-attention, layer {layer + 1}, for {length} digits")[0]
 

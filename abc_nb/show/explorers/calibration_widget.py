@@ -120,7 +120,7 @@ class CalibrationBench(Explorer):
     # ---- retraining -----------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Retrain under the present bias, beside the notebook."""
+        """Retrain under the present bias, in the background."""
         settings = self.settings()
         self.bench.calibrate(settings)
         finish = partial(self.finish, logic.label(settings))

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from abc_nb.common.errors import InputError
 from abc_nb.show import pictures
 
-WIDTH = 940  # pixels: fits a notebook beside an open sidebar
+WIDTH = 940  # pixels: fits a notebook next to an open sidebar
 
 
 def picture(size: tuple[int, int]) -> w.Image:

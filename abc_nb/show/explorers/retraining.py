@@ -1,4 +1,4 @@
-"""One retraining at a time, in a thread beside the notebook, that can be stopped and gone on with."""
+"""One retraining at a time, in a thread of its own, that can be stopped and gone on with."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Everything on one page: figures, tables beside the paper's numbers, claims and runs."""
+"""The report: two pages for a person, and the list of runs as a table."""

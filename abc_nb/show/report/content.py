@@ -1,4 +1,4 @@
-"""What the report shows of a profile: figures, tables, ledger and runs, read from the files that hold them."""
+"""What the report says of a profile, read from the files that hold it: two pages for a person, and a list of runs."""
 
 from __future__ import annotations
 
@@ -8,162 +8,100 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from abc_nb import experiments
 from abc_nb.analysis import claims
 from abc_nb.analysis.results import Results
 from abc_nb.common import paths
 from abc_nb.experiments import profiles
 from abc_nb.runs import store
-from abc_nb.show.report import comparison, exhibits
-from abc_nb.show.report.comparison import Comparison, Plain
+from abc_nb.show import captions, facts
+from abc_nb.show.report import exhibits
 
-HEADLINE = "figure-25-beyond"
+HEADLINE = "figure-0-1-headline"
 SHOWN_LENGTHS = (6, 10, 60)
-
-
-@dataclass(frozen=True)
-class Item:
-    """A figure (its PNG) or a table, with its caption in Markdown."""
-
-    name: str
-    caption: str
-    png: bytes = b""
-    table: Comparison | Plain | None = None
-
-
-@dataclass(frozen=True)
-class Section:
-    """What a notebook made, and what it would have made but is not there."""
-
-    title: str
-    intro: str
-    anchor: str
-    link: str  # to the notebook
-    items: tuple[Item, ...]
-    missing: tuple[str, ...]
+ABOUT = (
+    "Small Transformers learn arithmetic on numbers of six digits and fail beyond. A bias added to their attention, "
+    "made by hand (ABS) or read out of a trained model (ABC), lets them go on to any length. This page reproduces "
+    "Duan, Shi and Xu, *Attention Bias as an Inductive Bias: How to Teach Transformers Simple Arithmetic*."
+)
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A line of the ledger, with the way to its notebook."""
+    """A line of the ledger."""
 
     id: str
     claim: str
     verdict: str
-    criterion: str
-    finding: str
     runs: str  # as in "19 of 20": how many met the criterion
-    reading: str
+    finding: str
     notebook: str
     link: str  # to the notebook
 
 
-ABOUT = (
-    "Small Transformers learn arithmetic on numbers of six digits; a bias added to their attention, made by hand (ABS) "
-    "or read out of a trained model (ABC), lets them go on to any length. This page reproduces Duan, Shi and Xu, "
-    "*Attention Bias as an Inductive Bias: How to Teach Transformers Simple Arithmetic*, and puts the paper's numbers "
-    "beside ours."
-)
-WORDS = (
-    "*Vanilla* is a small Transformer with sines and cosines of the index. `+ w=1` has a window: each step sees the "
-    "digits of its place and a neighbour on either side, the operands' digits standing side by side. `+ T=3` (ABS) "
-    "takes the index modulo 3, too. *ABC* has a bias read out of Vanilla's attention, that index, and 300 steps of "
-    "retraining at most. *Tight* problems are as wide as their result can need, *padded* ones always have room for "
-    "sixty digits, as the paper's have."
-)
-
-
 @dataclass(frozen=True)
 class Report:
-    """Everything that is shown; `facts` and `runs` are about the runs behind it."""
+    """Everything that is shown; `facts` are about the runs behind it."""
 
     profile: str
     purpose: str
-    headline: Item | None
-    sections: tuple[Section, ...]
+    picture: bytes  # the headline's PNG; empty if there is none
+    caption: str
+    head: tuple[str, ...]  # of the table of worst runs
+    rows: tuple[tuple[str, ...], ...]
     ledger: tuple[Claim, ...]
+    notebooks: tuple[tuple[str, str], ...]  # title and link
     facts: dict[str, str]
-    runs: Plain
+    runs: pd.DataFrame
 
     @property
     def counts(self) -> dict[str, int]:
-        return {verdict: sum(claim.verdict == verdict for claim in self.ledger) for verdict in claims.VERDICTS}
+        """How many claims have each verdict."""
+        found = {verdict: sum(claim.verdict == verdict for claim in self.ledger) for verdict in claims.VERDICTS}
+        return {verdict: count for verdict, count in found.items() if count}
 
     @property
-    def about(self) -> tuple[str, str]:
-        """What it reproduces, and what its words mean."""
-        return ABOUT, WORDS
+    def differing(self) -> tuple[Claim, ...]:
+        return tuple(claim for claim in self.ledger if claim.verdict == "differs")
 
     @property
     def setting(self) -> str:
-        """What the verdicts are about, and how the ledger is read."""
+        """What the verdicts are about."""
         size = profiles.PROFILES[self.profile].size
         return (
-            f"They are about the models of the profile {self.profile}: {size.encoder_layers} encoder and "
-            f"{size.decoder_layers} decoder layers of embedding size {size.width}. A run is one task and one seed. "
-            "The criterion of each claim stands in claims.csv; criteria were written with earlier results in view."
+            f"Models have {size.encoder_layers} encoder and {size.decoder_layers} decoder layers of embedding size "
+            f"{size.width}. A run is one task and one seed. Finding, criterion and regime of each claim stand in "
+            "claims.csv. Criteria were written with earlier results in view."
         )
 
 
 def collect(found: Results) -> Report:
     """Read the profile's folder of figures and tables, and the runs that `found` stands for."""
     folder = paths.figures(found.profile)
-    sections = read_sections(folder)
-    items = {item.name: item for section in sections for item in section.items}
+    picture = folder / f"{HEADLINE}.png"
     runs = listed_runs(found)
     return Report(
         profile=found.profile,
         purpose=profiles.PROFILES[found.profile].purpose,
-        headline=items.get(HEADLINE),
-        sections=tuple(sections),
+        picture=picture.read_bytes() if picture.exists() else b"",
+        caption=captions.full(HEADLINE),
+        head=facts.HEAD,
+        rows=tuple(facts.worst_runs(found)),
         ledger=tuple(read_ledger(found.profile, folder)),
-        facts=facts(runs, found.origin),
+        notebooks=tuple((each.title, link(folder, each.notebook.stem)) for each in exhibits.chapters()),
+        facts=facts_of(runs, found.origin),
         runs=run_table(runs),
     )
 
 
-# ---- figures, tables, claims ------------------------------------------------------------------------
-
-
-def read_sections(folder: Path) -> list[Section]:
-    """A section a notebook, and one for files that no notebook saves."""
-    files = {path.stem: path for path in sorted(folder.glob("*.csv")) if path.stem != "claims"}
-    files |= {path.stem: path for path in sorted(folder.glob("figure-*.png"))}
-    sections = []
-    for chapter in exhibits.chapters():
-        missing = tuple(each.name for each in chapter.exhibits if each.name not in files)
-        items = tuple(read_item(files.pop(each.name), each.caption) for each in chapter.exhibits if each.name in files)
-        stem = chapter.notebook.stem
-        sections.append(Section(chapter.title, chapter.intro, stem, link(folder, stem), items, missing))
-    if files:
-        captions = exhibits.table_captions()
-        rest = tuple(read_item(path, captions.get(name, "")) for name, path in files.items())
-        sections.append(Section("Not from a notebook", "", "others", "", rest, ()))
-    return sections
-
-
-def read_item(path: Path, caption: str) -> Item:
-    """Read a PNG or a CSV; where there is no caption its name stands in."""
-    caption = caption or f"`{path.stem}`"
-    if path.suffix == ".csv":
-        return Item(path.stem, caption, table=comparison.read(path))
-    return Item(path.stem, caption, png=path.read_bytes())
-
-
 def read_ledger(profile: str, folder: Path) -> list[Claim]:
+    known = ["id", "claim", "verdict", "runs", "finding", "notebook"]
+    rows: list[list[str]] = claims.ledger(profile)[known].to_numpy().tolist()
     return [
-        Claim(
-            id=row["id"],
-            claim=row["claim"],
-            verdict=row["verdict"],
-            criterion=row["criterion"],
-            finding=row["finding"],
-            runs=row["runs"],
-            reading=setting_of(row),
-            notebook=row["notebook"],
-            link=link(folder, row["notebook"]),
-        )
-        for row in claims.ledger(profile).to_dict("records")
+        Claim(id, claim, verdict, runs, finding, notebook, link(folder, notebook))
+        for id, claim, verdict, runs, finding, notebook in rows
     ]
 
 
@@ -189,42 +127,37 @@ def listed_runs(found: Results) -> list[store.Run]:
     return [run for job in jobs if (run := store.find(*job, origins)) is not None]
 
 
-def run_table(runs: Sequence[store.Run]) -> Plain:
-    """A line a run: what was trained, how long, how well, where and when."""
-    head = ("experiment", "seed", "steps", "seconds", *(f"right at {n} (%)" for n in SHOWN_LENGTHS))
-    rows = tuple(run_row(run) for run in runs)
-    return Plain((*head, "made", "device", "date"), rows, (False, *[True] * (len(head) - 1), False, False, False))
+def run_table(runs: Sequence[store.Run]) -> pd.DataFrame:
+    """A row a run: what was trained, how long, how well, where and when."""
+    return pd.DataFrame([run_row(run) for run in runs])
 
 
-def run_row(run: store.Run) -> tuple[str, ...]:
+def run_row(run: store.Run) -> dict[str, object]:
     accuracy = run.evaluation().set_index("length").accuracy
-    percent = [f"{100 * accuracy[length]:.1f}" if length in accuracy else "" for length in SHOWN_LENGTHS]
+    percent = {f"right at {n} (%)": f"{100 * accuracy[n]:.1f}" if n in accuracy else "" for n in SHOWN_LENGTHS}
     manifest = run.manifest
-    numbers = (str(run.seed), str(manifest["steps"]), str(round(seconds(run))))
-    made = "shipped" if manifest["shipped"] else "here"
-    return run.experiment.name, *numbers, *percent, made, manifest["device"], manifest["date"]
+    row = {"experiment": run.experiment.name, "seed": run.seed, "steps": manifest["steps"], "seconds": seconds(run)}
+    made = {"made": "shipped" if manifest["shipped"] else "here"}
+    return row | percent | made | {key: manifest[key] for key in ("device", "date")}
 
 
-def seconds(run: store.Run) -> float:
-    return float(sum(run.manifest["seconds"].values()))
+def seconds(run: store.Run) -> int:
+    return round(sum(run.manifest["seconds"].values()))
 
 
-def facts(runs: Sequence[store.Run], origin: str) -> dict[str, str]:
+def facts_of(runs: Sequence[store.Run], origin: str) -> dict[str, str]:
     """What the results should be read with, out of the runs' manifests."""
     if not runs:
         return {"Runs": f"none were found (results: {origin}), so devices and versions are not known"}
 
-    def distinct(read: Callable[[store.Run], Any], between: str = "; ") -> str:
-        return between.join(str(value) for value in sorted({read(run) for run in runs}))
+    def distinct(read: Callable[[store.Run], Any]) -> str:
+        return "; ".join(str(value) for value in sorted({read(run) for run in runs}))
 
     dates = sorted({run.manifest["date"] for run in runs})
     return {
-        "Regimes": distinct(lambda run: run.experiment.sampler.regime),
-        "Seeds": distinct(lambda run: run.seed, ", "),
         "Runs": f"{len(runs)}, of which {sum(run.manifest['shipped'] for run in runs)} came with the project",
-        "Time": f"{sum(map(seconds, runs)):,.0f} seconds of training and evaluation, one run after another",
+        "Time": f"{sum(map(seconds, runs)):,} seconds of training and evaluation, one run after another",
         "Device": distinct(lambda run: run.manifest["device"]),
-        "Threads a run": distinct(lambda run: run.manifest["threads"]),
         "Versions": distinct(lambda run: ", ".join(f"{name} {n}" for name, n in run.manifest["versions"].items())),
         "Dates": " to ".join(dict.fromkeys([dates[0], dates[-1]])),
     }

@@ -1,95 +1,39 @@
-"""The report as Markdown: pictures and files are links to what lies beside it."""
+"""The report as Markdown: the picture and the files are links to what lies next to it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
-from abc_nb.show.report.comparison import FOLDED, HIGHER, LOWER, Cell, Comparison, Plain
-from abc_nb.show.report.content import Item, Report, Section
-
-LEGEND = (
-    f"Paper / ours (–: the paper has no number); {HIGHER}: ours is higher than the paper's number by more than our 95% "
-    f"interval, {LOWER}: lower, neither: it lies within."
-)
-RANGE = "In brackets: the worst and the best seed, where they differ."
+from abc_nb.show.report.content import ABOUT, HEADLINE, Report
 
 
 def render(report: Report) -> str:
     counts = ", ".join(f"{verdict} {count}" for verdict, count in report.counts.items())
-    blocks = [f"# Arithmetic that holds at any length: report of the profile {report.profile}"]
-    blocks += report.about
+    blocks = [f"# Arithmetic that holds at any length: report of the profile {report.profile}", ABOUT]
     blocks += [f"{report.purpose.capitalize()}. `abc-nb report` writes it as one page that can be mailed, too."]
-    blocks += [picture(report.headline)] if report.headline else []
-    blocks += [
-        f"Verdicts on the paper's {len(report.ledger)} claims: {counts}. {report.setting}",
-        "## The ledger of claims",
-    ]
+    if report.picture:
+        blocks += [f"![Accuracy by length]({HEADLINE}.png)", report.caption]
+    if report.rows:
+        blocks += ["## How far does each method hold?", "The worst run over tasks and seeds, percent right."]
+        blocks += [grid(report.head, report.rows)]
+    if report.differing:
+        lines = [f"- {each.id}: {escape(each.claim)}. Here: {escape(each.finding)}" for each in report.differing]
+        blocks += ["## What did not reproduce?", "\n".join(lines)]
+    blocks += ["## The papers' claims", f"Verdicts on {len(report.ledger)} claims: {counts}. {report.setting}"]
     blocks += [ledger(report)]
-    for section in report.sections:
-        blocks += section_blocks(section, report.headline)
-    blocks += ["## The runs behind it", "\n".join(f"- {name}: {escape(text)}" for name, text in report.facts.items())]
-    blocks += [plain(report.runs)] if report.runs.rows else []
+    blocks += ["## Where it comes from", "\n".join(f"- [{title}]({link})" for title, link in report.notebooks)]
+    blocks += ["\n".join(f"- {name}: {escape(text)}" for name, text in report.facts.items())]
+    blocks += ["Every run, a line each: [runs.csv](runs.csv)."] if len(report.runs) else []
     return "\n\n".join(blocks) + "\n"
 
 
-def section_blocks(section: Section, headline: Item | None) -> Iterator[str]:
-    yield f"## {section.title}"
-    pointer = f"[Notebook {section.anchor}]({section.link})." if section.link else ""
-    if opening := f"{section.intro} {pointer}".strip():
-        yield opening
-    for item in section.items:
-        if item.table:
-            yield table(item, item.table)
-        elif item != headline:
-            yield picture(item)
-    if section.missing:
-        yield f"Not found in this profile: {', '.join(section.missing)}."
-
-
-def picture(item: Item) -> str:
-    return f"![{item.name}]({item.name}.png)\n\n*{item.caption}*"
-
-
-def table(item: Item, content: Comparison | Plain) -> str:
-    caption = f"{item.caption} ([{item.name}.csv]({item.name}.csv))"
-    if isinstance(content, Plain):
-        return "\n\n".join(filter(None, [caption, plain(content), content.note]))
-    notes = [content.note, LEGEND if content.has_paper else "", RANGE if content.has_range else ""]
-    return f"{caption}\n\n{beside(content)}\n\n{' '.join(filter(None, notes))}"
-
-
-def plain(content: Plain) -> str:
-    """The table; a long one is opened by a click."""
-    shown = grid(content.head, content.rows)
-    if len(content.rows) <= FOLDED:
-        return shown
-    return f"<details><summary>{len(content.rows):,} rows</summary>\n\n{shown}\n\n</details>"
-
-
-def beside(content: Comparison) -> str:
-    """A row a task and model, a column a length."""
-    rows = [
-        (task, model, *(accuracy(cell, content.has_paper) for cell in cells))
-        for task, models in content.groups
-        for model, cells in models
-    ]
-    return grid(("task", "model", *content.headings), rows)
-
-
-def accuracy(cell: Cell | None, has_paper: bool) -> str:
-    if cell is None:
-        return ""
-    paper = f"{cell.paper or '–'} / " if has_paper else ""
-    return f"{paper}{cell.ours} {cell.mark}".rstrip()
-
-
 def ledger(report: Report) -> str:
-    head = ("claim", "the paper says", "verdict", "runs", "found here", "reading and setting", "notebook")
+    head = ("claim", "the paper says", "verdict", "runs", "notebook")
     rows = []
     for claim in report.ledger:
-        texts = (claim.id, claim.claim, claim.verdict, claim.runs, claim.finding, claim.reading)
-        rows.append([*map(escape, texts), f"[{claim.notebook}]({claim.link})" if claim.link else ""])
+        texts = [*map(escape, (claim.id, claim.claim, claim.verdict, claim.runs))]
+        rows.append([*texts, f"[{claim.notebook}]({claim.link})" if claim.link else ""])
     return "\n".join([line(head), line(["---"] * len(head)), *map(line, rows)])
 
 

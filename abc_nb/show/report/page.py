@@ -14,23 +14,24 @@ from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_text
 from abc_nb.show import pictures
-from abc_nb.show.report import comparison, content, markdown
-from abc_nb.show.report.content import Report
+from abc_nb.show.report import content, markdown
+from abc_nb.show.report.content import ABOUT, HEADLINE, Report
 
 TEMPLATE = "report.html.jinja"
 
 
 def write(found: Results) -> Path:
-    """Write `report.html` and `REPORT.md` beside the profile's figures; returns the path of the page.
+    """Write `report.html`, `REPORT.md` and `runs.csv` next to the profile's figures; returns the path of the page.
 
     The runs it lists are those of `found`. InputError if the profile has no figure and no table.
     """
-    report = content.collect(found)
-    if not any(section.items for section in report.sections):
+    folder = paths.figures(found.profile)
+    if not [*folder.glob("figure-*.png"), *folder.glob("table-*.csv")]:
         command = f"abc-nb reproduce --profile {found.profile}"
         raise InputError(f"the profile {found.profile} has no figure and no table yet: run `{command}`")
-    folder = paths.figures(found.profile)
+    report = content.collect(found)
     write_text(folder / "REPORT.md", markdown.render(report))
+    write_text(folder / "runs.csv", report.runs.to_csv(index=False))
     return write_text(folder / "report.html", render(report))
 
 
@@ -44,33 +45,12 @@ def render(report: Report) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {
-        "inline": inline,
-        "labelled": labelled,
-        "alternative": alternative,
-        "base64": base64,
-        "on_screen": pictures.on_screen,
-    }
-    return environment.get_template(TEMPLATE).render(
-        report=report, meaning=comparison.MEANING, folded=comparison.FOLDED
-    )
+    environment.filters |= {"inline": inline, "base64": base64, "on_screen": pictures.on_screen}
+    return environment.get_template(TEMPLATE).render(report=report, about=ABOUT, headline=HEADLINE)
 
 
 def base64(content: bytes) -> str:
     return b64encode(content).decode()
-
-
-def alternative(caption: str) -> str:
-    """A caption's first sentence as plain text, for those who do not see the picture."""
-    text = str(inline(caption).striptags())
-    numbered = re.match(r"Figure \d+ \(not in the paper\)\.\s+", text)
-    start = numbered.end() if numbered else 0
-    return text[:start] + re.split(r"(?<=[.;])\s", text[start:])[0]
-
-
-def labelled(caption: str) -> Markup:
-    """The caption with its number in bold."""
-    return inline(re.sub(r"^(?:Figure|Table) \d+(?: of the paper| \(not in the paper\))?", r"**\g<0>**", caption))
 
 
 def inline(text: str) -> Markup:
