@@ -19,7 +19,7 @@ ABLATED = ("successor", "addition", "n-by-1")  # the tasks of the ablations, and
 BINARY = ("addition", "n-by-1")
 LISTS = ("listops-sm", "listops-max", "listops-min")
 FACTORS = ("n-by-2", "n-by-3")
-LIMITS = ("n-by-n", "listops-nested")  # not learned by the paper's models (claim C28)
+LIMITS = ("direct-n-by-n", "direct-listops-nested")  # not learned by the paper's models (claim C28)
 BASES = (2, 4, 8, 16)
 BASED = ("vanilla", "window-cyclic-both", "abc-mod3-warm")  # claim C29
 FACTOR_MODELS = ("vanilla", "by-head", "abc-mod3-warm", "abc-anew")
@@ -80,6 +80,8 @@ STUDIES = {
     "factors": Study(FACTORS, FACTOR_MODELS),
     "wide factors": Study(("n-by-3",), tuple(catalogue.WIDER)),
     "factors in base 4": Study(FACTORS, FACTOR_MODELS, (4,)),
+    "products": Study(("n-by-n",), tuple(catalogue.TRACED), profiles=TIGHT),
+    "other tables": Study(("sorting", "listops-nested"), ("abs",), profiles=TIGHT),
     "limits": Study(LIMITS, ("vanilla",)),
     "sizes": Study(("addition",), ("window-cyclic-both", *catalogue.SIZED)),
     "smallest": Study(("addition",), tuple(catalogue.SMALLEST), profiles=("quick",)),

@@ -94,6 +94,6 @@ LISTS = Trace(
     cells=list_cells,
     answer=list_answer,
     write=written,
-    trained=tuple(COLUMNS * items for items in (5, 2, 3, 4)),
+    trained=tuple(COLUMNS * items for items in (7, 3, 4, 5)),
     above=(-1, 0, 1),
 )
