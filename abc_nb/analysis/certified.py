@@ -79,14 +79,15 @@ def counterexamples(found: Results, models: Sequence[str] = ENCODER_DECODERS) ->
 
 def smallest(found: Results) -> pd.DataFrame:
     """The study of small Addition models that have a certificate, one row a run, those with most parameters first."""
-    names, rows = found.names("smallest"), []
+    names, rows = [str(name) for name in STUDIES["smallest"].names], []
     for each in read(found):
         if each["experiment"] in names:
             own = experiment(str(each["experiment"]), found.profile)
             size = {"width": own.model.width, "feed-forward": own.model.feed_forward}
             parameters = sum(weights.numel() for weights in own.build(0).parameters())
             rows.append(size | {"parameters": parameters} | {name: each[name] for name in SMALL})
-    return pd.DataFrame(rows).sort_values("parameters", ascending=False, ignore_index=True)
+    frame = pd.DataFrame(rows, columns=["width", "feed-forward", "parameters", *SMALL])
+    return frame.sort_values("parameters", ascending=False, ignore_index=True)
 
 
 def counted(found: Results) -> pd.DataFrame:
@@ -104,6 +105,8 @@ def counted(found: Results) -> pd.DataFrame:
         else:
             runs = [run for run in found.by_seed(name).values() if run is not None]
             numbers = [count_contexts(own.build(run.seed, run.bias()), own.sampler) for run in runs]
+        if not numbers:
+            continue
         what = {"task": own.task.name, "model": own.identity.model, "base": own.task.base}
         rows.append(what | {"fewest": min(numbers), "most": max(numbers)})
     return pd.DataFrame(rows)

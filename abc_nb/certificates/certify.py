@@ -31,7 +31,7 @@ from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import Sampler
 from abc_nb.training.evaluation import evaluating
 
-EXAMPLES = 20  # counterexamples that are looked for
+EXAMPLES = 64  # counterexamples that are looked for
 
 
 @dataclass(frozen=True)
