@@ -10,24 +10,29 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from conftest import Folders
 from helpers import rows
 
+import abc_nb
 from abc_nb.analysis.attention import Study
 from abc_nb.bias.base import Attention
 from abc_nb.bias.lines import Lines, cells_of
 from abc_nb.bias.window import Window
 from abc_nb.calibration.calibrate import PAPER, Calibration
 from abc_nb.calibration.of_model import calibrate_model
+from abc_nb.certificates.automaton import automaton
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.experiments.catalogue import GRID_NAMES, GRID_W
 from abc_nb.experiments.experiment import experiment
 from abc_nb.problems.sampling import Batch, Sampler
+from abc_nb.problems.tasks import Task
 from abc_nb.runs import runner, store
 from abc_nb.show import pictures
 from abc_nb.show.explorers import attention as explore
 from abc_nb.show.explorers import calibration as bench_calibration
+from abc_nb.show.explorers import contexts
 from abc_nb.show.explorers import window as bench_window
 from abc_nb.show.explorers.calibration import Bench
 from abc_nb.training.answers import answers
@@ -321,3 +326,46 @@ def test_colours_keep_order_and_closed_cells_are_grey() -> None:
     brightness = rgb[:3].sum(-1)
     assert brightness[0] < brightness[1] < brightness[2]
     assert (rgb[3:] == pictures.CLOSED_COLOR).all()
+
+
+# ---- contexts ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("task", "second"), [("addition", 2), ("successor", 1), ("n-by-1", 1)])
+@pytest.mark.parametrize("residue", [0, 1, 2])
+def test_a_chosen_context_stands_in_the_problem(task: str, second: int, residue: int) -> None:
+    """The digits are at the step, and the digits below the place below carry into it what was asked for."""
+    sampler = Sampler(Task(task), "natural")
+    rules = automaton(sampler.task)
+    factor = 7 if task == "n-by-1" else 0
+    choice = contexts.Choice((3, 8)[:second], (9, 4)[:second], factor, 1, residue)
+    step, batch = contexts.problem(sampler, rules, choice, 4, 3)
+    assert step % 3 == residue
+    operands = [each[0] for each in batch.operands(torch.tensor([0]), sampler.task)]
+    numbers = [int("".join(map(str, digits[::-1]))) for digits in operands]
+    for digits, here, below in zip(operands, choice.here, choice.below, strict=False):
+        assert (digits[step], digits[step - 1]) == (here, below)
+    lower = [number % 10 ** (step - 1) for number in numbers[:second]]
+    total = lower[0] * factor if task == "n-by-1" else sum(lower) + (task == "successor")
+    assert total // 10 ** (step - 1) == choice.carry
+    if task == "n-by-1":
+        assert numbers[1] == factor
+
+
+def test_a_carry_that_no_digits_give_is_one_sentence() -> None:
+    sampler = Sampler(Task("n-by-1"), "natural")
+    with pytest.raises(InputError, match="no lower digits give this carry"):
+        contexts.problem(sampler, automaton(sampler.task), contexts.Choice((1,), (1,), 3, 8, 0), 4, 1)
+
+
+def test_wrong_contexts_are_those_of_the_certificate() -> None:
+    own = contexts.Contexts(abc_nb.load("successor-window-cyclic"))
+    assert own.wrong
+    for number, (text, step) in enumerate(own.wrong):
+        seen = own.at_wrong(number)
+        said = seen.symbols[int(seen.logits.argmax())]
+        assert seen.step == step and seen.margin < 0
+        assert seen.symbols[seen.right] == str(int(text) + 1)[::-1][step] != said
+    right = own.at(contexts.Choice((9,), (9,), 0, 1, 0))
+    assert right.margin > 0 and right.symbols[right.right] == "0"
+    assert all(np.allclose(weights.sum(1), 1, atol=1e-5) for weights in right.weights.values())

@@ -18,6 +18,7 @@ from abc_nb.show.explorers import attention as explore
 from abc_nb.show.explorers import retraining
 from abc_nb.show.explorers.attention_widget import AttentionExplorer
 from abc_nb.show.explorers.calibration_widget import CalibrationBench
+from abc_nb.show.explorers.contexts_widget import ContextExplorer
 from abc_nb.show.explorers.parts import Explorer, Sorry
 from abc_nb.show.explorers.window_widget import WindowBench
 from abc_nb.training import trainer as training
@@ -256,3 +257,32 @@ def test_a_retraining_that_fails_says_why(bench: CalibrationBench, monkeypatch: 
     press(bench)
     assert bench.status.value == "The retraining failed: no space left"
     assert not bench.retrain.disabled and not retraining.RUNNING.locked()
+
+
+# ---- contexts ---------------------------------------------------------------------------------------
+
+
+def test_a_wrong_context_is_shown_first_and_a_choice_replaces_it() -> None:
+    explorer = abc_nb.explore_contexts("successor-window-cyclic", 0)
+    assert isinstance(explorer, ContextExplorer)
+    first = explorer.map.value
+    assert explorer.wrong.value == 1 and "✗" in explorer.answer.value
+    explorer.residue.value = 1
+    assert explorer.wrong.value == 0 and "✓" in explorer.answer.value
+    assert explorer.map.value != first
+    explorer.wrong.value = 1
+    assert explorer.map.value == first
+
+
+def test_another_model_brings_its_own_controls() -> None:
+    explorer = abc_nb.explore_contexts("successor-window-cyclic", 0)
+    assert isinstance(explorer, ContextExplorer)
+    assert explorer.residue.max == 2
+    explorer.model.value = ("successor-abc", 0)
+    assert explorer.residue.max == 0 and explorer.wrong.value == 0
+    assert "✓" in explorer.answer.value
+
+
+def test_a_model_without_certificate_is_a_sentence() -> None:
+    shown = abc_nb.explore_contexts("addition-vanilla", 0)
+    assert isinstance(shown, Sorry) and "has no certificate here" in shown.message.value

@@ -9,7 +9,7 @@ import pandas as pd
 
 from abc_nb.analysis.results import Results
 from abc_nb.certificates import files
-from abc_nb.certificates.certify import certify_model, weights_of
+from abc_nb.certificates.certify import certify_model, count_contexts, weights_of
 from abc_nb.certificates.checksum import checksum
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
@@ -19,7 +19,9 @@ from abc_nb.runs.store import Run
 LASTING = ("scaffolds", "abc")  # whose windows to one side with an index modulo 3, and ABC, `reproduce` certifies
 MODELS = ("window-cyclic", "abc")
 ENCODER_DECODERS = (*MODELS, "window-cyclic-repaired")
-DECODERS = ("decoder-abs", "decoder-abc")
+DECODERS = ("decoder-abs", "decoder-abc", "decoder-abs-repaired")
+MANY = ("addition-decoder-abs", "addition-decoder-abc", "parity-decoder-abc")  # some have too many contexts to try
+SMALL = ("seed", "certified", "contexts", "wrong", "margin")
 COLUMNS = ["task", "model", "seed", "recipe", "certified", "contexts", "wrong", "margin", "bound", "seconds"]
 
 
@@ -80,6 +82,41 @@ def counterexamples(found: Results, models: Sequence[str] = ENCODER_DECODERS) ->
             head = {"task": name.task, "model": name.model, "seed": each["seed"], "recipe": each["recipe"]}
             rows.append(head | {column: example[column] for column in ("problem", "answer", "right")})
     return pd.DataFrame(rows, columns=["task", "model", "seed", "recipe", "problem", "answer", "right"])
+
+
+def smallest(found: Results) -> pd.DataFrame:
+    """The study of small Addition models that have a certificate, one row a run, those with most parameters first."""
+    names, rows = [str(name) for name in STUDIES["smallest"].names], []
+    for each in read(found):
+        if each["experiment"] in names:
+            own = experiment(str(each["experiment"]), found.profile)
+            size = {"width": own.model.width, "feed-forward": own.model.feed_forward}
+            parameters = sum(weights.numel() for weights in own.build(0).parameters())
+            rows.append(size | {"parameters": parameters} | {name: each[name] for name in SMALL})
+    frame = pd.DataFrame(rows, columns=["width", "feed-forward", "parameters", *SMALL])
+    return frame.sort_values("parameters", ascending=False, ignore_index=True)
+
+
+def counted(found: Results) -> pd.DataFrame:
+    """How many contexts there are to try, of models whose certificate is not shipped: the fewest and most of seeds.
+
+    Weights make no difference, so that lines alone are needed; under ABS they are the same for every seed.
+    """
+    names = [f"{task}-window-cyclic" for task in LISTS]
+    names += [f"{task}-window-cyclic-base{base}" for base in BASES for task in ABLATED]
+    rows = []
+    for name in [*names, *MANY]:
+        own = experiment(name, found.profile)
+        if own.calibration is None:
+            numbers = [count_contexts(own.build(0), own.sampler)]
+        else:
+            runs = [run for run in found.by_seed(name).values() if run is not None]
+            numbers = [count_contexts(own.build(run.seed, run.bias()), own.sampler) for run in runs]
+        if not numbers:
+            continue
+        what = {"task": own.task.name, "model": own.identity.model, "base": own.task.base}
+        rows.append(what | {"fewest": min(numbers), "most": max(numbers)})
+    return pd.DataFrame(rows)
 
 
 def certify_runs(found: Results) -> list[Path]:

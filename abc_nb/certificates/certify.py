@@ -17,6 +17,7 @@ import numpy as np
 from abc_nb.certificates import tables
 from abc_nb.certificates.automaton import automaton
 from abc_nb.certificates.checksum import checksum, checksum_of_data
+from abc_nb.certificates.contexts import count
 from abc_nb.certificates.counterexamples import Counterexample, counterexamples
 from abc_nb.certificates.reach import Reach, period, reach, shapes
 from abc_nb.certificates.rounding import rounding
@@ -30,7 +31,7 @@ from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import Sampler
 from abc_nb.training.evaluation import evaluating
 
-EXAMPLES = 20  # counterexamples that are looked for
+EXAMPLES = 64  # counterexamples that are looked for
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,12 @@ def try_model(model: Transformer, sampler: Sampler, zeros: bool = True, path: Pa
     key = f"{checksum(weights_of(model))} {checksum_of_data(to_data(model.config.bias))} {zeros}"
     with evaluating(model):
         return try_all(Shared(model, rules), found, path, key)
+
+
+def count_contexts(model: Transformer, sampler: Sampler) -> int:
+    """How many contexts a certificate of a model has to try; its weights make no difference. InputError as there."""
+    rules = automaton(sampler.task)
+    return sum(count(shape, rules) for shape in shapes(model, sampler, rules.settled))
 
 
 def certificate_of(

@@ -38,12 +38,14 @@ class Repair(Trainer):
         if not 1 <= rounds <= config.steps:
             raise InputError(f"{rounds} rounds in {config.steps} steps are not possible: each takes a step at least")
         self.whole, self.length = config, config.steps // rounds
+        self.unfinished: Path | None = None  # where a killed certificate goes on
         self.before: Certificate | None = None
         self.found: Certificate | None = None
         self.practice = Practice([], 0)
 
     def run(self, checkpoint: Path | None = None, report: Callable[[Progress], None] | None = None) -> Progress:
         """Rounds of training, each followed by a certificate; a killed round goes on from `checkpoint`."""
+        self.unfinished = checkpoint and checkpoint.with_name("contexts.unfinished")
         self.before = self.examine()
         self.validate_first()
         if checkpoint is not None and checkpoint.exists():
@@ -70,7 +72,7 @@ class Repair(Trainer):
     def examine(self) -> Certificate:
         """Certify the model as it is, and find what to practise."""
         start = time.perf_counter()
-        results = try_model(self.model, self.sampler)
+        results = try_model(self.model, self.sampler, path=self.unfinished)
         self.found = certificate_of(self.model, self.sampler, results)
         self.practice = practice(self.model, self.sampler, results) if self.found.wrong else Practice([], 0)
         for digits in self.practice.operands:
