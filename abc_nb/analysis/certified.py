@@ -13,7 +13,7 @@ from abc_nb.certificates.certify import certify_model, count_contexts, weights_o
 from abc_nb.certificates.checksum import checksum
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
-from abc_nb.experiments import STUDIES, Name, parse
+from abc_nb.experiments import ABLATED, BASES, LISTS, STUDIES, Name, experiment, parse
 from abc_nb.runs.store import Run
 
 LASTING = ("scaffolds", "abc")  # whose windows to one side with an index modulo 3, and ABC, `reproduce` certifies
