@@ -18,7 +18,7 @@ from abc_nb.bias.base import Attention, key_count
 from abc_nb.bias.lines import DIRECTIONS, Direction, Line, Lines, extends, open_cells, spans, whole
 from abc_nb.common import config
 from abc_nb.common.errors import InputError
-from abc_nb.problems.layouts import Layout, binary_aligned, binary_natural, unary
+from abc_nb.problems.layouts import Layout, binary_aligned, binary_natural, table, unary
 
 INFINITY = float("inf")
 WIDTHS = st.integers(1, 12)
@@ -27,6 +27,10 @@ LAYOUTS = st.one_of(
     st.builds(binary_natural, WIDTHS, st.just("+"), WIDTHS),
     st.builds(binary_natural, WIDTHS, st.just("*"), st.just(1)),
     st.builds(binary_aligned, WIDTHS, st.just("+")),
+)
+TABLES = st.builds(
+    lambda first, second, rows, columns: table((first, second), "*", (rows, columns), (1,)),
+    *(st.integers(1, 5),) * 4,
 )
 ATTENTIONS: list[Attention] = ["self", "cross"]
 
@@ -57,7 +61,7 @@ def run_of_keys(layout: Layout, attention: Attention, name: str) -> tuple[range,
     if name.startswith("operand"):
         operand = layout.operands[int(name.split()[1]) - 1]
         columns = operand.columns.tolist()
-        if len(columns) < layout.width:  # a factor of a few digits
+        if layout.row is None and len(columns) < layout.width:  # a factor of a few digits
             return range(min(columns), max(columns) + 1), max(columns), operand.stride
         reached = [min(columns) - operand.stride, max(columns) + operand.stride]
         return range(max(0, reached[0]), min(reached[1], keys - 1) + 1), max(columns), operand.stride
@@ -72,9 +76,23 @@ def column_at(line: Line, layout: Layout, step: int) -> int | None:
         run, origin, stride = range(keys), keys - 1 if line.direction == "antidiagonal" else 0, 1
     else:
         run, origin, stride = run_of_keys(layout, line.attention, line.span)
-    move = {"diagonal": stride * step, "antidiagonal": -stride * step, "vertical": 0}[line.direction]
-    column = origin + move + line.offset
+    in_table = layout.row is not None and line.span.startswith(("operand", "output"))
+    row, place = divmod(step, layout.row) if in_table and layout.row else (0, step)
+    move = {"diagonal": place, "antidiagonal": -place, "vertical": 0, "by row": -row, "above": place}[line.direction]
+    column = origin + stride * move + line.offset
+    if in_table and line.span == "output":
+        return cell_at(line, layout, row, column, step)
     return column if column in run and (line.attention == "cross" or column <= step) else None
+
+
+def cell_at(line: Line, layout: Layout, row: int, column: int, step: int) -> int | None:
+    """Key `k` of the output holds the token before cell `k`: that of column c - 1, or the row's predecessor at 0."""
+    assert layout.row is not None
+    if line.direction == "above":
+        fits, key = row > 0 and 1 <= column <= layout.row, (row - 1) * layout.row + column
+    else:
+        fits, key = 0 <= column <= layout.row, row * layout.row + column
+    return key if fits and key <= step else None
 
 
 def cell_by_cell(bias: Lines, layout: Layout, attention: Attention, layer: int) -> Tensor:
@@ -103,13 +121,14 @@ def span_names(layout: Layout, attention: Attention) -> list[str]:
 @st.composite
 def layouts_and_lines(draw: st.DrawFn) -> tuple[Layout, int, tuple[Line, ...]]:
     """A layout, a number of heads, and lines of two layers that lie anywhere, also beyond their spans."""
-    layout, heads = draw(LAYOUTS), draw(st.integers(1, 3))
+    layout, heads = draw(st.one_of(LAYOUTS, TABLES)), draw(st.integers(1, 3))
 
     def line() -> Line:
         attention = draw(st.sampled_from(ATTENTIONS))
         name, offset = draw(st.sampled_from(span_names(layout, attention))), draw(st.integers(-8, 8))
         head, layer, value = draw(st.integers(0, heads - 1)), draw(st.integers(0, 1)), draw(st.integers(-8, 0)) / 4
-        return Line(attention, layer, head, draw(st.sampled_from(DIRECTIONS)), name, offset, value)
+        directions = DIRECTIONS if layout.row and name.startswith(("operand", "output")) else DIRECTIONS[:3]
+        return Line(attention, layer, head, draw(st.sampled_from(directions)), name, offset, value)
 
     lines = [line() for _ in range(draw(st.integers(0, 8)))]
     return layout, heads, tuple({replace(line, value=0.0): line for line in lines}.values())  # none twice
@@ -131,7 +150,7 @@ def test_lines_are_their_definition_cell_by_cell(
         torch.testing.assert_close(bias.dense(layout, attention, layer, heads), expected, rtol=0, atol=0)
 
 
-@given(LAYOUTS)
+@given(st.one_of(LAYOUTS, TABLES))
 def test_spans_are_operands_with_a_token_on_either_side_and_symbols(layout: Layout) -> None:
     for attention in ATTENTIONS:
         found = {
@@ -342,15 +361,22 @@ def test_numbers_extend_against_their_order_outputs_along_it_and_single_tokens_w
         assert extending(layout, "self") == {("$", "vertical"), ("output", "diagonal")}
     for few in (1, 2, 4):
         assert extending(binary_natural(5, "+", few), "cross") == symbols | {first, ("operand 2", "vertical")}
+    product = table((4, 3), "*", (3, 5), (1,))
+    symbols = {("$", "vertical"), ("*", "vertical"), ("&", "vertical")}
+    operands: set[tuple[str, Direction]] = {
+        (f"operand {n}", each) for n in (1, 2) for each in ("antidiagonal", "by row")
+    }
+    assert extending(product, "cross") == symbols | operands
+    assert extending(product, "self") == {("$", "vertical"), ("output", "diagonal"), ("output", "above")}
     assert extending(unary(5), "cross") == {("$", "vertical"), ("&", "vertical"), first}
 
 
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(-10, 10))
 def test_antidiagonals_of_the_whole_matrix_start_in_its_top_right_corner(queries: int, keys: int, offset: int) -> None:
     span = whole(queries, keys)
-    columns = span.columns("antidiagonal", offset, queries)
+    columns, inside = span.cells("antidiagonal", offset, queries)
     assert columns.tolist() == [keys - 1 + offset - step for step in range(queries)]
-    assert span.inside(columns).tolist() == [0 <= keys - 1 + offset - step < keys for step in range(queries)]
+    assert inside.tolist() == [0 <= keys - 1 + offset - step < keys for step in range(queries)]
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -365,6 +391,30 @@ def test_lines_over_the_whole_matrix_need_no_layout(causal: bool) -> None:
     expected[1, 2, 3] = 0.0
     expected[:, torch.ones(3, 4).triu(1).bool() & torch.tensor(causal)] = -INFINITY
     torch.testing.assert_close(found, expected, rtol=0, atol=0)
+
+
+# ---- tables ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS[3:])
+def test_an_output_of_one_row_has_no_lines_by_row(direction: Direction) -> None:
+    line = Line("cross", 0, 0, direction, "operand 1", 0, 0.0)
+    with pytest.raises(InputError, match="output that is a table"):
+        Lines(1, (line,)).dense(unary(3), "cross", 0, 1)
+
+
+def test_a_cell_of_a_table_opens_the_same_four_tokens_at_every_size() -> None:
+    for places, second in ((4, 3), (3, 5), (20, 20), (1, 1)):
+        layout = table((places, second), "*", (second, places + 1), (1,))
+        tokens, cells = natural_tokens(places, second), [f"{r} {c}" for r in range(second) for c in range(places + 1)]
+        column = opened(Line("cross", 0, 0, "antidiagonal", "operand 1", 0, 0.0), layout, tokens)
+        row = opened(Line("cross", 0, 0, "by row", "operand 2", 0, 0.0), layout, tokens)
+        above = opened(Line("self", 0, 0, "above", "output", 2, 0.0), layout, ["$", *cells])
+        for step, cell in enumerate(cells):
+            r, c = map(int, cell.split())
+            assert row[step] == f"b{r}"
+            assert column[step] == (f"a{c}" if c < places else "$")
+            assert above[step] == (f"{r - 1} {c + 1}" if r and c < places else "")
 
 
 # ---- files ------------------------------------------------------------------------------------------

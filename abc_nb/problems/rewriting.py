@@ -7,6 +7,7 @@ value. A value moves to the left over blanks, one column a row, until an operato
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 
 import numpy as np
 
@@ -51,6 +52,7 @@ def rewritten(right: int, own: int, left: int, base: int) -> int:
     return 1 + COMBINE[name](first, right - 1, base)
 
 
+@cache
 def table_of_rules(base: int) -> np.ndarray:
     """`rewritten` of every (right, own, left): a cell each."""
     count = kinds(base)
