@@ -29,10 +29,15 @@ def load(name: str, seed: int = 0, profile: str = "quick", base: int | None = No
     return run
 
 
-def answer(name: str, expression: str, seed: int = 0, profile: str = "quick", base: int | None = None) -> str:
-    """What the trained model answers, decoding greedily: `answer("addition-vanilla", "123+456")`."""
+def answer(
+    name: str, expression: str, seed: int = 0, profile: str = "quick", base: int | None = None, trace: bool = False
+) -> str:
+    """What the trained model answers, decoding greedily: `answer("addition-vanilla", "123+456")`.
+
+    With `trace` the table that the model wrote comes first, as of `answer("n-by-n-abs", "123*456", trace=True)`.
+    """
     run = load(name, seed, profile, base)
-    return next(answers(run.model(), run.experiment.sampler, [expression]))
+    return next(answers(run.model(), run.experiment.sampler, [expression], trace))
 
 
 def certify(

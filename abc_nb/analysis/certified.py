@@ -14,6 +14,7 @@ from abc_nb.certificates.checksum import checksum
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.experiments import ABLATED, BASES, LISTS, STUDIES, Name, experiment, parse
+from abc_nb.problems.tasks import Task
 from abc_nb.runs.store import Run
 
 LASTING = ("scaffolds", "abc")  # whose windows to one side with an index modulo 3, and ABC, `reproduce` certifies
@@ -42,14 +43,19 @@ def read(found: Results) -> list[dict[str, object]]:
     return sorted(mine, key=lambda each: (each["recipe"] != files.PLAIN, each["experiment"], each["seed"]))
 
 
-def certificates(found: Results, models: Sequence[str] = (*ENCODER_DECODERS, *DECODERS)) -> pd.DataFrame:
-    """One row a certificate of these models; `bound` is what rounding can change a margin by."""
+def certificates(
+    found: Results, models: Sequence[str] = (*ENCODER_DECODERS, *DECODERS), tables: bool = False
+) -> pd.DataFrame:
+    """One row a certificate of these models; `bound` is what rounding can change a margin by.
+
+    With `tables`, of tasks whose output is a table; without, of the others.
+    """
     rows = []
     for each in read(found):
         name = parse(str(each["experiment"]))
         rounding = each["rounding"]
         assert name is not None and isinstance(rounding, dict)
-        if name.model not in models:
+        if name.model not in models or tables != (Task(name.task).trace is not None):
             continue
         row = {"task": name.task, "model": name.model, "bound": rounding["bound"]}
         rows.append({column: row.get(column, each.get(column)) for column in COLUMNS})

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pandas as pd
 
-from abc_nb.experiments.catalogue import MODELS
+from abc_nb.experiments.catalogue import MODELS, TRACED
 from abc_nb.problems.tasks import OPERATIONS, Task, unit_of
 
 
 def of_model(name: str) -> str:
     """A model's title; a name that is none stays as it is."""
-    return MODELS[name].title if name in MODELS else name
+    known = TRACED | MODELS
+    return known[name].title if name in known else name
 
 
 def of_task(name: str, base: int | None = None) -> str:
