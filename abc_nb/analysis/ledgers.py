@@ -22,8 +22,12 @@ def vanilla_failure(found: Results) -> list[Verdict]:
     return [judge(scores) for judge in failure.VANILLA_FAILURE]
 
 
-def attention(successor: Study, addition: Study) -> list[Verdict]:
-    """Claims on what plain models look at (notebook 3)."""
+def attention(found: Results) -> list[Verdict]:
+    """Claims on what plain models look at (notebook 3), from every seed whose weights are there."""
+    successor, addition = (
+        [Study(run) for run in found.runs([name]) if run.has_weights]
+        for name in ("successor-vanilla", "addition-vanilla")
+    )
     return failure.attention_verdicts(successor, addition)
 
 
