@@ -22,9 +22,13 @@ def vanilla_failure(found: Results) -> list[Verdict]:
     return [judge(scores) for judge in failure.VANILLA_FAILURE]
 
 
-def attention(successor: Study, addition: Study) -> list[Verdict]:
-    """Claims on what plain models look at (notebook 3)."""
-    return failure.attention_verdicts([successor], [addition])
+def attention(found: Results) -> list[Verdict]:
+    """Claims on what plain models look at (notebook 3), from every seed whose weights are there."""
+    successor, addition = (
+        [Study(run) for run in found.runs([name]) if run.has_weights]
+        for name in ("successor-vanilla", "addition-vanilla")
+    )
+    return failure.attention_verdicts(successor, addition)
 
 
 def scaffolds(found: Results) -> list[Verdict]:
@@ -36,7 +40,7 @@ def scaffolds(found: Results) -> list[Verdict]:
 
 def calibrated(found: Results, studies: Mapping[str, Sequence[CalibrationStudy]]) -> list[Verdict]:
     """Claims on bias read out of attention (notebook 5); `studies` are those of ABC's runs."""
-    rest = found.or_shipped().rows("padded", "algorithm 1", "ablations", "deep")
+    rest = found.or_shipped().rows("padded", "algorithm 1", "ablations")
     scores = Scores(pd.concat([found.rows("abc", "baselines"), rest]))
     judges = (
         calibration.abc_generalizes,
