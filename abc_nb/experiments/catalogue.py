@@ -259,6 +259,7 @@ FORMATS = {  # Addition as others write it: operands' order, answer's order and 
         arrangement=arrangement,
         regime=regime,
         parent=f"decoder-vanilla-{arrangement}",
+        tested="beyond",
     )
     for arrangement, regime in FORMAT_REGIMES.items()
     for name in ("decoder-vanilla", "decoder-abs", "decoder-abc")
