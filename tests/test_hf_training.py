@@ -36,6 +36,7 @@ def test_the_lines_of_the_page_carry_a_llama_from_six_digits_to_sixty() -> None:
     assert found is not None
     model = llama()
     hf.train(model, SAMPLER, 300)
+    torch.manual_seed(100)  # of the new weights
     assert hf.exact_match(model, SAMPLER.test_batch(6, 100, 0)) > 0.9
     assert hf.exact_match(model, SAMPLER.test_batch(20, 100, 0)) < 0.05
     seen, long = SAMPLER.calibration_batch(0, 500), SAMPLER.test_batch(60, 100, 0)
