@@ -372,7 +372,7 @@ def test_a_diagonal_of_the_output_opens_an_earlier_token(width: int, offset: int
 
 
 def extending(layout: Layout, attention: Attention) -> set[tuple[str, Direction]]:
-    return {(span.name, each) for span in spans(layout, attention) for each in DIRECTIONS if each == span.along}
+    return {(span.name, each) for span in spans(layout, attention) for each in DIRECTIONS if each in span.along}
 
 
 def test_numbers_extend_against_their_order_outputs_along_it_and_single_tokens_where_they_are() -> None:
