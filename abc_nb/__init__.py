@@ -28,6 +28,7 @@ _HOME = {
     "Layout": "abc_nb.problems.layouts",
     "Operand": "abc_nb.problems.layouts",
     "Task": "abc_nb.problems.tasks",
+    "Batch": "abc_nb.problems.sampling",
     "Sampler": "abc_nb.problems.sampling",
     "Transformer": "abc_nb.model.transformer",
     "ModelConfig": "abc_nb.model.transformer",

@@ -209,7 +209,7 @@ def test_a_bias_takes_part_in_training_with_gradients_and_changes_with_the_layou
         model.zero_grad()
         model(sequences(2, layout), use_cache=False).logits.square().mean().backward()
         assert all(each.grad is not None and each.grad.isfinite().all() for each in model.parameters())
-    with pytest.raises(InputError, match="22 tokens and the layout 13"):
+    with pytest.raises(InputError, match="22 tokens and the layout 9 of the problem and 13"):
         model(sequences(2, Task("addition").layout(6)))
 
 
@@ -271,6 +271,28 @@ def test_flex_attention_under_a_bias_is_the_same_as_with_the_dense_matrix(bias: 
     blocks = create_block_mask(mask, None, HEADS, count, count, device="cpu")
     found = flex_attention(query, key, value, score_mod=score, block_mask=blocks)
     assert torch.allclose(found, weights @ value, atol=1e-5)
+
+
+def tokens_of(text: str, merges: list[tuple[str, str]]) -> Tensor:
+    """A text's tokens by a byte-pair tokenizer, which writes each character as one where nothing is merged."""
+    from tokenizers import Tokenizer, models
+
+    vocabulary = {symbol: number for number, symbol in enumerate([*"0123456789+*$&", *map("".join, merges)])}
+    return torch.tensor([Tokenizer(models.BPE(vocabulary, merges)).encode(text).ids])
+
+
+@torch.no_grad()
+def test_a_tokenizer_that_merges_digits_is_refused() -> None:
+    text, model = "$012+012&$420", made(llama, attn_implementation="eager")
+    single, merged = tokens_of(text, []), tokens_of(text, [("1", "2")])
+    prompt = tokens_of(text[:10], [("1", "2")])
+    assert hf.averaged_attention(model, single, LAYOUT)
+    with hf.attach(model, Drawn(), LAYOUT):
+        assert model(single).logits.isfinite().all()
+        with pytest.raises(InputError, match="must not merge"):
+            model.generate(prompt, max_new_tokens=4, pad_token_id=PAD)
+    with pytest.raises(InputError, match="must not merge"):
+        hf.averaged_attention(model, merged, LAYOUT)
 
 
 def errors() -> Iterator[tuple[str, Callable[[], object]]]:

@@ -3,46 +3,30 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
-from torch import Tensor
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 import abc_nb
 from abc_nb import Sampler, Task
 from abc_nb.problems.layouts import unary
-from abc_nb.problems.sampling import Batch
 
 transformers = pytest.importorskip("transformers")
+hf = pytest.importorskip("abc_nb.hf")
+training = pytest.importorskip("abc_nb.hf.training")
+
+SAMPLER = Sampler(Task("successor"))
 
 
-def sequence(batch: Batch) -> Tensor:
-    return torch.cat([batch.source, batch.target[:, :-1]], dim=1)
-
-
-def train(model: Any, sampler: Sampler, steps: int, attached: Any = None) -> None:
-    """A plain loop, in which the loss is that of the answer's tokens alone."""
-    optimizer = torch.optim.AdamW(model.parameters(), 5e-3)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 5e-3, total_steps=steps)
-    for step in range(steps):
-        batch = sampler.training_batch(0, step, 64)
-        if attached is not None:
-            attached.layout = batch.layout
-        logits = model(sequence(batch), use_cache=False).logits[:, batch.layout.source_length :]
-        optimizer.zero_grad()
-        F.cross_entropy(logits.flatten(0, 1), batch.target[:, 1:].flatten()).backward()
-        optimizer.step()
-        schedule.step()
-
-
-@torch.no_grad()
-def right(model: Any, batch: Batch) -> float:
-    """The share of problems that are answered without a mistake."""
-    answers = model(sequence(batch)).logits[:, batch.layout.source_length :].argmax(-1)
-    return (answers == batch.target[:, 1:]).all(1).float().mean().item()
+def llama(**other: Any) -> Any:
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 8}
+    more = {"vocab_size": len(SAMPLER.task.vocabulary), "eos_token_id": None, "bos_token_id": None}
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes | more | other))
 
 
 @pytest.mark.slow
@@ -50,29 +34,58 @@ def test_the_lines_of_the_page_carry_a_llama_from_six_digits_to_sixty() -> None:
     page = Path(__file__).parents[1] / "docs" / "own-attention.md"
     found = re.search(r"```python\n(from abc_nb import hf\n.*?)```", page.read_text(), re.DOTALL)
     assert found is not None
-    sampler = Sampler(Task("successor"))
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 8, "num_key_value_heads": 8}
-    more = {
-        "vocab_size": len(sampler.task.vocabulary),
-        "num_hidden_layers": 2,
-        "eos_token_id": None,
-        "bos_token_id": None,
-    }
-    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes, **more))
-    train(model, sampler, 250)
-    assert right(model, sampler.test_batch(6, 50, 0)) > 0.9
-    assert right(model, sampler.test_batch(20, 50, 0)) < 0.05
-    seen, long = sampler.calibration_batch(0, 500), sampler.test_batch(60, 50, 0)
+    model = llama()
+    hf.train(model, SAMPLER, 300)
+    torch.manual_seed(100)  # of the new weights
+    assert hf.exact_match(model, SAMPLER.test_batch(6, 100, 0)) > 0.9
+    assert hf.exact_match(model, SAMPLER.test_batch(20, 100, 0)) < 0.05
+    seen, long = SAMPLER.calibration_batch(0, 500), SAMPLER.test_batch(60, 100, 0)
     names: dict[str, Any] = {
         "abc_nb": abc_nb,
         "model": model,
-        "token_ids": sequence(seen),
+        "problems": seen.source,
+        "solved": seen.target,
         "layout": unary,
-        "train": lambda model, attached: train(model, sampler, 120, attached),
+        "train": lambda model, attached: hf.train(model, SAMPLER, 300, attached),
         "prompts": torch.cat([long.source, long.target[:, :1]], dim=1),
     }
     exec(found[1], names)
     answers = names["answers"][:, names["prompts"].shape[1] :]
-    assert (answers == long.target[:, 1:]).all(1).float().mean() > 0.95
+    assert (answers == long.target[:, 1:]).all(1).float().mean() > 0.98
     assert model.config._attn_implementation == "eager"
+
+
+def test_training_goes_on_where_the_loss_is_that_of_the_answer_alone() -> None:
+    """A step changes what is predicted of the answer; how the problem itself is predicted has no part in the loss."""
+    model, batch = llama(hidden_size=16, num_attention_heads=2, num_key_value_heads=2), SAMPLER.training_batch(0, 0, 64)
+    before = model(training.sequence(batch)).logits
+    loss = torch.nn.functional.cross_entropy(
+        before[:, batch.layout.source_length :].flatten(0, 1), batch.target[:, 1:].flatten()
+    )
+    loss.backward()
+    wanted = [each.grad.clone() for each in model.parameters()]
+    seen = []
+
+    def keep(*_: object) -> None:
+        seen.extend(each.grad.clone() for each in model.parameters())
+
+    handle = register_optimizer_step_pre_hook(keep)
+    hf.train(model, SAMPLER, 1)
+    handle.remove()
+    for ours, theirs in zip(seen, wanted, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-4)
+
+
+@torch.no_grad()
+def test_lines_are_those_of_the_averages_and_the_sparsest_that_keep_enough() -> None:
+    model, batch = llama(attn_implementation="eager").eval(), SAMPLER.calibration_batch(0, 80)
+    averages = hf.averaged_attention(model, training.sequence(batch), batch.layout)
+    one = hf.calibrate_model(model, batch, abc_nb.Calibration(share=0.1))
+    assert one.bias == abc_nb.bias_from_attention(averages, batch.layout, abc_nb.Calibration(share=0.1))
+    assert hf.calibrate_model(model, batch, abc_nb.Calibration(keep=1e-9)).tried.shape[0] == 1
+    every = hf.calibrate_model(model, batch, abc_nb.Calibration(keep=1.0))
+    assert every.tried.lines.is_monotonic_increasing and every.share == every.tried.share.min()
+    opened = tuple(replace(line, value=0.0) for line in one.bias.lines)
+    with hf.attach(model, replace(one.bias, lines=opened, empty="closed"), batch.layout):
+        guesses = model(training.sequence(batch), use_cache=False).logits[:, batch.layout.source_length :].argmax(-1)
+    assert one.skill == pytest.approx((guesses == batch.target[:, 1:]).float().mean().item())

@@ -9,14 +9,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from abc_nb.bias import ALiBi, Bias, Window
+from abc_nb.bias.base import Near
 from abc_nb.common.errors import InputError
-from abc_nb.problems.layouts import Layout, Operand, binary_aligned, binary_natural, unary
+from abc_nb.problems.layouts import (
+    Arrangement,
+    Layout,
+    Operand,
+    as_written,
+    binary_aligned,
+    binary_natural,
+    unary,
+    units_first,
+)
+from abc_nb.problems.tasks import Task
 
 WIDTHS = st.integers(1, 70)
 LAYOUTS = st.one_of(
     st.builds(unary, WIDTHS, st.sampled_from(["", "SM"]), st.sampled_from([None, 1])),
     st.builds(binary_natural, WIDTHS, st.just("+"), WIDTHS),
     st.builds(binary_aligned, WIDTHS, st.just("+")),
+    st.builds(units_first, st.builds(binary_natural, WIDTHS, st.just("*"), WIDTHS)),
+    st.builds(as_written, st.builds(unary, WIDTHS), st.integers(0, 2)),
 )
 
 
@@ -103,10 +117,17 @@ def test_a_layout_without_output_or_numbers_is_refused() -> None:
         replace(unary(3), filled=0)
 
 
-def test_an_operand_written_units_first_is_refused() -> None:
-    """Every bias would follow it the wrong way."""
-    with pytest.raises(InputError, match="an operand's units stand at its right end: a stride is one column or more"):
-        Layout(3, (Operand(1, -1, 3),), ((0, "$"), (4, "&")), 4)
+def test_digits_in_one_column_are_refused() -> None:
+    with pytest.raises(InputError, match="a stride of 0 is not possible"):
+        Layout(1, (Operand(1, 0, 1),), ((0, "$"), (2, "&")), 2)
+
+
+@pytest.mark.parametrize("arrangement", ["units-first", "as-written"])
+@pytest.mark.parametrize("bias", [Window(), ALiBi(cross=True), Near()])
+def test_a_bias_that_would_follow_an_order_the_wrong_way_refuses_it(arrangement: Arrangement, bias: Bias) -> None:
+    assert bias.dense(Task("addition").layout(4), "cross", 0, 2) is not None
+    with pytest.raises(InputError, match="units last and answers with the units first"):
+        bias.dense(Task("addition").layout(4, arrangement), "cross", 0, 2)
 
 
 def test_a_width_that_no_operand_has_is_an_error() -> None:

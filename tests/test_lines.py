@@ -15,10 +15,13 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from abc_nb.bias.base import Attention, key_count
-from abc_nb.bias.lines import DIRECTIONS, Direction, Line, Lines, extends, open_cells, spans, whole
+from abc_nb.bias.lines import DIRECTIONS, Direction, Line, Lines, open_cells, spans, whole
 from abc_nb.common import config
 from abc_nb.common.errors import InputError
-from abc_nb.problems.layouts import Layout, binary_aligned, binary_natural, table, unary
+from abc_nb.problems.layouts import Arrangement, Layout, binary_aligned, binary_natural, table, unary
+from abc_nb.problems.tasks import Task
+
+ARRANGEMENTS: tuple[Arrangement, ...] = ("natural", "units-first", "as-written")
 
 INFINITY = float("inf")
 WIDTHS = st.integers(1, 12)
@@ -340,6 +343,27 @@ def test_by_head_every_head_has_keys_of_its_own_and_together_they_see_what_a_pla
         assert all(head[step].nonzero().flatten().tolist() == [step - 1, step] for head in own for step in (1, 4))
 
 
+@given(st.sampled_from(ARRANGEMENTS), st.integers(2, 30), st.integers(0, 1))
+def test_one_key_a_head_follows_places_however_operands_and_answer_are_written(
+    arrangement: Arrangement, width: int, below: int
+) -> None:
+    """The digit of the output's own place, or that of the place below it, is the one key of a head."""
+    layout = Task("addition").layout(width, arrangement)
+    bias = Lines.one_key_a_head(layout, heads=6, layers=1)
+    written = [("$", 0), *[("a", place) for place in range(width - 1, -1, -1)], ("+", 0)]
+    written += [*[("b", place) for place in range(width - 1, -1, -1)], ("&", 0)]
+    if arrangement == "units-first":
+        written[1 : width + 1], written[width + 2 : -1] = written[width:0:-1], written[-2 : width + 1 : -1]
+    outputs = layout.target_length - 1
+    places = [*range(outputs)] if arrangement != "as-written" else [*reversed(range(outputs))]
+    for head, name in ((below, "a"), (2 + below, "b")):
+        cells = bias.opened(layout, "cross", 0)[head]
+        for step, place in enumerate(places):
+            wanted = [column for column, token in enumerate(written) if token == (name, place - below)]
+            found = cells[step].nonzero().flatten().tolist()
+            assert found == wanted or not wanted, "outside the operand only the token next to it may be open"
+
+
 @given(st.integers(2, 40), st.integers(-3, 0))
 def test_a_diagonal_of_the_output_opens_an_earlier_token(width: int, offset: int) -> None:
     tokens = [str(step) for step in range(width + 1)]
@@ -348,9 +372,7 @@ def test_a_diagonal_of_the_output_opens_an_earlier_token(width: int, offset: int
 
 
 def extending(layout: Layout, attention: Attention) -> set[tuple[str, Direction]]:
-    return {
-        (span.name, each) for span in spans(layout, attention) for each in DIRECTIONS if extends(each, span, attention)
-    }
+    return {(span.name, each) for span in spans(layout, attention) for each in DIRECTIONS if each in span.along}
 
 
 def test_numbers_extend_against_their_order_outputs_along_it_and_single_tokens_where_they_are() -> None:

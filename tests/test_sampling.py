@@ -86,6 +86,7 @@ def test_widths_of_training() -> None:
     assert Sampler(Task("addition"), width_count=3).widths == (narrowest, narrowest + 1, narrowest + 2)
     assert Sampler(Task("addition"), regime="padded", width_count=3).widths == (61,)
     assert Sampler(Task("addition"), regime="padded-20", width_count=3).widths == (21,)
+    assert Sampler(Task("addition"), "as-written", "unpadded").widths == (2, 3, 4, 5, 6)
     assert Sampler(Task("listops-sm")).widths == (1, 2, 3, 4, 5, 6, 7)
 
 
@@ -102,6 +103,22 @@ def test_validation_has_the_problems_asked_for_at_each_width(size: int) -> None:
     batches = sampler.validation_batches(0, size)
     assert [batch.layout.width for batch in batches] == [*sampler.widths]
     assert size <= sum(len(batch.source) for batch in batches) < size + 3
+
+
+def test_unpadded_numbers_have_as_many_digits_as_columns_and_are_never_both_trained_on_and_validated() -> None:
+    sampler = Sampler(Task("addition"), "as-written", "unpadded")
+    trained = [sampler.training_batch(0, step, 100) for step in range(60)]
+    held_out = sampler.validation_batches(0, 500)
+    assert {batch.layout.width for batch in trained} == {batch.layout.width for batch in held_out} == {2, 3, 4, 5, 6}
+    numbers: list[set[int]] = []
+    for batches in (trained, held_out):
+        numbers.append(set())
+        for batch in batches:
+            pairs = operands_of(batch, 10)
+            assert all(len(str(each)) == batch.layout.width for pair in pairs for each in pair)
+            numbers[-1] |= {each for pair in pairs for each in pair}
+    assert not numbers[0] & numbers[1]
+    assert {len(str(each)) for each in operands_of(sampler.test_batch(9, 50, 1), 10)[0]} == {9}
 
 
 def test_fixed_training_set_has_so_many_problems_at_every_width() -> None:

@@ -128,6 +128,18 @@ def target_text(task: Task, operands: list[np.ndarray]) -> str:
     return "".join(task.text(task.target(operands)[0].tolist()))
 
 
+@given(st.integers(0, 9999), st.integers(0, 9999), BASES)
+def test_a_sum_as_others_write_it(first: int, second: int, base: int) -> None:
+    """Operands' units first, and the answer's units last with a place for the carry."""
+    width = max(places_of(each, base) for each in (first, second))
+    task, operands = Task("addition", base), [array([each], base, width) for each in (first, second)]
+    a, b = (np.base_repr(each, base).lower().rjust(width, "0") for each in (first, second))
+    assert source_text(task, operands, width, "units-first") == f"${a[::-1]}+{b[::-1]}&"
+    assert source_text(task, operands, width, "as-written") == f"${a}+{b}&"
+    target = "".join(task.text(task.target(operands, task.layout(width, "as-written"))[0].tolist()))
+    assert target == f"${np.base_repr(first + second, base).lower().rjust(width + 1, '0')}&"
+
+
 def test_addition_is_written_as_in_the_paper() -> None:
     task, operands = Task("addition"), [array([123], 10, 4), array([748], 10, 4)]
     assert source_text(task, operands, 4) == "$0123+0748&"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from abc_nb.bias.base import Attention, Bias, causal, key_count, query_count
+from abc_nb.bias.base import Attention, Bias, causal, check_order, key_count, query_count
 from abc_nb.problems.layouts import Layout
 
 
@@ -28,6 +28,7 @@ class ALiBi(Bias):
             return causal(layout.target_length) - slope * (query - query.T).abs()
         if not self.cross:
             return None
+        check_order(layout)
         return -slope * (query - self.places(layout)).abs()
 
     def places(self, layout: Layout) -> Tensor:

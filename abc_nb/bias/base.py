@@ -57,6 +57,12 @@ def key_count(layout: Layout, attention: Attention) -> int:
     return layout.target_length if attention == "self" else layout.source_length
 
 
+def check_order(layout: Layout) -> None:
+    """InputError for a layout in which a bias that slides to the left by a place at each step goes the wrong way."""
+    if layout.answer != "units first" or any(operand.stride < 0 for operand in layout.operands):
+        raise InputError("this bias wants operands with the units last and answers with the units first: take Lines")
+
+
 def query_count(layout: Layout, attention: Attention) -> int:
     return layout.source_length if attention == "source" else layout.target_length
 
@@ -102,6 +108,7 @@ def far(layout: Layout, attention: Attention, reach: int) -> Tensor:
     The first key of self-attention is no digit, and the others stand one further on than their places. The
     digits of a factor of a few are near every place.
     """
+    check_order(layout)
     query = torch.arange(layout.target_length)[:, None]
     if attention == "self":
         place = torch.arange(layout.target_length) - 1

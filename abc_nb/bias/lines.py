@@ -1,8 +1,8 @@
 """Lines: attention patterns that a person can read and that hold at any length (`000` appendix D).
 
 A line runs over a span of keys: an operand, a symbol or the output. It is anchored where the span is,
-an operand at its units, so the same line exists in every layout. At the step that writes row `r`, column `c` of
-the output it opens the key
+an operand at the digit of the first output's place, so the same line exists in every layout. At the step that
+writes row `r`, column `c` of the output it opens the key
 
     diagonal       origin + stride * c + offset
     antidiagonal   origin - stride * c + offset
@@ -27,7 +27,7 @@ from torch import Tensor
 from abc_nb.bias.base import CLOSED, Attention, Bias, OpenKeys, causal, key_count, query_count
 from abc_nb.common.config import check_fields
 from abc_nb.common.errors import InputError
-from abc_nb.problems.layouts import SOS, Layout
+from abc_nb.problems.layouts import SOS, Layout, Operand
 
 Direction = Literal["diagonal", "antidiagonal", "vertical", "by row", "above"]
 # By how many places a line moves with each column and with each row.
@@ -66,7 +66,7 @@ class Span:
     last: int
     origins: dict[Direction, int]
     stride: int = 1
-    fixed: bool = False  # of the same size at any length
+    along: tuple[Direction, ...] = ("vertical",)  # of lines that mean the same at any length; others are absolute
     row: int | None = None  # columns of the table that queries write, if they write one
 
     def cells(self, direction: Direction, offset: int | Tensor, steps: int) -> tuple[Tensor, Tensor]:
@@ -98,34 +98,35 @@ def spans(layout: Layout, attention: Attention) -> list[Span]:
     keys = key_count(layout, attention)
     if attention != "cross":
         name, row = (OUTPUT, layout.row) if attention == "self" else (PROBLEM, None)
-        return [Span(SOS, 0, 0, same_origin(0), fixed=True), Span(name, 0, keys - 1, same_origin(0, row), row=row)]
-    found = [Span(symbol, column, column, same_origin(column), fixed=True) for column, symbol in layout.symbols]
-    for number, operand in enumerate(layout.operands, 1):
-        fixed = layout.is_short(operand)
-        places = operand.places if layout.filled is None or fixed else min(operand.places, layout.filled)
-        before = operand.stride * (places - fixed)
-        first, last = max(operand.last - before, 0), min(operand.last + operand.stride * (not fixed), keys - 1)
-        origins = same_origin(operand.last, layout.row)
-        found.append(Span(f"operand {number}", first, last, origins, operand.stride, fixed, layout.row))
-    return found
+        along: tuple[Direction, ...] = ("diagonal", "above") if row else ("diagonal",)
+        return [Span(SOS, 0, 0, same_origin(0)), Span(name, 0, keys - 1, same_origin(0, row), along=along, row=row)]
+    found = [Span(symbol, column, column, same_origin(column)) for column, symbol in layout.symbols]
+    return found + [of_operand(layout, number, keys) for number in range(1, len(layout.operands) + 1)]
+
+
+def of_operand(layout: Layout, number: int, keys: int) -> Span:
+    """The span of an operand, numbered from 1: its digits and, unless it is short, the token on either side."""
+    operand = layout.operands[number - 1]
+    name, stride, row, short = f"operand {number}", operand.stride, layout.row, layout.is_short(operand)
+    places = operand.places if layout.filled is None or short else min(operand.places, layout.filled)
+    ends = sorted((operand.last - stride * (places - short), operand.last + stride * (not short)))
+    first, last = max(ends[0], 0), min(ends[1], keys - 1)
+    if short:
+        return Span(name, first, last, same_origin(operand.last, row), abs(stride), row=row)
+    along: tuple[Direction, ...] = (following(layout, operand), "by row") if row else (following(layout, operand),)
+    return Span(
+        name, first, last, same_origin(operand.last - stride * layout.first_place, row), abs(stride), along, row
+    )
+
+
+def following(layout: Layout, operand: Operand) -> Direction:
+    """The direction in which outputs follow the digits of their own places."""
+    return "antidiagonal" if (operand.stride > 0) == (layout.answer == "units first") else "diagonal"
 
 
 def whole(queries: int, keys: int) -> Span:
     """All keys as one span: antidiagonals start in the top right corner (Algorithm 1, footnote 6)."""
     return Span(WHOLE, 0, keys - 1, same_origin(0) | {"antidiagonal": keys - 1})
-
-
-def extends(direction: Direction, span: Span, attention: Attention) -> bool:
-    """Whether a line means the same at any length.
-
-    An operand of many digits is followed against its order, the output and the problem along their own; symbols
-    and operands of a few digits stay where they are. All else is an absolute position. Next to a table, an operand
-    can be followed by row too, and the output in the row above.
-    """
-    if span.fixed:
-        return direction == "vertical"
-    along: tuple[Direction, Direction] = ("antidiagonal", "by row") if attention == "cross" else ("diagonal", "above")
-    return direction in (along if span.row else along[:1])
 
 
 @dataclass(frozen=True)
@@ -210,7 +211,10 @@ def keys_of(layout: Layout, places: int) -> list[Key]:
         if layout.is_short(operand):
             found += [("cross", "vertical", f"operand {number}", -place) for place in range(operand.places)]
         else:
-            found += [("cross", "antidiagonal", f"operand {number}", below) for below in range(places)]
+            side = 1 if operand.stride > 0 else -1
+            found += [
+                ("cross", following(layout, operand), f"operand {number}", side * below) for below in range(places)
+            ]
     return found
 
 

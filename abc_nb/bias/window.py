@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from abc_nb.bias.base import CLOSED, Attention, Bias, OpenKeys, query_count
+from abc_nb.bias.base import CLOSED, Attention, Bias, OpenKeys, check_order, query_count
 from abc_nb.common.config import check_fields
 from abc_nb.problems.layouts import Layout
 
@@ -38,6 +38,7 @@ class Window(Bias):
         if attention == "self":
             index, keys = step - torch.arange(self.w + 1), layout.target_length
         else:
+            check_order(layout)
             offsets = window_offsets(layout, self.w, self.sides)
             index, keys = layout.source_length - 1 - layout.operands[-1].stride * step + offsets, layout.source_length
         inside = (index >= 0) & (index < keys)

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from abc_nb.bias.base import CLOSED, Attention, key_count, query_count
-from abc_nb.bias.lines import DIRECTIONS, Direction, Line, Span, extends, spans, whole
+from abc_nb.bias.lines import DIRECTIONS, Direction, Line, Span, spans, whole
 from abc_nb.common.config import check_fields
 from abc_nb.common.errors import InputError
 from abc_nb.problems.layouts import Layout
@@ -176,7 +176,7 @@ def candidates(places: Sequence[Span], name: Attention, settings: Calibration, q
     lines, cells = [], []
     for i, span in enumerate(places):
         for direction in settings.directions:
-            if direction in span.origins and (settings.padding or extends(direction, span, name)):
+            if direction in span.origins and (settings.padding or direction in span.along):
                 start, _ = span.cells(direction, 0, queries)
                 last = int(span.last - start.min())
                 ahead = not settings.whole and name != "cross" and direction == "diagonal"

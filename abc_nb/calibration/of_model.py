@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import pandas as pd
@@ -46,11 +46,21 @@ def calibrate_model(model: Transformer, batch: Batch, settings: Calibration | No
     if not isinstance(model, Transformer) or not isinstance(batch, Batch):
         raise InputError("give a model of this package and a batch; for another model there is bias_from_attention")
     averages = average_attention(model, batch, settings.source)
+    return sparsest(averages, batch.layout, settings, lambda bias: skill(model.with_bias(bias), batch))
+
+
+def sparsest(
+    averages: Averages, layout: Layout, settings: Calibration, skill_under: Callable[[Lines], float]
+) -> Calibrated:
+    """The sparsest bias under which a model keeps `keep` of its skill, or that of the fixed threshold.
+
+    `skill_under` gives the share of output tokens that the model gets right under a bias.
+    """
     fixed = settings.kappa is not None or settings.share is not None
     tried = []
     for share in (settings.share,) if fixed else SHARES:
-        bias = bias_from_attention(averages, batch.layout, replace(settings, share=share))
-        tried.append((share, len(bias.lines), skill(model.with_bias(open_alone(bias)), batch)))
+        bias = bias_from_attention(averages, layout, replace(settings, share=share))
+        tried.append((share, len(bias.lines), skill_under(open_alone(bias))))
         if tried[-1][-1] >= settings.keep:
             break
     return Calibrated(bias, share, pd.DataFrame(tried, columns=["share", "lines", "skill"]), settings)

@@ -87,6 +87,10 @@ def try_model(model: Transformer, sampler: Sampler, zeros: bool = True, path: Pa
     if sampler.task.trace:
         with evaluating(model):
             return tables.try_all(model, sampler)
+    if sampler.arrangement not in ("natural", "aligned"):
+        raise InputError(
+            f"no certificate for problems written {sampler.arrangement}: its contexts go from the units up"
+        )
     rules = automaton(sampler.task)
     found = shapes(model, sampler, rules.settled, zeros)
     key = f"{checksum(weights_of(model))} {checksum_of_data(to_data(model.config.bias))} {zeros}"

@@ -257,7 +257,7 @@ def counterexamples(model: Transformer, sampler: Sampler, most: int) -> list[Cou
         for row in (~right.all(1)).nonzero()[: most - len(found), 0].tolist():
             one = make_batch(task, [digits[row : row + 1] for digits in operands], width, sampler.arrangement)
             decoded = greedy(model, one.source.to(model.head.weight.device), one.layout, task.token(SOS))[0].tolist()
-            answer, wanted = (write(task, tokens, one.layout.row) for tokens in (decoded, one.target[0, 1:].tolist()))
+            answer, wanted = (write(task, tokens, one.layout) for tokens in (decoded, one.target[0, 1:].tolist()))
             first = int((~right[row]).nonzero()[0, 0])
             found.append(
                 Counterexample(problem_of(task, one.operands(torch.tensor([0]), task)), answer, wanted, first, True)

@@ -11,6 +11,7 @@ from abc_nb.calibration.calibrate import PAPER, SCRIPT, Calibration
 from abc_nb.experiments.models import PERIOD, Model, layers, proposal, reading, scaffold, width
 from abc_nb.experiments.profiles import Kind, Recipe
 from abc_nb.model import positions
+from abc_nb.problems.layouts import Arrangement
 from abc_nb.problems.tasks import Task
 
 INDEX = {"none": positions.NoPosition(), "plain": positions.Sinusoidal(), "mod3": positions.Sinusoidal(PERIOD)}
@@ -216,14 +217,16 @@ def decoder_only(model: Model, **changes: Any) -> Model:
     return replace(model, **settings | changes)
 
 
+FORMAT_REGIMES: dict[Arrangement, str | None] = {"units-first": None, "as-written": "unpadded"}
 DECODER_ONLY = {
     "decoder-vanilla": decoder_only(BASIC["vanilla"]),
     "decoder-abs": decoder_only(
         scaffold("ABS, one key a head", positions.NoPosition(), arrangement="natural", training="anew"),
         bias=Lines.one_key_a_head,
         source_index="right",
+        tested="long",
     ),
-    "decoder-abc": decoder_only(BASIC["abc"], source_index="right", parent="decoder-vanilla"),
+    "decoder-abc": decoder_only(BASIC["abc"], source_index="right", parent="decoder-vanilla", tested="long"),
     "decoder-window-cyclic": decoder_only(BASIC["window-cyclic"], source_index="right", title="ABS, one softmax"),
     "decoder-nope": decoder_only(BASIC["nope"]),
     "decoder-rope": decoder_only(BASIC["rope"]),
@@ -236,6 +239,7 @@ REPAIRED["decoder-abs-repaired"] = replace(
     parent="decoder-abs",
     rounds=9,
     training="repair",
+    tested="beyond",
 )
 SMALLEST_SIZES = ((24, 48), (12, 48), (12, 24), (6, 48), (6, 24))  # width, feed-forward
 SMALLEST = {  # one layer, six heads with one key each: how few parameters are enough for a certificate of Addition
@@ -247,6 +251,18 @@ SMALLEST = {  # one layer, six heads with one key each: how few parameters are e
         size=(("width", width), ("feed_forward", hidden), ("heads", 6), *layers(0, 1)),
     )
     for width, hidden in SMALLEST_SIZES
+}
+FORMATS = {  # Addition as others write it: operands' order, answer's order and zeros in front
+    f"{name}-{arrangement}": replace(
+        DECODER_ONLY[name],
+        title=f"{DECODER_ONLY[name].title}, {arrangement.replace('-', ' ')}",
+        arrangement=arrangement,
+        regime=regime,
+        parent=f"decoder-vanilla-{arrangement}",
+        tested="beyond",
+    )
+    for arrangement, regime in FORMAT_REGIMES.items()
+    for name in ("decoder-vanilla", "decoder-abs", "decoder-abc")
 }
 WIDENED = {  # the baselines, trained like the proposals
     f"{name}-widened": replace(BASIC[name], source_index="right", extends=True, tested="beyond")
@@ -295,6 +311,7 @@ MODELS = (
     | GRID
     | DECODER_ONLY
     | SMALLEST
+    | FORMATS
 )
 
 

@@ -24,7 +24,7 @@ class Model:
     position: positions.PositionEncoding
     bias: Bias | Callable[[Layout, int, int], Bias] = CAUSAL  # or its maker: layout, heads, layers
     source_index: SourceIndex = "right"
-    arrangement: Arrangement = "natural"  # aligned: operands' digits side by side, for the window
+    arrangement: Arrangement = "natural"  # see `Task.layout`
     extends: bool = False  # meant to extrapolate: trained on several widths
     parent: str = "vanilla"  # the model that is retrained, if one is
     parent_base: int | None = None  # where it is not the task's
@@ -36,7 +36,7 @@ class Model:
     tested: str = "curve"  # at which lengths: a key of `TESTS`
     many: int = 0  # problems at the lengths `MANY`, if that is more
     size: tuple[tuple[str, int], ...] = ()  # fields of the model's size that are not the profile's
-    regime: str | None = None  # tight or padded, where it is not the profile's
+    regime: str | None = None  # tight, padded or unpadded, where it is not the profile's
     training: Kind = "plain"
     recipe: Recipe = "code"  # where the profile `paper` takes its learning rate from
     kind: Literal["encoder-decoder", "decoder-only"] = "encoder-decoder"

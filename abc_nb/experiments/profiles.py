@@ -135,6 +135,7 @@ TESTS = {  # of the profile `quick`, samples by length
     "few": dict.fromkeys(TABLE, 500),
     "curve": dict.fromkeys(CURVE, 1_000),
     "beyond": dict.fromkeys((*CURVE, *BEYOND), 1_000),
+    "long": dict.fromkeys((*CURVE, *BEYOND), 1_000) | {1_000: 100, 10_000: 10},
     "far": dict.fromkeys((*CURVE, *BEYOND), 1_000) | FAR,
     "table": dict.fromkeys((3, 4, 5, 6, 7, 10, 20), 200),  # two factors of so many digits each, or a list of so many
     "tables": dict.fromkeys((3, 4, 5, 6, 7, 10, 20), 200) | {100: 20, 1_000: 1},

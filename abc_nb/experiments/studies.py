@@ -86,6 +86,7 @@ STUDIES = {
     "sizes": Study(("addition",), ("window-cyclic-both", *catalogue.SIZED)),
     "smallest": Study(("addition",), tuple(catalogue.SMALLEST), profiles=("quick",)),
     "decoder-only": Study(DECODED, tuple(catalogue.DECODER_ONLY)),
+    "formats": Study(("addition",), tuple(catalogue.FORMATS), profiles=TIGHT),
     "the paper's setting": Study(ARITHMETIC, tuple(catalogue.PAPER_SETTING), profiles=("paper",)),
 }
 

@@ -4,5 +4,17 @@ from abc_nb.hf.attach import Attached, attach
 from abc_nb.hf.averages import averaged_attention
 from abc_nb.hf.flex import mask_mod, score_mod
 from abc_nb.hf.sequence import cyclic_positions, dense_bias
+from abc_nb.hf.training import calibrate_model, exact_match, train
 
-__all__ = ["Attached", "attach", "averaged_attention", "cyclic_positions", "dense_bias", "mask_mod", "score_mod"]
+__all__ = [
+    "Attached",
+    "attach",
+    "averaged_attention",
+    "calibrate_model",
+    "cyclic_positions",
+    "dense_bias",
+    "exact_match",
+    "mask_mod",
+    "score_mod",
+    "train",
+]

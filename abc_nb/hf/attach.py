@@ -108,10 +108,13 @@ class Attached:
         cache = given.get("past_key_values")
         before = 0 if cache is None else int(cache.get_seq_length())
         here = slice(before, before + tokens.shape[1])
-        if here.stop > token_count(self.layout):
+        # A prompt fed in token by token is one, too; several tokens that are not even the problem are too few.
+        too_few = before == 0 and 1 < here.stop <= self.layout.source_length
+        if too_few or here.stop > token_count(self.layout):
             raise InputError(
-                f"a sequence has {here.stop} tokens and the layout {token_count(self.layout)}: set the handle's "
-                "layout to that of these problems, with one token for each digit, which a tokenizer must not merge"
+                f"a sequence has {here.stop} tokens and the layout {self.layout.source_length} of the problem and "
+                f"{token_count(self.layout)} in all: set the handle's layout to that of these problems, with one token "
+                "for each digit, which a tokenizer must not merge"
             )
         if self.positions is not None:
             given = given | {"position_ids": self.positions[None, here].to(tokens.device)}

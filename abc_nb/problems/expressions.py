@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from abc_nb.common.errors import InputError
-from abc_nb.problems.layouts import EOS
+from abc_nb.problems.layouts import EOS, Layout
 from abc_nb.problems.rewriting import COMBINE
 from abc_nb.problems.sampling import Batch, Sampler, make_batch
 from abc_nb.problems.tasks import PAD, Digits, Task, Width
@@ -101,19 +101,21 @@ def widen(operands: Sequence[Digits], width: Width, task: Task) -> list[Digits]:
     return [np.pad(digits, [(0, 0), (0, places - digits.shape[1])], constant_values=blank) for digits, places in pairs]
 
 
-def write(task: Task, tokens: Sequence[int], row: int | None = None) -> str:
+def write(task: Task, tokens: Sequence[int], layout: Layout | None = None) -> str:
     """The answer in output tokens, as a person writes it; `?` where the model put no digit.
 
-    `row`: how many tokens a row of a table has, if the output is one.
+    `layout`: of the problem, where the output is a table or its units stand last.
     """
     if task.trace:
-        return written_answer(task, tokens, row or len(tokens))
+        return written_answer(task, tokens, (layout.row if layout else None) or len(tokens))
     symbols = task.text(tokens)
     output = symbols[: symbols.index(EOS)] if EOS in symbols else symbols
     digits = [symbol if symbol in DIGITS else "?" for symbol in output] or ["?"]
     if task.operation.scratchpad:
         return digits[-1]
-    return "".join(reversed(digits)).lstrip("0") or "0"
+    if layout is None or layout.answer == "units first":
+        digits.reverse()
+    return "".join(digits).lstrip("0") or "0"
 
 
 def table_of(task: Task, tokens: Sequence[int], row: int) -> np.ndarray:
@@ -162,4 +164,4 @@ def expected(task: Task, expression: str) -> str:
     operands = read(task, expression)
     width = width_of(task, operands)
     layout = task.layout(width)
-    return write(task, torch.from_numpy(task.answer(widen(operands, width, task)))[0].tolist(), layout.row)
+    return write(task, torch.from_numpy(task.answer(widen(operands, width, task)))[0].tolist(), layout)

@@ -16,7 +16,8 @@ from abc_nb.common.config import check_fields
 from abc_nb.common.errors import InputError
 
 SOS, EOS = "$", "&"  # the first token of a sequence and its last
-Arrangement = Literal["natural", "aligned"]
+Arrangement = Literal["natural", "aligned", "units-first", "as-written"]  # see `Task.layout`
+AnswerOrder = Literal["units first", "units last"]
 SourceIndex = Literal["right", "left", "place", "running"]  # what tokens of the source are counted by
 
 
@@ -24,8 +25,8 @@ SourceIndex = Literal["right", "left", "place", "running"]  # what tokens of the
 class Operand:
     """One operand's columns: place `p` stands at column `last - stride * p`."""
 
-    last: int  # column of the units
-    stride: int  # columns from one place to the next
+    last: int  # column of the units: the operand's last, but its first where the units are written first
+    stride: int  # columns from one place to the next on its left; negative where that is on its right
     places: int  # places it occupies
 
     @property
@@ -38,8 +39,9 @@ class Operand:
 class Layout:
     """The columns of a source `$ ... &` and the number of output tokens.
 
-    Output token `i` is the digit of place `i`; the last one is the end of the sequence. If the output is a table,
-    written row by row, token `i` stands in row `i // row` and in column `i % row` of it.
+    Output token `i` is the digit of place `i`, or the `i`-th from the left where the units are written last. The last
+    output token is the end of the sequence. If the output is a table, written row by row, token `i` stands in row
+    `i // row` and in column `i % row` of it.
     """
 
     width: int  # places of a multi-digit operand, of a table's first one
@@ -49,14 +51,15 @@ class Layout:
     filled: int | None = None  # places that numbers fill, if not all of them: zeros stand in front
     row: int | None = None  # output tokens in a row, if the output is a table
     above: tuple[int, ...] = ()  # what a cell of the table needs of the row above: how many columns to the right
+    answer: AnswerOrder = "units first"
 
     def __post_init__(self) -> None:
         check_fields(self)
         if all(self.is_short(operand) for operand in self.operands):
             widest = max((operand.places for operand in self.operands), default=0)
             raise InputError(f"a width of {self.width} is not possible: the widest operand has {widest} places")
-        if any(operand.stride < 1 for operand in self.operands):
-            raise InputError("an operand's units stand at its right end: a stride is one column or more")
+        if any(operand.stride == 0 for operand in self.operands):
+            raise InputError("the digits of an operand stand in different columns: a stride of 0 is not possible")
         columns = [np.array([column for column, _ in self.symbols], dtype=int), *(one.columns for one in self.operands)]
         stand = np.sort(np.concatenate(columns))
         if not np.array_equal(stand, np.arange(self.source_length)):
@@ -82,6 +85,11 @@ class Layout:
         return [operand for operand in self.operands if not self.is_short(operand)][-1].last
 
     @property
+    def first_place(self) -> int:
+        """The place of the first output token: the units', or the highest."""
+        return 0 if self.answer == "units first" else self.target_length - 2
+
+    @property
     def digit_places(self) -> np.ndarray:
         """The place of each column's digit, units = 1, and 0 where no digit stands: (source_length,)."""
         places = np.zeros(self.source_length, dtype=np.int64)
@@ -93,7 +101,7 @@ class Layout:
         """The index of each column (source_length,), from the left or right end, or by the digit's place.
 
         Running: from the left, and a decoder-only model goes on counting in the answer.
-        By place, the same for the digits of all operands; what stands before an operand is a place further on.
+        By place, the same for the digits of all operands; what stands next to the highest is a place further on.
         """
         columns = np.arange(self.source_length)
         if counted in ("left", "running"):
@@ -102,7 +110,7 @@ class Layout:
             return columns[::-1].copy()
         places = self.digit_places
         for operand in self.operands:
-            before = operand.columns[-1] - 1
+            before = operand.columns[-1] - (1 if operand.stride > 0 else -1)
             places[before] = places[before] or operand.places + 1
         return places
 
@@ -133,3 +141,14 @@ def table(places: Sequence[int], operator: str, shape: tuple[int, int], above: t
     """The source of one operand or two, and an output of so many rows and columns, written row by row."""
     flat = unary(places[0], operator) if len(places) == 1 else binary_natural(places[0], operator, places[1])
     return replace(flat, target_length=shape[0] * shape[1] + 1, row=shape[1], above=above)
+
+
+def units_first(layout: Layout) -> Layout:
+    """The same with each operand's units first: `$ a_1 ... a_n + b_1 ... b_m &` (McLeish et al. 2024)."""
+    turned = tuple(Operand(int(one.columns[-1]), -one.stride, one.places) for one in layout.operands)
+    return replace(layout, operands=turned)
+
+
+def as_written(layout: Layout, more: int) -> Layout:
+    """The same with the answer's units last, and `more` tokens for what it can be longer (Kazemnejad et al. 2023)."""
+    return replace(layout, target_length=layout.target_length + more, answer="units last")

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from abc_nb.problems.layouts import Arrangement, Layout
 from abc_nb.problems.rewriting import COLUMNS, COMBINE
-from abc_nb.problems.tasks import NUMBERS, PAD, PADDED, Digits, Task, Width
+from abc_nb.problems.tasks import NUMBERS, PAD, PADDED, TRAINED, Digits, Task, Width
 
 TRAIN, VALIDATION, TEST, SPLIT, PHASE, CALIBRATION, AGAIN = range(7)  # what a generator is for: part of its seed
 
@@ -52,7 +52,7 @@ class Batch:
 
 def make_batch(task: Task, operands: Sequence[Digits], width: Width, arrangement: Arrangement) -> Batch:
     layout = task.layout(width, arrangement)
-    source, target = task.source(operands, layout), task.target(operands)
+    source, target = task.source(operands, layout), task.target(operands, layout)
     return Batch(torch.from_numpy(source), torch.from_numpy(target), layout)
 
 
@@ -140,7 +140,7 @@ class Sampler:
 
     task: Task
     arrangement: Arrangement = "natural"
-    regime: str = "tight"
+    regime: str = "tight"  # or padded, or unpadded: see `Task.width_for`
     width_count: int = 1  # consecutive training widths, tight regime
     fixed: int | None = None  # size of a fixed training set; None: every batch is fresh
 
@@ -149,10 +149,13 @@ class Sampler:
         """Widths seen in training.
 
         Cyclic positions need as many consecutive ones as their period, or the end of the sequence
-        would show one residue modulo T only. Lists have every length up to that of the longest number.
+        would show one residue modulo T only. Lists have every length up to that of the longest number. Unpadded
+        numbers have two digits or more, since of those of one digit too few are held out for validation.
         """
         if self.task.trace:
             return self.task.trace.trained[: None if self.width_count > 1 else 1]
+        if self.regime == "unpadded":
+            return tuple(range(2, TRAINED + 1))
         if self.task.operation.items:
             return tuple(self.task.width_for(items, self.regime) for items in range(1, self.task.training_width + 1))
         narrowest = self.task.width(1, self.regime)
@@ -162,13 +165,26 @@ class Sampler:
         """Training and validation numbers whose results fit the narrowest training width."""
         return split_numbers(seed, self.task.training_limit)
 
+    @property
+    def pads(self) -> bool:
+        """Whether zeros stand in front of numbers, so that the same problem can be given at any width."""
+        return self.regime != "unpadded" and not self.task.operation.items and not self.task.trace
+
+    def of_width(self, numbers: np.ndarray, width: Width) -> np.ndarray:
+        """Those of `numbers` that problems of a width can have: where no zeros are in front, of as many digits."""
+        if self.regime != "unpadded":
+            return numbers
+        assert isinstance(width, int)
+        base = self.task.base
+        return numbers[(numbers >= base ** (width - 1)) & (numbers < base**width)]
+
     def training_batch(self, seed: int, step: int, size: int, again: Sequence[Digits] = ()) -> Batch:
         """Batch number `step`, of one of the training widths; `again` are earlier operands to put into it."""
         rng = generator(seed, TRAIN, step)
         width = self.widths[rng.integers(len(self.widths))]
         if self.fixed is None:
             fresh = size - (len(again[0]) if again else 0)
-            operands = draw_operands(self.task, self.numbers(seed)[0], fresh, width, rng)
+            operands = draw_operands(self.task, self.of_width(self.numbers(seed)[0], width), fresh, width, rng)
             if again:
                 operands = [np.concatenate(pair) for pair in zip(operands, fit(again, operands), strict=True)]
         else:
@@ -184,9 +200,9 @@ class Sampler:
         numbers. With `whole`, as the paper averages, all of them.
         """
         rng, width = generator(seed, CALIBRATION), self.widths[-1]
-        operands = draw_operands(self.task, self.numbers(seed)[0], size, width, rng)
+        operands = draw_operands(self.task, self.of_width(self.numbers(seed)[0], width), size, width, rng)
         batch = make_batch(self.task, operands, width, self.arrangement)
-        if whole or self.regime == "tight" or self.task.trace:
+        if whole or self.regime not in PADDED or self.task.trace:
             return batch
         cut = batch.first(self.task.training_width)
         return replace(cut, layout=replace(cut.layout, filled=self.task.training_width))
@@ -203,7 +219,12 @@ class Sampler:
         share = -(-size // len(self.widths))
         pool = self.numbers(seed)[1]
         return [
-            make_batch(self.task, draw_operands(self.task, pool, share, width, rng), width, self.arrangement)
+            make_batch(
+                self.task,
+                draw_operands(self.task, self.of_width(pool, width), share, width, rng),
+                width,
+                self.arrangement,
+            )
             for width in self.widths
         ]
 

@@ -236,11 +236,13 @@ class Task:
         """Columns given to operands of so many places, never fewer than in training.
 
         Tight: as many as the result can need. Padded: as many as at 60 digits, as the authors do, or at 20.
-        Lists take exactly one column an item, since a zero in front would be an item too; nested ones
-        one more for each list. Factors that lead to a table take their own digits each.
+        Unpadded: as many as its places. Lists take exactly one column an item, since a zero in front would be an
+        item too; nested ones one more for each list. Factors that lead to a table take their own digits each.
         """
         if self.trace and self.operation.second is None:
             return places, places
+        if regime == "unpadded":
+            return places
         if self.operation.items:
             return places if not self.operation.nested else COLUMNS * places if self.trace else 2 * places - 1
         narrowest = self.result_places(self.places(PADDED[regime])) if regime in PADDED else self.training_width
@@ -260,8 +262,17 @@ class Task:
     # ---- problems --------------------------------------------------------------------------------
 
     def layout(self, width: Width, arrangement: Arrangement = "natural") -> Layout:
-        """Where the tokens stand. A factor of several digits has no one place to stand at: it is written out."""
+        """Where the tokens stand.
+
+        Natural: operands with the units last, and the answer with the units first. Aligned: the digits of one place
+        side by side; a factor of several digits has no one place to stand at and is written out. Units first: as
+        natural, but for the operands' order. As written: as natural, but for the answer's order.
+        """
         operation = self.operation
+        if arrangement == "units-first":
+            return layouts.units_first(self.layout(width))
+        if arrangement == "as-written":
+            return layouts.as_written(self.layout(width), operation.grows)
         if operation.trace:
             places = self.operand_places(width)
             return layouts.table(places, operation.operator, operation.trace.shape(places), operation.trace.above)
@@ -287,9 +298,13 @@ class Task:
             tokens[:, operand.columns] = digits
         return tokens
 
-    def target(self, operands: Sequence[Digits]) -> np.ndarray:
-        """Target tokens `$ y_1 ... y_n &` of shape (samples, target_length + 1)."""
-        answer = self.answer(operands)
+    def target(self, operands: Sequence[Digits], layout: Layout | None = None) -> np.ndarray:
+        """Target tokens `$ y_1 ... y_n &` of shape (samples, target_length + 1); without a layout, units first."""
+        if layout is None or layout.answer == "units first":
+            answer = self.answer(operands)
+        else:
+            more = layout.target_length - 1 - layout.width
+            answer = self.answer([np.pad(digits, [(0, 0), (0, more)]) for digits in operands])[:, ::-1]
         ends = np.full((len(answer), 1), self.token(SOS)), np.full((len(answer), 1), self.token(EOS))
         return np.concatenate([ends[0], answer, ends[1]], axis=1, dtype=np.int64)
 

@@ -33,5 +33,5 @@ def answers(model: Transformer, sampler: Sampler, expressions: Sequence[str], tr
         tokens = greedy(model, batch.source.to(device), batch.layout, task.token(SOS))
         for row, output in zip(rows, tokens.tolist(), strict=True):
             table = written_table(task, output, batch.layout.row) + "\n" if trace and batch.layout.row else ""
-            found[row] = table + write(task, output, batch.layout.row)
+            found[row] = table + write(task, output, batch.layout)
     return (found[row] for row in range(len(expressions)))

@@ -149,10 +149,9 @@ class Trainer:
         A context that one problem in a hundred thousand shows is learned when it has been met once,
         instead of being met once.
         """
-        task = self.sampler.task
-        if task.trace or task.operation.items or self.sampler.fixed is not None or not wrong.any():
+        if not self.sampler.pads or self.sampler.fixed is not None or not wrong.any():
             return
-        new = [digits[:, : self.sampler.widths[0]] for digits in batch.operands(wrong, task)]
+        new = [digits[:, : self.sampler.widths[0]] for digits in batch.operands(wrong, self.sampler.task)]
         old = self.missed or [digits[:0] for digits in new]
         self.missed = [np.concatenate(pair)[-self.config.batch :] for pair in zip(old, new, strict=True)]
 
