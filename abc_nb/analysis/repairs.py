@@ -13,7 +13,7 @@ from abc_nb.certificates import files
 from abc_nb.certificates.known import wrong_contexts
 from abc_nb.certificates.prediction import predicted_accuracy
 from abc_nb.common.errors import InputError
-from abc_nb.experiments import experiment
+from abc_nb.experiments import ARITHMETIC, experiment
 from abc_nb.runs.run import Run
 
 LENGTHS = (60, 1_000, 10_000, 1_000_000)  # digits
@@ -71,12 +71,13 @@ def predicted(found: Results, lengths: Sequence[int] = LENGTHS) -> pd.DataFrame:
     """Accuracy of each plain model with wrong contexts: computed at these lengths, and at those that were sampled.
 
     One row a length: `predicted` is a fraction; `correct` of `samples` problems were right, with the interval from
-    `ci_low` to `ci_high`; these are empty where nothing was sampled. Models without weights are left out.
+    `ci_low` to `ci_high`; these are empty where nothing was sampled. Models without weights are left out, and other
+    tasks than the paper's four.
     """
     parts = [
         rows_of(run, each, lengths)
         for each in certified.read(found)
-        if each["recipe"] == files.PLAIN and each["wrong"]
+        if each["recipe"] == files.PLAIN and each["wrong"] and each["task"] in ARITHMETIC
         for run in [found.by_seed(str(each["experiment"])).get(int(str(each["seed"])))]
         if run is not None and run.has_weights
     ]
