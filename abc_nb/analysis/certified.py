@@ -21,6 +21,7 @@ LASTING = ("scaffolds", "abc")  # whose windows to one side with an index modulo
 MODELS = ("window-cyclic", "abc")
 ENCODER_DECODERS = (*MODELS, "window-cyclic-repaired")
 DECODERS = ("decoder-abs", "decoder-abc", "decoder-abs-repaired")
+EVERY = (*ENCODER_DECODERS, *DECODERS, "abs", "abs-repaired", "abc-repaired")  # with those of tables
 MANY = ("addition-decoder-abs", "addition-decoder-abc", "parity-decoder-abc")  # some have too many contexts to try
 SMALL = ("seed", "certified", "contexts", "wrong", "margin")
 COLUMNS = ["task", "model", "seed", "recipe", "certified", "contexts", "wrong", "margin", "bound", "seconds"]

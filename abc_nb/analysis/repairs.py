@@ -13,7 +13,7 @@ from abc_nb.certificates import files
 from abc_nb.certificates.known import wrong_contexts
 from abc_nb.certificates.prediction import predicted_accuracy
 from abc_nb.common.errors import InputError
-from abc_nb.experiments import experiment
+from abc_nb.experiments import ARITHMETIC, experiment
 from abc_nb.runs.run import Run
 
 LENGTHS = (60, 1_000, 10_000, 1_000_000)  # digits
@@ -72,13 +72,14 @@ def predicted(found: Results, lengths: Sequence[int] = LENGTHS) -> pd.DataFrame:
     """Accuracy of each plain model with wrong contexts: computed at these lengths, and at those that were sampled.
 
     One row a length: `predicted` is a fraction; `correct` of `samples` problems were right, with the interval from
-    `ci_low` to `ci_high`; these are empty where nothing was sampled. Models without weights are left out, and those
-    with more than `MOST` contexts, as listing these takes minutes.
+    `ci_low` to `ci_high`; these are empty where nothing was sampled. Models without weights are left out, other tasks
+    than the paper's four, and models with more than `MOST` contexts, as listing these takes minutes.
     """
     parts = [
         rows_of(run, each, lengths)
         for each in certified.read(found)
-        if each["recipe"] == files.PLAIN and each["wrong"] and int(str(each["contexts"])) <= MOST
+        if each["recipe"] == files.PLAIN and each["wrong"] and each["task"] in ARITHMETIC
+        if int(str(each["contexts"])) <= MOST
         for run in [found.by_seed(str(each["experiment"])).get(int(str(each["seed"])))]
         if run is not None and run.has_weights
     ]
