@@ -31,13 +31,15 @@ def test_the_rate_of_a_task_of_two_answers_is_held_until_more_is_right_than_a_gu
     classifier = experiment("parity-classifier").training
     assert classifier.learned == 0.75
     assert replace(classifier, learned=0.5) == experiment("parity-vanilla").training
-    assert experiment("listops-nested-vanilla").training.learned == 0.5
+    assert experiment("listops-sm-vanilla").training.learned == 0.5
 
 
 @pytest.mark.slow
 def test_profile_paper_is_the_papers_model() -> None:
     for name in {*experiments.names(), *experiments.names("paper")}:
         found = experiment(name, "paper")
+        if found.task.trace:  # which the paper has not
+            continue
         model = found.model
         own = {"width": 128, "heads": 8, "feed_forward": 512, "dropout": 0.3, "encoder_layers": 1, "decoder_layers": 6}
         chosen = catalogue.MODELS[found.identity.model]
@@ -66,7 +68,8 @@ def test_a_plain_model_is_calibrated_in_its_own_base(suffix: str) -> None:
 
 @given(NAMES, PROFILES)
 def test_tests_reach_sixty_digits(name: str, profile: str) -> None:
-    assert {6, 10, 20, 60} <= {length for length, _ in experiment(name, profile).tests}
+    found = experiment(name, profile)
+    assert found.task.trace or {6, 10, 20, 60} <= {length for length, _ in found.tests}
 
 
 def test_windows_are_those_of_table_one() -> None:
@@ -109,8 +112,8 @@ def test_what_has_a_parent_has_vanilla_of_the_same_profile_and_base(name: str, p
     assert identity is not None
     model = identity.model
     assume(model != "abc-from-4")  # whose parent has a base of its own
-    if model == "window-cyclic-repaired":
-        assert found.parent == experiment(f"{identity.task}-window-cyclic", profile, base)
+    if model.endswith("-repaired"):
+        assert found.parent == experiment(f"{identity.task}-{model.removesuffix('-repaired')}", profile, base)
         assert (found.calibration, found.warm, found.rank, found.rounds > 0) == (None, True, 0, True)
         return
     if not is_read_out(model) and model != "lora":

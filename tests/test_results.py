@@ -15,7 +15,7 @@ from abc_nb.analysis import results
 from abc_nb.analysis.results import AnyName, Results
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
-from abc_nb.experiments import ARITHMETIC, STUDIES, Experiment, Name, experiment
+from abc_nb.experiments import ARITHMETIC, BINARY, STUDIES, Experiment, Name, experiment
 from abc_nb.experiments.catalogue import GRID_NAMES
 from abc_nb.experiments.studies import corner
 from abc_nb.model.positions import Sinusoidal
@@ -160,7 +160,7 @@ def test_the_grid_has_a_row_for_each_window_period_task_and_length(profile: str)
 def test_periods_are_those_of_the_models_that_have_them() -> None:
     found = tables.periods(ByPeriod("quick", "shipped", [0])).query("length == 60")
     np.testing.assert_allclose(found.ours, 10 * found["T"])
-    assert set(found.w) == {"1"} and set(found.task) == {"Addition", "N x 1"}
+    assert set(found.w) == {"1"} and set(found.task) == {*BINARY}
     read = tables.by_period(found, [60])
     assert read.loc[("Addition", 60)].to_dict() == {t: f"{10 * t}.0" for t in range(2, 9)}
 

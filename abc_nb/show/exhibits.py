@@ -15,6 +15,7 @@ from abc_nb.analysis.claims import Verdict
 from abc_nb.analysis.results import Results
 from abc_nb.analysis.statistics import over_seeds
 from abc_nb.common.errors import InputError
+from abc_nb.experiments import Name
 from abc_nb.show import captions, maps, pictures, tables
 from abc_nb.show.titles import of_model
 
@@ -74,7 +75,7 @@ class Exhibits:
         found = claims.record(list(verdicts), self.notebook, self.profile)
         display(Markdown("\n".join(line_of(row) for row in found.itertuples())))
 
-    def provenance(self, found: Results, names: Sequence[str]) -> None:
+    def provenance(self, found: Results, names: Sequence[str | Name]) -> None:
         """Where the results of these experiments come from, in one line."""
         display(Markdown(found.provenance(names)))
 
