@@ -183,7 +183,7 @@ class Sampler:
         attention needs no line, and before it zeros are read, which say nothing of what a line meets in longer
         numbers. With `whole`, as the paper averages, all of them.
         """
-        rng, width = generator(seed, CALIBRATION), self.widths[-1]
+        rng, width = generator(seed, CALIBRATION), max(self.widths)
         operands = draw_operands(self.task, self.numbers(seed)[0], size, width, rng)
         batch = make_batch(self.task, operands, width, self.arrangement)
         if whole or self.regime == "tight" or self.task.trace:
