@@ -14,19 +14,24 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from abc_nb.bias.base import Attention, key_count
-from abc_nb.bias.lines import DIRECTIONS, Direction, Line, Lines, spans
+from abc_nb.bias.lines import Direction, Line, Lines, spans, whole
 from abc_nb.calibration.calibrate import PAPER, SCRIPT, Calibration, calibrate, candidates, enough_cells
 from abc_nb.common.errors import InputError
-from abc_nb.problems.layouts import Layout, Operand, binary_aligned, binary_natural, unary
+from abc_nb.problems.layouts import Layout, Operand, binary_aligned, binary_natural, table, unary
 
 INFINITY = float("inf")
 ATTENTIONS: list[Attention] = ["self", "cross"]
 WIDTHS = st.integers(3, 9)
+WITHOUT_TABLE: tuple[Direction, ...] = ("diagonal", "antidiagonal", "vertical")
+OF_TABLE: tuple[Direction, ...] = ("by row", "above")
 LAYOUTS = st.one_of(
     st.builds(unary, WIDTHS),
     st.builds(binary_natural, WIDTHS, st.just("+"), WIDTHS),
     st.builds(binary_natural, WIDTHS, st.just("*"), st.just(1)),
     st.builds(binary_aligned, WIDTHS, st.just("+")),
+)
+TABLES = st.builds(
+    lambda one, other: table((one, other), "*", (other, one + 1), (1,)), st.integers(3, 5), st.integers(3, 5)
 )
 Place = tuple[Direction, str, int]  # direction, span and offset of a line
 
@@ -288,7 +293,7 @@ def test_logits_are_weighed_as_attention_and_give_values_in_their_own_unit() -> 
 
 
 @pytest.mark.parametrize("name", ATTENTIONS)
-@given(LAYOUTS, st.integers(0, 10**6), st.floats(0.01, 0.9), st.sampled_from([0.0, 1.0, 4.0]))
+@given(LAYOUTS | TABLES, st.integers(0, 10**6), st.floats(0.01, 0.9), st.sampled_from([0.0, 1.0, 4.0]))
 def test_every_head_keeps_a_line_and_its_best_one_has_the_value_zero(
     name: Attention, layout: Layout, seed: int, share: float, contrast: float
 ) -> None:
@@ -340,7 +345,7 @@ def test_a_line_of_less_than_half_of_the_steps_is_never_kept(
 
 
 @pytest.mark.parametrize("name", ATTENTIONS)
-@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("direction", WITHOUT_TABLE)
 @pytest.mark.parametrize(("queries", "wider"), [(5, 0), (8, 0), (9, 0), (4, 5), (9, 3)])
 def test_of_one_direction_all_lines_that_are_seen_at_half_of_the_steps_are_kept(
     name: Attention, direction: Direction, queries: int, wider: int
@@ -368,7 +373,7 @@ def test_short_lines_are_not_kept_where_all_long_ones_are_empty_or_there_are_non
     assert calibrate(torch.rand(2, 9, 3) / 3, settings=sparse) == [], "no line has more than three cells"
 
 
-@given(LAYOUTS, st.integers(0, 10**6), st.sets(st.sampled_from(DIRECTIONS), min_size=1))
+@given(LAYOUTS, st.integers(0, 10**6), st.sets(st.sampled_from(WITHOUT_TABLE), min_size=1))
 def test_only_the_directions_asked_for_are_searched(layout: Layout, seed: int, chosen: set[Direction]) -> None:
     attention = random_attention(layout, "cross", 2, seed, contrast=3.0)
     for kappa in (None, (0.0, 0.0)):
@@ -379,14 +384,16 @@ def test_only_the_directions_asked_for_are_searched(layout: Layout, seed: int, c
         assert found <= chosen
 
 
-@given(LAYOUTS, st.integers(0, 10**6), st.sampled_from(ATTENTIONS))
+@given(LAYOUTS | TABLES, st.integers(0, 10**6), st.sampled_from(ATTENTIONS))
 def test_lines_at_operands_extend_and_all_others_are_left_out(layout: Layout, seed: int, name: Attention) -> None:
     found = calibrate(random_attention(layout, name, 2, seed, 3.0), layout, name, Calibration(share=0.02))
     for line in found:
         number = line.span.startswith("operand") and layout.operands[int(line.span[-1]) - 1].places >= layout.width
+        number = number or (layout.row is not None and line.span.startswith("operand"))
         expected = "diagonal" if line.span == "output" else "antidiagonal" if number else "vertical"
-        assert line.direction == expected
-        assert line.span != "output" or line.offset <= 0
+        of_table = {"diagonal": "above", "antidiagonal": "by row"}.get(expected) if layout.row else None
+        assert line.direction in (expected, of_table)
+        assert line.span != "output" or line.offset <= ((layout.row or 0) if line.direction == "above" else 0)
 
 
 def test_kappa_weighs_a_diagonal_of_the_output_against_all_that_see_the_past() -> None:
@@ -515,7 +522,9 @@ def test_settings_of_another_type_are_an_error() -> None:
 
 @pytest.mark.parametrize("directions", [(), ("sideways",), ("vertical", "sideways"), 5, ["vertical"], (["vertical"],)])
 def test_unknown_directions_and_none_at_all_are_an_error(directions: tuple[Direction, ...]) -> None:
-    with pytest.raises(InputError, match="not possible: choose from diagonal, antidiagonal, vertical, in a tuple"):
+    with pytest.raises(
+        InputError, match="not possible: choose from diagonal, antidiagonal, vertical, by row, above, in a tuple"
+    ):
         Calibration(directions=directions)
 
 
@@ -531,6 +540,18 @@ def test_directions_of_which_none_extends_are_an_error() -> None:
     with pytest.raises(InputError, match="antidiagonal extends in self-attention: diagonal and vertical lines do"):
         calibrate(torch.rand(2, 9, 9) / 9, UNARY, "self", settings)
     assert calibrate(torch.rand(2, 9, 10) / 10, UNARY, "cross", settings)
+
+
+@pytest.mark.parametrize("direction", OF_TABLE)
+@pytest.mark.parametrize("layout", [UNARY, None])
+def test_directions_of_a_table_are_an_error_without_one(direction: Direction, layout: Layout | None) -> None:
+    name: Attention = "cross" if direction == "by row" else "self"
+    with pytest.raises(InputError):
+        calibrate(
+            torch.rand(2, 9, 10 if name == "cross" else 9) / 10, layout, name, Calibration(directions=(direction,))
+        )
+    with pytest.raises(InputError):
+        whole(9, 10).cells(direction, 0, 9)
 
 
 @pytest.mark.parametrize("places", [3, 7, 20])

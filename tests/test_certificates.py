@@ -231,7 +231,7 @@ def test_what_has_no_certificate_is_refused_in_a_sentence() -> None:
     assert "looks at all keys" in refused(ALiBi())
     assert "looks at all keys" in refused(replace(lines_of("successor"), floor=-5.0))
     assert "looks at all keys" in refused(Lines(2, ()))
-    assert "few states" in refused(task="n-by-n")
+    assert "few states" in refused(task="direct-n-by-n")
     assert "few states" in refused(task="parity-classification")
     whole = [replace(line, span="whole", direction="diagonal", offset=1) for line in lines_of("successor").lines[:1]]
     assert "grows apart" in refused(Lines(2, (*lines_of("successor").lines, *whole), empty="closed"))

@@ -154,12 +154,18 @@ def test_calibration_problems_follow_from_the_seed_at_the_largest_width(name: st
     sampler = Sampler(Task(name), width_count=3)
     batch = sampler.calibration_batch(3, 50)
     assert batch.source.shape == (50, batch.layout.source_length)
-    assert batch.layout.width == max(sampler.widths)
+    assert batch.layout == sampler.task.layout(max(sampler.widths))
     assert same(batch, sampler.calibration_batch(3, 50))
     assert not same(batch, sampler.calibration_batch(4, 50))
 
 
-@pytest.mark.parametrize("name", OPERATIONS)
+def test_of_a_table_calibration_sees_every_row() -> None:
+    padded, tight = (Sampler(Task("n-by-n"), regime=regime) for regime in ("padded", "tight"))
+    assert same(padded.calibration_batch(0, 20), padded.calibration_batch(0, 20, whole=True))
+    assert same(padded.calibration_batch(0, 20), tight.calibration_batch(0, 20))
+
+
+@pytest.mark.parametrize("name", [name for name, operation in OPERATIONS.items() if operation.trace is None])
 def test_of_padded_problems_calibration_sees_the_digits_that_training_numbers_fill(name: str) -> None:
     task = Task(name)
     sampler = Sampler(task, regime="padded")
