@@ -31,11 +31,7 @@ def test_the_rate_of_a_task_of_two_answers_is_held_until_more_is_right_than_a_gu
     classifier = experiment("parity-classifier").training
     assert classifier.learned == 0.75
     assert replace(classifier, learned=0.5) == experiment("parity-vanilla").training
-<<<<<<< HEAD
-    assert experiment("listops-sm-vanilla").training.learned == 0.5
-=======
     assert experiment("direct-listops-nested-vanilla").training.learned == 0.5
->>>>>>> fixes
 
 
 @pytest.mark.slow

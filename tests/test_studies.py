@@ -23,10 +23,7 @@ TABLES = ("successor", "addition", "parity", "n-by-1")
 @pytest.mark.parametrize("study", STUDIES)
 def test_every_experiment_of_a_study_exists_in_its_profiles(study: str) -> None:
     chosen = STUDIES[study]
-<<<<<<< HEAD
-=======
     assert all({*chosen.models} <= catalogue.models_of(Task(task)).keys() for task in chosen.tasks)
->>>>>>> fixes
     assert (
         len(chosen.names) == len({*chosen.names}) == len(chosen.tasks) * len(chosen.models) * max(1, len(chosen.bases))
     )
@@ -68,11 +65,7 @@ def test_abc_and_algorithm_1_are_there_in_all_readings(task: str) -> None:
 
 def test_a_model_that_is_in_no_study_of_a_task_is_no_name_of_it() -> None:
     names = {*map(str, experiments.names())}
-<<<<<<< HEAD
-    assert not {"successor-abc-from-4", "listops-max-nope-window", "addition-grid-w2-t5"} & names
-=======
     assert not {"successor-abc-from-4", "listops-max-nope-window", "addition-grid-w2-t5", "direct-n-by-n-abc"} & names
->>>>>>> fixes
     assert "n-by-3-abc-from-4" in names
 
 
@@ -145,21 +138,10 @@ def test_needed_experiments_are_distinct_and_start_with_the_paper_tasks(profile:
     assert tasks >= ({"successor", "addition"} if profile == "smoke" else {*experiments.ARITHMETIC})
 
 
-<<<<<<< HEAD
 @pytest.mark.parametrize("profile", ["quick", "paper"])
 def test_all_that_a_profile_has_can_be_trained_at_once(profile: str) -> None:
     everything = [found.identity for found in experiments.needed(profile, everything=True)]
     assert everything == experiments.names(profile)
-=======
-def test_what_is_not_shipped_is_trained_for_the_notebooks() -> None:
-    everything = {found.identity for found in experiments.needed("quick", everything=True)}
-    assert everything == {*experiments.names("quick")}
-    padded = {Name(task, model) for task in experiments.ABLATED for model in catalogue.PADDED}
-    own = {Name(task, model) for task in experiments.ARITHMETIC for model in catalogue.PAPER_SETTING}
-    studies = ("repaired", "deep", "smallest", "products", "other tables")  # of "paper" all is padded
-    quick_alone = padded | {*experiments.names_of(*studies)}
-    assert {found.identity for found in experiments.needed("paper")} == (everything - quick_alone) | own
->>>>>>> fixes
 
 
 def test_quick_trains_the_papers_tables_alone() -> None:

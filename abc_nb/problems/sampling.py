@@ -199,13 +199,8 @@ class Sampler:
         attention needs no line, and before it zeros are read, which say nothing of what a line meets in longer
         numbers. With `whole`, as the paper averages, all of them.
         """
-<<<<<<< HEAD
-        rng, width = generator(seed, CALIBRATION), self.widths[-1]
-        operands = draw_operands(self.task, self.of_width(self.numbers(seed)[0], width), size, width, rng)
-=======
         rng, width = generator(seed, CALIBRATION), max(self.widths)
-        operands = draw_operands(self.task, self.numbers(seed)[0], size, width, rng)
->>>>>>> fixes
+        operands = draw_operands(self.task, self.of_width(self.numbers(seed)[0], width), size, width, rng)
         batch = make_batch(self.task, operands, width, self.arrangement)
         if whole or self.regime not in PADDED or self.task.trace:
             return batch
