@@ -143,7 +143,9 @@ def test_what_is_not_shipped_is_trained_for_the_notebooks() -> None:
     assert everything == {*experiments.names("quick")}
     padded = {Name(task, model) for task in experiments.ABLATED for model in catalogue.PADDED}
     own = {Name(task, model) for task in experiments.ARITHMETIC for model in catalogue.PAPER_SETTING}
-    quick_alone = padded | {*experiments.names_of("repaired", "deep")}  # of "paper" all is padded, nothing repaired
+    quick_alone = padded | {
+        *experiments.names_of("repaired", "deep", "formats")
+    }  # of "paper" all is padded, nothing repaired
     assert {found.identity for found in experiments.needed("paper")} == (everything - quick_alone) | own
 
 
