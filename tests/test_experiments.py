@@ -119,7 +119,7 @@ def test_what_has_a_parent_has_vanilla_of_the_same_profile_and_base(name: str, p
     if not is_read_out(model) and model != "lora":
         assert (found.parent, found.calibration, found.warm, found.rank) == (None, None, False, 0)
         return
-    end = next((end for end in ("-padded", "-deep") if model.endswith(end)), "")
+    end = next((end for end in ("-padded", "-deep", "-units-first", "-as-written") if model.endswith(end)), "")
     plain = f"vanilla{end}"
     plain = f"decoder-{plain}" if model.startswith("decoder") else plain
     assert found.parent == experiment(f"{identity.task}-{plain}", profile, base)
