@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -186,11 +187,11 @@ def test_a_flipped_digit_of_the_enumeration_is_seen(monkeypatch: pytest.MonkeyPa
     model = model_of(sampler, lines_of("successor"), NoPosition())
     data, original = asdict(certify_model(model, sampler)), enumerating.contexts
 
-    def flipped(question: enumerating.Question) -> tuple[dict, np.ndarray]:
-        values, right = original(question)
-        right = right.copy()
-        right[0] = (right[0] + 1) % 3
-        return values, right
+    def flipped(question: enumerating.Question) -> Iterator[tuple[dict, np.ndarray]]:
+        for values, right in original(question):
+            other = right.copy()
+            other[0] = (other[0] + 1) % 3
+            yield values, other
 
     monkeypatch.setattr(checking, "contexts", flipped)
     assert not check(data, weights_of(model), to_data(model.config.bias)).agrees

@@ -252,7 +252,7 @@ def test_lists_and_sizes_are_counted() -> None:
 
 @pytest.mark.parametrize(("limit", "factor", "verdict"), [(0, 0, "holds"), (0, 99, "in part"), (99, 0, "differs")])
 def test_long_products_hold_in_part_where_short_factors_are_learned(limit: int, factor: int, verdict: str) -> None:
-    runs = {(task, "vanilla"): [{6: limit}] * 5 for task in ("n-by-n", "listops-nested")}
+    runs = {(task, "vanilla"): [{6: limit}] * 5 for task in ("direct-n-by-n", "direct-listops-nested")}
     runs[("n-by-2", "by-head")] = [{6: factor}] * 5
     judged = beyond.long_products_and_nested_lists_are_not_learned(scores(runs))
     assert (judged.id, judged.verdict) == ("C28", verdict)
