@@ -102,7 +102,7 @@ class Steps:
         self.task = sampler.task
         self.layout: Layout = sampler.task.layout(width, sampler.arrangement)
         assert self.layout.row is not None
-        self.columns, self.rows = self.layout.row, self.layout.target_length // self.layout.row
+        self.columns, self.rows = self.layout.row, (self.layout.target_length - 1) // self.layout.row
         frame, self.bias = model.build_frame(self.layout, dense=False), model.config.bias
         self.opened = {name: self.keys_of(model, name, frame.biases[0][name]) for name in ("self", "cross")}
 

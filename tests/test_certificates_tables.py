@@ -1,0 +1,120 @@
+"""Certificates of models that write tables, against whole forward passes over random problems."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+from abc_nb.bias import Causal
+from abc_nb.bias.lines import Lines
+from abc_nb.certificates import local, tables
+from abc_nb.certificates.certify import certify_model
+from abc_nb.certificates.tables import TableShape
+from abc_nb.common.errors import InputError
+from abc_nb.model.positions import NoPosition, Sinusoidal
+from abc_nb.model.transformer import ModelConfig, Transformer
+from abc_nb.problems.sampling import Batch, Sampler, draw_operands, make_batch
+from abc_nb.problems.tasks import Task, Width
+from abc_nb.training.evaluation import evaluating
+from abc_nb.training.progress import TrainingConfig
+from abc_nb.training.trainer import Trainer
+
+HEADS = 5
+
+
+def small(task: Task, seed: int = 0) -> Transformer:
+    """ABS with random weights, and a bias that is not zero on its lines."""
+    layout = task.layout((3, 3) if task.operation.second is None else 3)
+    config = ModelConfig(width=20, heads=HEADS, feed_forward=24, decoder_layers=1)
+    torch.manual_seed(seed)
+    bias = Lines.one_key_a_head(layout, HEADS, 1)
+    return Transformer(replace(config, position=NoPosition(), bias=bias), len(task.vocabulary)).eval()
+
+
+def tried(model: Transformer, sampler: Sampler) -> dict[TableShape, dict[tuple[int, ...], tuple[int, torch.Tensor]]]:
+    """The right token and the logits of every context that is enumerated, by shape and tokens."""
+    rule, states = local.rule_of(sampler.task), tables.TableStates(model, tables.RADIX)
+    found: dict[TableShape, dict[tuple[int, ...], tuple[int, torch.Tensor]]] = {}
+    with evaluating(model):
+        for shape in tables.shapes(model, sampler):
+            own = found.setdefault(shape, {})
+            for block in tables.contexts(shape, sampler.task, rule):
+                if len(block.right):
+                    rows = zip(block.values.tolist(), block.right.tolist(), states.logits(shape, block), strict=True)
+                    own |= {tuple(values): (right, logits) for values, right, logits in rows}
+    return found
+
+
+def token_at(batch: Batch, shape: TableShape, atom: tuple[str, int, int], row: int, column: int) -> int:
+    """The token of the batch's first problem at an atom, read off the problem and its table."""
+    kind, x, y = atom
+    columns = batch.layout.row
+    assert columns is not None
+    if kind == "parity":
+        return (row + column) % 2
+    if kind == "cell":
+        return int(batch.target[0, 1 + (row + x) * columns + column + y])
+    operand = batch.layout.operands[x - 1]
+    return int(batch.source[0, operand.columns[(column if kind == "by column" else row) - y]])
+
+
+@pytest.mark.parametrize(
+    ("task", "widths"),
+    [
+        (Task("n-by-n", 2), [(1, 1), (1, 4), (5, 1), (2, 2), (3, 6), (7, 5)]),
+        (Task("n-by-n", 3), [(1, 2), (4, 4)]),
+        (Task("sorting", 2), [1, 2, 3, 6]),
+    ],
+)
+def test_every_context_of_random_problems_is_tried_with_the_same_logits(task: Task, widths: list[Width]) -> None:
+    model, sampler, rng = small(task), Sampler(task), np.random.default_rng(0)
+    known = tried(model, sampler)
+    rule = local.rule_of(task)
+    for width in widths:
+        operands = draw_operands(task, np.empty(0, np.int64), 1, width, rng)
+        batch, steps = make_batch(task, operands, width, "natural"), tables.Steps(model, sampler, width)
+        with evaluating(model):
+            logits = model(batch.source, batch.target[:, :-1], batch.layout)[0]
+        for step in range(batch.layout.target_length):
+            shape = steps.shape(step, rule)
+            row, column = divmod(step, steps.columns)
+            values = tuple(token_at(batch, shape, atom, row, column) for atom in shape.names)
+            right, own = known[shape][values]
+            assert right == int(batch.target[0, step + 1])
+            assert_close(own, logits[step], atol=1e-4, rtol=1e-4)
+
+
+def test_a_trained_model_is_certified_and_perturbed_weights_lose_the_certificate() -> None:
+    task = Task("n-by-n", 2)
+    model, sampler = small(task), Sampler(task, width_count=3)
+    config = TrainingConfig(steps=150, batch=64, held_batch=64, hold=100, learned=2.0, validation=64, again=0)
+    Trainer(model, sampler, config, 0).run()
+    found = certify_model(model, sampler)
+    assert found.certified and found.wrong == 0 < found.margin and not found.counterexamples
+    batch = sampler.test_batch((30, 25), 2, 1)
+    with evaluating(model):
+        assert torch.equal(model(batch.source, batch.target[:, :-1], batch.layout).argmax(-1), batch.target[:, 1:])
+    with torch.no_grad():
+        for weights in model.parameters():
+            weights.add_(torch.randn_like(weights) * weights.std(correction=0))
+    lost = certify_model(model, sampler)
+    assert not lost.certified and lost.wrong > 0 and lost.counterexamples
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"decoder_layers": 2}, "of several layers"),
+        ({"position": Sinusoidal(3)}, "with positions, or without lines"),
+        ({"bias": Causal()}, "with positions, or without lines"),
+    ],
+)
+def test_models_without_such_a_certificate_are_refused(change: dict[str, object], sentence: str) -> None:
+    task = Task("n-by-n", 2)
+    model = Transformer(replace(small(task).config, **change), len(task.vocabulary))  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=sentence):
+        certify_model(model, Sampler(task))
