@@ -122,9 +122,8 @@ def sorting_possible(where: Where, values: Values, base: int) -> np.ndarray:
     """A cell's side follows from its row and column: even together, it is 0. The first cell of all is there."""
     fine = np.ones(len(values[PARITY]), bool)
     for atom, cell in values.items():
-        if atom[0] == "cell":
-            row, column = (-1, where.columns - 1) if atom == BEFORE and where.column == 0 else atom[1:]
-            fine &= cell // base == (values[PARITY] + row + column) % 2
+        if atom[0] == "cell" and (atom != BEFORE or where.column):  # the end of the row above can have either side
+            fine &= cell // base == (values[PARITY] + atom[1] + atom[2]) % 2
     return fine & (values[PARITY] == 0) if where.row == where.column == 0 else fine
 
 
