@@ -161,8 +161,9 @@ def certify(arguments: Namespace) -> int:
     for example in reversed(found.counterexamples):
         alone = " where these zeros in front are kept" if example.zeros else ""
         print(f"wrong{alone}: {example.problem} = {example.right}, the model says {example.answer}")
-    shortest = [f"the shortest problem that shows it is {example.problem}" for example in found.counterexamples[:1]]
-    print("not certified: " + (shortest or ["the smallest margin is within what rounding can change"])[0])
+    reasons = [f"the shortest problem that shows it is {example.problem}" for example in found.counterexamples[:1]]
+    reasons += ["no problem that was tried shows a wrong context"] * (found.wrong > 0)
+    print("not certified: " + (reasons or ["the smallest margin is within what rounding can change"])[0])
     return 1
 
 
