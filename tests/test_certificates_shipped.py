@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -17,6 +18,7 @@ from abc_nb.certificates.checking.check import check
 from abc_nb.common import paths
 from abc_nb.common.config import to_data
 from abc_nb.problems.expressions import expected
+from abc_nb.show.explorers import contexts
 
 
 @pytest.mark.slow
@@ -74,3 +76,16 @@ def test_shipped_certificates_are_listed(capsys: pytest.CaptureFixture[str]) -> 
     assert len(lines) == 1 + len(list(paths.certificates().glob("*.json"))) > 1
     for row in files.shipped().itertuples():
         assert row.certified == (row.wrong == 0) == (row.margin > 0)
+
+
+def test_wrong_contexts_are_those_of_the_certificate() -> None:
+    own = contexts.Contexts(abc_nb.load("successor-window-cyclic"))
+    assert own.wrong
+    for number, (text, step) in enumerate(own.wrong):
+        seen = own.at_wrong(number)
+        said = seen.symbols[int(seen.logits.argmax())]
+        assert seen.step == step and seen.margin < 0
+        assert seen.symbols[seen.right] == str(int(text) + 1)[::-1][step] != said
+    right = own.at(contexts.Choice((9,), (9,), 0, 1, 0))
+    assert right.margin > 0 and right.symbols[right.right] == "0"
+    assert all(np.allclose(weights.sum(1), 1, atol=1e-5) for weights in right.weights.values())

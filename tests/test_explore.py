@@ -14,7 +14,6 @@ import torch
 from conftest import Folders
 from helpers import rows
 
-import abc_nb
 from abc_nb.analysis.attention import Study
 from abc_nb.bias.base import Attention
 from abc_nb.bias.lines import Lines, cells_of
@@ -356,16 +355,3 @@ def test_a_carry_that_no_digits_give_is_one_sentence() -> None:
     sampler = Sampler(Task("n-by-1"), "natural")
     with pytest.raises(InputError, match="no lower digits give this carry"):
         contexts.problem(sampler, automaton(sampler.task), contexts.Choice((1,), (1,), 3, 8, 0), 4, 1)
-
-
-def test_wrong_contexts_are_those_of_the_certificate() -> None:
-    own = contexts.Contexts(abc_nb.load("successor-window-cyclic"))
-    assert own.wrong
-    for number, (text, step) in enumerate(own.wrong):
-        seen = own.at_wrong(number)
-        said = seen.symbols[int(seen.logits.argmax())]
-        assert seen.step == step and seen.margin < 0
-        assert seen.symbols[seen.right] == str(int(text) + 1)[::-1][step] != said
-    right = own.at(contexts.Choice((9,), (9,), 0, 1, 0))
-    assert right.margin > 0 and right.symbols[right.right] == "0"
-    assert all(np.allclose(weights.sum(1), 1, atol=1e-5) for weights in right.weights.values())

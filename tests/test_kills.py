@@ -143,7 +143,7 @@ def test_kills_leave_nothing_half_written_and_the_same_weights(
 ) -> None:
     random, runs, figures = np.random.default_rng(6), tmp_path / "runs", tmp_path / "figures"
     versions = report_versions(figures, monkeypatch)
-    assert len(versions) == 8
+    assert len(versions) == 9
     hits: Counter[str] = Counter()
     seed = 0
     for phase, wanted in kills.items():

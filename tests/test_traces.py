@@ -33,7 +33,7 @@ def test_a_product_is_that_of_pythons_integers(drawn: tuple[int, int, int, int, 
     task = Task("n-by-n", base)
     operands = [np.array([digits_of(a, base, places)]), np.array([digits_of(b, base, second)])]
     tokens = task.answer(operands)[0].tolist()
-    answer = write(task, tokens, places + 1)
+    answer = write(task, tokens, task.layout((places, second)))
     assert int(answer, base) == a * b
     assert answer == "0" or answer[0] != "0"
     assert task.layout((places, second)).target_length == len(tokens) + 1
@@ -65,7 +65,7 @@ def test_a_written_product_is_laid_out_as_on_paper() -> None:
     task = Task("n-by-n")
     tokens = task.answer(read(task, "12*34"))[0].tolist()
     assert written_table(task, tokens, 3) == "00 04 08\n00 04 10"  # 12 * 4 = 48, and 4 + 12 * 3 = 40
-    assert write(task, tokens, 3) == "408"
+    assert write(task, tokens, task.layout((2, 2))) == "408"
 
 
 @given(BASES, st.data())
@@ -73,7 +73,7 @@ def test_a_list_is_sorted(base: int, data: st.DataObject) -> None:
     items = data.draw(st.lists(st.integers(0, base - 1), min_size=1, max_size=12))
     task, problem = Task("sorting", base), " ".join(DIGITS[item] for item in items)
     tokens = task.answer(read(task, problem))[0].tolist()
-    assert write(task, tokens, len(items)) == " ".join(DIGITS[item] for item in sorted(items))
+    assert write(task, tokens, task.layout(len(items))) == " ".join(DIGITS[item] for item in sorted(items))
     rows = table_of(task, tokens, len(items))
     assert (np.sort(rows % base) == sorted(items)).all()  # a row loses no item
     for row, (upper, lower) in enumerate(zip(rows[:-1].tolist(), rows[1:].tolist(), strict=True)):
@@ -116,8 +116,8 @@ def test_a_nested_list_becomes_its_value_and_nothing_else_is_left(
     assert rows.shape == (columns + 1, columns)
     assert [task.trace.write(int(cell), base) for cell in rows[0] if cell] == [*reversed(flat(tree))]  # type: ignore[union-attr]
     assert rows[-1][rows[-1] != 0].tolist() == [1 + value(tree, base)]
-    assert write(task, tokens, columns) == DIGITS[value(tree, base)]
-    assert write(task, tokens, columns) == expected(task, " ".join(flat(tree)))
+    assert write(task, tokens, task.layout(columns)) == DIGITS[value(tree, base)]
+    assert write(task, tokens, task.layout(columns)) == expected(task, " ".join(flat(tree)))
 
 
 def test_the_longest_nested_lists_leave_one_value() -> None:
@@ -148,12 +148,13 @@ def test_answers_of_typed_problems(task: str, problem: str, answer: str) -> None
 def test_tokens_that_are_no_cells_are_question_marks(name: str, problem: str) -> None:
     task = Task(name)
     operands = read(task, problem)
-    row = task.layout(width_of(task, operands)).row
+    layout = task.layout(width_of(task, operands))
+    row = layout.row
     assert row
     tokens = [task.first_cell] * (2 * row)
-    assert "?" not in write(task, tokens, row) + written_table(task, tokens, row)
+    assert "?" not in write(task, tokens, layout) + written_table(task, tokens, row)
     for symbol in ("0", "$", "&", PAD):
         broken = [*tokens[:-1], task.token(symbol)]
-        assert write(task, broken, row) == "?"
+        assert write(task, broken, layout) == "?"
         assert written_table(task, broken, row).count("?") == 1
-    assert write(task, [], row) == "?"
+    assert write(task, [], layout) == "?"

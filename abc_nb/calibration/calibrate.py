@@ -175,8 +175,10 @@ def candidates(places: Sequence[Span], name: Attention, settings: Calibration, q
     """Every line with a cell; anchored at operands, only those that extend to any length."""
     lines, cells = [], []
     for i, span in enumerate(places):
+        # Of the whole matrix, the authors' script reads the direction in which operands and outputs are written.
+        along = span.along if not settings.whole else ("antidiagonal",) if name == "cross" else ("diagonal",)
         for direction in settings.directions:
-            if direction in span.origins and (settings.padding or direction in span.along):
+            if direction in span.origins and (settings.padding or direction in along):
                 start, _ = span.cells(direction, 0, queries)
                 last = int(span.last - start.min())
                 ahead = not settings.whole and name != "cross" and direction == "diagonal"
