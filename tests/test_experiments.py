@@ -119,7 +119,9 @@ def test_what_has_a_parent_has_vanilla_of_the_same_profile_and_base(name: str, p
     if not is_read_out(model) and model != "lora":
         assert (found.parent, found.calibration, found.warm, found.rank) == (None, None, False, 0)
         return
-    end = next((end for end in ("-padded", "-deep", "-units-first", "-as-written") if model.endswith(end)), "")
+    end = next(
+        (end for end in ("-padded", "-deep", "-paper-size", "-units-first", "-as-written") if model.endswith(end)), ""
+    )
     plain = f"vanilla{end}"
     plain = f"decoder-{plain}" if model.startswith("decoder") else plain
     assert found.parent == experiment(f"{identity.task}-{plain}", profile, base)
@@ -183,6 +185,15 @@ def test_deep_models_have_six_layers_and_problems_padded_to_twenty_digits_and_ar
     assert found.model.decoder_layers == 6
     assert found.calibration == usual.calibration
     assert found.parent is None or found.parent == experiment("addition-vanilla-deep")
+
+
+@pytest.mark.parametrize("model", catalogue.PAPER_SIZED)
+def test_models_of_the_papers_size_have_the_papers_size_and_regime_and_are_otherwise_the_same(model: str) -> None:
+    found, usual = experiment(f"addition-{model}"), experiment(f"addition-{model.removesuffix('-paper-size')}")
+    size = experiment("addition-vanilla", "paper").model
+    assert found.model == replace(size, position=usual.model.position, bias=usual.model.bias)
+    assert found.sampler == replace(usual.sampler, regime="padded")
+    assert found.calibration == usual.calibration
 
 
 @pytest.mark.parametrize("model", catalogue.ABLATIONS)

@@ -21,13 +21,13 @@ CALIBRATIONS = {"ABC": Calibration(), "Algorithm 1, by head and direction": PAPE
     if (calibration := MODELS[model].calibration) and model != "algorithm-1-script-none"  # whose lines are the script's
 }
 COMPARED = ("abc", *ALGORITHM_1)
-ENDS = ("", "-padded", "-deep")  # of the names of the same reading in other regimes and sizes
+ENDS = ("", "-padded", "-deep", "-paper-size")  # of the names of the same reading in other regimes and sizes
 MEANS = ["lines", "short", "open_heads", "skill", "validation", "twenty", "sixty"]
 
 
 def runs(found: Results) -> pd.DataFrame:
     """A row a run of ABC and of Algorithm 1: task, model, reading, layers, regime, seed, and what `about` measures."""
-    names = found.there(found.names("abc", "algorithm 1", "padded", "deep"))
+    names = found.there(found.names("abc", "algorithm 1", "padded", "deep", "paper size"))
     wanted = {f"{model}{end}" for model in COMPARED for end in ENDS}
     return pd.DataFrame([about(run) for run in found.runs(names) if run.experiment.identity.model in wanted])
 
@@ -78,7 +78,8 @@ def is_short(line: Line, layout: Layout) -> bool:
 
 def reading_of(model: str) -> str:
     """The title of the reading that a model is of, whatever its regime and size."""
-    return MODELS[model.removesuffix("-padded").removesuffix("-deep")].title
+    end = next((end for end in ENDS[1:] if model.endswith(end)), "")
+    return MODELS[model.removesuffix(end)].title
 
 
 def by_reading(table: pd.DataFrame) -> pd.DataFrame:

@@ -142,6 +142,20 @@ DEEP = {f"{name}-deep": deep((BASIC | ALGORITHM_1)[name]) for name in ("vanilla"
 DEEP["abc-last-layer-deep"] = replace(
     DEEP["abc-deep"], title="ABC, last layer for all, six layers", calibration=Calibration(layers="last")
 )
+PAPER_SIZE = (*layers(1, 6), ("width", 128), ("feed_forward", 512), ("dropout", 0.3))  # the paper's (`000` section B)
+
+
+def of_paper_size(model: Model) -> Model:
+    """The same in the paper's size and regime, padded to sixty digits, with this project's optimiser and few steps."""
+    changes: dict[str, Any] = {"title": f"{model.title}, the paper's size", "size": PAPER_SIZE, "regime": "padded"}
+    training: Kind = "deep" if model.calibration is None else "short"
+    return replace(model, parent="vanilla-paper-size", training=training, accept=0.0, tested="few", **changes)
+
+
+PAPER_SIZED = {
+    f"{name}-paper-size": of_paper_size((BASIC | ALGORITHM_1)[name])
+    for name in ("vanilla", "window-cyclic", "abc", "algorithm-1-none-new", "algorithm-1-v1")
+}
 PERIODS = {  # other periods with the whole training, on the tasks where a quarter of it is not enough
     f"window-both-t{t}": scaffold(f"ABS with T={t}, both sides", positions.Sinusoidal(t), sides="both", tested="few")
     for t in (2, 4, 5, 6, 7, 8)
@@ -298,6 +312,7 @@ MODELS = (
     | ABLATIONS
     | PADDED
     | DEEP
+    | PAPER_SIZED
     | PERIODS
     | WINDOWS
     | SIZED

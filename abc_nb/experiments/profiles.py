@@ -64,7 +64,7 @@ class Trainings:
 
     @property
     def deep(self) -> TrainingConfig:
-        """For six layers, each step of which costs three of two: half as many steps, of small batches."""
+        """For six layers, each step of which takes as long as three of two: half as many steps, of small batches."""
         return replace(self.plain, steps=self.plain.steps // 2, hold=self.plain.hold // 2, held_batch=self.plain.batch)
 
     @property

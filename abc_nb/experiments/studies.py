@@ -69,6 +69,7 @@ STUDIES = {
     "ablations": Study(ABLATED, tuple(catalogue.ABLATIONS)),
     "padded": Study(ABLATED, tuple(catalogue.PADDED), profiles=TIGHT),
     "deep": Study(("successor", "addition"), tuple(catalogue.DEEP), profiles=("quick",)),
+    "paper size": Study(("successor", "addition"), tuple(catalogue.PAPER_SIZED), profiles=("quick",)),
     "grid": Study(ARITHMETIC, tuple(trained_grid().values())),
     "periods": Study(BINARY, tuple(catalogue.PERIODS)),
     "windows": Study(("successor", "addition"), tuple(catalogue.WINDOWS)),
