@@ -3,7 +3,7 @@
     manifest.json          the SHA-256 of every file
     runs.csv               a row a run: what it is, and how it came about
     experiments.json       what training depends on, by digest; the column `experiment` names one
-    evaluation/TASK.csv    tests: length, problems asked for, problems there are, and how many are right
+    evaluation.csv         tests: length, problems asked for, problems there are, and how many are right
     history/TASK.csv       validations along training
     thresholds.csv         the thresholds that calibrations tried
     lines/TASK.csv         the lines of calibrated biases
@@ -72,7 +72,7 @@ TABLES: dict[str, dict[str, type]] = {
         "value": float,
     },
 }
-SMALL = ("thresholds",)  # tables that are not split by task
+SMALL = ("evaluation", "thresholds")  # tables that are not split by task
 Row = dict[str, Any]  # of runs.csv, without empty cells
 
 
