@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -235,6 +236,19 @@ def studies(runs: Sequence[Run]) -> dict[str, list[CalibrationStudy]]:
     for run in sorted(runs, key=lambda run: run.seed):
         found.setdefault(run.experiment.name, []).append(CalibrationStudy(run))
     return found
+
+
+def verticals(found: Results, names: Collection[str]) -> list[pd.DataFrame]:
+    """Attention on vertical lines, for each seed of which every experiment's plain model is there.
+
+    `names` are experiments such as addition-abc. The columns are those of `CalibrationStudy.verticals`.
+    """
+    by_seed = defaultdict[int, list[CalibrationStudy]](list)
+    for study in (CalibrationStudy(run) for name in names for run in found.every_seed(name)):
+        if study.parent_run.has_weights:
+            by_seed[study.run.seed].append(study)
+    complete = [own for own in by_seed.values() if len(own) == len(names)]
+    return [pd.concat([study.verticals() for study in own]) for own in complete]
 
 
 def retraining_costs(studies: Sequence[CalibrationStudy]) -> pd.DataFrame:

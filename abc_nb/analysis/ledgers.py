@@ -25,7 +25,7 @@ def vanilla_failure(found: Results) -> list[Verdict]:
 def attention(found: Results) -> list[Verdict]:
     """Claims on what plain models look at (notebook 3), from every seed whose weights are there."""
     successor, addition = (
-        [Study(run) for run in found.runs([name]) if run.has_weights]
+        [Study(run) for run in found.every_seed(name) if run.has_weights]
         for name in ("successor-vanilla", "addition-vanilla")
     )
     return failure.attention_verdicts(successor, addition)
@@ -49,14 +49,13 @@ def calibrated(found: Results, studies: Mapping[str, Sequence[CalibrationStudy]]
         calibration.strict_thresholds_work,
         calibration.last_layer_is_enough,
     )
-    first = [own[0].verticals() for own in studies.values()]
     costs = calibration_study.retraining_costs([study for own in studies.values() for study in own])
     return [
         *(judge(scores) for judge in judges),
         calibration.retraining_is_short(costs),
         calibration.addition_divides_operands(studies["addition-abc"]),
         calibration.n_by_1_heads(studies.get("n-by-1-abc", [])),
-        calibration.verticals_are_sinks([pd.concat(first)]),
+        calibration.verticals_are_sinks(calibration_study.verticals(found, studies)),
     ]
 
 

@@ -76,6 +76,10 @@ class Results:
         """Those runs of the experiments that are there."""
         return [run for name in names for run in self.by_seed(name).values() if run is not None]
 
+    def every_seed(self, name: str | Name) -> list[Run]:
+        """The runs of an experiment that are there, of any seed: for claims about what single models look at."""
+        return replace(self, seeds=store.seeds().get(f"{name}-{self.profile}") or self.seeds).existing([name])
+
     def there(self, names: Sequence[AnyName]) -> list[AnyName]:
         """Those of the experiments that have a result."""
         return [name for name in names if any(self.by_seed(name).values())]
