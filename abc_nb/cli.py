@@ -17,7 +17,8 @@ from abc_nb import __version__
 from abc_nb.common.errors import InputError, in_words
 
 DESCRIPTION = """Small Transformers that learn arithmetic which holds at any length.
-Experiments are named TASK-MODEL, as in addition-vanilla; `abc-nb list` shows those that were trained, `abc-nb list --all` all."""
+Experiments are named TASK-MODEL, as in addition-vanilla; `abc-nb list` shows those that were trained,
+`abc-nb list --all` shows all."""
 
 RESUMED = ("train", "sweep", "reproduce")  # commands that train
 MOST = 10_000  # seeds or lengths in one command

@@ -17,7 +17,7 @@ from helpers import rows
 from abc_nb.analysis.attention import Study
 from abc_nb.bias.base import Attention
 from abc_nb.bias.lines import Lines, cells_of
-from abc_nb.bias.window import Window
+from abc_nb.bias.window import Sides, Window
 from abc_nb.calibration.calibrate import PAPER, Calibration
 from abc_nb.calibration.of_model import calibrate_model
 from abc_nb.certificates.automaton import automaton
@@ -25,6 +25,7 @@ from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.experiments.catalogue import GRID_NAMES, GRID_W
 from abc_nb.experiments.experiment import experiment
+from abc_nb.model.positions import Sinusoidal
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import runner, store
@@ -158,19 +159,27 @@ def test_the_map_shows_the_steps_so_far_and_marks_wrong_tokens(study: Study) -> 
 # ---- a window ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("sides", ["one", "both"])
 @pytest.mark.parametrize("task", ["addition", "successor", "parity"])
 @pytest.mark.parametrize("w", GRID_W)
-def test_open_keys_are_those_of_the_dense_mask(task: str, w: int | None) -> None:
+def test_open_keys_are_those_of_the_dense_mask(task: str, w: int | None, sides: Sides) -> None:
     layout = bench_window.layout_of(task, 4)
-    counted = bench_window.open_keys(layout, w).set_index("attention")
+    counted = bench_window.open_keys(layout, w, sides).set_index("attention")
     for name in ATTENTIONS:
-        cells = bench_window.mask(layout, name, w)
+        cells = bench_window.mask(layout, name, w, sides)
         assert counted.open[name] == cells.sum() and counted.cells[name] == cells.size
         assert counted["most a query"][name] == max(sum(row) for row in cells.tolist())
         if w is not None:
-            model = experiment(f"{task}-{GRID_NAMES[w, 3]}").model
-            assert bench_window.bias_of(w) == model.bias == Window(w, "both")
-            assert counted.open[name] == Window(w, "both").open_keys(layout, name, 0).value.isfinite().sum()
+            assert bench_window.bias_of(w, sides) == Window(w, sides)
+            assert counted.open[name] == Window(w, sides).open_keys(layout, name, 0).value.isfinite().sum()
+
+
+@pytest.mark.parametrize("sides", ["one", "both"])
+def test_what_was_trained_has_the_window_and_the_period_that_are_shown(sides: Sides) -> None:
+    for (w, t), name in bench_window.TRAINED[sides].items():
+        model = experiment(f"addition-{name}").model
+        assert model.bias == bench_window.bias_of(w, sides)
+        assert isinstance(model.position, Sinusoidal) and model.position.period == t
 
 
 def test_without_a_window_only_the_future_is_closed() -> None:
@@ -183,9 +192,10 @@ def test_without_a_window_only_the_future_is_closed() -> None:
 def test_a_cell_of_the_grid_that_is_not_trained_says_what_to_run(folders: Folders) -> None:
     measured = bench_window.measured("addition")
     assert measured.empty
-    sentence = bench_window.sentence("addition", measured, None, 5)
+    sentence = bench_window.sentence("addition", measured, None, 5, sides="both")
     assert sentence == "w=none, T=5 is not trained yet: run `abc-nb train addition-grid-wx-t5`"
-    assert bench_window.sentence("addition", measured, 1, 2, seed=3).endswith("addition-grid-w1-t2 --seed 3`")
+    assert bench_window.sentence("addition", measured, 1, 3, seed=3).endswith("addition-window-cyclic --seed 3`")
+    assert bench_window.sentence("addition", measured, 1, 2).startswith("w=1, T=2 is no experiment")
 
 
 def test_a_trained_cell_of_the_grid_shows_its_accuracy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +204,7 @@ def test_a_trained_cell_of_the_grid_shows_its_accuracy(monkeypatch: pytest.Monke
             return rows("", {6: [1.0], 60: [0.25]})
 
     def find(wanted: object, seed: int) -> Finished | None:
-        return Finished() if wanted == experiment("addition-grid-w1-tx") else None
+        return Finished() if wanted == experiment("addition-window") else None
 
     monkeypatch.setattr(store, "find", find)
     measured = bench_window.measured("addition")

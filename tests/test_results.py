@@ -13,9 +13,8 @@ from helpers import rows
 
 from abc_nb.analysis import results
 from abc_nb.analysis.results import AnyName, Results
-from abc_nb.common import paths
 from abc_nb.common.errors import InputError
-from abc_nb.experiments import ARITHMETIC, BINARY, STUDIES, Experiment, Name, experiment
+from abc_nb.experiments import BINARY, STUDIES, Experiment, Name, experiment
 from abc_nb.experiments.catalogue import GRID_NAMES
 from abc_nb.experiments.studies import corner
 from abc_nb.model.positions import Sinusoidal
@@ -184,31 +183,3 @@ def test_models_trained_at_one_width_and_at_several_stand_beside_each_other() ->
         (task, m) for task in ("Successor", "Addition") for m in models
     ]
     assert table.ours.to_list() == [25.0, 75.0] * 4 and set(table.length) == {20} and set(table.seeds) == {2}
-
-
-def test_runs_that_miss_the_bar_are_those_that_the_shipped_files_name() -> None:
-    """Read from the shipped files by other means: validation, skill and accuracy of every seed, and who falls short."""
-    names = [f"{task}-{model}" for task in ARITHMETIC for model in ("window-cyclic-both", "abc-mod3-warm")]
-    listed = pd.read_csv(paths.SHIPPED / "runs.csv")
-    tried = pd.read_csv(paths.SHIPPED / "thresholds.csv")
-    wanted = {}
-    for task in ARITHMETIC:
-        tested, history = (pd.read_csv(paths.SHIPPED / table / f"{task}.csv") for table in ("evaluation", "history"))
-        tested["share"] = tested.correct / tested.samples
-        for model in ("window-cyclic-both", "abc-mod3-warm"):
-            usual = 2 if task == "parity" else 10
-            rows = listed[(listed.task == task) & (listed.model == model) & (listed.base == usual)]
-            for run, seed in zip(rows.run, rows.seed, strict=True):
-                share = tested[tested.run == run].set_index("length").share
-                validation = history[history.run == run].accuracy.iloc[-1]
-                if share[60] < 0.99 or validation < 0.99:
-                    own = tried[tried.run == run].skill
-                    skill = own.iloc[-1] if len(own) else np.nan
-                    wanted[f"{task}-{model}", seed] = [
-                        100 * number for number in (skill, validation, share[6], share[60], share[200])
-                    ]
-    assert ("successor-abc-mod3-warm", 2) in wanted
-    found = tables.missed(Results("quick", "shipped", [0, 1, 2, 3, 4]), names)
-    expected = np.array([*wanted.values()])
-    assert found.drop(columns=["task", "model", "base", "seed"]).to_numpy() == pytest.approx(expected, nan_ok=True)
-    assert [*found.seed] == [seed for _, seed in wanted]

@@ -154,6 +154,10 @@ def test_a_model_that_has_gone_is_a_sentence(attention: AttentionExplorer, runs:
 def test_window_period_and_length_change_the_mask_and_its_keys(folders: Folders) -> None:
     bench = abc_nb.explore_window("addition")
     assert isinstance(bench, WindowBench)
+    assert "run `abc-nb train addition-window-cyclic`" in bench.accuracy.value
+    mask, opened = bench.mask.value, bench.opened.value
+    bench.sides.value = "both"
+    assert bench.mask.value != mask and bench.opened.value != opened
     assert "run `abc-nb train addition-grid-w1-t3`" in bench.accuracy.value
     mask, opened = bench.mask.value, bench.opened.value
     bench.window.value = "0"

@@ -12,7 +12,7 @@ from torch import Tensor
 from abc_nb.analysis.attention import needed
 from abc_nb.bias.base import CLOSED, Attention
 from abc_nb.bias.window import Window
-from abc_nb.experiments.names import TASKS
+from abc_nb.experiments import ARITHMETIC, LISTS
 from abc_nb.problems.expressions import expected, read, widen, width_of
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.sampling import split_numbers, to_digits
@@ -20,9 +20,9 @@ from abc_nb.problems.tasks import NUMBERS, OPERATIONS, Digits, Task, digit_count
 
 
 def task_examples() -> pd.DataFrame:
-    """One row a task: a problem, its source and target tokens as the model sees them."""
+    """One row a task of the story: a problem, its source and target tokens as the model sees them."""
     rows = []
-    for name in (*TASKS, "parity-classification"):
+    for name in (*ARITHMETIC, *LISTS):
         task = Task(name)
         problem = OPERATIONS[name].example
         operands = read(task, problem)

@@ -143,11 +143,18 @@ class Results:
         seeds, dates = sorted({run.seed for run in runs}), sorted({run.manifest["date"] for run in runs})
         made = "shipped" if all(run.manifest["shipped"] for run in runs) else "made here, or shipped"
         return (
-            f"Profile {self.profile}: {len(runs)} runs, {made}; seeds {seeds[0]} to {seeds[-1]}; "
+            f"Profile {self.profile}: {len(runs)} runs, {made}; {in_range('seed', seeds)}; "
             f"{distinct(lambda run: run.experiment.sampler.regime)} problems; trained on "
-            f"{distinct(lambda run: run.manifest['device'].partition(' ')[0])}, {dates[0]} to {dates[-1]}, "
+            f"{distinct(lambda run: run.manifest['device'].partition(' ')[0])}, {in_range('', dates)}, "
             f"torch {distinct(lambda run: run.manifest['versions']['torch'].partition('+')[0])}."
         )
+
+
+def in_range(name: str, ordered: Sequence[object]) -> str:
+    """`seed 0`, or `seeds 0 to 4`; without a name the first and the last alone."""
+    if ordered[0] == ordered[-1]:
+        return f"{name} {ordered[0]}".strip()
+    return f"{name and name + 's'} {ordered[0]} to {ordered[-1]}".strip()
 
 
 def identity(run: Run) -> dict[str, str | int]:

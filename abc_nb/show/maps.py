@@ -17,10 +17,9 @@ from matplotlib.patches import Rectangle
 from abc_nb.analysis.attention import Panel
 from abc_nb.analysis.calibration_study import CalibrationStudy
 from abc_nb.analysis.statistics import seeds_in_words
-from abc_nb.show.pictures import COLORS, GRID, WHITE, WIDTH, blank, heat_map, in_pairs, new_figure
 from abc_nb.problems.tasks import OPERATIONS
+from abc_nb.show.pictures import COLORS, GRID, WHITE, WIDTH, blank, heat_map, in_pairs, new_figure
 from abc_nb.show.titles import length_unit, named, of_model
-
 
 NAME = 26  # letters of a model's name on one line
 
@@ -128,11 +127,11 @@ def grid_map(frame: pd.DataFrame, length: int) -> Figure:
 
 @rc_context(GRID)
 def accuracy_map(frame: pd.DataFrame, models: Sequence[str]) -> Figure:
-    """Accuracy by model, in this order, and length: heat maps, two or three tasks in a row (columns of `over_seeds`)."""
-    order = [*OPERATIONS]
-    frame = named(frame.sort_values("task", key=lambda tasks: tasks.map(order.index), kind="stable"))
-    models = list(map(of_model, models))
-    titles, tasks = [fill(model, NAME) for model in models], list(dict.fromkeys(frame.task))
+    """Accuracy by model, in this order, and length: a heat map a task, two or three in a row (as `over_seeds`)."""
+    frame, models = named(frame), list(map(of_model, models))
+    order = [operation.title for operation in OPERATIONS.values()]
+    tasks = sorted(dict.fromkeys(frame.task), key=lambda task: order.index(task.partition(", base")[0]))
+    titles = [fill(model, NAME) for model in models]
     across = 3 if len(tasks) == 3 else min(2, len(tasks))
     lines = [line for title in titles for line in title.split("\n")]
     names = 0.06 / across * max(map(len, lines))  # inches of the names' column, on each panel

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -26,6 +25,7 @@ from abc_nb.show.titles import named, of_task
 
 ABOUT = ("task", "base", "model", "method", "seed", "length")  # columns that say what a row is about
 PAPER_TITLES = {"+ w=1": "Window", "+ T=3": "ABS", "NoPE + w=1": "Window, no positions"}  # its names, and ours
+DEVELOPED = 5  # seeds, the first ones, with which methods were developed
 TABLE_LENGTHS = {"table1": TABLE, "table3": (6, 10, 20, 60)}
 
 
@@ -146,33 +146,16 @@ def readings(found: Results, regime: str) -> pd.DataFrame:
 
 
 def fresh_seeds(found: Results, lengths: Sequence[int] = (60, 200)) -> pd.DataFrame:
-    """The worst accuracy (percent) of ABS and ABC over seeds 0 to 4, and 5 to 9: task, model, length, seeds, worst.
+    """The worst accuracy (percent) of ABS and ABC over seeds 0 to 4, and later ones: task, model, length, seeds, worst.
 
     `runs` says how many there are.
     """
     rows = replace(found, seeds=range(10)).rows("abc", "scaffolds")
     rows = rows[rows.length.isin(lengths) & rows.model.isin(["window-cyclic", "abc"])]
-    rows = rows.assign(seeds=["0 to 4" if seed < 5 else "5 to 9" for seed in rows.seed])
+    fresh = rows.seed >= DEVELOPED
+    rows = rows.assign(seeds="0 to 4").assign(seeds=lambda all_: all_.seeds.mask(fresh, f"5 to {rows.seed.max()}"))
     grouped = rows.groupby(["task", "model", "length", "seeds"], sort=False).accuracy
     return grouped.agg(worst=lambda part: 100 * part.min(), runs="size").reset_index()
-
-
-def missed(found: Results, names: Sequence[str | Name], lengths: Sequence[int] = (6, 60, 200)) -> pd.DataFrame:
-    """The single runs, but for plain models, below the bar in validation or at sixty digits: a column a length.
-
-    `skill` is what the plain model gets right under the lines alone, known before retraining, and `validation` the
-    last one, on numbers of training length; neither sees a longer one.
-    """
-    rows = []
-    for run in found.runs(names):
-        accuracy, validation = run.evaluation().set_index("length").accuracy, run.history().accuracy.iloc[-1]
-        if run.experiment.identity.model != "vanilla" and min(validation, accuracy[60]) < BAR:
-            tried = run.shares()
-            row = {"skill": math.nan if tried is None else tried.skill.iloc[-1], "validation": validation}
-            row |= {str(length): accuracy.get(length, math.nan) for length in lengths}  # `smoke` ends at sixty
-            rows.append({**identity(run), "seed": run.seed, **{key: 100 * value for key, value in row.items()}})
-    columns = ["task", "model", "base", "seed", "skill", "validation", *map(str, lengths)]
-    return pd.DataFrame(rows, columns=columns)
 
 
 def by_task(table: pd.DataFrame) -> pd.DataFrame:
@@ -247,7 +230,7 @@ def by_group(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def reach(rows: pd.DataFrame, task: str, trained: int = LONGEST) -> pd.DataFrame:
-    """How far beyond their training length systems hold: system, trained, tested (digits), ratio, source.
+    """How far beyond their training length systems hold: system, trained, tested (digits), source.
 
     Trained is the longest number's length. Others as they report it; ours up to the length from which on a
     tested one falls below the bar, median seed.
@@ -259,9 +242,7 @@ def reach(rows: pd.DataFrame, task: str, trained: int = LONGEST) -> pd.DataFrame
         holds = ordered[(ordered.ours >= 100 * BAR).cummin()]
         longest = int(holds.length.max()) if len(holds) else 0
         ours.append((f"{model}, here", trained, longest, "this notebook"))
-    table = pd.concat([others, pd.DataFrame(ours, columns=list(others))], ignore_index=True)
-    table.insert(3, "ratio", table.tested / table.trained)
-    return table
+    return pd.concat([others, pd.DataFrame(ours, columns=list(others))], ignore_index=True)
 
 
 def setting(profile: str, regime: str = "") -> str:

@@ -89,8 +89,8 @@ def retraining_is_short(costs: pd.DataFrame) -> Verdict:
     short = costs.assign(short=costs.seconds <= 0.1).groupby("task", sort=False).short
     counts = {str(task): Count(int(own.sum()), len(own)) for task, own in short}
     medians = costs.groupby("task", sort=False).seconds.median()
-    told = ", ".join(f"{task} 1/{1 / ratio:.0f}" for task, ratio in medians.items())
-    finding = f"Runs within a tenth of the time: {listed(counts)}; medians {told}."
+    told = "; ".join(f"{task} {ratio:.2f}" for task, ratio in medians.items())
+    finding = f"Runs within a tenth of the time: {listed(counts)}. Median part of the time: {told}."
     return judged("C21", counts, finding, "new weights, seconds to 99%", by_counts(counts))
 
 

@@ -7,8 +7,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from abc_nb.bias.base import Attention, Bias, Causal
-from abc_nb.bias.window import Window
-from abc_nb.experiments.catalogue import GRID_NAMES, GRID_T, GRID_W
+from abc_nb.bias.window import Sides, Window
+from abc_nb.experiments.catalogue import GRID_NAMES, GRID_T, GRID_W, WINDOWS
 from abc_nb.experiments.experiment import experiment, train_command
 from abc_nb.experiments.names import Name
 from abc_nb.problems.layouts import Layout
@@ -18,6 +18,11 @@ from abc_nb.show import pictures
 from abc_nb.show.pictures import TEXT
 
 ATTENTIONS: tuple[Attention, ...] = ("cross", "self")
+TRAINED: dict[Sides, dict[tuple[int | None, int | None], str]] = {  # models by window w and period T
+    "one": {(1, None): "window", (1, 3): "window-cyclic"}
+    | {(w, t): f"window-w{w}-t{t}" for w in GRID_W for t in GRID_T if f"window-w{w}-t{t}" in WINDOWS},
+    "both": GRID_NAMES,
+}
 MASK_SIZE, GRID_SIZE = (940, 320), (620, 270)  # pixels
 
 
@@ -27,21 +32,21 @@ def layout_of(task: str, length: int) -> Layout:
     return known.layout(known.width(length, "tight"), "aligned")
 
 
-def bias_of(w: int | None) -> Bias:
-    """The bias of the grid's models: a window open to both sides; None: no window, only no token that comes later."""
-    return Causal() if w is None else Window(w, "both")
+def bias_of(w: int | None, sides: Sides = "one") -> Bias:
+    """A window; None: no window, only no token that comes later."""
+    return Causal() if w is None else Window(w, sides)
 
 
-def mask(layout: Layout, name: Attention, w: int | None) -> np.ndarray:
+def mask(layout: Layout, name: Attention, w: int | None, sides: Sides = "one") -> np.ndarray:
     """Which keys each query may look at, booleans (query, key)."""
-    return bias_of(w).opened(layout, name, 0)[0].numpy()
+    return bias_of(w, sides).opened(layout, name, 0)[0].numpy()
 
 
-def open_keys(layout: Layout, w: int | None) -> pd.DataFrame:
+def open_keys(layout: Layout, w: int | None, sides: Sides = "one") -> pd.DataFrame:
     """A row an attention: open cells, all cells, the open part in percent, and the most keys a query sees."""
     rows = []
     for name in ATTENTIONS:
-        cells = mask(layout, name, w)
+        cells = mask(layout, name, w, sides)
         most = int(cells.sum(1).max())
         rows.append({"attention": name, "open": int(cells.sum()), "cells": cells.size, "most a query": most})
     frame = pd.DataFrame(rows)
@@ -53,10 +58,10 @@ def label(value: int | None) -> str:
     return "none" if value is None else str(value)
 
 
-def measured(task: str, seed: int = 0) -> pd.DataFrame:
-    """What the grid's finished runs say: w and T (as `label` writes them), length, accuracy (percent), samples."""
+def measured(task: str, seed: int = 0, sides: Sides = "one") -> pd.DataFrame:
+    """What finished runs say: w and T (as `label` writes them), length, accuracy (percent), samples."""
     parts = []
-    for (w, t), model in GRID_NAMES.items():
+    for (w, t), model in TRAINED[sides].items():
         run = store.find(experiment(Name(task, model)), seed)
         if run is not None:
             rows = run.evaluation()[["length", "accuracy", "samples"]]
@@ -65,24 +70,26 @@ def measured(task: str, seed: int = 0) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True) if parts else empty
 
 
-def sentence(task: str, frame: pd.DataFrame, w: int | None, t: int | None, seed: int = 0) -> str:
-    """The measured accuracy of one cell of the grid by length, or what to run to measure it."""
+def sentence(task: str, frame: pd.DataFrame, w: int | None, t: int | None, seed: int = 0, sides: Sides = "one") -> str:
+    """The measured accuracy of one window and period by length, or what to run to measure it."""
     rows = frame[(frame.w == label(w)) & (frame["T"] == label(t))]
     if rows.empty:
-        command = train_command(Name(task, GRID_NAMES[w, t]), seed)
+        if (w, t) not in TRAINED[sides]:
+            return f"w={label(w)}, T={label(t)} is no experiment: see the window that is open to both sides"
+        command = train_command(Name(task, TRAINED[sides][w, t]), seed)
         return f"w={label(w)}, T={label(t)} is not trained yet: run `{command}`"
     parts = [f"{accuracy:.1f}% at {length}" for length, accuracy in zip(rows.length, rows.accuracy, strict=True)]
     return f"Exact match on {rows.samples.iloc[0]} problems: {', '.join(parts)} digits."
 
 
-def mask_figure(layout: Layout, w: int | None, t: int | None) -> Figure:
+def mask_figure(layout: Layout, w: int | None, t: int | None, sides: Sides = "one") -> Figure:
     """The mask of both attentions, open cells bright, with the position index that the model sees on the axes."""
     figure = pictures.fixed_figure(*MASK_SIZE)
     places = {"cross": (46, 550), "self": (654, 280)}
     source = np.arange(layout.source_length)[::-1] % (t or layout.source_length)
     target = np.arange(layout.target_length) % (t or layout.target_length)
     for name in ATTENTIONS:
-        cells = mask(layout, name, w)
+        cells = mask(layout, name, w, sides)
         title = f"{name}-attention: {cells.sum()} of {cells.size} open"
         axes = pictures.panel(figure, places[name][0], 46, places[name][1], 226, title)
         pictures.show(axes, pictures.colored(cells.astype(float), 0, 1, "cividis"))

@@ -32,31 +32,33 @@ class WindowBench(Explorer):
         self.task = choice("task", [(OPERATIONS[name].title, name) for name in ARITHMETIC], task, 200)
         self.window = selection("window w", GRID_W, 1)
         self.period = selection("period T", GRID_T, 3)
+        self.sides = choice("open to", [("one side", "one"), ("both sides", "both")], "one", 200)
         self.length = slider("digits in the mask", 6, 1, 20)
         self.tested = selection("digits tested", TABLE, 60)
         self.opened, self.accuracy = line(100, 320), line(44)
         self.mask = picture(logic.MASK_SIZE)
         self.grid = picture(logic.GRID_SIZE)
         self.children = [
-            widgets.HBox([self.task, self.window, self.period]), widgets.HBox([self.length, self.tested]), self.message,
+            widgets.HBox([self.task, self.window, self.period]), widgets.HBox([self.sides, self.length, self.tested]),
+            self.message,
             self.mask, self.accuracy, widgets.HBox([self.grid, self.opened]),
         ]  # fmt: skip
-        self.on(self.take_task, self.task)
+        self.on(self.take_task, self.task, self.sides)
         self.on(self.redraw, self.window, self.period, self.length, self.tested)
         self.attempt(self.take_task)
 
     def take_task(self) -> None:
-        """Read the task's part of the grid."""
-        self.measured = logic.measured(self.task.value, self.seed)
+        """Read what was measured of the task."""
+        self.measured = logic.measured(self.task.value, self.seed, self.sides.value)
         self.redraw()
 
     def redraw(self) -> None:
-        task, w, t = self.task.value, GRID_W[self.window.index], GRID_T[self.period.index]
+        task, w, t, sides = self.task.value, GRID_W[self.window.index], GRID_T[self.period.index], self.sides.value
         layout = logic.layout_of(task, self.length.value)
-        self.draw(self.mask, logic.mask_figure(layout, w, t))
+        self.draw(self.mask, logic.mask_figure(layout, w, t, sides))
         self.draw(self.grid, logic.grid_figure(self.measured, TABLE[self.tested.index], w, t))
-        self.opened.value = table(logic.open_keys(layout, w), 90)
-        self.accuracy.value = escape(logic.sentence(task, self.measured, w, t, self.seed))
+        self.opened.value = table(logic.open_keys(layout, w, sides), 90)
+        self.accuracy.value = escape(logic.sentence(task, self.measured, w, t, self.seed, sides))
 
 
 def selection(description: str, values: Sequence[int | None], value: int) -> widgets.SelectionSlider:
