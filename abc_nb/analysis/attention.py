@@ -1,4 +1,4 @@
-"""Attention analysis: what a model looks at, as maps to draw and as numbers (`000` section C.3)."""
+"""Attention analysis: what a model looks at, as maps to draw and as numbers (v4 section C.3)."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def panel(maps: Maps, name: Attention, layer: int, head: int) -> Panel:
 def needed(layout: Layout, name: Attention, operand: int | None = None) -> Tensor:
     """The cells that the algorithm needs, as booleans (query, key).
 
-    Cross-attention: the digits of this place (of one operand or of all), the anti-diagonal of `000`
+    Cross-attention: the digits of this place (of one operand or of all), the anti-diagonal of v4
     section C.3. Self-attention: the output digit before, the sub-diagonal of the output tokens; a carry
     is known from it and from what was attended to when it was written.
     """

@@ -1,4 +1,4 @@
-"""What calibration is related to: relative position encoding and low-rank adaptation (`000` appendix E)."""
+"""What calibration is related to: relative position encoding and low-rank adaptation (v4 appendix E)."""
 
 from __future__ import annotations
 

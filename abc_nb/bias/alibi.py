@@ -15,7 +15,7 @@ from abc_nb.problems.layouts import Layout
 class ALiBi(Bias):
     """Attention with linear biases (Press et al. 2022): minus slope times distance.
 
-    The authors of `000` bias decoder self-attention alone. With `cross` the cross-attention is
+    The paper's authors bias decoder self-attention alone. With `cross` the cross-attention is
     biased too, by the distance between output place and source column, both from the units.
     """
 

@@ -1,4 +1,4 @@
-"""Lines: attention patterns that a person can read and that hold at any length (`000` appendix D).
+"""Lines: attention patterns that a person can read and that hold at any length (v4 appendix D).
 
 A line runs over a span of keys: an operand, a symbol or the output. It is anchored where the span is,
 an operand at the digit of the first output's place, so the same line exists in every layout. At the step that

@@ -17,7 +17,7 @@ Sides = Literal["one", "both"]
 
 @dataclass(frozen=True)
 class Window(Bias):
-    """Attention bias scaffolding (`000` section C.4): only a window of `w` is open.
+    """Attention bias scaffolding (v4 section C.4): only a window of `w` is open.
 
     Self-attention: the token itself and `w` before it. Cross-attention: the digits of this place and the `w` columns
     to their right, as in the authors' code, or to either side, as in the text. The columns slide to the left by one

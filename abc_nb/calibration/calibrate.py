@@ -1,4 +1,4 @@
-"""Attention bias calibration: averaged attention in, lines out (`000` section 4, appendices D and F).
+"""Attention bias calibration: averaged attention in, lines out (v4 section 4, appendices D and F).
 
 `Calibration()` is this project's way: every layer's own attention, lines anchored at operands, only
 those that mean the same at any length, strongest first. `PAPER` is Algorithm 1: one matrix, every

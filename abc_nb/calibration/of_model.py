@@ -1,4 +1,4 @@
-"""A bias for a whole model, read out of its own attention: every attention and layer (`000` appendix D)."""
+"""A bias for a whole model, read out of its own attention: every attention and layer (v4 appendix D)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Low-rank adaptation of queries and keys (LoRA, Hu et al. 2022; `000` section E.2, equation 3)."""
+"""Low-rank adaptation of queries and keys (LoRA, Hu et al. 2022; v4 section E.2, equation 3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The encoder-decoder Transformer (Vaswani et al. 2017; sizes in `000` appendix B).
+"""The encoder-decoder Transformer (Vaswani et al. 2017; sizes in v4 appendix B).
 
 Shapes: B batch, H heads, S source, L target, D width, d = D / H.
 """

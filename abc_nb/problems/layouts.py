@@ -116,7 +116,7 @@ class Layout:
 
 
 def unary(width: int, operator: str = "", outputs: int | None = None) -> Layout:
-    """`$ a_n ... a_1 &`, with the operator (if any) after `$` (`003` appendix C)."""
+    """`$ a_n ... a_1 &`, with the operator (if any) after `$` (v1 appendix C)."""
     prefix = (SOS, operator) if operator else (SOS,)
     last = len(prefix) + width - 1
     symbols = (*enumerate(prefix), (last + 1, EOS))
@@ -131,7 +131,7 @@ def binary_natural(width: int, operator: str, second: int) -> Layout:
 
 
 def binary_aligned(width: int, operator: str) -> Layout:
-    """`$ + a_n b_n ... a_1 b_1 &`: the digits of one place side by side (`000` section C.4)."""
+    """`$ + a_n b_n ... a_1 b_1 &`: the digits of one place side by side (v4 section C.4)."""
     end = 2 * width + 2
     symbols = ((0, SOS), (1, operator), (end, EOS))
     return Layout(width, (Operand(end - 2, 2, width), Operand(end - 1, 2, width)), symbols, width + 1)

@@ -1,4 +1,4 @@
-"""Samples: training batches, validation and test sets (`000` appendix B).
+"""Samples: training batches, validation and test sets (v4 appendix B).
 
 Everything follows from a seed, and each training step from (seed, step), so that a resumed run
 sees what an uninterrupted one would have seen.
@@ -193,7 +193,7 @@ class Sampler:
         return make_batch(self.task, operands, width, self.arrangement)
 
     def calibration_batch(self, seed: int, size: int = 1000, whole: bool = False) -> Batch:
-        """Training problems of the largest width, to average attention over (`000` appendix D, step 1).
+        """Training problems of the largest width, to average attention over (v4 appendix D, step 1).
 
         Of padded ones up to the last digit that training numbers fill: after it zeros are written, for which
         attention needs no line, and before it zeros are read, which say nothing of what a line meets in longer

@@ -1,4 +1,4 @@
-"""Tasks: the vocabulary and what each task computes (`000` section 2, `002` section 3.3, `003` appendix C).
+"""Tasks: the vocabulary and what each task computes (v4 section 2, v2/3 section 3.3, v1 appendix C).
 
 Numbers are digit arrays of shape (samples, places), least significant digit first, so that a
 number of any length fits and column `i` is place `i`. Nothing loops over samples.
@@ -62,7 +62,7 @@ def successor(a: Digits, base: int) -> Digits:
 
 
 def running_xor(a: Digits, base: int) -> Digits:
-    """The scratchpad of Parity: y_1 = x_1, y_i = y_{i-1} xor x_i (`002` section 3.3)."""
+    """The scratchpad of Parity: y_1 = x_1, y_i = y_{i-1} xor x_i (v2/3 section 3.3)."""
     return np.bitwise_xor.accumulate(a, axis=1)
 
 

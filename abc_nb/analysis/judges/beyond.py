@@ -59,7 +59,7 @@ def bases_make_no_difference(scores: Scores, tasks: Sequence[str]) -> Verdict:
 
 
 def sizes_make_no_difference(scores: Scores, models: Sequence[str]) -> Verdict:
-    """All sizes "that could converge" (`000` appendix B): those whose validation is at 99%."""
+    """All sizes "that could converge" (v4 appendix B): those whose validation is at 99%."""
     counts = {}
     for model in models:
         runs = scores.interpolating("addition", model)

@@ -1,4 +1,4 @@
-"""Sinusoids (Vaswani et al. 2017), and the cyclic index of `000`."""
+"""Sinusoids (Vaswani et al. 2017), and the cyclic index of v4."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from abc_nb.model.positions.base import PositionEncoding
 class Sinusoidal(PositionEncoding):
     """Sines and cosines of the index (Vaswani et al. 2017, section 3.5).
 
-    With a `period` T the index is taken modulo T first: cyclic position indexing (`000` section 3.1).
+    With a `period` T the index is taken modulo T first: cyclic position indexing (v4 section 3.1).
     """
 
     period: int | None = None

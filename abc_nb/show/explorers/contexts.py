@@ -204,4 +204,6 @@ def bars(drawn: Figure, seen: Seen) -> None:
     axes.bar(range(len(tokens)), seen.logits[tokens], color=shown)
     axes.axhline(0, color="0.5", linewidth=0.6)
     axes.set_xticks(range(len(tokens)), [seen.symbols[token] for token in tokens], fontsize=10, **TEXT)
-    axes.set_xlabel("right: green; written instead: orange", fontsize=10, **TEXT)
+    problem = "".join(seen.symbols[token] for token in seen.batch.source[0].tolist())
+    where = f"output token {seen.step + 1} of {problem}"
+    axes.set_xlabel(f"right: green; written instead: orange\n{where}", fontsize=10, **TEXT)
