@@ -12,6 +12,8 @@ import torch
 
 import abc_nb
 from abc_nb import cli
+from abc_nb.analysis import certified
+from abc_nb.analysis.results import Results
 from abc_nb.certificates import files
 from abc_nb.certificates.certify import weights_of
 from abc_nb.certificates.checking.check import check
@@ -89,3 +91,11 @@ def test_wrong_contexts_are_those_of_the_certificate() -> None:
     right = own.at(contexts.Choice((9,), (9,), 0, 1, 0))
     assert right.margin > 0 and right.symbols[right.right] == "0"
     assert all(np.allclose(weights.sum(1), 1, atol=1e-5) for weights in right.weights.values())
+
+
+def test_a_statement_is_given_only_where_it_is_proved() -> None:
+    found = Results("quick", "shipped", [4])
+    said = certified.statement(found, "addition-abc")
+    assert said.startswith("Greedy decoding writes every token right for every problem of Addition")
+    assert certified.statement(found, "addition-window-cyclic").startswith("No run of addition-window-cyclic is")
+    assert certified.statement(found, "addition-vanilla").startswith("No run of addition-vanilla is")

@@ -48,6 +48,12 @@ def read(found: Results) -> list[dict[str, object]]:
     return sorted(mine, key=lambda each: (each["recipe"] != files.PLAIN, each["experiment"], each["seed"]))
 
 
+def statement(found: Results, name: str) -> str:
+    """What is proved of the first certified run of an experiment; one sentence where there is none."""
+    proved = [str(each["statement"]) for each in read(found) if each["experiment"] == name and each["certified"]]
+    return proved[0] if proved else f"No run of {name} is certified here: try `abc-nb certify {name}`."
+
+
 def certificates(
     found: Results, models: Sequence[str] = (*ENCODER_DECODERS, *DECODERS), tables: bool = False
 ) -> pd.DataFrame:
