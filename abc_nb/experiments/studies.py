@@ -22,6 +22,7 @@ FACTORS = ("n-by-2", "n-by-3")
 LIMITS = ("direct-n-by-n", "direct-listops-nested")  # not learned by the paper's models (claim C28)
 BASES = (2, 4, 8, 16)
 BASED = ("vanilla", "window-cyclic-both", "abc-mod3-warm")  # claim C29
+CERTIFIED = ("window-cyclic", "abc", "window-cyclic-repaired")  # ABS to one side, and ABC with new weights
 FACTOR_MODELS = ("vanilla", "by-head", "abc-mod3-warm", "abc-anew")
 
 
@@ -78,6 +79,8 @@ STUDIES = {
     "places": Study(BINARY, (*catalogue.PLACED, "coupling", "window-cyclic")),
     "lists": Study(LISTS, ("vanilla", "window-both", "window-cyclic-both", "abc-mod3-warm")),
     "bases": Study(ABLATED, BASED, BASES),
+    "lists to one side": Study(LISTS, CERTIFIED, profiles=("quick",)),
+    "bases to one side": Study(ABLATED, CERTIFIED, BASES, profiles=("quick",)),
     "factors": Study(FACTORS, FACTOR_MODELS),
     "wide factors": Study(("n-by-3",), tuple(catalogue.WIDER)),
     "factors in base 4": Study(FACTORS, FACTOR_MODELS, (4,)),
