@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -15,6 +16,7 @@ from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.experiments import ABLATED, BASES, LISTS, STUDIES, Name, experiment, parse
 from abc_nb.problems.tasks import Task
+from abc_nb.runs import store
 from abc_nb.runs.store import Run
 
 LASTING = ("scaffolds", "abc")  # whose windows to one side with an index modulo 3, and ABC, `reproduce` certifies
@@ -36,16 +38,39 @@ def names(found: Results) -> list[Name]:
     return [name for name in found.names(*LASTING) if name.model in MODELS]
 
 
-def folder(found: Results) -> Path:
-    """Where the certificates of these results lie: next to the runs made here, or with the shipped ones."""
-    return paths.runs() / "certificates" if found.origin == "runs" else paths.certificates()
+def made_here() -> Path:
+    """The folder of the certificates that were made here."""
+    return paths.runs() / "certificates"
 
 
-def read(found: Results) -> list[dict[str, object]]:
-    """Every certificate of these results' profile and seeds, plain before repaired."""
-    made = [files.read(path) for path in sorted(folder(found).glob("*.json"))]
-    mine = [each for each in made if each["profile"] == found.profile and each["seed"] in found.seeds]
+def file_name(run: Run) -> str:
+    """Of a run's certificate."""
+    return f"{run.experiment.name}-{run.experiment.profile}-seed{run.seed}.json"
+
+
+def read(found: Results) -> list[dict[str, Any]]:
+    """Every certificate of these results' profile and seeds, plain before repaired.
+
+    Where either will do, one that was made here replaces the shipped one, and a run that was made here has no shipped
+    one: that is of other weights.
+    """
+    made = files_in(made_here()) if found.origin != "shipped" else {}
+    shipped = files_in(paths.certificates()) if found.origin != "runs" else {}
+    if found.origin == "any":
+        shipped = {name: each for name, each in shipped.items() if not has_run_made_here(each)}
+    mine = [each for each in (shipped | made).values() if each["profile"] == found.profile]
+    mine = [each for each in mine if each["seed"] in found.seeds]
     return sorted(mine, key=lambda each: (each["recipe"] != files.PLAIN, each["experiment"], each["seed"]))
+
+
+def files_in(folder: Path) -> dict[str, dict[str, Any]]:
+    """The certificates in a folder, by the names of their files."""
+    return {path.name: files.read(path) for path in folder.glob("*.json")}
+
+
+def has_run_made_here(certificate: dict[str, Any]) -> bool:
+    wanted = experiment(certificate["experiment"], certificate["profile"])
+    return store.find(wanted, certificate["seed"], ("runs",)) is not None
 
 
 def certificates(
@@ -57,12 +82,11 @@ def certificates(
     """
     rows = []
     for each in read(found):
-        name = parse(str(each["experiment"]))
-        rounding = each["rounding"]
-        assert name is not None and isinstance(rounding, dict)
+        name = parse(each["experiment"])
+        assert name is not None
         if name.model not in models or tables != (Task(name.task).trace is not None):
             continue
-        row = {"task": name.task, "model": name.model, "bound": rounding["bound"]}
+        row = {"task": name.task, "model": name.model, "bound": each["rounding"]["bound"]}
         rows.append({column: row.get(column, each.get(column)) for column in COLUMNS})
     return pd.DataFrame(rows, columns=COLUMNS)
 
@@ -87,8 +111,8 @@ def counterexamples(found: Results, models: Sequence[str] = ENCODER_DECODERS) ->
     """The shortest wrong problem of each model that is not certified, the model's answer to it, and the right one."""
     rows = []
     for each in read(found):
-        examples, name = each["counterexamples"], parse(str(each["experiment"]))
-        assert isinstance(examples, list) and name is not None
+        examples, name = each["counterexamples"], parse(each["experiment"])
+        assert name is not None
         for example in examples[:1] if name.model in models else []:
             head = {"task": name.task, "model": name.model, "seed": each["seed"], "recipe": each["recipe"]}
             rows.append(head | {column: example[column] for column in ("problem", "answer", "right")})
@@ -100,7 +124,7 @@ def smallest(found: Results) -> pd.DataFrame:
     names, rows = [str(name) for name in STUDIES["smallest"].names], []
     for each in read(found):
         if each["experiment"] in names:
-            own = experiment(str(each["experiment"]), found.profile)
+            own = experiment(each["experiment"], found.profile)
             size = {"width": own.model.width, "feed-forward": own.model.feed_forward}
             parameters = sum(weights.numel() for weights in own.build(0).parameters())
             rows.append(size | {"parameters": parameters} | {name: each[name] for name in SMALL})
@@ -131,14 +155,14 @@ def counted(found: Results) -> pd.DataFrame:
 
 
 def certify_runs(found: Results) -> list[Path]:
-    """Certify what is meant to hold and has no certificate for its weights yet; the files that were written.
+    """Certify what was made here, is meant to hold and has no certificate for its weights yet; the files written.
 
     A model for which no certificate exists is left out.
     """
     written = []
     for run in [*found.runs(names(found)), *repaired_runs(found)]:
-        path = folder(found) / f"{run.experiment.name}-{run.experiment.profile}-seed{run.seed}.json"
-        if not is_of(path, run):
+        path = made_here() / file_name(run)
+        if not run.manifest["shipped"] and not is_of(path, run):
             try:
                 certificate = certify_model(run.model(), run.experiment.sampler)
             except InputError:
@@ -151,7 +175,7 @@ def certify_runs(found: Results) -> list[Path]:
 def repaired_runs(found: Results) -> list[Run]:
     """The runs of repaired models that are there; none has to be."""
     repaired = found.names("repaired") if found.profile in STUDIES["repaired"].profiles else []
-    return [run for name in repaired for run in found.by_seed(name).values() if run is not None and run.has_weights]
+    return [run for run in found.existing(repaired) if run.has_weights]
 
 
 def is_of(path: Path, run: Run) -> bool:

@@ -33,8 +33,8 @@ def before_and_after(found: Results, models: Sequence[str] = certified.ENCODER_D
     repairs = {repaired_from(each): each for each in made if each["recipe"] == files.REPAIRED}
     rows = []
     for each in plain:
-        repair = repairs.get((str(each["experiment"]), int(str(each["seed"]))))
-        own = experiment(str(each["experiment"]), found.profile).identity
+        repair = repairs.get((each["experiment"], each["seed"]))
+        own = experiment(each["experiment"], found.profile).identity
         if own.model not in models:
             continue
         done = {} if repair is None or each["certified"] else cost(found, repair)
@@ -79,8 +79,8 @@ def predicted(found: Results, lengths: Sequence[int] = LENGTHS) -> pd.DataFrame:
         rows_of(run, each, lengths)
         for each in certified.read(found)
         if each["recipe"] == files.PLAIN and each["wrong"] and each["task"] in ARITHMETIC
-        if int(str(each["contexts"])) <= MOST
-        for run in [found.by_seed(str(each["experiment"])).get(int(str(each["seed"])))]
+        if each["contexts"] <= MOST
+        for run in [found.by_seed(each["experiment"]).get(each["seed"])]
         if run is not None and run.has_weights
     ]
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=COLUMNS)
