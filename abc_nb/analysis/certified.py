@@ -17,6 +17,7 @@ from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.experiments import ABLATED, ARITHMETIC, BASES, LISTS, STUDIES, Name, experiment
 from abc_nb.experiments.studies import Study
+from abc_nb.runs import store
 from abc_nb.runs.store import Run
 
 LASTING = ("scaffolds", "abc")  # whose windows to one side with an index modulo 3, and ABC, `reproduce` certifies
@@ -34,9 +35,14 @@ def names(found: Results) -> list[Name]:
     return [name for name in found.names(*LASTING) if name.model in MODELS]
 
 
-def folder(found: Results) -> Path:
-    """Where the certificates of these results lie: next to the runs made here, or with the shipped ones."""
-    return paths.runs() / "certificates" if found.origin == "runs" else paths.certificates()
+def made_here() -> Path:
+    """The folder of the certificates that were made here."""
+    return paths.runs() / "certificates"
+
+
+def file_name(run: Run) -> str:
+    """Of a run's certificate."""
+    return f"{run.experiment.name}-{run.experiment.profile}-seed{run.seed}.json"
 
 
 def read(
@@ -44,13 +50,28 @@ def read(
 ) -> list[dict[str, Any]]:
     """The certificates of some models in these results' profile and seeds, plain before repaired.
 
-    Without bases, each task's usual one. `name` is added to what a certificate says.
+    Without bases, each task's usual one. `name` is added to what a certificate says. Where either will do, one that
+    was made here replaces the shipped one, and a run that was made here has no shipped one: that is of other weights.
     """
     wanted = {str(name): name for name in Study(tuple(tasks), tuple(models), tuple(bases)).names}
-    made = [files.read(path) for path in sorted(folder(found).glob("*.json"))]
-    mine = [each for each in made if each["profile"] == found.profile and each["seed"] in found.seeds]
-    mine = [each | {"name": wanted[each["experiment"]]} for each in mine if each["experiment"] in wanted]
+    made = files_in(made_here()) if found.origin != "shipped" else {}
+    shipped = files_in(paths.certificates()) if found.origin != "runs" else {}
+    if found.origin == "any":
+        shipped = {name: each for name, each in shipped.items() if not has_run_made_here(each)}
+    mine = [each for each in (shipped | made).values() if each["profile"] == found.profile]
+    mine = [each for each in mine if each["seed"] in found.seeds and each["experiment"] in wanted]
+    mine = [each | {"name": wanted[each["experiment"]]} for each in mine]
     return sorted(mine, key=lambda each: (each["recipe"] != files.PLAIN, each["experiment"], each["seed"]))
+
+
+def files_in(folder: Path) -> dict[str, dict[str, Any]]:
+    """The certificates in a folder, by the names of their files."""
+    return {path.name: files.read(path) for path in folder.glob("*.json")}
+
+
+def has_run_made_here(certificate: dict[str, Any]) -> bool:
+    wanted = experiment(certificate["experiment"], certificate["profile"])
+    return store.find(wanted, certificate["seed"], ("runs",)) is not None
 
 
 def certificates(
@@ -142,14 +163,14 @@ def contexts_of(found: Results, name: Name) -> int | None:
 
 
 def certify_runs(found: Results) -> list[Path]:
-    """Certify what is meant to hold and has no certificate for its weights yet; the files that were written.
+    """Certify what was made here, is meant to hold and has no certificate for its weights yet; the files written.
 
     A model for which no certificate exists is left out.
     """
     written = []
     for run in [*found.runs(names(found)), *repaired_runs(found)]:
-        path = folder(found) / f"{run.experiment.name}-{run.experiment.profile}-seed{run.seed}.json"
-        if not is_of(path, run):
+        path = made_here() / file_name(run)
+        if not run.manifest["shipped"] and not is_of(path, run):
             try:
                 certificate = certify_model(run.model(), run.experiment.sampler)
             except InputError:
@@ -162,7 +183,7 @@ def certify_runs(found: Results) -> list[Path]:
 def repaired_runs(found: Results) -> list[Run]:
     """The runs of repaired models that are there; none has to be."""
     repaired = found.names("repaired") if found.profile in STUDIES["repaired"].profiles else []
-    return [run for name in repaired for run in found.by_seed(name).values() if run is not None and run.has_weights]
+    return [run for run in found.existing(repaired) if run.has_weights]
 
 
 def is_of(path: Path, run: Run) -> bool:

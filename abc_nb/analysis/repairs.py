@@ -33,7 +33,7 @@ def before_and_after(found: Results, models: Sequence[str] = certified.ENCODER_D
     repairs = {repaired_from(each): each for each in made if each["recipe"] == files.REPAIRED}
     rows = []
     for each in plain:
-        repair = repairs.get((str(each["experiment"]), int(str(each["seed"]))))
+        repair = repairs.get((each["experiment"], each["seed"]))
         own = each["name"]
         done = {} if repair is None or each["certified"] else cost(found, repair)
         after = bool(each["certified"] or (repair is not None and repair["certified"]))
@@ -76,9 +76,8 @@ def predicted(found: Results, lengths: Sequence[int] = LENGTHS) -> pd.DataFrame:
     parts = [
         rows_of(run, each, lengths)
         for each in certified.read(found)
-        if each["recipe"] == files.PLAIN and each["wrong"]
-        if int(str(each["contexts"])) <= MOST
-        for run in [found.by_seed(str(each["experiment"])).get(int(str(each["seed"])))]
+        if each["recipe"] == files.PLAIN and each["wrong"] and each["contexts"] <= MOST
+        for run in [found.by_seed(each["experiment"]).get(each["seed"])]
         if run is not None and run.has_weights
     ]
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=COLUMNS)

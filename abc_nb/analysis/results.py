@@ -141,13 +141,20 @@ class Results:
             return " and ".join(map(str, sorted({read(run) for run in runs}, key=str)))
 
         seeds, dates = sorted({run.seed for run in runs}), sorted({run.manifest["date"] for run in runs})
-        made = "shipped" if all(run.manifest["shipped"] for run in runs) else "made here, or shipped"
         return (
-            f"Profile {self.profile}: {len(runs)} runs, {made}; seeds {seeds[0]} to {seeds[-1]}; "
+            f"Profile {self.profile}: {len(runs)} runs, {origins(runs)}; seeds {seeds[0]} to {seeds[-1]}; "
             f"{distinct(lambda run: run.experiment.sampler.regime)} problems; trained on "
             f"{distinct(lambda run: run.manifest['device'].partition(' ')[0])}, {dates[0]} to {dates[-1]}, "
             f"torch {distinct(lambda run: run.manifest['versions']['torch'].partition('+')[0])}."
         )
+
+
+def origins(runs: Sequence[Run]) -> str:
+    """How many of the runs were made here and how many are shipped: `16 made here and 4 shipped`, or the word alone."""
+    shipped = sum(bool(run.manifest["shipped"]) for run in runs)
+    counts = {"made here": len(runs) - shipped, "shipped": shipped}
+    found = [(word, count) for word, count in counts.items() if count]
+    return found[0][0] if len(found) == 1 else " and ".join(f"{count} {word}" for word, count in found)
 
 
 def identity(run: Run) -> dict[str, str | int]:
