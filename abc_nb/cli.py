@@ -11,13 +11,13 @@ import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from abc_nb import __version__
 from abc_nb.common.errors import InputError, in_words
 
 DESCRIPTION = """Small Transformers that learn arithmetic which holds at any length.
-Experiments are named TASK-MODEL, as in addition-vanilla; `abc-nb list` shows them all."""
+Experiments are named TASK-MODEL, as in addition-vanilla; `abc-nb list` shows those that were trained, `abc-nb list --all` all."""
 
 RESUMED = ("train", "sweep", "reproduce")  # commands that train
 MOST = 10_000  # seeds or lengths in one command
@@ -27,6 +27,10 @@ LONGEST, SAMPLES = 100_000, 1_000_000  # digits, and problems of one length
 
 class Parser(argparse.ArgumentParser):
     """Bad arguments are one sentence and exit status 2, like every other bad input."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._negative_number_matcher = re.compile(r"-\d")  # `-5+3` is a bad problem and no option
 
     def error(self, message: str) -> NoReturn:
         raise InputError(f"{message} (`{self.prog} --help` shows what is accepted)")
@@ -84,10 +88,11 @@ def build_parser() -> Parser:
             sub.add_argument("--profile", default="quick", help="smoke, quick (default) or paper")
         return sub
 
-    listing = command("list", "every experiment, and what is there of it")
+    listing = command("list", "the experiments that were trained, and the seeds that are there")
     listing.add_argument(
-        "pattern", nargs="?", default="*", metavar="PATTERN", help="names with wildcards, as in '*-abc'"
+        "pattern", nargs="?", default="*", metavar="PATTERN", help="a task, or names with wildcards, as in '*-abc'"
     )
+    listing.add_argument("--all", action="store_true", help="those without a run, too")
     listing.add_argument("--csv", action="store_true", help="comma-separated values")
     train = command("train", "train an experiment, or go on where it stopped", named=True)
     train.add_argument("--in-sweep", action="store_true", help=argparse.SUPPRESS)  # what a sweep starts: processes.py
@@ -98,7 +103,11 @@ def build_parser() -> Parser:
     compute = command("compute", "the model's answer to one problem, or to each line of standard input", named=True)
     compute.add_argument("expression", metavar="EXPR", help="as in 123+456; - reads lines from standard input")
     compute.add_argument("--trace", action="store_true", help="show the table that the model writes, as of N x N")
-    certify = command("certify", "prove a model right at every length, or find the shortest problem it gets wrong")
+    certify = command(
+        "certify",
+        "prove a model right at every length, or find the shortest problem it gets wrong; this takes from a second "
+        "to hours, and `certificates` lists those that are there",
+    )
     certify.add_argument("name", nargs="?", metavar="NAME", help="an experiment, as in addition-abc")
     certify.add_argument("--base", type=int, help="base of the digits, 2 to 16 (default: the task's usual one)")
     certify.add_argument("--seed", type=seed, default=0, help="default 0")
@@ -108,7 +117,7 @@ def build_parser() -> Parser:
     certificates = command("certificates", "the certificates that come with the project", profiled=False)
     certificates.add_argument("--csv", action="store_true", help="comma-separated values")
     sweep = command("sweep", "train many experiments, in parallel by default")
-    sweep.add_argument("pattern", metavar="PATTERN", help="names with wildcards, as in 'addition-*'")
+    sweep.add_argument("pattern", metavar="PATTERN", help="a task, or names with wildcards, as in 'addition-*'")
     sweep.add_argument("--seeds", type=seeds, default=[0], help="as in 0,1 or 0-4 (default 0)")
     place = sweep.add_mutually_exclusive_group()
     place.add_argument("--in-turn", action="store_true", help="one after another, in this process")

@@ -17,6 +17,7 @@ from abc_nb.common import devices, paths
 from abc_nb.common.errors import InputError
 from abc_nb.experiments import catalogue
 from abc_nb.experiments.experiment import Experiment
+from abc_nb.experiments.names import TASKS
 from abc_nb.model import compiled
 from abc_nb.problems import expressions as computing
 from abc_nb.problems.tasks import Task
@@ -45,17 +46,27 @@ def show(frame: pd.DataFrame, csv: bool) -> None:
 
 def list_(arguments: Namespace) -> None:
     rows, folders = [], store.seeds()
-    for name in experiments.matching(arguments.pattern, arguments.profile):
+    for name in experiments.matching(pattern(arguments.pattern), arguments.profile):
         experiment = experiments.experiment(name, arguments.profile)
         runs = [store.find(experiment, seed) for seed in folders.get(f"{experiment.name}-{arguments.profile}", [])]
         seeds = " ".join(str(run.seed) for run in runs if run)
         weights = " ".join(str(run.seed) for run in runs if run and run.has_weights)
         model = catalogue.title(experiment.identity.model)
-        rows.append((experiment.name, experiment.task.title, model, experiment.sampler.regime, seeds, weights))
+        if seeds or arguments.all:
+            rows.append((experiment.name, experiment.task.title, model, experiment.sampler.regime, seeds, weights))
     columns = ["experiment", "task", "model", "regime", "seeds_with_results", "seeds_with_weights"]
     show(pd.DataFrame(rows, columns=columns), arguments.csv)
+    if not rows:
+        warnings.warn("none of these experiments has a run: --all lists them", stacklevel=2)
     if advice := store.nothing_shipped():
         warnings.warn(f"only results made here are listed: train some{advice}", stacklevel=2)
+
+
+def pattern(text: str) -> str:
+    """A pattern of experiments' names: a task stands for all of its models, and a second name for the first."""
+    if text in TASKS:
+        return f"{text}-*"
+    return str(experiments.parse(text) or text)
 
 
 def train(arguments: Namespace) -> None:
@@ -97,33 +108,35 @@ def evaluate(arguments: Namespace) -> None:
 
 
 @devices.one_thread()  # one token at a time is too little to share
-def compute(arguments: Namespace) -> None:
+def compute(arguments: Namespace) -> int:
     experiment, typed = chosen(arguments), arguments.expression
     if typed != "-":
         computing.read(experiment.task, typed)  # bad input is named before a missing model
     model = trained(arguments).model()
-    lines = readable(experiment.task, sys.stdin) if typed == "-" else iter([typed])
+    refused: list[int] = []
+    lines = readable(experiment.task, sys.stdin, refused) if typed == "-" else iter([typed])
     for block in in_blocks(lines, 1 if sys.stdin.isatty() else BLOCK):
         for answer in answers(model, experiment.sampler, block, arguments.trace):
             print(answer, flush=True)
+    return 2 if refused else 0
 
 
-def readable(task: Task, lines: Iterable[str]) -> Iterator[str]:
-    """Lines that are not empty; InputError names the first one that is no problem of the task."""
+def readable(task: Task, lines: Iterable[str], refused: list[int]) -> Iterator[str]:
+    """The lines that are problems of the task; of another one the sentence is printed and its number is kept.
+
+    Empty lines are passed over. Raises InputError for what is no text.
+    """
     try:
         for number, line in enumerate(lines, 1):
-            if line.strip():
-                check_line(task, number, line)
-                yield line
+            try:
+                if line.strip():
+                    computing.read(task, line)
+                    yield line
+            except InputError as error:
+                print(f"abc-nb: line {number}: {error}", file=sys.stderr)
+                refused.append(number)
     except UnicodeDecodeError as error:
         raise InputError("cannot read standard input: it is not text in UTF-8") from error
-
-
-def check_line(task: Task, number: int, line: str) -> None:
-    try:
-        computing.read(task, line)
-    except InputError as error:
-        raise InputError(f"line {number}: {error}") from None
 
 
 def in_blocks(lines: Iterator[str], size: int) -> Iterator[list[str]]:
@@ -188,7 +201,7 @@ def certificates(arguments: Namespace) -> None:
 def sweep(arguments: Namespace) -> int:
     from abc_nb.runs import sweep as sweeping
 
-    names = experiments.matching(arguments.pattern, arguments.profile)
+    names = experiments.matching(pattern(arguments.pattern), arguments.profile)
     seeds = dict.fromkeys(arguments.seeds)
     jobs = [(experiments.experiment(name, arguments.profile), seed) for seed in seeds for name in names]
     missing = len(sweeping.missing(jobs))

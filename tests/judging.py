@@ -39,7 +39,7 @@ def at_sixty(*percent: float) -> list[dict[int, float]]:
 
 
 def assert_judged(judged: Verdict, id: str, verdict: str, runs: str = "", *shown: str) -> None:
-    assert (judged.id, judged.verdict, judged.runs) == (id, verdict, runs)
+    assert (judged.id, judged.verdict, judged.runs) == (id, verdict, runs and f"{runs} runs agree")
     for part in shown:
         assert part in judged.finding
     assert judged.finding.endswith(".")

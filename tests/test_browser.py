@@ -184,7 +184,7 @@ def test_a_bad_problem_shows_one_sentence(page: Page) -> None:
     explorer = cell(page, 0)
     type_problem(explorer, "12*3")
     expect(explorer.get_by_role("status")).to_have_text(
-        "⚠ cannot read '12*3': Addition takes a problem in digits 0-9, as in 123+456"
+        "⚠ cannot read '12*3': '*' is no digit, and the sign is +; Addition takes a problem in digits 0-9, as in 123+456"
     )
     assert page.get_by_text("Traceback").count() == 0
     keep(page, "attention-sentence")

@@ -92,3 +92,18 @@ def test_another_table_in_the_ledgers_place_is_one_sentence(tmp_path: Path, monk
     (tmp_path / "claims.csv").write_text("a,b\n1,2\n")
     with pytest.raises(InputError, match="is not a ledger of claims: remove it"):
         claims.ledger("quick")
+
+
+def test_what_came_out_unlike_the_paper_is_listed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ABC_NB_FIGURES", str(tmp_path))
+    counted = "1 of 2 runs agree"
+    found = [
+        Verdict("C11", "holds", "A headline.", counted),
+        Verdict("C12", "in part", "A headline.", counted),
+        Verdict("C15", "differs", "By runs.", counted),
+        Verdict("C19", "undecided", "A headline.", ""),
+        Verdict("C22", "in part", "No headline.", counted),
+        Verdict("C35", "differs", "By reading.", ""),
+    ]
+    claims.record(found, "02", "quick")
+    assert claims.unlike_the_paper("quick").id.tolist() == ["C12", "C15", "C19"]

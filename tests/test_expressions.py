@@ -111,9 +111,31 @@ def test_what_is_no_problem_of_the_task_is_an_error_with_an_example(name: str, b
     with pytest.raises(InputError) as caught:
         read(task, expression)
     sentence = str(caught.value)
-    assert sentence.startswith(f"cannot read {expression.strip()!r}: {task.title} takes a problem in digits 0-")
+    assert sentence.startswith(f"cannot read {expression.strip()!r}: ")
+    assert f"; {task.title} takes a problem in digits 0-" in sentence
     assert ", as in " in sentence
     assert "\n" not in sentence
+
+
+@pytest.mark.parametrize(
+    ("name", "expression", "reason"),
+    [
+        ("addition", "1-2", "'-' is no digit, and the sign is +"),
+        ("addition", "-5+3", "'-' is no digit, and the sign is +"),
+        ("addition", "1+2+3", "numbers in it: 3, needed: 2"),
+        ("addition", "1+", "numbers in it: 1, needed: 2"),
+        ("n-by-1", "12*34", "the second number has 2 digits, which is more than 1"),
+        ("successor", "1+1", "'+' is no digit"),
+        ("listops-sm", "3+4", "'3+4' is no item"),
+        ("listops-sm", "SM", "there is no item"),
+        ("listops-nested", "3+4", "'3+4' is no item"),
+        ("listops-nested", "SM 1", "its operators and items do not make one list"),
+    ],
+)
+def test_an_error_names_what_was_wrong(name: str, expression: str, reason: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read(Task(name), expression)
+    assert str(caught.value).startswith(f"cannot read {expression!r}: {reason}; ")
 
 
 @pytest.mark.parametrize("base", [2, 10, 16])

@@ -25,13 +25,14 @@ Judgement = Literal[
     "holds", "holds with changes", "in part", "differs", "undecided", "not tested", "definition", "not run"
 ]
 VERDICTS: tuple[Judgement, ...] = get_args(Judgement)
+HEADLINES = ("C09", "C11", "C12", "C16", "C19", "C20", "C33")  # what ABS, ABC and Algorithm 1 do, as the paper has it
 MOST = 0.8  # of the runs: from here on a claim that not every run meets holds in part
 COLUMNS = ["verdict", "finding", "runs", "seeds", "reading", "regime", "size", "notebook"]
 
 
 @dataclass(frozen=True)
 class Count:
-    """How many runs meet a criterion, of how many."""
+    """How many runs agree with a claim, of those that decide it."""
 
     met: int
     runs: int
@@ -41,6 +42,16 @@ class Count:
 
     def __str__(self) -> str:
         return f"{self.met} of {self.runs}"
+
+    @property
+    def others(self) -> Count:
+        """How many do not."""
+        return Count(self.runs - self.met, self.runs)
+
+    @property
+    def agreeing(self) -> str:
+        """The count as the ledger has it; empty without runs."""
+        return f"{self} runs agree" if self.runs else ""
 
     @property
     def all(self) -> bool:
@@ -59,7 +70,7 @@ class Verdict:
     id: str
     verdict: Judgement
     finding: str  # one sentence
-    runs: str = ""  # as in "19 of 20": how many met the criterion
+    runs: str = ""  # as in "19 of 20 runs agree": with the claim, of those that decide it; empty if none does
     reading: str = ""  # which reading of the paper was tried
     regime: str = "tight"
     seeds: str = ""  # of each task and model, as in "5" or "1 to 5"
@@ -142,6 +153,17 @@ def record(verdicts: list[Verdict], notebook: str, profile: str) -> pd.DataFrame
             book.loc[verdict.id, COLUMNS] = [row[column] for column in COLUMNS]
         write_text(path, book.reset_index().to_csv(index=False))
     return book.loc[[verdict.id for verdict in verdicts], ["claim", "verdict", "runs", "finding"]].reset_index()
+
+
+def unlike_the_paper(profile: str) -> pd.DataFrame:
+    """The claims that did not come out as the paper says: id, claim, verdict, runs, finding, notebook.
+
+    Those whose verdict is "differs" by runs, and headlines of the paper that hold in part only or are undecided.
+    """
+    book = ledger(profile)
+    by_runs = (book.verdict == "differs") & (book.runs != "")
+    headline = book.id.isin(HEADLINES) & book.verdict.isin(["differs", "in part", "undecided"])
+    return book[by_runs | headline].reset_index(drop=True)
 
 
 def usual_size(profile: str) -> str:

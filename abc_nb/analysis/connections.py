@@ -92,11 +92,14 @@ def lines_by_offset(study: CalibrationStudy, clip: int) -> pd.DataFrame:
 
 
 def by_offset(model: Transformer, batch: Batch, study: CalibrationStudy, reach: int = 6) -> pd.DataFrame:
-    """Over all layers and heads: RPE's learned bias (the highest head) and ABC's share of attention, by offset."""
+    """RPE's learned bias and ABC's share of attention, each of its highest head, by columns right of the needed digit.
+
+    The digit that is needed stands at offset 1 of RPE (see `lines_by_offset`), which is 0 here.
+    """
     learned = learned_by_offset(model, batch).groupby("offset").value.max()
-    shares = lines_by_offset(study, reach).groupby("offset").share.sum() / (study.layers * study.bias.heads)
-    frame = pd.DataFrame({"RPE": learned, "ABC": shares}).loc[-reach:reach].fillna({"ABC": 0.0})
-    return frame.reset_index()
+    shares = lines_by_offset(study, reach).groupby("offset").share.max()
+    frame = pd.DataFrame({"RPE": learned, "ABC": shares}).loc[1 - reach : 1 + reach].fillna({"ABC": 0.0})
+    return frame.reset_index().assign(offset=lambda found: 1 - found.offset)
 
 
 def on_successor(found: Results) -> pd.DataFrame:

@@ -16,6 +16,10 @@ from abc_nb.problems.tasks import PAD, Digits, Task, Width
 from abc_nb.problems.traces import DIGITS
 
 
+class Unreadable(Exception):
+    """What is wrong with a problem, as a part of a sentence."""
+
+
 def read(task: Task, text: str) -> list[Digits]:
     """The operands of a problem such as `123+456`, of shape (1, places) each; InputError if it is none."""
     operands = typed(task, text)
@@ -26,12 +30,11 @@ def typed(task: Task, text: str) -> list[Digits]:
     """The same as they are typed: zeros in front count."""
     if not isinstance(text, str):
         raise InputError(f"{text!r} is no problem: give it as text, as in {example(task)!r}")
-    parts = (written_items if task.operation.items else written_numbers)(task, text.strip().lower())
-    if not parts:
-        digits = f"digits {DIGITS[0]}-{DIGITS[task.base - 1]}"
-        raise InputError(
-            f"cannot read {text.strip()!r}: {task.title} takes a problem in {digits}, as in {example(task)}"
-        )
+    try:
+        parts = (written_items if task.operation.items else written_numbers)(task, text.strip().lower())
+    except Unreadable as reason:
+        takes = f"{task.title} takes a problem in digits {DIGITS[0]}-{DIGITS[task.base - 1]}, as in {example(task)}"
+        raise InputError(f"cannot read {text.strip()!r}: {reason}; {takes}") from None
     if task.operation.items:
         return [np.array([[task.token(part) for part in reversed(parts)]])]
     return [digit_array(part) for part in parts]
@@ -48,22 +51,32 @@ def example(task: Task) -> str:
 
 
 def written_numbers(task: Task, text: str) -> list[str]:
-    """The operands of a problem as they are written; none if it is not one of the task's."""
-    operation = task.operation
+    """The operands of a problem as they are written; Unreadable if it is not one of the task's."""
+    sign, wanted = task.operation.operator, len(task.operand_places(1))
     expression = text.replace("×", "*").replace("x", "*")
-    parts = [part.strip() for part in expression.split(operation.operator)] if operation.operator else [expression]
-    fits = len(parts) == len(task.operand_places(1)) and all(part and set(part) <= set(task.digits) for part in parts)
-    return parts if fits and len(parts[-1]) <= (operation.second or len(parts[-1])) else []
+    parts = [part.strip() for part in expression.split(sign)] if sign else [expression]
+    strange = [character for character in "".join(parts) if character not in task.digits]
+    if strange:
+        raise Unreadable(f"{strange[0]!r} is no digit" + (f", and the sign is {sign}" if sign else ""))
+    if not all(parts) or len(parts) != wanted:
+        raise Unreadable(f"numbers in it: {sum(map(bool, parts))}, needed: {wanted}")
+    most = task.operation.second
+    if most and len(parts[-1]) > most:
+        raise Unreadable(f"the second number has {len(parts[-1])} digits, which is more than {most}")
+    return parts
 
 
 def written_items(task: Task, text: str) -> list[str]:
-    """The tokens of a list, with or without its operator in front; none if it is not one of the task's."""
+    """The tokens of a list, with or without its operator in front; Unreadable if it is not one of the task's."""
     own = task.operation.operator.lower()
     items = re.sub(rf"^{own}(?![a-z])", "", text.strip(" ()")) if own else text
     parts = [part.upper() if part.upper() in COMBINE else part for part in re.split(r"[\s,()]+", items.strip(" ,()"))]
     known = {*task.digits, *(COMBINE if task.operation.nested else ())}
-    fits = set(parts) <= known and (not task.operation.nested or is_one_list(parts))
-    return parts if fits else []
+    if strange := [part for part in parts if part not in known]:
+        raise Unreadable(f"{strange[0]!r} is no item" if strange[0] else "there is no item")
+    if task.operation.nested and not is_one_list(parts):
+        raise Unreadable("its operators and items do not make one list")
+    return parts
 
 
 def is_one_list(parts: Sequence[str]) -> bool:

@@ -15,7 +15,7 @@ ROWS = {
     "window-cyclic": "ABS",
     "abc": "ABC",
     "decoder-vanilla": "Vanilla, decoder-only",
-    "decoder-abs": "ABS, decoder-only",
+    "decoder-abs": "ABS, one key a head, decoder-only",
     "decoder-abc": "ABC, decoder-only",
 }
 LENGTHS = (6, 60, 200)

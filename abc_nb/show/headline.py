@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from matplotlib import rc_context
@@ -25,13 +27,15 @@ def headline(study: CalibrationStudy, rows: pd.DataFrame, certified: dict[str, s
     """
     layer, head = study.strongest_head("cross", "antidiagonal")
     attention, bias = study.averaged("cross", layer)[head], study.extended("cross", layer, DIGITS)[head]
-    figure = blank(12.6, 3.5)
-    panels = figure.subplots(1, 3, width_ratios=[3.4, 4.0, 4.2])
-    heat_map(panels[0], attention, vmin=0)
+    figure = blank(13.6, 3.6)
+    panels = figure.subplots(1, 3, width_ratios=[3.6, 4.2, 4.6])
+    image = heat_map(panels[0], attention, vmin=0, vmax=1)
+    figure.colorbar(image, ax=panels[0], label="attention", fraction=0.04, pad=0.01)
     outline(panels[0], study.opened("cross", layer)[head])
     with_tokens(panels[0], *letters(study.layout))
     panels[0].set(title="1. What a plain model looks at", ylabel="output token, units first")
-    heat_map(panels[1], bias, vmin=np.min(bias[np.isfinite(bias)]) - 0.1, vmax=0)
+    image = heat_map(panels[1], bias, vmin=np.min(bias[np.isfinite(bias)]) - 0.1, vmax=0)
+    figure.colorbar(image, ax=panels[1], label="added to the logit (grey: closed)", fraction=0.04, pad=0.01)
     keys, queries = letters(study.run.experiment.sampler.layout(DIGITS))
     with_tokens(panels[1], keys, queries)
     panels[1].tick_params(labelsize=5)
@@ -45,10 +49,12 @@ def headline(study: CalibrationStudy, rows: pd.DataFrame, certified: dict[str, s
 
 
 def beyond(panel: Axes, longest: int, certified: dict[str, str]) -> None:
-    """What is proven of lengths that no test has: a note to the right of the curves."""
+    """What is proved of lengths that no test has, to the right of the longest one: an arrow, and who is certified."""
+    left, right = 5.0 * longest, 500.0 * longest
+    middle: dict[str, Any] = {"x": (left * right) ** 0.5, "ha": "center", "va": "center", "fontsize": 9}
+    panel.axvspan(left, right, color="0.96", zorder=0)
+    panel.annotate("", (right, 100), (left, 100), arrowprops={"arrowstyle": "-|>", "color": "0.3", "linewidth": 1.5})
+    panel.text(y=85, s="certified for\nevery length", color="0.3", **middle)
     for place, (model, count) in enumerate(certified.items()):
-        panel.annotate(
-            f"{model}: {count} certified for every length", (1.0, 0.62 - 0.08 * place), xycoords="axes fraction",
-            ha="right", fontsize=7.5, color=COLORS[look_of(model)[0]], xytext=(-6, 0), textcoords="offset points",
-        )  # fmt: skip
-    panel.set_xlim(0.9, 12 * longest)
+        panel.text(y=70 - 9 * place, s=f"{model}: {count}", color=COLORS[look_of(model)], **middle)
+    panel.set_xlim(0.9, right)

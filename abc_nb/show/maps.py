@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,11 @@ from abc_nb.analysis.attention import Panel
 from abc_nb.analysis.calibration_study import CalibrationStudy
 from abc_nb.analysis.statistics import seeds_in_words
 from abc_nb.show.pictures import COLORS, GRID, WHITE, WIDTH, blank, heat_map, in_pairs, new_figure
+from abc_nb.problems.tasks import OPERATIONS
 from abc_nb.show.titles import length_unit, named, of_model
+
+
+NAME = 26  # letters of a model's name on one line
 
 
 @rc_context(GRID)
@@ -54,7 +59,8 @@ def with_tokens(axis: Axes, keys: Sequence[str], queries: Sequence[str]) -> None
 def outline(axis: Axes, cells: np.ndarray) -> None:
     """White frames around cells."""
     for row, column in np.argwhere(cells).tolist():
-        axis.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor="white", linewidth=0.8))
+        frame = Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor="white", linewidth=0.8)
+        axis.add_patch(frame).set_clip_on(False)  # whole at the matrix's edge, too
 
 
 @rc_context(WHITE)
@@ -113,7 +119,8 @@ def grid_map(frame: pd.DataFrame, length: int) -> Figure:
     figure, panels = in_pairs(len(tasks), 2.0)
     for panel, task in zip(panels, tasks, strict=True):
         part = frame[frame.task == task]
-        percent_map(panel, part.pivot(index="w", columns="T", values="ours"), f"{task}, {length} digits")
+        table = part.pivot(index="w", columns="T", values="ours").rename(columns={0: "–"})
+        percent_map(panel, table, f"{task}, {length} digits")
         panel.set(xlabel="period T", ylabel="window w")
     figure.colorbar(panels[0].collections[0], ax=panels, label="exact match (%)", fraction=0.04, pad=0.02)
     return figure
@@ -121,18 +128,22 @@ def grid_map(frame: pd.DataFrame, length: int) -> Figure:
 
 @rc_context(GRID)
 def accuracy_map(frame: pd.DataFrame, models: Sequence[str]) -> Figure:
-    """Accuracy by model, in this order, and length: heat maps, two tasks in a row (columns of `over_seeds`)."""
-    frame, models = named(frame), list(map(of_model, models))
-    tasks = list(dict.fromkeys(frame.task))
-    names = 0.03 * max(len(model) for model in models)  # inches, of half of the names' column
-    figure, panels = in_pairs(len(tasks), 0.17 * len(models) + 0.7, WIDTH + names)
+    """Accuracy by model, in this order, and length: heat maps, two or three tasks in a row (columns of `over_seeds`)."""
+    order = [*OPERATIONS]
+    frame = named(frame.sort_values("task", key=lambda tasks: tasks.map(order.index), kind="stable"))
+    models = list(map(of_model, models))
+    titles, tasks = [fill(model, NAME) for model in models], list(dict.fromkeys(frame.task))
+    across = 3 if len(tasks) == 3 else min(2, len(tasks))
+    lines = [line for title in titles for line in title.split("\n")]
+    names = 0.06 / across * max(map(len, lines))  # inches of the names' column, on each panel
+    figure, panels = new_figure(across, 0.17 * len(lines) + 0.7, WIDTH + names, rows=-(-len(tasks) // across))
     for i, (panel, task) in enumerate(zip(panels, tasks, strict=True)):
         part = frame[frame.task == task]
-        table = part.pivot(index="model", columns="length", values="ours").reindex(models)
+        table = part.pivot(index="model", columns="length", values="ours").reindex(models).set_axis(titles)
         percent_map(panel, table, f"{task} ({seeds_in_words(part)})")
         panel.set(xlabel=f"length ({length_unit(task)})", ylabel="")
         panel.set_xticks(panel.get_xticks(), [f"{length:,}" for length in table.columns], fontsize=7, rotation=0)
-        panel.tick_params(labelleft=i % 2 == 0)
+        panel.tick_params(labelleft=i % across == 0)
     return figure
 
 
@@ -180,16 +191,22 @@ def heads(
         outline(axis, cells)
     for axis in list(axes.flat)[len(matrices) :]:
         axis.set_visible(False)
-    if scale["vmax"] > values.min():
-        label = "added to the logit" if is_bias else "attention"
-        figure.colorbar(image, ax=axes, label=label, fraction=0.03, pad=0.01)
+    if not is_bias:
+        figure.colorbar(image, ax=axes, label="attention", fraction=0.03, pad=0.01)
     return figure
 
 
 def biases(study: CalibrationStudy, digits: int, count: int = 3) -> Figure:
     """The cross-attention bias of heads with different lines, for problems of `digits` digits (figures 10 and 11)."""
     matrices, titles = study.telling_heads("cross", count, digits)
+    titles = [f"{title}: {values_of(matrix)}" for title, matrix in zip(titles, matrices, strict=True)]
     return heads(matrices, titles, columns=count, tokens=study.letters(digits))
+
+
+def values_of(bias: np.ndarray) -> str:
+    """The numbers that a bias adds to logits, from the left to the right of its first row that has any."""
+    values = dict.fromkeys(f"{value:.2f}" for row in bias for value in row[np.isfinite(row)])
+    return " and ".join("0" if float(value) == 0 else value for value in values)
 
 
 @rc_context(GRID)

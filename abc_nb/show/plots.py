@@ -6,6 +6,7 @@ import math
 from typing import Any
 from zlib import crc32
 
+import numpy as np
 import pandas as pd
 from matplotlib import rc_context
 from matplotlib.axes import Axes
@@ -18,25 +19,24 @@ from abc_nb.show.pictures import COLORS, GRID, WIDTH, in_pairs, new_figure
 from abc_nb.show.pictures import save as save
 from abc_nb.show.titles import length_unit, named
 
-LOOKS = {  # of each model's curve: colour and marker
-    "Vanilla": (7, "o"),
-    "NoPE": (6, "X"),
-    "RoPE": (8, "s"),
-    "ALiBi": (5, "D"),
-    "RPE": (9, "v"),
-    "Window": (1, "p"),
-    "Window, no positions": (4, ">"),
-    "ABS": (2, "h"),
-    "ABC": (0, "d"),
+LOOKS = {  # the colour of each model's curve
+    "Vanilla": 7,
+    "NoPE": 6,
+    "RoPE": 8,
+    "ALiBi": 5,
+    "RPE": 9,
+    "Window": 1,
+    "Window, no positions": 4,
+    "ABS": 2,
+    "ABC": 0,
 }
 TICKS = (1, 6, 10, 60, 200, 1000, 10_000)  # lengths
 GAP = 9.0  # percent of the panel's height between two labels
 
 
-def look_of(model: str) -> tuple[int, str]:
-    """A model's colour and marker; of one that has none here, those that follow from its name."""
-    number = crc32(model.encode())
-    return LOOKS.get(model) or (number % 10, "osDv^Pph>d"[number // 10 % 10])
+def look_of(model: str) -> int:
+    """A model's colour; of one that has none here, the one that follows from its name."""
+    return LOOKS.get(model, crc32(model.encode()) % 10)
 
 
 @rc_context(GRID)
@@ -52,19 +52,23 @@ def length_curves(rows: pd.DataFrame, longest: int, trained: int = TRAINED) -> F
 
 
 def curves(panel: Axes, rows: pd.DataFrame, trained: int = TRAINED) -> None:
-    """One task's curves: lines are the median over seeds, bands run from the worst to the best (columns as results)."""
+    """One task's curves: lines are the median over seeds, bands run from the worst to the best (columns as results).
+
+    Each curve is thinner than those below it, so that curves that lie on each other can all be seen.
+    """
     ends = {}
-    for model in sorted(dict.fromkeys(rows.model), key=lambda model: model not in LOOKS):
+    models = sorted(dict.fromkeys(rows.model), key=lambda model: model not in LOOKS)
+    for width, model in zip(np.linspace(6.5, 1.5, max(2, len(models))), models, strict=False):
         by_length = 100 * rows[rows.model == model].set_index("length").accuracy
         grouped = by_length.groupby("length")
         line = grouped.agg(median_seed)
-        color, marker = look_of(model)
-        panel.plot(line.index, line, marker=marker, markersize=4, linewidth=1.6, color=COLORS[color])
+        color = look_of(model)
+        panel.plot(line.index, line, linewidth=width, color=COLORS[color])
         panel.fill_between(line.index, grouped.min(), grouped.max(), color=COLORS[color], alpha=0.18, linewidth=0)
         ends[model] = (float(line.index[-1]), float(line.iloc[-1]))
     longest = int(rows.length.max())
     shade(panel, trained)
-    panel.set(xscale="log", xlim=(0.9, 1.2 * longest), ylim=(-4, 110), ylabel="right (%)")
+    panel.set(xscale="log", xlim=(0.9, 1.2 * longest), ylim=(-14, 112), ylabel="right (%)")
     panel.set_xlabel(f"length ({length_unit(rows.task.iloc[0])})")
     ticks = [tick for tick in TICKS if tick <= longest]
     panel.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
@@ -74,11 +78,12 @@ def curves(panel: Axes, rows: pd.DataFrame, trained: int = TRAINED) -> None:
 
 def label_ends(panel: Axes, ends: dict[str, tuple[float, float]]) -> None:
     """Write each curve's name where it ends, in its colour; names that would lie on each other are moved apart."""
-    furthest, below = max(x for x, _ in ends.values()), -math.inf
+    furthest, below, side = max(x for x, _ in ends.values()), -math.inf, 1
     for model, (x, y) in sorted(ends.items(), key=lambda item: item[1][1]):
-        look: dict[str, Any] = {"color": COLORS[look_of(model)[0]], "fontsize": 7.5, "textcoords": "offset points"}
+        look: dict[str, Any] = {"color": COLORS[look_of(model)], "fontsize": 9, "textcoords": "offset points"}
         if x < furthest:
-            panel.annotate(model, (x, y), xytext=(0, 6), ha="center", **look)
+            panel.annotate(model, (x, y), xytext=(0, 11 * side), ha="center", va="center", **look)
+            side = -side
         else:
             below = max(y, below + GAP)
             panel.annotate(model, (x, below), xytext=(6, 0), va="center", annotation_clip=False, **look)
@@ -104,9 +109,7 @@ def reach(table: pd.DataFrame) -> Figure:
     for row, (system, trained, tested) in enumerate(ends):
         color = COLORS[1] if system.endswith("here") else "0.45"
         panel.plot([trained, tested], [row, row], color=color, linewidth=2.5, marker="|", markersize=9)
-        ratio = tested / trained
-        shown = f"{tested:,} ({ratio:,.{1 if ratio < 100 else 0}f} times)"
-        panel.text(1.15 * tested, row, shown, va="center", fontsize=7)
+        panel.text(1.15 * tested, row, f"{tested:,}", va="center", fontsize=7)
     panel.set(xscale="log", xlabel="digits: trained on, holds to", xlim=(4, 40 * table.tested.max()))
     panel.set_yticks(range(len(table)), table.system)
     panel.invert_yaxis()
@@ -119,8 +122,8 @@ def mass_and_accuracy(frames: dict[str, pd.DataFrame], trained: int = TRAINED) -
     """By decoding step: attention on the needed cell and digit accuracy (columns step, mass, accuracy)."""
     figure, panels = new_figure(len(frames))
     for panel, (title, frame) in zip(panels, frames.items(), strict=True):
-        panel.plot(frame.step + 1, frame.accuracy, color=COLORS[0], marker="o", markersize=3, label="digit accuracy")
-        panel.plot(frame.step + 1, frame.mass, color=COLORS[1], marker="s", markersize=3, label="attention mass")
+        panel.plot(frame.step + 1, frame.accuracy, color=COLORS[0], marker="o", markersize=3, label="right digits")
+        panel.plot(frame.step + 1, frame.mass, color=COLORS[1], marker="s", markersize=3, label="attention on the needed digit")
         shade(panel, trained)
         panel.set(title=title, xlabel="output digit, units first", ylim=(-0.04, 1.04), xlim=(0.5, len(frame) + 0.5))
     panels[0].set_ylabel("share")
@@ -130,12 +133,12 @@ def mass_and_accuracy(frames: dict[str, pd.DataFrame], trained: int = TRAINED) -
 
 @rc_context(GRID)
 def offsets(frame: pd.DataFrame) -> Figure:
-    """Bars by offset, a panel a column of `frame` other than `offset`."""
+    """Bars by offset, in columns to the right of the needed digit, a panel a column of `frame` other than `offset`."""
     names = [name for name in frame if name != "offset"]
     figure, panels = new_figure(len(names), 2.0, width=WIDTH * 0.85)
     for panel, name, color in zip(panels, names, COLORS, strict=False):
         panel.bar(frame.offset, frame[name], color=color)
-        panel.set(title=name, xlabel="offset j - i")
+        panel.set(title=name, xlabel="columns to the right of the needed digit")
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
         panel.grid(False, axis="x")
     panels[0].set_ylabel("added to the logit")

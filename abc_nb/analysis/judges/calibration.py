@@ -28,7 +28,7 @@ def abc_fails_on_parity(scores: Scores) -> Verdict:
     if count.most:
         verdict = "differs"
     finding = f"ABC of a plain model that interpolates Parity is right on 99% at 60 digits in {count} runs."
-    return judged("C17", {"parity": count}, finding, OURS, verdict)
+    return judged("C17", {"parity": count.others}, finding, OURS, verdict)
 
 
 def three_directions_suffice(scores: Scores) -> Verdict:
@@ -53,9 +53,9 @@ def strict_thresholds_work(scores: Scores) -> Verdict:
         verdict = "holds with changes"
     elif six and min(count.runs for count in six.values()) >= SEEDS and not total(six.values()).met:
         verdict = "differs"
-    every = total(six.values()) + two
     seeds = seeds_of(scores.at_bar(task, f"{model}-deep") for model in six for task in THREE)
-    return Verdict("C19", verdict, finding, str(every), "Algorithm 1, every reading", "tight and padded", seeds, SIX)
+    agreeing = total(six.values()).agreeing
+    return Verdict("C19", verdict, finding, agreeing, "Algorithm 1, every reading", "tight and padded", seeds, SIX)
 
 
 def told_of_kappa_2(scores: Scores) -> str:
@@ -81,7 +81,7 @@ def last_layer_is_enough(scores: Scores) -> Verdict:
     finding = f"Runs at 99% at 60 digits with the last layer's lines in every layer, two layers: {listed(two)}"
     finding += f"; six layers: {listed(deep) or 'none was trained'}."
     reading = "our lines; two layers with an index modulo 3 and the plain model's weights"
-    return judged("C20", deep or two, finding, reading, by_counts(deep) if enough else verdict)
+    return judged("C20", deep, finding, reading, by_counts(deep) if enough else verdict)
 
 
 def retraining_is_short(costs: pd.DataFrame) -> Verdict:
@@ -145,7 +145,8 @@ def verticals_are_sinks(shares: Sequence[pd.DataFrame]) -> Verdict:
 def same_index(equal: bool, offsets: pd.DataFrame) -> Verdict:
     """`equal`: the index matrices agree; `offsets`: RPE's bias and ABC's share by offset (columns offset, RPE, ABC)."""
     ours, theirs = (int(offsets.sort_values(name)["offset"].iloc[-1]) for name in ("ABC", "RPE"))
-    finding = f"Both use j - i; the strongest offset on Successor is {ours} for ABC and {theirs} for RPE."
+    finding = f"Both use j - i. On Successor ABC is strongest {ours} and RPE {theirs} columns to the right of the "
+    finding += "needed digit."
     verdict: Judgement = "holds with changes" if equal else "differs"
     return Verdict("C25", verdict, finding, reading="a cut instead of a clip", seeds="1")
 

@@ -204,4 +204,4 @@ def bars(drawn: Figure, seen: Seen) -> None:
     axes.bar(range(len(tokens)), seen.logits[tokens], color=shown)
     axes.axhline(0, color="0.5", linewidth=0.6)
     axes.set_xticks(range(len(tokens)), [seen.symbols[token] for token in tokens], fontsize=10, **TEXT)
-    axes.set_xlabel("right: green; written instead: red", fontsize=10, **TEXT)
+    axes.set_xlabel("right: green; written instead: orange", fontsize=10, **TEXT)

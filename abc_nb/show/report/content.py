@@ -35,7 +35,7 @@ class Claim:
     id: str
     claim: str
     verdict: str
-    runs: str  # as in "19 of 20": how many met the criterion
+    runs: str  # as in "19 of 20 runs agree"
     finding: str
     notebook: str
     link: str  # to the notebook
@@ -52,6 +52,7 @@ class Report:
     head: tuple[str, ...]  # of the table of worst runs
     rows: tuple[tuple[str, ...], ...]
     ledger: tuple[Claim, ...]
+    differing: tuple[Claim, ...]  # those that did not come out as the paper says
     notebooks: tuple[tuple[str, str], ...]  # title and link
     facts: dict[str, str]
     runs: pd.DataFrame
@@ -61,10 +62,6 @@ class Report:
         """How many claims have each verdict."""
         found = {verdict: sum(claim.verdict == verdict for claim in self.ledger) for verdict in claims.VERDICTS}
         return {verdict: count for verdict, count in found.items() if count}
-
-    @property
-    def differing(self) -> tuple[Claim, ...]:
-        return tuple(claim for claim in self.ledger if claim.verdict == "differs")
 
     @property
     def setting(self) -> str:
@@ -81,7 +78,8 @@ def collect(found: Results) -> Report:
     """Read the profile's folder of figures and tables, and the runs that `found` stands for."""
     folder = paths.figures(found.profile)
     picture = folder / f"{HEADLINE}.png"
-    runs = listed_runs(found)
+    runs, book = listed_runs(found), read_ledger(found.profile, folder)
+    differing = set(claims.unlike_the_paper(found.profile).id)
     return Report(
         profile=found.profile,
         purpose=profiles.PROFILES[found.profile].purpose,
@@ -89,7 +87,8 @@ def collect(found: Results) -> Report:
         caption=captions.full(HEADLINE),
         head=facts.HEAD,
         rows=tuple(facts.worst_runs(found)),
-        ledger=tuple(read_ledger(found.profile, folder)),
+        ledger=tuple(book),
+        differing=tuple(claim for claim in book if claim.id in differing),
         notebooks=tuple((each.title, link(folder, each.notebook.stem)) for each in exhibits.chapters()),
         facts=facts_of(runs, found.origin),
         runs=run_table(runs),

@@ -5,27 +5,32 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from abc_nb.show.report.content import ABOUT, HEADLINE, Report
+from abc_nb.show.report.content import ABOUT, HEADLINE, Claim, Report
 
 
 def render(report: Report) -> str:
     counts = ", ".join(f"{verdict} {count}" for verdict, count in report.counts.items())
     blocks = [f"# Arithmetic that holds at any length: report of the profile {report.profile}", ABOUT]
-    blocks += [f"{report.purpose.capitalize()}. `abc-nb report` writes it as one page that can be mailed, too."]
+    blocks += [f"Profile {report.profile}: {report.purpose}. `abc-nb report` writes the same as one HTML file."]
     if report.picture:
         blocks += [f"![Accuracy by length]({HEADLINE}.png)", report.caption]
     if report.rows:
         blocks += ["## How far does each method hold?", "The worst run over tasks and seeds, percent right."]
         blocks += [grid(report.head, report.rows)]
     if report.differing:
-        lines = [f"- {each.id}: {escape(each.claim)}. Here: {escape(each.finding)}" for each in report.differing]
-        blocks += ["## What did not reproduce?", "\n".join(lines)]
+        blocks += ["## What did not reproduce", "\n".join(map(sentence, report.differing))]
     blocks += ["## The papers' claims", f"Verdicts on {len(report.ledger)} claims: {counts}. {report.setting}"]
     blocks += [ledger(report)]
     blocks += ["## Where it comes from", "\n".join(f"- [{title}]({link})" for title, link in report.notebooks)]
     blocks += ["\n".join(f"- {name}: {escape(text)}" for name, text in report.facts.items())]
     blocks += ["Every run, a line each: [runs.csv](runs.csv)."] if len(report.runs) else []
     return "\n\n".join(blocks) + "\n"
+
+
+def sentence(claim: Claim) -> str:
+    """A claim that did not come out as the paper says, as a line of a list."""
+    counted = f" ({claim.runs})" if claim.runs else ""
+    return f"- {claim.id}, {claim.verdict}{counted}. The paper: {escape(claim.claim)}. Here: {escape(claim.finding)}"
 
 
 def ledger(report: Report) -> str:
