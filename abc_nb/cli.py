@@ -123,9 +123,9 @@ def build_parser() -> Parser:
     place = sweep.add_mutually_exclusive_group()
     place.add_argument("--in-turn", action="store_true", help="one after another, in this process")
     place.add_argument("--dask", metavar="ADDRESS", help="on a Dask cluster: its scheduler, as in tcp://host:8786")
-    reproduce = command("reproduce", "train what is missing, run every notebook, write figures, tables and the report")
+    reproduce = command("reproduce", "train the models of the story, certify them, run all notebooks, write the report")
     reproduce.add_argument("--seeds", type=seeds, default=[0], help="as in 0,1 or 0-4 (default 0)")
-    reproduce.add_argument("--all", action="store_true", help="train the ablations anew, too")
+    reproduce.add_argument("--all", action="store_true", help="train every experiment, not the story's alone")
     report = command("report", "write the report on the figures and tables that are there")
     report.add_argument(
         "--results", default="shipped", help="whose runs it lists: shipped (default), runs (made here) or any"

@@ -20,7 +20,9 @@ from abc_nb.certificates.checking.check import check
 from abc_nb.common import paths
 from abc_nb.common.config import to_data
 from abc_nb.problems.expressions import expected
+from abc_nb.problems.sampling import make_batch
 from abc_nb.show.explorers import contexts
+from abc_nb.training.evaluation import exact_match
 
 
 @pytest.mark.slow
@@ -57,6 +59,28 @@ def test_perturbed_weights_lose_the_certificate() -> None:
     found = abc_nb.certify_model(model, sampler)
     assert not found.certified and found.wrong > 0
     assert check(asdict(found), weights_of(model), to_data(model.config.bias)).wrong == found.wrong
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["successor", "addition", "n-by-1", "parity"])
+@pytest.mark.parametrize("model", ["window-cyclic", "abc"])
+def test_a_certified_model_is_right_with_any_number_of_zeros_in_front(task: str, model: str) -> None:
+    """Trained on tight problems, it is asked padded ones of 61 columns: numbers of every length that these can hold."""
+    data = files.read(paths.certificates() / f"{task}-{model}-quick-seed1.json")
+    assert data["certified"] and data["facts"]["zeros"]
+    assert data["statement"].endswith("with any number of zeros in front.")
+    assert f"at every width W >= {data['facts']['narrowest']} " in data["statement"]
+    run, width, rng = abc_nb.load(f"{task}-{model}", seed=1), 61, np.random.default_rng(0)
+    own = run.experiment.task
+    free, operands = width - own.operation.grows, []
+    for places in own.operand_places(width):
+        digits = rng.integers(own.base, size=(free, places))
+        digits[:, free:] = 0
+        if places == width:
+            digits[np.arange(width) > np.arange(free)[:, None]] = 0
+        operands.append(rng.permutation(digits) if operands else digits)
+    batch = make_batch(own, operands, width, run.experiment.sampler.arrangement)
+    assert data["facts"]["narrowest"] <= width and exact_match(run.model(), batch).all()
 
 
 @pytest.mark.parametrize("arguments", [[], ["parity-abc", "--check", "x.json"], ["--check", "absent.json"]])

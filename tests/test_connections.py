@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -19,6 +20,7 @@ from abc_nb.analysis.connections import (
     rpe_index,
     same_index,
 )
+from abc_nb.analysis.results import Results
 from abc_nb.bias.base import Attention
 from abc_nb.bias.lines import Line, Lines
 from abc_nb.model.positions import Relative, RelativeAttention
@@ -205,3 +207,18 @@ def test_one_attention_adapted_alone_is_asked_with_the_inputs_it_had(name: Atten
     seen = found.isfinite()
     assert seen.any()
     torch.testing.assert_close(found[seen], expected[seen])
+
+
+@pytest.mark.parametrize(("shipped", "origin"), [(True, "shipped"), (False, "any")])
+def test_lora_is_compared_with_the_abc_of_the_same_plain_model(
+    shipped: bool, origin: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plain model that was trained here is not the one that shipped LoRA was made from."""
+    adapted = SimpleNamespace(manifest={"shipped": shipped}, model=lambda: "adapted")
+    monkeypatch.setattr(
+        Results, "one", lambda self, name: adapted if name == "parity-lora" else f"{name}, {self.origin}"
+    )
+    monkeypatch.setattr(connections, "CalibrationStudy", lambda run: run)
+    monkeypatch.setattr(connections, "changes", lambda study, model: (study, model))
+    found = connections.on_parity(Results("quick", "any", [0]))
+    assert found == (f"parity-abc, {origin}", "adapted")

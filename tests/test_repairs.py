@@ -53,6 +53,23 @@ def test_predicted_shares_stand_beside_samples(folder: Path) -> None:
     assert shown[10**6].str.fullmatch(r"99\.\d{4}%").all()
 
 
+def test_lists_and_bases_have_a_verdict_or_their_contexts(folder: Path) -> None:
+    """Certificates of Successor in base 10 stand for those in base 2: one that was repaired, and of ABC none."""
+    for recipe in ("", "-repaired"):
+        path = folder / f"successor-window-cyclic{recipe}-quick-seed0.json"
+        data = json.loads(path.read_text())
+        data |= {"experiment": f"{data['experiment']}-base2", "base": 2, "margin": 2.5}
+        (folder / f"successor-window-cyclic{recipe}-base2-quick-seed0.json").write_text(json.dumps(data))
+    frame = certified.lists_and_bases(FOUND).set_index(["task", "base", "model"])
+    row = frame.loc["successor", 2, "window-cyclic"]
+    assert (row.verdict, row.wrong, row.margin) == ("certified after repair", 2, 2.5) and row.problem == "78799"
+    others = frame[frame.verdict != "certified after repair"]
+    assert len(others) == len(frame) - 1 == 3 * 2 + 3 * 4 * 2 - 1
+    assert (others.verdict == "not tried").all() and (others.problem == "").all()
+    assert frame.loc["addition", 16, "window-cyclic"].contexts == 1_160_000_512
+    assert set(certified.certificates(FOUND).seed) == {0, 1, 2, 3, 4}
+
+
 def test_without_certificates_tables_are_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paths, "certificates", lambda: tmp_path)
     assert repairs.before_and_after(FOUND).empty

@@ -70,6 +70,20 @@ def test_of_runs_made_here_and_shipped_ones_those_of_the_seeds_asked_for_are_tak
     assert [(each.seed, each.manifest["shipped"]) for each in found.runs([NAME])] == [(0, False), (1, True)]
 
 
+def test_provenance_says_how_many_runs_were_made_here(run: store.Run, tiny: Experiment) -> None:
+    store.ship(runner.ensure(tiny, 1), weights=False)
+    shutil.rmtree(runner.ensure(tiny, 1).folder)
+    said = {
+        ("runs", 0): "1 runs, made here; seeds 0 to 0",
+        ("shipped", 1): "1 runs, shipped; seeds 1 to 1",
+        ("any", 1): "1 runs, shipped; seeds 1 to 1",
+    }
+    for (origin, seed), words in said.items():
+        assert words in Results("smoke", origin, [seed]).provenance([NAME])
+    mixed = Results("smoke", "any", [0, 1]).provenance([NAME, NAME, NAME])
+    assert "6 runs, 3 made here and 3 shipped; seeds 0 to 1" in mixed
+
+
 def test_where_nothing_is_shipped_the_error_says_how_to_name_the_results(folders: Folders) -> None:
     says = f"set ABC_NB_RESULTS to the folder results of a checkout, for {folders.shipped} holds no shipped results"
     with pytest.raises(InputError, match=says):

@@ -49,16 +49,21 @@ class CalibrationStudy:
         return bias
 
     @cached_property
-    def parent_run(self) -> Run:
-        """The run that was calibrated, made here or shipped: not another one of its name with other weights."""
+    def known_parent(self) -> Run | None:
+        """The run that was calibrated, if it is there: not another one of its name with other weights."""
         experiment, wanted = self.run.experiment.parent, self.run.manifest["parent"]["weights"]
         assert experiment is not None
-        for origin in store.ANYWHERE:
-            found = store.find(experiment, self.run.seed, (origin,))
-            if found is not None and found.checksum in (None, wanted):
-                return found
-        name = self.run.experiment.name
-        raise InputError(f"the {experiment.name} that {name} was calibrated from is not there: train {name} here")
+        runs = (store.find(experiment, self.run.seed, (origin,)) for origin in store.ANYWHERE)
+        return next((run for run in runs if run is not None and run.checksum in (None, wanted)), None)
+
+    @property
+    def parent_run(self) -> Run:
+        """The run that was calibrated, made here or shipped. InputError if it is not there."""
+        if self.known_parent is None:
+            name, experiment = self.run.experiment.name, self.run.experiment.parent
+            assert experiment is not None
+            raise InputError(f"the {experiment.name} that {name} was calibrated from is not there: train {name} here")
+        return self.known_parent
 
     @cached_property
     def parent(self) -> Transformer:
@@ -245,7 +250,7 @@ def verticals(found: Results, names: Collection[str]) -> list[pd.DataFrame]:
     """
     by_seed = defaultdict[int, list[CalibrationStudy]](list)
     for study in (CalibrationStudy(run) for name in names for run in found.every_seed(name)):
-        if study.parent_run.has_weights:
+        if study.known_parent is not None and study.known_parent.has_weights:
             by_seed[study.run.seed].append(study)
     complete = [own for own in by_seed.values() if len(own) == len(names)]
     return [pd.concat([study.verticals() for study in own]) for own in complete]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -13,8 +15,9 @@ from abc_nb.certificates.certify import certify_model, count_contexts, weights_o
 from abc_nb.certificates.checksum import checksum
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
-from abc_nb.experiments import ABLATED, BASES, LISTS, STUDIES, Name, experiment, parse
-from abc_nb.problems.tasks import Task
+from abc_nb.experiments import ABLATED, ARITHMETIC, BASES, LISTS, STUDIES, Name, experiment
+from abc_nb.experiments.studies import Study
+from abc_nb.runs import store
 from abc_nb.runs.store import Run
 
 LASTING = ("scaffolds", "abc")  # whose windows to one side with an index modulo 3, and ABC, `reproduce` certifies
@@ -22,12 +25,8 @@ MODELS = ("window-cyclic", "abc")
 ENCODER_DECODERS = (*MODELS, "window-cyclic-repaired")
 DECODERS = ("decoder-abs", "decoder-abc", "decoder-abs-repaired")
 EVERY = (*ENCODER_DECODERS, *DECODERS)
-MANY = (  # some have too many contexts to try
-    Name("addition", "decoder-abs"),
-    Name("addition", "decoder-abc"),
-    Name("parity", "decoder-abc"),
-)
 SMALL = ("seed", "certified", "contexts", "wrong", "margin")
+SHOWN = ("problem", "answer", "right")  # of a counterexample
 COLUMNS = ["task", "model", "seed", "recipe", "certified", "contexts", "wrong", "margin", "bound", "seconds"]
 
 
@@ -36,16 +35,38 @@ def names(found: Results) -> list[Name]:
     return [name for name in found.names(*LASTING) if name.model in MODELS]
 
 
-def folder(found: Results) -> Path:
-    """Where the certificates of these results lie: next to the runs made here, or with the shipped ones."""
-    return paths.runs() / "certificates" if found.origin == "runs" else paths.certificates()
+def made_here() -> Path:
+    """The folder of the certificates that were made here."""
+    return paths.runs() / "certificates"
 
 
-def read(found: Results) -> list[dict[str, object]]:
-    """Every certificate of these results' profile and seeds, plain before repaired."""
-    made = [files.read(path) for path in sorted(folder(found).glob("*.json"))]
-    mine = [each for each in made if each["profile"] == found.profile and each["seed"] in found.seeds]
+def file_name(run: Run) -> str:
+    """Of a run's certificate."""
+    return f"{run.experiment.name}-{run.experiment.profile}-seed{run.seed}.json"
+
+
+def read(
+    found: Results, models: Sequence[str] = EVERY, tasks: Sequence[str] = ARITHMETIC, bases: Sequence[int] = ()
+) -> list[dict[str, Any]]:
+    """The certificates of some models in these results' profile and seeds, plain before repaired.
+
+    Without bases, each task's usual one. `name` is added to what a certificate says. Where either will do, one that
+    was made here replaces the shipped one, and a run that was made here has no shipped one: that is of other weights.
+    """
+    wanted = {str(name): name for name in Study(tuple(tasks), tuple(models), tuple(bases)).names}
+    made = files_in(made_here()) if found.origin != "shipped" else {}
+    shipped = files_in(paths.certificates()) if found.origin != "runs" else {}
+    if found.origin == "any":
+        shipped = {name: each for name, each in shipped.items() if not has_run_made_here(each)}
+    mine = [each for each in (shipped | made).values() if each["profile"] == found.profile]
+    mine = [each for each in mine if each["seed"] in found.seeds and each["experiment"] in wanted]
+    mine = [each | {"name": wanted[each["experiment"]]} for each in mine]
     return sorted(mine, key=lambda each: (each["recipe"] != files.PLAIN, each["experiment"], each["seed"]))
+
+
+def files_in(folder: Path) -> dict[str, dict[str, Any]]:
+    """The certificates in a folder, by the names of their files."""
+    return {path.name: files.read(path) for path in folder.glob("*.json")}
 
 
 def statement(found: Results, name: str) -> str:
@@ -54,29 +75,27 @@ def statement(found: Results, name: str) -> str:
     return proved[0] if proved else f"No run of {name} is certified here: try `abc-nb certify {name}`."
 
 
-def certificates(
-    found: Results, models: Sequence[str] = (*ENCODER_DECODERS, *DECODERS), tables: bool = False
-) -> pd.DataFrame:
-    """One row a certificate of these models; `bound` is what rounding can change a margin by.
+def has_run_made_here(certificate: dict[str, Any]) -> bool:
+    wanted = experiment(certificate["experiment"], certificate["profile"])
+    return store.find(wanted, certificate["seed"], ("runs",)) is not None
 
-    With `tables`, of tasks whose output is a table; without, of the others.
-    """
+
+def certificates(
+    found: Results, models: Sequence[str] = EVERY, tasks: Sequence[str] = ARITHMETIC, bases: Sequence[int] = ()
+) -> pd.DataFrame:
+    """One row a certificate, chosen as in `read`; `bound` is what rounding can change a margin by."""
     rows = []
-    for each in read(found):
-        name = parse(str(each["experiment"]))
-        rounding = each["rounding"]
-        assert name is not None and isinstance(rounding, dict)
-        if name.model not in models or tables != (Task(name.task).trace is not None):
-            continue
-        row = {"task": name.task, "model": name.model, "bound": rounding["bound"]}
+    for each in read(found, models, tasks, bases):
+        name = each["name"]
+        row = {"task": name.task, "model": name.model, "bound": each["rounding"]["bound"]}
         rows.append({column: row.get(column, each.get(column)) for column in COLUMNS})
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
 def tally(found: Results, task: str, models: Sequence[str]) -> dict[str, str]:
     """How many runs of a task's models are certified, of those that were tried: `5 of 5`, by model."""
-    rows = certificates(found, models)
-    counts = {model: rows[(rows.task == task) & (rows.model == model)].certified for model in models}
+    rows = certificates(found, models, [task])
+    counts = {model: rows[rows.model == model].certified for model in models}
     return {model: f"{int(part.sum())} of {len(part)}" for model, part in counts.items() if len(part)}
 
 
@@ -89,62 +108,75 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
     return found.round({"margin": 2})
 
 
-def counterexamples(found: Results, models: Sequence[str] = ENCODER_DECODERS) -> pd.DataFrame:
+def counterexamples(found: Results, models: Sequence[str] = EVERY) -> pd.DataFrame:
     """The shortest wrong problem of each model that is not certified, the model's answer to it, and the right one."""
     rows = []
-    for each in read(found):
-        examples, name = each["counterexamples"], parse(str(each["experiment"]))
-        assert isinstance(examples, list) and name is not None
-        for example in examples[:1] if name.model in models else []:
-            head = {"task": name.task, "model": name.model, "seed": each["seed"], "recipe": each["recipe"]}
-            rows.append(head | {column: example[column] for column in ("problem", "answer", "right")})
-    return pd.DataFrame(rows, columns=["task", "model", "seed", "recipe", "problem", "answer", "right"])
+    for each in read(found, models):
+        for example in each["counterexamples"][:1]:
+            head = {"task": each["task"], "model": each["name"].model, "seed": each["seed"], "recipe": each["recipe"]}
+            rows.append(head | {column: example[column] for column in SHOWN})
+    return pd.DataFrame(rows, columns=["task", "model", "seed", "recipe", *SHOWN])
 
 
 def smallest(found: Results) -> pd.DataFrame:
     """The study of small Addition models that have a certificate, one row a run, those with most parameters first."""
-    names, rows = [str(name) for name in STUDIES["smallest"].names], []
-    for each in read(found):
-        if each["experiment"] in names:
-            own = experiment(str(each["experiment"]), found.profile)
-            size = {"width": own.model.width, "feed-forward": own.model.feed_forward}
-            parameters = sum(weights.numel() for weights in own.build(0).parameters())
-            rows.append(size | {"parameters": parameters} | {name: each[name] for name in SMALL})
+    study, rows = STUDIES["smallest"], []
+    for each in read(found, study.models, study.tasks):
+        own = experiment(each["name"], found.profile)
+        size = {"width": own.model.width, "feed-forward": own.model.feed_forward}
+        parameters = sum(weights.numel() for weights in own.build(0).parameters())
+        rows.append(size | {"parameters": parameters} | {name: each[name] for name in SMALL})
     frame = pd.DataFrame(rows, columns=["width", "feed-forward", "parameters", *SMALL])
     return frame.sort_values("parameters", ascending=False, ignore_index=True)
 
 
-def counted(found: Results) -> pd.DataFrame:
-    """How many contexts there are to try, of models whose certificate is not shipped: the fewest and most of seeds.
+def lists_and_bases(found: Results) -> pd.DataFrame:
+    """Lists, and the three tasks in other bases, under ABS and ABC: a row an experiment, of the first seed.
 
-    Weights make no difference, so that lines alone are needed; under ABS they are the same for every seed.
+    `verdict` says certified or not, or that no certificate was tried. `wrong` and the shortest wrong `problem` are
+    those before repair, `margin` is the last certificate's. Contexts are counted without weights, of ABC from its
+    lines; they are missing where these are.
     """
-    names = [Name(task, "window-cyclic") for task in LISTS]
-    names += [Name(task, "window-cyclic", base) for base in BASES for task in ABLATED]
-    rows = []
-    for name in [*names, *MANY]:
-        own = experiment(name, found.profile)
-        if own.calibration is None:
-            numbers = [count_contexts(own.build(0), own.sampler)]
-        else:
-            runs = [run for run in found.by_seed(name).values() if run is not None]
-            numbers = [count_contexts(own.build(run.seed, run.bias()), own.sampler) for run in runs]
-        if not numbers:
-            continue
-        what = {"task": own.task.name, "model": own.identity.model, "base": own.task.base}
-        rows.append(what | {"fewest": min(numbers), "most": max(numbers)})
-    return pd.DataFrame(rows)
+    names = [Name(task, model) for task in LISTS for model in MODELS]
+    names += [Name(task, model, base) for task in ABLATED for base in BASES for model in MODELS]
+    models = [*MODELS, *(f"{model}-repaired" for model in MODELS)]
+    made = {each["name"]: each for each in read(found.first, models, LISTS)}
+    made |= {each["name"]: each for each in read(found.first, models, ABLATED, BASES)}
+    return pd.DataFrame([verdict_on(found.first, name, made) for name in names]).astype({"contexts": "Int64"})
+
+
+def verdict_on(found: Results, name: Name, made: Mapping[Name, dict[str, Any]]) -> dict[str, Any]:
+    """The row of one experiment in `lists_and_bases`, from all certificates."""
+    row: dict[str, Any] = {"task": name.task, "base": name.base, "model": name.model}
+    plain, repaired = made.get(name), made.get(replace(name, model=f"{name.model}-repaired"))
+    if plain is None:
+        none = {"verdict": "not tried", "wrong": None, "margin": None, "problem": ""}
+        return row | {"contexts": contexts_of(found, name)} | none
+    last = repaired or plain
+    verdict = ("certified" if last["certified"] else "not certified") + " after repair" * (last is not plain)
+    example = plain["counterexamples"][0]["problem"] if plain["counterexamples"] else ""
+    row |= {"contexts": plain["contexts"], "verdict": verdict, "wrong": plain["wrong"], "margin": last["margin"]}
+    return row | {"problem": example}
+
+
+def contexts_of(found: Results, name: Name) -> int | None:
+    """How many contexts there are to try, counted without weights; None where a model's lines are not there."""
+    own = experiment(name, found.profile)
+    if own.calibration is None:
+        return count_contexts(own.build(0), own.sampler)
+    runs = found.existing([name])
+    return count_contexts(own.build(runs[0].seed, runs[0].bias()), own.sampler) if runs else None
 
 
 def certify_runs(found: Results) -> list[Path]:
-    """Certify what is meant to hold and has no certificate for its weights yet; the files that were written.
+    """Certify what was made here, is meant to hold and has no certificate for its weights yet; the files written.
 
     A model for which no certificate exists is left out.
     """
     written = []
     for run in [*found.runs(names(found)), *repaired_runs(found)]:
-        path = folder(found) / f"{run.experiment.name}-{run.experiment.profile}-seed{run.seed}.json"
-        if not is_of(path, run):
+        path = made_here() / file_name(run)
+        if not run.manifest["shipped"] and not is_of(path, run):
             try:
                 certificate = certify_model(run.model(), run.experiment.sampler)
             except InputError:
@@ -157,7 +189,7 @@ def certify_runs(found: Results) -> list[Path]:
 def repaired_runs(found: Results) -> list[Run]:
     """The runs of repaired models that are there; none has to be."""
     repaired = found.names("repaired") if found.profile in STUDIES["repaired"].profiles else []
-    return [run for name in repaired for run in found.by_seed(name).values() if run is not None and run.has_weights]
+    return [run for run in found.existing(repaired) if run.has_weights]
 
 
 def is_of(path: Path, run: Run) -> bool:

@@ -109,8 +109,10 @@ def on_successor(found: Results) -> pd.DataFrame:
 
 
 def on_parity(found: Results) -> pd.DataFrame:
-    """`changes` of the first seed's plain model of Parity."""
-    return changes(CalibrationStudy(found.one("parity-abc")), found.one("parity-lora").model())
+    """`changes` of the first seed's plain model of Parity; where its LoRA is shipped, ABC is the shipped one, too."""
+    adapted = found.one("parity-lora")
+    own = replace(found, origin="shipped") if adapted.manifest["shipped"] else found
+    return changes(CalibrationStudy(own.one("parity-abc")), adapted.model())
 
 
 def logit_change(before: Transformer, after: Transformer, name: Attention, batch: Batch) -> dict[str, Any]:

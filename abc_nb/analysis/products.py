@@ -35,8 +35,7 @@ def followed(study: CalibrationStudy) -> pd.DataFrame:
 
 def certificates(found: Results) -> pd.DataFrame:
     """A row a certificate of a model of N x N."""
-    frame = certified.certificates(found, tuple(TRACED), tables=True)
-    own = frame[frame.task == "n-by-n"].reset_index(drop=True)
+    own = certified.certificates(found, tuple(TRACED), ["n-by-n"])
     return own.assign(model=own.model.map(titled))
 
 

@@ -13,7 +13,7 @@ from abc_nb.certificates import files
 from abc_nb.certificates.known import wrong_contexts
 from abc_nb.certificates.prediction import predicted_accuracy
 from abc_nb.common.errors import InputError
-from abc_nb.experiments import ARITHMETIC, experiment
+from abc_nb.experiments import experiment
 from abc_nb.runs.run import Run
 
 LENGTHS = (60, 1_000, 10_000, 1_000_000)  # digits
@@ -28,15 +28,13 @@ def before_and_after(found: Results, models: Sequence[str] = certified.ENCODER_D
     A repaired model counts for the seed of the model that it was made from. Steps and seconds are the sums over the
     repairs of models that were not certified, certificates included; a dash stands where no such run is there.
     """
-    made = certified.read(found)
+    made = certified.read(found, models)
     plain = [each for each in made if each["recipe"] == files.PLAIN]
     repairs = {repaired_from(each): each for each in made if each["recipe"] == files.REPAIRED}
     rows = []
     for each in plain:
-        repair = repairs.get((str(each["experiment"]), int(str(each["seed"]))))
-        own = experiment(str(each["experiment"]), found.profile).identity
-        if own.model not in models:
-            continue
+        repair = repairs.get((each["experiment"], each["seed"]))
+        own = each["name"]
         done = {} if repair is None or each["certified"] else cost(found, repair)
         after = bool(each["certified"] or (repair is not None and repair["certified"]))
         rows.append({"task": own.task, "model": own.model, "before": each["certified"], "after": after} | done)
@@ -78,9 +76,8 @@ def predicted(found: Results, lengths: Sequence[int] = LENGTHS) -> pd.DataFrame:
     parts = [
         rows_of(run, each, lengths)
         for each in certified.read(found)
-        if each["recipe"] == files.PLAIN and each["wrong"] and each["task"] in ARITHMETIC
-        if int(str(each["contexts"])) <= MOST
-        for run in [found.by_seed(str(each["experiment"])).get(int(str(each["seed"])))]
+        if each["recipe"] == files.PLAIN and each["wrong"] and each["contexts"] <= MOST
+        for run in [found.by_seed(each["experiment"]).get(each["seed"])]
         if run is not None and run.has_weights
     ]
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=COLUMNS)

@@ -141,9 +141,8 @@ class Results:
             return " and ".join(map(str, sorted({read(run) for run in runs}, key=str)))
 
         seeds, dates = sorted({run.seed for run in runs}), sorted({run.manifest["date"] for run in runs})
-        made = "shipped" if all(run.manifest["shipped"] for run in runs) else "made here, or shipped"
         return (
-            f"Profile {self.profile}: {len(runs)} runs, {made}; {in_range('seed', seeds)}; "
+            f"Profile {self.profile}: {len(runs)} runs, {origins(runs)}; {in_range('seed', seeds)}; "
             f"{distinct(lambda run: run.experiment.sampler.regime)} problems; trained on "
             f"{distinct(lambda run: run.manifest['device'].partition(' ')[0])}, {in_range('', dates)}, "
             f"torch {distinct(lambda run: run.manifest['versions']['torch'].partition('+')[0])}."
@@ -155,6 +154,14 @@ def in_range(name: str, ordered: Sequence[object]) -> str:
     if ordered[0] == ordered[-1]:
         return f"{name} {ordered[0]}".strip()
     return f"{name and name + 's'} {ordered[0]} to {ordered[-1]}".strip()
+
+
+def origins(runs: Sequence[Run]) -> str:
+    """How many of the runs were made here and how many are shipped: `16 made here and 4 shipped`, or the word alone."""
+    shipped = sum(bool(run.manifest["shipped"]) for run in runs)
+    counts = {"made here": len(runs) - shipped, "shipped": shipped}
+    found = [(word, count) for word, count in counts.items() if count]
+    return found[0][0] if len(found) == 1 else " and ".join(f"{count} {word}" for word, count in found)
 
 
 def identity(run: Run) -> dict[str, str | int]:
