@@ -145,8 +145,8 @@ def verticals_are_sinks(shares: Sequence[pd.DataFrame]) -> Verdict:
 def same_index(equal: bool, offsets: pd.DataFrame) -> Verdict:
     """`equal`: the index matrices agree; `offsets`: RPE's bias and ABC's share by offset (columns offset, RPE, ABC)."""
     ours, theirs = (int(offsets.sort_values(name)["offset"].iloc[-1]) for name in ("ABC", "RPE"))
-    finding = f"Both use j - i. On Successor ABC is strongest {ours} and RPE {theirs} columns to the right of the "
-    finding += "needed digit."
+    finding = f"Both use j - i. On Successor the strongest offset from the needed digit is {ours} for ABC and {theirs} "
+    finding += "for RPE."
     verdict: Judgement = "holds with changes" if equal else "differs"
     return Verdict("C25", verdict, finding, reading="a cut instead of a clip", seeds="1")
 
