@@ -193,7 +193,9 @@ def test_without_the_headline_and_runs_the_report_is_written_all_the_same(folder
 
 def test_what_the_ledger_holds_is_escaped(folder: Path) -> None:
     (folder / "figure-04-lengths.png").write_bytes(PNG)
-    claims.record([claims.Verdict("C02", "differs", "<script>alert(1)</script> $x$ | y", "0 of 1 runs agree")], "02", "smoke")
+    claims.record(
+        [claims.Verdict("C02", "differs", "<script>alert(1)</script> $x$ | y", "0 of 1 runs agree")], "02", "smoke"
+    )
     text = report.write(SMOKE).read_text()
     assert "<script" not in text
     assert "&lt;script&gt;" in text

@@ -123,7 +123,9 @@ def mass_and_accuracy(frames: dict[str, pd.DataFrame], trained: int = TRAINED) -
     figure, panels = new_figure(len(frames))
     for panel, (title, frame) in zip(panels, frames.items(), strict=True):
         panel.plot(frame.step + 1, frame.accuracy, color=COLORS[0], marker="o", markersize=3, label="right digits")
-        panel.plot(frame.step + 1, frame.mass, color=COLORS[1], marker="s", markersize=3, label="attention on the needed digit")
+        panel.plot(
+            frame.step + 1, frame.mass, color=COLORS[1], marker="s", markersize=3, label="attention on the needed digit"
+        )
         shade(panel, trained)
         panel.set(title=title, xlabel="output digit, units first", ylim=(-0.04, 1.04), xlim=(0.5, len(frame) + 0.5))
     panels[0].set_ylabel("share")

@@ -173,7 +173,9 @@ def scratchpad_does_not_interpolate(scores: Scores) -> Verdict:
         verdict = "differs"
     longest = runs[60].max() if len(runs) else 0.0
     finding = f"{count} runs interpolate Parity; at 60 digits the best of them has {longest:.1f}%."
-    return judged("C15", {"parity": count.others}, finding, "this project's training; the paper's has Adam at 1e-5", verdict)
+    return judged(
+        "C15", {"parity": count.others}, finding, "this project's training; the paper's has Adam at 1e-5", verdict
+    )
 
 
 VANILLA_FAILURE = (
