@@ -4,7 +4,7 @@
     runs.csv               a row a run: what it is, and how it came about
     experiments.json       what training depends on, by digest; the column `experiment` names one
     evaluation.csv         tests: length, problems asked for, problems there are, and how many are right
-    history/TASK.csv       validations along training
+    history.csv            validations along training
     thresholds.csv         the thresholds that calibrations tried
     lines/TASK.csv         the lines of calibrated biases
     weights/KEY.safetensors
@@ -72,7 +72,7 @@ TABLES: dict[str, dict[str, type]] = {
         "value": float,
     },
 }
-SMALL = ("evaluation", "thresholds")  # tables that are not split by task
+SPLIT = ("lines",)  # tables of which each task has a file
 Row = dict[str, Any]  # of runs.csv, without empty cells
 
 
@@ -87,7 +87,7 @@ def damaged(path: Path) -> DamagedPack:
 
 def table_file(table: str, task: str) -> str:
     """The name of the file that holds a task's rows of a table."""
-    return f"{table}.csv" if table in SMALL else f"{table}/{task}.csv"
+    return f"{table}.csv" if table not in SPLIT else f"{table}/{task}.csv"
 
 
 def weights_file(key: str) -> str:

@@ -27,7 +27,7 @@ from abc_nb.runs.pack import (
     FACTS,
     NEXT,
     RUNS,
-    SMALL,
+    SPLIT,
     TABLES,
     Pack,
     Row,
@@ -127,8 +127,8 @@ def table_texts(old: Pack, runs: Sequence[Run], rows: Sequence[Row]) -> dict[str
     tasks = sorted({run.experiment.identity.task for run in runs})
     found = {}
     for table in TABLES:
-        for task in tasks if table not in SMALL else ("",):
-            own = [row for row in rows if table in SMALL or row["task"] == task]
+        for task in tasks if table in SPLIT else ("",):
+            own = [row for row in rows if table not in SPLIT or row["task"] == task]
             found[table_file(table, task)] = table_text(old, runs, own, table)
     return found
 
