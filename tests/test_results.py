@@ -74,9 +74,9 @@ def test_provenance_says_how_many_runs_were_made_here(run: store.Run, tiny: Expe
     store.ship(runner.ensure(tiny, 1), weights=False)
     shutil.rmtree(runner.ensure(tiny, 1).folder)
     said = {
-        ("runs", 0): "1 runs, made here; seeds 0 to 0",
-        ("shipped", 1): "1 runs, shipped; seeds 1 to 1",
-        ("any", 1): "1 runs, shipped; seeds 1 to 1",
+        ("runs", 0): "1 runs, made here; seed 0;",
+        ("shipped", 1): "1 runs, shipped; seed 1;",
+        ("any", 1): "1 runs, shipped; seed 1;",
     }
     for (origin, seed), words in said.items():
         assert words in Results("smoke", origin, [seed]).provenance([NAME])

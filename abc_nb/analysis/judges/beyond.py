@@ -92,7 +92,7 @@ def no_earlier_method_extrapolates(scores: Scores, later: Sequence[str]) -> Verd
         verdict = "differs" if own else "in part"
     by_task = {task: "; ".join(title_of(model) for model, where in solved if where == task) for task in ARITHMETIC}
     told = ". ".join(f"On {task}: {titles}" for task, titles in by_task.items() if titles)
-    finding = f"At 99% at 60 digits in four of five seeds are: {told or 'none'}. "
+    finding = f"Methods with four of five seeds at 99% at 60 digits{f'. {told}' if told else ': none'}. "
     finding += f"Of the paper's five baselines as notebook 2 has them: {'; '.join(map(title_of, own)) or 'none'}."
     agreeing = {f"{model}, {task}": count.others for (model, task), count in counts.items()}
     verdict = verdict if total(counts.values()).runs else "not run"

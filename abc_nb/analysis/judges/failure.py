@@ -62,7 +62,7 @@ def alibi_does_not_interpolate(scores: Scores) -> Verdict:
     if verdict == "holds" and not short.met:
         verdict = "in part"
     finding = f"{total(fails.values())} runs fail at 6 digits, as in the paper; "
-    finding += f"{short} are right on some problems of at most 3 digits, as the paper's are."
+    finding += f"{short} are right on some problems of at most 3 digits, which the paper's are."
     return judged("C04", fails, finding, "bias on decoder self-attention, no positions", verdict)
 
 
