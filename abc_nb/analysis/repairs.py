@@ -1,4 +1,4 @@
-"""What follows from wrong contexts: repaired models, and accuracy that is computed and not sampled."""
+"""What follows from wrong contexts: accuracy that is computed and not sampled."""
 
 from __future__ import annotations
 
@@ -12,60 +12,13 @@ from abc_nb.analysis.results import Results
 from abc_nb.certificates import files
 from abc_nb.certificates.known import wrong_contexts
 from abc_nb.certificates.prediction import predicted_accuracy
-from abc_nb.common.errors import InputError
-from abc_nb.experiments import ARITHMETIC, experiment
+from abc_nb.experiments import ARITHMETIC
 from abc_nb.runs.run import Run
 
 LENGTHS = (60, 1_000, 10_000, 1_000_000)  # digits
 MOST = 10_000_000  # contexts of a model whose wrong ones are listed here
 SHOWN = (60, 200, 1_000, 10_000, 1_000_000)
 COLUMNS = ["task", "model", "seed", "length", "predicted", "correct", "samples", "ci_low", "ci_high"]
-
-
-def before_and_after(found: Results, models: Sequence[str] = certified.ENCODER_DECODERS) -> pd.DataFrame:
-    """By task and model: certified seeds before and after repair, and of the repairs their steps and seconds.
-
-    A repaired model counts for the seed of the model that it was made from. Steps and seconds are the sums over the
-    repairs of models that were not certified, certificates included; a dash stands where no such run is there.
-    """
-    made = certified.read(found)
-    plain = [each for each in made if each["recipe"] == files.PLAIN]
-    repairs = {repaired_from(each): each for each in made if each["recipe"] == files.REPAIRED}
-    rows = []
-    for each in plain:
-        repair = repairs.get((each["experiment"], each["seed"]))
-        own = experiment(each["experiment"], found.profile).identity
-        if own.model not in models:
-            continue
-        done = {} if repair is None or each["certified"] else cost(found, repair)
-        after = bool(each["certified"] or (repair is not None and repair["certified"]))
-        rows.append({"task": own.task, "model": own.model, "before": each["certified"], "after": after} | done)
-    frame = pd.DataFrame(rows, columns=["task", "model", "before", "after", "steps", "seconds"])
-    grouped = frame.groupby(["task", "model"], sort=False)
-    counted = {name: grouped[name].agg(share) for name in ("before", "after")}
-    return pd.DataFrame(counted | {name: grouped[name].agg(total) for name in ("steps", "seconds")}).reset_index()
-
-
-def share(part: pd.Series[bool]) -> str:
-    return f"{int(part.sum())} of {len(part)}"
-
-
-def total(part: pd.Series[float]) -> str:
-    return f"{part.sum():.0f}" if part.notna().any() else "–"
-
-
-def repaired_from(certificate: dict[str, Any]) -> tuple[str, int]:
-    """The experiment and seed of the model that a repaired one was made from."""
-    parent = experiment(certificate["experiment"], certificate["profile"]).parent
-    if parent is None:
-        raise InputError(f"{certificate['experiment']} is no repaired model, but its certificate says so")
-    return parent.name, certificate["seed"]
-
-
-def cost(found: Results, certificate: dict[str, Any]) -> dict[str, float]:
-    """Steps and seconds of a repair; nothing where the run is not there."""
-    run = found.by_seed(certificate["experiment"]).get(certificate["seed"])
-    return {} if run is None else {"steps": run.manifest["steps"], "seconds": run.manifest["seconds"]["training"]}
 
 
 def predicted(found: Results, lengths: Sequence[int] = LENGTHS) -> pd.DataFrame:
