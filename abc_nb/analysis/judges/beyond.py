@@ -43,13 +43,13 @@ def bases_make_no_difference(scores: Scores, tasks: Sequence[str]) -> Verdict:
         if len(own):
             counts[model, base, task] = Count(int((own[60] >= 99).sum()), len(own))
     groups = dict.fromkeys((model, base) for model, base, _ in counts)
-    told = {
+    listing = {
         f"{MODELS[group[0]].title}, base {group[1]}": total(counts[key] for key in counts if key[:2] == group)
         for group in groups
     }
     named = {f"{model}, base {base}, {task}": count for (model, base, task), count in counts.items()}
-    finding = f"Runs at 99% at 60 digits: {listed(told)}."
-    return judged("C29", named, finding, "ABS and ABC with an index modulo 3", by_counts(told))
+    finding = f"Runs at 99% at 60 digits: {listed(listing)}."
+    return judged("C29", named, finding, "ABS and ABC with an index modulo 3", by_counts(listing))
 
 
 def sizes_make_no_difference(scores: Scores, models: Sequence[str]) -> Verdict:
@@ -81,8 +81,8 @@ def no_earlier_method_extrapolates(scores: Scores, later: Sequence[str]) -> Verd
     by_task = {
         task: [name.removesuffix(f", {task}") for name in solved if name.endswith(f", {task}")] for task in ARITHMETIC
     }
-    told = "; ".join(f"{task}: {', '.join(names)}" for task, names in by_task.items() if names)
-    finding = f"Methods with four of five seeds at 99% at 60 digits: {told or 'none'}."
+    listing = "; ".join(f"{task}: {', '.join(names)}" for task, names in by_task.items() if names)
+    finding = f"Methods with four of five seeds at 99% at 60 digits: {listing or 'none'}."
     every = own | others
     verdict = verdict if total(every.values()).runs else "not run"
     return judged("C32", every, finding, "the source counted from the left, from the right and by place", verdict)
