@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count, pairwise
 from pathlib import Path
@@ -26,6 +26,15 @@ from abc_nb.runs import runner, store
 from abc_nb.training import trainer
 from abc_nb.training.progress import Progress
 from abc_nb.training.trainer import Trainer
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_thresholds() -> Iterator[None]:
+    """Every second of them is enough for a choice."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(of_model, "SHARES", of_model.SHARES[::2])
+        patched.setattr(runner, "TRIED_SHARES", of_model.SHARES)
+        yield
 
 
 @pytest.fixture(scope="session")

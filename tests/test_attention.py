@@ -73,7 +73,7 @@ def test_mass_of_uniform_attention_is_the_share_of_needed_keys(name: str) -> Non
 
 def test_shares_of_uniform_attention_count_the_columns() -> None:
     task, batch = batch_of("addition")
-    table = attention.shares(uniform_model(task), batch)
+    table = attention.by_source(uniform_model(task), batch)
     np.testing.assert_allclose(table["operand 1"], batch.layout.width / batch.layout.source_length, rtol=1e-5)
     np.testing.assert_allclose(table.drop(columns=["layer", "head"]).sum(axis=1), 1, rtol=1e-5)
 
@@ -102,18 +102,18 @@ def test_a_heat_map_shows_the_weights_and_marks_wrong_tokens() -> None:
 
 
 @pytest.fixture
-def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> attention.Study:
+def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> attention.AttentionStudy:
     monkeypatch.setenv("ABC_NB_RUNS", str(tmp_path))
-    return attention.Study(runner.ensure(experiment("addition-vanilla", "smoke"), 0), length=10, samples=20)
+    return attention.AttentionStudy(runner.ensure(experiment("addition-vanilla", "smoke"), 0), length=10, samples=20)
 
 
-def test_study_of_an_example_keeps_zeros_in_front(study: attention.Study) -> None:
+def test_study_of_an_example_keeps_zeros_in_front(study: attention.AttentionStudy) -> None:
     found = study.example("078114514+0241919810")
     assert "".join(found.source) == "$00078114514+00241919810&"
     assert "".join(found.expected) == f"{78114514 + 241919810:011d}"[::-1] + "&"
 
 
-def test_best_heads_are_those_with_most_mass_at_the_training_length(study: attention.Study) -> None:
+def test_best_heads_are_those_with_most_mass_at_the_training_length(study: attention.AttentionStudy) -> None:
     frame = attention.masses(study.model, study.batch(6), 6)
     for row in study.best_heads().to_dict("records"):
         operand = frame.operand.isna() if row["operand"] == "all" else frame.operand == int(row["operand"]) - 1
@@ -123,7 +123,7 @@ def test_best_heads_are_those_with_most_mass_at_the_training_length(study: atten
         assert row["6 digits"] == pytest.approx(max(by_head.values()))
 
 
-def test_the_best_panels_are_those_of_each_attentions_best_head(study: attention.Study) -> None:
+def test_the_best_panels_are_those_of_each_attentions_best_head(study: attention.AttentionStudy) -> None:
     problem = study.example("123+456")
     for name, panel in zip(("cross", "self"), study.best_panels(problem, "cross", "self"), strict=True):
         ranked = study.ranked_heads(name)  # type: ignore[arg-type]

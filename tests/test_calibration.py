@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from abc_nb.bias.base import Attention, key_count
-from abc_nb.bias.lines import Direction, Line, Lines, spans, whole
+from abc_nb.bias.lines import Direction, Line, Lines, spans, whole_matrix
 from abc_nb.calibration.calibrate import PAPER, SCRIPT, Calibration, calibrate, candidates, enough_cells
 from abc_nb.common.errors import InputError
 from abc_nb.problems.layouts import Layout, Operand, binary_aligned, binary_natural, table, unary
@@ -551,7 +551,7 @@ def test_directions_of_a_table_are_an_error_without_one(direction: Direction, la
             torch.rand(2, 9, 10 if name == "cross" else 9) / 10, layout, name, Calibration(directions=(direction,))
         )
     with pytest.raises(InputError):
-        whole(9, 10).cells(direction, 0, 9)
+        whole_matrix(9, 10).cells(direction, 0, 9)
 
 
 @pytest.mark.parametrize("places", [3, 7, 20])

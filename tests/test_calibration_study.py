@@ -161,16 +161,6 @@ def test_a_layout_and_its_length_give_the_same_bias(study: CalibrationStudy) -> 
         np.testing.assert_array_equal(one, other)
 
 
-def test_the_layers_follow_each_other_head_by_head(study: CalibrationStudy) -> None:
-    matrices, titles = study.extended_layers("cross", 9)
-    heads = study.bias.heads
-    assert len(matrices) == len(titles) == heads * study.layers
-    for number, (matrix, title) in enumerate(zip(matrices, titles, strict=True)):
-        layer, head = divmod(number, heads)
-        assert title == f"layer {layer + 1}, head {head + 1}"
-        np.testing.assert_array_equal(matrix, study.extended("cross", layer, 9)[head])
-
-
 # ---- why it should not work, and what it cost ------------------------------------------------------
 
 

@@ -69,9 +69,9 @@ def test_contexts_that_share_a_query_have_the_same_logits_as_alone(
 
 
 def test_a_killed_certificate_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "SLICE", 10)
+    monkeypatch.setattr(listing, "SLICE", 3)
     monkeypatch.setattr(trying, "LONG", 0)
-    model, sampler = small("addition", "lines")
+    model, sampler = small("successor", "lines")
     whole, path, made = certify_model(model, sampler), tmp_path / "unfinished", list[int]()
     original = trying.try_slice
 

@@ -14,7 +14,7 @@ import torch
 from conftest import Folders
 from helpers import rows
 
-from abc_nb.analysis.attention import Study
+from abc_nb.analysis.attention import AttentionStudy
 from abc_nb.bias.base import Attention
 from abc_nb.bias.lines import Lines, cells_of
 from abc_nb.bias.window import Sides, Window
@@ -46,16 +46,16 @@ SETTINGS = [
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Study]:
+def study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AttentionStudy]:
     """A small model that has learned next to nothing, so that most of its digits are wrong."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("ABC_NB_RUNS", str(tmp_path_factory.mktemp("explore")))
         patched.setattr(paths, "SHIPPED", tmp_path_factory.mktemp("shipped"))
-        yield Study(runner.ensure(experiment("addition-vanilla", "smoke"), 0), samples=20)
+        yield AttentionStudy(runner.ensure(experiment("addition-vanilla", "smoke"), 0), samples=20)
 
 
 @pytest.fixture(scope="module")
-def bench(study: Study) -> Bench:
+def bench(study: AttentionStudy) -> Bench:
     return Bench("addition-vanilla", profile="smoke")
 
 
@@ -63,13 +63,13 @@ def bench(study: Study) -> Bench:
 
 
 @pytest.mark.parametrize("text", ["123+989", "0+0", " 999999 + 1 ", "123456789012+987654321098"])
-def test_the_answer_is_what_compute_gives_and_the_right_one_what_python_gives(study: Study, text: str) -> None:
+def test_the_answer_is_what_compute_gives_and_the_right_one_what_python_gives(study: AttentionStudy, text: str) -> None:
     asked = explore.ask(study, text)
     assert asked.answer == next(answers(study.model, study.run.experiment.sampler, [text]))
     assert asked.expected == str(sum(int(part) for part in text.split("+")))
 
 
-def test_digits_are_wrong_where_the_two_differ(study: Study) -> None:
+def test_digits_are_wrong_where_the_two_differ(study: AttentionStudy) -> None:
     asked = explore.ask(study, "123+989")
     wanted = [*reversed("1112".zfill(len(asked.digits) - 1)), "&"]
     assert [digit.wanted for digit in asked.digits] == wanted
@@ -79,7 +79,7 @@ def test_digits_are_wrong_where_the_two_differ(study: Study) -> None:
     assert f"✗ wrong in {wrong} of {len(asked.digits)} tokens; right is 1112" in explore.verdict(asked)
 
 
-def test_zeros_in_front_make_the_problem_wider(study: Study) -> None:
+def test_zeros_in_front_make_the_problem_wider(study: AttentionStudy) -> None:
     assert len(explore.ask(study, "000000000012+1").digits) == len(explore.ask(study, "100000000012+1").digits) == 14
 
 
@@ -92,12 +92,12 @@ def test_zeros_in_front_make_the_problem_wider(study: Study) -> None:
         ("<b>1+1", "cannot read '<b>1\\+1'"),
     ],
 )
-def test_what_is_no_problem_is_one_sentence(study: Study, text: str, sentence: str) -> None:
+def test_what_is_no_problem_is_one_sentence(study: AttentionStudy, text: str, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         explore.ask(study, text)
 
 
-def test_models_are_those_whose_weights_are_here(study: Study, folders: Folders) -> None:
+def test_models_are_those_whose_weights_are_here(study: AttentionStudy, folders: Folders) -> None:
     assert explore.models("addition-abc", 0, "smoke") == []
     runner.ensure(experiment("addition-vanilla", "smoke"), 0)
     assert explore.models("addition-abc", 0, "smoke") == ["addition-vanilla"]
@@ -105,7 +105,7 @@ def test_models_are_those_whose_weights_are_here(study: Study, folders: Folders)
 
 
 @pytest.mark.parametrize("name", ATTENTIONS)
-def test_a_head_looks_at_its_largest_weights(study: Study, name: Attention) -> None:
+def test_a_head_looks_at_its_largest_weights(study: AttentionStudy, name: Attention) -> None:
     asked = explore.ask(study, "123456+989")
     for step in range(len(asked.digits)):
         weights = asked.maps.weights[name, 0][1][step].tolist()
@@ -115,7 +115,7 @@ def test_a_head_looks_at_its_largest_weights(study: Study, name: Attention) -> N
         assert [look.key for look in found] == [asked.maps.keys(name)[look.column] for look in found]
 
 
-def test_needed_cells_are_the_digits_of_the_place(study: Study) -> None:
+def test_needed_cells_are_the_digits_of_the_place(study: AttentionStudy) -> None:
     asked = explore.ask(study, "123456+654321")
     source = asked.maps.source
     for step in range(6):
@@ -125,7 +125,7 @@ def test_needed_cells_are_the_digits_of_the_place(study: Study) -> None:
         ]
 
 
-def test_the_sentence_of_a_step_says_where_the_attention_went(study: Study) -> None:
+def test_the_sentence_of_a_step_says_where_the_attention_went(study: AttentionStudy) -> None:
     asked = explore.ask(study, "123+989")
     first = explore.looked_at(asked, "cross", 0, 0, 2)[0]
     sentence = explore.step_sentence(asked, "cross", 0, 0, 2)
@@ -134,7 +134,7 @@ def test_the_sentence_of_a_step_says_where_the_attention_went(study: Study) -> N
 
 
 @pytest.mark.parametrize("step", [0, 3, 7])
-def test_the_table_marks_wrong_digits_and_hides_later_ones(study: Study, step: int) -> None:
+def test_the_table_marks_wrong_digits_and_hides_later_ones(study: AttentionStudy, step: int) -> None:
     asked = explore.ask(study, "123+989")
     table = explore.digits_table(asked, step)
     assert table.count("✗") == sum(not digit.right for digit in asked.digits[: step + 1])
@@ -142,7 +142,7 @@ def test_the_table_marks_wrong_digits_and_hides_later_ones(study: Study, step: i
     assert table.count("outline:2px") == 1
 
 
-def test_the_map_shows_the_steps_so_far_and_marks_wrong_tokens(study: Study) -> None:
+def test_the_map_shows_the_steps_so_far_and_marks_wrong_tokens(study: AttentionStudy) -> None:
     asked = explore.ask(study, "123+989")
     main = explore.attention_figure(asked, "cross", 0, 1, 3).axes[0]
     cells = np.asarray(main.images[0].get_array())
@@ -312,7 +312,7 @@ def test_curves_are_the_evaluations_in_percent() -> None:
 # ---- pictures ---------------------------------------------------------------------------------------
 
 
-def test_a_picture_keeps_its_size_and_leaves_settings_alone(study: Study) -> None:
+def test_a_picture_keeps_its_size_and_leaves_settings_alone(study: AttentionStudy) -> None:
     asked = explore.ask(study, "123+989")
     with matplotlib.rc_context({"savefig.bbox": "tight", "figure.dpi": 50, "axes.grid": True}):
         before = dict(matplotlib.rcParams)

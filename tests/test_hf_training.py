@@ -29,15 +29,16 @@ def llama(**other: Any) -> Any:
     return transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes | more | other))
 
 
-@pytest.mark.slow
-def test_the_lines_of_the_page_carry_a_llama_from_six_digits_to_sixty() -> None:
+@pytest.mark.parametrize("steps", [5, pytest.param(300, marks=pytest.mark.long)])
+def test_the_lines_of_the_page_carry_a_llama_from_six_digits_to_sixty(steps: int) -> None:
+    """In a few steps it learns nothing, and the lines of the page work all the same."""
     page = Path(__file__).parents[1] / "docs" / "own-attention.md"
     found = re.search(r"```python\n(from abc_nb import hf\n.*?)```", page.read_text(), re.DOTALL)
     assert found is not None
     model = llama()
-    hf.train(model, SAMPLER, 300)
+    hf.train(model, SAMPLER, steps)
     torch.manual_seed(100)  # of the new weights
-    assert hf.exact_match(model, SAMPLER.test_batch(6, 100, 0)) > 0.9
+    assert (hf.exact_match(model, SAMPLER.test_batch(6, 100, 0)) > 0.9) == (steps == 300)
     assert hf.exact_match(model, SAMPLER.test_batch(20, 100, 0)) < 0.05
     seen, long = SAMPLER.calibration_batch(0, 500), SAMPLER.test_batch(60, 100, 0)
     names: dict[str, Any] = {
@@ -46,12 +47,13 @@ def test_the_lines_of_the_page_carry_a_llama_from_six_digits_to_sixty() -> None:
         "problems": seen.source,
         "solved": seen.target,
         "layout": unary,
-        "train": lambda model, attached: hf.train(model, SAMPLER, 300, attached),
+        "train": lambda model, attached: hf.train(model, SAMPLER, steps, attached),
         "prompts": torch.cat([long.source, long.target[:, :1]], dim=1),
     }
     exec(found[1], names)
     answers = names["answers"][:, names["prompts"].shape[1] :]
-    assert (answers == long.target[:, 1:]).all(1).float().mean() > 0.98
+    assert answers.shape == long.target[:, 1:].shape
+    assert ((answers == long.target[:, 1:]).all(1).float().mean() > 0.98) == (steps == 300)
     assert model.config._attn_implementation == "eager"
 
 

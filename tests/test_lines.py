@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from abc_nb.bias.base import Attention, key_count
-from abc_nb.bias.lines import DIRECTIONS, Direction, Line, Lines, open_cells, spans, whole
+from abc_nb.bias.lines import DIRECTIONS, Direction, Line, Lines, open_cells, spans, whole_matrix
 from abc_nb.common import config
 from abc_nb.common.errors import InputError
 from abc_nb.problems.layouts import Arrangement, Layout, binary_aligned, binary_natural, table, unary
@@ -395,7 +395,7 @@ def test_numbers_extend_against_their_order_outputs_along_it_and_single_tokens_w
 
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(-10, 10))
 def test_antidiagonals_of_the_whole_matrix_start_in_its_top_right_corner(queries: int, keys: int, offset: int) -> None:
-    span = whole(queries, keys)
+    span = whole_matrix(queries, keys)
     columns, inside = span.cells("antidiagonal", offset, queries)
     assert columns.tolist() == [keys - 1 + offset - step for step in range(queries)]
     assert inside.tolist() == [0 <= keys - 1 + offset - step < keys for step in range(queries)]
@@ -405,7 +405,7 @@ def test_antidiagonals_of_the_whole_matrix_start_in_its_top_right_corner(queries
 def test_lines_over_the_whole_matrix_need_no_layout(causal: bool) -> None:
     lines = [Line("cross", 0, 0, "antidiagonal", "whole", -1, -0.5), Line("cross", 0, 1, "diagonal", "whole", 1, 0.0)]
     lines += [Line("cross", 0, 1, "vertical", "whole", 1, -2.0)]
-    found = open_cells(lines, [whole(3, 4)], (3, 4), heads=2, causal=causal).dense(4)
+    found = open_cells(lines, [whole_matrix(3, 4)], (3, 4), heads=2, causal=causal).dense(4)
     expected = torch.full((2, 3, 4), -INFINITY)
     for head, i, j, value in ((0, 0, 2, -0.5), (0, 1, 1, -0.5), (0, 2, 0, -0.5), (1, 0, 1, 0.0), (1, 1, 2, 0.0)):
         expected[head, i, j] = value

@@ -113,7 +113,9 @@ def test_a_killed_round_goes_on_where_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["successor-window-cyclic", "n-by-1-window-cyclic"])
+@pytest.mark.parametrize(
+    "name", ["successor-window-cyclic", pytest.param("n-by-1-window-cyclic", marks=pytest.mark.long)]
+)
 def test_each_problem_that_is_practised_is_answered_wrong_somewhere_in_training(name: str) -> None:
     """At one of the training widths, with the index started somewhere."""
     model, sampler = damaged(name, 0.1)

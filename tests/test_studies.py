@@ -138,6 +138,14 @@ def test_needed_experiments_are_distinct_and_start_with_the_paper_tasks(profile:
     assert tasks >= ({"successor", "addition"} if profile == "smoke" else {*experiments.ARITHMETIC})
 
 
+def test_smoke_trains_a_corner_of_each_study_and_all_of_the_story() -> None:
+    needed = {one.identity for one in experiments.needed("smoke")}
+    corners = [corner(study, "smoke") for study in STUDIES.values() if "smoke" in study.profiles]
+    assert needed == {name for study in corners for name in study.names}
+    assert {*STUDIES["story"].names} < needed
+    assert len(needed) < len(experiments.names("smoke")) / 2
+
+
 @pytest.mark.parametrize("profile", ["quick", "paper"])
 def test_all_that_a_profile_has_can_be_trained_at_once(profile: str) -> None:
     everything = [found.identity for found in experiments.needed(profile, everything=True)]

@@ -48,22 +48,18 @@ def test_a_sweep_trains_what_each_run_gives_alone(folders: Folders, tiny: Experi
 
 @pytest.mark.slow
 @WAYS
-def test_a_run_that_fails_is_reported_and_the_others_go_on(folders: Folders, tiny: Experiment, in_turn: bool) -> None:
-    broken = replace(renamed(tiny, "broken"), model=replace(tiny.model, position=Learned(longest=2)))
-    failures = sweep.sweep([(broken, 0), (tiny, 0)], show=False, in_turn=in_turn)
-    assert [(failure.name, failure.seed) for failure in failures] == [("successor-broken", 0)]
-    assert failures[0].error
-    assert sweep.missing([(tiny, 0)]) == []
-
-
-@pytest.mark.slow
-@WAYS
-def test_children_of_a_run_that_fails_are_not_started(folders: Folders, tiny: Experiment, in_turn: bool) -> None:
+def test_a_run_that_fails_is_reported_its_children_are_not_started_and_the_others_go_on(
+    folders: Folders, tiny: Experiment, in_turn: bool
+) -> None:
     broken = replace(renamed(tiny, "broken"), model=replace(tiny.model, position=Learned(longest=2)))
     jobs = [(renamed(child_of(broken), name), 0) for name in ("one", "other")]
-    found = sweep.sweep(jobs, show=False, in_turn=in_turn)
-    assert [failure.name for failure in found] == ["successor-broken", "successor-one", "successor-other"]
+    found = sweep.sweep([*jobs, (tiny, 0)], show=False, in_turn=in_turn)
+    assert [(failure.name, failure.seed) for failure in found] == [
+        (f"successor-{name}", 0) for name in ("broken", "one", "other")
+    ]
+    assert found[0].error
     assert [failure.error for failure in found[1:]] == 2 * ["it is retrained from successor-broken, which failed"]
+    assert sweep.missing([(tiny, 0)]) == []
 
 
 def test_a_sweep_takes_the_cores_that_it_may_use(monkeypatch: pytest.MonkeyPatch) -> None:

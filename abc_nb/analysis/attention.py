@@ -22,7 +22,7 @@ from abc_nb.training.evaluation import TEST_SEED, correct_digits, greedy, record
 
 
 @dataclass(frozen=True)
-class Maps:
+class AttentionMaps:
     """Attention on one problem, with the tokens it belongs to.
 
     `weights[name, layer]` is (head, query, key): query `i` predicts output token `i` and, in
@@ -53,7 +53,7 @@ class Panel:
     needed: np.ndarray | None = None  # the cells that the algorithm needs, booleans (query, key)
 
 
-def look(model: Transformer, task: Task, batch: Batch) -> Maps:
+def look(model: Transformer, task: Task, batch: Batch) -> AttentionMaps:
     """Attention on the batch's first problem while decoding greedily."""
     one = Batch(batch.source[:1], batch.target[:1], batch.layout)
     said = greedy(model, one.source, one.layout, task.token(SOS))
@@ -62,10 +62,10 @@ def look(model: Transformer, task: Task, batch: Batch) -> Maps:
     text = [task.text(tokens[0].tolist()) for tokens in (one.source, inputs, said, one.target[:, 1:])]
     source, keys, outputs, expected = text
     weights = {where: each[0] for where, each in kept.weights.items()}
-    return Maps(weights, source, keys, outputs, expected, one.layout)
+    return AttentionMaps(weights, source, keys, outputs, expected, one.layout)
 
 
-def panel(maps: Maps, name: Attention, layer: int, head: int) -> Panel:
+def head_panel(maps: AttentionMaps, name: Attention, layer: int, head: int) -> Panel:
     """One head's map, ready to draw."""
     right = [said == wanted for said, wanted in zip(maps.outputs, maps.expected, strict=True)]
     title = f"{name}-attention, layer {layer + 1}, head {head + 1}"
@@ -149,7 +149,7 @@ def mass_and_accuracy(model: Transformer, batch: Batch, frame: pd.DataFrame) -> 
     return pd.DataFrame({"step": mass.index, "mass": mass.to_numpy(), "accuracy": digit_accuracy(model, batch)})
 
 
-def shares(model: Transformer, batch: Batch) -> pd.DataFrame:
+def by_source(model: Transformer, batch: Batch) -> pd.DataFrame:
     """Where each head's cross-attention goes, over all output digits: each operand, each symbol."""
     kept = record(model, batch)
     groups: dict[str, Sequence[int]] = {
@@ -167,7 +167,7 @@ def shares(model: Transformer, batch: Batch) -> pd.DataFrame:
 
 
 @dataclass(frozen=True)
-class Study:
+class AttentionStudy:
     """One run's attention: on problems of `length` digits, and on any problem typed in."""
 
     run: Run
@@ -214,11 +214,11 @@ class Study:
         """Mean mass, inside the training length and beyond, of attention that is evenly spread."""
         return even_masses(self.batch(self.length).layout, name, self.run.experiment.task.places(self.trained))
 
-    def shares(self) -> pd.DataFrame:
+    def by_source(self) -> pd.DataFrame:
         """Where each head looks at the training length, where the model is right."""
-        return shares(self.model, self.batch(self.trained))
+        return by_source(self.model, self.batch(self.trained))
 
-    def example(self, text: str) -> Maps:
+    def example(self, text: str) -> AttentionMaps:
         """Attention while decoding a problem greedily, as wide as it is written (zeros in front count)."""
         sampler = self.run.experiment.sampler
         return look(self.model, sampler.task, typed_batch(sampler, text))
@@ -227,13 +227,13 @@ class Study:
         """Layer and head (from 0), by how much each looks at the needed cells when the model is right, most first."""
         return [*self.known.loc[name].loc["all"].inside.sort_values(ascending=False).index]
 
-    def best_panels(self, maps: Maps, *names: Attention) -> list[Panel]:
+    def best_panels(self, maps: AttentionMaps, *names: Attention) -> list[Panel]:
         """The map of each attention's best head."""
-        return [panel(maps, name, *self.ranked_heads(name)[0]) for name in names]
+        return [head_panel(maps, name, *self.ranked_heads(name)[0]) for name in names]
 
 
-def best_heads(studies: Sequence[Study]) -> pd.DataFrame:
-    """`Study.best_heads` of several tasks, over all operands together: what each task's best head of a layer does."""
+def best_heads(studies: Sequence[AttentionStudy]) -> pd.DataFrame:
+    """`AttentionStudy.best_heads` of several tasks, over all operands together: each task's best heads."""
     found = pd.concat([study.best_heads().assign(task=study.title) for study in studies], ignore_index=True)
     found = found[found.operand == "all"].drop(columns="operand")
     return found[["task", *(column for column in found if column != "task")]].round(3)

@@ -146,11 +146,6 @@ class CalibrationStudy:
             layout = self.run.experiment.sampler.layout(layout)
         return list(self.bias.dense(layout, name, layer).numpy())
 
-    def extended_layers(self, name: Attention, layout: Layout | int) -> tuple[list[np.ndarray], list[str]]:
-        """The bias of every head of every layer, and their titles."""
-        matrices = [matrix for layer in range(self.layers) for matrix in self.extended(name, layer, layout)]
-        return matrices, [f"layer {layer + 1}, {title}" for layer in range(self.layers) for title in self.head_titles]
-
     def telling_heads(self, name: Attention, count: int, digits: int) -> tuple[list[np.ndarray], list[str]]:
         """The bias of heads with different lines for problems of `digits` digits: matrices and titles.
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from abc_nb.analysis.calibration_study import CalibrationStudy
 from abc_nb.analysis.results import Results
 from abc_nb.bias.base import ENCODER_DECODER, Attention
-from abc_nb.bias.lines import Line, Lines, open_cells, whole
+from abc_nb.bias.lines import Line, Lines, open_cells, whole_matrix
 from abc_nb.calibration.calibrate import Calibration, candidates, line_means
 from abc_nb.model.positions import RelativeAttention
 from abc_nb.model.transformer import Transformer
@@ -33,12 +33,12 @@ def abc_index(queries: int, keys: int, read: tuple[int, int]) -> np.ndarray:
     mean is the diagonal's number, and the lines are extended. Cells on no line are NaN.
     """
     settings = Calibration(anchor="whole", directions=("diagonal",))
-    found = candidates([whole(*read)], "cross", settings, read[0])
+    found = candidates([whole_matrix(*read)], "cross", settings, read[0])
     numbers = torch.arange(read[1]) - torch.arange(read[0])[:, None]
     means = line_means(numbers[None].double(), found)[0]
     pairs = zip(found.offsets.tolist(), means.tolist(), strict=True)
     lines = [Line("cross", 0, 0, "diagonal", "whole", offset, mean) for offset, mean in pairs]
-    matrix = open_cells(lines, [whole(queries, keys)], (queries, keys), heads=1).dense(keys)[0].numpy()
+    matrix = open_cells(lines, [whole_matrix(queries, keys)], (queries, keys), heads=1).dense(keys)[0].numpy()
     return np.where(np.isfinite(matrix), matrix, np.nan)
 
 

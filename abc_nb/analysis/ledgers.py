@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from abc_nb.analysis import calibration_study, connections
-from abc_nb.analysis.attention import Study
+from abc_nb.analysis.attention import AttentionStudy
 from abc_nb.analysis.calibration_study import CalibrationStudy
 from abc_nb.analysis.claims import Scores, Verdict
 from abc_nb.analysis.judges import beyond, calibration, failure, scaffolding
@@ -25,7 +25,7 @@ def vanilla_failure(found: Results) -> list[Verdict]:
 def attention(found: Results) -> list[Verdict]:
     """Claims on what plain models look at (notebook 3), from every seed whose weights are there."""
     successor, addition = (
-        [Study(run) for run in found.every_seed(name) if run.has_weights]
+        [AttentionStudy(run) for run in found.every_seed(name) if run.has_weights]
         for name in ("successor-vanilla", "addition-vanilla")
     )
     return failure.attention_verdicts(successor, addition)

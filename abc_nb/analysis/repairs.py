@@ -1,4 +1,4 @@
-"""What follows from wrong contexts: repaired models, and accuracy that is computed and not sampled."""
+"""What follows from wrong contexts: accuracy that is computed and not sampled."""
 
 from __future__ import annotations
 

@@ -113,10 +113,6 @@ class Results:
         """Evaluation rows with task, model, base, and the run's last validation accuracy (a fraction)."""
         return self.frames(names, lambda run: run.evaluation().assign(validation=run.validation))
 
-    def histories(self, names: Sequence[str | Name]) -> pd.DataFrame:
-        """Validation accuracy along every training: task, model, seed, step, seconds, loss, accuracy."""
-        return self.frames(names, lambda run: run.history().assign(seed=run.seed))
-
     def frames(self, names: Sequence[str | Name], read: Callable[[Run], pd.DataFrame]) -> pd.DataFrame:
         if not names:
             raise InputError("none of the experiments that are wanted here has a result: see `abc-nb list`")

@@ -124,7 +124,7 @@ def following(layout: Layout, operand: Operand) -> Direction:
     return "antidiagonal" if (operand.stride > 0) == (layout.answer == "units first") else "diagonal"
 
 
-def whole(queries: int, keys: int) -> Span:
+def whole_matrix(queries: int, keys: int) -> Span:
     """All keys as one span: antidiagonals start in the top right corner (Algorithm 1, footnote 6)."""
     return Span(WHOLE, 0, keys - 1, same_origin(0) | {"antidiagonal": keys - 1})
 
@@ -255,7 +255,7 @@ def cells_of(line: Line, layout: Layout) -> tuple[Tensor, Tensor]:
 def on_lines(lines: Iterable[Line], layout: Layout, attention: Attention, heads: int) -> OpenKeys:
     """Open keys of lines in a layout, in time and memory linear in its length."""
     steps, keys = query_count(layout, attention), key_count(layout, attention)
-    places = (*spans(layout, attention), whole(steps, keys))
+    places = (*spans(layout, attention), whole_matrix(steps, keys))
     return open_cells(lines, places, (steps, keys), heads, causal=attention != "cross")
 
 

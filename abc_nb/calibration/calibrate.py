@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from abc_nb.bias.base import CLOSED, Attention, key_count, query_count
-from abc_nb.bias.lines import DIRECTIONS, Direction, Line, Span, spans, whole
+from abc_nb.bias.lines import DIRECTIONS, Direction, Line, Span, spans, whole_matrix
 from abc_nb.common.config import check_fields
 from abc_nb.common.errors import InputError
 from abc_nb.problems.layouts import Layout
@@ -45,14 +45,14 @@ class Calibration:
     empty: Literal["transparent", "closed"] = "closed"  # a head without any line
 
     @property
-    def whole(self) -> bool:
+    def whole_matrix(self) -> bool:
         """Whether lines run through the whole matrix, as in the paper."""
         return self.anchor == "whole"
 
     @property
     def padding(self) -> bool:
         """Whether attention is averaged over rows of padding too, as the text has it."""
-        return self.whole and not self.script
+        return self.whole_matrix and not self.script
 
     def __post_init__(self) -> None:
         known = isinstance(self.directions, tuple) and all(each in DIRECTIONS for each in self.directions)
@@ -118,7 +118,7 @@ def calibrate(
         raise InputError(f"unknown attention {name!r}: choose one of {', '.join(get_args(Attention))}")
     attention = as_attention(attention, name, layer)
     check(attention, layout, name, settings)
-    places = spans(layout, name) if layout and not settings.whole else [whole(*attention.shape[1:])]
+    places = spans(layout, name) if layout and not settings.whole_matrix else [whole_matrix(*attention.shape[1:])]
     found = candidates(places, name, settings, attention.shape[1])
     means = line_means(attention, found)
     if settings.script:
@@ -176,12 +176,12 @@ def candidates(places: Sequence[Span], name: Attention, settings: Calibration, q
     lines, cells = [], []
     for i, span in enumerate(places):
         # Of the whole matrix, the authors' script reads the direction in which operands and outputs are written.
-        along = span.along if not settings.whole else ("antidiagonal",) if name == "cross" else ("diagonal",)
+        along = span.along if not settings.whole_matrix else ("antidiagonal",) if name == "cross" else ("diagonal",)
         for direction in settings.directions:
             if direction in span.origins and (settings.padding or direction in along):
                 start, _ = span.cells(direction, 0, queries)
                 last = int(span.last - start.min())
-                ahead = not settings.whole and name != "cross" and direction == "diagonal"
+                ahead = not settings.whole_matrix and name != "cross" and direction == "diagonal"
                 offset = torch.arange(int(span.first - start.max()), (min(last, 0) if ahead else last) + 1)
                 facts = torch.tensor([i, DIRECTIONS.index(direction)])
                 lines.append(torch.cat([facts[:, None].expand(-1, len(offset)), offset[None]]))

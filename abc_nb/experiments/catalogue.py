@@ -294,7 +294,7 @@ PLACED["alibi-by-place"] = replace(
 WIDTHS = {"vanilla": "vanilla-widened", "rope-right": "rope-widened", "rpe-right": "rpe-widened"}  # one, and several
 OURS = ("window-cyclic", "abc")
 METHODS = (*WIDENED, *MODERN, *OURS)  # what notebook 7 compares
-VARIANTS = ("rope-right", "rpe-right", "alibi-cross")  # baselines that tell why a baseline fails
+VARIANTS = ("rope-right", "rpe-right", "alibi-cross")  # baselines that show why a baseline fails
 TRAININGS: dict[str, Recipe] = {"text-rate": "text", "our-recipe": "ours"}
 PAPER_SETTING = {  # for the profile `paper`: the learning rate of the paper's text, and our training
     f"{name}-{label}": replace(BASIC[name], recipe=recipe, parent=f"vanilla-{label}", many=0, tested="curve")

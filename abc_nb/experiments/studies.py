@@ -108,9 +108,13 @@ def corner(study: Study, profile: str) -> Study:
     return replace(study, tasks=study.tasks[:1], models=study.models[: study.corner], bases=study.bases[:1])
 
 
+def studies_of(profile: str) -> list[str]:
+    return [name for name, study in STUDIES.items() if profile in study.profiles]
+
+
 def names(profile: str = "quick") -> list[Name]:
     """Every experiment that a profile has."""
-    return names_of(*(name for name, study in STUDIES.items() if profile in study.profiles))
+    return names_of(*studies_of(profile))
 
 
 def matching(pattern: str, profile: str = "quick") -> list[Name]:
@@ -123,8 +127,8 @@ def matching(pattern: str, profile: str = "quick") -> list[Name]:
 
 def needed(profile: str, everything: bool = False) -> Sequence[Experiment]:
     """The experiments that `reproduce` trains, in this order: in the profile `quick` the story, unless `everything`."""
-    chosen = names_of(STORY) if profile == "quick" and not everything else names(profile)
-    return [experiment(name, profile) for name in chosen]
+    studies = [STORY] if profile == "quick" and not everything else studies_of(profile)
+    return [experiment(name, profile) for name in names_of(*studies, profile=profile)]
 
 
 def lasting(profile: str) -> list[Name]:

@@ -220,7 +220,7 @@ class Packed:
 
 
 def manifest_of(row: Row) -> dict[str, Any]:
-    """The facts of a run, as its own manifest tells them."""
+    """The facts of a run, as its own manifest has them."""
     found: dict[str, Any] = {}
     for name in (name for name in FACTS if name in row):  # in their order, which tables show
         outer, _, inner = name.partition(".")

@@ -49,13 +49,13 @@ def bases_make_no_difference(scores: Scores, tasks: Sequence[str]) -> Verdict:
         if len(own):
             counts[model, base, task] = Count(int((own[60] >= 99).sum()), len(own))
     groups = dict.fromkeys((model, base) for model, base, _ in counts)
-    told = {
+    listing = {
         f"{MODELS[group[0]].title}, base {group[1]}": total(counts[key] for key in counts if key[:2] == group)
         for group in groups
     }
     named = {f"{model}, base {base}, {task}": count for (model, base, task), count in counts.items()}
-    finding = f"Runs at 99% at 60 digits: {listed(told)}."
-    return judged("C29", named, finding, "ABS and ABC with an index modulo 3", by_counts(told))
+    finding = f"Runs at 99% at 60 digits: {listed(listing)}."
+    return judged("C29", named, finding, "ABS and ABC with an index modulo 3", by_counts(listing))
 
 
 def sizes_make_no_difference(scores: Scores, models: Sequence[str]) -> Verdict:
@@ -91,8 +91,8 @@ def no_earlier_method_extrapolates(scores: Scores, later: Sequence[str]) -> Verd
     if solved:
         verdict = "differs" if own else "in part"
     by_task = {task: "; ".join(title_of(model) for model, where in solved if where == task) for task in ARITHMETIC}
-    told = ". ".join(f"On {task}: {titles}" for task, titles in by_task.items() if titles)
-    finding = f"Methods with four of five seeds at 99% at 60 digits{f'. {told}' if told else ': none'}. "
+    listing = ". ".join(f"On {task}: {titles}" for task, titles in by_task.items() if titles)
+    finding = f"Methods with four of five seeds at 99% at 60 digits{f'. {listing}' if listing else ': none'}. "
     finding += f"Of the paper's five baselines as notebook 2 has them: {'; '.join(map(title_of, own)) or 'none'}."
     agreeing = {f"{model}, {task}": count.others for (model, task), count in counts.items()}
     verdict = verdict if total(counts.values()).runs else "not run"

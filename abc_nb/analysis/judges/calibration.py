@@ -40,13 +40,13 @@ def three_directions_suffice(scores: Scores) -> Verdict:
 
 
 def strict_thresholds_work(scores: Scores) -> Verdict:
-    """C19: Algorithm 1 with the text's kappa, in every reading. Six layers decide; two layers are told."""
+    """C19: Algorithm 1 with the text's kappa, in every reading. Six layers decide; two layers are reported."""
     chosen = [model for model in ALGORITHM_1 if kappa_of(model) != KAPPA_V1]
     six = {model: total(scores.at_bar(task, f"{model}-deep") for task in THREE) for model in chosen}
     six = {model: count for model, count in six.items() if count.runs}
     two = total(scores.at_bar(task, model + end) for model in chosen for task in THREE for end in ("", PADDED))
-    told = listed({MODELS[model].title: count for model, count in six.items()}) or "none was trained"
-    finding = f"Runs of Algorithm 1 at 99% at 60 digits, six layers: {told}; two layers, every reading: {two}."
+    listing = listed({MODELS[model].title: count for model, count in six.items()}) or "none was trained"
+    finding = f"Runs of Algorithm 1 at 99% at 60 digits, six layers: {listing}; two layers, every reading: {two}."
     finding += told_of_kappa_2(scores)
     verdict: Judgement = "not run" if not (six or two.runs) else "undecided"
     if any(count.most and count.runs >= SEEDS for count in six.values()):
@@ -71,7 +71,7 @@ def kappa_of(model: str) -> tuple[float, float] | None:
 
 
 def last_layer_is_enough(scores: Scores) -> Verdict:
-    """C20: six layers decide; two layers are told."""
+    """C20: six layers decide; two layers are reported."""
     two, six = (
         {task: scores.at_bar(task, model) for task in THREE} for model in ("abc-last-layer", "abc-last-layer-deep")
     )
@@ -89,8 +89,8 @@ def retraining_is_short(costs: pd.DataFrame) -> Verdict:
     short = costs.assign(short=costs.seconds <= 0.1).groupby("task", sort=False).short
     counts = {str(task): Count(int(own.sum()), len(own)) for task, own in short}
     medians = costs.groupby("task", sort=False).seconds.median()
-    told = "; ".join(f"{task} {ratio:.2f}" for task, ratio in medians.items())
-    finding = f"Runs within a tenth of the time: {listed(counts)}. Median part of the time: {told}."
+    listing = "; ".join(f"{task} {ratio:.2f}" for task, ratio in medians.items())
+    finding = f"Runs within a tenth of the time: {listed(counts)}. Median part of the time: {listing}."
     return judged("C21", counts, finding, "new weights, seconds to 99%", by_counts(counts))
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from abc_nb.analysis.attention import Study
+from abc_nb.analysis.attention import AttentionStudy
 from abc_nb.analysis.claims import Count, Judgement, Scores, Verdict, by_counts, total
 from abc_nb.analysis.judges.scaffolding import SEEDS, between, counted, interpolating_only, judged, listed
 from abc_nb.bias.base import ENCODER_DECODER
@@ -87,7 +87,7 @@ def rope_needs_width(scores: Scores) -> Verdict:
     return replace(found, size="0 encoder and 2 decoder layers, embedding sizes 64 to 512")
 
 
-def attention_follows_the_digit(studies: Sequence[Study]) -> Verdict:
+def attention_follows_the_digit(studies: Sequence[AttentionStudy]) -> Verdict:
     """The best cross head and the best self head look at the needed cell inside, and no longer beyond.
 
     At least half of their attention inside; beyond, of what is more than evenly spread attention has there, at most
@@ -104,9 +104,9 @@ def attention_follows_the_digit(studies: Sequence[Study]) -> Verdict:
             follows.append(best[inside] >= 0.5 and best[beyond] - even[1] <= (best[inside] - even[0]) / 2)
         held.append(all(follows))
     frame = pd.DataFrame(found, columns=["name", "inside", "beyond"]).groupby("name", sort=False)
-    told = [f"{name} {between(own.inside)} inside and {between(own.beyond)} beyond" for name, own in frame]
+    listing = [f"{name} {between(own.inside)} inside and {between(own.beyond)} beyond" for name, own in frame]
     return about_attention(
-        "C06", {"successor": held}, f"Attention of the best head on the needed cell: {'; '.join(told)}."
+        "C06", {"successor": held}, f"Attention of the best head on the needed cell: {'; '.join(listing)}."
     )
 
 
@@ -117,9 +117,9 @@ def about_attention(id: str, held: Mapping[str, Sequence[bool]], finding: str) -
     return judged(id, counts, finding, "any layer", by_counts(counts) if enough else "undecided")
 
 
-def heads_divide_the_operands(studies: Sequence[Study]) -> Verdict:
+def heads_divide_the_operands(studies: Sequence[AttentionStudy]) -> Verdict:
     """Some head looks at one operand at least twice as much as at the other, and some the other way round."""
-    ratios = [(who := study.shares())["operand 1"] / who["operand 2"] for study in studies]
+    ratios = [(who := study.by_source())["operand 1"] / who["operand 2"] for study in studies]
     first, second = (
         [int(count) for count in counts] for counts in zip(*(preferring(each) for each in ratios), strict=True)
     )
@@ -135,7 +135,7 @@ def preferring(ratio: pd.Series) -> tuple[int, int]:
     return int((ratio >= 2).sum()), int((ratio <= 0.5).sum())
 
 
-def attention_goes_with_accuracy(studies: Sequence[Study]) -> Verdict:
+def attention_goes_with_accuracy(studies: Sequence[AttentionStudy]) -> Verdict:
     """Over output digits, mass on the needed cell and digit accuracy correlate at 0.8 or more.
 
     A task whose accuracy is much the same at every digit is named: there the correlation says little.
@@ -144,12 +144,12 @@ def attention_goes_with_accuracy(studies: Sequence[Study]) -> Verdict:
     for study in studies:
         found.setdefault(study.title, []).append(correlation(study))
     flat = dict.fromkeys(study.title for study in studies if np.ptp(study.steps.accuracy) < SPREAD)
-    told = ", ".join(f"{task} {between(values)}" for task, values in found.items())
-    finding = f"Correlation over output digits: {told}" + (f" (accuracy flat: {', '.join(flat)})." if flat else ".")
+    listing = ", ".join(f"{task} {between(values)}" for task, values in found.items())
+    finding = f"Correlation over output digits: {listing}" + (f" (accuracy flat: {', '.join(flat)})." if flat else ".")
     return about_attention("C08", {task: [each >= 0.8 for each in values] for task, values in found.items()}, finding)
 
 
-def correlation(study: Study) -> float:
+def correlation(study: AttentionStudy) -> float:
     """Of attention on the needed digit with digit accuracy, over output digits."""
     return float(np.corrcoef(study.steps.mass, study.steps.accuracy)[0, 1])
 
@@ -189,7 +189,7 @@ VANILLA_FAILURE = (
 )
 
 
-def attention_verdicts(successor: Sequence[Study], addition: Sequence[Study]) -> list[Verdict]:
+def attention_verdicts(successor: Sequence[AttentionStudy], addition: Sequence[AttentionStudy]) -> list[Verdict]:
     """Claims C06 to C08, from the attention of the Vanilla models that the paper analyses, a study a seed."""
     return [
         attention_follows_the_digit(successor),

@@ -87,8 +87,8 @@ def period_does_not_matter(scores: Scores) -> Verdict:
     found = {(t, task): scores.at_bar(task, model) for t, model in PERIOD_MODELS.items() for task in BINARY}
     wide = {f"T = {t}, {task}": count for (t, task), count in found.items() if t >= 3 and count.runs}
     narrow = total(count for (t, _), count in found.items() if t < 3)
-    told = {f"T = {t}": total(found[t, task] for task in BINARY) for t in PERIOD_MODELS if t >= 3}
-    finding = f"Runs at 99% at 60 digits with w = 1, Addition and N x 1: {listed(told)}; with T = 2 {narrow}."
+    listing = {f"T = {t}": total(found[t, task] for task in BINARY) for t in PERIOD_MODELS if t >= 3}
+    finding = f"Runs at 99% at 60 digits with w = 1, Addition and N x 1: {listed(listing)}; with T = 2 {narrow}."
     finding += " In part, as w was not varied with T."
     return judged("C13", wide, finding, "the window to both sides", by_counts(wide, "in part"))
 
@@ -118,9 +118,9 @@ def other_windows(scores: Scores) -> Verdict:
         enough = min(count.runs for count in counts.values()) >= SEEDS
         return judged("C34", counts, finding, ONE_SIDE, by_counts(counts) if enough else "undecided")
     found = {f"w = {w}": scores.worst("addition", f"grid-w{w}-t3", 6) for w in (0, 1, 2, 3)}
-    told = ", ".join(f"{name} {value:.0f}%" for name, value in found.items() if value == value)
+    listing = ", ".join(f"{name} {value:.0f}%" for name, value in found.items() if value == value)
     finding = (
-        f"With a quarter of the training and T = 3 the worst run of Addition at 6 digits is: {told or 'not there'}."
+        f"With a quarter of the training and T = 3 the worst run of Addition at 6 digits is: {listing or 'not there'}."
     )
     seeds = seeds_of(scores.at_bar("addition", f"grid-w{w}-t3", 6) for w in (0, 1, 2, 3))
     return Verdict("C34", "undecided", finding, reading="the window to both sides", seeds=seeds)

@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from abc_nb.analysis.attention import Maps, Study, look, needed
+from abc_nb.analysis.attention import AttentionMaps, AttentionStudy, look, needed
 from abc_nb.bias.base import Attention
 from abc_nb.common.errors import InputError
 from abc_nb.experiments import experiment, names
@@ -54,9 +54,9 @@ class Look(NamedTuple):
 class Asked:
     """One problem as a model decoded it, greedily."""
 
-    study: Study
+    study: AttentionStudy
     text: str
-    maps: Maps
+    maps: AttentionMaps
     layout: Layout
 
     @property
@@ -93,7 +93,7 @@ def models(name: str, seed: int = 0, profile: str = "quick") -> list[str]:
     return [name for name, run in runs.items() if run is not None and run.has_weights]
 
 
-def ask(study: Study, text: str) -> Asked:
+def ask(study: AttentionStudy, text: str) -> Asked:
     """Let the study's model decode a problem as wide as it is written (zeros in front count).
 
     Raises InputError for a problem of another task, or one too long to be drawn.

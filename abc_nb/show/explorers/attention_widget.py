@@ -6,7 +6,7 @@ from html import escape
 
 import ipywidgets as w
 
-from abc_nb.analysis.attention import Study
+from abc_nb.analysis.attention import AttentionStudy
 from abc_nb.common.errors import InputError
 from abc_nb.experiments.experiment import experiment, train_command
 from abc_nb.problems.expressions import example
@@ -65,7 +65,7 @@ class AttentionExplorer(Explorer):
         if run is None:
             command = train_command(self.model.value, self.seed, self.profile)
             raise InputError(f"{self.model.value} is not here any more: run `{command}`")
-        self.study = Study(run, samples=100)
+        self.study = AttentionStudy(run, samples=100)
         self.layer.max, self.head.max = run.experiment.model.decoder_layers, run.experiment.model.heads
         self.choose_head()
         self.take_problem()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,12 +102,6 @@ def read_ledger(profile: str, folder: Path) -> list[Claim]:
         Claim(id, claim, verdict, runs, finding, notebook, link(folder, notebook))
         for id, claim, verdict, runs, finding, notebook in rows
     ]
-
-
-def setting_of(row: Mapping[Any, str]) -> str:
-    """Reading, regime, size and seeds of a row of the ledger, as far as it has them."""
-    seeds = row["seeds"] and f"seeds: {row['seeds']}"
-    return "; ".join(filter(None, [row["reading"], row["regime"], row["size"], seeds]))
 
 
 def link(folder: Path, notebook: str) -> str:
