@@ -1,19 +1,48 @@
-"""Accuracy that is computed from wrong contexts, next to what was sampled."""
+"""Tables of repair: seeds before and after, and accuracy computed beside what was sampled."""
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
 
-from abc_nb.analysis import repairs
+from abc_nb.analysis import certified, repairs
 from abc_nb.analysis.results import Results
 from abc_nb.common import paths
 
 FOUND = Results("quick", "shipped", [0, 1, 2, 3, 4])
 
 
-def test_predicted_shares_stand_beside_samples() -> None:
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Certificates of Successor under ABS alone: seed 0 is not certified, and its repaired model is."""
+    for path in paths.certificates().glob("successor-window-cyclic-quick-*.json"):
+        shutil.copy(path, tmp_path)
+    path = tmp_path / "successor-window-cyclic-quick-seed0.json"
+    data = json.loads(path.read_text())
+    path.write_text(json.dumps(data | {"certified": False, "wrong": 2}))
+    name = "successor-window-cyclic-repaired"
+    repaired = data | {"experiment": name, "recipe": "repaired", "certified": True, "wrong": 0, "counterexamples": []}
+    (tmp_path / f"{name}-quick-seed0.json").write_text(json.dumps(repaired))
+    monkeypatch.setattr(paths, "certificates", lambda: tmp_path)
+    return tmp_path
+
+
+def test_a_repaired_model_counts_after_and_not_before(folder: Path) -> None:
+    made = [json.loads(path.read_text()) for path in folder.glob("*cyclic-quick*.json")]
+    count = sum(each["certified"] for each in made)
+    (row,) = repairs.before_and_after(FOUND).to_dict("records")
+    assert (row["task"], row["model"]) == ("successor", "window-cyclic")
+    assert (row["before"], row["after"]) == (f"{count} of {len(made)}", f"{count + 1} of {len(made)}")
+    assert set(certified.certificates(FOUND).model) == {"window-cyclic", "window-cyclic-repaired"}
+    (folder / "successor-window-cyclic-repaired-quick-seed0.json").unlink()
+    (row,) = repairs.before_and_after(FOUND).to_dict("records")
+    assert row["after"] == row["before"] and row["steps"] == row["seconds"] == "–"
+
+
+def test_predicted_shares_stand_beside_samples(folder: Path) -> None:
     frame = repairs.predicted(Results("quick", "shipped", [0]))
     assert {60, 200, 10**6} <= {*frame.length} and {*frame.seed} == {0}
     sampled = frame.dropna()
@@ -43,4 +72,5 @@ def test_lists_and_bases_have_a_verdict_or_their_contexts(folder: Path) -> None:
 
 def test_without_certificates_tables_are_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paths, "certificates", lambda: tmp_path)
+    assert repairs.before_and_after(FOUND).empty
     assert repairs.side_by_side(repairs.predicted(FOUND)).empty
