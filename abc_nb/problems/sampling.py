@@ -178,10 +178,12 @@ class Sampler:
         base = self.task.base
         return numbers[(numbers >= base ** (width - 1)) & (numbers < base**width)]
 
-    def training_batch(self, seed: int, step: int, size: int, again: Sequence[Digits] = ()) -> Batch:
-        """Batch number `step`, of one of the training widths; `again` are earlier operands to put into it."""
+    def training_batch(
+        self, seed: int, step: int, size: int, again: Sequence[Digits] = (), width: Width | None = None
+    ) -> Batch:
+        """Batch number `step`, of one of the training widths or of a given one; `again` are operands to put into it."""
         rng = generator(seed, TRAIN, step)
-        width = self.widths[rng.integers(len(self.widths))]
+        width = width or self.widths[rng.integers(len(self.widths))]
         if self.fixed is None:
             fresh = size - (len(again[0]) if again else 0)
             operands = draw_operands(self.task, self.of_width(self.numbers(seed)[0], width), fresh, width, rng)
