@@ -95,7 +95,7 @@ class Repair(Trainer):
         self.validate(batches, loss)
 
     def batch(self, step: int, size: int) -> Batch:
-        """Of tables, every second batch is as in training, and the others have the size of a wrong context's problem."""
+        """Of tables, every second batch is as in training, and the others have the size of a problem to practise."""
         if not self.sampler.task.trace:
             return super().batch(step, size)
         if step % 2:
