@@ -4,9 +4,9 @@ The model has one decoder layer and no positions, and its bias is made of lines.
 r and column c is a function of the token before it and of the tokens at the open keys, which lie on lines: each
 stands at a fixed distance from the cell in rows and columns, or at a fixed place of an operand from the row or the
 column, or is a symbol. Which keys are open depends on nothing but the distances of the cell from the four edges of
-the table, up to the largest offset K of a line. Where a line follows the first factor from row to row, it depends on
-how many rows further down the cell stands than the first factor has digits, too. So sizes up to 3 (K + 2) show every
-shape of a step of every size: a row far below the last digit of a first factor that has a middle. The
+the table, up to the largest offset K of a line. Where a line follows the first factor from row to row, or the second
+one from column to column, it also depends on how far the cell stands past the end of that factor. So sizes up to
+3 (K + 2) show every shape of a step of every size: also those far past the end of a factor that has a middle. The
 right cell is decided by a few tokens (`local`). Those that no line shows are tried as well, and then no answer
 would be right for all of them. If every context of every shape gives the right token, then greedy decoding writes
 the right table for operands of any lengths, by induction over its cells.
