@@ -72,10 +72,11 @@ class Draft:
 def held(sampler: Sampler, each: Tried, values: np.ndarray, rng: np.random.Generator) -> list[Digits] | None:
     """The operands of a problem that holds a context, of the largest training size that shows its shape, if found."""
     most, task = max(sampler.widths), sampler.task
-    sizes = [size for size, _ in each.where if size[0] <= most[0] and size[1] <= most[1]]
+    where: list[tuple[Width, int]] = [*each.where]
+    sizes = [size for size, _ in where if size[0] <= most[0] and size[1] <= most[1]]
     size = max(sizes, key=lambda places: (places[0] * places[1], places), default=None)
     assert isinstance(each.shape, TableShape)
-    drafts = [Draft(task, each.shape, values, size, step) for where, step in each.where if where == size]
+    drafts = [Draft(task, each.shape, values, size, step) for own, step in where if own == size]
     found = (draft.problem(rng) for draft in drafts * ROUNDS)
     return next((operands for operands in found if operands is not None), None)
 
