@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -10,11 +11,16 @@ import torch
 from torch.testing import assert_close
 
 from abc_nb.bias import Causal
-from abc_nb.bias.lines import Lines
+from abc_nb.bias.lines import Line, Lines
 from abc_nb.certificates import local, tables
-from abc_nb.certificates.certify import certify_model
+from abc_nb.certificates.certify import certify_model, weights_of
+from abc_nb.certificates.checking import check as checking
+from abc_nb.certificates.checking.forward import Forward
+from abc_nb.certificates.checking.tables import steps
 from abc_nb.certificates.tables import TableShape
+from abc_nb.common.config import to_data
 from abc_nb.common.errors import InputError
+from abc_nb.model.kinds import build
 from abc_nb.model.positions import NoPosition, Sinusoidal
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.sampling import Batch, Sampler, draw_operands, make_batch
@@ -24,15 +30,30 @@ from abc_nb.training.progress import TrainingConfig
 from abc_nb.training.trainer import Trainer
 
 HEADS = 5
+Kind = Literal["encoder-decoder", "decoder-only"]
 
 
-def small(task: Task, seed: int = 0) -> Transformer:
-    """ABS with random weights, and a bias that is not zero on its lines."""
+# What no cell needs: neighbours of the digits and of the cells that it does need.
+UNNEEDED = tuple(
+    Line(name, 0, head, direction, span, offset, 0.0)
+    for name, head, direction, span, offset in (
+        ("cross", 0, "antidiagonal", "operand 1", 1),
+        ("cross", 1, "by row", "operand 2", 1),
+        ("cross", 2, "by row", "operand 1", 2),
+        ("self", 3, "diagonal", "output", -1),
+        ("self", 4, "above", "output", 1),
+    )
+)
+
+
+def small(task: Task, seed: int = 0, more: tuple[Line, ...] = (), kind: Kind = "encoder-decoder") -> Transformer:
+    """ABS with random weights, and more lines if they are given."""
     layout = task.layout((3, 3) if task.operation.second is None else 3)
-    config = ModelConfig(width=20, heads=HEADS, feed_forward=24, decoder_layers=1)
+    config = ModelConfig(width=20, heads=HEADS, feed_forward=24, decoder_layers=1, kind=kind)
     torch.manual_seed(seed)
     bias = Lines.one_key_a_head(layout, HEADS, 1)
-    return Transformer(replace(config, position=NoPosition(), bias=bias), len(task.vocabulary)).eval()
+    bias = replace(bias, lines=(*bias.lines, *more))
+    return build(replace(config, position=NoPosition(), bias=bias), len(task.vocabulary)).eval()
 
 
 def tried(model: Transformer, sampler: Sampler) -> dict[TableShape, dict[tuple[int, ...], tuple[int, torch.Tensor]]]:
@@ -63,15 +84,19 @@ def token_at(batch: Batch, shape: TableShape, atom: tuple[str, int, int], row: i
 
 
 @pytest.mark.parametrize(
-    ("task", "widths"),
+    ("task", "widths", "more"),
     [
-        (Task("n-by-n", 2), [(1, 1), (1, 4), (5, 1), (2, 2), (3, 6), (7, 5)]),
-        (Task("n-by-n", 3), [(1, 2), (4, 4)]),
-        (Task("sorting", 2), [1, 2, 3, 6]),
+        (Task("n-by-n", 2), [(1, 1), (1, 4), (5, 1), (2, 2), (3, 6), (7, 5)], ()),
+        (Task("n-by-n", 2), [(1, 1), (1, 4), (5, 1), (2, 2), (3, 9), (7, 5), (5, 14), (16, 15)], UNNEEDED),
+        (Task("n-by-n", 3), [(1, 2), (4, 4)], ()),
+        (Task("n-by-n", 3), [(4, 5), (2, 9)], UNNEEDED[:3]),
+        (Task("sorting", 2), [1, 2, 3, 6], ()),
     ],
 )
-def test_every_context_of_random_problems_is_tried_with_the_same_logits(task: Task, widths: list[Width]) -> None:
-    model, sampler, rng = small(task), Sampler(task), np.random.default_rng(0)
+def test_every_context_of_random_problems_is_tried_with_the_same_logits(
+    task: Task, widths: list[Width], more: tuple[Line, ...]
+) -> None:
+    model, sampler, rng = small(task, more=more), Sampler(task), np.random.default_rng(0)
     known = tried(model, sampler)
     rule = local.rule_of(task)
     for width in widths:
@@ -118,3 +143,35 @@ def test_models_without_such_a_certificate_are_refused(change: dict[str, object]
     model = Transformer(replace(small(task).config, **change), len(task.vocabulary))  # type: ignore[arg-type]
     with pytest.raises(InputError, match=sentence):
         certify_model(model, Sampler(task))
+
+
+@pytest.mark.parametrize(
+    ("base", "kind", "more"),
+    [(2, "encoder-decoder", UNNEEDED), (2, "decoder-only", UNNEEDED), (3, "decoder-only", UNNEEDED[:2])],
+)
+def test_the_independent_check_agrees_context_by_context(base: int, kind: Kind, more: tuple[Line, ...]) -> None:
+    sampler = Sampler(Task("n-by-n", base))
+    model = small(sampler.task, more=more, kind=kind)
+    data, bias = asdict(certify_model(model, sampler)), to_data(model.config.bias)
+    facts, _ = checking.read(data)
+    forward = Forward(weights_of(model), facts)
+    for (step, tree), (shape, known) in zip(steps(facts, bias), tried(model, sampler).items(), strict=True):
+        for values, right in step.contexts(tree):
+            contexts = zip(*(values[atom].tolist() for atom in shape.names), strict=True)
+            own = [known.pop(context) for context in contexts]
+            assert sorted(values) == [*shape.names] and right.tolist() == [each for each, _ in own]
+            logits = torch.from_numpy(forward.logits(tree, values, len(right))).float()
+            assert_close(logits, torch.stack([logits for _, logits in own]), atol=1e-4, rtol=1e-4)
+        assert not known
+    checked = checking.check(data, weights_of(model), bias)
+    assert checked.agrees and checked.wrong == data["wrong"] > 0
+    assert not checking.check(data | {"contexts": data["contexts"] - 1}, weights_of(model), bias).agrees
+    with pytest.raises(InputError, match="another bias"):
+        checking.check(data, weights_of(model), bias | {"lines": bias["lines"][1:]})
+
+
+def test_the_independent_check_knows_no_other_table() -> None:
+    sampler = Sampler(Task("n-by-n", 2))
+    data = asdict(certify_model(small(sampler.task), sampler))
+    with pytest.raises(InputError, match="knows no task 'sorting'"):
+        checking.read(data | {"facts": data["facts"] | {"task": "sorting"}})

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pandas as pd
+import torch
 
 from abc_nb.analysis import certified
 from abc_nb.analysis.calibration_study import CalibrationStudy
 from abc_nb.analysis.results import Results
 from abc_nb.experiments.catalogue import TRACED
+from abc_nb.problems.expressions import table_of
+from abc_nb.problems.sampling import Batch
+from abc_nb.problems.tasks import Digits, Task
+from abc_nb.runs.run import Run
+from abc_nb.training.evaluation import TEST_SEED, correct_digits
 
 SIZES = (6, 7, 20, 100, 1_000)  # digits of both factors
 
@@ -24,6 +32,38 @@ def accuracy(found: Results) -> pd.DataFrame:
     return worst.rename(
         index=lambda name: TRACED[name].title + ", decoder-only" * (TRACED[name].kind == "decoder-only")
     )
+
+
+def of_sizes(run: Run, sizes: Iterable[tuple[int, int]], samples: int = 1) -> pd.DataFrame:
+    """A row for each size, the digits of both factors: its cells, its random problems, and how many are right.
+
+    A problem is right if a teacher-forced pass gets every token right, and if the digits that its table leads to are
+    those of the product of Python's integers.
+    """
+    sampler, rows = run.experiment.sampler, []
+    for size in sizes:
+        batch = sampler.test_batch(size, samples, TEST_SEED)
+        written = correct_digits(run.model(), batch).all(1)
+        said = [wanted and says_the_product(sampler.task, batch, row) for row, wanted in enumerate(written.tolist())]
+        factors = " x ".join(f"{places:,}" for places in size)
+        rows.append((factors, batch.layout.target_length - 1, len(said), sum(said)))
+    return pd.DataFrame(rows, columns=["factors", "cells", "problems", "right"])
+
+
+def says_the_product(task: Task, batch: Batch, row: int) -> bool:
+    """Whether a problem's table leads to the product of its factors, as Python's integers have it."""
+    assert task.trace is not None and batch.layout.row is not None
+    first, second = (integer(digits[0], task.base) for digits in batch.operands(torch.tensor([row]), task))
+    table = table_of(task, batch.target[row, 1:-1].tolist(), batch.layout.row)
+    return integer(task.trace.answer(table[None], task.base)[0], task.base) == first * second
+
+
+def integer(digits: Digits, base: int) -> int:
+    """One number of any length from its digits, least significant first."""
+    found = 0
+    for digit in reversed(digits.tolist()):
+        found = found * base + digit
+    return found
 
 
 def followed(study: CalibrationStudy) -> pd.DataFrame:

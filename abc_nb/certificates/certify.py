@@ -130,7 +130,7 @@ def certificate_of(
         rounding=error,
         seconds=round(time.perf_counter() - start, 2),
         device=model.head.weight.device.type,
-        facts=facts(model, sampler, known, zeros),
+        facts=facts(model, sampler, known.narrowest, zeros),
         weights=checksum(weights_of(model)),
         bias=checksum_of_data(to_data(model.config.bias)),
     )
@@ -156,7 +156,7 @@ def certificate_of_table(model: Transformer, sampler: Sampler, results: list[Tri
         rounding=error,
         seconds=round(time.perf_counter() - start, 2),
         device=model.head.weight.device.type,
-        facts={"task": task.name, "base": task.base, "kind": model.config.kind, "heads": model.config.heads},
+        facts=facts(model, sampler, narrowest=1, zeros=True),
         weights=checksum(weights_of(model)),
         bias=checksum_of_data(to_data(model.config.bias)),
     )
@@ -166,7 +166,7 @@ def weights_of(model: Transformer) -> dict[str, np.ndarray]:
     return {name: tensor.cpu().numpy() for name, tensor in model.state_dict().items()}
 
 
-def facts(model: Transformer, sampler: Sampler, known: Reach, zeros: bool) -> dict[str, Any]:
+def facts(model: Transformer, sampler: Sampler, narrowest: int, zeros: bool) -> dict[str, Any]:
     """What an independent check is told: nothing that it could work out from weights and bias."""
     config = model.config
     return {
@@ -181,7 +181,7 @@ def facts(model: Transformer, sampler: Sampler, known: Reach, zeros: bool) -> di
         "layers": config.decoder_layers,
         "norm": config.norm,
         "zeros": zeros,
-        "narrowest": known.narrowest,
+        "narrowest": narrowest,
     }
 
 

@@ -79,27 +79,74 @@ def product_right(where: Where, values: Values, base: int) -> np.ndarray:
 
 
 @cache
+def product_carries(base: int, digit: int, first_row: bool) -> np.ndarray:
+    """What can be carried in a row of one digit: its carries are those of its own cells."""
+    above, carries = np.arange(1 if first_row else base), np.zeros(1, np.int64)
+    while True:
+        more = np.unique(np.add.outer(np.add.outer(above, np.arange(base) * digit), carries) // base)
+        if np.isin(more, carries).all():
+            return carries
+        carries = np.union1d(carries, more)
+
+
+@cache
 def product_sums(base: int, first_row: bool) -> np.ndarray:
-    """Which cells a row of one digit can have: booleans (digit, cell). Its carries are those of its own cells."""
-    above = np.arange(1 if first_row else base)
-    found = np.zeros((base, base**2), bool)
-    for digit in range(base):
-        carries = {0}
-        while True:
-            cells = np.unique(np.add.outer(np.add.outer(above, np.arange(base) * digit), [*carries]))
-            if {*(cells // base).tolist()} <= carries:
-                break
-            carries |= {*(cells // base).tolist()}
-        found[digit, cells] = True
+    """Which cells a row can have: booleans (digit of its factor, digit of the column's, cell); `base` is any digit.
+
+    In the last column, where no digit stands, cells are as for a zero.
+    """
+    above, digits = np.arange(1 if first_row else base), np.arange(base)
+    found = np.zeros((base + 1, base + 1, base**2), bool)
+    for digit in digits:
+        sums = np.add.outer(above, product_carries(base, digit, first_row)).ravel()
+        found[digit, digits[:, None], np.add.outer(digits * digit, sums)] = True
+    found[:, base] = found.any(1)
+    found[base] = found.any(0)
     return found
 
 
+@cache
+def product_between(base: int) -> tuple[np.ndarray, np.ndarray]:
+    """What the cell between the one above to the right and the one before can hold: it has this column's digit.
+
+    Booleans (digit of the row above, digit of the column, cell above to the right, digit of the cell between), and
+    (digit of the column before, digit of the row, digit of the cell between, cell before); `base` is any first one.
+    """
+    digits = np.arange(base)
+    carried = np.zeros((base, base, base**2), bool)  # digit of the row, carry, cell that it goes into
+    before = np.zeros((base + 1, base, base, base**2), bool)
+    for digit in digits:
+        for carry in product_carries(base, digit, False):
+            cells = np.add.outer(digits * digit, digits) + carry
+            carried[digit, carry, cells] = True
+            before[digits[:, None], digit, digits, cells] = True
+    between = product_sums(base, False)[:base, :base].reshape(base, base, base, base)  # rows, columns, carry, digit
+    above = np.zeros((base + 1, base, base**2, base), bool)
+    above[:base] = np.einsum("bku,bakd->baud", carried.astype(np.int64), between.astype(np.int64)) > 0
+    above[base], before[base] = above.any(0), before.any(0)
+    return above, before
+
+
 def product_possible(where: Where, values: Values, base: int) -> np.ndarray:
-    """The cell before stands in the same row: it holds a multiple of the same digit."""
-    digit, before = values.get(("by row", 2, 0)), values.get(BEFORE)
-    if where.column == 0 or digit is None or before is None:
-        return np.ones(len(next(iter(values.values()))), bool)
-    return product_sums(base, where.row == 0)[digit, before]
+    """Every cell that is seen holds a multiple of its row's digit and its column's, as far as those are seen, too.
+
+    The cell above to the right is carried into by the one between it and the cell before, which adds its digit there.
+    """
+    fine = np.ones(len(next(iter(values.values()))), bool)
+    for atom, cell in values.items():
+        kind, row, column = atom
+        if kind == "cell" and where.column + column >= 0:  # otherwise it is the end of a row further up
+            digit = values.get(("by row", 2, -row), base)
+            factor = 0 if where.is_last(atom) else values.get(("by column", 1, -column), base)
+            fine &= product_sums(base, row == 0 and where.row == 0)[digit, factor, cell]
+    if where.end or where.row == 0 or where.column == where.columns - 1:
+        return fine
+    above, before = product_between(base)
+    digit = values["by column", 1, 0]
+    held = above[values.get(("by row", 2, 1), base), digit, values[where.cell(-1, 1)]]  # (contexts, digits)
+    if where.column:
+        held = held & before[values.get(("by column", 1, 1), base), values["by row", 2, 0], :, values[BEFORE]]
+    return fine & held.any(1)
 
 
 def sorting_needed(where: Where) -> list[Atom]:

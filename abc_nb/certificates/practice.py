@@ -27,7 +27,8 @@ from abc_nb.problems.tasks import Digits
 class Practice:
     """What can be practised of some wrong contexts."""
 
-    operands: list[Digits]  # (problems, places) each, least significant first, places as in the widest training width
+    operands: list[Digits]  # (problems, places) each, least significant first, places as in the widest training width;
+    # of tables followed by the size of each problem
     left: int  # wrong contexts that no training problem shows
 
 

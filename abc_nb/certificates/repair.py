@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from abc_nb.certificates.certify import Certificate, certificate_of, try_model
@@ -75,7 +76,7 @@ class Repair(Trainer):
         results = try_model(self.model, self.sampler, path=self.unfinished)
         self.found = certificate_of(self.model, self.sampler, results)
         self.practice = practice(self.model, self.sampler, results) if self.found.wrong else Practice([], 0)
-        for digits in self.practice.operands:
+        for digits in self.practice.operands:  # sizes are small numbers, too
             assert is_below(digits, NUMBERS + 1, self.sampler.task.base).all()
         self.progress.seconds += time.perf_counter() - start
         return self.found
@@ -92,6 +93,19 @@ class Repair(Trainer):
         with evaluating(self.model):
             loss = torch.stack([loss_of(self.model, batch)[0] for batch in batches]).mean()
         self.validate(batches, loss)
+
+    def batch(self, step: int, size: int) -> Batch:
+        """Of tables, every second batch is as in training, and the others have the size of a problem to practise."""
+        if not self.sampler.task.trace:
+            return super().batch(step, size)
+        if step % 2:
+            return self.sampler.training_batch(self.seed, step, size)
+        *operands, sizes = self.missed
+        rng = generator(self.seed, AGAIN, step)
+        width = sizes[rng.integers(len(sizes))]
+        rows = rng.choice(np.flatnonzero((sizes == width).all(1)), min(self.config.again, size // 4))
+        again = [digits[rows, :places] for digits, places in zip(operands, width, strict=True)]
+        return self.sampler.training_batch(self.seed, step, size, again, tuple(width.tolist()))
 
     def again(self, step: int, size: int) -> list[Digits]:
         """Problems that hold wrong contexts, some of them several times; at most a quarter of the batch."""

@@ -1,4 +1,9 @@
-"""Training problems whose tables hold wrong contexts: found among random products of the widest training size."""
+"""Problems of training size whose tables hold wrong contexts: made from a context's tokens, then tried.
+
+The digits that a context names are set. A cell that it names is a multiple of its row's digit and its column's plus
+what is above and what is carried: so these two digits are drawn from the pairs that can lead to it. The other digits
+are drawn at random. Of so many problems some hold the whole context.
+"""
 
 from __future__ import annotations
 
@@ -6,83 +11,93 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from abc_nb.certificates.local import BEFORE, Where
-from abc_nb.certificates.shapes import Atom
+from abc_nb.certificates.local import product_sums
 from abc_nb.certificates.tables import TableShape
 from abc_nb.certificates.tried import Tried
-from abc_nb.problems.sampling import Sampler, draw_operands
-from abc_nb.problems.tasks import Digits
+from abc_nb.problems.sampling import Sampler, fit
+from abc_nb.problems.tasks import Digits, Task, Width
 
-PROBLEMS, ROUNDS = 20_000, 60  # random problems of a round, and rounds at most
-ABSENT = -1
+TRIED = 4_096  # problems drawn at once
+ROUNDS = 4  # times that they are drawn, for each place where a context can stand
+FREE = -1  # a digit that is not decided yet
 
 
-class Tables:
-    """Random problems with their tables, and what stands at an atom of each cell."""
+class Draft:
+    """Problems of one size that are to hold one context at one step."""
 
-    def __init__(self, sampler: Sampler, rng: np.random.Generator) -> None:
-        task, width = sampler.task, max(sampler.widths)
-        self.operands: list[Digits] = draw_operands(task, np.empty(0, np.int64), PROBLEMS, width, rng)
-        self.cells = task.answer(self.operands).reshape(PROBLEMS, -1, width[0] + 1)
-        self.known: dict[Atom, np.ndarray] = {}
+    def __init__(self, task: Task, shape: TableShape, values: np.ndarray, size: tuple[int, int], step: int) -> None:
+        self.task, self.size, self.columns = task, size, size[0] + 1
+        row, column = divmod(step, self.columns)
+        self.digits: list[tuple[int, int, int]] = []  # operand, place, digit
+        self.cells: list[tuple[int, int, int]] = []  # row, column, cell
+        for (kind, x, y), token in zip(shape.names, values.tolist(), strict=True):
+            if kind == "cell":
+                where = step + y if x == 0 else (row + x) * self.columns + column + y
+                self.cells.append((*divmod(where, self.columns), token - task.first_cell))
+            else:
+                self.digits.append((x - 1, (column if kind == "by column" else row) - y, token))
 
-    def at(self, atom: Atom) -> np.ndarray:
-        """The token at an atom, seen from every cell: (problems, rows, columns), or broadcast to it."""
-        if atom not in self.known:
-            self.known[atom] = self.token(*atom)
-        return self.known[atom]
+    def drawn(self, rng: np.random.Generator) -> list[Digits]:
+        """Random problems in which the named digits stand, and digits that can lead to the named cells."""
+        base, rows = self.task.base, np.arange(TRIED)
+        found = [np.full((TRIED, places), FREE) for places in (self.size[0] + 1, self.size[1])]
+        found[0][:, -1] = 0  # in the last column no digit stands
+        for operand, place, digit in self.digits:
+            found[operand][:, place] = digit
+        for row, column, cell in self.cells:
+            pairs = np.argwhere(product_sums(base, row == 0)[:base, :base, cell])  # (pairs, 2)
+            known = np.stack([found[1][:, row], found[0][:, column]], axis=1)[:, None]
+            chance = rng.random((TRIED, len(pairs))) * ((known == FREE) | (known == pairs)).all(2)
+            chosen = pairs[chance.argmax(1)] if len(pairs) else known[:, 0]
+            found[1][:, row], found[0][:, column] = chosen.T
+        for digits in found:
+            digits[digits == FREE] = rng.integers(base, size=int((digits == FREE).sum()))
+        for operand, place, digit in self.digits:
+            found[operand][rows, place] = digit
+        return [found[0][:, :-1], found[1]]
 
-    def token(self, kind: str, x: int, y: int) -> np.ndarray:
-        rows, columns = self.cells.shape[1:]
-        if kind == "cell":
-            flat = self.cells.reshape(len(self.cells), -1)
-            target = np.arange(rows)[:, None] * columns + np.arange(columns) + x * columns + y
-            inside = (target >= 0) & (target < flat.shape[1])
-            if (kind, x, y) != BEFORE:
-                inside &= (np.arange(columns) + y >= 0) & (np.arange(columns) + y < columns)
-            return np.where(inside, flat[:, target.clip(0, flat.shape[1] - 1)], ABSENT)
-        places = np.arange(columns if kind == "by column" else rows) - y
-        digits = self.operands[x - 1]
-        found = np.where(
-            (places >= 0) & (places < digits.shape[1]), digits[:, places.clip(0, digits.shape[1] - 1)], ABSENT
-        )
-        return found[:, None, :] if kind == "by column" else found[:, :, None]
+    def problem(self, rng: np.random.Generator) -> list[Digits] | None:
+        """A problem that holds the context, if one of those drawn does."""
+        operands = self.drawn(rng)
+        table = self.task.answer(operands).reshape(TRIED, -1, self.columns) - self.task.first_cell
+        fine = np.ones(TRIED, bool)
+        for row, column, cell in self.cells:
+            fine &= table[:, row, column] == cell
+        for operand, place, digit in self.digits:
+            fine &= operands[operand][:, place] == digit
+        rows = np.flatnonzero(fine)[:1]
+        return [digits[rows] for digits in operands] if len(rows) else None
 
-    def like(self, where: Where) -> np.ndarray:
-        """The cells that stand at the same edges: (rows, columns)."""
-        row, column = np.indices(self.cells.shape[1:])
-        first = (row == 0) == (where.row == 0)
-        return (
-            first
-            & ((column == 0) == (where.column == 0))
-            & ((column == column.max()) == (where.column == where.columns - 1))
-        )
 
-    def holding(self, shape: TableShape, values: np.ndarray) -> int | None:
-        """A problem that holds a context, if one does."""
-        found: np.ndarray = np.broadcast_to(self.like(shape.where), self.cells.shape)
-        for atom, token in zip(shape.names, values.tolist(), strict=True):
-            found = found & (self.at(atom) == token)
-        rows = np.flatnonzero(found.any((1, 2)))
-        return int(rows[0]) if len(rows) else None
+def held(sampler: Sampler, each: Tried, values: np.ndarray, rng: np.random.Generator) -> list[Digits] | None:
+    """The operands of a problem that holds a context, of the largest training size that shows its shape, if found."""
+    most, task = max(sampler.widths), sampler.task
+    where: list[tuple[Width, int]] = [*each.where]
+    sizes = [size for size, _ in where if size[0] <= most[0] and size[1] <= most[1]]
+    size = max(sizes, key=lambda places: (places[0] * places[1], places), default=None)
+    assert isinstance(each.shape, TableShape)
+    drafts = [Draft(task, each.shape, values, size, step) for own, step in where if own == size]
+    found = (draft.problem(rng) for draft in drafts * ROUNDS)
+    return next((operands for operands in found if operands is not None), None)
 
 
 def practice_of_tables(sampler: Sampler, results: Iterable[Tried]) -> tuple[list[Digits], int]:
-    """The operands of one problem for each wrong context that is found, and how many contexts were not found."""
-    rng = np.random.default_rng(0)
-    wanted = [(each.shape, values) for each in results for values, _ in each.examples]
-    more = sum(each.wrong for each in results) - len(wanted)
-    found: list[list[Digits]] = []
-    for _ in range(ROUNDS):
-        if not wanted:
-            break
-        tables, left = Tables(sampler, rng), wanted[:0]
-        for shape, values in wanted:
-            assert isinstance(shape, TableShape)
-            row = None if shape.where.end else tables.holding(shape, values)
-            if row is None:
-                left.append((shape, values))
-            else:
-                found.append([digits[row : row + 1] for digits in tables.operands])
-        wanted = left
-    return [np.concatenate(column) for column in zip(*found, strict=True)], more + len(wanted)
+    """The operands of one problem for each wrong context that is found, and how many were not found.
+
+    After the operands, with zeros in front as in the widest training size, stand the sizes of the problems: how many
+    places each factor has, no more than in training.
+    """
+    rng, most = np.random.default_rng(0), max(sampler.widths)
+    found, left = [], 0
+    for each in results:
+        problems = [held(sampler, each, values, rng) for values, _ in each.examples]
+        kept = [operands for operands in problems if operands is not None]
+        left += each.wrong - len(kept)
+        sizes = [np.array([[digits.shape[1] for digits in operands]]) for operands in kept]
+        found += [[*fit(operands, widest(most)), size] for operands, size in zip(kept, sizes, strict=True)]
+    return [np.concatenate(column) for column in zip(*found, strict=True)], left
+
+
+def widest(size: Width) -> list[Digits]:
+    """No operands, of so many places."""
+    return [np.empty((0, places), np.int64) for places in size]

@@ -4,7 +4,9 @@ The model has one decoder layer and no positions, and its bias is made of lines.
 r and column c is a function of the token before it and of the tokens at the open keys, which lie on lines: each
 stands at a fixed distance from the cell in rows and columns, or at a fixed place of an operand from the row or the
 column, or is a symbol. Which keys are open depends on nothing but the distances of the cell from the four edges of
-the table, up to the largest offset K of a line. So sizes up to 2 K + 3 show every shape of a step of every size. The
+the table, up to the largest offset K of a line. Where a line follows the first factor from row to row, or the second
+one from column to column, it also depends on how far the cell stands past the end of that factor. So sizes up to
+3 (K + 2) show every shape of a step of every size: also those far past the end of a factor that has a middle. The
 right cell is decided by a few tokens (`local`). Those that no line shows are tried as well, and then no answer
 would be right for all of them. If every context of every shape gives the right token, then greedy decoding writes
 the right table for operands of any lengths, by induction over its cells.
@@ -22,7 +24,7 @@ import torch
 from tqdm.auto import tqdm
 
 from abc_nb.bias.base import CLOSED, Attention, OpenKeys
-from abc_nb.bias.lines import OUTPUT, Lines
+from abc_nb.bias.lines import OUTPUT, Lines, on_lines
 from abc_nb.certificates.automaton import Automaton
 from abc_nb.certificates.contexts import Block
 from abc_nb.certificates.counterexamples import Counterexample
@@ -44,6 +46,7 @@ RADIX = Automaton(1, *(np.empty(0, np.int64),) * 6)  # a context's tokens are nu
 TRIED = 5000  # random problems of a width, in search of one that is wrong
 CHUNK = 2**16  # contexts computed at once
 MOST = 10**9  # contexts of one shape
+Followed = tuple[str, str, int]  # direction, span and offset of a line
 EDGE = 2  # distances from an edge that are told apart, beyond the largest offset
 
 
@@ -88,7 +91,7 @@ def furthest(model: Transformer) -> int:
 
 def sizes(task: Task, far: int) -> Iterator[Width]:
     """Sizes that show every shape of a step."""
-    most = 2 * (far + EDGE) + 3
+    most = 3 * (far + EDGE)
     if task.operation.second is None:
         yield from ((first, second) for first in range(1, most + 1) for second in range(1, most + 1))
     else:
@@ -104,17 +107,21 @@ class Steps:
         assert self.layout.row is not None
         self.columns, self.rows = self.layout.row, (self.layout.target_length - 1) // self.layout.row
         frame, self.bias = model.build_frame(self.layout, dense=False), model.config.bias
-        self.opened = {name: self.keys_of(model, name, frame.biases[0][name]) for name in ("self", "cross")}
+        self.opened = {name: self.keys_of(name, frame.biases[0][name]) for name in ("self", "cross")}
 
-    def keys_of(
-        self, model: Transformer, name: Attention, bias: object
-    ) -> tuple[np.ndarray, np.ndarray, list[tuple[str, str, int]]]:
-        """The keys (query, slots), their bias (query, slots, heads), and the line that each slot follows."""
+    def keys_of(self, name: Attention, bias: object) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[Followed]]:
+        """The keys (query, slots), their bias (query, slots, heads), the lines, and which one opens the key of a slot.
+
+        Where lines meet, a key stands in one slot, which can be that of a line which has no key there.
+        """
         if not isinstance(bias, OpenKeys) or not isinstance(self.bias, Lines):
             raise InputError("no certificate for a bias that leaves every key open to a head: choose ABS or ABC")
-        lines = dict.fromkeys((line.direction, line.span, line.offset) for line in self.bias.of(name, 0))
-        value = bias.value.expand(model.config.heads, -1, -1).permute(1, 2, 0)
-        return bias.index.cpu().numpy(), value.cpu().numpy(), [*lines]
+        chosen, heads = self.bias.of(name, 0), self.bias.heads
+        lines = dict.fromkeys((line.direction, line.span, line.offset) for line in chosen)
+        index, value = bias.index.cpu().numpy(), bias.value.expand(heads, -1, -1).permute(1, 2, 0).cpu().numpy()
+        opening = (on_lines(chosen, self.layout, name, heads).value > CLOSED).any(0).numpy()
+        first = ((index[:, :, None] == index[:, None, :]) & opening[:, None, :]).argmax(2)
+        return index, value, first, [*lines]
 
     def where(self, step: int) -> Where:
         return Where(step // self.columns, step % self.columns, self.rows, self.columns)
@@ -122,7 +129,7 @@ class Steps:
     def before(self, step: int) -> Atom:
         return BEFORE if step else ("token", self.task.token(SOS), 0)
 
-    def atom(self, name: Attention, line: tuple[str, str, int], key: int, step: int) -> Atom:
+    def atom(self, name: Attention, line: Followed, key: int, step: int) -> Atom:
         """What stands at a key that a line opens."""
         direction, span, offset = line
         if name == "self":
@@ -136,13 +143,12 @@ class Steps:
         return "by row" if direction == "by row" else "by column", int(span.split()[-1]), offset
 
     def keys(self, name: Attention, step: int) -> tuple[tuple[bytes, Token], ...]:
-        index, value, lines = self.opened[name]
+        index, value, first, lines = self.opened[name]
         found = []
-        for slot, line in enumerate(lines):
-            if (value[step, slot] > CLOSED).any():
-                atom = self.atom(name, line, int(index[step, slot]), step)
-                found.append((value[step, slot].tobytes(), Token(atom, 0)))
-        return tuple(found)
+        for slot in np.flatnonzero((value[step] > CLOSED).any(1)):
+            atom = self.atom(name, lines[first[step, slot]], int(index[step, slot]), step)
+            found.append((value[step, slot].tobytes(), Token(atom, 0)))
+        return tuple(sorted(found, key=lambda pair: (pair[1].atom, pair[0])))
 
     def shape(self, step: int, rule: Rule) -> TableShape:
         where = self.where(step)

@@ -156,7 +156,7 @@ def model_config(model: Model, sampler: Sampler, profile: str) -> ModelConfig:
 
 def tests(model: Model, sampler: Sampler, config: ModelConfig, profile: str) -> tuple[tuple[int, int], ...]:
     """The (length, samples) of an evaluation, as far as the position encoding reaches."""
-    usual = sampler.task.base == Task(sampler.task.name).base
+    usual = bool(sampler.task.trace) or sampler.task.base == Task(sampler.task.name).base
     tested = profiles.tests(profile, model.tested if usual else "beyond", model.many if usual else 0)
     layouts = {length: sampler.layout(length) for length, _ in tested}
     fits = {n for n, layout in layouts.items() if layout.target_length < MOST_TOKENS and config.position.fits(layout)}

@@ -86,6 +86,7 @@ STUDIES = {
     "wide factors": Study(("n-by-3",), tuple(catalogue.WIDER)),
     "factors in base 4": Study(FACTORS, FACTOR_MODELS, (4,)),
     "products": Study(("n-by-n",), tuple(catalogue.TRACED), profiles=TIGHT),
+    "products in other bases": Study(("n-by-n",), ("abs",), (2, 16), profiles=TIGHT),
     "other tables": Study(("sorting", "listops-nested"), ("abs",), profiles=TIGHT),
     "limits": Study(LIMITS, ("vanilla",)),
     "sizes": Study(("addition",), ("window-cyclic-both", *catalogue.SIZED)),

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from abc_nb.problems.layouts import Arrangement, Layout
 from abc_nb.problems.rewriting import COLUMNS, COMBINE
-from abc_nb.problems.tasks import NUMBERS, PAD, PADDED, TRAINED, Digits, Task, Width
+from abc_nb.problems.tasks import NUMBERS, PAD, PADDED, TRAINED, Digits, Task, Width, digit_count
 
 TRAIN, VALIDATION, TEST, SPLIT, PHASE, CALIBRATION, AGAIN = range(7)  # what a generator is for: part of its seed
 
@@ -153,13 +153,19 @@ class Sampler:
         numbers have two digits or more, since of those of one digit too few are held out for validation.
         """
         if self.task.trace:
-            return self.task.trace.trained[: None if self.width_count > 1 else 1]
+            sizes = self.task.trace.trained[: None if self.width_count > 1 else 1]
+            return sizes if self.task.operation.items else tuple(dict.fromkeys(map(self.within_numbers, sizes)))
         if self.regime == "unpadded":
             return tuple(range(2, TRAINED + 1))
         if self.task.operation.items:
             return tuple(self.task.width_for(items, self.regime) for items in range(1, self.task.training_width + 1))
         narrowest = self.task.width(1, self.regime)
         return tuple(range(narrowest, narrowest + (1 if self.regime in PADDED else self.width_count)))
+
+    def within_numbers(self, places: tuple[int, ...]) -> tuple[int, ...]:
+        """So many places, or as many as leave every number at most 2^20: five digits in the bases from 11 to 16."""
+        most = digit_count(NUMBERS + 1, self.task.base) - 1
+        return tuple(min(each, most) for each in places)
 
     def numbers(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Training and validation numbers whose results fit the narrowest training width."""
@@ -178,10 +184,12 @@ class Sampler:
         base = self.task.base
         return numbers[(numbers >= base ** (width - 1)) & (numbers < base**width)]
 
-    def training_batch(self, seed: int, step: int, size: int, again: Sequence[Digits] = ()) -> Batch:
-        """Batch number `step`, of one of the training widths; `again` are earlier operands to put into it."""
+    def training_batch(
+        self, seed: int, step: int, size: int, again: Sequence[Digits] = (), width: Width | None = None
+    ) -> Batch:
+        """Batch number `step`, of one of the training widths or of a given one; `again` are operands to put into it."""
         rng = generator(seed, TRAIN, step)
-        width = self.widths[rng.integers(len(self.widths))]
+        width = width or self.widths[rng.integers(len(self.widths))]
         if self.fixed is None:
             fresh = size - (len(again[0]) if again else 0)
             operands = draw_operands(self.task, self.of_width(self.numbers(seed)[0], width), fresh, width, rng)

@@ -103,7 +103,7 @@ class Trainer:
         seed = torch.default_generator if self.device.type == "cpu" else torch  # for all devices: half a millisecond
         seed.manual_seed(stream(self.seed, step))
         size = config.held_batch if step < fall[0] else config.batch
-        batch = self.sampler.training_batch(self.seed, step, size, self.again(step, size)).to(self.device)
+        batch = self.batch(step, size).to(self.device)
         loss, wrong = self.gradients(batch, self.phases(step, size))
         nn.utils.clip_grad_norm_(self.parameters, config.clip)
         relative = rate_at(step, fall, config)
@@ -113,6 +113,10 @@ class Trainer:
         self.remember(batch, wrong)
         self.progress.step += 1
         return loss
+
+    def batch(self, step: int, size: int) -> Batch:
+        """The problems of one step."""
+        return self.sampler.training_batch(self.seed, step, size, self.again(step, size))
 
     def gradients(self, batch: Batch, phase: Tensor | int) -> tuple[Tensor, Tensor]:
         """The mean loss, whose gradients are left in the parameters, and which problems have a wrong token.

@@ -12,7 +12,8 @@ from tqdm.auto import tqdm
 
 from abc_nb.certificates.checking.enumerate import Question, contexts, questions, settled
 from abc_nb.certificates.checking.forward import Forward, Values
-from abc_nb.certificates.checking.geometry import KINDS, Facts, Tree, Width
+from abc_nb.certificates.checking.geometry import KINDS, TABLE, Facts, Tree, Width
+from abc_nb.certificates.checking.tables import steps
 from abc_nb.certificates.checksum import checksum, checksum_of_data
 from abc_nb.common.config import fits, hints
 from abc_nb.common.errors import InputError
@@ -21,6 +22,7 @@ ROWS = 2**19  # contexts computed at once
 MARGIN = 2  # places that a key can be further away than a line's offset
 FURTHEST = 64  # columns
 CLOSE = 1e-3  # how near the smallest margins in float32 and float64 must be
+Contexts = Iterator[tuple[Values, np.ndarray]]  # their tokens, and the right ones
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,8 @@ def check(certificate: Mapping[str, Any], weights: Mapping[str, np.ndarray], bia
     count, wrong, margin = 0, 0, float("inf")
     model = Forward(weights, facts)
     with tqdm(unit=" contexts", unit_scale=True, delay=3, mininterval=1, leave=False) as bar:
-        for question in asked(facts, dict(bias)):
-            for found in margins(model, question):
+        for tree, parts in asked(facts, dict(bias)):
+            for found in margins(model, tree, parts):
                 count, wrong = count + len(found), wrong + int((~(found > 0)).sum())
                 margin = min(margin, float(found.min()))
                 bar.update(len(found))
@@ -72,20 +74,28 @@ def read(certificate: Mapping[str, Any]) -> tuple[Facts, tuple[int, int, float]]
     return Facts(**values), claim
 
 
-def asked(facts: Facts, bias: dict[str, Any]) -> Iterator[Question]:
-    """One step for each shape, of the widths that show all of them (see `reach` for the proof)."""
+def asked(facts: Facts, bias: dict[str, Any]) -> Iterator[tuple[Tree, Contexts]]:
+    """What a step sees and its contexts, for one step of each shape."""
     if bias["type"] not in ("Window", "Lines") or bias.get("floor") is not None:
         raise InputError(f"the checker knows no bias of type {bias['type']!r}, or none with a floor")
-    lines = bias.get("lines", [])
     everywhere = {
         (name, layer, head)
         for name in ("self", "cross", "source")[: 2 + (facts.kind == "decoder-only")]
         for layer in range(facts.layers)
         for head in range(facts.heads)
     }
-    open_to_all = everywhere - {(line["attention"], line["layer"], line["head"]) for line in lines}
+    open_to_all = everywhere - {(line["attention"], line["layer"], line["head"]) for line in bias.get("lines", [])}
     if bias["type"] == "Lines" and bias["empty"] == "transparent" and open_to_all:
         raise InputError("a head of this bias is open to every key: no finite set of contexts covers every length")
+    if facts.task == TABLE:
+        yield from ((tree, step.contexts(tree)) for step, tree in steps(facts, bias))
+    else:
+        yield from ((question.tree, contexts(question)) for question in along_widths(facts, bias))
+
+
+def along_widths(facts: Facts, bias: dict[str, Any]) -> Iterator[Question]:
+    """One step for each shape, of the widths that show all of them (see `reach` for the proof)."""
+    lines = bias.get("lines", [])
     furthest = bias["w"] if bias["type"] == "Window" else max((abs(line["offset"]) for line in lines), default=0)
     if furthest > FURTHEST:
         raise InputError(f"this bias reaches {furthest} columns far: at most {FURTHEST} are checked")
@@ -99,13 +109,13 @@ def asked(facts: Facts, bias: dict[str, Any]) -> Iterator[Question]:
                 yield question
 
 
-def margins(model: Forward, question: Question) -> Iterator[np.ndarray]:
+def margins(model: Forward, tree: Tree, parts: Contexts) -> Iterator[np.ndarray]:
     """The right logit minus the best other one, for every context of a step, in blocks."""
-    for values, right in contexts(question):
+    for values, right in parts:
         for start in range(0, len(right), ROWS):
             part = slice(start, start + ROWS)
             some: Values = {atom: column[part] for atom, column in values.items()}
-            logits = model.logits(question.tree, some, len(right[part]))
+            logits = model.logits(tree, some, len(right[part]))
             rows = np.arange(len(logits))
             own = logits[rows, right[part]]
             logits[rows, right[part]] = -np.inf

@@ -62,7 +62,7 @@ class Forward:
             kind, token, _ = tree[1]
             if kind == "token":
                 return self.embed(np.array([token]), tree[2]), np.zeros(count, np.int64)
-            return self.embed(np.arange(self.facts.base), tree[2]), values[tree[1]]
+            return self.embed(np.arange(len(self.weights["embedding.weight"])), tree[2]), values[tree[1]]
         order = sorted(atoms(tree))
         code = np.zeros(count, np.int64)
         for atom in order:

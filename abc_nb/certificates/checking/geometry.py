@@ -19,7 +19,8 @@ Atom = tuple[str, int, int]  # ("token", t, 0), ("factor", 0, 0), ("digit", oper
 Tree = tuple[Any, ...]
 KINDS = ("encoder-decoder", "decoder-only")
 OPERATORS = {"addition": "+", "n-by-1": "*", "listops-sm": "SM", "listops-max": "MAX", "listops-min": "MIN"}
-KNOWN = ("successor", "addition", "n-by-1", "parity", "listops-sm", "listops-max", "listops-min")
+TABLE = "n-by-n"  # the task whose output is a table: see `tables`
+KNOWN = ("successor", "addition", "n-by-1", "parity", "listops-sm", "listops-max", "listops-min", TABLE)
 SIDES = {"one": 0, "both": 1}
 
 
