@@ -22,7 +22,7 @@ from abc_nb.problems.sampling import Batch, Sampler, make_batch
 from abc_nb.problems.tasks import Task
 
 TASKS = ("successor", "addition", "n-by-1", "parity", "listops-max")
-BASES = {"parity": 2}
+BASES = {"parity": 2, "n-by-2": 2}
 
 
 def sampler_of(task: str, aligned: bool) -> Sampler:
@@ -31,7 +31,12 @@ def sampler_of(task: str, aligned: bool) -> Sampler:
 
 
 def lines_of(task: str) -> Lines:
-    """Lines of every kind that extends: this place and the one below, symbols, the start seen from afar."""
+    """Lines of every kind that extends: this place and the one below, symbols, the start seen from afar.
+
+    For a factor of two digits, which has many more contexts, those of ABS.
+    """
+    if task == "n-by-2":
+        return Lines.by_head(sampler_of(task, aligned=False).layout(1), 2, 2)
     operand = Line("cross", 0, 0, "antidiagonal", "operand 1", 0, 0.5)
     lines = [replace(operand, layer=layer) for layer in (0, 1)]
     lines += [replace(operand, head=1, offset=1), Line("cross", 1, 1, "vertical", "&", 0, 0.25)]
@@ -93,7 +98,10 @@ class Contexts:
         asked = step if step < width else None
         shape = condensed(root, kinds, asked, self.automaton.settled, None if step < width else task.token(EOS))
         kept = kept_places(kinds, seen_places(root, asked), self.automaton.settled)
-        columns = [self.column(batch, kind, number, kept[place] if kept else 0) for kind, number, place in shape.atoms]
+        columns = [
+            self.column(batch, kind, number, place if kind == "factor" else kept[place])
+            for kind, number, place in shape.atoms
+        ]
         values = np.stack(columns, 1) if columns else np.empty((len(batch.source), 0))
         return shape, Block(values.astype(np.uint8), batch.target[:, step + 1].numpy())
 
@@ -101,7 +109,7 @@ class Contexts:
         if kind == "output":
             return batch.target[:, place + 1].numpy()
         operand = batch.layout.operands[-1 if kind == "factor" else number]
-        return batch.source[:, operand.columns[0 if kind == "factor" else place]].numpy()
+        return batch.source[:, operand.columns[place]].numpy()
 
     def of(self, shape: Shape) -> set[tuple[int, ...]]:
         """All contexts of a shape that are enumerated, each with the right token."""

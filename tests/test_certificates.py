@@ -37,16 +37,17 @@ CASES = [  # of every task and bias one position; the other one is long
     for i, task in enumerate(TASKS)
     for j, kind in enumerate(BIASES)
     for k, position in enumerate(POSITIONS)
-]
+] + [pytest.param("n-by-2", "lines", NOWHERE)]
 
 
-@pytest.mark.parametrize("task", [*TASKS, "listops-sm", "listops-min"])
+@pytest.mark.parametrize("task", [*TASKS, "listops-sm", "listops-min", "n-by-2"])
 def test_the_automaton_writes_the_task_answers(task: str) -> None:
     sampler = sampler_of(task, aligned=False)
     batch, rules = problems(sampler, 30, 50), automaton(sampler.task)
     for row in range(50):
         operands = batch.operands(torch.tensor([row]), sampler.task)
-        state = next(each for each in rules.start if task != "n-by-1" or rules.factor[each, 0] == operands[1][0, 0])
+        factor = [digits[0] for digits in operands if digits.shape[1] < 30]
+        state = next(each for each in rules.start if not factor or (rules.factor[each] == factor[0]).all())
         long = [digits for digits in operands if digits.shape[1] == 30]
         for place in range(30):
             read = [digits[0, place] for digits in long]
@@ -150,7 +151,7 @@ def learn(model: Transformer, sampler: Sampler) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", [*TASKS, "n-by-2"])
 def test_counterexamples_are_wrong_when_decoded(task: str) -> None:
     sampler = sampler_of(task, aligned=False)
     model = model_of(sampler, lines_of(task), NoPosition())
@@ -234,6 +235,7 @@ def test_what_has_no_certificate_is_refused_in_a_sentence() -> None:
     assert "looks at all keys" in refused(Lines(2, ()))
     assert "few states" in refused(task="direct-n-by-n")
     assert "few states" in refused(task="parity-classification")
+    assert "few states" in refused(task="n-by-3")
     whole = [replace(line, span="whole", direction="diagonal", offset=1) for line in lines_of("successor").lines[:1]]
     assert "grows apart" in refused(Lines(2, (*lines_of("successor").lines, *whole), empty="closed"))
     with pytest.raises(InputError, match="needs a Transformer"):

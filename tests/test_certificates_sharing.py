@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -30,8 +31,7 @@ def small(task: str, kind: str) -> tuple[Transformer, Sampler]:
     return model_of(sampler, bias_of(task, kind), NoPosition()), sampler
 
 
-@pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("kind", BIASES)
+@pytest.mark.parametrize(("task", "kind"), [*product(TASKS, BIASES), ("n-by-2", "lines")])
 def test_slices_hold_every_context_once_and_are_counted(task: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing, "SLICE", 40)
     model, sampler = small(task, kind)

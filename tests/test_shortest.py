@@ -7,7 +7,7 @@ from helpers import integers
 
 import abc_nb
 from abc_nb.analysis.results import Results
-from abc_nb.analysis.shortest import hard_operands, shortest_wrong, table
+from abc_nb.analysis.shortest import hard_operands, of_models_without_certificate, shortest_wrong
 from abc_nb.problems.tasks import Task
 
 
@@ -32,7 +32,7 @@ def test_a_certified_model_has_none() -> None:
 
 @pytest.mark.slow
 def test_the_table_has_the_models_without_a_certificate_whose_weights_are_there() -> None:
-    frame = table(Results("quick", "shipped", [0, 1]), samples=5, tasks=["parity"])
+    frame = of_models_without_certificate(Results("quick", "shipped", [0, 1]), samples=5, tasks=["parity"])
     assert {*frame.model} >= {"vanilla", "decoder-vanilla"} and not {"abc", "window-cyclic"} & {*frame.model}
     assert {*frame.seed} == {0} and not frame.duplicated(["task", "model"]).any()
     for row in frame.itertuples():

@@ -142,7 +142,7 @@ def lists_and_bases(found: Results) -> pd.DataFrame:
     models = [*MODELS, *(f"{model}-repaired" for model in MODELS)]
     made = {each["name"]: each for each in read(found.first, models, LISTS)}
     made |= {each["name"]: each for each in read(found.first, models, ABLATED, BASES)}
-    return pd.DataFrame([verdict_on(found.first, name, made) for name in names]).astype({"contexts": "Int64"})
+    return pd.DataFrame([verdict_on(found.first, name, made) for name in names])
 
 
 def verdict_on(found: Results, name: Name, made: Mapping[Name, dict[str, Any]]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import pandas as pd
 from abc_nb.analysis import certified
 from abc_nb.analysis.results import Results
 from abc_nb.certificates.counterexamples import Counterexample, decoded, typed
+from abc_nb.certificates.files import PLAIN
 from abc_nb.experiments import ARITHMETIC
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.expressions import widen
@@ -68,7 +69,9 @@ def hard_operands(task: Task, places: int, samples: int) -> list[Digits]:
     return [first, second]
 
 
-def table(found: Results, samples: int = 200, tasks: Sequence[str] = ARITHMETIC) -> pd.DataFrame:
+def of_models_without_certificate(
+    found: Results, samples: int = 200, tasks: Sequence[str] = ARITHMETIC
+) -> pd.DataFrame:
     """The shortest wrong problem that is found of each model that has no certificate and whose weights are there.
 
     The columns are those of `certified.counterexamples`, the first seed alone. A model with no wrong problem up to
@@ -80,5 +83,15 @@ def table(found: Results, samples: int = 200, tasks: Sequence[str] = ARITHMETIC)
         if run.has_weights:
             example = shortest_wrong(run.model(), run.experiment.sampler, samples)
             name, shown = run.experiment.identity, {each: getattr(example, each, "") for each in certified.SHOWN}
-            rows.append({"task": name.task, "model": name.model, "seed": run.seed, "recipe": "plain"} | shown)
+            rows.append({"task": name.task, "model": name.model, "seed": run.seed, "recipe": PLAIN} | shown)
     return pd.DataFrame(rows, columns=["task", "model", "seed", "recipe", *certified.SHOWN])
+
+
+def of_every_model(found: Results) -> pd.DataFrame:
+    """The shortest wrong problem of every model that has one: from its certificate, or found by a search.
+
+    The column `found by` says which.
+    """
+    parts = {"certificate": certified.counterexamples(found), "search": of_models_without_certificate(found)}
+    frame = pd.concat([part.assign(**{"found by": how}) for how, part in parts.items()], ignore_index=True)
+    return frame[frame.problem != ""].reset_index(drop=True)

@@ -193,10 +193,8 @@ def narrowest(tried: Tried) -> dict[str, Any]:
     """Where the smallest margin is; places are numbered as the shape keeps them, units first."""
     _, values, right = tried.narrow[0]
     width, step = tried.where[0]
-    names = [
-        {"factor": "factor", "digit": f"digit {n + 1} of place {p}", "output": f"output {p}"}[kind]
-        for kind, n, p in tried.shape.atoms
-    ]
+    forms = {"factor": "digit {p} of the factor", "digit": "digit {n} of place {p}", "output": "output {p}"}
+    names = [forms[kind].format(n=number + 1, p=place) for kind, number, place in tried.shape.atoms]
     return {"width": width, "step": step, "right": right, "tokens": dict(zip(names, values.tolist(), strict=True))}
 
 

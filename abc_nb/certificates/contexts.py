@@ -80,17 +80,21 @@ def moves(automaton: Automaton, place: Place, number: int, fixed: Mapping[Atom, 
 class Walk:
     """The walks over a shape's places that have the tokens in `fixed`."""
 
-    codes: np.ndarray  # what was seen before the units: the one-digit operand, if the shape looks at it
+    codes: np.ndarray  # what was seen before the units: the digits of a short factor that the shape looks at; sorted
     states: np.ndarray  # the automaton's states before the units
     steps: list[Moves]
 
 
 def walks(shape: Shape, automaton: Automaton, fixed: Mapping[Atom, int]) -> Walk:
     steps = [moves(automaton, place, number, fixed) for number, place in enumerate(shape.places)]
-    states, factor = automaton.start, ("factor", 0, 0)
-    codes = automaton.factor[states, 0] if factor in shape.atoms else np.zeros(len(states), np.int64)
-    own = codes == fixed.get(factor, codes)
-    return Walk(codes[own], states[own], steps)
+    states = automaton.start
+    codes, own = np.zeros(len(states), np.int64), np.ones(len(states), bool)
+    for atom in shape.atoms:
+        if atom[0] == "factor":
+            digit = automaton.factor[states, atom[2]]
+            codes, own = codes * automaton.base + digit, own & (digit == fixed.get(atom, digit))
+    order = np.flatnonzero(own)[np.argsort(codes[own], kind="stable")]
+    return Walk(codes[order], states[order], steps)
 
 
 def count(shape: Shape, automaton: Automaton, fixed: Mapping[Atom, int] | None = None) -> int:
@@ -165,7 +169,8 @@ def decoded(codes: np.ndarray, shape: Shape, base: int) -> Block:
         for _ in range(len(place.digits) + place.output):
             values.insert(0, codes % base)
             codes = codes // base
-    if len(values) < len(shape.atoms):
-        values.insert(0, codes)
+    while len(values) < len(shape.atoms):  # what is left are digits of a short factor
+        values.insert(0, codes % base)
+        codes = codes // base
     table = np.stack(values, axis=1) if values else np.empty((len(codes), 0), np.int64)
     return Block(table.astype(np.uint8), right)

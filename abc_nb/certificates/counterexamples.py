@@ -63,12 +63,14 @@ class Finder:
     def fixed(
         self, shape: Shape, width: int, step: int, values: np.ndarray, right: int
     ) -> dict[int, dict[tuple[str, int], int]]:
-        """What a context says of each place in one width: digits by operand, and the output digit."""
+        """What a context says of each place in one width: digits by operand, the output digit; at -1 of the factor."""
         kept, asked = self.kept(width, step), step if step < width else None
         found: dict[int, dict[tuple[str, int], int]] = {}
         for (kind, number, place), value in zip(shape.atoms, values.tolist(), strict=True):
-            where = kept[place] if kind != "factor" else -1
-            found.setdefault(where, {})[kind, number] = value
+            if kind == "factor":
+                found.setdefault(-1, {})[kind, place] = value
+            else:
+                found.setdefault(kept[place], {})[kind, number] = value
         if asked is not None:
             found.setdefault(asked, {})["output", 0] = right
         return found
@@ -114,9 +116,8 @@ def shortest_walk(
     for moves in reversed(allowed):
         alive.insert(0, (moves & alive[0][automaton.following]).any(1))
     start = automaton.start[alive[0][automaton.start]]
-    factor = fixed.get(-1, {}).get(("factor", 0))
-    if factor is not None:
-        start = start[automaton.factor[start, 0] == factor]
+    for (_, place), digit in fixed.get(-1, {}).items():
+        start = start[automaton.factor[start, place] == digit]
     if not len(start):
         return None
     state, inputs = int(start[0]), []

@@ -57,7 +57,7 @@ def context(finder: Finder, batch: Batch, step: int) -> tuple[Shape, np.ndarray]
 
     def token(kind: str, number: int, place: int) -> int:
         if kind == "factor":
-            return int(operands[-1][0, 0])
+            return int(operands[-1][0, place])
         return int(batch.target[0, kept[place] + 1] if kind == "output" else operands[number][0, kept[place]])
 
     return shape, np.array([token(*atom) for atom in shape.atoms], np.uint8)

@@ -40,7 +40,7 @@ def predicted_accuracy(
 ) -> dict[int, float]:
     """The share of right problems among random ones of exactly so many digits, as test sets are drawn.
 
-    Operands are uniform over the numbers of L digits, the first of which is no zero; a one-digit operand is
+    Operands are uniform over the numbers of L digits, the first of which is no zero; a short factor is
     uniform; lists have L random items. `results` are all of `try_model`. InputError where wrong contexts are too
     many to be kept, where one depends on places far from each other, and for Parity, whose lengths are decimal.
     """
@@ -144,12 +144,11 @@ class Matches:
             self.starting[match.first] = self.starting.get(match.first, frozenset()) | {name}
 
     def match(self, fixed: dict[int, dict[tuple[str, int], int]], step: int) -> Match:
-        """A wrong context from what it says of each place; -1 is the one-digit operand."""
-        factor = fixed.get(-1, {}).get(("factor", 0))
+        """A wrong context from what it says of each place; -1 is the short factor."""
         places = [place for place in fixed if place >= 0] or [step]
         allowed = {place: allowed_moves(self.rules, "any", fixed.get(place, {})) for place in places}
-        if factor is not None:
-            allowed[min(places)] &= self.rules.factor[:, :1] == factor
+        for (_, digit), value in fixed.get(-1, {}).items():
+            allowed[min(places)] &= self.rules.factor[:, digit : digit + 1] == value
         return Match(min(places), max(places), allowed)
 
     def check(self, start: int, end: int, far: int) -> None:

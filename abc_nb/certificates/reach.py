@@ -106,14 +106,15 @@ class Unrolled:
 
     @cached_property
     def columns(self) -> list[tuple[str, int, int]]:
-        """What stands at each source column: a symbol's token, a digit (operand, place) or the one-digit operand."""
+        """What stands at each source column: a symbol's token, a digit (operand, place) or a short factor's digit."""
         found: list[tuple[str, int, int]] = [("", 0, 0)] * self.layout.source_length
         for column, symbol in self.layout.symbols:
             found[column] = ("token", self.task.token(symbol), 0)
-        long = self.task.operand_places(self.width)
+        places = self.task.operand_places(self.width)
         for number, operand in enumerate(self.layout.operands):
             for place, column in enumerate(operand.columns.tolist()):
-                found[column] = ("digit", number, place) if long[number] == self.width else ("factor", 0, place)
+                long = places[number] == self.width  # a factor of one digit can stand at every place
+                found[column] = ("digit", number, place) if long else ("factor", 0, place % places[number])
         return found
 
     def target(self, step: int) -> Token:
@@ -122,9 +123,7 @@ class Unrolled:
         return Token(atom, self.target_index[step])
 
     def source(self, column: int) -> Token:
-        kind, number, place = self.columns[column]
-        atom = (kind, number, place if kind == "digit" else 0)
-        return Token(atom, self.source_index[column])
+        return Token(self.columns[column], self.source_index[column])
 
     def check_column(self, column: int, query: int | None) -> None:
         kind, _, place = self.columns[column]

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
-Atom = tuple[str, int, int]  # ("token", token, 0), ("factor", 0, 0), ("digit", operand, place), ("output", 0, place)
+# ("token", token, 0), ("factor", 0, place), ("digit", operand, place), ("output", 0, place)
+Atom = tuple[str, int, int]
 Kind = Literal["any", "zero", "lead"]  # what digits a place can hold: all, zeros alone, all but zeros alone
 
 
@@ -71,7 +72,7 @@ class Shape:
     @cached_property
     def atoms(self) -> tuple[Atom, ...]:
         """The tokens that can vary, in the order in which a walk meets them."""
-        found = [("factor", 0, 0)] if ("factor", 0, 0) in self.root.atoms else []
+        found = sorted(atom for atom in self.root.atoms if atom[0] == "factor")
         for number, place in enumerate(self.places):
             found += [("digit", operand, number) for operand in place.digits]
             found += [("output", 0, number)] if place.output else []

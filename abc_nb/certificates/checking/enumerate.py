@@ -28,13 +28,13 @@ def place_once(facts: Facts, run: np.ndarray, factor: np.ndarray, digits: np.nda
         combine = {"listops-max": np.maximum, "listops-min": np.minimum}.get(facts.task)
         value = (run + digits[:, 0]) % facts.base if combine is None else combine(run, digits[:, 0])
         return value, value
-    total = run + (factor * digits[:, 0] if facts.task == "n-by-1" else digits.sum(1))
+    total = run + (factor * digits[:, 0] if facts.short else digits.sum(1))
     return total % facts.base, total // facts.base
 
 
 def beginning(facts: Facts) -> tuple[np.ndarray, np.ndarray]:
-    """What is carried into the units, and the one-digit operand."""
-    count = facts.base if facts.task == "n-by-1" else 1
+    """What is carried into the units, and the short factor: zero where there is none."""
+    count = facts.base**facts.short
     run = {"successor": 1, "listops-min": facts.base - 1}.get(facts.task, 0)
     return np.full(count, run), np.arange(count)
 
@@ -63,20 +63,20 @@ def questions(width: Width, settled: int) -> dict[Tree, Question]:
 
 
 def settled(facts: Facts) -> int:
-    """After how many places of any digits the states that can follow a state no longer change."""
-    run, factor = np.divmod(np.arange(facts.base**2), facts.base)
-    if facts.task != "n-by-1":
-        factor = np.zeros_like(factor)
-    steps = inputs(facts, "any")
+    """After how many places of any digits the states that can follow a state no longer change, whatever the factor."""
+    return max(settled_with(facts, int(run), int(factor)) for run, factor in zip(*beginning(facts), strict=True))
+
+
+def settled_with(facts: Facts, start: int, factor: int) -> int:
+    """The same for one factor and what is carried into the units."""
+    run, steps = np.arange(radix(facts)), inputs(facts, "any")
     following = np.zeros((len(run), len(run)), bool)
     for digits in steps:
-        _, after = place_once(facts, run, factor, np.broadcast_to(digits, (len(run), facts.long)))
-        following[np.arange(len(run)), after * facts.base + factor] = True
-    start_run, start_factor = beginning(facts)
-    reached = np.zeros(len(run), bool)
-    reached[start_run * facts.base + start_factor * (facts.task == "n-by-1")] = True
-    for _ in range(len(run)):
-        reached |= following[reached].any(0)
+        _, after = place_once(facts, run, np.full_like(run, factor), np.broadcast_to(digits, (len(run), facts.long)))
+        following[run, after] = True
+    reached = run == start
+    for _ in run:
+        reached = reached | following[reached].any(0)
     following = following[np.ix_(reached, reached)]
     power = following
     for places in range(1, len(following) + 2):
@@ -87,18 +87,26 @@ def settled(facts: Facts) -> int:
     raise InputError("the states of this task do not settle")
 
 
+def radix(facts: Facts) -> int:
+    """What is carried is less than this, and so is the factor."""
+    return facts.base ** max(facts.short, 1)
+
+
 def contexts(question: Question) -> Iterator[tuple[dict[Atom, np.ndarray], np.ndarray]]:
     """The tokens of every context, each once, and the token that is right there, in parts."""
     width, facts = question.width, question.width.facts
     seen, asked = atoms(question.tree), question.step
     last = max([place for kind, _, place in seen if kind != "factor"] + [asked if asked < width.width else -1])
-    order: list[Atom] = [("factor", 0, 0)] if ("factor", 0, 0) in seen else []
+    order: list[Atom] = sorted(atom for atom in seen if atom[0] == "factor")
     for place in range(last + 1):
         order += [("digit", number, place) for number in range(facts.long) if ("digit", number, place) in seen]
         order += [("output", 0, place)] * (("output", 0, place) in seen) + [("right", 0, place)] * (place == asked)
     run, factor = beginning(facts)
-    code = factor.copy() if ("factor", 0, 0) in seen else np.zeros_like(factor)
-    for found in spread(question, order, 0, last, code, factor, run):
+    code = np.zeros_like(factor)
+    for _, _, place in [atom for atom in order if atom[0] == "factor"]:
+        code = code * facts.base + factor // facts.base**place % facts.base
+    new = np.argsort(code, kind="stable")
+    for found in spread(question, order, 0, last, code[new], factor[new], run[new]):
         values = {}
         for atom in reversed(order):
             found, values[atom] = np.divmod(found, facts.base)
@@ -131,6 +139,7 @@ def spread(
     for kind, number, where in order:
         if where == place and kind != "factor":
             code = code * facts.base + (digits[choice, number] if kind == "digit" else output)
-    whole = np.unique((code * facts.base + factor[rows]) * facts.base + after)
-    code, factor, run = whole // facts.base**2, whole // facts.base % facts.base, whole % facts.base
+    size = radix(facts)
+    whole = np.unique((code * size + factor[rows]) * size + after)
+    code, factor, run = whole // size**2, whole // size % size, whole % size
     yield from spread(question, order, place + 1, last, code, factor, run)

@@ -14,13 +14,15 @@ import numpy as np
 
 from abc_nb.common.errors import InputError
 
-Atom = tuple[str, int, int]  # ("token", t, 0), ("factor", 0, 0), ("digit", operand, place), ("output", 0, place)
+Atom = tuple[str, int, int]  # ("token", t, 0), ("factor", 0, place), ("digit", operand, place), ("output", 0, place)
 # ("in", atom, index) or (layer, before, keys of self-attention, keys of cross-attention)
 Tree = tuple[Any, ...]
 KINDS = ("encoder-decoder", "decoder-only")
-OPERATORS = {"addition": "+", "n-by-1": "*", "listops-sm": "SM", "listops-max": "MAX", "listops-min": "MIN"}
 TABLE = "n-by-n"  # the task whose output is a table: see `tables`
-KNOWN = ("successor", "addition", "n-by-1", "parity", "listops-sm", "listops-max", "listops-min", TABLE)
+FACTORS = {"n-by-1": 1, "n-by-2": 2, "n-by-3": 3}  # digits of the short one
+OPERATORS = {"addition": "+", "listops-sm": "SM", "listops-max": "MAX", "listops-min": "MIN"}
+OPERATORS |= dict.fromkeys(FACTORS, "*")
+KNOWN = ("successor", "parity", *OPERATORS, TABLE)
 SIDES = {"one": 0, "both": 1}
 
 
@@ -49,7 +51,12 @@ class Facts:
 
     @property
     def grows(self) -> int:
-        return int(self.task in ("successor", "addition", "n-by-1"))
+        return self.short or int(self.task in ("successor", "addition"))
+
+    @property
+    def short(self) -> int:
+        """Digits of a short factor; 0 without one."""
+        return FACTORS.get(self.task, 0)
 
     @property
     def long(self) -> int:
@@ -77,8 +84,8 @@ class Width:
         aligned = facts.arrangement == "aligned" and facts.task in ("addition", "n-by-1")
         if facts.task == "addition":
             digits.append([("digit", 1, place) for place in reversed(range(width))])
-        if facts.task == "n-by-1":
-            digits.append([("factor", 0, 0)] * (width if aligned else 1))
+        if facts.short:
+            digits.append([("factor", 0, place) for place in reversed(range(facts.short))] * (width if aligned else 1))
         symbol = [("token", facts.token(operator), 0)] if operator else []
         start, end = [("token", facts.token("$"), 0)], [("token", facts.token("&"), 0)]
         if aligned:

@@ -86,6 +86,8 @@ class Contexts:
     def __init__(self, run: Run) -> None:
         self.run, self.sampler = run, run.experiment.sampler
         self.rules: Automaton = automaton(self.sampler.task)
+        if self.rules.factor.shape[1] > 1:
+            raise InputError(f"{self.sampler.task.title} has no explorer: it shows factors of one digit")
         self.known = reach(self.model, self.sampler, self.rules.settled)
 
     @cached_property
