@@ -73,7 +73,7 @@ def test_a_record_replaces_an_earlier_one(tmp_path: Path, monkeypatch: pytest.Mo
     book = claims.ledger("quick").set_index("id")
     assert book.verdict["C16"] == "holds" and book.notebook["C16"] == "05_abc"
     assert set(book.verdict.drop("C16")) == {"not run"}
-    assert book["size"]["C16"] == "0 encoder and 2 decoder layers, width 64"
+    assert book["size"]["C16"] == "0 encoder and 2 decoder layers, embedding size 64"
     claims.record([Verdict("C16", "holds", "All.", size="six layers")], "05_abc", "quick")
     assert claims.ledger("quick").set_index("id")["size"]["C16"] == "six layers"
 

@@ -169,7 +169,7 @@ def unlike_the_paper(profile: str) -> pd.DataFrame:
 def usual_size(profile: str) -> str:
     """The size of a profile's models, in words."""
     size = PROFILES[profile].size
-    return f"{size.encoder_layers} encoder and {size.decoder_layers} decoder layers, width {size.width}"
+    return f"{size.encoder_layers} encoder and {size.decoder_layers} decoder layers, embedding size {size.width}"
 
 
 def in_titles(text: str) -> str:

@@ -37,7 +37,7 @@ def long_products_and_nested_lists_are_not_learned(scores: Scores) -> Verdict:
     finding += f"{listed(factors) or 'none'}."
     agreeing = {name: count.others for name, count in limits.items()}
     found = judged("C28", agreeing, finding, "the plain model for N x N and nested lists", verdict)
-    return replace(found, size="0 encoder and 4 decoder layers, width 64")
+    return replace(found, size="0 encoder and 4 decoder layers, embedding size 64")
 
 
 def bases_make_no_difference(scores: Scores, tasks: Sequence[str]) -> Verdict:
@@ -67,7 +67,7 @@ def sizes_make_no_difference(scores: Scores, models: Sequence[str]) -> Verdict:
             counts[MODELS[model].title] = Count(int((runs[60] >= 99).sum()), len(runs))
     finding = f"Runs at 99% at 60 digits, of those that interpolate (the first is the usual size): {listed(counts)}."
     found = judged("C30", counts, finding, BOTH_SIDES, by_counts(counts))
-    return replace(found, size="0 to 6 encoder and 1 to 6 decoder layers, widths 32 to 128")
+    return replace(found, size="0 to 6 encoder and 1 to 6 decoder layers, embedding sizes 32 to 128")
 
 
 def rpe_row_is_quoted(scores: Scores, models: Sequence[str]) -> Verdict:

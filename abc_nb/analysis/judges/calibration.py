@@ -14,7 +14,7 @@ from abc_nb.experiments.catalogue import ALGORITHM_1, KAPPA_V1, MODELS
 
 THREE = ("successor", "addition", "n-by-1")
 OURS = "new weights, no positions, lines read out in this project's way"
-SIX = "6 decoder layers, width 64"
+SIX = "6 decoder layers, embedding size 64"
 
 
 def abc_generalizes(scores: Scores) -> Verdict:

@@ -84,7 +84,7 @@ def rope_needs_width(scores: Scores) -> Verdict:
     finding = f"Runs that interpolate Addition after 1,600 steps: {listed(learned)}."
     agreeing = {name: count if name == "size 512" else count.others for name, count in learned.items()}
     found = judged("C05", agreeing, finding, "standard RoPE, rates not tuned for a width", verdict)
-    return replace(found, size="0 encoder and 2 decoder layers, widths 64 to 512")
+    return replace(found, size="0 encoder and 2 decoder layers, embedding sizes 64 to 512")
 
 
 def attention_follows_the_digit(studies: Sequence[Study]) -> Verdict:
