@@ -27,7 +27,7 @@ BASIC = {  # the papers' models, and variants that show why a baseline fails
     "window": scaffold("Window", positions.Sinusoidal()),
     "window-cyclic": scaffold("ABS", positions.Sinusoidal(PERIOD), tested="beyond"),
     "nope-window": scaffold("Window, no positions", positions.NoPosition()),
-    # New weights under the lines and no positions, as the method's text has it (`000` section 4).
+    # New weights under the lines and no positions, as the method's text has it (v4 section 4).
     "abc": reading("ABC", positions.NoPosition(), False, Calibration(), tested="beyond", training="anew", accept=1.0),
     "lora": Model("LoRA", positions.Sinusoidal(), extends=True, tested="beyond", rank=4, training="low_rank"),
     "rope-128": Model("RoPE, size 128", positions.Rotary(), source_index="left", size=width(128)),
@@ -142,7 +142,7 @@ DEEP = {f"{name}-deep": deep((BASIC | ALGORITHM_1)[name]) for name in ("vanilla"
 DEEP["abc-last-layer-deep"] = replace(
     DEEP["abc-deep"], title="ABC, last layer for all, six layers", calibration=Calibration(layers="last")
 )
-PAPER_SIZE = (*layers(1, 6), ("width", 128), ("feed_forward", 512), ("dropout", 0.3))  # the paper's (`000` section B)
+PAPER_SIZE = (*layers(1, 6), ("width", 128), ("feed_forward", 512), ("dropout", 0.3))  # the paper's (v4 section B)
 
 
 def of_paper_size(model: Model) -> Model:
@@ -157,7 +157,7 @@ PAPER_SIZED = {
     for name in ("vanilla", "window-cyclic", "abc", "algorithm-1-none-new", "algorithm-1-v1")
 }
 PERIODS = {  # other periods with the whole training, on the tasks where a quarter of it is not enough
-    f"window-both-t{t}": scaffold(f"ABS with T={t}, both sides", positions.Sinusoidal(t), sides="both", tested="few")
+    f"window-both-t{t}": scaffold(f"ABS, both sides, T={t}", positions.Sinusoidal(t), sides="both", tested="few")
     for t in (2, 4, 5, 6, 7, 8)
 }
 PADDED["abc-padded"] = replace(PADDED["abc-padded"], training="anew_padded")
@@ -192,7 +192,9 @@ WIDE = (("feed_forward", 1024),)
 FACTORED = {  # for a factor of several digits, on natural input: each operand's digits to heads of their own
     "by-head": scaffold("Window by head", positions.Sinusoidal(PERIOD), bias=Lines.by_head, arrangement="natural"),
     # A sixth of the budget is too little where the parent has learned the task in part.
-    "abc-anew": replace(READINGS["abc-mod3-new"], title="ABC, anew", tested="beyond", training="scaffold"),
+    "abc-anew": replace(
+        READINGS["abc-mod3-new"], title="ABC, index modulo 3, new weights", tested="beyond", training="scaffold"
+    ),
 }
 WIDER = {  # a factor of three digits has a thousand values
     "by-head-wide": replace(FACTORED["by-head"], title="Window by head, wide", size=WIDE),
@@ -200,7 +202,7 @@ WIDER = {  # a factor of three digits has a thousand values
     # head one line, for what a trained head spreads over neighbouring digits a new one would have to tell apart.
     "abc-from-4": replace(
         FACTORED["abc-anew"],
-        title="ABC of base 4, wide",
+        title="ABC, index modulo 3, new weights, base 4's lines, wide",
         parent_base=4,
         calibration=Calibration(share=1.0),
         size=WIDE,
@@ -341,7 +343,7 @@ def traced(title: str, position: positions.PositionEncoding, **changes: Any) -> 
 
 TRACED = {
     "vanilla": traced("Vanilla", positions.Sinusoidal(), extends=False, training="traced_plain"),
-    "abs": traced("ABS", positions.NoPosition(), bias=Lines.one_key_a_head, tested="tables"),
+    "abs": traced("ABS, one key a head", positions.NoPosition(), bias=Lines.one_key_a_head, tested="tables"),
     # Lines that have half of their head's attention: weaker ones tell apart the columns of one size, not of others.
     "abc": traced(
         "ABC", positions.NoPosition(), calibration=Calibration(share=0.5), warm=False, accept=1.0, tested="tables"

@@ -143,7 +143,7 @@ TESTS = {  # of the profile `quick`, samples by length
 
 
 def training(profile: str, kind: Kind, recipe: Recipe = "code") -> TrainingConfig:
-    """A kind of training in a profile: with the rate of the authors' code, of the text (`000` section C.1), or ours.
+    """A kind of training in a profile: with the rate of the authors' code, of the text (v4 section C.1), or ours.
 
     Ours is made for a few minutes of a GPU.
     """
