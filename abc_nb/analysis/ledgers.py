@@ -74,6 +74,7 @@ def other_methods(found: Results) -> list[Verdict]:
     return [
         beyond.no_earlier_method_extrapolates(scores, later),
         beyond.rpe_row_is_quoted(scores, ["rpe", "rpe-right", "rpe-widened", "rpe-by-place"]),
+        beyond.rpe_contradicts_itself(),
     ]
 
 

@@ -44,6 +44,13 @@ def before_and_after(found: Results, models: Sequence[str] = certified.ENCODER_D
     return pd.DataFrame(counted | {name: grouped[name].agg(total) for name in ("steps", "seconds")}).reset_index()
 
 
+def summary(found: Results) -> pd.DataFrame:
+    """`certified.summary` of ABS and ABC, with the seeds that are certified after repair and the steps that it took."""
+    plain = certified.summary(certified.certificates(found, certified.MODELS)).droplevel("recipe")
+    after = before_and_after(found).set_index(["task", "model"])[["after", "steps"]]
+    return plain.join(after).rename(columns={"after": "after repair", "steps": "steps of repair"})
+
+
 def share(part: pd.Series[bool]) -> str:
     return f"{int(part.sum())} of {len(part)}"
 
