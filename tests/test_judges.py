@@ -95,7 +95,7 @@ def test_attention_of_fewer_than_five_seeds_decides_nothing() -> None:
 
 
 def heads(first: list[float], second: list[float]) -> Any:
-    return SimpleNamespace(shares=lambda: pd.DataFrame({"operand 1": first, "operand 2": second}))
+    return SimpleNamespace(by_source=lambda: pd.DataFrame({"operand 1": first, "operand 2": second}))
 
 
 def test_heads_divide_two_numbers_if_some_look_twice_as_much_at_each() -> None:
@@ -137,7 +137,7 @@ def test_without_positions_the_binary_tasks_may_miss_two_percent() -> None:
     assert_judged(scaffolding.no_positions_are_needed(scores(both)), "C33", "holds with changes", "8 of 8")
 
 
-def test_periods_hold_in_part_at_most_and_the_second_is_only_told() -> None:
+def test_periods_hold_in_part_at_most_and_the_second_is_only_reported() -> None:
     models = {2: "window-both-t2", 3: "window-cyclic-both", 4: "window-both-t4"}
     runs = {(task, model): at_sixty(0 if t == 2 else 100) for task in scaffolding.BINARY for t, model in models.items()}
     found = scaffolding.period_does_not_matter(scores(runs))
