@@ -40,7 +40,7 @@ def scaffolds(found: Results) -> list[Verdict]:
 
 def calibrated(found: Results, studies: Mapping[str, Sequence[CalibrationStudy]]) -> list[Verdict]:
     """Claims on bias read out of attention (notebook 5); `studies` are those of ABC's runs."""
-    rest = found.or_shipped().rows("padded", "algorithm 1", "ablations", "deep")
+    rest = found.or_shipped().rows("padded", "algorithm 1", "ablations", "deep", "paper size")
     scores = Scores(pd.concat([found.rows("abc", "baselines"), rest]))
     judges = (
         calibration.abc_generalizes,
