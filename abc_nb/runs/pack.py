@@ -6,7 +6,7 @@
     evaluation.csv         tests: length, problems asked for, problems there are, and how many are right
     history.csv            validations along training
     thresholds.csv         the thresholds that calibrations tried
-    lines/TASK.csv         the lines of calibrated biases
+    lines.csv              the lines of calibrated biases
     weights/KEY.safetensors
 
 Their column `run` is short for a run's key. `packing` writes them.
@@ -72,7 +72,6 @@ TABLES: dict[str, dict[str, type]] = {
         "value": float,
     },
 }
-SPLIT = ("lines",)  # tables of which each task has a file
 Row = dict[str, Any]  # of runs.csv, without empty cells
 
 
@@ -85,9 +84,9 @@ def damaged(path: Path) -> DamagedPack:
     return DamagedPack(f"the shipped results are damaged: {path} is {what}; copy it anew from where they came from")
 
 
-def table_file(table: str, task: str) -> str:
-    """The name of the file that holds a task's rows of a table."""
-    return f"{table}.csv" if table not in SPLIT else f"{table}/{task}.csv"
+def table_file(table: str) -> str:
+    """The name of the file that holds a table."""
+    return f"{table}.csv"
 
 
 def weights_file(key: str) -> str:
@@ -150,9 +149,9 @@ class Pack:
             raise damaged(path)
         return found
 
-    def table(self, table: str, task: str) -> Table:
-        """A table's rows of a task; empty where it has none."""
-        name = table_file(table, task)
+    def table(self, table: str) -> Table:
+        """A table's rows; empty where there are none."""
+        name = table_file(table)
         if name not in self.tables:
             self.tables[name] = read_table(self.path(name) if name in self.files else None, TABLES[table])
         return self.tables[name]
@@ -193,7 +192,7 @@ class Packed:
         return self.pack.path(weights_file(self.row["key"]))
 
     def columns(self, table: str) -> dict[str, np.ndarray]:
-        return self.pack.table(table, self.row["task"]).of(self.row["run"])
+        return self.pack.table(table).of(self.row["run"])
 
     def tests(self) -> list[Outcome]:
         columns = self.columns("evaluation").values()

@@ -27,7 +27,6 @@ from abc_nb.runs.pack import (
     FACTS,
     NEXT,
     RUNS,
-    SPLIT,
     TABLES,
     Pack,
     Row,
@@ -58,7 +57,7 @@ def add(folder: Path, runs: Sequence[Run], with_weights: Collection[str]) -> Non
     before = {identity(row): row for row in old.runs.values()} if old.files else {}
     rows = sorted((before | new).values(), key=order)
     check_names(rows)
-    tables = table_texts(old, runs, rows)
+    tables = {table_file(table): table_text(old, runs, rows, table) for table in TABLES}
     texts = {RUNS: runs_text(rows), EXPERIMENTS: experiments_text(old, runs, rows)}
     texts |= {name: text for name, text in tables.items() if text}
     weights = {weights_file(run.key): run.source.weights_path() for run in runs if run.key in with_weights}
@@ -122,24 +121,13 @@ def experiments_text(old: Pack, runs: Iterable[Run], rows: Iterable[Row]) -> byt
     return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
 
 
-def table_texts(old: Pack, runs: Sequence[Run], rows: Sequence[Row]) -> dict[str, bytes]:
-    """Every file of tables in which these runs may have rows, by name; empty where no run of `rows` has any."""
-    tasks = sorted({run.experiment.identity.task for run in runs})
-    found = {}
-    for table in TABLES:
-        for task in tasks if table in SPLIT else ("",):
-            own = [row for row in rows if table not in SPLIT or row["task"] == task]
-            found[table_file(table, task)] = table_text(old, runs, own, table)
-    return found
-
-
 def table_text(old: Pack, runs: Sequence[Run], rows: Iterable[Row], table: str) -> bytes:
     """A table of the runs in `rows`, in that order: those of `runs`, and the old ones."""
     by_name, columns, parts = {short(run.key): run for run in runs}, [*TABLES[table]], []
     for row in rows:
         name = row["run"]
         new = name in by_name
-        part = ROWS[table](by_name[name]) if new else pd.DataFrame(old.table(table, row["task"]).of(name))
+        part = ROWS[table](by_name[name]) if new else pd.DataFrame(old.table(table).of(name))
         if part is not None and len(part):
             parts.append(part.reindex(columns=columns).assign(run=name)[["run", *columns]])
     return pd.concat(parts).to_csv(index=False).encode() if parts else b""
