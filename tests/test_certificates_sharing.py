@@ -13,12 +13,12 @@ import torch
 from certifying import BIASES, TASKS, bias_of, model_of, sampler_of
 
 from abc_nb import InputError, certify_model
+from abc_nb.certificates import all_contexts, shared_queries
 from abc_nb.certificates import contexts as listing
-from abc_nb.certificates import shared, trying
 from abc_nb.certificates.automaton import automaton
 from abc_nb.certificates.reach import shapes
 from abc_nb.certificates.shapes import Atom, Shape
-from abc_nb.certificates.shared import Shared
+from abc_nb.certificates.shared_queries import Shared
 from abc_nb.certificates.states import States
 from abc_nb.certificates.tried import Tried
 from abc_nb.model.positions import NoPosition
@@ -58,8 +58,8 @@ def rows_of(shape: Shape, rules: listing.Automaton, fixed: Mapping[Atom, int]) -
 def test_contexts_that_share_a_query_have_the_same_logits_as_alone(
     task: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared, "FEW", 0)
-    monkeypatch.setattr(shared, "ROWS", 16)  # several batches, with groups that are filled up
+    monkeypatch.setattr(shared_queries, "FEW", 0)
+    monkeypatch.setattr(shared_queries, "ROWS", 16)  # several batches, with groups that are filled up
     model, sampler = small(task, kind)
     rules = automaton(sampler.task)
     together, alone = Shared(model, rules), States(model, rules)
@@ -70,10 +70,10 @@ def test_contexts_that_share_a_query_have_the_same_logits_as_alone(
 
 def test_a_killed_certificate_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing, "SLICE", 3)
-    monkeypatch.setattr(trying, "LONG", 0)
+    monkeypatch.setattr(all_contexts, "LONG", 0)
     model, sampler = small("successor", "lines")
     whole, path, made = certify_model(model, sampler), tmp_path / "unfinished", list[int]()
-    original = trying.try_slice
+    original = all_contexts.try_slice
 
     def watched(states: States, shape: Shape, fixed: Mapping[Atom, int]) -> Tried:
         made.append(1)
@@ -81,7 +81,7 @@ def test_a_killed_certificate_goes_on_where_it_was(tmp_path: Path, monkeypatch: 
             raise KeyboardInterrupt
         return original(states, shape, fixed)
 
-    monkeypatch.setattr(trying, "try_slice", watched)
+    monkeypatch.setattr(all_contexts, "try_slice", watched)
     with pytest.raises(KeyboardInterrupt):
         certify_model(model, sampler, path=path)
     path.write_text(path.read_text() + '["3 1", [', "utf-8")  # half a line, as a killed process leaves it
@@ -96,7 +96,7 @@ def test_a_killed_certificate_goes_on_where_it_was(tmp_path: Path, monkeypatch: 
 
 
 def test_the_file_of_another_model_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trying, "LONG", 0)
+    monkeypatch.setattr(all_contexts, "LONG", 0)
     path = tmp_path / "unfinished"
     path.write_text('another model\n["0", [1, 0, 5.0, [], []]]\n')
     model, sampler = small("parity", "lines")
@@ -106,6 +106,6 @@ def test_the_file_of_another_model_is_not_used(tmp_path: Path, monkeypatch: pyte
 def test_too_many_contexts_are_refused_with_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
     model, sampler = small("successor", "lines")
     many = certify_model(model, sampler).contexts
-    monkeypatch.setattr(trying, "MOST", many - 1)
+    monkeypatch.setattr(all_contexts, "MOST", many - 1)
     with pytest.raises(InputError, match=f"there are {many:,} contexts"):
         certify_model(model, sampler)

@@ -16,10 +16,10 @@ from abc_nb.certificates import files
 from abc_nb.certificates.automaton import automaton
 from abc_nb.certificates.certify import try_model
 from abc_nb.certificates.contexts import contexts
-from abc_nb.certificates.known import read_back, wrong_contexts
 from abc_nb.certificates.prediction import Chain, predicted_accuracy
 from abc_nb.certificates.reach import period, shapes
 from abc_nb.certificates.tried import Tried
+from abc_nb.certificates.wrong_contexts import read_back, wrong_contexts
 from abc_nb.common import paths
 from abc_nb.model.positions import Sinusoidal
 from abc_nb.model.transformer import Transformer

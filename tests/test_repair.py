@@ -14,7 +14,7 @@ from abc_nb import InputError, cli
 from abc_nb.certificates import files
 from abc_nb.certificates.certify import certify_model, try_model, weights_of
 from abc_nb.certificates.checksum import checksum
-from abc_nb.certificates.practice import practice
+from abc_nb.certificates.practice_problems import practice
 from abc_nb.certificates.repair import Repair
 from abc_nb.experiments.experiment import Experiment, experiment
 from abc_nb.model.transformer import Transformer

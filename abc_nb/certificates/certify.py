@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 
 from abc_nb.certificates import tables
+from abc_nb.certificates.all_contexts import try_all
 from abc_nb.certificates.automaton import automaton
 from abc_nb.certificates.checksum import checksum, checksum_of_data
 from abc_nb.certificates.contexts import count
 from abc_nb.certificates.counterexamples import Counterexample, counterexamples
 from abc_nb.certificates.reach import Reach, period, reach, shapes
 from abc_nb.certificates.rounding import rounding
-from abc_nb.certificates.shared import Shared
+from abc_nb.certificates.shared_queries import Shared
 from abc_nb.certificates.tried import Tried
-from abc_nb.certificates.trying import try_all
 from abc_nb.common.config import to_data
 from abc_nb.common.errors import InputError
 from abc_nb.model.positions import NoPosition

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from abc_nb.certificates.certify import Certificate, certificate_of, try_model
-from abc_nb.certificates.practice import Practice, practice
+from abc_nb.certificates.practice_problems import Practice, practice
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import AGAIN, Batch, Sampler, generator, is_below

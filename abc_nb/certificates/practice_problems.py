@@ -13,9 +13,9 @@ import numpy as np
 
 from abc_nb.certificates.automaton import automaton
 from abc_nb.certificates.counterexamples import Finder
+from abc_nb.certificates.practice_tables import practice_of_tables
 from abc_nb.certificates.reach import Unrolled
 from abc_nb.certificates.shapes import Shape
-from abc_nb.certificates.table_practice import practice_of_tables
 from abc_nb.certificates.tried import Tried
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer

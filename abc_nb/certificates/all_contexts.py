@@ -10,7 +10,7 @@ import torch
 from tqdm.auto import tqdm
 
 from abc_nb.certificates.contexts import contexts, count, slices
-from abc_nb.certificates.done import Done
+from abc_nb.certificates.resuming import Done
 from abc_nb.certificates.shapes import Atom, Shape
 from abc_nb.certificates.states import States
 from abc_nb.certificates.tried import Tried, margins

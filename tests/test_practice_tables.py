@@ -10,8 +10,8 @@ from abc_nb.bias.lines import Line
 from abc_nb.certificates import tables
 from abc_nb.certificates import tried as tried_contexts
 from abc_nb.certificates.local import rule_of
+from abc_nb.certificates.practice_tables import practice_of_tables
 from abc_nb.certificates.repair import Repair
-from abc_nb.certificates.table_practice import practice_of_tables
 from abc_nb.certificates.tables import TableShape
 from abc_nb.certificates.tried import Tried
 from abc_nb.model.transformer import Transformer
