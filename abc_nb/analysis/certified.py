@@ -135,14 +135,15 @@ def lists_and_bases(found: Results) -> pd.DataFrame:
 
     `verdict` says certified or not, or that no certificate was tried. `wrong` and the shortest wrong `problem` are
     those before repair, `margin` is the last certificate's. Contexts are counted without weights, of ABC from its
-    lines; they are missing where these are.
+    lines; a model whose lines are not there is left out.
     """
     names = [Name(task, model) for task in LISTS for model in MODELS]
     names += [Name(task, model, base) for task in ABLATED for base in BASES for model in MODELS]
     models = [*MODELS, *(f"{model}-repaired" for model in MODELS)]
     made = {each["name"]: each for each in read(found.first, models, LISTS)}
     made |= {each["name"]: each for each in read(found.first, models, ABLATED, BASES)}
-    return pd.DataFrame([verdict_on(found.first, name, made) for name in names])
+    frame = pd.DataFrame([verdict_on(found.first, name, made) for name in names])
+    return frame.dropna(subset="contexts", ignore_index=True).astype({"contexts": int})
 
 
 def verdict_on(found: Results, name: Name, made: Mapping[Name, dict[str, Any]]) -> dict[str, Any]:
