@@ -156,6 +156,7 @@ PAPER_SIZED = {
     f"{name}-paper-size": of_paper_size((BASIC | ALGORITHM_1)[name])
     for name in ("vanilla", "window-cyclic", "abc", "algorithm-1-none-new", "algorithm-1-v1")
 }
+SIZES_COMPARED = ("vanilla-padded", "window-cyclic-padded", "abc-padded", *PAPER_SIZED)
 PERIODS = {  # other periods with the whole training, on the tasks where a quarter of it is not enough
     f"window-both-t{t}": scaffold(f"ABS, both sides, T={t}", positions.Sinusoidal(t), sides="both", tested="few")
     for t in (2, 4, 5, 6, 7, 8)
