@@ -91,10 +91,14 @@ def predicted(found: Results, lengths: Sequence[int] = LENGTHS) -> pd.DataFrame:
 
 
 def rows_of(run: Run, certificate: dict[str, Any], lengths: Sequence[int]) -> pd.DataFrame:
+    """The rows of one run; none where its wrong contexts are such that no accuracy can be computed from them."""
     model, sampler = run.model(), run.experiment.sampler
     sampled = run.evaluation()
     every = sorted({*lengths, *sampled.length})
-    shares = predicted_accuracy(model, sampler, wrong_contexts(model, sampler, certificate), every)
+    try:
+        shares = predicted_accuracy(model, sampler, wrong_contexts(model, sampler, certificate), every)
+    except InputError:
+        return pd.DataFrame(columns=COLUMNS)
     frame = pd.DataFrame({"length": every, "predicted": [shares[length] for length in every]})
     frame = frame.merge(sampled[["length", "correct", "samples", "ci_low", "ci_high"]], on="length", how="left")
     name = run.experiment.identity
