@@ -11,6 +11,7 @@ import pytest
 from abc_nb.analysis import certified, repairs
 from abc_nb.analysis.results import Results
 from abc_nb.common import paths
+from abc_nb.common.errors import InputError
 
 FOUND = Results("quick", "shipped", [0, 1, 2, 3, 4])
 
@@ -74,3 +75,12 @@ def test_without_certificates_tables_are_empty(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(paths, "certificates", lambda: tmp_path)
     assert repairs.before_and_after(FOUND).empty
     assert repairs.side_by_side(repairs.predicted(FOUND)).empty
+
+
+def test_a_model_whose_accuracy_cannot_be_computed_is_left_out(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> dict[int, float]:
+        raise InputError("a wrong context depends on digits far from each other")
+
+    assert len(repairs.predicted(FOUND))
+    monkeypatch.setattr(repairs, "predicted_accuracy", refused)
+    assert repairs.predicted(FOUND).empty
