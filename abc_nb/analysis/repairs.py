@@ -1,4 +1,4 @@
-"""What follows from wrong contexts: accuracy that is computed and not sampled."""
+"""What follows from wrong contexts: repaired models, and accuracy that is computed and not sampled."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ SHOWN = (60, 200, 1_000, 10_000, 1_000_000)
 COLUMNS = ["task", "model", "seed", "length", "predicted", "correct", "samples", "ci_low", "ci_high"]
 
 
-def before_and_after(found: Results, models: Sequence[str] = certified.ENCODER_DECODERS) -> pd.DataFrame:
-    """By task and model: certified seeds before and after repair, and of the repairs their steps and seconds.
+def by_seed(found: Results, models: Sequence[str]) -> pd.DataFrame:
+    """A row a model with a certificate: whether it is certified before and after repair; steps and seconds of repair.
 
-    A repaired model counts for the seed of the model that it was made from. Steps and seconds are the sums over the
-    repairs of models that were not certified, certificates included; a dash stands where no such run is there.
+    A repaired model counts for the seed of the model that it was made from, if that one is not certified.
     """
     made = certified.read(found, models)
     plain = [each for each in made if each["recipe"] == files.PLAIN]
@@ -38,8 +37,15 @@ def before_and_after(found: Results, models: Sequence[str] = certified.ENCODER_D
         done = {} if repair is None or each["certified"] else cost(found, repair)
         after = bool(each["certified"] or (repair is not None and repair["certified"]))
         rows.append({"task": own.task, "model": own.model, "before": each["certified"], "after": after} | done)
-    frame = pd.DataFrame(rows, columns=["task", "model", "before", "after", "steps", "seconds"])
-    grouped = frame.groupby(["task", "model"], sort=False)
+    return pd.DataFrame(rows, columns=["task", "model", "before", "after", "steps", "seconds"])
+
+
+def before_and_after(found: Results, models: Sequence[str] = certified.ENCODER_DECODERS) -> pd.DataFrame:
+    """By task and model: certified seeds before and after repair, and of the repairs their steps and seconds.
+
+    Steps and seconds are sums, certificates included; a dash stands where no repaired run is there.
+    """
+    grouped = by_seed(found, models).groupby(["task", "model"], sort=False)
     counted = {name: grouped[name].agg(share) for name in ("before", "after")}
     return pd.DataFrame(counted | {name: grouped[name].agg(total) for name in ("steps", "seconds")}).reset_index()
 
@@ -95,8 +101,9 @@ def rows_of(run: Run, certificate: dict[str, Any], lengths: Sequence[int]) -> pd
     model, sampler = run.model(), run.experiment.sampler
     sampled = run.evaluation()
     every = sorted({*lengths, *sampled.length})
+    wrong = wrong_contexts(model, sampler, certificate)
     try:
-        shares = predicted_accuracy(model, sampler, wrong_contexts(model, sampler, certificate), every)
+        shares = predicted_accuracy(model, sampler, wrong, every)
     except InputError:
         return pd.DataFrame(columns=COLUMNS)
     frame = pd.DataFrame({"length": every, "predicted": [shares[length] for length in every]})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -128,34 +129,35 @@ PADDED = {  # in the paper's regime: every operand padded to sixty digits, in tr
 TEXT_LINES = ("algorithm-1-none-new", *READ_LINES)
 
 
-def deep(model: Model) -> Model:
-    """The same with the paper's six decoder layers, in the profile's width and without dropout, padded to 20 digits.
+def six_layers(names: Sequence[str], end: str, title: str, **changes: Any) -> dict[str, Model]:
+    """Models with the paper's six decoder layers, with this project's optimiser and few steps.
 
-    Of 21 columns there are as many lines as Algorithm 1 needs, and a step costs a third of one with 61.
+    Their names end in `end`. `changes` are their size and regime, and the same for the plain model that ABC is of.
     """
-    changes: dict[str, Any] = {"title": f"{model.title}, six layers", "size": layers(0, 6), "regime": "padded-20"}
-    training: Kind = "deep" if model.calibration is None else "short"
-    return replace(model, parent="vanilla-deep", training=training, accept=0.0, tested="few", **changes)
+    found = {}
+    for name in names:
+        model = (BASIC | ALGORITHM_1)[name]
+        training: Kind = "deep" if model.calibration is None else "short"
+        settings: dict[str, Any] = {"parent": f"vanilla{end}", "training": training, "accept": 0.0, "tested": "few"}
+        found[f"{name}{end}"] = replace(model, title=f"{model.title}, {title}", **settings | changes)
+    return found
 
 
-DEEP = {f"{name}-deep": deep((BASIC | ALGORITHM_1)[name]) for name in ("vanilla", "abc", *TEXT_LINES)}
+# In the profile's width and without dropout. Of 21 columns there are as many lines as Algorithm 1 needs, and a step
+# costs a third of one with 61.
+DEEP = six_layers(("vanilla", "abc", *TEXT_LINES), "-deep", "six layers", size=layers(0, 6), regime="padded-20")
 DEEP["abc-last-layer-deep"] = replace(
     DEEP["abc-deep"], title="ABC, last layer for all, six layers", calibration=Calibration(layers="last")
 )
 PAPER_SIZE = (*layers(1, 6), ("width", 128), ("feed_forward", 512), ("dropout", 0.3))  # the paper's (v4 section B)
 
-
-def of_paper_size(model: Model) -> Model:
-    """The same in the paper's size and regime, padded to sixty digits, with this project's optimiser and few steps."""
-    changes: dict[str, Any] = {"title": f"{model.title}, the paper's size", "size": PAPER_SIZE, "regime": "padded"}
-    training: Kind = "deep" if model.calibration is None else "short"
-    return replace(model, parent="vanilla-paper-size", training=training, accept=0.0, tested="few", **changes)
-
-
-PAPER_SIZED = {
-    f"{name}-paper-size": of_paper_size((BASIC | ALGORITHM_1)[name])
-    for name in ("vanilla", "window-cyclic", "abc", "algorithm-1-none-new", "algorithm-1-v1")
-}
+PAPER_SIZED = six_layers(
+    ("vanilla", "window-cyclic", "abc", "algorithm-1-none-new", "algorithm-1-v1"),
+    "-paper-size",
+    "the paper's size",
+    size=PAPER_SIZE,
+    regime="padded",
+)
 SIZES_COMPARED = ("vanilla-padded", "window-cyclic-padded", "abc-padded", *PAPER_SIZED)
 PERIODS = {  # other periods with the whole training, on the tasks where a quarter of it is not enough
     f"window-both-t{t}": scaffold(f"ABS, both sides, T={t}", positions.Sinusoidal(t), sides="both", tested="few")

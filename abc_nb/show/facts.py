@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from abc_nb.analysis import certified, claims
+from abc_nb.analysis import certified, claims, repairs
 from abc_nb.analysis.results import Results
 from abc_nb.analysis.statistics import percent
 from abc_nb.experiments import ARITHMETIC
@@ -27,7 +27,7 @@ def worst_runs(found: Results) -> list[tuple[str, ...]]:
 
     Those are counted of all runs, before repair and after it. Methods without a run are left out.
     """
-    proven, rows = certified.certificates(found), []
+    proven, rows = repairs.by_seed(found, certified.EVERY), []
     for model, title in ROWS.items():
         runs = found.existing([f"{task}-{model}" for task in ARITHMETIC])
         if not runs:
@@ -35,9 +35,8 @@ def worst_runs(found: Results) -> list[tuple[str, ...]]:
         own = pd.concat([run.evaluation() for run in runs])
         worst = [own[own.length == length].accuracy.min() for length in LENGTHS]
         cells = ["–" if value != value else percent(100 * value) for value in worst]
-        tried = [proven[proven.model.isin(models)] for models in ([model], [model, f"{model}-repaired"])]
-        counts = [len(each[each.certified].drop_duplicates(["task", "seed"])) for each in tried]
-        cells += [f"{count} of {len(runs)}" if len(tried[0]) else "–" for count in counts]
+        mine = proven[proven.model == model]
+        cells += [f"{mine[when].sum()} of {len(runs)}" if len(mine) else "–" for when in ("before", "after")]
         rows.append((title, *cells))
     return rows
 

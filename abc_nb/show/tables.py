@@ -152,8 +152,8 @@ def fresh_seeds(found: Results, lengths: Sequence[int] = (60, 200)) -> pd.DataFr
     """
     rows = replace(found, seeds=range(10)).rows("abc", "scaffolds")
     rows = rows[rows.length.isin(lengths) & rows.model.isin(["window-cyclic", "abc"])]
-    fresh = rows.seed >= DEVELOPED
-    rows = rows.assign(seeds="0 to 4").assign(seeds=lambda all_: all_.seeds.mask(fresh, f"5 to {rows.seed.max()}"))
+    fresh = f"{DEVELOPED} to {rows.seed.max()}"
+    rows = rows.assign(seeds=[f"0 to {DEVELOPED - 1}" if seed < DEVELOPED else fresh for seed in rows.seed])
     grouped = rows.groupby(["task", "model", "length", "seeds"], sort=False).accuracy
     return grouped.agg(worst=lambda part: 100 * part.min(), runs="size").reset_index()
 

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 
+from abc_nb.analysis import certified
 from abc_nb.bias.base import Attention
 from abc_nb.certificates import files
 from abc_nb.certificates.automaton import Automaton, automaton
@@ -105,8 +106,7 @@ class Contexts:
     @cached_property
     def wrong(self) -> list[tuple[str, int]]:
         """The problems that the model's certificate shows to be wrong, each with its first wrong step."""
-        own = self.run.experiment
-        path = paths.certificates() / f"{own.name}-{own.profile}-seed{self.run.seed}.json"
+        path = paths.certificates() / certified.file_name(self.run)
         shown = files.read(path)["counterexamples"] if path.exists() else []
         return [(example["problem"], example["token"]) for example in shown]
 
