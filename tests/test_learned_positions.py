@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from abc_nb.common.errors import InputError
-from abc_nb.model.positions import Abacus, Coupling, Index, Learned
+from abc_nb.model.positions import Abacus, Coupling, Index, Learned, TableCoupling
 from abc_nb.model.transformer import ModelConfig, Transformer
-from abc_nb.problems.layouts import Layout, binary_aligned, binary_natural, unary
+from abc_nb.problems.layouts import Layout, binary_aligned, binary_natural, table, unary
 from abc_nb.problems.sampling import Sampler
 from abc_nb.problems.tasks import Task
 from abc_nb.training.progress import TrainingConfig
@@ -183,3 +183,44 @@ def test_coupling_puts_the_operator_beside_the_units(layout: Layout, source: lis
     index = placed(Coupling(starts=1), layout)
     assert index.source.tolist() == source
     assert index.target.tolist() == [*range(1, layout.target_length + 1)]
+
+
+def papers_numbers(digits: int, rows: int) -> dict[str, tuple[int, int, int]]:
+    """Cho et al. 2025, from start 1, of products: a sign before each row, and no row of sums of its own."""
+    numbers = {f"a{place}": (1 + 1 + place, 0, 0) for place in range(digits)}
+    numbers |= {f"b{row}": (0, 1 + row, 0) for row in range(rows)}
+    for row in range(rows + 1):
+        numbers[f"sign{row}"] = (1, 1 + row, 1 + row)
+        numbers |= {f"{row},{column}": (2 + column, 1 + row, 2 + row + column) for column in range(digits + 1)}
+    return numbers
+
+
+@pytest.mark.parametrize(("digits", "rows"), [(3, 2), (2, 4), (1, 1)])
+def test_numbers_of_a_table_are_the_papers_but_that_a_row_begins_with_the_end_of_the_last(
+    digits: int, rows: int
+) -> None:
+    wanted = papers_numbers(digits, rows)
+    layout = table((digits, rows), "*", (rows, digits + 1), (1,))
+    index = placed(TableCoupling(starts=1), layout)
+    first, second = (index.source[operand.columns.tolist()].tolist() for operand in layout.operands)
+    assert first == [[*wanted[f"a{place}"]] for place in range(digits)]
+    assert second == [[*wanted[f"b{row}"]] for row in range(rows)]
+    assert {tuple(index.source[column].tolist()) for column, _ in layout.symbols} == {(0, 0, 0)}
+    start, *cells = index.target.tolist()
+    assert start == [*wanted["sign0"]]
+    for number, cell in enumerate(cells):
+        row, column = divmod(number, digits + 1)
+        sign = wanted[f"sign{row + 1}"][:2] if column == digits else wanted[f"{row},{column}"][:2]
+        assert cell == [*sign, wanted[f"{row},{column}"][2]]
+
+
+def test_column_row_and_place_start_each_for_itself() -> None:
+    position = TableCoupling(starts=7)
+    moved = position.shifted(torch.tensor([[2, 1, 0], [0, 5, 6]]), torch.tensor([[3 + 4 * 7 + 6 * 49]]))
+    assert moved.tolist() == [[[5, 5, 0], [0, 9, 12]]]
+    assert position.phases() == 7**3
+
+
+def test_positions_by_row_and_column_need_a_table() -> None:
+    with pytest.raises(InputError, match="need an output that is a table"):
+        placed(TableCoupling(), unary(3))

@@ -353,6 +353,8 @@ TRACED = {
     ),
     "nope": traced("NoPE", positions.NoPosition()),
     "rope": traced("RoPE", positions.Rotary()),
+    # With 200 starts, as elsewhere, a thousand steps do not train the vectors: validation ends at 27%.
+    "coupling": traced("Position coupling", positions.TableCoupling(starts=50)),
 }
 TRACED |= {
     f"{name}-repaired": replace(

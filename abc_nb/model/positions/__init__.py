@@ -5,7 +5,7 @@ A position encoding is a frozen value, one a file; `base.py` says what it can do
 
 from abc_nb.model.positions.abacus import Abacus
 from abc_nb.model.positions.base import AttentionPosition, Index, NoPosition, PositionEncoding
-from abc_nb.model.positions.coupling import Coupling
+from abc_nb.model.positions.coupling import Coupling, TableCoupling
 from abc_nb.model.positions.fire import Fire
 from abc_nb.model.positions.kerple import Kerple
 from abc_nb.model.positions.learned import Learned
@@ -38,5 +38,6 @@ __all__ = [
     "Sandwich",
     "ShortRelative",
     "Sinusoidal",
+    "TableCoupling",
     "TransformerXL",
 ]

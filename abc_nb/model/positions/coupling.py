@@ -1,13 +1,16 @@
-"""Position coupling (Cho et al. 2024)."""
+"""Position coupling: of numbers (Cho et al. 2024), and of a table (Cho et al. 2025)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor, nn
 
+from abc_nb.common.errors import InputError
 from abc_nb.model.positions.abacus import Abacus
 from abc_nb.model.positions.base import Index
+from abc_nb.model.positions.learned import Learned, Table
 from abc_nb.problems.layouts import EOS, SOS, Layout
 
 
@@ -30,3 +33,60 @@ class Coupling(Abacus):
 
     def needed(self, layout: Layout) -> int:
         return super().needed(layout) + 1
+
+
+@dataclass(frozen=True)
+class TableCoupling(Learned):
+    """Position coupling for an output that is a table: of column, row and place (Cho et al. 2025, section 4).
+
+    A token has three numbers, and the sum of their vectors is added to it. A digit of the first factor shares its
+    column with the cells of that column, a digit of the second one its row with the cells of that row. Cells with
+    the same sum of row and column share a place. The paper writes a sign in front of each row, which stands at the
+    row's beginning. This table has none: the last cell of the row above stands there in its stead, with its own place.
+    Each number starts at random in training, and in the middle of the starts in evaluation, as with `Abacus`.
+    """
+
+    longest: int = 1024
+    starts: int = 200
+
+    def phases(self) -> int:
+        return self.starts**3
+
+    def place(self, index: Index, layout: Layout, head_size: int, training: bool) -> Index:
+        self.check(layout)
+        if layout.row is None:
+            raise InputError("positions by row and column need an output that is a table: choose a task that has one")
+        step = index.target - index.target[0]
+        row, column = torch.div(step - 1, layout.row, rounding_mode="floor"), (step - 1) % layout.row
+        last = column == layout.row - 1  # as what stands before the first cell of all
+        place = torch.where(step > 0, row + column + 2, 1)
+        target = torch.stack([torch.where(last, 1, column + 2), row + 1 + last, place], dim=1)
+        source = torch.zeros(layout.source_length, 3, dtype=torch.long, device=target.device)
+        for number, (operand, first) in enumerate(zip(layout.operands, (2, 1), strict=False)):
+            source[operand.columns, number] = first + torch.arange(operand.places, device=target.device)
+        start = 0 if training else max(0, self.starts - self.needed(layout)) // 2
+        return Index(*(torch.where(each > 0, each + start, 0) for each in (source, target)))
+
+    def needed(self, layout: Layout) -> int:
+        return layout.target_length // (layout.row or 1) + (layout.row or 1) + 1
+
+    def shifted(self, index: Tensor, phase: Tensor | int, stride: int = 1) -> Tensor:
+        """Each of the three numbers starts elsewhere, and where a token has none it stays at 0: (..., length, 3)."""
+        if isinstance(phase, int):
+            return index
+        starts = [phase // self.starts**level % self.starts for level in range(3)]
+        return torch.where(index > 0, index + torch.stack(starts, dim=-1), 0)
+
+    def table(self, width: int) -> nn.Module:
+        return Tables(self.longest + self.starts - 1, width)
+
+
+class Tables(nn.Module):
+    """The sum of one vector of each of three tables: from (..., length, 3) to (..., length, width)."""
+
+    def __init__(self, rows: int, width: int) -> None:
+        super().__init__()
+        self.levels = nn.ModuleList(Table(rows, width) for _ in range(3))
+
+    def forward(self, index: Tensor) -> Tensor:
+        return torch.stack([table(index[..., level]) for level, table in enumerate(self.levels)]).sum(0)
