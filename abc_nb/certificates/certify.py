@@ -167,7 +167,7 @@ def weights_of(model: Transformer) -> dict[str, np.ndarray]:
 
 
 def facts(model: Transformer, sampler: Sampler, narrowest: int, zeros: bool) -> dict[str, Any]:
-    """What an independent check is told: nothing that it could work out from weights and bias."""
+    """What an independent check takes from the certificate: nothing that it could work out from weights and bias."""
     config = model.config
     return {
         "task": sampler.task.name,

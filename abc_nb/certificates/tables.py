@@ -47,7 +47,7 @@ TRIED = 5000  # random problems of a width, in search of one that is wrong
 CHUNK = 2**16  # contexts computed at once
 MOST = 10**9  # contexts of one shape
 Followed = tuple[str, str, int]  # direction, span and offset of a line
-EDGE = 2  # distances from an edge that are told apart, beyond the largest offset
+EDGE = 2  # distances from an edge that count as different, beyond the largest offset
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ class Experiment:
         """The parent's training problems, over which its attention is averaged."""
         if self.parent is None or self.calibration is None:
             raise InputError(f"{self.name} is not calibrated: name an experiment such as addition-abc")
-        return self.parent.sampler.calibration_batch(seed, whole=self.calibration.padding)
+        return self.parent.sampler.calibration_batch(seed, padding=self.calibration.padding)
 
     def build(self, seed: int, bias: Lines | None = None) -> Transformer:
         """The untrained model; its initial weights follow from the seed. `bias` replaces the configured one."""
