@@ -169,7 +169,7 @@ def test_of_a_table_calibration_sees_every_row() -> None:
 def test_of_padded_problems_calibration_sees_the_digits_that_training_numbers_fill(name: str) -> None:
     task = Task(name)
     sampler = Sampler(task, regime="padded")
-    cut, whole = sampler.calibration_batch(0, 200), sampler.calibration_batch(0, 200, whole=True)
+    cut, whole = sampler.calibration_batch(0, 200), sampler.calibration_batch(0, 200, padding=True)
     tokens = cut.layout.target_length
     assert tokens == min(task.training_width, whole.layout.target_length)
     assert torch.equal(cut.source, whole.source) and torch.equal(cut.target, whole.target[:, : tokens + 1])

@@ -22,7 +22,7 @@ from abc_nb.experiments.profiles import PROFILES
 from abc_nb.model import kinds
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.sampling import Batch, Sampler
-from abc_nb.problems.tasks import Task
+from abc_nb.problems.tasks import OPERATIONS, Task
 from abc_nb.training.progress import TrainingConfig
 
 SEEDS = (0, 1, 2, 3, 4)  # those that come with the project
@@ -124,9 +124,7 @@ def specify(identity: Name, profile: str) -> Experiment:
 
 def unknown(name: str) -> str:
     """One sentence on a name that no experiment has."""
-    from abc_nb.experiments.studies import names  # declared in terms of this module
-
-    known = [*map(str, names())]
+    known = [f"{task}-{model}" for task in OPERATIONS for model in models_of(Task(task))]
     near = difflib.get_close_matches(name, known, 3) or known[:3]
     return f"unknown experiment {name!r}: did you mean {', '.join(near)}? `abc-nb list` shows all"
 
