@@ -357,6 +357,15 @@ TRACED = {
     "coupling": traced("Position coupling", positions.TableCoupling(starts=50)),
 }
 TRACED |= {
+    f"decoder-{name}": replace(
+        model,
+        kind="decoder-only",
+        source_index="right" if name in ("abs", "abc") else "running",
+        parent="decoder-vanilla",
+    )
+    for name, model in TRACED.items()
+}
+TRACED |= {
     f"{name}-repaired": replace(
         TRACED[name],
         title=f"{TRACED[name].title}, repaired",
@@ -367,17 +376,7 @@ TRACED |= {
         warm=True,
         accept=0.0,
     )
-    for name in ("abs", "abc")
-}
-TRACED |= {
-    f"decoder-{name}": replace(
-        model,
-        kind="decoder-only",
-        source_index="right" if name in ("abs", "abc") else "running",
-        parent="decoder-vanilla",
-    )
-    for name, model in TRACED.items()
-    if not model.rounds
+    for name in ("abs", "abc", "decoder-abs")
 }
 
 
