@@ -131,7 +131,7 @@ def smallest(found: Results) -> pd.DataFrame:
 
 
 def lists_and_bases(found: Results) -> pd.DataFrame:
-    """Lists, and the three tasks in other bases, under ABS and ABC: a row an experiment, of the first seed.
+    """Lists, the three tasks in other bases, and a factor of two digits: a row an experiment, of the first seed.
 
     `verdict` says certified or not, or that no certificate was tried. `wrong` and the shortest wrong `problem` are
     those before repair, `margin` is the last certificate's. Contexts are counted without weights, of ABC from its
@@ -139,9 +139,10 @@ def lists_and_bases(found: Results) -> pd.DataFrame:
     """
     names = [Name(task, model) for task in LISTS for model in MODELS]
     names += [Name(task, model, base) for task in ABLATED for base in BASES for model in MODELS]
-    models = [*MODELS, *(f"{model}-repaired" for model in MODELS)]
-    made = {each["name"]: each for each in read(found.first, models, LISTS)}
-    made |= {each["name"]: each for each in read(found.first, models, ABLATED, BASES)}
+    names.append(Name("n-by-2", "by-head", 4))
+    models = [*MODELS, *(f"{model}-repaired" for model in MODELS), "by-head"]
+    tried = [*read(found.first, models, LISTS), *read(found.first, models, (*ABLATED, "n-by-2"), BASES)]
+    made = {each["name"]: each for each in tried}
     frame = pd.DataFrame([verdict_on(found.first, name, made) for name in names])
     return frame.dropna(subset="contexts", ignore_index=True).astype({"contexts": int})
 
