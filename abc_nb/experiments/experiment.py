@@ -125,8 +125,9 @@ def specify(identity: Name, profile: str) -> Experiment:
 def unknown(name: str) -> str:
     """One sentence on a name that no experiment has."""
     known = [f"{task}-{model}" for task in OPERATIONS for model in models_of(Task(task))]
-    near = difflib.get_close_matches(name, known, 3) or known[:3]
-    return f"unknown experiment {name!r}: did you mean {', '.join(near)}? `abc-nb list` shows all"
+    near = difflib.get_close_matches(name, known, 3)
+    question = f"did you mean {', '.join(near)}? " if near else ""
+    return f"unknown experiment {name!r}: {question}`abc-nb list` shows all"
 
 
 def takes_longer(task: Task, profile: str) -> bool:

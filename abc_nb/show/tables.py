@@ -148,14 +148,16 @@ def readings(found: Results, regime: str) -> pd.DataFrame:
 def fresh_seeds(found: Results, lengths: Sequence[int] = (60, 200)) -> pd.DataFrame:
     """The worst accuracy (percent) of ABS and ABC over seeds 0 to 4, and later ones: task, model, length, seeds, worst.
 
-    `runs` says how many there are.
+    `runs` says how many there are, and `right` how many of them are right on every problem.
     """
     rows = replace(found, seeds=range(10)).rows("abc", "scaffolds")
     rows = rows[rows.length.isin(lengths) & rows.model.isin(["window-cyclic", "abc"])]
     fresh = f"{DEVELOPED} to {rows.seed.max()}"
     rows = rows.assign(seeds=[f"0 to {DEVELOPED - 1}" if seed < DEVELOPED else fresh for seed in rows.seed])
     grouped = rows.groupby(["task", "model", "length", "seeds"], sort=False).accuracy
-    return grouped.agg(worst=lambda part: 100 * part.min(), runs="size").reset_index()
+    return grouped.agg(
+        worst=lambda part: 100 * part.min(), runs="size", right=lambda part: (part == 1).sum()
+    ).reset_index()
 
 
 def by_task(table: pd.DataFrame) -> pd.DataFrame:
