@@ -270,12 +270,12 @@ def save(
 
     The caption stands below the table in Markdown and LaTeX, the setting in a column of the CSV file.
     """
-    frame = frame.reset_index() if frame.index.name else frame
+    frame = flat(frame)
     if setting:
         frame = frame.assign(setting=setting)
     folder = paths.figures(profile)
     frame = frame[[*(key for key in ABOUT if key in frame), *(column for column in frame if column not in ABOUT)]]
-    shown = named(frame) if display is None else display.reset_index().rename_axis(columns=None)
+    shown = named(frame if display is None else flat(display)).rename_axis(columns=None)
     plain = caption.replace("*", "").replace("`", "")
     write_text(folder / f"{name}.csv", frame.to_csv(index=False, float_format="%.6g"))
     escaped = shown.map(lambda cell: cell.replace("|", "\\|") if isinstance(cell, str) else cell)
@@ -289,7 +289,11 @@ def save(
 
 def html(frame: pd.DataFrame) -> str:
     """A table for a notebook: titles for names, four digits of a number, an index only where it has a name."""
-    names = [name for name in frame.index.names if name is not None]
-    shown = named(frame.reset_index()).set_index(names) if names and frame.columns.nlevels == 1 else named(frame)
-    has_names = bool(names)
+    shown, has_names = named(flat(frame)), frame.index.names[0] is not None
+    shown = shown.set_index([*frame.index.names]) if has_names else shown
     return str(shown.to_html(border=0, index=has_names, na_rep="", float_format=lambda value: f"{value:.4g}"))
+
+
+def flat(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with its index as columns, where that has a name."""
+    return frame.reset_index() if frame.index.names[0] is not None else frame
