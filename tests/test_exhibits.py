@@ -85,9 +85,11 @@ def test_an_index_with_a_name_is_shown_and_one_without_is_not() -> None:
         (["decoder-vanilla", "decoder-abs"], ["Vanilla", "ABS, one key a head"]),
         (["abs", "decoder-abs", "Ours"], ["ABS, one key a head", "ABS, one key a head, decoder-only", "Ours"]),
         (["window-cyclic", "abc"], ["ABS", "ABC"]),
+        (["rope", "decoder-rope", "rope-widened"], ["RoPE", "RoPE, decoder-only", "RoPE, three widths"]),
+        (["vanilla-widened", "nope-widened", "abc"], ["Vanilla", "NoPE", "ABC"]),
     ],
 )
-def test_titles_of_decoder_only_models_say_so_where_both_kinds_are_shown(names: list[str], shown: list[str]) -> None:
+def test_titles_tell_models_apart_that_are_shown_together(names: list[str], shown: list[str]) -> None:
     assert titles.named(pd.DataFrame({"model": names})).model.to_list() == shown
     assert titles.named(pd.DataFrame({"model": names[::-1] * 2})).model.to_list() == shown[::-1] * 2
 

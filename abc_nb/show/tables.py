@@ -145,6 +145,14 @@ def readings(found: Results, regime: str) -> pd.DataFrame:
     return table.loc[(table != "").any(axis=1), (table != "").any(axis=0)]
 
 
+def shortest_wrong(frame: pd.DataFrame) -> pd.DataFrame:
+    """`shortest.of_every_model` for reading: a row a model, a column a task; `none` where a search found none."""
+    rows, tasks = ["model", "seed", "found by"], [of_task(task) for task in ARITHMETIC]
+    cells = named(frame).replace({"problem": {"": "none"}})
+    table = cells.pivot(index=rows, columns="task", values="problem").reindex(columns=tasks, fill_value="").fillna("")
+    return table.loc[list(cells[rows].drop_duplicates().itertuples(index=False, name=None))]
+
+
 def fresh_seeds(found: Results, lengths: Sequence[int] = (60, 200)) -> pd.DataFrame:
     """The worst accuracy (percent) of ABS and ABC over seeds 0 to 4, and later ones: task, model, length, seeds, worst.
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 import pandas as pd
 
-from abc_nb.experiments.catalogue import MODELS, TRACED
+from abc_nb.experiments.catalogue import MODELS, TRACED, WIDENED
 from abc_nb.problems.tasks import OPERATIONS, Task, unit_of
 
 KNOWN = TRACED | MODELS
@@ -20,15 +21,16 @@ def of_model(name: str) -> str:
 def of_models(names: Iterable[str]) -> dict[str, str]:
     """The titles of models that are shown together, by name; a name that is none stays as it is.
 
-    Where some are decoder-only and others are not, the titles of the former say so.
+    Where some are decoder-only and others are not, the titles of the former say so. A baseline that was trained at
+    three widths says so where the one that was trained at one width is shown too.
     """
     titles = {name: name for name in names}
     models = {name: KNOWN[name] for name in titles if name in KNOWN}
     both_kinds = len({model.kind for model in models.values()}) > 1
-    return titles | {
-        name: model.title + ", decoder-only" * (both_kinds and model.kind == "decoder-only")
-        for name, model in models.items()
-    }
+    for name, model in models.items():
+        titles[name] = model.title + ", decoder-only" * (both_kinds and model.kind == "decoder-only")
+    counts = Counter(titles.values())
+    return {name: title + ", three widths" * (name in WIDENED and counts[title] > 1) for name, title in titles.items()}
 
 
 def of_task(name: str, base: int | None = None) -> str:
