@@ -194,6 +194,12 @@ def repaired_runs(found: Results) -> list[Run]:
     return [run for run in found.existing(repaired) if run.has_weights]
 
 
+def of_run(run: Run) -> dict[str, Any] | None:
+    """The certificate of a run's weights, made here or shipped; None where there is none of these weights."""
+    places = [folder / file_name(run) for folder in (made_here(), paths.certificates())]
+    return next((files.read(path) for path in places if is_of(path, run)), None)
+
+
 def is_of(path: Path, run: Run) -> bool:
     """Whether a certificate is there and was made for this run's weights."""
     return path.exists() and files.read(path)["weights"] == checksum(weights_of(run.model()))

@@ -166,8 +166,8 @@ def decoded(
     wrong = [place for place, pair in enumerate(zip(written, right, strict=True)) if pair[0] != pair[1]]
     if not wrong:
         return None
-    text = typed(task, operands, zeros)
-    return Counterexample(text, write(task, written), write(task, right), wrong[0], zeros)
+    answer, correct = (write(task, tokens, batch.layout) for tokens in (written, right))
+    return Counterexample(typed(task, operands, zeros), answer, correct, wrong[0], zeros)
 
 
 def typed(task: Task, operands: list[Digits], zeros: bool) -> str:

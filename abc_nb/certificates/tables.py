@@ -163,6 +163,11 @@ class Steps:
         return TableShape(root, (), label, where=where, names=names, case=case)
 
 
+def check(model: Transformer, sampler: Sampler) -> None:
+    """InputError for a model that has no certificate of this kind; one small table is read for that."""
+    Steps(model, sampler, next(sizes(sampler.task, furthest(model))))
+
+
 def shapes(model: Transformer, sampler: Sampler) -> dict[TableShape, list[tuple[Width, int]]]:
     """Every shape of a step, with the (size, step) that have it, smallest first."""
     rule = rule_of(sampler.task)

@@ -9,15 +9,9 @@ from abc_nb.analysis.results import Results
 from abc_nb.analysis.statistics import percent
 from abc_nb.experiments import ARITHMETIC
 from abc_nb.show import tables
+from abc_nb.show.titles import of_models
 
-ROWS = {
-    "vanilla": "Vanilla",
-    "window-cyclic": "ABS",
-    "abc": "ABC",
-    "decoder-vanilla": "Vanilla, decoder-only",
-    "decoder-abs": "ABS, one key a head, decoder-only",
-    "decoder-abc": "ABC, decoder-only",
-}
+ROWS = of_models(["vanilla", "window-cyclic", "abc", "decoder-vanilla", "decoder-abs", "decoder-abc"])
 LENGTHS = (6, 60, 200)
 HEAD = ("", *(f"{length} digits" for length in LENGTHS), "certified", "after repair")
 
