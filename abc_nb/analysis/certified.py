@@ -99,13 +99,24 @@ def tally(found: Results, task: str, models: Sequence[str]) -> dict[str, str]:
     return {model: f"{int(part.sum())} of {len(part)}" for model, part in counts.items() if len(part)}
 
 
-def summary(frame: pd.DataFrame) -> pd.DataFrame:
-    """By recipe, task and model: certified seeds, the most contexts and wrong ones, the smallest margin."""
-    grouped = frame.groupby(["recipe", "task", "model"], sort=False)
-    certified = grouped.certified.agg(lambda part: f"{int(part.sum())} of {len(part)}")
-    found = grouped.agg(contexts=("contexts", "max"), wrong=("wrong", "max"), margin=("margin", "min"))
-    found.insert(0, "certified", certified)
-    return found.round({"margin": 2})
+def summary(found: Results, frame: pd.DataFrame) -> pd.DataFrame:
+    """By task and model: certified runs, the most contexts and wrong ones, the smallest margin, the largest bound.
+
+    Runs without a certificate count as not tried.
+    """
+    grouped = frame.groupby(["task", "model"], sort=False)
+    shown = grouped.agg(
+        contexts=("contexts", "max"), wrong=("wrong", "max"), margin=("margin", "min"), rounding=("bound", "max")
+    )
+    shown.insert(0, "certified", [certified_of(found, part) for _, part in grouped])
+    return shown.round({"margin": 2})
+
+
+def certified_of(found: Results, part: pd.DataFrame) -> str:
+    """How many runs of a model are certified, from its certificates: `3 of 5 (2 not tried)`."""
+    name = Name(part.task.iloc[0], part.model.iloc[0])
+    runs = max(len(part), len(found.existing([name])))
+    return f"{part.certified.sum()} of {runs}" + f" ({runs - len(part)} not tried)" * (runs > len(part))
 
 
 def counterexamples(found: Results, models: Sequence[str] = EVERY) -> pd.DataFrame:
@@ -123,10 +134,10 @@ def smallest(found: Results) -> pd.DataFrame:
     study, rows = STUDIES["smallest"], []
     for each in read(found, study.models, study.tasks):
         own = experiment(each["name"], found.profile)
-        size = {"width": own.model.width, "feed-forward": own.model.feed_forward}
+        size = {"embedding size": own.model.width, "feed-forward": own.model.feed_forward}
         parameters = sum(weights.numel() for weights in own.build(0).parameters())
         rows.append(size | {"parameters": parameters} | {name: each[name] for name in SMALL})
-    frame = pd.DataFrame(rows, columns=["width", "feed-forward", "parameters", *SMALL])
+    frame = pd.DataFrame(rows, columns=["embedding size", "feed-forward", "parameters", *SMALL])
     return frame.sort_values("parameters", ascending=False, ignore_index=True)
 
 

@@ -288,20 +288,37 @@ def save(
     shown = named(frame if display is None else flat(display)).rename_axis(columns=None)
     plain = caption.replace("*", "").replace("`", "")
     write_text(folder / f"{name}.csv", frame.to_csv(index=False, float_format="%.6g"))
-    escaped = shown.map(lambda cell: cell.replace("|", "\\|") if isinstance(cell, str) else cell)
+    read = readable(shown)
+    escaped = read.map(lambda cell: cell.replace("|", "\\|") if isinstance(cell, str) else cell)
     write_text(
-        folder / f"{name}.md", escaped.to_markdown(index=False, floatfmt=".4g") + "\n" + (caption and f"\n{caption}\n")
+        folder / f"{name}.md",
+        escaped.to_markdown(index=False, disable_numparse=True) + "\n" + (caption and f"\n{caption}\n"),
     )
-    write_text(
-        folder / f"{name}.tex", shown.to_latex(index=False, float_format="%.4g", escape=True, caption=plain or None)
-    )
+    write_text(folder / f"{name}.tex", read.to_latex(index=False, escape=True, caption=plain or None))
 
 
 def html(frame: pd.DataFrame) -> str:
     """A table for a notebook: titles for names, four digits of a number, an index only where it has a name."""
     shown, has_names = named(flat(frame)), frame.index.names[0] is not None
+    shown = readable(shown)
     shown = shown.set_index([*frame.index.names]) if has_names else shown
-    return str(shown.to_html(border=0, index=has_names, na_rep="", float_format=lambda value: f"{value:.4g}"))
+    return str(shown.to_html(border=0, index=has_names))
+
+
+def readable(frame: pd.DataFrame) -> pd.DataFrame:
+    """Every number as text: thousands separated, four digits of a fraction; empty where there is none."""
+    return frame.map(number).rename(columns=number)
+
+
+def number(cell: object) -> object:
+    """A number as people write it; anything else as it is."""
+    if isinstance(cell, bool | str):
+        return cell
+    if cell is None or cell != cell:
+        return ""
+    if isinstance(cell, int) or (isinstance(cell, float) and abs(cell) >= 1000):
+        return f"{cell:,.0f}"
+    return f"{cell:.4g}" if isinstance(cell, float) else cell
 
 
 def flat(frame: pd.DataFrame) -> pd.DataFrame:
