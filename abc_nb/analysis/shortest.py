@@ -46,8 +46,7 @@ def wrong_problems(model: Transformer, sampler: Sampler, places: int, samples: i
     wrong = np.flatnonzero(~exact_match(model, make_batch(task, operands, width, sampler.arrangement)).cpu().numpy())
     each_alone = [[digits[row : row + 1] for digits in operands] for row in wrong]
     each_alone.sort(key=lambda one: (len(typed(task, one, zeros=False)), typed(task, one, zeros=False)))
-    found = (decoded(model, sampler, width, one, zeros=False) for one in each_alone[:TRIED])
-    return [each for each in found if each is not None]
+    return decoded(model, sampler, [(width, one, False) for one in each_alone[:TRIED]])
 
 
 def hard_operands(task: Task, places: int, samples: int) -> list[Digits]:

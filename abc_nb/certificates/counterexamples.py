@@ -6,7 +6,7 @@ places, in the narrowest width where the shape occurs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -146,28 +146,37 @@ def counterexamples(
     found = [each for one in tried if one.wrong for each in finder.candidates(one)]
     found.sort(key=lambda each: (each[2], len(typed(sampler.task, each[1], each[2]))))
     shown: dict[str, Counterexample] = {}
-    for width, operands, zeros in found:
-        if len(shown) == limit:
-            break
-        example = decoded(model, sampler, width, operands, zeros)
-        if example is not None:
+    while found and len(shown) < limit:
+        count = limit - len(shown)
+        for example in decoded(model, sampler, found[:count]):
             shown.setdefault(example.problem, example)
+        found = found[count:]
     return list(shown.values())
 
 
 def decoded(
-    model: Transformer, sampler: Sampler, width: int, operands: list[Digits], zeros: bool
-) -> Counterexample | None:
-    """What the model writes for a problem; None if it is right."""
-    task, batch = sampler.task, make_batch(sampler.task, operands, width, sampler.arrangement)
-    device = next(model.parameters()).device
-    written = greedy(model, batch.source.to(device), batch.layout, task.token(SOS))[0].tolist()
-    right = batch.target[0, 1:].tolist()
-    wrong = [place for place, pair in enumerate(zip(written, right, strict=True)) if pair[0] != pair[1]]
-    if not wrong:
-        return None
-    text = typed(task, operands, zeros)
-    return Counterexample(text, write(task, written), write(task, right), wrong[0], zeros)
+    model: Transformer, sampler: Sampler, problems: Sequence[tuple[int, list[Digits], bool]]
+) -> list[Counterexample]:
+    """Those that the model gets wrong, in their order; problems of one width are decoded together."""
+    found: dict[int, Counterexample] = {}
+    for width in {width for width, _, _ in problems}:
+        rows = [row for row, problem in enumerate(problems) if problem[0] == width]
+        operands = [np.concatenate(each) for each in zip(*(problems[row][1] for row in rows), strict=True)]
+        batch = make_batch(sampler.task, operands, width, sampler.arrangement)
+        source = batch.source.to(next(model.parameters()).device)
+        written = greedy(model, source, batch.layout, sampler.task.token(SOS)).cpu()
+        for row, own, right in zip(rows, written.tolist(), batch.target[:, 1:].tolist(), strict=True):
+            if own != right:
+                found[row] = counterexample(sampler.task, problems[row], own, right)
+    return [found[row] for row in sorted(found)]
+
+
+def counterexample(
+    task: Task, problem: tuple[int, list[Digits], bool], written: list[int], right: list[int]
+) -> Counterexample:
+    _, operands, zeros = problem
+    first = next(place for place, pair in enumerate(zip(written, right, strict=True)) if pair[0] != pair[1])
+    return Counterexample(typed(task, operands, zeros), write(task, written), write(task, right), first, zeros)
 
 
 def typed(task: Task, operands: list[Digits], zeros: bool) -> str:
