@@ -14,7 +14,7 @@ from abc_nb import InputError, certify_model
 from abc_nb.bias import ALiBi, Bias, Causal, Window
 from abc_nb.bias.lines import Lines
 from abc_nb.certificates.automaton import automaton
-from abc_nb.certificates.certify import weights_of
+from abc_nb.certificates.certify import can_be_certified, weights_of
 from abc_nb.certificates.checking import check as checking
 from abc_nb.certificates.checking import enumerate as enumerating
 from abc_nb.certificates.checking.check import check
@@ -221,8 +221,10 @@ def refused(
 ) -> str:
     sampler = Sampler(Task(task))
     config = ModelConfig(16, 2, 32, encoder, 2, position=position, bias=bias or Window(1))
+    model = Transformer(config, len(sampler.task.vocabulary))
     with pytest.raises(InputError) as caught:
-        certify_model(Transformer(config, len(sampler.task.vocabulary)), sampler)
+        certify_model(model, sampler)
+    assert not can_be_certified(model, sampler)
     return str(caught.value)
 
 
@@ -240,3 +242,13 @@ def test_what_has_no_certificate_is_refused_in_a_sentence() -> None:
     assert "grows apart" in refused(Lines(2, (*lines_of("successor").lines, *whole), empty="closed"))
     with pytest.raises(InputError, match="needs a Transformer"):
         certify_model(None, None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", BIASES)
+@pytest.mark.parametrize("task", TASKS)
+def test_that_a_model_can_be_certified_is_known_before_its_contexts_are_tried(task: str, kind: str) -> None:
+    sampler = sampler_of(task, aligned=kind == "window")
+    assert can_be_certified(model_of(sampler, bias_of(task, kind), NOWHERE), sampler)
+    assert not can_be_certified(
+        model_of(sampler, bias_of(task, kind), NOWHERE), replace(sampler, arrangement="as-written")
+    )

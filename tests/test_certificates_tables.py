@@ -13,7 +13,7 @@ from torch.testing import assert_close
 from abc_nb.bias import Causal
 from abc_nb.bias.lines import Line, Lines
 from abc_nb.certificates import local, tables
-from abc_nb.certificates.certify import certify_model, weights_of
+from abc_nb.certificates.certify import can_be_certified, certify_model, weights_of
 from abc_nb.certificates.checking import check as checking
 from abc_nb.certificates.checking.forward import Forward
 from abc_nb.certificates.checking.tables import steps
@@ -143,6 +143,7 @@ def test_models_without_such_a_certificate_are_refused(change: dict[str, object]
     model = Transformer(replace(small(task).config, **change), len(task.vocabulary))  # type: ignore[arg-type]
     with pytest.raises(InputError, match=sentence):
         certify_model(model, Sampler(task))
+    assert not can_be_certified(model, Sampler(task)) and can_be_certified(small(task), Sampler(task))
 
 
 @pytest.mark.parametrize(

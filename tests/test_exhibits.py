@@ -12,7 +12,7 @@ from IPython.display import HTML, Image, Markdown
 from abc_nb.analysis.claims import Verdict
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
-from abc_nb.show import captions, exhibits, pictures, tables
+from abc_nb.show import captions, exhibits, pictures, tables, titles
 from abc_nb.show.exhibits import Exhibits
 
 
@@ -76,6 +76,33 @@ def test_an_index_with_a_name_is_shown_and_one_without_is_not() -> None:
     frame = pd.DataFrame({"a": ["x"]}, index=pd.Index(["row"], name="about"))
     assert "row" in tables.html(frame)
     assert "row" not in tables.html(frame.rename_axis(None))
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        (["vanilla", "decoder-vanilla"], ["Vanilla", "Vanilla, decoder-only"]),
+        (["decoder-vanilla", "decoder-abs"], ["Vanilla", "ABS, one key a head"]),
+        (["abs", "decoder-abs", "Ours"], ["ABS, one key a head", "ABS, one key a head, decoder-only", "Ours"]),
+        (["window-cyclic", "abc"], ["ABS", "ABC"]),
+        (["rope", "decoder-rope", "rope-widened"], ["RoPE", "RoPE, decoder-only", "RoPE, three widths"]),
+        (["vanilla-widened", "nope-widened", "abc"], ["Vanilla", "NoPE", "ABC"]),
+    ],
+)
+def test_titles_tell_models_apart_that_are_shown_together(names: list[str], shown: list[str]) -> None:
+    assert titles.named(pd.DataFrame({"model": names})).model.to_list() == shown
+    assert titles.named(pd.DataFrame({"model": names[::-1] * 2})).model.to_list() == shown[::-1] * 2
+
+
+def test_files_for_readers_have_titles_and_the_csv_file_has_names(shown: list[object], tmp_path: Path) -> None:
+    frame = pd.DataFrame({"task": ["addition"] * 2, "model": ["abc", "decoder-abc"], "wrong": [0, 4]})
+    for display in (frame.set_index(["task", "model"]), frame[["model", "wrong"]]):
+        Exhibits("07_every_length", "quick").table("table-7-2-far", frame, display)
+        for end in ("md", "tex"):
+            text = (tmp_path / f"table-7-2-far.{end}").read_text()
+            assert (text.count("ABC"), text.count("ABC, decoder-only")) == (2, 1)
+            assert "abc" not in text and "index" not in text
+        assert pd.read_csv(tmp_path / "table-7-2-far.csv").model.to_list() == ["abc", "decoder-abc"]
 
 
 @pytest.mark.parametrize("name", ["figure-7-9-none", "figure-5-1-reach", "figure-13-reach"])

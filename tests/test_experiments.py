@@ -265,7 +265,7 @@ def test_attention_is_averaged_over_what_the_calibration_wants_of_the_parents_pr
     chosen = experiment(name)
     assert chosen.parent is not None
     batch = chosen.calibration_batch(3)
-    problems = chosen.parent.sampler.calibration_batch(3, whole=True)
+    problems = chosen.parent.sampler.calibration_batch(3, padding=True)
     assert torch.equal(batch.source, problems.source)
     assert batch.layout.target_length == tokens
 

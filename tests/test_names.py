@@ -121,7 +121,7 @@ def test_text_without_a_task_in_front_is_no_name(text: str) -> None:
         assert "classification" not in catalogue.MODELS
     else:
         assert parse(text) is None
-    with pytest.raises(InputError, match=f"unknown experiment '{text}': did you mean"):
+    with pytest.raises(InputError, match=f"unknown experiment '{text}': .*`abc-nb list` shows all"):
         experiment(text)
 
 
@@ -130,7 +130,7 @@ def test_text_without_a_task_in_front_is_no_name(text: str) -> None:
     [
         (("addition-vanila",), "unknown experiment 'addition-vanila': did you mean addition-vanilla"),
         (("",), "unknown experiment ''"),
-        (("zzz",), "unknown experiment 'zzz': did you mean"),
+        (("zzz",), "unknown experiment 'zzz': `abc-nb list` shows all"),
         (("addition-vanilla", "huge"), "unknown profile 'huge': choose one of smoke, quick, paper"),
         (("addition-vanilla", "quick", 1), "base 1 is not supported: choose a base from 2 to 16"),
         (("addition-vanilla", "quick", 0), "base 0 is not supported: choose a base from 2 to 16"),

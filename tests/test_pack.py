@@ -18,16 +18,22 @@ import pandas as pd
 import pytest
 import torch
 from conftest import Folders
-from helpers import correct_pack, deleted, emptied, truncated, weights
+from helpers import correct_pack, deleted, emptied, renamed, truncated, weights
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from abc_nb import api
 from abc_nb.bias.lines import Line, Lines
+from abc_nb.bias.window import Window
+from abc_nb.certificates.shortest import Shortest
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.experiments import experiment, names
 from abc_nb.experiments.experiment import Experiment
+from abc_nb.experiments.names import Name
+from abc_nb.model.positions import NoPosition
+from abc_nb.problems.sampling import Sampler
+from abc_nb.problems.tasks import Task
 from abc_nb.runs import pack, packing, store
 from abc_nb.runs.run import Outcome, Run
 
@@ -45,6 +51,7 @@ class Given:
     floor: float | None = None
     checksum: str | None = None
     has_weights: bool = False
+    wrong: Shortest | None = None
     folder: Path = Path()
 
     def weights_path(self) -> Path:
@@ -64,6 +71,9 @@ class Given:
 
     def bias(self, heads: int) -> Lines | None:
         return None if self.lines is None else Lines(heads, self.lines, self.floor, "closed")
+
+    def shortest_wrong(self) -> Shortest | None:
+        return self.wrong
 
 
 FACTS = {
@@ -108,6 +118,7 @@ def test_a_shipped_run_gives_what_the_run_made_here_gives(fixture: str, request:
     else:
         pd.testing.assert_frame_equal(found.shares(), tried, check_exact=True)
     assert found.bias() == run.bias()
+    assert found.shortest_wrong() == run.shortest_wrong()
     assert (found.problems(), found.reached(0.0)) == (run.problems(), run.reached(0.0))
     assert (found.key, found.checksum, found.has_weights) == (run.key, run.checksum, True)
     torch.testing.assert_close(dict(found.model().state_dict()), weights(run.folder), rtol=0, atol=0)
@@ -128,22 +139,33 @@ lines = st.builds(
     st.integers(-50, 50),
     st.floats(allow_nan=False, max_value=100),
 )
+texts = st.text("0123456789+*?", max_size=9)
+wrong = st.none() | st.builds(Shortest, texts, texts, texts)
 tried = st.lists(st.tuples(numbers, st.integers(0, 99), numbers, numbers | st.just(math.nan)), min_size=1, max_size=3)
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(rows=tests, history=validations, bias=st.lists(lines, max_size=5), thresholds=tried, floor=st.none() | numbers)
+@given(
+    rows=tests,
+    history=validations,
+    bias=st.lists(lines, max_size=5),
+    thresholds=tried,
+    floor=st.none() | numbers,
+    shortest=wrong,
+)
 def test_numbers_come_back_to_the_last_bit(
     rows: list[Outcome],
     history: list[Any],
     bias: list[Line],
     thresholds: list[Any],
     floor: float | None,
+    shortest: Shortest | None,
     child: Experiment,
     tmp_path: Path,
 ) -> None:
     shutil.rmtree(tmp_path, ignore_errors=True)
     parts = {"rows": (*rows,), "validations": (*history,), "tried": (*thresholds,), "lines": (*bias,), "floor": floor}
+    parts["wrong"] = shortest
     run = made_up(child, **parts)
     packing.add(tmp_path, [run], set())
     read = pack.open_pack(tmp_path)
@@ -154,6 +176,43 @@ def test_numbers_come_back_to_the_last_bit(
     pd.testing.assert_frame_equal(found.history(), run.history(), check_exact=True)
     pd.testing.assert_frame_equal(found.shares(), run.shares(), check_exact=True)
     assert found.bias() == run.bias()
+    assert found.shortest_wrong() == shortest
+
+
+def test_what_a_search_found_outlives_the_weights_and_later_runs(
+    run: store.Run, tiny: Experiment, folders: Folders
+) -> None:
+    wanted = run.shortest_wrong()
+    assert wanted is not None and wanted.problem and wanted.right == str(int(wanted.problem) + 1) != wanted.answer
+    store.ship(run, weights=False)
+    packing.add(
+        folders.shipped, [made_up(renamed(tiny, "nope")), made_up(renamed(tiny, "rope"), wrong=Shortest())], set()
+    )
+    assert not shipped(tiny).has_weights and shipped(tiny).shortest_wrong() == wanted
+    assert shipped(renamed(tiny, "nope")).shortest_wrong() is None  # never searched
+    assert shipped(renamed(tiny, "rope")).shortest_wrong() == ("", "", "")  # searched, and none was found
+    packing.add(folders.shipped, [shipped(tiny)], set())
+    assert shipped(tiny).shortest_wrong() == wanted
+
+
+def test_only_the_first_seed_of_the_papers_tasks_is_searched(tiny: Experiment, tmp_path: Path) -> None:
+    lists = replace(tiny, identity=Name("listops-sm", "vanilla"), sampler=Sampler(Task("listops-sm")))
+    runs = [
+        made_up(chosen, seed, wrong=Shortest("9", "0", "10")) for chosen, seed in ((tiny, 1), (lists, 0), (tiny, 0))
+    ]
+    packing.add(tmp_path, runs, set())
+    assert pd.read_csv(tmp_path / "shortest.csv", dtype=str).values.tolist() == [
+        [pack.short(tiny.key(0)), "9", "0", "10"]
+    ]
+
+
+def test_a_model_that_can_be_certified_is_not_searched(
+    tiny: Experiment, run: store.Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that looks at nothing but the token before: it is wrong on nearly everything."""
+    near = replace(tiny.model, position=NoPosition(), bias=Window(0))
+    monkeypatch.setattr(Run, "model", lambda self: replace(tiny, model=near).build(0).eval())
+    assert run.shortest_wrong() is None
 
 
 # ---- the order of rows ------------------------------------------------------------------------------
@@ -212,8 +271,13 @@ def test_each_file_is_read_once_and_only_when_it_is_needed(
     assert read[2:] == ["evaluation.csv"]
 
 
-FILES = ["runs.csv", "experiments.json", "evaluation.csv", "history.csv", "manifest.json"]
+FILES = ["runs.csv", "experiments.json", "evaluation.csv", "history.csv", "shortest.csv", "manifest.json"]
 CALIBRATED = ["thresholds.csv", "lines.csv"]
+
+
+def ship_with_another(calibrated: store.Run, other: Experiment, folder: Path) -> None:
+    """Ship a run with its weights, and another one, of which there is a wrong problem: so the pack has every file."""
+    packing.add(folder, [calibrated, made_up(other, wrong=Shortest("10", "1", "11"))], {calibrated.key})
 
 
 def changed(path: Path) -> None:
@@ -221,15 +285,20 @@ def changed(path: Path) -> None:
 
 
 def everything(run: Run) -> None:
-    run.evaluation(), run.history(), run.shares(), run.bias(), run.model()
+    run.evaluation(), run.history(), run.shares(), run.bias(), run.shortest_wrong(), run.model()
 
 
 @pytest.mark.parametrize("name", [*FILES, *CALIBRATED, "weights"])
 @pytest.mark.parametrize("damage", [truncated, emptied, changed, deleted])
 def test_a_damaged_file_is_named_in_one_sentence_and_left_where_it_is(
-    name: str, damage: Callable[[Path], None], calibrated: store.Run, child: Experiment, folders: Folders
+    name: str,
+    damage: Callable[[Path], None],
+    calibrated: store.Run,
+    child: Experiment,
+    tiny: Experiment,
+    folders: Folders,
 ) -> None:
-    store.ship(calibrated, weights=True)
+    ship_with_another(calibrated, tiny, folders.shipped)
     path = folders.shipped / (name if name != "weights" else f"weights/{calibrated.key}.safetensors")
     damage(path)
     left = contents(folders.shipped)
@@ -255,13 +324,13 @@ def test_a_pack_with_another_experiment_under_a_key_is_named(tiny: Experiment, f
         assert store.find(tiny, 0) is None
 
 
-@pytest.mark.parametrize("name", [*FILES[:4], *CALIBRATED])
+@pytest.mark.parametrize("name", [*FILES[:-1], *CALIBRATED])
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"run,length\n1,2\n", b"[3]", b'key,run,seed\na,b,"c\n'])
 def test_a_pack_of_anything_else_is_one_sentence(
-    name: str, content: bytes, calibrated: store.Run, child: Experiment, folders: Folders
+    name: str, content: bytes, calibrated: store.Run, child: Experiment, tiny: Experiment, folders: Folders
 ) -> None:
     """Right checksums, and other content."""
-    store.ship(calibrated, weights=True)
+    ship_with_another(calibrated, tiny, folders.shipped)
     (folders.shipped / name).write_bytes(content)
     correct_pack(folders.shipped)
     with warnings.catch_warnings():

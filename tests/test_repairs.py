@@ -74,6 +74,7 @@ def test_lists_and_bases_have_a_verdict_or_their_contexts(folder: Path) -> None:
     assert made == FOUND.first.there(every)
     assert (others.verdict == "not tried").all() and (others.problem == "").all()
     assert frame.loc["addition", 16, "window-cyclic"].contexts == 1_160_000_512
+    assert frame.loc["n-by-2", 4, "by-head"].contexts == 2_268_976
     assert set(certified.certificates(FOUND).seed) == {0, 1, 2, 3, 4}
 
 

@@ -161,7 +161,7 @@ def test_calibration_problems_follow_from_the_seed_at_the_largest_width(name: st
 
 def test_of_a_table_calibration_sees_every_row() -> None:
     padded, tight = (Sampler(Task("n-by-n"), regime=regime) for regime in ("padded", "tight"))
-    assert same(padded.calibration_batch(0, 20), padded.calibration_batch(0, 20, whole=True))
+    assert same(padded.calibration_batch(0, 20), padded.calibration_batch(0, 20, padding=True))
     assert same(padded.calibration_batch(0, 20), tight.calibration_batch(0, 20))
 
 
@@ -169,7 +169,7 @@ def test_of_a_table_calibration_sees_every_row() -> None:
 def test_of_padded_problems_calibration_sees_the_digits_that_training_numbers_fill(name: str) -> None:
     task = Task(name)
     sampler = Sampler(task, regime="padded")
-    cut, whole = sampler.calibration_batch(0, 200), sampler.calibration_batch(0, 200, whole=True)
+    cut, whole = sampler.calibration_batch(0, 200), sampler.calibration_batch(0, 200, padding=True)
     tokens = cut.layout.target_length
     assert tokens == min(task.training_width, whole.layout.target_length)
     assert torch.equal(cut.source, whole.source) and torch.equal(cut.target, whole.target[:, : tokens + 1])
@@ -184,7 +184,7 @@ def test_of_padded_problems_calibration_sees_the_digits_that_training_numbers_fi
         for operand in cut.layout.operands:
             assert not cut.source[:, operand.columns[cut.layout.filled :].tolist()].any(), "zeros in front"
     tight = Sampler(task)
-    assert same(tight.calibration_batch(0, 20), tight.calibration_batch(0, 20, whole=True)), "of tight ones all"
+    assert same(tight.calibration_batch(0, 20), tight.calibration_batch(0, 20, padding=True)), "of tight ones all"
 
 
 @pytest.mark.parametrize(("name", "base"), [("successor", 10), ("addition", 7), ("parity", 2)])

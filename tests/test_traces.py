@@ -54,17 +54,23 @@ def test_a_cell_of_a_product_follows_from_its_neighbours(drawn: tuple[int, int, 
             cells[row, column] = product + above % base + before // base
     assert [token - task.first_cell for token in tokens] == [*cells.values()]
     assert max(cells.values()) < base**2
-    assert written_table(task, tokens, places + 1).split() == [
-        DIGITS[cells[row, column] // base] + DIGITS[cells[row, column] % base]
-        for row in range(second)
-        for column in reversed(range(places + 1))
-    ]
+    written = written_table(task, tokens, places + 1, [np.array([first]), np.array([other])])
+    head, *lines = (line.split() for line in written.splitlines())
+    assert head == [DIGITS[digit] for digit in reversed(first)]
+    for row, line in enumerate(lines):
+        texts = [DIGITS[cells[row, column] // base] + DIGITS[cells[row, column] % base] for column in range(places + 1)]
+        assert line == ["x", DIGITS[other[row]], "|", *reversed(texts)]
 
 
 def test_a_written_product_is_laid_out_as_on_paper() -> None:
     task = Task("n-by-n")
     tokens = task.answer(read(task, "12*34"))[0].tolist()
-    assert written_table(task, tokens, 3) == "00 04 08\n00 04 10"  # 12 * 4 = 48, and 4 + 12 * 3 = 40
+    table = [
+        "             1  2",
+        "x 4 |    00 04 08",  # 12 * 4 = 48
+        "x 3 | 00 04 10",  # and 4 + 12 * 3 = 40
+    ]
+    assert written_table(task, tokens, 3, read(task, "12*34")).splitlines() == table
     assert write(task, tokens, task.layout((2, 2))) == "408"
 
 
@@ -152,9 +158,9 @@ def test_tokens_that_are_no_cells_are_question_marks(name: str, problem: str) ->
     row = layout.row
     assert row
     tokens = [task.first_cell] * (2 * row)
-    assert "?" not in write(task, tokens, layout) + written_table(task, tokens, row)
+    assert "?" not in write(task, tokens, layout) + written_table(task, tokens, row, operands)
     for symbol in ("0", "$", "&", PAD):
         broken = [*tokens[:-1], task.token(symbol)]
         assert write(task, broken, layout) == "?"
-        assert written_table(task, broken, row).count("?") == 1
+        assert written_table(task, broken, row, operands).count("?") == 1
     assert write(task, [], layout) == "?"

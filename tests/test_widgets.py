@@ -5,15 +5,23 @@ from __future__ import annotations
 import base64
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
+from html import unescape
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from conftest import Folders
+from safetensors.torch import save_file
 
 import abc_nb
+from abc_nb import cli
+from abc_nb.certificates import files
+from abc_nb.common import paths
 from abc_nb.experiments.experiment import experiment
 from abc_nb.runs import runner, store
+from abc_nb.runs.run import Run
 from abc_nb.show.explorers import attention as explore
 from abc_nb.show.explorers import retraining
 from abc_nb.show.explorers.attention_widget import AttentionExplorer
@@ -289,4 +297,44 @@ def test_another_model_brings_its_own_controls() -> None:
 
 def test_a_model_without_certificate_is_a_sentence() -> None:
     shown = abc_nb.explore_contexts("addition-vanilla", 0)
-    assert isinstance(shown, Sorry) and "has no certificate here" in shown.message.value
+    assert isinstance(shown, Sorry) and "has no certificate of the weights" in shown.message.value
+    shown = abc_nb.explore_contexts("addition-nope", 0)
+    assert isinstance(shown, Sorry) and "run `abc-nb train addition-nope` first" in shown.message.value
+
+
+NAME = "successor-window-cyclic"
+
+
+@pytest.fixture
+def retrained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """A run with the name and the seed of a shipped one, and other weights."""
+    monkeypatch.setenv("ABC_NB_RUNS", str(tmp_path))
+    shipped, find = abc_nb.load(NAME), store.find
+    tensors = {name: weights + 0.01 * (weights.ndim > 1) for name, weights in shipped.model().state_dict().items()}
+    save_file(tensors, tmp_path / "weights.safetensors")
+    kept = {"weights_path": lambda: tmp_path / "weights.safetensors", "bias": lambda heads: None}
+    run = replace(shipped, source=SimpleNamespace(has_weights=True, **kept))
+    monkeypatch.setattr(
+        store, "find", lambda own, seed, *origins: run if own.name == NAME else find(own, seed, *origins)
+    )
+    return run
+
+
+@pytest.mark.slow
+def test_a_model_made_here_is_not_given_the_certificate_of_the_shipped_one(retrained: Run) -> None:
+    other = abc_nb.explore_contexts("successor-abc", 0)
+    assert isinstance(other, ContextExplorer)
+    assert (NAME, 0) not in [value for _, value in other.model.options]
+    shown = abc_nb.explore_contexts(NAME, 0)
+    assert isinstance(shown, Sorry)
+    says = unescape(shown.message.value)
+    assert f"{NAME}, seed 0, has no certificate of the weights that are here" in says
+    command = says.split("`")[1]
+    cli.main(command.split()[1:])
+    explorer = abc_nb.explore_contexts(NAME, 0)
+    assert isinstance(explorer, ContextExplorer)
+    own, shipped = (
+        files.read(path) for path in (Path(command.split()[-1]), paths.certificates() / f"{NAME}-quick-seed0.json")
+    )
+    assert explorer.contexts.wrong == [(each["problem"], each["token"]) for each in own["counterexamples"]]
+    assert own["weights"] != shipped["weights"]

@@ -64,7 +64,7 @@ def kept(parent: Run) -> pd.DataFrame:
     """What each reading keeps of one plain model's attention, without a training: reading, `measured`, and skill."""
     model, rows = parent.model(), []
     for title, settings in CALIBRATIONS.items():
-        batch = parent.experiment.sampler.calibration_batch(parent.seed, whole=settings.padding)
+        batch = parent.experiment.sampler.calibration_batch(parent.seed, padding=settings.padding)
         found = calibrate_model(model, batch, settings)
         rows.append({"reading": title} | measured(found.bias, batch.layout) | {"skill": found.skill})
     return pd.DataFrame(rows)

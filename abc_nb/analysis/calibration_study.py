@@ -160,9 +160,12 @@ class CalibrationStudy:
         matrices = [self.extended(name, layer - 1, digits)[head - 1] for layer, head in chosen]
         return matrices, [f"layer {layer}, head {head}" for layer, head in chosen]
 
-    def letters(self, digits: int) -> tuple[list[str], list[str]]:
-        """What stands at each key and query of cross-attention, for problems of `digits` digits."""
-        return letters(self.run.experiment.sampler.layout(digits))
+    def letters(self, digits: int | None = None) -> tuple[list[str], list[str]]:
+        """What stands at each key and query of cross-attention, for problems of `digits` digits.
+
+        Without a number, for the problems that attention is averaged over.
+        """
+        return letters(self.batch.layout if digits is None else self.run.experiment.sampler.layout(digits))
 
     def shares(self) -> pd.DataFrame:
         """The thresholds that were tried: share, lines, skill of the parent under those lines alone."""
@@ -208,14 +211,19 @@ def token_at(layout: Layout, column: int) -> str:
 
 
 def letters(layout: Layout) -> tuple[list[str], list[str]]:
-    """Keys and queries of cross-attention over many problems: `a` and `b` for digits of the numbers, and the places."""
+    """Keys and queries of cross-attention over many problems: `a` and `b` for digits of the numbers, and the places.
+
+    Of a table each row's first cell has the row's number.
+    """
     keys = [""] * layout.source_length
     for column, symbol in layout.symbols:
         keys[column] = symbol
     for letter, operand in zip("ab", layout.operands, strict=False):
         for column in operand.columns:
             keys[column] = letter
-    return keys, [*(str(place) for place in range(1, layout.target_length)), "&"]
+    row = layout.row or 1
+    queries = [str(step // row + 1) if step % row == 0 else "" for step in range(layout.target_length - 1)]
+    return keys, [*queries, "&"]
 
 
 def line_table(lines: Sequence[Line], averages: Mapping[tuple[Attention, int], Tensor], layout: Layout) -> pd.DataFrame:

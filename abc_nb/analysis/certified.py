@@ -99,13 +99,24 @@ def tally(found: Results, task: str, models: Sequence[str]) -> dict[str, str]:
     return {model: f"{int(part.sum())} of {len(part)}" for model, part in counts.items() if len(part)}
 
 
-def summary(frame: pd.DataFrame) -> pd.DataFrame:
-    """By recipe, task and model: certified seeds, the most contexts and wrong ones, the smallest margin."""
-    grouped = frame.groupby(["recipe", "task", "model"], sort=False)
-    certified = grouped.certified.agg(lambda part: f"{int(part.sum())} of {len(part)}")
-    found = grouped.agg(contexts=("contexts", "max"), wrong=("wrong", "max"), margin=("margin", "min"))
-    found.insert(0, "certified", certified)
-    return found.round({"margin": 2})
+def summary(found: Results, frame: pd.DataFrame) -> pd.DataFrame:
+    """By task and model: certified runs, the most contexts and wrong ones, the smallest margin, the largest bound.
+
+    Runs without a certificate count as not tried.
+    """
+    grouped = frame.groupby(["task", "model"], sort=False)
+    shown = grouped.agg(
+        contexts=("contexts", "max"), wrong=("wrong", "max"), margin=("margin", "min"), rounding=("bound", "max")
+    )
+    shown.insert(0, "certified", [certified_of(found, part) for _, part in grouped])
+    return shown.round({"margin": 2})
+
+
+def certified_of(found: Results, part: pd.DataFrame) -> str:
+    """How many runs of a model are certified, from its certificates: `3 of 5 (2 not tried)`."""
+    name = Name(part.task.iloc[0], part.model.iloc[0])
+    runs = max(len(part), len(found.existing([name])))
+    return f"{part.certified.sum()} of {runs}" + f" ({runs - len(part)} not tried)" * (runs > len(part))
 
 
 def counterexamples(found: Results, models: Sequence[str] = EVERY) -> pd.DataFrame:
@@ -123,15 +134,15 @@ def smallest(found: Results) -> pd.DataFrame:
     study, rows = STUDIES["smallest"], []
     for each in read(found, study.models, study.tasks):
         own = experiment(each["name"], found.profile)
-        size = {"width": own.model.width, "feed-forward": own.model.feed_forward}
+        size = {"embedding size": own.model.width, "feed-forward": own.model.feed_forward}
         parameters = sum(weights.numel() for weights in own.build(0).parameters())
         rows.append(size | {"parameters": parameters} | {name: each[name] for name in SMALL})
-    frame = pd.DataFrame(rows, columns=["width", "feed-forward", "parameters", *SMALL])
+    frame = pd.DataFrame(rows, columns=["embedding size", "feed-forward", "parameters", *SMALL])
     return frame.sort_values("parameters", ascending=False, ignore_index=True)
 
 
 def lists_and_bases(found: Results) -> pd.DataFrame:
-    """Lists, and the three tasks in other bases, under ABS and ABC: a row an experiment, of the first seed.
+    """Lists, the three tasks in other bases, and a factor of two digits: a row an experiment, of the first seed.
 
     `verdict` says certified or not, or that no certificate was tried. `wrong` and the shortest wrong `problem` are
     those before repair, `margin` is the last certificate's. Contexts are counted without weights, of ABC from its
@@ -139,9 +150,10 @@ def lists_and_bases(found: Results) -> pd.DataFrame:
     """
     names = [Name(task, model) for task in LISTS for model in MODELS]
     names += [Name(task, model, base) for task in ABLATED for base in BASES for model in MODELS]
-    models = [*MODELS, *(f"{model}-repaired" for model in MODELS)]
-    made = {each["name"]: each for each in read(found.first, models, LISTS)}
-    made |= {each["name"]: each for each in read(found.first, models, ABLATED, BASES)}
+    names.append(Name("n-by-2", "by-head", 4))
+    models = [*MODELS, *(f"{model}-repaired" for model in MODELS), "by-head"]
+    tried = [*read(found.first, models, LISTS), *read(found.first, models, (*ABLATED, "n-by-2"), BASES)]
+    made = {each["name"]: each for each in tried}
     frame = pd.DataFrame([verdict_on(found.first, name, made) for name in names])
     return frame.dropna(subset="contexts", ignore_index=True).astype({"contexts": int})
 
@@ -191,6 +203,12 @@ def repaired_runs(found: Results) -> list[Run]:
     """The runs of repaired models that are there; none has to be."""
     repaired = found.names("repaired") if found.profile in STUDIES["repaired"].profiles else []
     return [run for run in found.existing(repaired) if run.has_weights]
+
+
+def of_run(run: Run) -> dict[str, Any] | None:
+    """The certificate of a run's weights, made here or shipped; None where there is none of these weights."""
+    places = [folder / file_name(run) for folder in (made_here(), paths.certificates())]
+    return next((files.read(path) for path in places if is_of(path, run)), None)
 
 
 def is_of(path: Path, run: Run) -> bool:

@@ -1,4 +1,4 @@
-"""The ledger of claims: what the papers say, the criterion, what was found here, and the verdict.
+"""The ledger of claims: what the paper says, the criterion, what was found here, and the verdict.
 
 A judge (in `judges/`) is a function of the results; notebooks record what it returns. Criteria stand in
 `data/criteria.csv`; they were written with the results of earlier runs in view.
@@ -134,7 +134,7 @@ class Scores:
 
 
 def paper_claims() -> pd.DataFrame:
-    """The papers' claims, each with the criterion that decides it."""
+    """The paper's claims, each with the criterion that decides it."""
     criteria = pd.read_csv(paths.DATA / "criteria.csv")
     return pd.read_csv(paths.DATA / "paper_claims.csv").merge(criteria, on="id", validate="one_to_one")
 

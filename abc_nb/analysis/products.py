@@ -25,13 +25,10 @@ def accuracy(found: Results) -> pd.DataFrame:
     rows = found.rows("products")
     if rows.empty:
         return pd.DataFrame(columns=["model", "seeds", *SIZES])
-    models = rows.experiment.str.removeprefix("n-by-n-")
-    worst = rows.assign(model=models).pivot_table(index="model", columns="length", values="accuracy", aggfunc="min")
+    worst = rows.pivot_table(index="model", columns="length", values="accuracy", aggfunc="min")
     worst = (100 * worst).reindex(columns=[*SIZES]).loc[[name for name in TRACED if name in worst.index]]
-    worst.insert(0, "seeds", rows.groupby(models).seed.nunique())
-    return worst.rename(
-        index=lambda name: TRACED[name].title + ", decoder-only" * (TRACED[name].kind == "decoder-only")
-    )
+    worst.insert(0, "seeds", rows.groupby("model").seed.nunique())
+    return worst
 
 
 def of_sizes(run: Run, sizes: Iterable[tuple[int, int]], samples: int = 1) -> pd.DataFrame:
@@ -75,10 +72,4 @@ def followed(study: CalibrationStudy) -> pd.DataFrame:
 
 def certificates(found: Results) -> pd.DataFrame:
     """A row a certificate of a model of N x N."""
-    own = certified.certificates(found, tuple(TRACED), ["n-by-n"])
-    return own.assign(model=own.model.map(titled))
-
-
-def titled(model: str) -> str:
-    """What the notebook calls a model."""
-    return TRACED[model].title + ", decoder-only" * (TRACED[model].kind == "decoder-only")
+    return certified.certificates(found, tuple(TRACED), ["n-by-n"])

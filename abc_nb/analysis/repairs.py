@@ -52,7 +52,7 @@ def before_and_after(found: Results, models: Sequence[str] = certified.ENCODER_D
 
 def summary(found: Results) -> pd.DataFrame:
     """`certified.summary` of ABS and ABC, with the seeds that are certified after repair and the steps that it took."""
-    plain = certified.summary(certified.certificates(found, certified.MODELS)).droplevel("recipe")
+    plain = certified.summary(found, certified.certificates(found, certified.MODELS))
     after = before_and_after(found).set_index(["task", "model"])[["after", "steps"]]
     return plain.join(after).rename(columns={"after": "after repair", "steps": "steps of repair"})
 

@@ -20,7 +20,7 @@ from abc_nb.certificates.automaton import automaton
 from abc_nb.certificates.checksum import checksum, checksum_of_data
 from abc_nb.certificates.contexts import count
 from abc_nb.certificates.counterexamples import Counterexample, counterexamples
-from abc_nb.certificates.reach import Reach, period, reach, shapes
+from abc_nb.certificates.reach import Reach, check, period, reach, shapes
 from abc_nb.certificates.rounding import rounding
 from abc_nb.certificates.shared_queries import Shared
 from abc_nb.certificates.tried import Tried
@@ -84,18 +84,36 @@ def try_model(model: Transformer, sampler: Sampler, zeros: bool = True, path: Pa
     """What every context of a model gave, by shape; InputError as in `certify_model`."""
     if not isinstance(model, Transformer) or not isinstance(sampler, Sampler):
         raise InputError("a certificate needs a Transformer and the Sampler of its problems")
+    refuse(model, sampler)
     if sampler.task.trace:
         with evaluating(model):
             return tables.try_all(model, sampler)
-    if sampler.arrangement not in ("natural", "aligned"):
-        raise InputError(
-            f"no certificate for problems written {sampler.arrangement}: its contexts go from the units up"
-        )
     rules = automaton(sampler.task)
     found = shapes(model, sampler, rules.settled, zeros)
     key = f"{checksum(weights_of(model))} {checksum_of_data(to_data(model.config.bias))} {zeros}"
     with evaluating(model):
         return try_all(Shared(model, rules), found, path, key)
+
+
+def refuse(model: Transformer, sampler: Sampler) -> None:
+    """InputError for a model that can have no certificate of this kind, whatever its weights are; it says why."""
+    if sampler.task.trace:
+        tables.check(model, sampler)
+        return
+    if sampler.arrangement not in ("natural", "aligned"):
+        raise InputError(
+            f"no certificate for problems written {sampler.arrangement}: its contexts go from the units up"
+        )
+    check(model, sampler, automaton(sampler.task).settled)
+
+
+def can_be_certified(model: Transformer, sampler: Sampler) -> bool:
+    """Whether finitely many contexts cover every length, so that all could be tried; weights make no difference."""
+    try:
+        refuse(model, sampler)
+    except InputError:
+        return False
+    return True
 
 
 def count_contexts(model: Transformer, sampler: Sampler) -> int:
@@ -167,7 +185,7 @@ def weights_of(model: Transformer) -> dict[str, np.ndarray]:
 
 
 def facts(model: Transformer, sampler: Sampler, narrowest: int, zeros: bool) -> dict[str, Any]:
-    """What an independent check is told: nothing that it could work out from weights and bias."""
+    """What an independent check takes from the certificate: nothing that it could work out from weights and bias."""
     config = model.config
     return {
         "task": sampler.task.name,

@@ -166,17 +166,12 @@ def decoded(
         source = batch.source.to(next(model.parameters()).device)
         written = greedy(model, source, batch.layout, sampler.task.token(SOS)).cpu()
         for row, own, right in zip(rows, written.tolist(), batch.target[:, 1:].tolist(), strict=True):
-            if own != right:
-                found[row] = counterexample(sampler.task, problems[row], own, right)
+            first = next((place for place, token in enumerate(right) if own[place] != token), None)
+            if first is not None:
+                text = typed(sampler.task, problems[row][1], problems[row][2])
+                answer, correct = (write(sampler.task, tokens, batch.layout) for tokens in (own, right))
+                found[row] = Counterexample(text, answer, correct, first, problems[row][2])
     return [found[row] for row in sorted(found)]
-
-
-def counterexample(
-    task: Task, problem: tuple[int, list[Digits], bool], written: list[int], right: list[int]
-) -> Counterexample:
-    _, operands, zeros = problem
-    first = next(place for place, pair in enumerate(zip(written, right, strict=True)) if pair[0] != pair[1])
-    return Counterexample(typed(task, operands, zeros), write(task, written), write(task, right), first, zeros)
 
 
 def typed(task: Task, operands: list[Digits], zeros: bool) -> str:

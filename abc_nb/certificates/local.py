@@ -183,5 +183,5 @@ RULES = {
 def rule_of(task: Task) -> Rule:
     """The rule of a task's trace; InputError for a task that has none here."""
     if task.name not in RULES:
-        raise InputError(f"{task.title} has no certificate: a cell of its table has too many contexts to try all")
+        raise InputError(f"{task.title} has no certificate: choose one of {', '.join(RULES)}, whose rules are known")
     return RULES[task.name]

@@ -211,6 +211,14 @@ def reach(model: Transformer, sampler: Sampler, settled: int) -> Reach:
     return Reach(near, far, narrowest, max(narrowest + t - 1, 2 * apart + 2 * t))
 
 
+def check(model: Transformer, sampler: Sampler, settled: int) -> None:
+    """InputError for a model whose steps do not all look at a few keys nearby: the widest problem is read for that."""
+    known = reach(model, sampler, settled)
+    unrolled = Unrolled(model, sampler, known.widest, known.near)
+    for step in range(unrolled.layout.target_length):
+        unrolled.node(unrolled.depth, step)
+
+
 def shapes(
     model: Transformer, sampler: Sampler, settled: int, zeros: bool = True
 ) -> dict[Shape, list[tuple[int, int]]]:

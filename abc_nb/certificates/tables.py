@@ -47,7 +47,7 @@ TRIED = 5000  # random problems of a width, in search of one that is wrong
 CHUNK = 2**16  # contexts computed at once
 MOST = 10**9  # contexts of one shape
 Followed = tuple[str, str, int]  # direction, span and offset of a line
-EDGE = 2  # distances from an edge that are told apart, beyond the largest offset
+EDGE = 2  # distances from an edge that count as different, beyond the largest offset
 
 
 @dataclass(frozen=True)
@@ -161,6 +161,11 @@ class Steps:
         counts = tuple(rule.cells(where, atom, self.task.base) for atom in names if atom[0] == "cell")
         case = where.row == 0, where.column == 0, tuple(needed), counts
         return TableShape(root, (), label, where=where, names=names, case=case)
+
+
+def check(model: Transformer, sampler: Sampler) -> None:
+    """InputError for a model that has no certificate of this kind; one small table is read for that."""
+    Steps(model, sampler, next(sizes(sampler.task, furthest(model))))
 
 
 def shapes(model: Transformer, sampler: Sampler) -> dict[TableShape, list[tuple[Width, int]]]:

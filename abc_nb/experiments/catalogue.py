@@ -260,11 +260,11 @@ REPAIRED["decoder-abs-repaired"] = replace(
     training="repair",
     tested="beyond",
 )
-SMALLEST_SIZES = ((24, 48), (12, 48), (12, 24), (6, 48), (6, 24))  # width, feed-forward
+SMALLEST_SIZES = ((24, 48), (12, 48), (12, 24), (6, 48), (6, 24))  # embedding size, feed-forward
 SMALLEST = {  # one layer, six heads with one key each: how few parameters are enough for a certificate of Addition
     f"smallest-{width}-{hidden}": replace(
         DECODER_ONLY["decoder-abs"],
-        title=f"width {width}, feed-forward {hidden}",
+        title=f"embedding size {width}, feed-forward {hidden}",
         training="scaffold",
         tested="few",
         size=(("width", width), ("feed_forward", hidden), ("heads", 6), *layers(0, 1)),
@@ -357,6 +357,15 @@ TRACED = {
     "coupling": traced("Position coupling", positions.TableCoupling(starts=50)),
 }
 TRACED |= {
+    f"decoder-{name}": replace(
+        model,
+        kind="decoder-only",
+        source_index="right" if name in ("abs", "abc") else "running",
+        parent="decoder-vanilla",
+    )
+    for name, model in TRACED.items()
+}
+TRACED |= {
     f"{name}-repaired": replace(
         TRACED[name],
         title=f"{TRACED[name].title}, repaired",
@@ -367,17 +376,7 @@ TRACED |= {
         warm=True,
         accept=0.0,
     )
-    for name in ("abs", "abc")
-}
-TRACED |= {
-    f"decoder-{name}": replace(
-        model,
-        kind="decoder-only",
-        source_index="right" if name in ("abs", "abc") else "running",
-        parent="decoder-vanilla",
-    )
-    for name, model in TRACED.items()
-    if not model.rounds
+    for name in ("abs", "abc", "decoder-abs")
 }
 
 

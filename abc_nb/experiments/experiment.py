@@ -22,7 +22,7 @@ from abc_nb.experiments.profiles import PROFILES
 from abc_nb.model import kinds
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.sampling import Batch, Sampler
-from abc_nb.problems.tasks import Task
+from abc_nb.problems.tasks import OPERATIONS, Task
 from abc_nb.training.progress import TrainingConfig
 
 SEEDS = (0, 1, 2, 3, 4)  # those that come with the project
@@ -77,7 +77,7 @@ class Experiment:
         """The parent's training problems, over which its attention is averaged."""
         if self.parent is None or self.calibration is None:
             raise InputError(f"{self.name} is not calibrated: name an experiment such as addition-abc")
-        return self.parent.sampler.calibration_batch(seed, whole=self.calibration.padding)
+        return self.parent.sampler.calibration_batch(seed, padding=self.calibration.padding)
 
     def build(self, seed: int, bias: Lines | None = None) -> Transformer:
         """The untrained model; its initial weights follow from the seed. `bias` replaces the configured one."""
@@ -124,11 +124,10 @@ def specify(identity: Name, profile: str) -> Experiment:
 
 def unknown(name: str) -> str:
     """One sentence on a name that no experiment has."""
-    from abc_nb.experiments.studies import names  # declared in terms of this module
-
-    known = [*map(str, names())]
-    near = difflib.get_close_matches(name, known, 3) or known[:3]
-    return f"unknown experiment {name!r}: did you mean {', '.join(near)}? `abc-nb list` shows all"
+    known = [f"{task}-{model}" for task in OPERATIONS for model in models_of(Task(task))]
+    near = difflib.get_close_matches(name, known, 3)
+    question = f"did you mean {', '.join(near)}? " if near else ""
+    return f"unknown experiment {name!r}: {question}`abc-nb list` shows all"
 
 
 def takes_longer(task: Task, profile: str) -> bool:

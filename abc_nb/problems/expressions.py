@@ -147,15 +147,28 @@ def written_answer(task: Task, tokens: Sequence[int], row: int) -> str:
     return " ".join(answer) if task.operation.items else "".join(answer).lstrip("0") or "0"
 
 
-def written_table(task: Task, tokens: Sequence[int], row: int) -> str:
-    """The table as people write it: a line for each row, units at the right."""
+def written_table(task: Task, tokens: Sequence[int], row: int, operands: Sequence[Digits]) -> str:
+    """The table as people write it: a line for each row, units at the right.
+
+    The rows of a product stand under its first factor: each behind its digit of the second one, and a column further
+    left than the row above it.
+    """
     assert task.trace is not None
+    cells = table_of(task, tokens, row)
+    rows = [[task.trace.write(cell, task.base) if cell >= 0 else "?" for cell in each[::-1]] for each in cells.tolist()]
+    size = max((len(text) for each in rows for text in each), default=0)
+    heads, indents = [""] * len(rows), [0] * len(rows)
+    if task.trace.by_digit:
+        first, second = (task.text(digits[0].tolist()) for digits in operands)
+        rows = [["", *reversed(first)], *rows]
+        heads = ["", *(f"x {digit} | " for digit in second)]
+        indents = [len(second) - 1, *reversed(range(len(second)))]
+    widest = max(map(len, heads), default=0)
     texts = [
-        [task.trace.write(int(cell), task.base) if cell >= 0 else "?" for cell in reversed(cells)]
-        for cells in table_of(task, tokens, row)
+        head.ljust(widest) + " " * ((size + 1) * indent) + " ".join(text.rjust(size) for text in each)
+        for head, indent, each in zip(heads, indents, rows, strict=False)
     ]
-    size = max((len(text) for line in texts for text in line), default=0)
-    return "\n".join(" ".join(text.rjust(size) for text in line) for line in texts)
+    return "\n".join(texts)
 
 
 def longest(operands: Sequence[Digits]) -> int:

@@ -200,17 +200,17 @@ class Sampler:
             operands = [digits[rows] for digits in self.fixed_set(seed, width)]
         return make_batch(self.task, operands, width, self.arrangement)
 
-    def calibration_batch(self, seed: int, size: int = 1000, whole: bool = False) -> Batch:
+    def calibration_batch(self, seed: int, size: int = 1000, padding: bool = False) -> Batch:
         """Training problems of the largest width, to average attention over (v4 appendix D, step 1).
 
         Of padded ones up to the last digit that training numbers fill: after it zeros are written, for which
         attention needs no line, and before it zeros are read, which say nothing of what a line meets in longer
-        numbers. With `whole`, as the paper averages, all of them.
+        numbers. With `padding`, as the paper averages, all columns.
         """
         rng, width = generator(seed, CALIBRATION), max(self.widths)
         operands = draw_operands(self.task, self.of_width(self.numbers(seed)[0], width), size, width, rng)
         batch = make_batch(self.task, operands, width, self.arrangement)
-        if whole or self.regime not in PADDED or self.task.trace:
+        if padding or self.regime not in PADDED or self.task.trace:
             return batch
         cut = batch.first(self.task.training_width)
         return replace(cut, layout=replace(cut.layout, filled=self.task.training_width))

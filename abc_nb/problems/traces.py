@@ -28,6 +28,7 @@ class Trace:
     write: Callable[[int, int], str]  # a cell as a person writes it, in a base
     trained: tuple[Any, ...]  # the widths that training shows, the first one alone to a plain model
     above: tuple[int, ...]  # which cells of the row above one depends on: how many columns to the right
+    by_digit: bool = False  # a row is that of a digit of the second operand, and stands a column further left
 
 
 def product_shape(places: Sequence[int]) -> tuple[int, int]:
@@ -73,6 +74,7 @@ PRODUCT = Trace(
     write=digit_and_carry,
     trained=((4, 3), (5, 4), (6, 3), (3, 5), (6, 6)),
     above=(1,),
+    by_digit=True,
 )
 
 

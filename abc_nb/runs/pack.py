@@ -7,6 +7,7 @@
     history.csv            validations along training
     thresholds.csv         the thresholds that calibrations tried
     lines.csv              the lines of calibrated biases
+    shortest.csv           the shortest wrong problems that searches found, empty where one found none
     weights/KEY.safetensors
 
 Their column `run` is short for a run's key. `packing` writes them.
@@ -25,6 +26,7 @@ import numpy as np
 import pandas as pd
 
 from abc_nb.bias.lines import Lines
+from abc_nb.certificates.shortest import Shortest
 from abc_nb.common.config import digest
 from abc_nb.common.errors import InputError
 from abc_nb.experiments.experiment import Experiment
@@ -71,6 +73,7 @@ TABLES: dict[str, dict[str, type]] = {
         "offset": int,
         "value": float,
     },
+    "shortest": {"problem": str, "answer": str, "right": str},
 }
 Row = dict[str, Any]  # of runs.csv, without empty cells
 
@@ -216,6 +219,10 @@ class Packed:
             for line in pd.DataFrame(self.columns("lines")).to_dict("records")
         ]
         return as_lines(data | {"lines": lines, "empty": self.row.get("bias.empty")}, heads, self.folder / "lines")
+
+    def shortest_wrong(self) -> Shortest | None:
+        rows = [Shortest(*row) for row in zip(*self.columns("shortest").values(), strict=True)]
+        return rows[0] if rows else None
 
 
 def manifest_of(row: Row) -> dict[str, Any]:

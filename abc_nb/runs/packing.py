@@ -20,6 +20,8 @@ import pandas as pd
 from abc_nb.common.config import digest, to_data
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_bytes
+from abc_nb.experiments.experiment import SEEDS
+from abc_nb.experiments.studies import ARITHMETIC
 from abc_nb.runs.manifest import MANIFEST, fingerprint, sha256, write_json
 from abc_nb.runs.pack import (
     COLUMNS,
@@ -42,6 +44,7 @@ ROWS: dict[str, Callable[[Run], pd.DataFrame | None]] = {  # what a run gives to
     "history": Run.history,
     "thresholds": Run.shares,
     "lines": lambda run: lines_of(run),
+    "shortest": lambda run: shortest_of(run),
 }
 
 
@@ -102,6 +105,14 @@ def lines_of(run: Run) -> pd.DataFrame | None:
     """The lines of a calibrated run, a row each."""
     bias = run.bias()
     return None if bias is None else pd.DataFrame([to_data(line) for line in bias.lines], columns=[*TABLES["lines"]])
+
+
+def shortest_of(run: Run) -> pd.DataFrame | None:
+    """The shortest wrong problem of a model that can have no certificate: of the first seed and the paper's tasks."""
+    if run.seed != SEEDS[0] or run.experiment.task.name not in ARITHMETIC:
+        return None
+    found = run.shortest_wrong()
+    return None if found is None else pd.DataFrame([found])
 
 
 def runs_text(rows: Iterable[Row]) -> bytes:

@@ -12,6 +12,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from abc_nb.bias.lines import Line, Lines
+from abc_nb.certificates.certify import can_be_certified
+from abc_nb.certificates.shortest import Shortest, shortest_wrong
 from abc_nb.common.config import from_data
 from abc_nb.common.errors import InputError
 from abc_nb.experiments.experiment import Experiment, train_command
@@ -58,6 +60,9 @@ class Source(Protocol):
 
     def bias(self, heads: int) -> Lines | None:
         """The calibrated bias, or None; InputError if what is kept is no bias of this number of heads."""
+
+    def shortest_wrong(self) -> Shortest | None:
+        """What a search for the shortest wrong problem found, or None if no search is kept."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +148,17 @@ class Run:
         A column `validation` holds the accuracy after training under the lines, where more than one was trained.
         """
         return self.source.shares()
+
+    def shortest_wrong(self) -> Shortest | None:
+        """The shortest wrong problem of a model that can have no certificate: as a search left it, or searched now.
+
+        None where nothing is kept and the weights are not there either, or the model can have a certificate.
+        """
+        kept = self.source.shortest_wrong()
+        if kept is not None or not self.has_weights:
+            return kept
+        model, sampler = self.model(), self.experiment.sampler
+        return None if can_be_certified(model, sampler) else shortest_wrong(model, sampler)
 
     def model(self) -> Transformer:
         """The trained model, ready to evaluate; InputError where only its numbers were shipped."""

@@ -9,15 +9,9 @@ from abc_nb.analysis.results import Results
 from abc_nb.analysis.statistics import percent
 from abc_nb.experiments import ARITHMETIC
 from abc_nb.show import tables
+from abc_nb.show.titles import of_models
 
-ROWS = {
-    "vanilla": "Vanilla",
-    "window-cyclic": "ABS",
-    "abc": "ABC",
-    "decoder-vanilla": "Vanilla, decoder-only",
-    "decoder-abs": "ABS, one key a head, decoder-only",
-    "decoder-abc": "ABC, decoder-only",
-}
+ROWS = of_models(["vanilla", "window-cyclic", "abc", "decoder-vanilla", "decoder-abs", "decoder-abc"])
 LENGTHS = (6, 60, 200)
 HEAD = ("", *(f"{length} digits" for length in LENGTHS), "certified", "after repair")
 
@@ -42,13 +36,15 @@ def worst_runs(found: Results) -> list[tuple[str, ...]]:
 
 
 def fresh_seeds(found: Results) -> str:
-    """What the worst runs of ABS and ABC get right in seeds that were trained once at the end, as one sentence."""
+    """What ABS and ABC get right at the greatest length in seeds that were trained once at the end, in sentences."""
     rows, parts = tables.fresh_seeds(found), []
-    for model, own in rows[rows.seeds != "0 to 4"].groupby("model", sort=False):
-        sixty, longest = (percent(own[own.length == length].worst.min()) for length in (60, 200))
-        runs = own[own.length == 60].runs.sum()
-        parts.append(f"the worst of {runs} {ROWS[str(model)]} models is right on {sixty}% and {longest}%")
-    return f"At 60 and at 200 digits {' and '.join(parts)}."
+    rows = rows[(rows.seeds != "0 to 4") & (rows.length == rows.length.max())]
+    for model, own in rows.groupby("model", sort=False):
+        name, worst = ROWS[str(model)], percent(own.worst.min())
+        parts.append(
+            f"{own.right.sum()} of {own.runs.sum()} {name} models are right on every problem, the worst on {worst}%"
+        )
+    return f"At {rows.length.max()} digits {'; '.join(parts)}."
 
 
 def table(found: Results) -> str:

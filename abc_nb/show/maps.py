@@ -19,7 +19,7 @@ from abc_nb.analysis.calibration_study import CalibrationStudy
 from abc_nb.analysis.statistics import seeds_in_words
 from abc_nb.problems.tasks import OPERATIONS
 from abc_nb.show.pictures import COLORS, GRID, WHITE, WIDTH, blank, heat_map, in_pairs, new_figure
-from abc_nb.show.titles import length_unit, named, of_model
+from abc_nb.show.titles import length_unit, named, of_models
 
 NAME = 26  # letters of a model's name on one line
 
@@ -128,7 +128,7 @@ def grid_map(frame: pd.DataFrame, length: int) -> Figure:
 @rc_context(GRID)
 def accuracy_map(frame: pd.DataFrame, models: Sequence[str]) -> Figure:
     """Accuracy by model, in this order, and length: a heat map a task, two or three in a row (as `over_seeds`)."""
-    frame, models = named(frame), list(map(of_model, models))
+    frame, models = named(frame), [*of_models(models).values()]
     order = [operation.title for operation in OPERATIONS.values()]
     tasks = sorted(dict.fromkeys(frame.task), key=lambda task: order.index(task.partition(", base")[0]))
     titles = [fill(model, NAME) for model in models]

@@ -26,7 +26,7 @@ def sequence() -> list[Path]:
     return [*sorted(paths.NOTEBOOKS.glob("[0-9]*.ipynb")), *sorted(paths.NOTEBOOKS.glob("a[0-9]*.ipynb"))]
 
 
-def find(name: str) -> Path:
+def path_of(name: str) -> Path:
     known = {path.stem: path for path in sequence()}
     if name not in known:
         raise InputError(f"unknown notebook {name!r}: choose one of {', '.join(known)}")
@@ -89,7 +89,7 @@ def refresh(names: Sequence[str], parameters: Mapping[str, str]) -> None:
     if parameters:
         os.environ.setdefault("ABC_NB_FIGURES", str(paths.BUILD / "figures"))  # for the notebook's kernel
     values = {name: json_or_text(value) for name, value in parameters.items()}
-    for notebook in [find(name) for name in names] or sequence():
+    for notebook in [path_of(name) for name in names] or sequence():
         output = paths.BUILD / "notebooks" / notebook.name
         execute(notebook, output, values)
         if values:

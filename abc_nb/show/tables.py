@@ -145,17 +145,27 @@ def readings(found: Results, regime: str) -> pd.DataFrame:
     return table.loc[(table != "").any(axis=1), (table != "").any(axis=0)]
 
 
+def shortest_wrong(frame: pd.DataFrame) -> pd.DataFrame:
+    """`shortest.of_every_model` for reading: a row a model, a column a task; `none` where a search found none."""
+    rows, tasks = ["model", "seed", "found by"], [of_task(task) for task in ARITHMETIC]
+    cells = named(frame).replace({"problem": {"": "none"}})
+    table = cells.pivot(index=rows, columns="task", values="problem").reindex(columns=tasks, fill_value="").fillna("")
+    return table.loc[list(cells[rows].drop_duplicates().itertuples(index=False, name=None))]
+
+
 def fresh_seeds(found: Results, lengths: Sequence[int] = (60, 200)) -> pd.DataFrame:
     """The worst accuracy (percent) of ABS and ABC over seeds 0 to 4, and later ones: task, model, length, seeds, worst.
 
-    `runs` says how many there are.
+    `runs` says how many there are, and `right` how many of them are right on every problem.
     """
     rows = replace(found, seeds=range(10)).rows("abc", "scaffolds")
     rows = rows[rows.length.isin(lengths) & rows.model.isin(["window-cyclic", "abc"])]
     fresh = f"{DEVELOPED} to {rows.seed.max()}"
     rows = rows.assign(seeds=[f"0 to {DEVELOPED - 1}" if seed < DEVELOPED else fresh for seed in rows.seed])
     grouped = rows.groupby(["task", "model", "length", "seeds"], sort=False).accuracy
-    return grouped.agg(worst=lambda part: 100 * part.min(), runs="size").reset_index()
+    return grouped.agg(
+        worst=lambda part: 100 * part.min(), runs="size", right=lambda part: (part == 1).sum()
+    ).reset_index()
 
 
 def by_task(table: pd.DataFrame) -> pd.DataFrame:
@@ -270,26 +280,47 @@ def save(
 
     The caption stands below the table in Markdown and LaTeX, the setting in a column of the CSV file.
     """
-    frame = frame.reset_index() if frame.index.name else frame
+    frame = flat(frame)
     if setting:
         frame = frame.assign(setting=setting)
     folder = paths.figures(profile)
     frame = frame[[*(key for key in ABOUT if key in frame), *(column for column in frame if column not in ABOUT)]]
-    shown = named(frame) if display is None else display.reset_index().rename_axis(columns=None)
+    shown = named(frame if display is None else flat(display)).rename_axis(columns=None)
     plain = caption.replace("*", "").replace("`", "")
     write_text(folder / f"{name}.csv", frame.to_csv(index=False, float_format="%.6g"))
-    escaped = shown.map(lambda cell: cell.replace("|", "\\|") if isinstance(cell, str) else cell)
+    read = readable(shown)
+    escaped = read.map(lambda cell: cell.replace("|", "\\|") if isinstance(cell, str) else cell)
     write_text(
-        folder / f"{name}.md", escaped.to_markdown(index=False, floatfmt=".4g") + "\n" + (caption and f"\n{caption}\n")
+        folder / f"{name}.md",
+        escaped.to_markdown(index=False, disable_numparse=True) + "\n" + (caption and f"\n{caption}\n"),
     )
-    write_text(
-        folder / f"{name}.tex", shown.to_latex(index=False, float_format="%.4g", escape=True, caption=plain or None)
-    )
+    write_text(folder / f"{name}.tex", read.to_latex(index=False, escape=True, caption=plain or None))
 
 
 def html(frame: pd.DataFrame) -> str:
     """A table for a notebook: titles for names, four digits of a number, an index only where it has a name."""
-    names = [name for name in frame.index.names if name is not None]
-    shown = named(frame.reset_index()).set_index(names) if names and frame.columns.nlevels == 1 else named(frame)
-    has_names = bool(names)
-    return str(shown.to_html(border=0, index=has_names, na_rep="", float_format=lambda value: f"{value:.4g}"))
+    shown, has_names = named(flat(frame)), frame.index.names[0] is not None
+    shown = readable(shown)
+    shown = shown.set_index([*frame.index.names]) if has_names else shown
+    return str(shown.to_html(border=0, index=has_names))
+
+
+def readable(frame: pd.DataFrame) -> pd.DataFrame:
+    """Every number as text: thousands separated, four digits of a fraction; empty where there is none."""
+    return frame.map(number).rename(columns=number)
+
+
+def number(cell: object) -> object:
+    """A number as people write it; anything else as it is."""
+    if isinstance(cell, bool | str):
+        return cell
+    if cell is None or cell != cell:
+        return ""
+    if isinstance(cell, int) or (isinstance(cell, float) and abs(cell) >= 1000):
+        return f"{cell:,.0f}"
+    return f"{cell:.4g}" if isinstance(cell, float) else cell
+
+
+def flat(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with its index as columns, where that has a name."""
+    return frame.reset_index() if frame.index.names[0] is not None else frame

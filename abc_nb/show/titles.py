@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
+
 import pandas as pd
 
-from abc_nb.experiments.catalogue import MODELS, TRACED
+from abc_nb.experiments.catalogue import MODELS, TRACED, WIDENED
 from abc_nb.problems.tasks import OPERATIONS, Task, unit_of
+
+KNOWN = TRACED | MODELS
 
 
 def of_model(name: str) -> str:
     """A model's title; a name that is none stays as it is."""
-    known = TRACED | MODELS
-    return known[name].title if name in known else name
+    return of_models([name])[name]
+
+
+def of_models(names: Iterable[str]) -> dict[str, str]:
+    """The titles of models that are shown together, by name; a name that is none stays as it is.
+
+    Where some are decoder-only and others are not, the titles of the former say so. A baseline that was trained at
+    three widths says so where the one that was trained at one width is shown too.
+    """
+    titles = {name: name for name in names}
+    models = {name: KNOWN[name] for name in titles if name in KNOWN}
+    both_kinds = len({model.kind for model in models.values()}) > 1
+    for name, model in models.items():
+        titles[name] = model.title + ", decoder-only" * (both_kinds and model.kind == "decoder-only")
+    counts = Counter(titles.values())
+    return {name: title + ", three widths" * (name in WIDENED and counts[title] > 1) for name, title in titles.items()}
 
 
 def of_task(name: str, base: int | None = None) -> str:
@@ -34,5 +53,5 @@ def named(frame: pd.DataFrame) -> pd.DataFrame:
         bases = found["base"] if "base" in found else [None] * len(found)
         found["task"] = [of_task(task, base) for task, base in zip(found["task"], bases, strict=True)]
     if "model" in found:
-        found["model"] = found["model"].map(of_model)
+        found["model"] = found["model"].map(of_models(found["model"]))
     return found.drop(columns="base", errors="ignore")

@@ -32,6 +32,8 @@ def answers(model: Transformer, sampler: Sampler, expressions: Sequence[str], tr
         device = next(model.parameters()).device
         tokens = greedy(model, batch.source.to(device), batch.layout, task.token(SOS))
         for row, output in zip(rows, tokens.tolist(), strict=True):
-            table = written_table(task, output, batch.layout.row) + "\n" if trace and batch.layout.row else ""
+            table = ""
+            if trace and batch.layout.row:
+                table = written_table(task, output, batch.layout.row, problems[row]) + "\n"
             found[row] = table + write(task, output, batch.layout)
     return (found[row] for row in range(len(expressions)))

@@ -1,1 +1,1 @@
-"""Judges of the papers' claims: each takes results and returns a verdict with the number that decides."""
+"""Judges of the paper's claims: each takes results and returns a verdict with the number that decides."""

@@ -117,7 +117,7 @@ def extended_figure(bench: Bench, bias: Lines, name: Attention, layer: int, leng
 def heads_figure(matrices: np.ndarray, title: str) -> tuple[Figure, list[tuple[int, int]]]:
     """Matrices (head, query, key) in two rows, and where each begins, in cells."""
     figure = pictures.fixed_figure(*SIZE)
-    look = f"{title} (down: output tokens, across: tokens looked at; brighter is more)"
+    look = f"{title}; rows: output tokens; brighter is more"
     axes = pictures.panel(figure, 10, 26, SIZE[0] - 20, SIZE[1] - 30, look)
     tiles = [pictures.colored(matrix, *limits(matrix)) for matrix in matrices]
     height, width = matrices.shape[1:]

@@ -11,12 +11,11 @@ from matplotlib.figure import Figure
 
 from abc_nb.analysis import certified
 from abc_nb.bias.base import Attention
-from abc_nb.certificates import files
 from abc_nb.certificates.automaton import Automaton, automaton
 from abc_nb.certificates.reach import period, reach
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
-from abc_nb.experiments.experiment import experiment
+from abc_nb.experiments.experiment import experiment, train_command
 from abc_nb.model.attention import Record
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.expressions import typed_batch
@@ -105,10 +104,14 @@ class Contexts:
 
     @cached_property
     def wrong(self) -> list[tuple[str, int]]:
-        """The problems that the model's certificate shows to be wrong, each with its first wrong step."""
-        path = paths.certificates() / certified.file_name(self.run)
-        shown = files.read(path)["counterexamples"] if path.exists() else []
-        return [(example["problem"], example["token"]) for example in shown]
+        """The problems that the model's certificate shows to be wrong, each with its first wrong step.
+
+        InputError where there is no certificate of its weights.
+        """
+        certificate = certified.of_run(self.run)
+        if certificate is None:
+            raise no_certificate(self.run)
+        return [(example["problem"], example["token"]) for example in certificate["counterexamples"]]
 
     def at(self, choice: Choice) -> Seen:
         """What the model does there; InputError for a carry that no lower digits give."""
@@ -159,15 +162,33 @@ def leading_to(rules: Automaton, places: int, wanted: np.ndarray) -> tuple[int, 
 
 
 def models(name: str, profile: str = "quick") -> dict[str, tuple[str, int]]:
-    """The models of the task of `name` that have a certificate and whose weights are here: name and seed by title."""
+    """The models of the task of `name` whose weights are here with a certificate of them: name and seed by title."""
     task, found = experiment(name, profile).identity.task, dict[str, tuple[str, int]]()
-    shipped = files.shipped()
-    for other, seed, wrong in zip(shipped.experiment, shipped.seed, shipped.wrong, strict=True):
-        own = experiment(other, profile)
-        run = store.find(own, seed) if own.identity.task == task else None
-        if run is not None and run.has_weights:
-            found[f"{own.name}, seed {seed}: {wrong:,} wrong"] = own.name, seed
+    every = certified.files_in(paths.certificates()) | certified.files_in(certified.made_here())
+    for _, each in sorted(every.items()):
+        own, seed = experiment(each["experiment"], profile), each["seed"]
+        run = store.find(own, seed) if own.identity.task == task and each["profile"] == profile else None
+        certificate = certified.of_run(run) if run is not None and run.has_weights else None
+        if certificate is not None:
+            found[f"{own.name}, seed {seed}: {certificate['wrong']:,} wrong"] = own.name, seed
     return found
+
+
+def chosen(name: str, seed: int, profile: str = "quick") -> Run:
+    """A run whose weights are here; InputError says how to make it."""
+    run = store.find(experiment(name, profile), seed)
+    if run is None or not run.has_weights:
+        raise InputError(f"{name}, seed {seed}, has no weights here: run `{train_command(name, seed, profile)}` first")
+    return run
+
+
+def no_certificate(run: Run) -> InputError:
+    """One sentence on a run whose weights have no certificate."""
+    name, path = run.experiment.name, certified.made_here() / certified.file_name(run)
+    command = f"abc-nb certify {name} --seed {run.seed} --output {path}"
+    return InputError(
+        f"{name}, seed {run.seed}, has no certificate of the weights that are here: run `{command}` first"
+    )
 
 
 def sentence(seen: Seen) -> str:

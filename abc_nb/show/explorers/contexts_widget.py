@@ -6,9 +6,6 @@ from html import escape
 
 import ipywidgets as w
 
-from abc_nb.common.errors import InputError
-from abc_nb.experiments.experiment import experiment, train_command
-from abc_nb.runs.store import find
 from abc_nb.show.explorers import contexts as logic
 from abc_nb.show.explorers.parts import Explorer, choice, line, or_sorry, picture, slider
 
@@ -28,13 +25,10 @@ class ContextExplorer(Explorer):
 
     def __init__(self, name: str, seed: int) -> None:
         super().__init__()
-        known = logic.models(name)
-        if (name, seed) not in known.values():
-            raise InputError(
-                f"{name}, seed {seed} has no certificate here, or no weights: run `{train_command(name, seed)}` "
-                f"and `abc-nb certify {name} --seed {seed}`"
-            )
-        self.model = choice("model", [*known.items()], (name, seed), 460)
+        run, known = logic.chosen(name, seed), logic.models(name)
+        if (run.experiment.name, seed) not in known.values():
+            raise logic.no_certificate(run)
+        self.model = choice("model", [*known.items()], (run.experiment.name, seed), 460)
         self.wrong = choice("wrong context", [(OWN, 0)], 0, 440)
         self.box, self.answer = w.HBox(), line(28)
         self.map = picture(logic.SIZE)
@@ -45,11 +39,7 @@ class ContextExplorer(Explorer):
 
     def take_model(self) -> None:
         """Another model: its operands, carries, residues and wrong contexts."""
-        name, seed = self.model.value
-        run = find(experiment(name), seed)
-        if run is None:
-            raise InputError(f"{name} is not here any more: run `{train_command(name, seed)}`")
-        self.contexts = logic.Contexts(run)
+        self.contexts = logic.Contexts(logic.chosen(*self.model.value))
         rules, most = self.contexts.rules, self.contexts.rules.base - 1
         names = logic.OPERANDS[: rules.digits.shape[1]]
         self.here = [slider(f"{name} here", most, 0, most, 220) for name in names]

@@ -19,7 +19,7 @@ def render(report: Report) -> str:
         blocks += [grid(report.head, report.rows)]
     if report.differing:
         blocks += ["## What did not reproduce", "\n".join(map(sentence, report.differing))]
-    blocks += ["## The papers' claims", f"Verdicts on {len(report.ledger)} claims: {counts}. {report.setting}"]
+    blocks += ["## The paper's claims", f"Verdicts on {len(report.ledger)} claims: {counts}. {report.setting}"]
     blocks += [ledger(report)]
     blocks += ["## Where it comes from", "\n".join(f"- [{title}]({link})" for title, link in report.notebooks)]
     blocks += ["\n".join(f"- {name}: {escape(text)}" for name, text in report.facts.items())]

@@ -1,0 +1,69 @@
+"""The shortest problem that a model without a certificate gets wrong, as far as a search finds one."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from abc_nb.certificates.counterexamples import Counterexample, decoded, typed
+from abc_nb.model.transformer import Transformer
+from abc_nb.problems.expressions import widen
+from abc_nb.problems.sampling import Sampler, generator, make_batch, random_factors
+from abc_nb.problems.tasks import Digits, Task
+from abc_nb.training.evaluation import TEST_SEED, exact_match
+
+LONGEST = 40  # places
+TRIED = 50  # wrong problems of one number of places that are decoded
+
+
+class Shortest(NamedTuple):
+    """A problem that a model gets wrong, as `abc-nb compute` takes it; three empty texts where a search found none."""
+
+    problem: str = ""
+    answer: str = ""  # the model's
+    right: str = ""
+
+
+def shortest_wrong(model: Transformer, sampler: Sampler, samples: int = 200, longest: int = LONGEST) -> Shortest:
+    """The first wrong problem among `samples` of one place, of two, and so on to `longest`.
+
+    Of those with equally many places it is the one with the fewest characters, then with the smallest digits. Problems
+    are as wide as `abc-nb compute` writes them. Only the answer as a person writes it counts: zeros in front of it do
+    not. Not all problems are tried, so a shorter one may exist.
+    """
+    for places in range(1, longest + 1):
+        for each in wrong_problems(model, sampler, places, samples):
+            if each.answer != each.right:
+                return Shortest(each.problem, each.answer, each.right)
+    return Shortest()
+
+
+def wrong_problems(model: Transformer, sampler: Sampler, places: int, samples: int) -> list[Counterexample]:
+    """Of `samples` problems of so many places the shortest ones whose tokens are not all right, at most TRIED."""
+    task, width = sampler.task, sampler.task.width_for(places, sampler.regime)
+    operands = widen(hard_operands(task, places, samples), width, task)
+    wrong = np.flatnonzero(~exact_match(model, make_batch(task, operands, width, sampler.arrangement)).cpu().numpy())
+    alone = ([digits[row : row + 1] for digits in operands] for row in wrong)
+    problems = {typed(task, each, zeros=False): each for each in alone}
+    in_order = sorted(problems, key=lambda text: (len(text), text))[:TRIED]
+    return decoded(model, sampler, [(width, problems[text], False) for text in in_order])
+
+
+def hard_operands(task: Task, places: int, samples: int) -> list[Digits]:
+    """Operands with at most `places` digits, the first with exactly so many (fewer only if they are all zero).
+
+    Every second one has no more than two different digits, so that long carries and repeated digits come up. A
+    second number is as long as the first in half of the problems, and shorter in the others.
+    """
+    rng = generator(TEST_SEED, places)
+    first = random_factors(task, samples, places, rng)
+    if not task.operation.items:
+        first[:, -1] = np.maximum(first[:, -1], places > 1)
+    if task.operation.second == 0:
+        return [first]
+    second = random_factors(task, samples, task.operand_places(places)[1], rng)
+    if task.operation.second is None:
+        shorter = rng.integers(1, places + 1, samples)[:, None]
+        second[(np.arange(places) >= shorter) & (rng.random((samples, 1)) < 0.5)] = 0
+    return [first, second]
