@@ -270,10 +270,11 @@ def counterexamples(model: Transformer, sampler: Sampler, most: int) -> list[Cou
             continue
         part = make_batch(task, [digits[wrong] for digits in operands], width, sampler.arrangement)
         written = greedy(model, part.source.to(model.head.weight.device), part.layout, task.token(SOS)).tolist()
-        for row, own, wanted in zip(range(len(wrong)), written, part.target[:, 1:].tolist(), strict=True):
+        for row, tokens in enumerate(zip(written, part.target[:, 1:].tolist(), strict=True)):
             problem = problem_of(task, part.operands(torch.tensor([row]), task))
-            answer, answer_wanted = (write(task, tokens, part.layout) for tokens in (own, wanted))
-            found.append(Counterexample(problem, answer, answer_wanted, int((~right[wrong[row]]).nonzero()[0, 0]), True))
+            answer, wanted = (write(task, each, part.layout) for each in tokens)
+            first = int((~right[wrong[row]]).nonzero()[0, 0])
+            found.append(Counterexample(problem, answer, wanted, first, True))
     return found
 
 
