@@ -19,6 +19,12 @@ from abc_nb.runs import runner, store
 torch.set_num_threads(1)  # what the store trains with; bit-for-bit comparisons need a fixed count
 settings.register_profile("suite", deadline=None, max_examples=50)
 settings.load_profile("suite")
+LONGEST = ("notebooks", "slow")  # marks
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Notebooks first, then other slow tests: two workers that take the longest first end at the same time."""
+    items.sort(key=lambda item: next((i for i, name in enumerate(LONGEST) if name in item.keywords), len(LONGEST)))
 
 
 @pytest.fixture(autouse=True, scope="session")

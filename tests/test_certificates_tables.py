@@ -116,7 +116,7 @@ def test_every_context_of_random_problems_is_tried_with_the_same_logits(
 def test_a_trained_model_is_certified_and_perturbed_weights_lose_the_certificate() -> None:
     task = Task("n-by-n", 2)
     model, sampler = small(task), Sampler(task, width_count=3)
-    config = TrainingConfig(steps=600, batch=64, held_batch=64, hold=300, learned=2.0, validation=64, again=0)
+    config = TrainingConfig(steps=400, batch=32, held_batch=32, hold=200, learned=2.0, validation=64, again=0)
     Trainer(model, sampler, config, 0).run()
     found = certify_model(model, sampler)
     assert found.certified and found.wrong == 0 < found.margin and not found.counterexamples

@@ -27,7 +27,7 @@ from abc_nb.problems.tasks import Task
 from abc_nb.training.progress import TrainingConfig
 
 POSITIONS = [positions.NoPosition, positions.Sinusoidal, positions.Rotary, positions.Relative]
-POSITIONS += [type(model.position) for model in catalogue.MODERN.values()]
+POSITIONS += [positions.TableCoupling, *(type(model.position) for model in catalogue.MODERN.values())]
 BIASES = [Causal, ALiBi, PlacedALiBi, RunningALiBi, Window, Lines, Line]
 TYPES = [Experiment, Name, Sampler, Task, ModelConfig, TrainingConfig, Calibration, *POSITIONS, *BIASES]
 WITHOUT_BASE = st.sampled_from([str(name) for name in experiments.names() if "-base" not in str(name)])

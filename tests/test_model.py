@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import product
 
 import pytest
 import torch
+from _pytest.mark import ParameterSet
 from torch import Tensor, nn
 
 from abc_nb.bias.alibi import ALiBi
@@ -70,6 +72,18 @@ def gradients(model: Transformer, logits: Tensor) -> dict[str, Tensor]:
 
 def text(value: object) -> str:
     return f"{len(value.lines)} lines" if isinstance(value, Lines) else f"{value}"
+
+
+def crossed(layouts: list[Layout], biases: list[Bias]) -> list[ParameterSet]:
+    """Each layout with each position and bias; every second one is long."""
+    names = ["unary", "natural", "aligned", "long"]
+    return [
+        pytest.param(
+            *case, marks=[pytest.mark.long] * ((i + j + k) % 2), id=f"{names[i]}-{text(case[1])}-{text(case[2])}"
+        )
+        for (i, layout), (j, position), (k, bias) in product(*map(enumerate, (layouts, POSITIONS, biases)))
+        for case in [(layout, position, bias)]
+    ]
 
 
 # ---- torch.nn ---------------------------------------------------------------------------------------
@@ -229,9 +243,10 @@ def test_recording_changes_no_logit_and_its_weights_sum_to_one(bias: Bias, posit
 # ---- open keys --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("layout", LAYOUTS, ids=["unary", "natural", "aligned"])
-@pytest.mark.parametrize("position", POSITIONS, ids=text)
-@pytest.mark.parametrize("bias", [Window(0), Window(1), Window(1, "both"), Window(3), LINES, GAPS], ids=text)
+OPEN = [Window(0), Window(1), Window(1, "both"), Window(3), LINES, GAPS]
+
+
+@pytest.mark.parametrize(("layout", "position", "bias"), crossed(LAYOUTS, OPEN))
 def test_open_keys_give_the_logits_and_gradients_of_the_dense_bias(
     layout: Layout, position: PositionEncoding, bias: Bias
 ) -> None:
@@ -333,9 +348,7 @@ def test_dropout_of_attention_is_that_of_its_weights(bias: Bias, monkeypatch: py
 # ---- step by step -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("layout", [*LAYOUTS, binary_aligned(90, "+")], ids=["unary", "natural", "aligned", "long"])
-@pytest.mark.parametrize("position", POSITIONS, ids=text)
-@pytest.mark.parametrize("bias", BIASES, ids=text)
+@pytest.mark.parametrize(("layout", "position", "bias"), crossed([*LAYOUTS, binary_aligned(90, "+")], BIASES))
 def test_decoding_step_by_step_gives_the_logits_of_one_pass(
     layout: Layout, position: PositionEncoding, bias: Bias
 ) -> None:

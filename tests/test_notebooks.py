@@ -26,7 +26,9 @@ from abc_nb.show import captions, notebooks
 from abc_nb.show.report import exhibits
 
 BOOKS = notebooks.sequence()
-HERE = Path(__file__).parent
+NBVAL = ["-q", "-s", "-o", "addopts=", "--nbval-lax", "--nbval-current-env", "--nbval-cell-timeout=600"]
+NBVAL += [f"--nbval-sanitize-with={Path(__file__).parent / 'sanitize.cfg'}"]
+NBVAL += [f"-pno:{plugin}" for plugin in ("xdist", "cacheprovider", "faulthandler")]
 
 
 def code_cells(path: Path) -> list[nbformat.NotebookNode]:
@@ -59,15 +61,20 @@ def test_notebook_has_parameters_and_checked_cells(path: Path) -> None:
 
 @pytest.mark.notebooks
 @pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
-def test_stored_outputs_and_tables_are_what_the_notebook_gives_now(path: Path, tmp_path: Path) -> None:
-    """On the shipped results alone; what it writes is compared with what is committed, which it leaves alone."""
-    options = ["--nbval-lax", "--nbval-current-env", "--nbval-cell-timeout=600"]
-    sanitize = f"--nbval-sanitize-with={HERE / 'sanitize.cfg'}"
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "addopts=", *options, sanitize]
-    places = {"ABC_NB_RUNS": str(tmp_path / "runs"), "ABC_NB_FIGURES": str(tmp_path / "figures")}
-    environment = {**os.environ, **places}
-    done = subprocess.run([*command, str(path)], capture_output=True, text=True, cwd=path.parent, env=environment)
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+def test_stored_outputs_and_tables_are_what_the_notebook_gives_now(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the shipped results alone; what it writes is compared with what is committed, which it leaves alone.
+
+    nbval is run in this process, which has it imported, and its cells in a kernel of their own. A cell that trains a
+    model, tagged `nbval-skip`, is run by the reproduction below.
+    """
+    monkeypatch.setenv("ABC_NB_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("ABC_NB_FIGURES", str(tmp_path / "figures"))
+    monkeypatch.chdir(path.parent)
+    with redirect_stdout(io.StringIO()) as said:
+        status = pytest.main([*NBVAL, str(path)])
+    assert status == 0, said.getvalue()[-6000:]
     written = [file for file in (tmp_path / "figures").iterdir() if not file.name.startswith(".")]
     assert {file.name for file in written} <= {file.name for file in paths.figures().iterdir()}
     for file in written:
@@ -130,7 +137,6 @@ class Reproduced(NamedTuple):
 
 LEFT = ("addition-rope", "parity-abc")  # runs that the reproduction finds missing
 COMMAND = [sys.executable, "-m", "abc_nb", "reproduce", "--profile", "smoke"]
-once = pytest.mark.xdist_group("reproduced")  # tests of one reproduction run in one worker
 
 
 def placed(folder: Path) -> dict[str, str]:
@@ -148,10 +154,8 @@ def run_here(notebook: Path, output: Path, parameters: dict[str, object]) -> Non
     plt.close("all")
 
 
-@pytest.fixture(scope="module")
-def reproduced(tmp_path_factory: pytest.TempPathFactory) -> Reproduced:
+def reproduced(folder: Path) -> Reproduced:
     """`abc-nb reproduce` in the smoke profile, where most runs are finished: a process for each would take minutes."""
-    folder = tmp_path_factory.mktemp("reproduced")
     jobs = [(each, 0) for each in experiments.needed("smoke") if each.name not in LEFT]
     printed = io.StringIO()
     with pytest.MonkeyPatch.context() as patched:
@@ -182,37 +186,25 @@ def test_reproductions_from_nothing_two_at_once_end_well_and_another_reuses_thei
     assert f"{count} runs, {count} of them finished before" in again.stdout
 
 
-@once
 @pytest.mark.notebooks
-def test_reproduce_trains_what_is_missing_and_nothing_else(reproduced: Reproduced) -> None:
-    count = len(experiments.needed("smoke"))
-    assert f"{count} runs, {count - len(LEFT)} of them finished before" in reproduced.printed
-    assert f"training {len(LEFT)} runs" in reproduced.printed
+def test_reproduce_trains_what_is_missing_and_writes_figures_tables_and_the_ledger(tmp_path: Path) -> None:
+    """One test of one reproduction, as two workers would each make their own."""
+    found, count = reproduced(tmp_path), len(experiments.needed("smoke"))
+    assert f"{count} runs, {count - len(LEFT)} of them finished before" in found.printed
+    assert f"training {len(LEFT)} runs" in found.printed
+    for name in ("figure-04-extrapolation", "figure-01-abc", "figure-0-1-headline"):
+        assert (found.figures / f"{name}.png").read_bytes().startswith(b"\x89PNG"), name
+        assert "<svg" in (found.figures / f"{name}.svg").read_text()[:2000], name
+    for name in ("table-1", "table-2", "table-3"):
+        assert len(pd.read_csv(found.figures / f"{name}.csv")) >= 4, name
+        assert (found.figures / f"{name}.md").read_text().startswith("|"), name
+        assert "tabular" in (found.figures / f"{name}.tex").read_text(), name
+    assert_every_claim_is_judged(found.figures / "claims.csv")
 
 
-@once
-@pytest.mark.notebooks
-@pytest.mark.parametrize("name", ["figure-04-extrapolation", "figure-01-abc", "figure-0-1-headline"])
-def test_reproduce_writes_figures(reproduced: Reproduced, name: str) -> None:
-    folder = reproduced.figures
-    assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-    assert "<svg" in (folder / f"{name}.svg").read_text()[:2000]
-
-
-@once
-@pytest.mark.notebooks
-@pytest.mark.parametrize("name", ["table-1", "table-2", "table-3"])
-def test_reproduce_writes_tables(reproduced: Reproduced, name: str) -> None:
-    folder = reproduced.figures
-    assert len(pd.read_csv(folder / f"{name}.csv")) >= 4
-    assert (folder / f"{name}.md").read_text().startswith("|")
-    assert "tabular" in (folder / f"{name}.tex").read_text()
-
-
-@once
-@pytest.mark.notebooks
-def test_ledger_has_every_claim_and_a_verdict_where_judged(reproduced: Reproduced) -> None:
-    book = pd.read_csv(reproduced.figures / "claims.csv", keep_default_na=False)
+def assert_every_claim_is_judged(path: Path) -> None:
+    """Every claim has its row, and those of two notebooks a verdict."""
+    book = pd.read_csv(path, keep_default_na=False)
     assert len(book) == 35
     judged = book[book.notebook == "02_vanilla_failure"]
     assert set(judged.id) >= {"C01", "C02", "C03", "C04", "C05", "C14", "C15"}

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import torch
 from torch import nn
 
@@ -48,16 +47,16 @@ from abc_nb.training.progress import TrainingConfig
 trainer.CHECKPOINT_SECONDS = -1.0
 sampler = Sampler(Task("addition"))
 config = ModelConfig(width=8, heads=2, feed_forward=16, encoder_layers=1, decoder_layers=1)
-recipe = TrainingConfig(steps=2, batch=8, warmup=1, validate_every=1, validation=8, optimizer=sys.argv[1])
-for _ in range(2):  # the second goes on from the first one's checkpoint
-    model = Transformer(config, len(sampler.task.vocabulary))
-    trainer.Trainer(model, sampler, recipe, seed=0).run(Path(sys.argv[2]))
-print("torch._dynamo" in sys.modules)
+for optimizer in ("adamw", "muon"):
+    recipe = TrainingConfig(steps=2, batch=8, warmup=1, validate_every=1, validation=8, optimizer=optimizer)
+    for _ in range(2):  # the second goes on from the first one's checkpoint
+        model = Transformer(config, len(sampler.task.vocabulary))
+        trainer.Trainer(model, sampler, recipe, seed=0).run(Path(sys.argv[1], optimizer))
+    print(optimizer, "torch._dynamo" in sys.modules)
 """
 
 
-@pytest.mark.parametrize("optimizer", ["muon", "adamw"])
-def test_training_does_not_load_the_compiler(optimizer: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-c", TRAIN, optimizer, f"{tmp_path}/checkpoint.safetensors"]
+def test_training_does_not_load_the_compiler(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", TRAIN, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
+    assert done.stdout == "adamw False\nmuon False\n"

@@ -6,7 +6,7 @@ places, in the narrowest width where the shape occurs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -146,28 +146,32 @@ def counterexamples(
     found = [each for one in tried if one.wrong for each in finder.candidates(one)]
     found.sort(key=lambda each: (each[2], len(typed(sampler.task, each[1], each[2]))))
     shown: dict[str, Counterexample] = {}
-    for width, operands, zeros in found:
-        if len(shown) == limit:
-            break
-        example = decoded(model, sampler, width, operands, zeros)
-        if example is not None:
+    while found and len(shown) < limit:
+        count = limit - len(shown)
+        for example in decoded(model, sampler, found[:count]):
             shown.setdefault(example.problem, example)
+        found = found[count:]
     return list(shown.values())
 
 
 def decoded(
-    model: Transformer, sampler: Sampler, width: int, operands: list[Digits], zeros: bool
-) -> Counterexample | None:
-    """What the model writes for a problem; None if it is right."""
-    task, batch = sampler.task, make_batch(sampler.task, operands, width, sampler.arrangement)
-    device = next(model.parameters()).device
-    written = greedy(model, batch.source.to(device), batch.layout, task.token(SOS))[0].tolist()
-    right = batch.target[0, 1:].tolist()
-    wrong = [place for place, pair in enumerate(zip(written, right, strict=True)) if pair[0] != pair[1]]
-    if not wrong:
-        return None
-    answer, correct = (write(task, tokens, batch.layout) for tokens in (written, right))
-    return Counterexample(typed(task, operands, zeros), answer, correct, wrong[0], zeros)
+    model: Transformer, sampler: Sampler, problems: Sequence[tuple[int, list[Digits], bool]]
+) -> list[Counterexample]:
+    """Those that the model gets wrong, in their order; problems of one width are decoded together."""
+    found: dict[int, Counterexample] = {}
+    for width in {width for width, _, _ in problems}:
+        rows = [row for row, problem in enumerate(problems) if problem[0] == width]
+        operands = [np.concatenate(each) for each in zip(*(problems[row][1] for row in rows), strict=True)]
+        batch = make_batch(sampler.task, operands, width, sampler.arrangement)
+        source = batch.source.to(next(model.parameters()).device)
+        written = greedy(model, source, batch.layout, sampler.task.token(SOS)).cpu()
+        for row, own, right in zip(rows, written.tolist(), batch.target[:, 1:].tolist(), strict=True):
+            first = next((place for place, token in enumerate(right) if own[place] != token), None)
+            if first is not None:
+                text = typed(sampler.task, problems[row][1], problems[row][2])
+                answer, correct = (write(sampler.task, tokens, batch.layout) for tokens in (own, right))
+                found[row] = Counterexample(text, answer, correct, first, problems[row][2])
+    return [found[row] for row in sorted(found)]
 
 
 def typed(task: Task, operands: list[Digits], zeros: bool) -> str:

@@ -63,6 +63,7 @@ class Chain:
         # From here to as far from the highest place, each step has the shape of those a period before and after.
         self.middle = (3 * self.far + self.rules.settled + 1) + 2 * period
         self.known: dict[int, Matches] = {}
+        self.periods: dict[int, tuple[list[Begun], list[np.ndarray]]] = {}  # by width
 
     def matches(self, width: int) -> Matches:
         if width not in self.known:
@@ -107,7 +108,20 @@ class Chain:
         return possible / possible.sum()
 
     def repeat(self, matches: Matches, mass: Mass, draw: np.ndarray, periods: int) -> Mass:
-        """The mass after so many further periods in the middle."""
+        """The mass after so many further periods in the middle; squares of a period's matrix are kept."""
+        if matches.width not in self.periods:
+            self.periods[matches.width] = self.one_period(matches, mass, draw)
+        names, squares = self.periods[matches.width]
+        end = np.concatenate([mass.get(begun, np.zeros((self.rules.states, 1))) for begun in names])
+        for bit in range(periods.bit_length()):
+            if bit == len(squares):
+                squares.append(squares[-1] @ squares[-1])
+            if periods >> bit & 1:
+                end = squares[bit] @ end
+        return dict(zip(names, np.split(end, len(names)), strict=True))
+
+    def one_period(self, matches: Matches, mass: Mass, draw: np.ndarray) -> tuple[list[Begun], list[np.ndarray]]:
+        """What can have begun in the middle, and the matrix from before a period to after it."""
         names, size, parts = [*mass], self.rules.states, dict[tuple[int, int], np.ndarray]()
         for number, begun in enumerate(names):  # grows while it is read, until nothing is new
             after: Mass = {begun: np.eye(size)}
@@ -121,9 +135,7 @@ class Chain:
         matrix = np.zeros((len(names), size, len(names), size))
         for (after_it, before_it), part in parts.items():
             matrix[after_it, :, before_it] = part
-        power = np.linalg.matrix_power(matrix.reshape(len(names) * size, -1), periods)
-        end = power @ np.concatenate([mass.get(begun, np.zeros((size, 1))) for begun in names])
-        return dict(zip(names, np.split(end, len(names)), strict=True))
+        return names, [matrix.reshape(len(names) * size, -1)]
 
 
 class Matches:

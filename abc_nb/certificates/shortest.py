@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -35,22 +33,21 @@ def shortest_wrong(model: Transformer, sampler: Sampler, samples: int = 200, lon
     not. Not all problems are tried, so a shorter one may exist.
     """
     for places in range(1, longest + 1):
-        for each in islice(wrong_problems(model, sampler, places, samples), TRIED):
+        for each in wrong_problems(model, sampler, places, samples):
             if each.answer != each.right:
                 return Shortest(each.problem, each.answer, each.right)
     return Shortest()
 
 
-def wrong_problems(model: Transformer, sampler: Sampler, places: int, samples: int) -> Iterator[Counterexample]:
-    """Those of `samples` problems of so many places whose tokens are not all right, decoded; the shortest first."""
+def wrong_problems(model: Transformer, sampler: Sampler, places: int, samples: int) -> list[Counterexample]:
+    """Of `samples` problems of so many places the shortest ones whose tokens are not all right, at most TRIED."""
     task, width = sampler.task, sampler.task.width_for(places, sampler.regime)
     operands = widen(hard_operands(task, places, samples), width, task)
     wrong = np.flatnonzero(~exact_match(model, make_batch(task, operands, width, sampler.arrangement)).cpu().numpy())
     alone = ([digits[row : row + 1] for digits in operands] for row in wrong)
     problems = {typed(task, each, zeros=False): each for each in alone}
-    in_order = sorted(problems, key=lambda text: (len(text), text))
-    found = (decoded(model, sampler, width, problems[text], zeros=False) for text in in_order)
-    return (each for each in found if each is not None)
+    in_order = sorted(problems, key=lambda text: (len(text), text))[:TRIED]
+    return decoded(model, sampler, [(width, problems[text], False) for text in in_order])
 
 
 def hard_operands(task: Task, places: int, samples: int) -> list[Digits]:

@@ -265,14 +265,16 @@ def counterexamples(model: Transformer, sampler: Sampler, most: int) -> list[Cou
         operands = draw_operands(task, np.empty(0, np.int64), TRIED, width, rng)
         batch = make_batch(task, operands, width, sampler.arrangement)
         right = torch.cat([correct_digits(model, part) for part in parts(batch)])
-        for row in (~right.all(1)).nonzero()[: most - len(found), 0].tolist():
-            one = make_batch(task, [digits[row : row + 1] for digits in operands], width, sampler.arrangement)
-            decoded = greedy(model, one.source.to(model.head.weight.device), one.layout, task.token(SOS))[0].tolist()
-            answer, wanted = (write(task, tokens, one.layout) for tokens in (decoded, one.target[0, 1:].tolist()))
-            first = int((~right[row]).nonzero()[0, 0])
-            found.append(
-                Counterexample(problem_of(task, one.operands(torch.tensor([0]), task)), answer, wanted, first, True)
-            )
+        wrong = (~right.all(1)).nonzero()[: most - len(found), 0].numpy()
+        if not len(wrong):
+            continue
+        part = make_batch(task, [digits[wrong] for digits in operands], width, sampler.arrangement)
+        written = greedy(model, part.source.to(model.head.weight.device), part.layout, task.token(SOS)).tolist()
+        for row, tokens in enumerate(zip(written, part.target[:, 1:].tolist(), strict=True)):
+            problem = problem_of(task, part.operands(torch.tensor([row]), task))
+            answer, wanted = (write(task, each, part.layout) for each in tokens)
+            first = int((~right[wrong[row]]).nonzero()[0, 0])
+            found.append(Counterexample(problem, answer, wanted, first, True))
     return found
 
 
