@@ -24,7 +24,9 @@ LONGEST = ("notebooks", "slow")  # marks
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Notebooks first, then other slow tests: two workers that take the longest first end at the same time."""
-    items.sort(key=lambda item: next((i for i, name in enumerate(LONGEST) if name in item.keywords), len(LONGEST)))
+    items.sort(
+        key=lambda item: next((i for i, name in enumerate(LONGEST) if item.get_closest_marker(name)), len(LONGEST))
+    )
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -32,8 +32,8 @@ from abc_nb.training.trainer import Trainer
 def few_thresholds() -> Iterator[None]:
     """Every second of them is enough for a choice."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(of_model, "SHARES", of_model.SHARES[::2])
-        patched.setattr(runner, "TRIED_SHARES", of_model.SHARES)
+        patched.setattr(of_model, "THRESHOLDS", of_model.THRESHOLDS[::2])
+        patched.setattr(runner, "TRIED_SHARES", of_model.THRESHOLDS)
         yield
 
 
@@ -57,7 +57,7 @@ def expected(finished: Path, tiny: Experiment, child: Experiment) -> list[Found]
     model, batch = tiny.build(0), child.calibration_batch(0)
     model.load_state_dict(weights(finished))
     found: list[Found] = []
-    for share in of_model.SHARES:
+    for share in of_model.THRESHOLDS:
         bias = of_model.calibrate_model(model, batch, Calibration(share=share)).bias
         if not found or {*bias.lines} != {*found[-1].bias.lines}:
             found.append(Found(share, bias))
@@ -110,7 +110,7 @@ def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def assert_same_run(folder: Path, expected: Path) -> None:
     assert_same_result(folder, expected)
-    for name in ("bias.json", "shares.csv"):
+    for name in ("bias.json", "thresholds.csv"):
         assert (folder / name).read_bytes() == (expected / name).read_bytes()
 
 
@@ -202,9 +202,9 @@ def test_thresholds_tried_up_to_the_best_attempt_stand_beside_it_with_their_vali
 ) -> None:
     accuracy = peak(expected, 2)
     judged.say(expected, accuracy)
-    shares = runner.ensure(child, 0).shares()
+    shares = runner.ensure(child, 0).thresholds()
     assert shares is not None
-    tried = [share for share in of_model.SHARES if share >= expected[2].share]
+    tried = [share for share in of_model.THRESHOLDS if share >= expected[2].share]
     assert shares.share.tolist() == tried
     at = shares.set_index("share").validation
     assert at[[each.share for each in expected[:2]]].tolist() == pytest.approx(accuracy[:2])
@@ -323,7 +323,7 @@ def test_a_run_killed_within_a_later_attempt_goes_on_with_that_attempt(
     assert_same_run(found.folder, whole)
 
 
-@pytest.mark.parametrize("name", ["bias.json", "shares.csv", "origin.json"])
+@pytest.mark.parametrize("name", ["bias.json", "thresholds.csv", "origin.json"])
 @pytest.mark.parametrize("damage", [altered, deleted])
 def test_a_later_attempt_whose_lines_are_damaged_leaves_nothing_to_the_first(
     name: str, damage: Callable[[Path], None], whole: Path, child: Experiment, folders: Folders

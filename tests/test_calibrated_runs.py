@@ -27,7 +27,7 @@ from abc_nb.training.evaluation import evaluate
 from abc_nb.training.progress import Progress
 
 FILES = ["manifest.json", "config.json", "weights.safetensors", "history.csv", "evaluation.csv"]
-CALIBRATED = sorted([*FILES, "bias.json", "shares.csv"])
+CALIBRATED = sorted([*FILES, "bias.json", "thresholds.csv"])
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def parent(trained: Path, tiny: Experiment, folders: Folders) -> store.Run:
 
 def assert_same_calibrated_result(folder: Path, expected: Path) -> None:
     assert_same_result(folder, expected)
-    for name in ("bias.json", "shares.csv"):
+    for name in ("bias.json", "thresholds.csv"):
         assert (folder / name).read_bytes() == (expected / name).read_bytes()
 
 
@@ -132,7 +132,7 @@ def test_the_bias_is_read_out_of_the_parent_on_its_own_training_problems(
     expected = of_model.calibrate_model(parent.model(), batch, child.calibration)
     assert run.bias() == expected.bias
     assert run.bias() != Lines(2, ())
-    pd.testing.assert_frame_equal(pd.read_csv(run.folder / "shares.csv"), expected.tried)
+    pd.testing.assert_frame_equal(pd.read_csv(run.folder / "thresholds.csv"), expected.tried)
     assert parent.bias() is None
 
 
@@ -148,18 +148,18 @@ def test_the_trained_model_has_the_bias_and_gives_the_evaluation_that_was_writte
 
 
 def test_a_calibrated_run_is_shipped_with_its_bias(run: store.Run, child: Experiment) -> None:
-    bias, tried = run.bias(), run.shares()
+    bias, tried = run.bias(), run.thresholds()
     store.ship(run, weights=False)
     shutil.rmtree(run.folder)
     shipped = store.find(child, 0, ("shipped",))
     assert shipped is not None
     assert shipped.bias() == bias
     assert tried is not None
-    pd.testing.assert_frame_equal(shipped.shares(), tried)
+    pd.testing.assert_frame_equal(shipped.thresholds(), tried)
     assert shipped.manifest["parent"] == run.manifest["parent"]
 
 
-@pytest.mark.parametrize("name", ["bias.json", "shares.csv"])
+@pytest.mark.parametrize("name", ["bias.json", "thresholds.csv"])
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_bias_is_noticed_and_the_run_computed_again(
     name: str, damage: Callable[[Path], None], run: store.Run, child: Experiment, folders: Folders, trained: Path
@@ -208,7 +208,7 @@ def test_a_damaged_bias_of_an_interrupted_run_is_read_anew(
     assert_same_calibrated_result(run.folder, trained / child.key(0))
 
 
-@pytest.mark.parametrize("name", ["bias.json", "shares.csv", "origin.json"])
+@pytest.mark.parametrize("name", ["bias.json", "thresholds.csv", "origin.json"])
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_calibration_of_an_interrupted_run_is_named_kept_and_made_again(
     name: str, damage: Callable[[Path], None], parent: store.Run, child: Experiment, folders: Folders, trained: Path
@@ -300,7 +300,7 @@ def test_files_that_were_half_written_are_no_part_of_the_finished_run(
 ) -> None:
     partial = folders.runs / ".partial" / child.key(0)
     runner.prepare(child, 0, partial)
-    for name in (".bias.json.99.tmp", ".shares.csv.99.tmp", "checkpoint.tmp", "checkpoint.damaged"):
+    for name in (".bias.json.99.tmp", ".thresholds.csv.99.tmp", "checkpoint.tmp", "checkpoint.damaged"):
         (partial / name).write_text("half")
     run = runner.ensure(child, 0)
     assert sorted(path.name for path in run.folder.iterdir()) == CALIBRATED

@@ -175,7 +175,7 @@ def test_an_untrained_parent_is_diagnosed_with_its_own_lines(study: CalibrationS
 
 
 def test_the_diagnosis_of_the_parent_names_the_skill_that_was_found(study: CalibrationStudy) -> None:
-    skill = study.shares().skill.iloc[-1]
+    skill = study.thresholds().skill.iloc[-1]
     assert skill < 2 / 3, "twenty steps teach little"
     assert any(f"under its own lines alone the model gets {skill:.1%} of digits" in said for said in study.diagnosis())
 
@@ -184,7 +184,7 @@ def test_costs_are_those_of_calibration_and_retraining_over_those_of_the_parent(
     (row,) = retraining_costs([study]).to_dict("records")
     assert row["problems"] == math.inf, "neither reaches 99% in twenty steps"
     assert row["whole"] == 1, "both take twenty steps of 32 problems in this profile"
-    tried = pd.read_csv(study.run.folder / "shares.csv").iloc[-1]
+    tried = pd.read_csv(study.run.folder / "thresholds.csv").iloc[-1]
     assert (row["share"], row["skill"]) == (tried.share, tried.skill)
     assert (row["task"], row["seed"], row["lines"]) == ("Addition", 0, len(study.bias.lines))
 

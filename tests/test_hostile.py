@@ -179,7 +179,7 @@ def test_a_manifest_without_what_is_shown_of_it_is_damage(fact: str, run: store.
         assert store.find(tiny, 0) is None
 
 
-@pytest.mark.parametrize("file", ["evaluation.csv", "history.csv", "bias.json", "shares.csv"])
+@pytest.mark.parametrize("file", ["evaluation.csv", "history.csv", "bias.json", "thresholds.csv"])
 def test_a_manifest_without_a_file_that_the_run_needs_is_damage(
     file: str, calibrated: store.Run, child: Experiment
 ) -> None:

@@ -63,7 +63,7 @@ class Given:
     def history(self) -> pd.DataFrame:
         return pd.DataFrame(self.validations, columns=["step", "seconds", "loss", "accuracy"])
 
-    def shares(self) -> pd.DataFrame | None:
+    def thresholds(self) -> pd.DataFrame | None:
         if self.lines is None:
             return None
         found = pd.DataFrame(self.tried, columns=["share", "lines", "skill", "validation"])
@@ -109,14 +109,14 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_a_shipped_run_gives_what_the_run_made_here_gives(fixture: str, request: pytest.FixtureRequest) -> None:
     run: Run = request.getfixturevalue(fixture)
     store.ship(run, weights=True)
-    found, tried = shipped(run.experiment), run.shares()
+    found, tried = shipped(run.experiment), run.thresholds()
     pd.testing.assert_frame_equal(found.evaluation(), run.evaluation(), check_exact=True)
     pd.testing.assert_frame_equal(found.history(), run.history(), check_exact=True)
     assert (tried is None) == (fixture == "run")
     if tried is None:
-        assert found.shares() is None
+        assert found.thresholds() is None
     else:
-        pd.testing.assert_frame_equal(found.shares(), tried, check_exact=True)
+        pd.testing.assert_frame_equal(found.thresholds(), tried, check_exact=True)
     assert found.bias() == run.bias()
     assert found.shortest_wrong() == run.shortest_wrong()
     assert (found.problems(), found.reached(0.0)) == (run.problems(), run.reached(0.0))
@@ -174,7 +174,7 @@ def test_numbers_come_back_to_the_last_bit(
     assert found is not None
     assert found.source.tests() == run.source.tests()
     pd.testing.assert_frame_equal(found.history(), run.history(), check_exact=True)
-    pd.testing.assert_frame_equal(found.shares(), run.shares(), check_exact=True)
+    pd.testing.assert_frame_equal(found.thresholds(), run.thresholds(), check_exact=True)
     assert found.bias() == run.bias()
     assert found.shortest_wrong() == shortest
 
@@ -285,7 +285,7 @@ def changed(path: Path) -> None:
 
 
 def everything(run: Run) -> None:
-    run.evaluation(), run.history(), run.shares(), run.bias(), run.shortest_wrong(), run.model()
+    run.evaluation(), run.history(), run.thresholds(), run.bias(), run.shortest_wrong(), run.model()
 
 
 @pytest.mark.parametrize("name", [*FILES, *CALIBRATED, "weights"])

@@ -38,7 +38,7 @@ def about(run: Run) -> dict[str, Any]:
     Skill is what the plain model gets right under all lines alone; validation, twenty and sixty digits are the
     retrained model's; shares are from 0 to 1. Problems padded to twenty digits have no columns for sixty.
     """
-    chosen, bias, tried = run.experiment, run.bias(), run.shares()
+    chosen, bias, tried = run.experiment, run.bias(), run.thresholds()
     assert bias is not None and tried is not None
     found = measured(bias, chosen.calibration_batch(run.seed).layout)
     accuracy = run.evaluation().set_index("length").accuracy

@@ -167,9 +167,9 @@ class CalibrationStudy:
         """
         return letters(self.batch.layout if digits is None else self.run.experiment.sampler.layout(digits))
 
-    def shares(self) -> pd.DataFrame:
+    def thresholds(self) -> pd.DataFrame:
         """The thresholds that were tried: share, lines, skill of the parent under those lines alone."""
-        found = self.run.shares()
+        found = self.run.thresholds()
         assert found is not None
         return found
 
@@ -179,7 +179,7 @@ class CalibrationStudy:
         held_out = self.sampler.validation_batches(self.run.seed, 1000)[-1]
         if model is not None:
             return diagnose(model, held_out, calibrate_model(model, self.batch, settings))
-        tried = self.shares()
+        tried = self.thresholds()
         return diagnose(self.parent, held_out, Calibrated(self.bias, tried.share.iloc[-1], tried, settings))
 
     def strongest_lines(self, count: int) -> pd.DataFrame:
@@ -268,7 +268,7 @@ def retraining_costs(studies: Sequence[CalibrationStudy]) -> pd.DataFrame:
     """
     rows = []
     for study in studies:
-        run, tried = study.run, study.shares().iloc[-1]
+        run, tried = study.run, study.thresholds().iloc[-1]
         own, parent = run.reached(INTERPOLATES), study.parent_run.reached(INTERPOLATES)
         own["seconds"] += run.manifest["calibration_seconds"]
         row = {"task": run.experiment.task.title, "seed": run.seed, "share": tried["share"]}
@@ -291,7 +291,7 @@ def median_costs(costs: pd.DataFrame) -> pd.DataFrame:
 def tried(studies: Mapping[str, Sequence[CalibrationStudy]]) -> pd.DataFrame:
     """Every threshold that was tried: experiment, seed, share, lines, skill; validation where a model was trained."""
     runs = [(name, study) for name, own in studies.items() for study in own]
-    parts = [study.shares().assign(experiment=name, seed=study.run.seed) for name, study in runs]
+    parts = [study.thresholds().assign(experiment=name, seed=study.run.seed) for name, study in runs]
     return pd.concat(parts, ignore_index=True)
 
 

@@ -17,8 +17,8 @@ from abc_nb.common.files import write_text
 
 MANIFEST, CONFIG, WEIGHTS = "manifest.json", "config.json", "weights.safetensors"
 HISTORY, EVALUATION = "history.csv", "evaluation.csv"
-BIAS, SHARES = "bias.json", "shares.csv"  # of a calibrated run: its lines, and the thresholds that were tried
-FILES = (BIAS, CONFIG, EVALUATION, HISTORY, SHARES, WEIGHTS)  # what a manifest may name: nothing outside the folder
+BIAS, THRESHOLDS = "bias.json", "thresholds.csv"  # of a calibrated run: its lines, and the thresholds that were tried
+FILES = (BIAS, CONFIG, EVALUATION, HISTORY, THRESHOLDS, WEIGHTS)  # what a manifest may name: nothing outside the folder
 FACTS = {"steps", "seconds", "device", "threads", "versions", "date", "shipped"}  # what it must say
 ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)  # what reading a file that is not there raises
 

@@ -204,7 +204,7 @@ class Packed:
     def history(self) -> pd.DataFrame:
         return pd.DataFrame(self.columns("history"))
 
-    def shares(self) -> pd.DataFrame | None:
+    def thresholds(self) -> pd.DataFrame | None:
         if "bias.heads" not in self.row:
             return None
         found = pd.DataFrame(self.columns("thresholds"))

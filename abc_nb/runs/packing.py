@@ -42,7 +42,7 @@ from abc_nb.runs.run import Outcome, Run
 ROWS: dict[str, Callable[[Run], pd.DataFrame | None]] = {  # what a run gives to each table
     "evaluation": lambda run: pd.DataFrame(run.source.tests(), columns=Outcome._fields),
     "history": Run.history,
-    "thresholds": Run.shares,
+    "thresholds": Run.thresholds,
     "lines": lambda run: lines_of(run),
     "shortest": lambda run: shortest_of(run),
 }

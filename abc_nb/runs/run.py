@@ -55,7 +55,7 @@ class Source(Protocol):
     def history(self) -> pd.DataFrame:
         """A row a validation: step, seconds, loss, accuracy."""
 
-    def shares(self) -> pd.DataFrame | None:
+    def thresholds(self) -> pd.DataFrame | None:
         """The thresholds that calibration tried, or None."""
 
     def bias(self, heads: int) -> Lines | None:
@@ -142,12 +142,12 @@ class Run:
         """The calibrated bias, or None for a run that has none."""
         return self.source.bias(self.experiment.model.heads)
 
-    def shares(self) -> pd.DataFrame | None:
+    def thresholds(self) -> pd.DataFrame | None:
         """The thresholds that calibration tried: share, lines, skill under them; None for a run without calibration.
 
         A column `validation` holds the accuracy after training under the lines, where more than one was trained.
         """
-        return self.source.shares()
+        return self.source.thresholds()
 
     def shortest_wrong(self) -> Shortest | None:
         """The shortest wrong problem of a model that can have no certificate: as a search left it, or searched now.

@@ -14,7 +14,7 @@ import pandas as pd
 from safetensors.torch import load_file, save
 
 from abc_nb.bias.lines import Lines
-from abc_nb.calibration.of_model import SHARES as TRIED_SHARES
+from abc_nb.calibration.of_model import THRESHOLDS as TRIED_SHARES
 from abc_nb.calibration.of_model import calibrate_model
 from abc_nb.certificates.repair import Repair
 from abc_nb.common import paths
@@ -31,7 +31,7 @@ from abc_nb.runs.manifest import (
     FILES,
     HISTORY,
     MANIFEST,
-    SHARES,
+    THRESHOLDS,
     WEIGHTS,
     DamagedRun,
     environment,
@@ -149,7 +149,7 @@ def trainer_of(experiment: Experiment, model: Transformer, seed: int) -> Trainer
 
 def take_best(partial: Path) -> None:
     """Put the best attempt's files among the run's: last of all, since until then the last attempt can be resumed."""
-    for name in (WEIGHTS, HISTORY, SHARES, BIAS):
+    for name in (WEIGHTS, HISTORY, THRESHOLDS, BIAS):
         if (partial / BEST / name).exists():
             write_bytes(partial / name, (partial / BEST / name).read_bytes())
 
@@ -163,13 +163,13 @@ def keep_if_best(
     """
     folder = partial / BEST
     known = (read_json(folder / FACTS_FILE) if (folder / FACTS_FILE).exists() else None) or {}
-    number = len(pd.read_csv(partial / SHARES)) if (partial / SHARES).exists() else 0  # grows with each attempt
+    number = len(pd.read_csv(partial / THRESHOLDS)) if (partial / THRESHOLDS).exists() else 0  # grows with each attempt
     attempts = known.get("attempts", {}) | {str(number): progress.seconds}
     if not known or validation > known["validation"]:
         tensors = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
         write_bytes(folder / WEIGHTS, save(tensors))
         write_text(folder / HISTORY, pd.DataFrame(progress.history).to_csv(index=False))
-        for name in (BIAS, SHARES):
+        for name in (BIAS, THRESHOLDS):
             if (partial / name).exists():
                 write_bytes(folder / name, (partial / name).read_bytes())
         known = {"steps": progress.step, "validation": validation} | origin
@@ -185,7 +185,7 @@ def read_more_lines(experiment: Experiment, seed: int, partial: Path, validation
     settings = experiment.calibration
     if settings is None or settings.share is not None or settings.kappa is not None or experiment.parent is None:
         return False
-    start, tried = time.perf_counter(), pd.read_csv(partial / SHARES)
+    start, tried = time.perf_counter(), pd.read_csv(partial / THRESHOLDS)
     tried.loc[tried.index[-1], "validation"] = validation
     before = read_bias(partial / BIAS, experiment.model.heads)
     parent, batch = ensure_weights(experiment.parent, seed), experiment.calibration_batch(seed)
@@ -244,11 +244,11 @@ def write_origin(
 ) -> dict[str, Any]:
     """The bias of the next attempt, the thresholds tried so far, and the parent's weights by name."""
     if tried is not None:
-        write_text(partial / SHARES, tried.to_csv(index=False))
+        write_text(partial / THRESHOLDS, tried.to_csv(index=False))
     if bias is not None:
         write_json(partial / BIAS, to_data(bias))
     origin = {"weights": parent.checksum, "seconds": round(seconds, 3)}
-    write_manifest(partial, origin, ORIGIN, (BIAS, SHARES))
+    write_manifest(partial, origin, ORIGIN, (BIAS, THRESHOLDS))
     return origin
 
 
@@ -262,7 +262,7 @@ def kept_origin(parent: Run, partial: Path) -> dict[str, Any] | None:
     tried = (partial / BEST).exists()  # one attempt at least: the checkpoint can be that of a later one
     if not (partial / ORIGIN).exists() and not tried:
         return None
-    names = [BIAS, SHARES, ORIGIN, *([CHECKPOINT] if tried else [])]
+    names = [BIAS, THRESHOLDS, ORIGIN, *([CHECKPOINT] if tried else [])]
     try:
         origin = read_manifest(partial, ORIGIN)
         if origin["weights"] == parent.checksum:

@@ -29,7 +29,7 @@ from abc_nb.runs.manifest import (
     FACTS,
     HISTORY,
     MANIFEST,
-    SHARES,
+    THRESHOLDS,
     WEIGHTS,
     DamagedRun,
     read_json,
@@ -68,8 +68,8 @@ class Folder:
     def history(self) -> pd.DataFrame:
         return pd.read_csv(self.folder / HISTORY)
 
-    def shares(self) -> pd.DataFrame | None:
-        return pd.read_csv(self.folder / SHARES) if SHARES in self.files else None
+    def thresholds(self) -> pd.DataFrame | None:
+        return pd.read_csv(self.folder / THRESHOLDS) if THRESHOLDS in self.files else None
 
     def bias(self, heads: int) -> Lines | None:
         return read_bias(self.folder / BIAS, heads) if BIAS in self.files else None
@@ -151,7 +151,7 @@ def shipped_keys() -> list[str]:
 def read_run(experiment: Experiment, seed: int, folder: Path) -> Run:
     """A finished run; DamagedRun if the folder is not whole, or not this experiment's."""
     manifest = read_manifest(folder)
-    needed = {CONFIG, EVALUATION, HISTORY} | ({BIAS, SHARES} if experiment.calibration else set())
+    needed = {CONFIG, EVALUATION, HISTORY} | ({BIAS, THRESHOLDS} if experiment.calibration else set())
     if not (manifest.keys() >= FACTS and manifest["files"].keys() >= needed):
         raise DamagedRun(f"the run in {folder.name} is damaged: {MANIFEST} does not say all that it should")
     if read_json(folder / CONFIG) != experiment.data | {"seed": seed}:
