@@ -25,7 +25,7 @@ def run(*lines: Line, model: str = "algorithm-1-pooled") -> Any:
         seed=3,
         validation=0.5,
         bias=lambda: Lines(8, lines),
-        shares=lambda: pd.DataFrame({"share": [None], "lines": [len(lines)], "skill": [0.75]}),
+        thresholds=lambda: pd.DataFrame({"share": [None], "lines": [len(lines)], "skill": [0.75]}),
         evaluation=lambda: pd.DataFrame({"length": [6, 20, 60], "accuracy": [0.5, 0.4, 0.25]}),
     )
 
@@ -42,7 +42,7 @@ def test_a_reading_has_one_title_in_every_regime_and_size(end: str) -> None:
     assert algorithm_1.reading_of(f"algorithm-1-none-new{end}") == algorithm_1.reading_of("algorithm-1-none-new")
 
 
-def test_seeds_are_told_as_a_range() -> None:
+def test_seeds_are_written_as_a_range() -> None:
     rows = [algorithm_1.about(run(DIAGONAL)), algorithm_1.about(run(DIAGONAL, CORNER)) | {"sixty": 1.0}]
     (row,) = algorithm_1.by_reading(pd.DataFrame(rows)).to_dict("records")
     assert (row["seeds"], row["lines"], row["short"], row["60 digits"]) == (2, "1–2", "0", "25.0–100.0")

@@ -230,8 +230,8 @@ def test_the_bench_averages_over_what_the_retraining_will(bench: Bench, monkeypa
     """Here as if problems were padded: the paper's way takes every step of them, ours the first ones."""
     every = bench.parent.experiment.sampler.calibration_batch(0)
 
-    def cut(sampler: Sampler, seed: int, size: int = 1000, whole: bool = False) -> Batch:
-        return every if whole else every.first(4)
+    def cut(sampler: Sampler, seed: int, size: int = 1000, padding: bool = False) -> Batch:
+        return every if padding else every.first(4)
 
     monkeypatch.setattr(Sampler, "calibration_batch", cut)
     padded, settings = Bench("addition-vanilla", profile="smoke"), Calibration(anchor="whole", share=0.1)
