@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from abc_nb.common.errors import InputError
 from abc_nb.model.positions.abacus import Abacus
 from abc_nb.model.positions.base import Index
-from abc_nb.model.positions.learned import Learned, Table
+from abc_nb.model.positions.learned import Table
 from abc_nb.problems.layouts import EOS, SOS, Layout
 
 
@@ -36,24 +36,20 @@ class Coupling(Abacus):
 
 
 @dataclass(frozen=True)
-class TableCoupling(Learned):
+class TableCoupling(Abacus):
     """Position coupling for an output that is a table: of column, row and place (Cho et al. 2025, section 4).
 
     A token has three numbers, and the sum of their vectors is added to it. A digit of the first factor shares its
     column with the cells of that column, a digit of the second one its row with the cells of that row. Cells with
     the same sum of row and column share a place. The paper writes a sign in front of each row, which stands at the
     row's beginning. This table has none: the last cell of the row above stands there in its stead, with its own place.
-    Each number starts at random in training, and in the middle of the starts in evaluation, as with `Abacus`.
+    Each number has a start of its own in training.
     """
-
-    longest: int = 1024
-    starts: int = 200
 
     def phases(self) -> int:
         return self.starts**3
 
-    def place(self, index: Index, layout: Layout, head_size: int, training: bool) -> Index:
-        self.check(layout)
+    def places(self, index: Index, layout: Layout) -> Index:
         if layout.row is None:
             raise InputError("positions by row and column need an output that is a table: choose a task that has one")
         step = index.target - index.target[0]
@@ -64,18 +60,16 @@ class TableCoupling(Learned):
         source = torch.zeros(layout.source_length, 3, dtype=torch.long, device=target.device)
         for number, (operand, first) in enumerate(zip(layout.operands, (2, 1), strict=False)):
             source[operand.columns, number] = first + torch.arange(operand.places, device=target.device)
-        start = 0 if training else max(0, self.starts - self.needed(layout)) // 2
-        return Index(*(torch.where(each > 0, each + start, 0) for each in (source, target)))
+        return Index(source, target)
 
     def needed(self, layout: Layout) -> int:
         return layout.target_length // (layout.row or 1) + (layout.row or 1) + 1
 
     def shifted(self, index: Tensor, phase: Tensor | int, stride: int = 1) -> Tensor:
         """Each of the three numbers starts elsewhere, and where a token has none it stays at 0: (..., length, 3)."""
-        if isinstance(phase, int):
-            return index
-        starts = [phase // self.starts**level % self.starts for level in range(3)]
-        return torch.where(index > 0, index + torch.stack(starts, dim=-1), 0)
+        if isinstance(phase, Tensor):
+            phase = torch.stack([phase // self.starts**level % self.starts for level in range(3)], dim=-1)
+        return super().shifted(index, phase)
 
     def table(self, width: int) -> nn.Module:
         return Tables(self.longest + self.starts - 1, width)
