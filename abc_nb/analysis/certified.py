@@ -189,7 +189,7 @@ def certify_runs(found: Results) -> list[Path]:
     written = []
     for run in [*found.runs(names(found)), *repaired_runs(found)]:
         path = made_here() / file_name(run)
-        if not run.manifest["shipped"] and not is_of(path, run):
+        if not run.manifest["shipped"] and of_run(run, [made_here()]) is None:
             try:
                 certificate = certify_model(run.model(), run.experiment.sampler)
             except InputError:
@@ -205,12 +205,9 @@ def repaired_runs(found: Results) -> list[Run]:
     return [run for run in found.existing(repaired) if run.has_weights]
 
 
-def of_run(run: Run) -> dict[str, Any] | None:
-    """The certificate of a run's weights, made here or shipped; None where there is none of these weights."""
-    places = [folder / file_name(run) for folder in (made_here(), paths.certificates())]
-    return next((files.read(path) for path in places if is_of(path, run)), None)
-
-
-def is_of(path: Path, run: Run) -> bool:
-    """Whether a certificate is there and was made for this run's weights."""
-    return path.exists() and files.read(path)["weights"] == checksum(weights_of(run.model()))
+def of_run(run: Run, folders: Sequence[Path] = ()) -> dict[str, Any] | None:
+    """The certificate of a run's weights in one of these folders, by default made here or shipped; None without one."""
+    own = checksum(weights_of(run.model()))
+    paths_of_it = [folder / file_name(run) for folder in folders or (made_here(), paths.certificates())]
+    found = (files.read(path) for path in paths_of_it if path.exists())
+    return next((each for each in found if each["weights"] == own), None)
