@@ -157,18 +157,14 @@ def written_table(task: Task, tokens: Sequence[int], row: int, operands: Sequenc
     cells = table_of(task, tokens, row)
     rows = [[task.trace.write(cell, task.base) if cell >= 0 else "?" for cell in each[::-1]] for each in cells.tolist()]
     size = max((len(text) for each in rows for text in each), default=0)
-    heads, indents = [""] * len(rows), [0] * len(rows)
-    if task.trace.by_digit:
-        first, second = (task.text(digits[0].tolist()) for digits in operands)
-        rows = [["", *reversed(first)], *rows]
-        heads = ["", *(f"x {digit} | " for digit in second)]
-        indents = [len(second) - 1, *reversed(range(len(second)))]
-    widest = max(map(len, heads), default=0)
-    texts = [
-        head.ljust(widest) + " " * ((size + 1) * indent) + " ".join(text.rjust(size) for text in each)
-        for head, indent, each in zip(heads, indents, rows, strict=False)
-    ]
-    return "\n".join(texts)
+    lines = [" ".join(text.rjust(size) for text in each) for each in rows]
+    if not task.trace.by_digit:
+        return "\n".join(lines)
+    first, second = (task.text(digits[0].tolist()) for digits in operands)
+    indents = [" " * (size + 1) * (len(second) - 1 - number) for number in range(len(second))]
+    head = " ".join(text.rjust(size) for text in ("", *reversed(first)))
+    products = [f"x {digit} | {indent}{line}" for digit, indent, line in zip(second, indents, lines, strict=False)]
+    return "\n".join([" " * len("x 0 | ") + indents[0] + head, *products])
 
 
 def longest(operands: Sequence[Digits]) -> int:
