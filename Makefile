@@ -26,6 +26,7 @@ $(STAMP): requirements.lock pyproject.toml
 reproduce: $(STAMP) ## train, evaluate and plot the results (PROFILE=quick)
 	$(BIN)/abc-nb reproduce --profile $(PROFILE)
 
+# loadgroup hands a worker one test at a time, in the order of tests/conftest.py.
 test: lint types ## run every check: lint, types, tests (long ones in a short form), notebooks
 	$(BIN)/pytest -n 2 --dist loadgroup
 

@@ -32,8 +32,8 @@ from abc_nb.training.trainer import Trainer
 def few_thresholds() -> Iterator[None]:
     """Every second of them is enough for a choice."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(of_model, "THRESHOLDS", of_model.THRESHOLDS[::2])
-        patched.setattr(runner, "TRIED_SHARES", of_model.THRESHOLDS)
+        patched.setattr(of_model, "SHARES", of_model.SHARES[::2])
+        patched.setattr(runner, "SHARES", of_model.SHARES)
         yield
 
 
@@ -57,7 +57,7 @@ def expected(finished: Path, tiny: Experiment, child: Experiment) -> list[Found]
     model, batch = tiny.build(0), child.calibration_batch(0)
     model.load_state_dict(weights(finished))
     found: list[Found] = []
-    for share in of_model.THRESHOLDS:
+    for share in of_model.SHARES:
         bias = of_model.calibrate_model(model, batch, Calibration(share=share)).bias
         if not found or {*bias.lines} != {*found[-1].bias.lines}:
             found.append(Found(share, bias))
@@ -204,7 +204,7 @@ def test_thresholds_tried_up_to_the_best_attempt_stand_beside_it_with_their_vali
     judged.say(expected, accuracy)
     shares = runner.ensure(child, 0).thresholds()
     assert shares is not None
-    tried = [share for share in of_model.THRESHOLDS if share >= expected[2].share]
+    tried = [share for share in of_model.SHARES if share >= expected[2].share]
     assert shares.share.tolist() == tried
     at = shares.set_index("share").validation
     assert at[[each.share for each in expected[:2]]].tolist() == pytest.approx(accuracy[:2])

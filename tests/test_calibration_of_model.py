@@ -18,7 +18,7 @@ from abc_nb.bias.lines import Lines
 from abc_nb.bias.window import Sides, Window
 from abc_nb.calibration import of_model
 from abc_nb.calibration.calibrate import PAPER, Calibration, calibrate
-from abc_nb.calibration.of_model import THRESHOLDS, average_attention, bias_from_attention, calibrate_model
+from abc_nb.calibration.of_model import SHARES, average_attention, bias_from_attention, calibrate_model
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.layouts import binary_natural, unary
@@ -118,9 +118,7 @@ def test_skill_is_the_share_of_right_tokens() -> None:
 
 
 @examples(max_examples=20)
-@given(
-    st.lists(st.floats(0, 1), min_size=len(THRESHOLDS), max_size=len(THRESHOLDS)), st.sampled_from([0.5, 2 / 3, 0.9])
-)
+@given(st.lists(st.floats(0, 1), min_size=len(SHARES), max_size=len(SHARES)), st.sampled_from([0.5, 2 / 3, 0.9]))
 def test_the_sparsest_share_under_which_enough_survives_is_taken(skills: list[float], keep: float) -> None:
     model, batch, asked = two_layers(), problems(2), iter(skills)
     asked_for = Calibration(keep=keep)
@@ -128,19 +126,19 @@ def test_the_sparsest_share_under_which_enough_survives_is_taken(skills: list[fl
         patched.setattr(of_model, "skill", lambda model, batch: next(asked))
         found = calibrate_model(model, batch, asked_for)
     enough = [i for i, value in enumerate(skills) if value >= keep]
-    chosen = enough[0] if enough else len(THRESHOLDS) - 1
-    assert found.share == THRESHOLDS[chosen]
+    chosen = enough[0] if enough else len(SHARES) - 1
+    assert found.share == SHARES[chosen]
     assert found.tried.skill.tolist() == skills[: chosen + 1]
-    assert found.tried.share.tolist() == [*THRESHOLDS[: chosen + 1]]
-    assert len([*asked]) == len(THRESHOLDS) - chosen - 1, "no share after the chosen one is tried"
-    chosen_alone = replace(asked_for, share=THRESHOLDS[chosen])
+    assert found.tried.share.tolist() == [*SHARES[: chosen + 1]]
+    assert len([*asked]) == len(SHARES) - chosen - 1, "no share after the chosen one is tried"
+    chosen_alone = replace(asked_for, share=SHARES[chosen])
     assert found.bias == bias_from_attention(average_attention(model, batch), batch.layout, chosen_alone)
     assert found.tried.lines.iloc[-1] == len(found.bias.lines)
     assert (found.skill, found.settings) == (skills[chosen], asked_for)
 
 
 def test_shares_are_tried_from_the_sparsest_bias_on() -> None:
-    assert [*THRESHOLDS] == sorted(THRESHOLDS, reverse=True)
+    assert [*SHARES] == sorted(SHARES, reverse=True)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from abc_nb.problems.sampling import Batch
 from abc_nb.training.evaluation import record, skill
 
 Averages = Mapping[tuple[Attention, int], Tensor]  # (head, query, key) by attention and layer
-THRESHOLDS = (0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.1, 0.07, 0.05)  # those that are tried, sparsest bias first
+SHARES = (0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.1, 0.07, 0.05)  # those that are tried, sparsest bias first
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def sparsest(
     """
     fixed = settings.kappa is not None or settings.share is not None
     tried = []
-    for share in (settings.share,) if fixed else THRESHOLDS:
+    for share in (settings.share,) if fixed else SHARES:
         bias = bias_from_attention(averages, layout, replace(settings, share=share))
         tried.append((share, len(bias.lines), skill_under(open_alone(bias))))
         if tried[-1][-1] >= settings.keep:

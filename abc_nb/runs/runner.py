@@ -14,8 +14,7 @@ import pandas as pd
 from safetensors.torch import load_file, save
 
 from abc_nb.bias.lines import Lines
-from abc_nb.calibration.of_model import THRESHOLDS as TRIED_SHARES
-from abc_nb.calibration.of_model import calibrate_model
+from abc_nb.calibration.of_model import SHARES, calibrate_model
 from abc_nb.certificates.repair import Repair
 from abc_nb.common import paths
 from abc_nb.common.config import to_data
@@ -189,7 +188,7 @@ def read_more_lines(experiment: Experiment, seed: int, partial: Path, validation
     tried.loc[tried.index[-1], "validation"] = validation
     before = read_bias(partial / BIAS, experiment.model.heads)
     parent, batch = ensure_weights(experiment.parent, seed), experiment.calibration_batch(seed)
-    for share in [share for share in TRIED_SHARES if share < tried.share.iloc[-1]]:
+    for share in [share for share in SHARES if share < tried.share.iloc[-1]]:
         found = calibrate_model(parent.model().to(device()), batch, replace(settings, share=share))
         tried = pd.concat([tried, found.tried], ignore_index=True)
         if {*found.bias.lines} != {*before.lines}:
