@@ -119,6 +119,10 @@ def test_what_has_a_parent_has_vanilla_of_the_same_profile_and_base(name: str, p
     if not is_read_out(model) and model != "lora":
         assert (found.parent, found.calibration, found.warm, found.rank) == (None, None, False, 0)
         return
+    if model.endswith("-twice"):
+        once = experiment(f"{identity.task}-{model.removesuffix('-twice')}", profile, base)
+        assert (found.parent, found.calibration, found.warm) == (once, once.calibration, False)
+        return
     end = next(
         (end for end in ("-padded", "-deep", "-paper-size", "-units-first", "-as-written") if model.endswith(end)), ""
     )

@@ -23,7 +23,7 @@ from abc_nb.runs.store import Run
 LASTING = ("scaffolds", "abc")  # whose windows to one side with an index modulo 3, and ABC, `reproduce` certifies
 MODELS = ("window-cyclic", "abc")
 ENCODER_DECODERS = (*MODELS, "window-cyclic-repaired")
-DECODERS = ("decoder-abs", "decoder-abc", "decoder-abs-repaired")
+DECODERS = ("decoder-abs", "decoder-abc", "decoder-abc-twice", "decoder-abs-repaired")
 EVERY = (*ENCODER_DECODERS, *DECODERS)
 SMALL = ("seed", "certified", "contexts", "wrong", "margin")
 SHOWN = ("problem", "answer", "right")  # of a counterexample

@@ -252,6 +252,7 @@ DECODER_ONLY = {
     "decoder-alibi": decoder_only(BASIC["alibi"], bias=RunningALiBi()),
     "decoder-rpe": decoder_only(BASIC["rpe"]),
 }
+DECODER_ONLY["decoder-abc-twice"] = replace(DECODER_ONLY["decoder-abc"], title="ABC twice", parent="decoder-abc")
 REPAIRED["decoder-abs-repaired"] = replace(
     DECODER_ONLY["decoder-abs"],
     title="ABS, one key a head, repaired",
