@@ -122,5 +122,7 @@ def test_models_that_the_page_of_readings_names_are_in_the_catalogue() -> None:
 
 def test_the_numbers_of_the_readme_are_those_of_the_shipped_results() -> None:
     readme = (ROOT / "README.md").read_text()
-    assert facts.table(Results("quick", "shipped", [0, 1, 2, 3, 4])) in readme
+    found = Results("quick", "shipped", [0, 1, 2, 3, 4])
+    assert facts.table(found) in readme
+    assert facts.fresh_seeds(found) in readme
     assert facts.tally("quick") in readme

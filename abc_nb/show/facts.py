@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pandas as pd
 
 from abc_nb.analysis import certified, claims, repairs
@@ -36,7 +38,10 @@ def worst_runs(found: Results) -> list[tuple[str, ...]]:
 
 
 def fresh_seeds(found: Results) -> str:
-    """What ABS and ABC get right at the greatest length in seeds that were trained once at the end, in sentences."""
+    """What ABS and ABC get right at the greatest length in seeds that were trained once at the end, and certificates.
+
+    In sentences. Seeds whose weights were not kept have no certificates.
+    """
     rows, parts = tables.fresh_seeds(found), []
     rows = rows[(rows.seeds != "0 to 4") & (rows.length == rows.length.max())]
     for model, own in rows.groupby("model", sort=False):
@@ -44,7 +49,13 @@ def fresh_seeds(found: Results) -> str:
         parts.append(
             f"{own.right.sum()} of {own.runs.sum()} {name} models are right on every problem, the worst on {worst}%"
         )
-    return f"At {rows.length.max()} digits {'; '.join(parts)}."
+    fresh = certified.certificates(replace(found, seeds=tables.FRESH), certified.MODELS)
+    proven = [
+        f"{own.certified.sum()} of {len(own)} {ROWS[str(model)]} models"
+        for model, own in fresh.groupby("model", sort=False)
+    ]
+    seeds = f"{fresh.seed.min()} to {fresh.seed.max()}"
+    return f"At {rows.length.max()} digits {'; '.join(parts)}. Of seeds {seeds} {' and '.join(proven)} are certified."
 
 
 def table(found: Results) -> str:

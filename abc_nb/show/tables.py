@@ -26,6 +26,7 @@ from abc_nb.show.titles import named, of_task
 ABOUT = ("task", "base", "model", "method", "seed", "length")  # columns that say what a row is about
 PAPER_TITLES = {"+ w=1": "Window", "+ T=3": "ABS", "NoPE + w=1": "Window, no positions"}  # its names, and ours
 DEVELOPED = 5  # seeds, the first ones, with which methods were developed
+FRESH = range(DEVELOPED, 10)  # those that were trained once, at the end
 TABLE_LENGTHS = {"table1": TABLE, "table3": (6, 10, 20, 60)}
 
 
@@ -158,7 +159,7 @@ def fresh_seeds(found: Results, lengths: Sequence[int] = (60, 200)) -> pd.DataFr
 
     `runs` says how many there are, and `right` how many of them are right on every problem.
     """
-    rows = replace(found, seeds=range(10)).rows("abc", "scaffolds")
+    rows = replace(found, seeds=range(FRESH.stop)).rows("abc", "scaffolds")
     rows = rows[rows.length.isin(lengths) & rows.model.isin(["window-cyclic", "abc"])]
     fresh = f"{DEVELOPED} to {rows.seed.max()}"
     rows = rows.assign(seeds=[f"0 to {DEVELOPED - 1}" if seed < DEVELOPED else fresh for seed in rows.seed])
