@@ -51,7 +51,7 @@ def fresh_seeds(found: Results) -> str:
         )
     fresh = certified.certificates(replace(found, seeds=tables.FRESH), certified.MODELS)
     proven = [
-        f"{own.certified.sum()} of {len(own)} {ROWS[str(model)]} models"
+        f"{own.certified.sum()} of {len(ARITHMETIC) * fresh.seed.nunique()} {ROWS[str(model)]} models"
         for model, own in fresh.groupby("model", sort=False)
     ]
     seeds = f"{fresh.seed.min()} to {fresh.seed.max()}"
