@@ -246,13 +246,15 @@ DECODER_ONLY = {
         tested="long",
     ),
     "decoder-abc": decoder_only(BASIC["abc"], source_index="right", parent="decoder-vanilla", tested="long"),
+    "decoder-abc-twice": decoder_only(
+        BASIC["abc"], title="ABC twice", source_index="right", parent="decoder-abc", tested="long"
+    ),
     "decoder-window-cyclic": decoder_only(BASIC["window-cyclic"], source_index="right", title="ABS, one softmax"),
     "decoder-nope": decoder_only(BASIC["nope"]),
     "decoder-rope": decoder_only(BASIC["rope"]),
     "decoder-alibi": decoder_only(BASIC["alibi"], bias=RunningALiBi()),
     "decoder-rpe": decoder_only(BASIC["rpe"]),
 }
-DECODER_ONLY["decoder-abc-twice"] = replace(DECODER_ONLY["decoder-abc"], title="ABC twice", parent="decoder-abc")
 REPAIRED["decoder-abs-repaired"] = replace(
     DECODER_ONLY["decoder-abs"],
     title="ABS, one key a head, repaired",

@@ -13,7 +13,9 @@ from abc_nb.experiments import ARITHMETIC
 from abc_nb.show import tables
 from abc_nb.show.titles import of_models
 
-ROWS = of_models(["vanilla", "window-cyclic", "abc", "decoder-vanilla", "decoder-abs", "decoder-abc", "decoder-abc-twice"])
+ROWS = of_models(
+    ["vanilla", "window-cyclic", "abc", "decoder-vanilla", "decoder-abs", "decoder-abc", "decoder-abc-twice"]
+)
 LENGTHS = (6, 60, 200)
 HEAD = ("", *(f"{length} digits" for length in LENGTHS), "certified", "after repair")
 
