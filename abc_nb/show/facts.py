@@ -57,7 +57,8 @@ def fresh_seeds(found: Results) -> str:
         for model, own in fresh.groupby("model", sort=False)
     ]
     seeds = f"{fresh.seed.min()} to {fresh.seed.max()}"
-    return f"At {rows.length.max()} digits {'; '.join(parts)}. Of seeds {seeds} {' and '.join(proven)} are certified."
+    proof = f"Of seeds {seeds}, whose weights were kept, {' and '.join(proven)} are certified."
+    return f"At {rows.length.max()} digits {'; '.join(parts)}. {proof}"
 
 
 def table(found: Results) -> str:
