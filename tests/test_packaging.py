@@ -124,5 +124,5 @@ def test_the_numbers_of_the_readme_are_those_of_the_shipped_results() -> None:
     readme = (ROOT / "README.md").read_text()
     found = Results("quick", "shipped", [0, 1, 2, 3, 4])
     assert facts.table(found) in readme
-    assert facts.fresh_seeds(found) in readme
+    assert f"{facts.fresh_seeds(found)} {facts.fresh_certificates(found)}" in readme
     assert facts.tally("quick") in readme

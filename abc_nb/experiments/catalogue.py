@@ -237,6 +237,7 @@ def decoder_only(model: Model, **changes: Any) -> Model:
 
 
 FORMAT_REGIMES: dict[Arrangement, str | None] = {"units-first": None, "as-written": "unpadded"}
+DECODER_ABC = decoder_only(BASIC["abc"], source_index="right", parent="decoder-vanilla", tested="long")
 DECODER_ONLY = {
     "decoder-vanilla": decoder_only(BASIC["vanilla"]),
     "decoder-abs": decoder_only(
@@ -245,10 +246,8 @@ DECODER_ONLY = {
         source_index="right",
         tested="long",
     ),
-    "decoder-abc": decoder_only(BASIC["abc"], source_index="right", parent="decoder-vanilla", tested="long"),
-    "decoder-abc-twice": decoder_only(
-        BASIC["abc"], title="ABC twice", source_index="right", parent="decoder-abc", tested="long"
-    ),
+    "decoder-abc": DECODER_ABC,
+    "decoder-abc-twice": replace(DECODER_ABC, title="ABC twice", parent="decoder-abc"),
     "decoder-window-cyclic": decoder_only(BASIC["window-cyclic"], source_index="right", title="ABS, one softmax"),
     "decoder-nope": decoder_only(BASIC["nope"]),
     "decoder-rope": decoder_only(BASIC["rope"]),

@@ -10,6 +10,7 @@ from abc_nb.analysis import certified, claims, repairs
 from abc_nb.analysis.results import Results
 from abc_nb.analysis.statistics import percent
 from abc_nb.experiments import ARITHMETIC
+from abc_nb.runs.store import Run
 from abc_nb.show import tables
 from abc_nb.show.titles import of_models
 
@@ -20,6 +21,11 @@ LENGTHS = (6, 60, 200)
 HEAD = ("", *(f"{length} digits" for length in LENGTHS), "certified", "after repair")
 
 
+def runs_of(found: Results, model: str) -> list[Run]:
+    """The runs of a model that are there, of the paper's four tasks."""
+    return found.existing([f"{task}-{model}" for task in ARITHMETIC])
+
+
 def worst_runs(found: Results) -> list[tuple[str, ...]]:
     """By method the worst run at each length over tasks and seeds, in percent, and how many runs are certified.
 
@@ -27,7 +33,7 @@ def worst_runs(found: Results) -> list[tuple[str, ...]]:
     """
     proven, rows = repairs.by_seed(found, certified.EVERY), []
     for model, title in ROWS.items():
-        runs = found.existing([f"{task}-{model}" for task in ARITHMETIC])
+        runs = runs_of(found, model)
         if not runs:
             continue
         own = pd.concat([run.evaluation() for run in runs])
@@ -40,10 +46,7 @@ def worst_runs(found: Results) -> list[tuple[str, ...]]:
 
 
 def fresh_seeds(found: Results) -> str:
-    """What ABS and ABC get right at the greatest length in seeds that were trained once at the end, and certificates.
-
-    In sentences. Seeds whose weights were not kept have no certificates.
-    """
+    """What ABS and ABC get right at the greatest length in seeds that were trained once at the end, in a sentence."""
     rows, parts = tables.fresh_seeds(found), []
     rows = rows[(rows.seeds != "0 to 4") & (rows.length == rows.length.max())]
     for model, own in rows.groupby("model", sort=False):
@@ -51,14 +54,20 @@ def fresh_seeds(found: Results) -> str:
         parts.append(
             f"{own.right.sum()} of {own.runs.sum()} {name} models are right on every problem, the worst on {worst}%"
         )
-    fresh = certified.certificates(replace(found, seeds=tables.FRESH), certified.MODELS)
-    proven = [
-        f"{own.certified.sum()} of {len(ARITHMETIC) * fresh.seed.nunique()} {ROWS[str(model)]} models"
-        for model, own in fresh.groupby("model", sort=False)
+    return f"At {rows.length.max()} digits {'; '.join(parts)}."
+
+
+def fresh_certificates(found: Results) -> str:
+    """How many models of those seeds are certified, in a sentence; only seeds whose weights were kept were tried."""
+    rows = certified.certificates(replace(found, seeds=tables.FRESH), certified.MODELS)
+    tried = replace(found, seeds=sorted(rows.seed.unique().tolist()))
+    parts = [
+        f"{own.certified.sum()} of {len(runs_of(tried, str(model)))} {ROWS[str(model)]} models"
+        for model, own in rows.groupby("model", sort=False)
     ]
-    seeds = f"{fresh.seed.min()} to {fresh.seed.max()}"
-    proof = f"Of seeds {seeds}, whose weights were kept, {' and '.join(proven)} are certified."
-    return f"At {rows.length.max()} digits {'; '.join(parts)}. {proof}"
+    return (
+        f"Of seeds {tried.seeds[0]} to {tried.seeds[-1]}, whose weights were kept, {' and '.join(parts)} are certified."
+    )
 
 
 def table(found: Results) -> str:
