@@ -179,6 +179,10 @@ def test_algorithm_1_is_decided_by_six_layers_and_five_seeds() -> None:
         found = calibration.strict_thresholds_work(scores(two | six))
         assert (found.verdict, found.seeds) == (verdict, f"{seeds}")
         assert told in found.finding
+        one = {("successor", "algorithm-1-logits-deep"): at_sixty(100)}
+        assert calibration.strict_thresholds_work(scores(six | one)).verdict == {"differs": "in part"}.get(
+            verdict, verdict
+        )
     papers = {("successor", "algorithm-1-none-new-paper-size"): at_sixty(*[100] * 5)}
     assert_judged(calibration.strict_thresholds_work(scores(two | papers)), "C19", "holds with changes", "5 of 5")
     other_kappa = {("successor", "algorithm-1-v1-deep"): at_sixty(*[100] * 5)}

@@ -51,10 +51,11 @@ def strict_thresholds_work(scores: Scores) -> Verdict:
     finding = f"Runs of Algorithm 1 at 99% at 60 digits, six layers: {listing}; two layers, every reading: {two}."
     finding += with_kappa_2(scores)
     verdict: Judgement = "not run" if not (six or two.runs) else "undecided"
-    if any(count.most and count.runs >= SEEDS for count in six.values()):
+    decided = [count for count in six.values() if count.runs >= SEEDS]
+    if any(count.most for count in decided):
         verdict = "holds with changes"
-    elif six and min(count.runs for count in six.values()) >= SEEDS and not total(six.values()).met:
-        verdict = "differs"
+    elif decided:
+        verdict = "in part" if total(six.values()).met else "differs"
     seeds = seeds_of(scores.at_bar(task, name) for name in six for task in THREE)
     agreeing = total(six.values()).agreeing
     return Verdict("C19", verdict, finding, agreeing, "Algorithm 1, every reading", "tight and padded", seeds, SIX)
