@@ -178,6 +178,14 @@ def test_periods_are_those_of_the_models_that_have_them() -> None:
     assert read.loc[("Addition", 60)].to_dict() == {t: f"{10 * t}.0" for t in range(2, 9)}
 
 
+def test_windows_have_a_row_a_width() -> None:
+    found = tables.windows(ByPeriod("quick", "shipped", [0]))
+    read = tables.by_period(found, [60])
+    assert {*read.index} == {(task, w, 60) for task in ("Successor", "Addition") for w in "123"}
+    assert read.loc[("Addition", "2", 60)].to_dict() == {3: "30.0", 5: "50.0"}
+    assert read.loc[("Addition", "1", 60)].to_dict() == {3: "30.0", 5: ""}
+
+
 class Trained(Results):
     """Results that know how many widths a model was trained at, and lack RoPE's."""
 

@@ -163,7 +163,8 @@ PERIODS = {  # other periods with the whole training, on the tasks where a quart
     f"window-both-t{t}": scaffold(f"ABS, both sides, T={t}", positions.Sinusoidal(t), sides="both", tested="few")
     for t in (2, 4, 5, 6, 7, 8)
 }
-PADDED["abc-padded"] = replace(PADDED["abc-padded"], training="anew_padded")
+PADDED["abc-padded"] = replace(PADDED["abc-padded"], training="anew_padded", tested="few_beyond")
+PADDED["window-cyclic-padded"] = replace(PADDED["window-cyclic-padded"], tested="few_beyond")
 TABLE_1_PADDED = tuple(f"{name}-padded" for name in ("vanilla", *SCAFFOLDS))
 WINDOWS = {  # other windows with the whole training (claim C34), to one side; w = 1 is `window-cyclic`
     f"window-w{w}-t{t}": scaffold(f"w={w}, T={t}", positions.Sinusoidal(t), w, tested="few")

@@ -133,6 +133,7 @@ MANY = (6, 60)  # where the main ones are tested on more problems
 FAR = {500: 200, 1_000: 1_000, 2_000: 100, 5_000: 50, 10_000: 100}  # samples of notebook 7's lengths
 TESTS = {  # of the profile `quick`, samples by length
     "few": dict.fromkeys(TABLE, 500),
+    "few_beyond": dict.fromkeys((*TABLE, max(BEYOND)), 500),
     "curve": dict.fromkeys(CURVE, 1_000),
     "beyond": dict.fromkeys((*CURVE, *BEYOND), 1_000),
     "long": dict.fromkeys((*CURVE, *BEYOND), 1_000) | {1_000: 100, 10_000: 10},

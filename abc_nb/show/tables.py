@@ -15,7 +15,7 @@ from abc_nb.bias.window import Window
 from abc_nb.common import paths
 from abc_nb.common.files import write_text
 from abc_nb.experiments import ARITHMETIC, BINARY, Name, experiment
-from abc_nb.experiments.catalogue import ALGORITHM_1, MODELS, PERIODS, READINGS, WIDTHS
+from abc_nb.experiments.catalogue import ALGORITHM_1, MODELS, PERIODS, READINGS, WIDTHS, WINDOWS
 from abc_nb.experiments.profiles import PROFILES, TABLE
 from abc_nb.experiments.studies import STUDIES, corner
 from abc_nb.model.positions import Sinusoidal
@@ -207,6 +207,11 @@ def periods(found: Results) -> pd.DataFrame:
     return by_window_and_period(found, ["window-cyclic-both", *PERIODS], BINARY)
 
 
+def windows(found: Results) -> pd.DataFrame:
+    """The window to one side by width and period after the whole training: as `by_window_and_period`."""
+    return by_window_and_period(found, ["window-cyclic", *WINDOWS], STUDIES["windows"].tasks)
+
+
 def by_window_and_period(found: Results, models: Sequence[str], tasks: Sequence[str]) -> pd.DataFrame:
     """The columns of `over_seeds`, and each model's window w (`–`: none) and period T (0: none)."""
     parts = []
@@ -223,7 +228,8 @@ def by_period(frame: pd.DataFrame, lengths: Sequence[int]) -> pd.DataFrame:
     """`by_window_and_period` for reading: a column a period, in each cell `median (worst–best)`."""
     cells = named(frame[frame.length.isin(lengths)])
     cells = cells.assign(cell=cells.apply(median_and_range, axis=1))
-    return cells.pivot(index=["task", "length"], columns="T", values="cell").fillna("")
+    rows = ["task", "w", "length"] if frame.w.nunique() > 1 else ["task", "length"]
+    return cells.pivot(index=rows, columns="T", values="cell").fillna("")
 
 
 def by_seed(trainings: pd.DataFrame) -> pd.DataFrame:
