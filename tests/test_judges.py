@@ -194,6 +194,9 @@ def test_the_last_layers_lines_are_decided_by_six_layers() -> None:
     assert_judged(calibration.last_layer_is_enough(scores(two)), "C20", "undecided", "", "none was trained")
     six = {("successor", "abc-last-layer-deep"): at_sixty(*[100] * 5)}
     assert_judged(calibration.last_layer_is_enough(scores(two | six)), "C20", "holds", "5 of 5", "successor 5 of 5")
+    own = {("successor", "abc-deep"): at_sixty(100, 0)}
+    told = "each layer's own, six layers: successor 1 of 2"
+    assert_judged(calibration.last_layer_is_enough(scores(two | six | own)), "C20", "holds", "5 of 5", told)
 
 
 def test_other_windows_are_decided_by_five_seeds_of_the_whole_training() -> None:

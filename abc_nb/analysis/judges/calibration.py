@@ -84,7 +84,9 @@ def last_layer_is_enough(scores: Scores) -> Verdict:
     enough = deep and min(count.runs for count in deep.values()) >= SEEDS
     verdict: Judgement = "undecided" if total(two.values()).runs or deep else "not run"
     finding = f"Runs at 99% at 60 digits with the last layer's lines in every layer, two layers: {listed(two)}"
+    own = {task: count for task in THREE if (count := scores.at_bar(task, "abc-deep")).runs}
     finding += f"; six layers: {listed(deep) or 'none was trained'}."
+    finding += f" With each layer's own, six layers: {listed(own)}." if own else ""
     reading = "our lines; two layers with an index modulo 3 and the plain model's weights"
     return judged("C20", deep, finding, reading, by_counts(deep) if enough else verdict)
 
