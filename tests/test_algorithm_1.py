@@ -42,10 +42,12 @@ def test_a_reading_has_one_title_in_every_regime_and_size(end: str) -> None:
     assert algorithm_1.reading_of(f"algorithm-1-none-new{end}") == algorithm_1.reading_of("algorithm-1-none-new")
 
 
-def test_seeds_are_written_as_a_range() -> None:
-    rows = [algorithm_1.about(run(DIAGONAL)), algorithm_1.about(run(DIAGONAL, CORNER)) | {"sixty": 1.0}]
+def test_tasks_and_seeds_are_written_as_a_range() -> None:
+    other = {"task": "successor", "sixty": 1.0}
+    rows = [algorithm_1.about(run(DIAGONAL)), algorithm_1.about(run(DIAGONAL, CORNER)) | other]
     (row,) = algorithm_1.by_reading(pd.DataFrame(rows)).to_dict("records")
-    assert (row["seeds"], row["lines"], row["short"], row["60 digits"]) == (2, "1–2", "0", "25.0–100.0")
+    assert (row["tasks"], row["runs"]) == ("Addition, Successor", 2)
+    assert (row["lines"], row["short"], row["60 digits"]) == ("1–2", "0", "25.0–100.0")
 
 
 def test_readings_of_one_model_differ_in_the_lines_that_they_keep() -> None:

@@ -13,6 +13,7 @@ from abc_nb.calibration.calibrate import PAPER, Calibration
 from abc_nb.calibration.of_model import calibrate_model
 from abc_nb.experiments.catalogue import ALGORITHM_1, MODELS, READ_LINES
 from abc_nb.problems.layouts import Layout
+from abc_nb.problems.tasks import OPERATIONS
 from abc_nb.runs.run import Run
 
 CALIBRATIONS = {"ABC": Calibration(), "Algorithm 1, by head and direction": PAPER} | {
@@ -83,11 +84,12 @@ def reading_of(model: str) -> str:
 
 
 def by_reading(table: pd.DataFrame) -> pd.DataFrame:
-    """`runs` for reading: a row a reading, regime, size and task, with the seeds' range of each measure."""
-    keys = ["layers", "regime", "task", "reading"]
+    """`runs` for reading: a row a reading, regime and size, with its tasks, and each measure's range over all runs."""
+    keys = ["layers", "regime", "reading"]
     rows = []
     for where, own in table.groupby(keys, sort=False):
-        row = dict(zip(keys, where, strict=True)) | {"seeds": len(own)}
+        tasks = ", ".join(OPERATIONS[task].title for task in own.task.unique())
+        row = dict(zip(keys, where, strict=True)) | {"tasks": tasks, "runs": len(own)}
         row |= {name: in_range(own[name], 1.0) for name in ("lines", "short")}
         rows.append(row | {name: in_range(own[name], 100.0) for name in MEANS[2:]})
     return pd.DataFrame(rows).rename(
