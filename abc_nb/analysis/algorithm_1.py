@@ -21,7 +21,7 @@ CALIBRATIONS = {"ABC": Calibration(), "Algorithm 1, by head and direction": PAPE
     for model in READ_LINES
     if (calibration := MODELS[model].calibration) and model != "algorithm-1-script-none"  # whose lines are the script's
 }
-COMPARED = ("abc", *ALGORITHM_1)
+COMPARED = ("abc", "abc-last-layer", *ALGORITHM_1)
 ENDS = ("", "-padded", "-deep", "-paper-size")  # of the names of the same reading in other regimes and sizes
 MEANS = ["lines", "short", "open_heads", "skill", "validation", "twenty", "sixty"]
 
@@ -79,8 +79,7 @@ def is_short(line: Line, layout: Layout) -> bool:
 
 def reading_of(model: str) -> str:
     """The title of the reading that a model is of, whatever its regime and size."""
-    end = next((end for end in ENDS[1:] if model.endswith(end)), "")
-    return MODELS[model.removesuffix(end)].title
+    return MODELS[model].title.removesuffix(", six layers").removesuffix(", the paper's size")
 
 
 def by_reading(table: pd.DataFrame) -> pd.DataFrame:
