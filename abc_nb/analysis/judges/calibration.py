@@ -47,9 +47,9 @@ def strict_thresholds_work(scores: Scores) -> Verdict:
     six = {name: total(scores.at_bar(task, name) for task in THREE) for name in deep}
     six = {name: count for name, count in six.items() if count.runs}
     two = total(scores.at_bar(task, model + end) for model in chosen for task in THREE for end in ("", PADDED))
-    working = {MODELS[name].title: count for name, count in six.items() if count.met or count.runs >= SEEDS}
+    working = {MODELS[name].title: count for name, count in six.items() if count.met}
     rest = total(count for name, count in six.items() if MODELS[name].title not in working)
-    listing = listed(working | ({"every other reading": rest} if rest.runs else {})) or "none was trained"
+    listing = listed(working | ({"every other reading together": rest} if rest.runs else {})) or "none was trained"
     finding = f"Runs of Algorithm 1 at 99% at 60 digits, six layers: {listing}; two layers, every reading: {two}."
     finding += with_kappa_2(scores)
     verdict: Judgement = "not run" if not (six or two.runs) else "undecided"
