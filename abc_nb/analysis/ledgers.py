@@ -33,7 +33,7 @@ def attention(found: Results) -> list[Verdict]:
 
 def scaffolds(found: Results) -> list[Verdict]:
     """Claims on bias made by hand (notebook 4)."""
-    rest = found.or_shipped().rows("abc", "padded", "both sides", "periods", "grid")
+    rest = found.or_shipped().rows("abc", "padded", "both sides", "periods", "windows")
     scores = Scores(pd.concat([found.rows("baselines", "scaffolds"), rest]))
     return [judge(scores) for judge in scaffolding.SCAFFOLDING]
 
