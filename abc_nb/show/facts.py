@@ -76,20 +76,24 @@ def table(found: Results) -> str:
     return "\n".join(f"| {' | '.join(cells)} |".replace("|  |", "| |") for cells in lines)
 
 
-IN_WORDS = {
-    "holds": "{} hold",
-    "holds with changes": "{} hold with changes",
-    "in part": "{} hold in part",
-    "differs": "{} do not hold",
-    "undecided": "{} are undecided",
-    "not run": "{} were not run",
-    "not tested": "{} cannot be tested here",
-    "definition": "{} is a definition",
+IN_WORDS = {  # of one claim, and of several
+    "holds": ("holds", "hold"),
+    "holds with changes": ("holds with changes", "hold with changes"),
+    "in part": ("holds in part", "hold in part"),
+    "differs": ("does not hold", "do not hold"),
+    "undecided": ("is undecided", "are undecided"),
+    "not run": ("was not run", "were not run"),
+    "not tested": ("cannot be tested here", "cannot be tested here"),
+    "definition": ("is a definition", "are definitions"),
 }
 
 
 def tally(profile: str) -> str:
     """How many claims of the papers have which verdict, as one sentence."""
     counts = claims.ledger(profile).verdict.value_counts()
-    found = [words.format(counts[verdict]) for verdict, words in IN_WORDS.items() if verdict in counts]
+    found = [
+        f"{counts[name]} {many if counts[name] > 1 else one}"
+        for name, (one, many) in IN_WORDS.items()
+        if name in counts
+    ]
     return f"Of {counts.sum()} claims in the paper's four versions {', '.join(found)}."
