@@ -88,7 +88,9 @@ def last_layer_is_enough(scores: Scores) -> Verdict:
     finding += f"; six layers: {listed(deep) or 'none was trained'}."
     finding += f" With each layer's own, six layers: {listed(own)}." if own else ""
     reading = "our lines; two layers with an index modulo 3 and the plain model's weights"
-    return judged("C20", deep, finding, reading, by_counts(deep) if enough else verdict)
+    verdict = by_counts(deep) if enough else verdict
+    found = judged("C20", deep, finding, reading, verdict, "padded to twenty digits")
+    return replace(found, size="6 decoder layers, embedding size 64")
 
 
 def retraining_is_short(costs: pd.DataFrame) -> Verdict:
