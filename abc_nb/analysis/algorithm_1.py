@@ -46,6 +46,7 @@ def about(run: Run) -> dict[str, Any]:
     found |= {"skill": tried.skill.iloc[-1], "validation": run.validation}
     found |= {"twenty": accuracy[20], "sixty": accuracy[60]}
     where: dict[str, Any] = {"reading": reading_of(chosen.identity.model), "layers": chosen.model.decoder_layers}
+    where |= {"embedding size": chosen.model.width}
     return identity(run) | where | {"regime": chosen.sampler.regime, "seed": run.seed} | found
 
 
@@ -84,7 +85,7 @@ def reading_of(model: str) -> str:
 
 def by_reading(table: pd.DataFrame) -> pd.DataFrame:
     """`runs` for reading: a row a reading, regime and size, with its tasks, and each measure's range over all runs."""
-    keys = ["layers", "regime", "reading"]
+    keys = ["layers", "embedding size", "regime", "reading"]
     rows = []
     for where, own in table.groupby(keys, sort=False):
         tasks = ", ".join(OPERATIONS[task].title for task in own.task.unique())

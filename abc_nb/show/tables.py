@@ -14,7 +14,7 @@ from abc_nb.analysis.statistics import BAR, median_and_range, median_seed, over_
 from abc_nb.bias.window import Window
 from abc_nb.common import paths
 from abc_nb.common.files import write_text
-from abc_nb.experiments import ARITHMETIC, BINARY, Name, experiment
+from abc_nb.experiments import ABLATED, ARITHMETIC, BINARY, Name, experiment
 from abc_nb.experiments.catalogue import ALGORITHM_1, MODELS, PERIODS, READINGS, WIDTHS, WINDOWS
 from abc_nb.experiments.profiles import PROFILES, TABLE
 from abc_nb.experiments.studies import STUDIES, corner
@@ -124,7 +124,9 @@ def kept_lines(runs: Sequence[Run]) -> pd.DataFrame:
 
 def ablations(found: Results, length: int = 60) -> pd.DataFrame:
     """ABC and its ablations at one length, task by task: the columns of `over_seeds`, and lines."""
-    rows, kept = found.rows("ablations"), kept_lines(found.runs(found.names("ablations")))
+    unchanged = found.there([Name(task, "abc-mod3-warm") for task in ABLATED])
+    names = [*unchanged, *found.names("ablations")]
+    rows, kept = found.evaluation(names), kept_lines(found.runs(names))
     wanted = rows[(rows.length == length) & rows.model.isin(kept.model)]
     table = over_seeds(wanted).drop(columns=["length", "regime"])
     table = table.merge(kept[["task", "model", "lines"]], how="left", on=["task", "model"])

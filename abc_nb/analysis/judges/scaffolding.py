@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from abc_nb.analysis.claims import Count, Judgement, Scores, Verdict, by_counts, seeds_of, total
 from abc_nb.experiments.catalogue import MODELS, PERIOD_MODELS, WINDOWS
@@ -11,6 +12,7 @@ FULL = 99.9  # percent that still reads as the paper's "100%"
 UNARY, BINARY = ("successor", "parity"), ("addition", "n-by-1")
 ONE_SIDE = "the window to one side, as in the authors' code"
 PADDED = "-padded"
+REGIMES = {"tight": "", "padded": PADDED}  # and how names of models end in them
 SEEDS = 5  # that a claim about single models needs
 
 
@@ -18,7 +20,7 @@ def cells(scores: Scores, tasks: Sequence[str], model: str, length: int = 60, ba
     """Runs at the bar by regime and task, of those that were made."""
     found = {
         f"{regime}, {task}": scores.at_bar(task, model + end, length, bar)
-        for regime, end in (("tight", ""), ("padded", PADDED))
+        for regime, end in REGIMES.items()
         for task in tasks
     }
     return {name: count for name, count in found.items() if count.runs}
@@ -27,7 +29,7 @@ def cells(scores: Scores, tasks: Sequence[str], model: str, length: int = 60, ba
 def interpolating_only(scores: Scores, tasks: Sequence[str], model: str, length: int, below: float) -> dict[str, Count]:
     """Runs by regime and task that interpolate and are right on less than `below` percent at a length."""
     counts = {}
-    for regime, end in (("tight", ""), ("padded", PADDED)):
+    for regime, end in REGIMES.items():
         for task in tasks:
             runs, trained = scores.of(task, model + end), scores.interpolating(task, model + end)
             if len(runs):
@@ -61,9 +63,17 @@ def judged(
     return Verdict(id, verdict, finding, total(found).agreeing, reading, regime, seeds_of(found))
 
 
+def beside(found: Verdict, both: Mapping[str, Count]) -> Verdict:
+    """A verdict on the window to one side, which tells what the one to both sides, as the text has it, does."""
+    regimes = {regime: total(count for name, count in both.items() if name.startswith(regime)) for regime in REGIMES}
+    counts = {regime: count for regime, count in regimes.items() if count.runs}
+    return replace(found, finding=f"{found.finding} To both sides: {listed(counts)}.") if counts else found
+
+
 def window_solves_unary(scores: Scores) -> Verdict:
     counts = cells(scores, UNARY, "window", bar=99)
-    return counted("C09", counts, "Runs at 99% at 60 digits", ONE_SIDE)
+    found = counted("C09", counts, "Runs at 99% at 60 digits", ONE_SIDE)
+    return beside(found, cells(scores, UNARY, "window-both", bar=99))
 
 
 def window_alone_interpolates_binary(scores: Scores) -> Verdict:
@@ -74,12 +84,14 @@ def window_alone_interpolates_binary(scores: Scores) -> Verdict:
 
 def cyclic_window_solves_all(scores: Scores) -> Verdict:
     counts = cells(scores, (*UNARY, *BINARY), "window-cyclic")
-    return counted("C11", counts, "Runs at 99.9% at 60 digits", ONE_SIDE)
+    found = counted("C11", counts, "Runs at 99.9% at 60 digits", ONE_SIDE)
+    return beside(found, cells(scores, (*UNARY, *BINARY), "window-cyclic-both"))
 
 
 def window_without_positions(scores: Scores) -> Verdict:
     counts = cells(scores, UNARY, "nope-window") | cells(scores, BINARY, "nope-window", bar=98)
-    return counted("C12", counts, "Runs at 99.9% (unary) or 98% (binary) at 60 digits", ONE_SIDE)
+    found = counted("C12", counts, "Runs at 99.9% (unary) or 98% (binary) at 60 digits", ONE_SIDE)
+    return beside(found, cells(scores, UNARY, "nope-window-both") | cells(scores, BINARY, "nope-window-both", bar=98))
 
 
 def period_does_not_matter(scores: Scores) -> Verdict:
@@ -89,7 +101,6 @@ def period_does_not_matter(scores: Scores) -> Verdict:
     narrow = total(count for (t, _), count in found.items() if t < 3)
     listing = {f"T = {t}": total(found[t, task] for task in BINARY) for t in PERIOD_MODELS if t >= 3}
     finding = f"Runs at 99% at 60 digits with w = 1, Addition and N x 1: {listed(listing)}; with T = 2 {narrow}."
-    finding += " In part, as other widths were tried with two periods alone (C34)."
     return judged("C13", wide, finding, "the window to both sides", by_counts(wide, "in part"))
 
 
