@@ -67,8 +67,8 @@ def strict_thresholds_work(scores: Scores) -> Verdict:
 def with_kappa_2(scores: Scores) -> str:
     """What the kappa of the first version does in six layers, at the length that their problems are padded to."""
     models = [f"{model}-deep" for model in ALGORITHM_1 if kappa_of(model) == KAPPA_V1]
-    found = [scores.worst(task, model, 20) for model in models for task in THREE if len(scores.of(task, model))]
-    return f" With kappa 2 and six layers, at 20 digits: {between(found, '.1f')}%." if found else ""
+    found = total(scores.at_bar(task, model, length=20) for model in models for task in THREE)
+    return f" With kappa 2, six layers and embedding size 64, at 20 digits: {found}." if found.runs else ""
 
 
 def kappa_of(model: str) -> tuple[float, float] | None:
