@@ -11,7 +11,7 @@ from abc_nb.analysis.statistics import percent
 from abc_nb.bias.lines import Line, Lines, cells_of
 from abc_nb.calibration.calibrate import PAPER, Calibration
 from abc_nb.calibration.of_model import calibrate_model
-from abc_nb.experiments.catalogue import ALGORITHM_1, MODELS, READ_LINES
+from abc_nb.experiments.catalogue import ALGORITHM_1, MODELS, READ_LINES, SIX_LAYERS
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.tasks import OPERATIONS
 from abc_nb.runs.run import Run
@@ -22,7 +22,7 @@ CALIBRATIONS = {"ABC": Calibration(), "Algorithm 1, by head and direction": PAPE
     if (calibration := MODELS[model].calibration) and model != "algorithm-1-script-none"  # whose lines are the script's
 }
 COMPARED = ("abc", "abc-last-layer", *ALGORITHM_1)
-ENDS = ("", "-padded", "-deep", "-paper-size")  # of the names of the same reading in other regimes and sizes
+ENDS = ("", "-padded", *SIX_LAYERS)  # of the names of the same reading in other regimes and sizes
 MEANS = ["lines", "short", "open_heads", "skill", "validation", "twenty", "sixty"]
 
 
@@ -80,7 +80,8 @@ def is_short(line: Line, layout: Layout) -> bool:
 
 def reading_of(model: str) -> str:
     """The title of the reading that a model is of, whatever its regime and size."""
-    return MODELS[model].title.removesuffix(", six layers").removesuffix(", the paper's size")
+    end = next((f", {title}" for end, title in SIX_LAYERS.items() if model.endswith(end)), "")
+    return MODELS[model].title.removesuffix(end)
 
 
 def by_reading(table: pd.DataFrame) -> pd.DataFrame:

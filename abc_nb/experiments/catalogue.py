@@ -129,7 +129,10 @@ PADDED = {  # in the paper's regime: every operand padded to sixty digits, in tr
 TEXT_LINES = ("algorithm-1-none-new", *READ_LINES)
 
 
-def six_layers(names: Sequence[str], end: str, title: str, **changes: Any) -> dict[str, Model]:
+SIX_LAYERS = {"-deep": "six layers", "-paper-size": "the paper's size"}  # ends of names, and of titles
+
+
+def six_layers(names: Sequence[str], end: str, **changes: Any) -> dict[str, Model]:
     """Models with the paper's six decoder layers, with this project's optimiser and few steps.
 
     Their names end in `end`. `changes` are their size and regime, and the same for the plain model that ABC is of.
@@ -139,22 +142,21 @@ def six_layers(names: Sequence[str], end: str, title: str, **changes: Any) -> di
         model = (BASIC | ALGORITHM_1)[name]
         training: Kind = "deep" if model.calibration is None else "short"
         settings: dict[str, Any] = {"parent": f"vanilla{end}", "training": training, "accept": 0.0, "tested": "few"}
-        found[f"{name}{end}"] = replace(model, title=f"{model.title}, {title}", **settings | changes)
+        found[f"{name}{end}"] = replace(model, title=f"{model.title}, {SIX_LAYERS[end]}", **settings | changes)
     return found
 
 
 # In the profile's width and without dropout. Of 21 columns there are as many lines as Algorithm 1 needs, and a step
 # costs a third of one with 61.
-DEEP = six_layers(("vanilla", "abc", *TEXT_LINES), "-deep", "six layers", size=layers(0, 6), regime="padded-20")
+DEEP = six_layers(("vanilla", "abc", *TEXT_LINES), "-deep", size=layers(0, 6), regime="padded-20")
 DEEP["abc-last-layer-deep"] = replace(
-    DEEP["abc-deep"], title="ABC, last layer for all, six layers", calibration=Calibration(layers="last")
+    DEEP["abc-deep"], title=f"ABC, last layer for all, {SIX_LAYERS['-deep']}", calibration=Calibration(layers="last")
 )
 PAPER_SIZE = (*layers(1, 6), ("width", 128), ("feed_forward", 512), ("dropout", 0.3))  # the paper's (v4 section B)
 
 PAPER_SIZED = six_layers(
     ("vanilla", "window-cyclic", "abc", "algorithm-1-none-new", "algorithm-1-v1"),
     "-paper-size",
-    "the paper's size",
     size=PAPER_SIZE,
     regime="padded",
 )

@@ -9,17 +9,16 @@ import pandas as pd
 
 from abc_nb.analysis.calibration_study import CalibrationStudy
 from abc_nb.analysis.claims import Count, Judgement, Scores, Verdict, by_counts, seeds_of, total
-from abc_nb.analysis.judges.scaffolding import PADDED, SEEDS, between, cells, counted, judged, listed
-from abc_nb.experiments.catalogue import ALGORITHM_1, KAPPA_V1, MODELS
+from abc_nb.analysis.judges.scaffolding import REGIMES, SEEDS, between, cells, counted, judged, listed
+from abc_nb.experiments import ABLATED, ARITHMETIC
+from abc_nb.experiments.catalogue import ALGORITHM_1, KAPPA_V1, MODELS, SIX_LAYERS
 
-THREE = ("successor", "addition", "n-by-1")
 OURS = "new weights, no positions, lines read out in this project's way"
 SIX = "6 decoder layers, embedding size 64 or 128"
-SIX_LAYERS = ("-deep", "-paper-size")  # ends of the names of models with six decoder layers
 
 
 def abc_generalizes(scores: Scores) -> Verdict:
-    return counted("C16", cells(scores, THREE, "abc", bar=99), "Runs at 99% at 60 digits", OURS, "holds with changes")
+    return counted("C16", cells(scores, ABLATED, "abc", bar=99), "Runs at 99% at 60 digits", OURS, "holds with changes")
 
 
 def abc_fails_on_parity(scores: Scores) -> Verdict:
@@ -33,8 +32,8 @@ def abc_fails_on_parity(scores: Scores) -> Verdict:
 
 
 def three_directions_suffice(scores: Scores) -> Verdict:
-    counts = cells(scores, THREE, "abc", bar=99)
-    without = {task: scores.at_bar(task, "abc-antidiagonals") for task in THREE}
+    counts = cells(scores, ABLATED, "abc", bar=99)
+    without = {task: scores.at_bar(task, "abc-antidiagonals") for task in ABLATED}
     found = counted("C18", counts, "Runs at 99% with lines of these directions", OURS, "holds with changes")
     more = f" Without verticals, with an index modulo 3: {listed(without)}."
     return replace(found, finding=found.finding + more)
@@ -44,12 +43,11 @@ def strict_thresholds_work(scores: Scores) -> Verdict:
     """C19: Algorithm 1 with the text's kappa, in every reading. Six layers decide; two layers are reported."""
     chosen = [model for model in ALGORITHM_1 if kappa_of(model) != KAPPA_V1]
     deep = [name for name in (model + end for model in chosen for end in SIX_LAYERS) if name in MODELS]
-    six = {name: total(scores.at_bar(task, name) for task in THREE) for name in deep}
+    six = {name: total(scores.at_bar(task, name) for task in ABLATED) for name in deep}
     six = {name: count for name, count in six.items() if count.runs}
-    tasks = (*THREE, "parity")
-    two = total(scores.at_bar(task, model + end) for model in chosen for task in tasks for end in ("", PADDED))
+    two = total(scores.at_bar(task, model + end) for model in chosen for task in ARITHMETIC for end in REGIMES.values())
     working = {MODELS[name].title: count for name, count in six.items() if count.met}
-    rest = total(count for name, count in six.items() if MODELS[name].title not in working)
+    rest = total(count for count in six.values() if not count.met)
     listing = listed(working | ({"every other reading together": rest} if rest.runs else {})) or "none was trained"
     finding = f"Runs of Algorithm 1 at 99% at 60 digits, six layers: {listing}; two layers, every reading: {two}."
     finding += with_kappa_2(scores)
@@ -59,7 +57,7 @@ def strict_thresholds_work(scores: Scores) -> Verdict:
         verdict = "holds with changes"
     elif decided:
         verdict = "in part" if total(six.values()).met else "differs"
-    seeds = seeds_of(scores.at_bar(task, name) for name in six for task in THREE)
+    seeds = seeds_of(scores.at_bar(task, name) for name in six for task in ABLATED)
     agreeing = total(six.values()).agreeing
     return Verdict("C19", verdict, finding, agreeing, "every reading with kappa 4.5 and 0.87", "padded", seeds, SIX)
 
@@ -67,7 +65,7 @@ def strict_thresholds_work(scores: Scores) -> Verdict:
 def with_kappa_2(scores: Scores) -> str:
     """What the kappa of the first version does in six layers, at the length that their problems are padded to."""
     models = [f"{model}-deep" for model in ALGORITHM_1 if kappa_of(model) == KAPPA_V1]
-    found = total(scores.at_bar(task, model, length=20) for model in models for task in THREE)
+    found = total(scores.at_bar(task, model, length=20) for model in models for task in ABLATED)
     return f" With kappa 2, six layers and embedding size 64, at 20 digits: {found}." if found.runs else ""
 
 
@@ -78,14 +76,14 @@ def kappa_of(model: str) -> tuple[float, float] | None:
 
 def last_layer_is_enough(scores: Scores) -> Verdict:
     """C20: six layers decide; two layers are reported."""
-    two, six = (
-        {task: scores.at_bar(task, model) for task in THREE} for model in ("abc-last-layer", "abc-last-layer-deep")
+    two = {task: scores.at_bar(task, "abc-last-layer") for task in ABLATED}
+    deep, own = (
+        {task: count for task in ABLATED if (count := scores.at_bar(task, model)).runs}
+        for model in ("abc-last-layer-deep", "abc-deep")
     )
-    deep = {task: count for task, count in six.items() if count.runs}
     enough = deep and min(count.runs for count in deep.values()) >= SEEDS
     verdict: Judgement = "undecided" if total(two.values()).runs or deep else "not run"
     finding = f"Runs at 99% at 60 digits with the last layer's lines in every layer, two layers: {listed(two)}"
-    own = {task: count for task in THREE if (count := scores.at_bar(task, "abc-deep")).runs}
     finding += f"; six layers: {listed(deep) or 'none was trained'}."
     finding += f" With each layer's own, six layers: {listed(own)}." if own else ""
     reading = "our lines; six layers: no positions, new weights; two: index modulo 3, the plain model's weights"
@@ -164,7 +162,7 @@ def same_index(equal: bool, offsets: pd.DataFrame) -> Verdict:
 def lora_depends_on_input(changes: pd.DataFrame, scores: Scores) -> Verdict:
     """Both are additive; ABC's change must be the same for every input, LoRA's must not."""
     spread = changes.groupby("method").spread.max()
-    sixty = total(scores.at_bar(task, "lora") for task in (*THREE, "parity"))
+    sixty = total(scores.at_bar(task, "lora") for task in ARITHMETIC)
     finding = f"Between inputs ABC's change of the logits differs by {spread['ABC']:.1g} and LoRA's by "
     finding += f"{spread['LoRA']:.2g}; LoRA is at 99% at 60 digits in {sixty} runs."
     verdict: Judgement = "holds" if spread["ABC"] < 1e-4 < spread["LoRA"] else "differs"

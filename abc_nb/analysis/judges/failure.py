@@ -12,11 +12,10 @@ from abc_nb.analysis.attention import AttentionStudy
 from abc_nb.analysis.claims import Count, Judgement, Scores, Verdict, by_counts, total
 from abc_nb.analysis.judges.scaffolding import SEEDS, between, counted, interpolating_only, judged, listed
 from abc_nb.bias.base import ENCODER_DECODER
-from abc_nb.experiments import ARITHMETIC, CLASSIFIER
+from abc_nb.experiments import ABLATED, ARITHMETIC, CLASSIFIER
 from abc_nb.experiments.catalogue import BASELINES
 from abc_nb.problems.tasks import OPERATIONS
 
-THREE = ("successor", "addition", "n-by-1")
 SPREAD = 0.5  # of accuracy over output digits, for a correlation with it to mean something
 
 
@@ -29,7 +28,7 @@ def no_baseline_generalizes(scores: Scores) -> Verdict:
 
 def vanilla_interpolates_only(scores: Scores) -> Verdict:
     """At most 15% at 60 digits: a tenth of N x 1 are products by zero."""
-    counts = interpolating_only(scores, THREE, "vanilla", length=60, below=15)
+    counts = interpolating_only(scores, ABLATED, "vanilla", length=60, below=15)
     reading = "sinusoidal positions, the source counted from the right"
     return counted("C02", counts, "Runs that interpolate and do not extrapolate", reading)
 
@@ -37,7 +36,7 @@ def vanilla_interpolates_only(scores: Scores) -> Verdict:
 def rope_is_like_vanilla(scores: Scores) -> Verdict:
     """Runs of RoPE, counted from the left, that interpolate: do they drop as Vanilla does?"""
     counts, learned, agreeing = {}, {}, {}
-    for task in THREE:
+    for task in ABLATED:
         runs, trained = scores.of(task, "rope"), scores.interpolating(task, "rope")
         learned[task] = Count(len(trained), len(runs))
         counts[task] = Count(int(((trained[8] <= 10) & (trained[10] <= 1)).sum()), len(trained))

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from abc_nb.analysis.claims import Count, Judgement, Scores, Verdict, by_counts, seeds_of, total
 from abc_nb.experiments.catalogue import MODELS, PERIOD_MODELS, WINDOWS
+from abc_nb.experiments.studies import STUDIES
 
 FULL = 99.9  # percent that still reads as the paper's "100%"
 UNARY, BINARY = ("successor", "parity"), ("addition", "n-by-1")
@@ -121,7 +122,7 @@ def other_windows(scores: Scores) -> Verdict:
     counts = {
         f"{MODELS[model].title}, {task}": scores.at_bar(task, model)
         for model in WINDOWS
-        for task in ("successor", "addition")
+        for task in STUDIES["windows"].tasks
     }
     counts = {name: count for name, count in counts.items() if count.runs}
     if not counts:
