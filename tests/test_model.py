@@ -16,7 +16,7 @@ from abc_nb.bias.lines import Line, Lines
 from abc_nb.bias.window import Sides, Window
 from abc_nb.experiments.catalogue import MODERN
 from abc_nb.model import attention as multihead
-from abc_nb.model.attention import MultiHeadAttention, Record, softmax_or_zero, without_key
+from abc_nb.model.attention import MultiHeadAttention, Record, softmax_or_zero
 from abc_nb.model.dropout import Dropout
 from abc_nb.model.positions import NoPosition, PositionEncoding, Relative, Rotary, Sinusoidal
 from abc_nb.model.transformer import EncoderLayer, ModelConfig, Transformer
@@ -309,10 +309,7 @@ def test_softmax_of_closed_rows_is_zero_and_of_others_the_usual() -> None:
     infinity = float("inf")
     logits = torch.tensor([[0.0, 1.0, -infinity], [-infinity, -infinity, -infinity]])
     expected = torch.stack([torch.softmax(logits[0], 0), torch.zeros(3)])
-    closed = without_key(logits, dim=-1)
-    torch.testing.assert_close(softmax_or_zero(logits, closed), expected)
-    assert without_key(logits[:1], dim=-1) is None
-    torch.testing.assert_close(softmax_or_zero(logits[:1], None), expected[:1])
+    torch.testing.assert_close(softmax_or_zero(torch.zeros(2, 3), logits, -1), expected)
 
 
 @pytest.mark.parametrize("position", [NoPosition(), Relative(2)], ids=text)
@@ -336,7 +333,7 @@ def test_dropout_of_attention_is_that_of_its_weights(bias: Bias, monkeypatch: py
     for part in model.modules():
         if isinstance(part, Dropout):
             part.p = 0.0
-    monkeypatch.setattr(multihead, "drop", lambda x, rate, training: 2 * x)
+    monkeypatch.setattr(multihead, "drop", lambda x, rate: 2 * x)
     doubled = model(*tokens(layout), layout)
     plain = build(replace(TINY, bias=bias)).eval()
     for attention in (part for part in plain.modules() if isinstance(part, multihead.MultiHeadAttention)):

@@ -91,8 +91,7 @@ def test_relative_logits_are_shaws_equation_with_clipped_offsets(clip: int) -> N
                     product = sum(float(a * b) for a, b in zip(query[batch, head, row], vector, strict=True))
                     expected[batch, head, row, column] = product / math.sqrt(size)
     index = (torch.tensor(queries), torch.tensor(keys))
-    offset = index[1] - index[0][:, None]
-    torch.testing.assert_close(position.logits(query, offset, index), expected, check_stride=False)
+    torch.testing.assert_close(position.logits(query, index), expected, check_stride=False)
 
 
 @pytest.mark.parametrize("encoding", [NoPosition(), Rotary(), Relative()])
@@ -105,7 +104,7 @@ def test_encodings_of_embeddings_leave_attention_alone(encoding: PositionEncodin
     x = torch.randn(1, 2, 5, 4, generator=torch.Generator().manual_seed(0))
     attention = encoding.attention(4, heads=2)
     torch.testing.assert_close(attention.rotate(x, torch.arange(5)), x, rtol=0, atol=0)
-    assert attention.logits(x, torch.zeros(5, 5), (torch.arange(5), torch.arange(5))) is None
+    assert attention.logits(x, (torch.arange(5), torch.arange(5))) is None
     assert [*attention.parameters()] == []
 
 

@@ -31,7 +31,7 @@ def module(encoding: PositionEncoding) -> AttentionPosition:
 def added(position: AttentionPosition, queries: Tensor, keys: Tensor, query: Tensor | None = None) -> Tensor:
     """(batch, head, query, key)"""
     query = torch.ones(1, HEADS, len(queries), SIZE) if query is None else query
-    logits = position.logits(query, keys - queries[:, None], (queries, keys))
+    logits = position.logits(query, (queries, keys))
     assert logits is not None
     return logits.expand(len(query), HEADS, len(queries), len(keys)).detach()
 
@@ -54,7 +54,7 @@ def test_only_the_offset_matters(encoding: PositionEncoding, shift: int) -> None
 def test_keys_of_each_query_alone_get_the_logits_of_all_keys(encoding: PositionEncoding) -> None:
     position, query = module(encoding), torch.randn(2, HEADS, len(QUERIES), SIZE)
     near = torch.tensor([[0, 4], [1, 2], [4, 3], [0, 1]])
-    logits = position.logits(query, KEYS[near] - QUERIES[:, None], (QUERIES, KEYS))
+    logits = position.logits(query, (QUERIES, KEYS), near)
     assert logits is not None
     expected = added(position, QUERIES, KEYS, query).gather(-1, near.expand(2, HEADS, 4, 2))
     torch.testing.assert_close(logits.expand_as(expected), expected)
@@ -101,9 +101,9 @@ def test_transformer_xl_is_the_same_where_distances_are_many() -> None:
     position = module(TransformerXL())
     queries, keys = (torch.randperm(2048)[:count].sort().values for count in (9, 40))
     query = torch.randn(2, HEADS, 9, SIZE)
-    found = position.logits(query, keys - queries[:, None], (queries, keys))
+    found = position.logits(query, (queries, keys))
     assert found is not None
-    alone = [position.logits(query, (key - queries)[:, None], (queries, keys)) for key in keys]  # few distances each
+    alone = [position.logits(query, (queries, key[None])) for key in keys]  # few distances each
     torch.testing.assert_close(found, torch.cat([part for part in alone if part is not None], -1), rtol=0, atol=2e-4)
 
 
@@ -135,8 +135,7 @@ def test_a_parameter_of_kerple_below_its_floor_is_put_back_on_it_and_learns() ->
     position = module(Kerple())
     r1, r2 = (position.get_parameter(name) for name in ("r1", "r2"))
     nn.init.constant_(r2, -1.0)
-    offset = KEYS - QUERIES[:, None]
-    logits = position.logits(torch.zeros(1, len(r1), len(QUERIES), 4), offset, (QUERIES, KEYS))
+    logits = position.logits(torch.zeros(1, len(r1), len(QUERIES), 4), (QUERIES, KEYS))
     assert logits is not None
     logits.sum().backward()
     assert (r2 == 0.01).all()

@@ -19,7 +19,7 @@ from abc_nb.certificates.automaton import Automaton
 from abc_nb.certificates.contexts import Block, contexts
 from abc_nb.certificates.shapes import Atom, Node, Place, Shape, Token, condensed
 from abc_nb.common.errors import InputError
-from abc_nb.model.attention import MultiHeadAttention, softmax_or_zero, without_key
+from abc_nb.model.attention import MultiHeadAttention
 from abc_nb.model.transformer import DecoderLayer, Transformer
 
 ROWS = 2**12  # contexts computed at once: what a processor's cache holds is fastest
@@ -182,7 +182,8 @@ class States:
         logits = (query[:, None] * key) @ self.heads / root + bias
         finite = bias.masked_fill(bias == CLOSED, 0.0).abs()
         logits = self.note(logits, size + 4, lambda: (query[:, None] * key).abs() @ self.heads / root + finite)
-        weights = softmax_or_zero(logits, without_key(bias[None], dim=1), dim=1)
+        closed = (bias == CLOSED).all(0)  # heads without an open key
+        weights = logits.masked_fill(closed, 0.0).softmax(1).masked_fill(closed, 0.0)
         weights = self.note(weights, len(pairs) + 8)
         mixed = ((weights @ self.heads.T) * value).sum(1)
         mixed = self.note(mixed, len(pairs), lambda: ((weights @ self.heads.T) * value).abs().sum(1))

@@ -16,7 +16,7 @@ from abc_nb.bias.base import CLOSED, Bias
 from abc_nb.common.errors import InputError
 from abc_nb.hf.averages import check_model
 from abc_nb.hf.sequence import check_bias, cyclic_positions, dense_bias, token_count
-from abc_nb.model.attention import without_key
+from abc_nb.model.attention import opened
 from abc_nb.problems.layouts import Layout
 
 if TYPE_CHECKING:
@@ -146,10 +146,9 @@ def biased_attention(
     if attention_mask is not None:
         own = attention_mask.dtype == torch.bool
         bias = bias.masked_fill(~attention_mask, CLOSED) if own else bias + attention_mask
-    closed = without_key(bias, dim=-1)
-    bias = bias if closed is None else bias.masked_fill(closed, 0.0)
+    bias, closed = opened(bias, -1)
     mixed, _ = sdpa_attention_forward(module, query, key, value, bias, **settings)
-    return mixed if closed is None else mixed.masked_fill(closed.transpose(1, 2), 0.0), None
+    return mixed.masked_fill(closed.transpose(1, 2), 0.0), None
 
 
 def no_mask(

@@ -1,6 +1,6 @@
 """Multi-head attention with an additive bias (Vaswani et al. 2017, section 3.2).
 
-Shapes: B batch, H heads, L queries, D width, d = D / H. Attention is (B, H, query, key).
+Shapes: B batch, H heads, L queries, S keys, D width, d = D / H. Attention is (B, H, query, key).
 """
 
 from __future__ import annotations
@@ -18,6 +18,57 @@ from abc_nb.model.dropout import drop
 from abc_nb.model.positions import PositionEncoding
 
 BLOCK = 2**20  # numbers gathered at once: about 4 MB
+
+
+def over_all_keys(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None = None,
+    dropout: float = 0.0,
+    record: Place | None = None,
+) -> Tensor:
+    """softmax(query key^T / sqrt(d) + bias) value, the mean of values over all keys: (B, H, L, d).
+
+    query (B, H, L, d), key and value (B, H, S, d). The bias broadcasts to (B, H, L, S); minus infinity closes a key,
+    and a query without an open key gives zero.
+    """
+    if record is None and not dropout and compiled.fits(query, key.shape[2]):
+        return compiled.attend(query, key, value, bias)
+    if record is None and (query.is_cuda or not dropout):  # PyTorch's own knows no dropout on a processor
+        if bias is None:
+            return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout)
+        bias, closed = opened(bias, -1)
+        mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropout)
+        return mixed.masked_fill(closed, 0.0)
+    logits = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
+    weights = torch.softmax(logits, -1) if bias is None else softmax_or_zero(logits, bias, -1)
+    if record is not None:
+        record.keep(logits if bias is None else logits + bias, weights)
+    return drop(weights, dropout) @ value
+
+
+def over_open_keys(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, dropout: float = 0.0) -> Tensor:
+    """The same where each query has a few keys of its own, which are gathered already: (..., H, d).
+
+    query (..., H, d), key and value (..., slots, H, d). The bias broadcasts to (..., slots, H); minus infinity closes
+    a slot, and a query without an open slot gives zero. `...` is (B, L) in a model and (contexts,) in a certificate.
+    """
+    logits = (query.unsqueeze(-3) * key).sum(-1) / query.shape[-1] ** 0.5
+    weights = drop(softmax_or_zero(logits, bias, -2), dropout)
+    return (weights[..., None] * value).sum(-3)
+
+
+def softmax_or_zero(logits: Tensor, bias: Tensor, dim: int) -> Tensor:
+    """softmax(logits + bias) over the keys in `dim`; where the bias leaves no key open, zero instead of NaN."""
+    bias, closed = opened(bias, dim)
+    return torch.softmax(logits + bias, dim).masked_fill(closed, 0.0)
+
+
+def opened(bias: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """The bias with zeros for queries that it leaves no key, and which these are (`dim`, over keys, is kept)."""
+    closed = (bias == CLOSED).all(dim, keepdim=True)
+    return bias.masked_fill(closed, 0.0), closed
 
 
 @dataclass
@@ -71,34 +122,10 @@ class MultiHeadAttention(nn.Module):
         if isinstance(bias, OpenKeys):
             mixed = self.in_blocks(query, *keys_values, bias, index)
         else:
-            mixed = self.over_all_keys(query, *keys_values, bias, index, record)
+            extra = self.position.logits(query, index)
+            added = extra if bias is None else bias[None] if extra is None else extra + bias[None]
+            mixed = over_all_keys(query, *keys_values, added, self.dropout if self.training else 0.0, record)
         return self.out(mixed.transpose(1, 2).flatten(2))
-
-    def over_all_keys(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        bias: Tensor | None,
-        index: tuple[Tensor, Tensor],
-        record: Place | None,
-    ) -> Tensor:
-        extra = self.position.logits(query, index[1] - index[0][:, None], index)
-        bias = None if bias is None else bias[None]  # (1, H or 1, L, S): three dimensions miss the fast path
-        total = bias if extra is None else extra if bias is None else extra + bias
-        dropout = self.dropout if self.training else 0.0
-        fast = record is None and (query.is_cuda or not dropout)  # PyTorch's path knows no dropout on a processor,
-        if fast and not dropout and compiled.fits(query, key.shape[2]):
-            return compiled.attend(query, key, value, total)
-        closed = None if fast and not query.is_cuda else without_key(bias, dim=-1)  # and on a GPU no closed query
-        if fast and closed is None:
-            return F.scaled_dot_product_attention(query, key, value, attn_mask=total, dropout_p=dropout)
-        logits = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
-        logits = logits if total is None else logits + total
-        weights = softmax_or_zero(logits, closed)
-        if record is not None:
-            record.keep(logits, weights)
-        return drop(weights, self.dropout, self.training) @ value
 
     def in_blocks(
         self, query: Tensor, key: Tensor, value: Tensor, bias: OpenKeys, index: tuple[Tensor, Tensor]
@@ -106,40 +133,22 @@ class MultiHeadAttention(nn.Module):
         """Over open keys, in blocks of queries small enough that what is gathered stays in the cache."""
         rows = max(1, BLOCK // (query.shape[0] * bias.index.shape[1] * query.shape[1] * query.shape[3]))
         if torch.is_grad_enabled() or rows >= len(bias.index):
-            return self.over_open_keys(query, key, value, bias, index)
+            return self.gathered(query, key, value, bias, index)
         parts = []
         for start in range(0, len(bias.index), rows):
             block = slice(start, start + rows)
             here = (index[0][block], index[1])
-            parts.append(self.over_open_keys(query[:, :, block], key, value, bias.rows(block), here))
+            parts.append(self.gathered(query[:, :, block], key, value, bias.rows(block), here))
         return torch.cat(parts, dim=2)
 
-    def over_open_keys(
+    def gathered(
         self, query: Tensor, key: Tensor, value: Tensor, bias: OpenKeys, index: tuple[Tensor, Tensor]
     ) -> Tensor:
         """Gather each query's few keys: time and memory are linear in length."""
         by_token = [x.transpose(1, 2) for x in (query, key, value)]  # (B, L or S, H, d), as it lies in memory
         slots = bias.index.shape
         near_key, near_value = (x.index_select(1, bias.index.flatten()).unflatten(1, slots) for x in by_token[1:])
-        logits = (by_token[0][:, :, None] * near_key).sum(-1) / query.shape[-1] ** 0.5  # (B, L, slots, H)
-        added = bias.value.permute(1, 2, 0)
-        logits = logits + added
-        extra = self.position.logits(query, index[1][bias.index] - index[0][:, None], index)
-        logits = logits if extra is None else logits + extra.permute(0, 2, 3, 1)
-        weights = drop(softmax_or_zero(logits, without_key(added, dim=1), dim=2), self.dropout, self.training)
-        return (weights[..., None] * near_value).sum(2).transpose(1, 2)
-
-
-def without_key(bias: Tensor | None, dim: int) -> Tensor | None:
-    """The queries to which a bias leaves no key open (`dim` runs over keys and is kept), or None if it has none."""
-    if bias is None:
-        return None
-    closed = (bias == CLOSED).all(dim, keepdim=True)
-    return closed if closed.any() else None
-
-
-def softmax_or_zero(logits: Tensor, closed: Tensor | None, dim: int = -1) -> Tensor:
-    """Softmax over keys; `closed` queries attend to nothing instead of becoming NaN."""
-    if closed is None:
-        return torch.softmax(logits, dim=dim)
-    return torch.softmax(logits.masked_fill(closed, 0.0), dim=dim).masked_fill(closed, 0.0)
+        added, extra = bias.value.permute(1, 2, 0), self.position.logits(query, index, bias.index)
+        added = added if extra is None else added + extra.permute(0, 2, 3, 1)
+        dropout = self.dropout if self.training else 0.0
+        return over_open_keys(by_token[0], near_key, near_value, added, dropout).transpose(1, 2)

@@ -32,13 +32,19 @@ class AttentionPosition(nn.Module):
         """Change queries or keys `x` (batch, head, length, size) that stand at `index` (length,)."""
         return x
 
-    def logits(self, query: Tensor, offset: Tensor, index: tuple[Tensor, Tensor]) -> Tensor | None:
-        """Logits to add, of the shape (batch or 1, head, query, key).
+    def logits(self, query: Tensor, index: tuple[Tensor, Tensor], chosen: Tensor | None = None) -> Tensor | None:
+        """Logits to add, (batch or 1, head, query, key), for queries (batch, head, query, size).
 
-        `offset` (query, key) is key position - query position; `index` the positions of the queries and of
-        all keys, of which `offset` may have a few for each query.
+        `index` holds the positions of the queries and of all keys; `chosen` (query, slots), if it is given, which few
+        of them each query looks at.
         """
         return None
+
+
+def offsets(index: tuple[Tensor, Tensor], chosen: Tensor | None = None) -> Tensor:
+    """Key position - query position (query, key), of all keys or of each query's chosen ones."""
+    queries, keys = index
+    return (keys if chosen is None else keys[chosen]) - queries[:, None]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from abc_nb.model.positions.base import AttentionPosition, Centred
+from abc_nb.model.positions.base import AttentionPosition, Centred, offsets
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class FireAttention(AttentionPosition):
     def psi(self, x: Tensor) -> Tensor:
         return torch.log1p((self.c * x).abs())
 
-    def logits(self, query: Tensor, offset: Tensor, index: tuple[Tensor, Tensor]) -> Tensor:
-        queries, keys = index
+    def logits(self, query: Tensor, index: tuple[Tensor, Tensor], chosen: Tensor | None = None) -> Tensor:
+        offset, (queries, keys) = offsets(index, chosen), index
         length = torch.where(offset > 0, keys.max(), queries[:, None])
         limit = torch.maximum(length, (self.multiple * self.first_limit).abs())
         quotient = -offset.sign() * self.psi(offset) / (self.psi(limit) + 1e-6)

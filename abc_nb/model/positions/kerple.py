@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from abc_nb.model.positions.base import AttentionPosition, Centred
+from abc_nb.model.positions.base import AttentionPosition, Centred, offsets
 
 SMALLEST = 1e-2  # of r1 and r2, as in the authors' code
 
@@ -28,8 +28,8 @@ class KerpleAttention(AttentionPosition):
         self.r1 = nn.Parameter(2 * torch.rand(heads, 1, 1))
         self.r2 = nn.Parameter(torch.rand(heads, 1, 1))
 
-    def logits(self, query: Tensor, offset: Tensor, index: tuple[Tensor, Tensor]) -> Tensor:
+    def logits(self, query: Tensor, index: tuple[Tensor, Tensor], chosen: Tensor | None = None) -> Tensor:
         with torch.no_grad():  # the parameters themselves: one that was clamped in passing would learn no more
             for each in (self.r1, self.r2):
                 each.clamp_(min=SMALLEST)
-        return (-self.r1 * torch.log1p(self.r2 * offset.abs()))[None]
+        return (-self.r1 * torch.log1p(self.r2 * offsets(index, chosen).abs()))[None]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from abc_nb.model.positions.base import AttentionPosition, PositionEncoding
+from abc_nb.model.positions.base import AttentionPosition, PositionEncoding, offsets
 from abc_nb.problems.layouts import Layout
 
 
@@ -39,7 +39,7 @@ class RelativeAttention(AttentionPosition):
         self.clip = clip
         self.table = nn.Parameter(torch.randn(2 * clip + 1, head_size) * head_size**-0.5)
 
-    def logits(self, query: Tensor, offset: Tensor, index: tuple[Tensor, Tensor]) -> Tensor:
+    def logits(self, query: Tensor, index: tuple[Tensor, Tensor], chosen: Tensor | None = None) -> Tensor:
         by_offset = query @ self.table.T / query.shape[-1] ** 0.5  # (batch, head, query, 2 * clip + 1)
-        row = offset.clamp(-self.clip, self.clip) + self.clip
+        row = offsets(index, chosen).clamp(-self.clip, self.clip) + self.clip
         return by_offset.gather(-1, row.expand(*query.shape[:-1], row.shape[-1]))

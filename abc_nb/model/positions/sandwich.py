@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from abc_nb.model.positions.base import AttentionPosition, Centred
+from abc_nb.model.positions.base import AttentionPosition, Centred, offsets
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,8 @@ class SandwichAttention(AttentionPosition):
         super().__init__()
         self.size, self.heads = size, heads
 
-    def logits(self, query: Tensor, offset: Tensor, index: tuple[Tensor, Tensor]) -> Tensor:
+    def logits(self, query: Tensor, index: tuple[Tensor, Tensor], chosen: Tensor | None = None) -> Tensor:
+        offset = offsets(index, chosen)
         frequency = 10000 ** (-torch.arange(0, self.size, 2, device=offset.device) / self.size)
         product = (offset[..., None] * frequency).cos().sum(-1)
         head = torch.arange(1, self.heads + 1, device=offset.device)[:, None, None]

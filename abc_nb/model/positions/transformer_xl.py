@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from abc_nb.model.positions.base import AttentionPosition, PositionEncoding
+from abc_nb.model.positions.base import AttentionPosition, PositionEncoding, offsets
 from abc_nb.model.positions.sinusoidal import Sinusoidal
 
 
@@ -33,13 +33,12 @@ class TransformerXLAttention(AttentionPosition):
         self.key = nn.Linear(head_size * heads, head_size * heads, bias=False)  # W
         self.v_minus_u = nn.Parameter(torch.zeros(heads, 1, head_size))
 
-    def logits(self, query: Tensor, offset: Tensor, index: tuple[Tensor, Tensor]) -> Tensor:
-        distance, column = (-offset).unique(return_inverse=True)
+    def logits(self, query: Tensor, index: tuple[Tensor, Tensor], chosen: Tensor | None = None) -> Tensor:
+        distance, column = (-offsets(index, chosen)).unique(return_inverse=True)
         heads, _, size = self.v_minus_u.shape
-        here, keys = index[0], offset + index[0][:, None]
         query = query + self.v_minus_u
-        if len(distance) > heads * size and (keys == keys[0]).all():
-            return self.turned(query, here, keys[0]) / size**0.5
+        if chosen is None and len(distance) > heads * size:
+            return self.turned(query, *index) / size**0.5
         key = self.key(Sinusoidal().embedding(distance, heads * size)).unflatten(-1, (heads, size)).transpose(0, 1)
         by_distance = query @ key.mT / size**0.5  # (batch, head, query, distance): few, not one a cell
         return by_distance.gather(-1, column.expand(*query.shape[:-1], column.shape[-1]))
