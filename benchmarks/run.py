@@ -21,6 +21,7 @@ from unittest.mock import patch
 
 import pandas as pd
 import torch
+from abc_nb.training.muon import Muon
 from baselines import TorchTransformer, decode_from_the_start, draw_heads, line_means_in_loops
 from tqdm import tqdm
 
@@ -35,7 +36,6 @@ from abc_nb.problems.sampling import Batch
 from abc_nb.runs import store
 from abc_nb.show.explorers.calibration_widget import CalibrationBench, explore_calibration
 from abc_nb.training.evaluation import TEST_SEED, exact_match
-from abc_nb.training.muon import Muon
 from abc_nb.training.trainer import Trainer
 
 ROUNDS = 5  # measurements, of which the median is taken

@@ -258,7 +258,7 @@ def test_a_run_whose_parent_was_trained_anew_meanwhile_begins_anew(
     assert_same_result(runner.ensure(chosen, 0).folder, expected)
     assert run.manifest["parent"]["weights"] == sha256(parent.folder / "weights.safetensors")
     (kept,) = (folders.runs / ".set-aside").iterdir()
-    assert "checkpoint.safetensors" in {path.name for path in kept.iterdir()}
+    assert "checkpoint.pt" in {path.name for path in kept.iterdir()}
 
 
 def test_a_resumed_run_tells_the_seconds_of_its_calibration(
@@ -269,30 +269,6 @@ def test_a_resumed_run_tells_the_seconds_of_its_calibration(
         patched.setattr(runner.time, "perf_counter", iter(range(0, 10**6, 100)).__next__)
         runner.ensure(child, 0)
     assert runner.ensure(child, 0).manifest["calibration_seconds"] == 100
-
-
-@pytest.mark.parametrize("damage", DAMAGES[:3])
-def test_a_damaged_checkpoint_is_named_kept_and_the_run_trained_anew(
-    damage: Callable[[Path], None],
-    parent: store.Run,
-    child: Experiment,
-    folders: Folders,
-    trained: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(runner, "evaluate", stop)
-        runner.ensure(child, 0)
-    checkpoint = folders.runs / ".partial" / child.key(0) / runner.CHECKPOINT
-    damage(checkpoint)
-    left = checkpoint.read_bytes()
-    with pytest.warns(UserWarning, match=r"checkpoint\.safetensors is damaged; it is kept as checkpoint\.damaged"):
-        run = runner.ensure(child, 0)
-    assert_same_calibrated_result(run.folder, trained / child.key(0))
-    assert sorted(path.name for path in run.folder.iterdir()) == CALIBRATED
-    (kept,) = (folders.runs / ".set-aside").glob("*/checkpoint.damaged")
-    assert kept.read_bytes() == left
 
 
 def test_files_that_were_half_written_are_no_part_of_the_finished_run(

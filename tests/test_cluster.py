@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import signal
 import socket
@@ -23,7 +22,7 @@ import pytest
 from conftest import Folders
 from dask_processes import Cluster, dask_process, kill, started
 from filelock import FileLock
-from helpers import assert_same_result, history, holds, longer_experiment, read_tensors, renamed, wait_for
+from helpers import assert_same_result, history, holds, longer_experiment, renamed, step_of, wait_for
 
 from abc_nb.cli import main
 from abc_nb.common import paths
@@ -86,7 +85,7 @@ def test_a_run_ends_with_its_sweep_and_keeps_its_checkpoint(
         mark.with_name("moved").rename(mark)
     assert reported == [(tiny.name, 0, 1)]
     checkpoint = folders.runs / ".partial" / tiny.key(0) / runner.CHECKPOINT
-    assert json.loads(read_tensors(checkpoint)["progress"])["step"] == 2
+    assert step_of(checkpoint) == 2
 
 
 def test_runs_that_are_cancelled_mean_a_lost_scheduler(

@@ -27,6 +27,7 @@ from helpers import (
     forking,
     read_tensors,
     report_versions,
+    step_of,
     tiny_experiment,
     write_report,
 )
@@ -125,6 +126,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     ".json": lambda path: json.loads(path.read_text()),
     ".csv": read_lines,
     ".safetensors": read_tensors,
+    ".pt": step_of,
 }
 
 

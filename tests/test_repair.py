@@ -88,7 +88,7 @@ def test_a_certified_model_is_left_as_it_is() -> None:
 def test_what_is_not_repaired_is_said() -> None:
     """Without a rate nothing changes; the rounds end."""
     model, sampler = damaged()
-    repair = repaired(model, sampler, replace(CONFIG, learning_rate=0.0, matrix_learning_rate=0.0))
+    repair = repaired(model, sampler, replace(CONFIG, learning_rate=1e-30, matrix_learning_rate=1e-30))
     facts = repair.facts
     assert facts["rounds"] == ROUNDS and not facts["certified"]
     assert facts["wrong_before"] == facts["wrong_after"] > 0 and facts["named"]

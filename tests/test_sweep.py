@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -20,7 +19,7 @@ import psutil
 import pytest
 import torch
 from conftest import Folders
-from helpers import child_of, history, longer_experiment, members, read_tensors, renamed, tiny_experiment, wait_for
+from helpers import child_of, history, longer_experiment, members, renamed, step_of, tiny_experiment, wait_for
 
 from abc_nb.bias import Causal
 from abc_nb.experiments import as_json
@@ -341,7 +340,7 @@ def test_a_stopped_command_leaves_checkpoints_and_no_process(
     lines = [line for line in errors.splitlines() if line and "step" not in line]
     assert lines == ([] if how is signal.SIGKILL else [STOPPED])
     wait_for(lambda: not members(process.pid))
-    assert json.loads(read_tensors(checkpoint)["progress"])["step"] > 0
+    assert step_of(checkpoint) > 0
 
 
 @pytest.mark.slow

@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Literal
+from dataclasses import Field, fields, replace
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 import torch
-from helpers import SAMPLER, SHORT, TINY, build, integers, rates_of, relative_rates, trainer
-from hypothesis import given
+from helpers import SAMPLER, SHORT, TINY, assert_same_weights, build, integers, rates_of, relative_rates, trainer
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch import Tensor
 
 from abc_nb.bias.window import Window
 from abc_nb.common.errors import InputError
-from abc_nb.model.positions import Fire, Sinusoidal
+from abc_nb.model.positions import Sinusoidal
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.layouts import SOS
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task
 from abc_nb.training import trainer as training
+from abc_nb.training.batches import Batches
 from abc_nb.training.evaluation import evaluate, greedy
-from abc_nb.training.progress import Progress, TrainingConfig
-from abc_nb.training.trainer import Trainer, build_optimizers, loss_of, rate_at, stream
+from abc_nb.training.progress import Schedule, TrainingConfig, schedule
+from abc_nb.training.trainer import Trainer, loss_of, stream
 
 # ---- learning ---------------------------------------------------------------------------------------
 
@@ -79,24 +81,6 @@ def test_gradients_are_clipped() -> None:
     assert torch.stack(norms).norm().item() == pytest.approx(1e-3, rel=1e-3)
 
 
-def test_muon_takes_the_matrices_of_layers_and_adamw_the_rest() -> None:
-    model = build()
-    adamw, muon = build_optimizers(model, SHORT)
-    chosen = {id(p) for group in muon.param_groups for p in group["params"]}
-    rest = {id(p) for group in adamw.param_groups for p in group["params"]}
-    matrices = {id(p) for name, p in model.named_parameters() if "coder." in name and p.ndim == 2}
-    assert chosen == matrices
-    assert rest == {id(p) for p in model.parameters()} - matrices
-
-
-def test_a_matrix_of_one_column_is_a_vector_to_muon() -> None:
-    model = build(replace(TINY, position=Fire()))
-    _, muon = build_optimizers(model, SHORT)
-    chosen = {id(p) for group in muon.param_groups for p in group["params"]}
-    columns = [p for name, p in model.named_parameters() if name.endswith("position.network.0.weight")]
-    assert columns and all(p.ndim == 2 and id(p) not in chosen for p in columns)
-
-
 def test_each_seed_has_random_numbers_of_its_own() -> None:
     drawn = []
     for seed in (0, 0, 1, 4096):
@@ -127,10 +111,54 @@ def test_a_large_seed_shares_no_stream_with_a_small_one(seed: int, step: int) ->
     assert stream(seed, step) % 2**20 >= 2**19
 
 
-def test_adamw_alone_takes_every_parameter() -> None:
-    model = build()
-    (adamw,) = build_optimizers(model, replace(SHORT, optimizer="adamw"))
-    assert len(adamw.param_groups[0]["params"]) == len([*model.parameters()])
+def test_dropout_and_data_follow_from_the_step_whatever_else_drew_random_numbers() -> None:
+    model = replace(TINY, dropout=0.1)
+    first, second = trainer(model=model), trainer(model=model)
+    for run, disturbance in ((first, 0), (second, 7)):
+        for _ in range(3):
+            torch.rand(disturbance)
+            run.step()
+    assert_same_weights(first, second)
+
+
+# ---- recipe -----------------------------------------------------------------------------------------
+
+AT_LEAST = {"steps": 1, "batch": 1, "held_batch": 1, "hold": 1, "validate_every": 1, "validation": 1}
+AT_LEAST |= {"warmup": 0, "again": 0}
+POSITIVE = ("learning_rate", "matrix_learning_rate", "learned", "clip")
+
+
+def test_every_field_of_a_recipe_is_checked() -> None:
+    assert {*AT_LEAST, *POSITIVE, "optimizer"} == {field.name for field in fields(TrainingConfig)}
+
+
+@given(st.sampled_from([*AT_LEAST]), st.integers())
+def test_a_count_is_refused_exactly_if_it_is_too_small(name: str, value: int) -> None:
+    if value >= AT_LEAST[name]:
+        assert getattr(replace(SHORT, **{name: value}), name) == value
+    else:
+        with pytest.raises(InputError, match=f"a training cannot have {name}={value}: give {AT_LEAST[name]} or more"):
+            replace(SHORT, **{name: value})
+
+
+@given(st.sampled_from(POSITIVE), st.floats() | st.integers())
+def test_a_rate_is_refused_exactly_if_it_is_no_positive_number(name: str, value: float) -> None:
+    if 0 < value < math.inf:
+        assert getattr(replace(SHORT, **{name: value}), name) == value
+    else:
+        with pytest.raises(
+            InputError, match=re.escape(f"a training cannot have {name}={value}: give a positive number")
+        ):
+            replace(SHORT, **{name: value})
+
+
+@given(
+    st.sampled_from(fields(TrainingConfig)), st.none() | st.text() | st.booleans() | st.just(math.nan) | st.just((1,))
+)
+def test_a_value_of_another_type_is_refused(field: Field[Any], value: Any) -> None:
+    assume(not (isinstance(value, float) and field.name in POSITIVE) and value not in ("muon", "adamw"))
+    with pytest.raises(InputError, match=f" is not possible as {field.name} of a TrainingConfig"):
+        replace(SHORT, **{field.name: value})
 
 
 # ---- schedule ---------------------------------------------------------------------------------------
@@ -141,27 +169,12 @@ RATES = [(0, 0.1), (4, 0.5), (9, 1.0), (10, 1.0), (69, 1.0), (70, 1.0), (71, 0.9
 
 @pytest.mark.parametrize(("step", "rate"), RATES)
 def test_rate_warms_up_stays_and_falls_to_zero(step: int, rate: float) -> None:
-    assert rate_at(step, (70, 110), LONG) == pytest.approx(rate)
-
-
-@pytest.mark.parametrize(("step", "rate"), [(4, 0.5), (8, 0.9), (10, 1.0), (11, 0.95), (20, 0.5), (29, 0.05)])
-def test_rate_falls_between_the_steps_it_is_given(step: int, rate: float) -> None:
-    assert rate_at(step, (10, 30), LONG) == pytest.approx(rate)
-
-
-def test_rate_without_warm_up_starts_at_its_highest() -> None:
-    assert rate_at(0, (70, 110), replace(LONG, warmup=0)) == 1.0
-
-
-def test_each_optimizer_runs_at_its_own_rate_times_the_schedule() -> None:
-    run = trainer(replace(SHORT, learning_rate=0.5, matrix_learning_rate=0.25, warmup=4, hold=5))
-    for relative in (0.25, 0.5, 0.75, 1.0, 1.0, 1.0, 2 / 3, 1 / 3):
-        run.step()
-        assert rates_of(run) == pytest.approx([0.5 * relative, 0.25 * relative])
+    assert Schedule(70, 110).rate(step, warmup=10) == pytest.approx(rate)
+    assert Schedule(70, 110).rate(step, warmup=0) == min(1.0, (110 - step) / 40)
 
 
 @pytest.mark.parametrize(
-    ("accuracies", "start", "end"),
+    ("accuracies", "fall", "end"),
     [
         ({}, 70, 110),
         ({20: 0.5, 40: 0.899}, 70, 110),
@@ -174,12 +187,27 @@ def test_each_optimizer_runs_at_its_own_rate_times_the_schedule() -> None:
     ],
 )
 def test_rate_falls_once_validation_shows_learning_and_ten_times_as_many_steps_are_enough(
-    accuracies: dict[int, float], start: int, end: int
+    accuracies: dict[int, float], fall: int, end: int
 ) -> None:
     history = [{"step": step, "accuracy": accuracy} for step, accuracy in accuracies.items()]
-    assert Progress(history=history).fall(LONG) == (start, end)
-    assert not Progress(step=end - 1, history=history).finished(LONG)
-    assert Progress(step=end, history=history).finished(LONG)
+    assert schedule(history, LONG) == (fall, end)
+
+
+def test_each_optimizer_runs_at_its_own_rate_times_the_schedule() -> None:
+    run = trainer(replace(SHORT, learning_rate=0.5, matrix_learning_rate=0.25, warmup=4, hold=5))
+    for relative in (0.25, 0.5, 0.75, 1.0, 1.0, 1.0, 2 / 3, 1 / 3):
+        run.step()
+        assert rates_of(run) == pytest.approx([0.5 * relative, 0.25 * relative])
+
+
+def test_a_round_takes_the_steps_it_is_given_whatever_was_learned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "exact_match", always_right)
+    run = trainer(replace(SHORT, warmup=2, held_batch=20))
+    rates: list[float] = []
+    for fall, end in ((1, 3), (4, 7)):
+        run.train(report=lambda _: rates.append(rates_of(run)[0] / run.rates[0]), of_round=Schedule(fall, end))
+        assert run.progress.step == end
+    assert rates == pytest.approx([0.5, 1.0, 0.5, 1.0, 1.0, 2 / 3, 1 / 3])
 
 
 def always_right(model: Transformer, batch: Batch) -> Tensor:
@@ -281,6 +309,11 @@ def test_a_model_can_be_trained_after_it_was_evaluated() -> None:
 # ---- practised again --------------------------------------------------------------------------------
 
 DIGIT = Sampler(Task("n-by-1"), width_count=3)
+RECIPE = replace(SHORT, batch=30, again=5)
+
+
+def batches(sampler: Sampler = SAMPLER, config: TrainingConfig = SHORT) -> Batches:
+    return Batches(sampler, config, seed=0)
 
 
 def problems_of(batch: Batch) -> list[tuple[int, ...]]:
@@ -294,57 +327,44 @@ def as_numbers(operands: list[np.ndarray]) -> list[tuple[int, ...]]:
 
 @pytest.mark.parametrize("sampler", [SAMPLER, DIGIT, Sampler(Task("successor")), replace(DIGIT, arrangement="aligned")])
 def test_the_last_problems_that_were_wrong_are_remembered(sampler: Sampler) -> None:
-    run = Trainer(build(sampler=sampler), sampler, SHORT, seed=0)
-    assert run.again(0, 8) == []
+    given_problems = batches(sampler)
+    assert given_problems.again(0, 8) == []
     expected: list[tuple[int, ...]] = []
     for step in range(4):
         batch = sampler.training_batch(0, step, 8)
         wrong = torch.arange(8) % 3 == step % 3
-        run.remember(batch, wrong)
+        given_problems.remember(batch, wrong)
         numbers = [problem for problem, missed in zip(problems_of(batch), wrong.tolist(), strict=True) if missed]
-        digit = sampler.task.operation.second == 1  # a digit that fills every place is one digit still
+        digit = sampler.task.name == "n-by-1"  # its digit fills every place, and is one digit still
         expected += [(first, *(second % 10 if digit else second for second in rest)) for first, *rest in numbers]
-        assert as_numbers(run.missed) == expected[-8:]
+        assert as_numbers(given_problems.missed) == expected[-8:]
 
 
 def test_nothing_is_remembered_of_lists_fixed_sets_and_right_answers() -> None:
-    for sampler in (Sampler(Task("listops-max")), replace(SAMPLER, fixed=10)):
-        run = Trainer(build(sampler=sampler), sampler, SHORT, seed=0)
-        run.remember(sampler.training_batch(0, 0, 8), torch.ones(8, dtype=torch.bool))
-        assert run.missed == []
-    run = trainer()
-    run.remember(SAMPLER.training_batch(0, 0, 8), torch.zeros(8, dtype=torch.bool))
-    assert run.missed == []
+    every = torch.ones(8, dtype=torch.bool)
+    for sampler, wrong in (
+        (Sampler(Task("listops-max")), every),
+        (replace(SAMPLER, fixed=10), every),
+        (SAMPLER, ~every),
+    ):
+        given_problems = batches(sampler)
+        given_problems.remember(sampler.training_batch(0, 0, 8), wrong)
+        assert given_problems.missed == []
 
 
-def test_some_of_the_problems_missed_come_again_each_once() -> None:
-    run = trainer(replace(SHORT, batch=30, again=5))
-    run.remember(SAMPLER.training_batch(0, 0, 30), torch.ones(30, dtype=torch.bool))
-    drawn = [as_numbers(run.again(step, 30)) for step in range(20)]
-    assert all(len({*problems}) == 5 for problems in drawn)
-    assert {problem for problems in drawn for problem in problems} <= {*as_numbers(run.missed)}
+def test_some_of_the_problems_missed_come_again_no_more_than_a_quarter_of_a_batch() -> None:
+    given_problems = batches(config=RECIPE)
+    given_problems.remember(SAMPLER.training_batch(0, 0, 30), torch.ones(30, dtype=torch.bool))
+    drawn = [as_numbers(given_problems.again(step, 30)) for step in range(20)]
+    assert all(len({*problems}) == 5 for problems in drawn), "each once"
+    assert {problem for problems in drawn for problem in problems} <= {*as_numbers(given_problems.missed)}
     assert len({tuple(problems) for problems in drawn}) == 20
-    np.testing.assert_array_equal(run.again(3, 30), run.again(3, 30))
-    none = trainer(replace(SHORT, again=0))
-    none.remember(SAMPLER.training_batch(0, 0, 8), torch.ones(8, dtype=torch.bool))
+    for size, count in ((30, 5), (20, 5), (19, 4), (8, 2), (4, 1), (3, 0)):
+        assert [len(digits) for digits in given_problems.again(0, size)] == [count, count]
+        assert len(given_problems.batch(0, size).source) == size
+    none = batches(config=replace(RECIPE, again=0))
+    none.missed = given_problems.missed
     assert none.again(3, 30) == []
-
-
-@pytest.mark.parametrize(("size", "count"), [(30, 5), (20, 5), (19, 4), (8, 2), (4, 1), (3, 0)])
-def test_no_more_than_a_quarter_of_a_batch_comes_again(size: int, count: int) -> None:
-    run = trainer(replace(SHORT, batch=30, again=5))
-    run.remember(SAMPLER.training_batch(0, 0, 30), torch.ones(30, dtype=torch.bool))
-    again = run.again(0, size)
-    assert [len(digits) for digits in again] == [count, count]
-    assert len(SAMPLER.training_batch(0, 1, size, again).source) == size
-
-
-@pytest.mark.parametrize("setting", ["steps", "hold", "batch", "held_batch"])
-@pytest.mark.parametrize("value", [0, -1])
-def test_a_training_of_no_steps_or_problems_is_an_error(setting: str, value: int) -> None:
-    with pytest.raises(InputError, match="at least one step, one held step and one problem a batch"):
-        replace(SHORT, **{setting: value})
-    assert vars(replace(SHORT, **{setting: 1}))[setting] == 1
 
 
 @pytest.mark.parametrize("sampler", [SAMPLER, DIGIT, Sampler(Task("successor"), width_count=3)])
@@ -357,6 +377,22 @@ def test_a_batch_holds_the_problems_that_come_again_and_fresh_ones(sampler: Samp
         assert len({*problems_of(batch)}) == 10
         target = sampler.task.target(batch.operands(torch.arange(10), sampler.task))
         np.testing.assert_array_equal(batch.target.numpy(), target)
+
+
+def test_other_batches_can_be_trained_on() -> None:
+    class Nines(Batches):
+        def again(self, step: int, size: int) -> list[np.ndarray]:
+            return [np.full((size, 3), 9), np.full((size, 3), 9)]
+
+    seen: list[tuple[int, ...]] = []
+
+    class Watched(Nines):
+        def remember(self, batch: Batch, wrong: Tensor) -> None:
+            assert len(wrong) == len(batch.source)
+            seen.extend(problems_of(batch))
+
+    Trainer(build(), SAMPLER, SHORT, 0, Watched(SAMPLER, SHORT, 0)).run()
+    assert {*seen} == {(999, 999)}
 
 
 # ---- cyclic positions -------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from abc_nb.common.errors import InputError
 from abc_nb.experiments.experiment import Experiment, train_command
 from abc_nb.model.transformer import Transformer
 from abc_nb.training.evaluation import tidy
-from abc_nb.training.progress import Progress
+from abc_nb.training.progress import schedule
 
 
 class Outcome(NamedTuple):
@@ -117,7 +117,7 @@ class Run:
         """How many problems the first `steps` steps (by default all) went through; the same on any machine."""
         config, steps = self.experiment.training, int(self.manifest["steps"]) if steps is None else steps
         history: list[Any] = self.history().to_dict("records")
-        held = min(steps, Progress(history=history).fall(config)[0])
+        held = min(steps, schedule(history, config).fall)
         return held * config.held_batch + (steps - held) * config.batch
 
     def reached(self, accuracy: float) -> dict[str, float]:

@@ -45,7 +45,7 @@ from abc_nb.training.evaluation import evaluate
 from abc_nb.training.progress import Progress
 from abc_nb.training.trainer import Trainer
 
-CHECKPOINT = "checkpoint.safetensors"
+CHECKPOINT = "checkpoint.pt"
 BEST, FACTS_FILE = "best", "facts.json"  # the attempt that is best in validation so far
 ORIGIN = "origin.json"  # of an unfinished run: which weights it began with, and the manifest of its bias
 

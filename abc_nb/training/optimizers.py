@@ -1,19 +1,46 @@
-"""Optimisers that do not load the compiler of PyTorch.
+"""The optimisers of a training: Muon on the layers' matrices, AdamW on the rest.
 
-PyTorch's optimisers load it to ask it to leave their methods alone. It takes two seconds of every process that
-trains, and nothing here uses it.
+Muon (Jordan et al. 2024) is this package's own because `torch.optim.Muon` orthogonalises one matrix at a time, in
+bfloat16, which a CPU does slowly. 300 steps of Addition's quick recipe on one thread took 12 s with ours and 36 s with
+PyTorch's, in each of three repetitions in turn: a step of Muon is 5 ms against 83 ms, of 40 ms that a training step
+takes. The update rule is the same, and a test holds the two together.
 """
 
 from __future__ import annotations
 
 import inspect
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor, nn
 from torch.optim import Optimizer
+
+if TYPE_CHECKING:
+    from abc_nb.training.progress import TrainingConfig
+
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic Newton-Schulz iteration
+STEPS = 5
+
+
+def build_optimizers(model: nn.Module, config: TrainingConfig) -> list[Optimizer]:
+    """AdamW on everything, or Muon on the layers' matrices and AdamW on the rest."""
+    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    layers = {name: p for name, p in trained.items() if name.startswith(("encoder.", "decoder."))}
+    matrices = [p for p in layers.values() if p.ndim == 2 and min(p.shape) > 1] if config.optimizer == "muon" else []
+    chosen = {id(p) for p in matrices}
+    rest = [p for p in trained.values() if id(p) not in chosen]
+    adamw = AdamW(rest, lr=config.learning_rate, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
+    return [adamw, Muon(matrices, lr=config.matrix_learning_rate)] if matrices else [adamw]
 
 
 class Uncompiled(Optimizer):
-    """An optimiser whose methods are PyTorch's without what asks the compiler."""
+    """An optimiser whose methods are PyTorch's before it wraps them.
+
+    The wrappers load PyTorch's compiler to ask it to leave the methods alone. That costs every process that trains
+    two seconds and 70 MB, and nothing here uses it.
+    """
 
     add_param_group = inspect.unwrap(Optimizer.add_param_group)
     state_dict = inspect.unwrap(Optimizer.state_dict)
@@ -24,3 +51,45 @@ class AdamW(Uncompiled, torch.optim.AdamW):
     """`torch.optim.AdamW`; it computes the same, bit for bit."""
 
     step = torch.no_grad()(inspect.unwrap(torch.optim.AdamW.step))
+
+
+class Muon(Uncompiled):
+    """Momentum, orthogonalised, for matrices; its size matches AdamW's usual update (Liu et al. 2025, section 2.2)."""
+
+    def __init__(self, params: Iterable[Tensor], lr: float, momentum: float = 0.95) -> None:
+        super().__init__(params, {"lr": lr, "momentum": momentum})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            shapes: dict[torch.Size, list[Tensor]] = defaultdict(list)
+            for p in group["params"]:
+                if p.grad is not None:
+                    shapes[p.shape].append(p)
+            for same in shapes.values():
+                self.step_together(same, group["lr"], group["momentum"])
+
+    def step_together(self, params: list[Tensor], rate: float, momentum: float) -> None:
+        """One step for parameters of the same shape."""
+        for p in params:
+            if "momentum_buffer" not in self.state[p]:
+                self.state[p]["momentum_buffer"] = torch.zeros_like(p)
+        grads = [p.grad for p in params if p.grad is not None]
+        buffers = [self.state[p]["momentum_buffer"] for p in params]
+        torch._foreach_lerp_(buffers, grads, 1 - momentum)
+        update = torch.stack(torch._foreach_lerp(grads, buffers, momentum))
+        tall = update.shape[1] > update.shape[2]
+        update = orthogonalize(update.mT if tall else update)
+        update = update.mT if tall else update
+        scale = 0.2 * max(update.shape[1:]) ** 0.5
+        torch._foreach_add_(params, list(update.unbind()), alpha=-rate * scale)
+
+
+def orthogonalize(matrices: Tensor) -> Tensor:
+    """U V^T of each matrix U S V^T, approximately: (count, rows, columns), rows <= columns."""
+    a, b, c = COEFFICIENTS
+    x = matrices / matrices.norm(dim=(1, 2), keepdim=True).clamp_min(1e-7)
+    for _ in range(STEPS):
+        gram = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return x

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from abc_nb.common.config import check_fields
 from abc_nb.common.errors import InputError
+
+Validation = dict[str, float]  # step, seconds, loss and accuracy
 
 
 @dataclass(frozen=True)
@@ -26,17 +30,43 @@ class TrainingConfig:
     warmup: int = 50  # steps of linear warm-up
     again: int = 16  # problems of a batch that repeat earlier ones which were answered wrong
     hold: int = 800  # steps at the full rate, at most
-    learned: float = 0.5  # validation accuracy that ends them earlier
+    learned: float = 0.5  # validation accuracy that ends them earlier; above 1: none does
     clip: float = 1.0  # largest gradient norm
     validate_every: int = 50  # steps
     validation: int = 1024  # problems from numbers never trained on
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if min(self.steps, self.hold, self.batch, self.held_batch, self.validate_every) < 1:
-            raise InputError(
-                "a training needs at least one step, one held step and one problem a batch, and a step to validate at"
-            )
+        for name in ("learning_rate", "matrix_learning_rate", "learned", "clip"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise InputError(f"a training cannot have {name}={getattr(self, name)}: give a positive number")
+        for name in ("steps", "batch", "held_batch", "hold", "validate_every", "validation"):
+            if getattr(self, name) < 1:
+                raise InputError(f"a training cannot have {name}={getattr(self, name)}: give 1 or more")
+        for name in ("warmup", "again"):
+            if getattr(self, name) < 0:
+                raise InputError(f"a training cannot have {name}={getattr(self, name)}: give 0 or more")
+
+
+class Schedule(NamedTuple):
+    """The steps at which the learning rate begins to fall and reaches zero, where the training ends."""
+
+    fall: int
+    end: int
+
+    def rate(self, step: int, warmup: int) -> float:
+        """Relative learning rate of a step: a linear warm-up, a constant, and a linear fall to zero."""
+        return min(1.0, (step + 1) / max(1, warmup), (self.end - step) / max(1, self.end - self.fall))
+
+
+def schedule(history: Sequence[Validation], config: TrainingConfig) -> Schedule:
+    """When the rate falls: once validation shows that the task is being learned, at the latest after `hold` steps.
+
+    The whole training takes at most ten times as long as it took to get there.
+    """
+    learned = [int(row["step"]) for row in history if row["accuracy"] >= config.learned]
+    fall = min([*learned, config.hold])
+    return Schedule(fall, min(10 * fall, config.steps))
 
 
 @dataclass
@@ -45,17 +75,4 @@ class Progress:
 
     step: int = 0
     seconds: float = 0.0  # of training, over all resumptions
-    history: list[dict[str, float]] = field(default_factory=list)  # one row a validation
-
-    def fall(self, config: TrainingConfig) -> tuple[int, int]:
-        """The steps at which the rate begins to fall and reaches zero; the training ends there.
-
-        It begins when validation shows that the task is being learned, or at the end of `hold`; the
-        whole training takes at most ten times as long as it took to get there.
-        """
-        learned = (int(row["step"]) for row in self.history if row["accuracy"] >= config.learned)
-        start = min(next(learned, config.hold), config.hold)
-        return start, min(10 * start, config.steps)
-
-    def finished(self, config: TrainingConfig) -> bool:
-        return self.step >= self.fall(config)[1]
+    history: list[Validation] = field(default_factory=list)  # one row a validation

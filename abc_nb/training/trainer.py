@@ -11,39 +11,119 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from abc_nb.model.transformer import Transformer
-from abc_nb.problems.sampling import AGAIN, PHASE, Batch, Sampler, generator
-from abc_nb.problems.tasks import Digits
+from abc_nb.problems.sampling import PHASE, Batch, Sampler, generator
+from abc_nb.training.batches import Batches
 from abc_nb.training.checkpoints import load_checkpoint, save_checkpoint
 from abc_nb.training.evaluation import exact_match
-from abc_nb.training.muon import Muon
-from abc_nb.training.optimizers import AdamW
-from abc_nb.training.progress import Progress, TrainingConfig
+from abc_nb.training.optimizers import build_optimizers
+from abc_nb.training.progress import Progress, Schedule, TrainingConfig, schedule
 
 CHECKPOINT_SECONDS = 5.0
 PART = 2**20  # embedded numbers of a batch (tokens times width) that go through the model at once
+Report = Callable[[Progress], None]
 
 
-def build_optimizers(model: nn.Module, config: TrainingConfig) -> list[torch.optim.Optimizer]:
-    """AdamW on everything, or Muon on the layers' matrices and AdamW on the rest."""
-    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    layers = {name: p for name, p in trained.items() if name.startswith(("encoder.", "decoder."))}
-    matrices = [p for p in layers.values() if p.ndim == 2 and min(p.shape) > 1] if config.optimizer == "muon" else []
-    chosen = {id(p) for p in matrices}
-    rest = [p for p in trained.values() if id(p) not in chosen]
-    adamw = AdamW(rest, lr=config.learning_rate, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
-    return [adamw, Muon(matrices, lr=config.matrix_learning_rate)] if matrices else [adamw]
+class Trainer:
+    """Trains one model; `run` returns when the training is finished, wherever it began.
 
+    `batches` are other problems than the sampler's fresh ones and those missed lately.
+    """
 
-def rate_at(step: int, fall: tuple[int, int], config: TrainingConfig) -> float:
-    """Relative learning rate: linear warm-up, a constant, and a linear fall to zero over the steps of `fall`."""
-    start, end = fall
-    return min(1.0, (step + 1) / max(1, config.warmup), (end - step) / max(1, end - start))
+    def __init__(
+        self, model: Transformer, sampler: Sampler, config: TrainingConfig, seed: int, batches: Batches | None = None
+    ) -> None:
+        self.model, self.sampler, self.config, self.seed = model, sampler, config, seed
+        self.batches = batches or Batches(sampler, config, seed)
+        self.parameters = list(model.parameters())
+        self.device = self.parameters[0].device
+        self.optimizers = build_optimizers(model, config)
+        self.rates = [optimizer.param_groups[0]["lr"] for optimizer in self.optimizers]
+        self.progress = Progress()
+
+    def run(self, checkpoint: Path | None = None, report: Report | None = None) -> Progress:
+        """Resume from `checkpoint` if it is there, and train to the end."""
+        if checkpoint is not None and checkpoint.exists():
+            load_checkpoint(checkpoint, self)
+        return self.train(checkpoint, report)
+
+    def train(
+        self, checkpoint: Path | None = None, report: Report | None = None, of_round: Schedule | None = None
+    ) -> Progress:
+        """Train to the end, or that of one round; save to `checkpoint` every few seconds."""
+        validation = self.sampler.validation_batches(self.seed, self.config.validation)
+        start, saved = time.perf_counter() - self.progress.seconds, time.monotonic()
+        self.model.train()
+        while self.progress.step < (plan := of_round or schedule(self.progress.history, self.config)).end:
+            loss = self.step(plan)
+            self.progress.seconds = time.perf_counter() - start
+            if self.progress.step % self.config.validate_every == 0:
+                self.validate(validation, loss)
+            if checkpoint is not None and time.monotonic() - saved > CHECKPOINT_SECONDS:
+                save_checkpoint(checkpoint, self)
+                saved = time.monotonic()
+            if report is not None:
+                report(self.progress)
+        self.model.eval()
+        return self.progress
+
+    def step(self, plan: Schedule | None = None) -> Tensor:
+        """One optimiser step, which gives the mean loss; it counts only when it is complete."""
+        step, config = self.progress.step, self.config
+        plan = plan or schedule(self.progress.history, config)
+        seed = torch.default_generator if self.device.type == "cpu" else torch  # for all devices: half a millisecond
+        seed.manual_seed(stream(self.seed, step))
+        size = config.held_batch if step < plan.fall else config.batch
+        batch = self.batches.batch(step, size).to(self.device)
+        loss, wrong = self.gradients(batch, self.phases(step, size))
+        nn.utils.clip_grad_norm_(self.parameters, config.clip)
+        for optimizer, rate in zip(self.optimizers, self.rates, strict=True):
+            optimizer.param_groups[0]["lr"] = rate * plan.rate(step, config.warmup)
+            optimizer.step()
+        self.batches.remember(batch, wrong)
+        self.progress.step += 1
+        return loss
+
+    def gradients(self, batch: Batch, phase: Tensor | int) -> tuple[Tensor, Tensor]:
+        """The mean loss, whose gradients are left in the parameters, and which problems have a wrong token.
+
+        On a CPU a large batch goes through the model in parts: what a part needs stays in the cache.
+        """
+        for parameter in self.parameters:
+            parameter.grad = None
+        tokens = batch.layout.source_length + batch.layout.target_length
+        rows = len(batch.source) if batch.source.is_cuda else max(1, PART // (tokens * self.model.config.width))
+        losses, wrong = [], []
+        for i, part in enumerate(batch.split(rows)):
+            own = phase if isinstance(phase, int) else phase[i * rows : (i + 1) * rows]
+            loss, bad = loss_of(self.model, part, own)
+            loss = loss * (len(part.source) / len(batch.source))
+            loss.backward()
+            losses.append(loss.detach())
+            wrong.append(bad)
+        return torch.stack(losses).sum(), torch.cat(wrong)
+
+    def phases(self, step: int, size: int) -> Tensor | int:
+        """Where positions start to count, for each sample: (batch, 1), or 0 if they all start at zero.
+
+        Six-digit numbers fill a cyclic index of period three only twice. Starting anywhere in it shows
+        every residue next to every neighbour; otherwise some would meet only beyond the training length.
+        """
+        count = self.model.config.position.phases()
+        if count == 1:
+            return 0
+        drawn = generator(self.seed, PHASE, step).integers(count, size=(size, 1))
+        return torch.from_numpy(drawn).to(self.device)
+
+    def validate(self, batches: list[Batch], loss: Tensor) -> None:
+        """Add a row to the history: the share of problems answered right, beside a training step's loss."""
+        right = torch.cat([exact_match(self.model, batch) for batch in batches])
+        row = {"step": self.progress.step, "seconds": self.progress.seconds, "loss": loss.item()}
+        self.progress.history.append(row | {"accuracy": right.float().mean().item()})
 
 
 def loss_of(model: Transformer, batch: Batch, phase: Tensor | int = 0) -> tuple[Tensor, Tensor]:
@@ -63,115 +143,3 @@ def stream(seed: int, step: int) -> int:
         return seed << 20 | step
     hashed = hashlib.sha256(f"{seed} {step}".encode()).digest()
     return int.from_bytes(hashed[:8]) >> 1 | 1 << 19
-
-
-class Trainer:
-    """Trains one model; `run` returns when the training is finished, wherever it began."""
-
-    def __init__(self, model: Transformer, sampler: Sampler, config: TrainingConfig, seed: int) -> None:
-        self.model, self.sampler, self.config, self.seed = model, sampler, config, seed
-        self.parameters = list(model.parameters())
-        self.device = self.parameters[0].device
-        self.optimizers = build_optimizers(model, config)
-        self.rates = [optimizer.param_groups[0]["lr"] for optimizer in self.optimizers]
-        self.progress = Progress()
-        self.missed: list[Digits] = []  # operands of problems answered wrong lately, (problems, places) each
-
-    def run(self, checkpoint: Path | None = None, report: Callable[[Progress], None] | None = None) -> Progress:
-        """Resume from `checkpoint` if it is there, save to it every few seconds."""
-        if checkpoint is not None and checkpoint.exists():
-            load_checkpoint(checkpoint, self)
-        validation = self.sampler.validation_batches(self.seed, self.config.validation)
-        start, saved = time.perf_counter() - self.progress.seconds, time.monotonic()
-        self.model.train()
-        while not self.progress.finished(self.config):
-            loss = self.step()
-            self.progress.seconds = time.perf_counter() - start
-            if self.progress.step % self.config.validate_every == 0:
-                self.validate(validation, loss)
-            if checkpoint is not None and time.monotonic() - saved > CHECKPOINT_SECONDS:
-                save_checkpoint(checkpoint, self)
-                saved = time.monotonic()
-            if report is not None:
-                report(self.progress)
-        self.model.eval()
-        return self.progress
-
-    def step(self) -> Tensor:
-        """One optimiser step; it counts only when it is complete."""
-        step, config, fall = self.progress.step, self.config, self.progress.fall(self.config)
-        seed = torch.default_generator if self.device.type == "cpu" else torch  # for all devices: half a millisecond
-        seed.manual_seed(stream(self.seed, step))
-        size = config.held_batch if step < fall[0] else config.batch
-        batch = self.batch(step, size).to(self.device)
-        loss, wrong = self.gradients(batch, self.phases(step, size))
-        nn.utils.clip_grad_norm_(self.parameters, config.clip)
-        relative = rate_at(step, fall, config)
-        for optimizer, rate in zip(self.optimizers, self.rates, strict=True):
-            optimizer.param_groups[0]["lr"] = rate * relative
-            optimizer.step()
-        self.remember(batch, wrong)
-        self.progress.step += 1
-        return loss
-
-    def batch(self, step: int, size: int) -> Batch:
-        """The problems of one step."""
-        return self.sampler.training_batch(self.seed, step, size, self.again(step, size))
-
-    def gradients(self, batch: Batch, phase: Tensor | int) -> tuple[Tensor, Tensor]:
-        """The mean loss, whose gradients are left in the parameters, and which problems have a wrong token.
-
-        A large batch goes through the model in parts: what a part needs stays in the cache.
-        """
-        for parameter in self.parameters:
-            parameter.grad = None
-        tokens = batch.layout.source_length + batch.layout.target_length
-        rows = max(1, PART // (tokens * self.model.config.width))
-        if batch.source.is_cuda:
-            rows = len(batch.source)
-        losses, wrong = [], []
-        for i, part in enumerate(batch.split(rows)):
-            own = phase if isinstance(phase, int) else phase[i * rows : (i + 1) * rows]
-            loss, bad = loss_of(self.model, part, own)
-            loss = loss * (len(part.source) / len(batch.source))
-            loss.backward()
-            losses.append(loss.detach())
-            wrong.append(bad)
-        return torch.stack(losses).sum(), torch.cat(wrong)
-
-    def again(self, step: int, size: int) -> list[Digits]:
-        """Problems to practise again, drawn from those missed lately; at most a quarter of the batch."""
-        if not self.missed or not self.config.again:
-            return []
-        count = min(self.config.again, size // 4, len(self.missed[0]))
-        rows = generator(self.seed, AGAIN, step).choice(len(self.missed[0]), count, replace=False)
-        return [digits[rows] for digits in self.missed]
-
-    def remember(self, batch: Batch, wrong: Tensor) -> None:
-        """Keep the last problems that were answered wrong, as many as a batch holds.
-
-        A context that one problem in a hundred thousand shows is learned when it has been met once,
-        instead of being met once.
-        """
-        if not self.sampler.pads or self.sampler.fixed is not None or not wrong.any():
-            return
-        new = [digits[:, : self.sampler.widths[0]] for digits in batch.operands(wrong, self.sampler.task)]
-        old = self.missed or [digits[:0] for digits in new]
-        self.missed = [np.concatenate(pair)[-self.config.batch :] for pair in zip(old, new, strict=True)]
-
-    def phases(self, step: int, size: int) -> Tensor | int:
-        """Where positions start to count, for each sample: (batch, 1), or 0 if they all start at zero.
-
-        Six-digit numbers fill a cyclic index of period three only twice. Starting anywhere in it shows
-        every residue next to every neighbour; otherwise some would meet only beyond the training length.
-        """
-        count = self.model.config.position.phases()
-        if count == 1:
-            return 0
-        drawn = generator(self.seed, PHASE, step).integers(count, size=(size, 1))
-        return torch.from_numpy(drawn).to(self.device)
-
-    def validate(self, batches: list[Batch], loss: Tensor) -> None:
-        right = torch.cat([exact_match(self.model, batch) for batch in batches])
-        row = {"step": self.progress.step, "seconds": self.progress.seconds, "loss": loss.item()}
-        self.progress.history.append(row | {"accuracy": right.float().mean().item()})

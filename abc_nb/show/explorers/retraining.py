@@ -9,7 +9,7 @@ from abc_nb.common.errors import InputError
 from abc_nb.experiments.experiment import Experiment
 from abc_nb.runs import runner
 from abc_nb.runs.store import Run
-from abc_nb.training.progress import Progress
+from abc_nb.training.progress import Progress, schedule
 
 RUNNING = threading.Lock()  # held by the one retraining of this process
 
@@ -63,7 +63,7 @@ class Retraining:
 
     def check(self, progress: Progress) -> None:
         """Called after every step: pass it on, or stop."""
-        end = progress.fall(self.experiment.training)[1]
+        end = schedule(progress.history, self.experiment.training).end
         self.report(progress.step, end)
         if self.stopping.is_set() and progress.step < end:
             raise Stopped
