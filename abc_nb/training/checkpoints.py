@@ -50,6 +50,7 @@ def read_checkpoint(path: Path) -> dict[str, Any] | None:
     try:
         with zipfile.ZipFile(content) as archive:
             whole = archive.testzip() is None
+        content.seek(0)
         return torch.load(content, "cpu", weights_only=True) if whole else None
     except (zipfile.BadZipFile, pickle.UnpicklingError, ValueError, RuntimeError, EOFError):
         return None
