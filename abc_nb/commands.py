@@ -221,7 +221,7 @@ def reproduce(arguments: Namespace) -> int:
 
 def report(arguments: Namespace) -> None:
     from abc_nb.analysis.results import Results
-    from abc_nb.show.report import page
+    from abc_nb.paper import report as page
 
     print(page.write(Results(arguments.profile, arguments.results, arguments.seeds)))
 

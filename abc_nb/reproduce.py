@@ -9,9 +9,9 @@ from abc_nb import experiments
 from abc_nb.analysis import certified
 from abc_nb.analysis.results import Results
 from abc_nb.common import paths
+from abc_nb.paper import report
 from abc_nb.runs import sweep
 from abc_nb.show import notebooks
-from abc_nb.show.report import page
 
 
 def reproduce(profile: str, seeds: Sequence[int], everything: bool = False) -> int:
@@ -38,6 +38,6 @@ def reproduce(profile: str, seeds: Sequence[int], everything: bool = False) -> i
     for notebook in notebooks.sequence():
         print(f"notebook {notebook.stem}", flush=True)
         notebooks.execute(notebook, paths.BUILD / "notebooks" / profile / notebook.name, parameters)
-    written = page.write(found)
+    written = report.write(found)
     print(f"figures and tables are in {paths.figures(profile)}, all on one page: {written.name}")
     return 0

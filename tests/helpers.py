@@ -20,19 +20,19 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import load, load_file
 
-from abc_nb.analysis import claims
 from abc_nb.analysis.results import Results
 from abc_nb.calibration.calibrate import Calibration
 from abc_nb.experiments.experiment import Experiment, experiment
 from abc_nb.experiments.names import Name
 from abc_nb.model.positions import Sinusoidal
 from abc_nb.model.transformer import ModelConfig, Transformer
+from abc_nb.paper import ledger, report
+from abc_nb.paper.claims import Verdict
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import runner, store
 from abc_nb.runs.manifest import fingerprint, sha256, write_manifest
 from abc_nb.show import pictures, plots, tables
-from abc_nb.show.report import page
 from abc_nb.training import trainer as training
 from abc_nb.training.checkpoints import read_checkpoint
 from abc_nb.training.evaluation import exact_match, wilson
@@ -228,7 +228,7 @@ DAMAGES = [truncated, emptied, altered, deleted]
 def forking() -> ForkServerContext:
     """Processes are forked from one that has everything imported and no threads, in no time."""
     context = get_context("forkserver")
-    slow = ["pytest", "hypothesis", "nbformat", "abc_nb.runs.sweep", "abc_nb.show.report.page"]
+    slow = ["pytest", "hypothesis", "nbformat", "abc_nb.runs.sweep", "abc_nb.paper.report"]
     context.set_forkserver_preload(slow)
     return context
 
@@ -266,8 +266,8 @@ def write_report(version: int) -> None:
     figure, (panel,) = pictures.new_figure(1)
     panel.plot(frame.length, frame.accuracy)
     plots.save(figure, "figure-1", "smoke")
-    claims.record([claims.Verdict("C01", "holds" if version else "differs", f"version {version}")], "01_data", "smoke")
-    page.write(Results("smoke", "shipped", [0]))
+    ledger.record([Verdict("C01", "holds" if version else "differs", f"version {version}")], "01_data", "smoke")
+    report.write(Results("smoke", "shipped", [0]))
 
 
 def report_versions(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, set[bytes]]:

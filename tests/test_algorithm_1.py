@@ -8,10 +8,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from abc_nb.analysis import algorithm_1
 from abc_nb.analysis.results import Results
 from abc_nb.bias.lines import Line, Lines
 from abc_nb.experiments import experiment
+from abc_nb.paper import algorithm_1
 
 DIAGONAL = Line("self", 1, 0, "diagonal", "whole", 0, 0.0)
 FEW_CELLS = Line("self", 1, 0, "diagonal", "whole", -6, 0.0)  # of eight steps it is seen at the last two
@@ -48,16 +48,6 @@ def test_tasks_and_seeds_are_written_as_a_range() -> None:
     (row,) = algorithm_1.by_reading(pd.DataFrame(rows)).to_dict("records")
     assert (row["tasks"], row["runs"]) == ("Addition, Successor", 2)
     assert (row["lines"], row["short"], row["60 digits"]) == ("1–2", "0", "25.0–100.0")
-
-
-def test_readings_of_one_model_differ_in_the_lines_that_they_keep() -> None:
-    """Of tight problems the authors' script keeps no line in cross-attention: there are too few lines."""
-    (parent,) = Results("quick", "shipped", [0]).runs(["successor-vanilla"])
-    found = algorithm_1.kept(parent).set_index("reading")
-    assert found.lines["ABC"] > 0 == found.short["ABC"] == found.open_heads["ABC"]
-    assert found.open_heads["Algorithm 1, the authors' script"] == 0.5
-    assert found.short["Algorithm 1, all lines pooled"] > 0
-    assert found.skill.between(0, 1).all()
 
 
 def test_shipped_runs_of_the_paper_keep_more_lines_than_abc() -> None:

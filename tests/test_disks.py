@@ -16,13 +16,13 @@ import pytest
 from conftest import Folders
 from helpers import assert_same_result
 
-from abc_nb.analysis import claims
 from abc_nb.analysis.results import Results
 from abc_nb.cli import main
 from abc_nb.experiments.experiment import Experiment
+from abc_nb.paper import ledger, report
+from abc_nb.paper.claims import Verdict
 from abc_nb.runs import runner, store
 from abc_nb.show import pictures, plots, tables
-from abc_nb.show.report import page
 from abc_nb.training import trainer as training
 
 SENTENCES = {"full": "No space left on device; make room there", "read-only": "Read-only file system; make it writable"}
@@ -216,11 +216,11 @@ def save_figure() -> None:
 
 
 def record_claim() -> None:
-    claims.record([claims.Verdict("C01", "holds", "it holds")], "01_data", "smoke")
+    ledger.record([Verdict("C01", "holds", "it holds")], "01_data", "smoke")
 
 
 def write_report() -> None:
-    page.write(Results("smoke", "shipped", [0]))
+    report.write(Results("smoke", "shipped", [0]))
 
 
 @pytest.mark.parametrize("how", ["full", "read-only"])

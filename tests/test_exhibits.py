@@ -9,11 +9,15 @@ import pandas as pd
 import pytest
 from IPython.display import HTML, Image, Markdown
 
-from abc_nb.analysis.claims import Verdict
+from abc_nb.analysis.results import Results
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
-from abc_nb.show import captions, exhibits, pictures, tables, titles
-from abc_nb.show.exhibits import Exhibits
+from abc_nb.paper import claims, exhibits
+from abc_nb.paper.claims import Verdict
+from abc_nb.paper.exhibits import Exhibits
+from abc_nb.show import pictures, tables, titles
+
+SHOW = Exhibits("07_every_length", "quick")
 
 
 @pytest.fixture
@@ -23,7 +27,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[object]:
     monkeypatch.setenv("ABC_NB_FIGURES", str(tmp_path))
     monkeypatch.setattr(exhibits, "display", lambda *objects: found.extend(objects))
     names = ["figure-7-1-reach", "table-7-2-far", "table-1"]
-    monkeypatch.setattr(captions, "known", lambda: {name: f"The caption of {name}." for name in names})
+    monkeypatch.setattr(exhibits, "captions", lambda: {name: f"The caption of {name}." for name in names})
     return found
 
 
@@ -34,39 +38,37 @@ def shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[object]:
         ("table-10-12-n-by-n", "Table 10.12"),
         ("table-a1-2-places", "Table A1.2"),
         ("figure-04-extrapolation", "Figure 4 of the paper"),
-        ("figure-12-index", "Figure 12 of the paper"),
         ("table-1", "Table 1 of the paper"),
-        ("table-3-abc", "Table 3 of the paper"),
     ],
 )
 def test_the_number_follows_from_the_name(name: str, label: str) -> None:
-    assert captions.label(name) == label
+    assert exhibits.label(name) == label
 
 
-@pytest.mark.parametrize("name", ["figure-13-tokens", "table-4", "figure-7-1", "reach", "table-b1-1-x"])
-def test_a_name_without_a_number_is_refused(name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["figure-13-tokens", "table-4", "figure-7-1", "table-b1-1-x", "figure-7-9-none", "figure-5-1-reach"]
+)
+def test_a_name_without_number_or_caption_or_of_another_notebook_is_refused(name: str, shown: list[object]) -> None:
     with pytest.raises(InputError, match=name):
-        captions.label(name)
+        SHOW.figure(name, pictures.new_figure(1)[0])
+    assert shown == []
 
 
 def test_a_figure_is_saved_and_shown_above_its_caption(shown: list[object], tmp_path: Path) -> None:
-    Exhibits("07_every_length", "quick").figure("figure-7-1-reach", pictures.new_figure(1)[0])
+    SHOW.figure("figure-7-1-reach", pictures.new_figure(1)[0])
     picture, caption = shown
-    assert isinstance(picture, Image)
-    assert isinstance(caption, Markdown)
+    assert isinstance(picture, Image) and isinstance(caption, Markdown)
     assert picture.data == (tmp_path / "figure-7-1-reach.png").read_bytes()
     assert caption.data == "**Figure 7.1.** The caption of figure-7-1-reach."
 
 
 def test_a_table_is_saved_whole_and_shown_below_its_caption(shown: list[object], tmp_path: Path) -> None:
     frame = pd.DataFrame({"task": ["addition"], "model": ["abc"], "accuracy": [1 / 3]})
-    Exhibits("07_every_length", "quick").table("table-7-2-far", frame, frame[["task", "accuracy"]], "Of one run.")
+    SHOW.table("table-7-2-far", frame, frame[["task", "accuracy"]], "Of one run.")
     caption, table = shown
-    assert isinstance(caption, Markdown)
-    assert isinstance(table, HTML)
+    assert isinstance(caption, Markdown) and isinstance(table, HTML)
     assert caption.data == "**Table 7.2.** The caption of table-7-2-far. Of one run."
-    cells = re.findall(r"<t[hd]>([^<]*)</t[hd]>", str(table.data))
-    assert cells == ["task", "accuracy", "Addition", "0.3333"]
+    assert re.findall(r"<t[hd]>([^<]*)</t[hd]>", str(table.data)) == ["task", "accuracy", "Addition", "0.3333"]
     saved = pd.read_csv(tmp_path / "table-7-2-far.csv")
     assert saved.columns.to_list() == ["task", "model", "accuracy", "setting"]
     assert "Of one run." in (tmp_path / "table-7-2-far.md").read_text()
@@ -84,20 +86,18 @@ def test_an_index_with_a_name_is_shown_and_one_without_is_not() -> None:
         (["vanilla", "decoder-vanilla"], ["Vanilla", "Vanilla, decoder-only"]),
         (["decoder-vanilla", "decoder-abs"], ["Vanilla", "ABS, one key a head"]),
         (["abs", "decoder-abs", "Ours"], ["ABS, one key a head", "ABS, one key a head, decoder-only", "Ours"]),
-        (["window-cyclic", "abc"], ["ABS", "ABC"]),
         (["rope", "decoder-rope", "rope-widened"], ["RoPE", "RoPE, decoder-only", "RoPE, three widths"]),
         (["vanilla-widened", "nope-widened", "abc"], ["Vanilla", "NoPE", "ABC"]),
     ],
 )
 def test_titles_tell_models_apart_that_are_shown_together(names: list[str], shown: list[str]) -> None:
     assert titles.named(pd.DataFrame({"model": names})).model.to_list() == shown
-    assert titles.named(pd.DataFrame({"model": names[::-1] * 2})).model.to_list() == shown[::-1] * 2
 
 
 def test_files_for_readers_have_titles_and_the_csv_file_has_names(shown: list[object], tmp_path: Path) -> None:
     frame = pd.DataFrame({"task": ["addition"] * 2, "model": ["abc", "decoder-abc"], "wrong": [0, 4]})
     for display in (frame.set_index(["task", "model"]), frame[["model", "wrong"]]):
-        Exhibits("07_every_length", "quick").table("table-7-2-far", frame, display)
+        SHOW.table("table-7-2-far", frame, display)
         for end in ("md", "tex"):
             text = (tmp_path / f"table-7-2-far.{end}").read_text()
             assert (text.count("ABC"), text.count("ABC, decoder-only")) == (2, 1)
@@ -105,25 +105,21 @@ def test_files_for_readers_have_titles_and_the_csv_file_has_names(shown: list[ob
         assert pd.read_csv(tmp_path / "table-7-2-far.csv").model.to_list() == ["abc", "decoder-abc"]
 
 
-@pytest.mark.parametrize("name", ["figure-7-9-none", "figure-5-1-reach", "figure-13-reach"])
-def test_no_caption_another_notebooks_number_and_no_number_are_refused(name: str, shown: list[object]) -> None:
-    with pytest.raises(InputError, match=name):
-        Exhibits("07_every_length", "quick").figure(name, pictures.new_figure(1)[0])
-    assert shown == []
+def test_a_notebooks_claims_are_judged_recorded_and_shown(
+    shown: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def judge(found: Results, ids: list[str]) -> list[Verdict]:
+        assert ids == ["C30"]
+        return [Verdict("C30", "differs", "It is another.", "1 of 2")]
 
-
-def test_verdicts_are_recorded_under_the_notebook_and_shown(shown: list[object], tmp_path: Path) -> None:
-    Exhibits("07_every_length", "quick").ledger([Verdict("C02", "differs", "It is another.", "1 of 2")])
+    monkeypatch.setattr(claims, "judge", judge)
+    Exhibits("a3_periods_sizes_ablations", "quick").ledger(Results("quick", "shipped", [0]))
     book = pd.read_csv(tmp_path / "claims.csv", keep_default_na=False).set_index("id")
-    assert book.loc["C02", ["verdict", "notebook", "finding"]].to_list() == [
-        "differs",
-        "07_every_length",
-        "It is another.",
-    ]
-    assert all(text in str(shown[0].data) for text in ("C02", "differs", "1 of 2", "It is another."))  # type: ignore[attr-defined]
+    assert book.loc["C30", ["verdict", "notebook"]].to_list() == ["differs", "a3_periods_sizes_ablations"]
+    assert all(text in str(shown[0].data) for text in ("C30", "differs", "1 of 2", "It is another."))  # type: ignore[attr-defined]
 
 
 def test_captions_are_one_line_each() -> None:
     lines = (paths.DATA / "captions.csv").read_text().splitlines()
     assert lines[0] == "name,caption"
-    assert len(lines) == len(captions.known()) + 1, "a name is there twice, or a caption has a line break"
+    assert len(lines) == len(exhibits.captions()) + 1, "a name is there twice, or a caption has a line break"

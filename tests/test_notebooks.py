@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import subprocess
 import sys
 from contextlib import redirect_stdout
@@ -17,15 +18,16 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from abc_nb import experiments
-from abc_nb.analysis import claims
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
+from abc_nb.paper import exhibits
+from abc_nb.paper.counts import VERDICTS
 from abc_nb.reproduce import reproduce
 from abc_nb.runs import sweep
-from abc_nb.show import captions, notebooks
-from abc_nb.show.report import exhibits
+from abc_nb.show import notebooks
 
 BOOKS = notebooks.sequence()
+NAME = re.compile(r'"((?:figure|table)-[\w-]+)"')
 NBVAL = ["-q", "-s", "-o", "addopts=", "--nbval-lax", "--nbval-current-env", "--nbval-cell-timeout=600"]
 NBVAL += [f"--nbval-sanitize-with={Path(__file__).parent / 'sanitize.cfg'}"]
 NBVAL += [f"-pno:{plugin}" for plugin in ("xdist", "cacheprovider", "faulthandler")]
@@ -209,12 +211,12 @@ def assert_every_claim_is_judged(path: Path) -> None:
     judged = book[book.notebook == "02_vanilla_failure"]
     assert set(judged.id) >= {"C01", "C02", "C03", "C04", "C05", "C14", "C15"}
     assert book.set_index("id").notebook["C31"] == "a1_other_methods"  # with the source counted by place, too
-    assert set(judged.verdict) <= set(claims.VERDICTS)
+    assert set(judged.verdict) <= set(VERDICTS)
 
 
 def shown(path: Path) -> tuple[list[str], list[str]]:
     """The names of figures and tables in a notebook's code, and what it shows as Markdown, in reading order."""
-    names = [name for cell in code_cells(path) for name in exhibits.NAME.findall(cell.source)]
+    names = [name for cell in code_cells(path) for name in NAME.findall(cell.source)]
     outputs = [output.get("data", {}) for cell in code_cells(path) for output in cell.outputs]
     return list(dict.fromkeys(names)), [data["text/markdown"] for data in outputs if "text/markdown" in data]
 
@@ -224,13 +226,13 @@ def test_every_figure_and_table_is_shown_with_its_number_and_caption(path: Path)
     names, texts = shown(path)
     assert names
     for name in names:
-        assert any(text.startswith(captions.full(name)) for text in texts), name
+        assert any(text.startswith(exhibits.caption(name)) for text in texts), name
 
 
 @pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
 @pytest.mark.parametrize("kind", ["figure", "table"])
 def test_our_figures_and_tables_are_numbered_in_reading_order(kind: str, path: Path) -> None:
-    ours = [found for name in shown(path)[0] if (found := captions.OURS.fullmatch(name)) and found[1] == kind]
+    ours = [found for name in shown(path)[0] if (found := exhibits.OURS.fullmatch(name)) and found[1] == kind]
     assert [int(found[3]) for found in ours] == [*range(1, len(ours) + 1)]
 
 

@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 
 from abc_nb.analysis.results import Results
 from abc_nb.experiments.catalogue import MODELS
-from abc_nb.show import facts
+from abc_nb.paper import facts
 
 ROOT = Path(__file__).resolve().parents[1]
 PIN = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([0-9][0-9A-Za-z.]*)")  # no URL, no +local label, no marker
@@ -123,6 +123,6 @@ def test_models_that_the_page_of_readings_names_are_in_the_catalogue() -> None:
 def test_the_numbers_of_the_readme_are_those_of_the_shipped_results() -> None:
     readme = (ROOT / "README.md").read_text()
     found = Results("quick", "shipped", [0, 1, 2, 3, 4])
-    assert facts.table(found) in readme
+    assert facts.worst_runs(found) in readme
     assert f"{facts.fresh_seeds(found)} {facts.fresh_certificates(found)}" in readme
     assert facts.tally("quick") in readme

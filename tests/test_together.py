@@ -17,8 +17,9 @@ import pytest
 from conftest import Folders
 from helpers import child_of, forking, report_versions, tiny_experiment, write_report
 
-from abc_nb.analysis import claims
 from abc_nb.experiments.experiment import Experiment
+from abc_nb.paper import claims, ledger
+from abc_nb.paper.claims import Verdict
 from abc_nb.runs import manifest, processes, runner, store, sweep
 from abc_nb.show import notebooks
 from abc_nb.training.progress import Progress
@@ -125,20 +126,20 @@ def test_a_damaged_run_that_another_process_has_set_aside_is_no_error(
 
 def record(ids: Sequence[str]) -> None:
     for id in ids:
-        claims.record([claims.Verdict(id, "holds", f"{id} holds")], "01_data", "smoke")
+        ledger.record([Verdict(id, "holds", f"{id} holds")], "01_data", "smoke")
 
 
 @pytest.mark.slow
 def test_two_writers_of_the_ledger_lose_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ABC_NB_FIGURES", str(tmp_path))
-    ids = claims.paper_claims().id.tolist()
+    ids = list(claims.known())
     record(ids[:1])
 
     def look() -> None:
-        assert claims.ledger("smoke").id.tolist() == ids
+        assert ledger.ledger("smoke").id.tolist() == ids
 
     together(record, (ids[::2],), (ids[1::2],), look=look)
-    book = claims.ledger("smoke")
+    book = ledger.ledger("smoke")
     assert (book.verdict == "holds").all()
     assert book.finding.tolist() == [f"{id} holds" for id in ids]
 

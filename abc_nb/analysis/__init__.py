@@ -1,1 +1,1 @@
-"""Results as frames, attention, mistakes, claims and their judges."""
+"""Results as frames, attention, mistakes."""

@@ -1,1 +1,1 @@
-"""Tables, curves, heat maps, explorers, notebooks, the report."""
+"""Tables, curves, heat maps, explorers, notebooks."""

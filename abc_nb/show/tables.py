@@ -1,4 +1,4 @@
-"""Tables: the paper's number next to ours, and files for print."""
+"""Tables: frames for reading, and files for print."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from dataclasses import replace
 
 import pandas as pd
 
-from abc_nb.analysis.claims import Scores
 from abc_nb.analysis.results import Results, identity
 from abc_nb.analysis.statistics import BAR, median_and_range, median_seed, over_seeds, seed_counts
 from abc_nb.bias.window import Window
 from abc_nb.common import paths
 from abc_nb.common.files import write_text
 from abc_nb.experiments import ABLATED, ARITHMETIC, BINARY, Name, experiment
-from abc_nb.experiments.catalogue import ALGORITHM_1, MODELS, PERIODS, READINGS, WIDTHS, WINDOWS
-from abc_nb.experiments.profiles import PROFILES, TABLE
+from abc_nb.experiments.catalogue import MODELS, PERIODS, WIDTHS, WINDOWS
 from abc_nb.experiments.studies import STUDIES, corner
 from abc_nb.model.positions import Sinusoidal
 from abc_nb.problems.tasks import LONGEST
@@ -24,49 +22,8 @@ from abc_nb.runs.store import Run
 from abc_nb.show.titles import named, of_task
 
 ABOUT = ("task", "base", "model", "method", "seed", "length")  # columns that say what a row is about
-PAPER_TITLES = {"+ w=1": "Window", "+ T=3": "ABS", "NoPE + w=1": "Window, no positions"}  # its names, and ours
 DEVELOPED = 5  # seeds, the first ones, with which methods were developed
 FRESH = range(DEVELOPED, 10)  # those that were trained once, at the end
-TABLE_LENGTHS = {"table1": TABLE, "table3": (6, 10, 20, 60)}
-
-
-def paper_numbers(table: str) -> pd.DataFrame:
-    """The paper's percentages of a table: task, model, length, paper."""
-    numbers = pd.read_csv(paths.DATA / "paper_tables.csv", dtype=str)
-    numbers = numbers[(numbers.table == table) & numbers.length_digits.str.isdigit().fillna(False)]
-    length = numbers.length_digits.astype(int)
-    return pd.DataFrame(
-        {
-            "task": numbers.task,
-            "model": numbers.model.replace(PAPER_TITLES),
-            "length": length,
-            "paper": pd.to_numeric(numbers.accuracy_percent),
-        }
-    ).reset_index(drop=True)
-
-
-def beside_paper(rows: pd.DataFrame, table: str) -> pd.DataFrame:
-    """`over_seeds` at the table's lengths, with the paper's number in the column `paper`."""
-    ours = named(over_seeds(rows[rows.length.isin(TABLE_LENGTHS[table])]))
-    known = paper_numbers(table)
-    if (known.model == "+ scratchpad").any():  # as the paper calls Vanilla on Parity, where it has that
-        ours.loc[(ours.task == "Parity") & (ours.model == "Vanilla"), "model"] = "+ scratchpad"
-    merged = ours.merge(known, how="left", on=["task", "model", "length"])
-    first = ["task", "model", "length", "paper"]
-    return merged[first + [column for column in merged if column not in first]]
-
-
-def wide(frame: pd.DataFrame) -> pd.DataFrame:
-    """For reading: a row a task and model, and for each length `paper | ours (worst–best seed)` in percent."""
-
-    def cell(row: pd.Series) -> str:
-        paper = "–" if pd.isna(row.paper) else f"{row.paper:.4g}"
-        return f"{paper} | {median_and_range(row)}"
-
-    cells = frame.assign(cell=frame.apply(cell, axis=1))
-    order = cells[["task", "model"]].drop_duplicates()
-    table = cells.pivot(index=["task", "model"], columns="length", values="cell")
-    return table.loc[list(order.itertuples(index=False, name=None))].fillna("")
 
 
 def by_length(frame: pd.DataFrame) -> pd.DataFrame:
@@ -80,34 +37,6 @@ def by_length(frame: pd.DataFrame) -> pd.DataFrame:
         lambda n: " to ".join(map(str, sorted(set(n))))
     )
     return table
-
-
-def interpolation(found: Results) -> pd.DataFrame:
-    """Table 2 of Vanilla's runs."""
-    names = [f"{task}-vanilla" for task in ARITHMETIC]
-    return interpolation_table(found.trainings(names), found.evaluation(names))
-
-
-def interpolation_table(trainings: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """Table 2: does Vanilla interpolate (validation) and extrapolate (60 digits) at 99% or better?"""
-    paper = pd.read_csv(paths.DATA / "paper_tables.csv", dtype=str)
-    paper = paper[paper.table == "table2"].pivot(index="task", columns="length_digits", values="accuracy_percent")
-    trainings, rows = named(trainings), named(rows)
-    validation = trainings.groupby("task", sort=False).validation.agg(median_seed)
-    longest = rows[rows.length == 60].groupby("task", sort=False).accuracy.agg(median_seed)
-    found = [
-        {
-            "task": task,
-            "interpolation, paper": paper.loc[task, "interpolation"],
-            "interpolation, ours": "yes" if validation[task] >= BAR else "no",
-            "validation (%)": 100 * validation[task],
-            "extrapolation, paper": paper.loc[task, "extrapolation"],
-            "extrapolation, ours": "yes" if longest[task] >= BAR else "no",
-            "60 digits (%)": 100 * longest[task],
-        }
-        for task in validation.index
-    ]
-    return pd.DataFrame(found)
 
 
 def kept_lines(runs: Sequence[Run]) -> pd.DataFrame:
@@ -131,21 +60,6 @@ def ablations(found: Results, length: int = 60) -> pd.DataFrame:
     table = over_seeds(wanted).drop(columns=["length", "regime"])
     table = table.merge(kept[["task", "model", "lines"]], how="left", on=["task", "model"])
     return by_task(table)
-
-
-def readings(found: Results, regime: str) -> pd.DataFrame:
-    """ABC in every reading: runs at the bar at 60 digits, of those made, by task.
-
-    Rows say whose lines, which positions and which initial weights.
-    """
-    scores = Scores(found.rows("abc", "readings", "algorithm 1", "padded"))
-    rows, end = [], "" if regime == "tight" else f"-{regime}"
-    for model in ("abc", *READINGS, *ALGORITHM_1):
-        title = MODELS[model].title if model != "abc" else "ABC: no positions, new weights"
-        counts = {of_task(task): scores.at_bar(task, model + end) for task in ARITHMETIC}
-        rows.append({"reading": title} | {task: str(count) if count.runs else "" for task, count in counts.items()})
-    table = pd.DataFrame(rows).set_index("reading")
-    return table.loc[(table != "").any(axis=1), (table != "").any(axis=0)]
 
 
 def shortest_wrong(frame: pd.DataFrame) -> pd.DataFrame:
@@ -262,19 +176,6 @@ def reach(rows: pd.DataFrame, task: str, trained: int = LONGEST) -> pd.DataFrame
         longest = int(holds.length.max()) if len(holds) else 0
         ours.append((f"{model}, here", trained, longest, "this notebook"))
     return pd.concat([others, pd.DataFrame(ours, columns=list(others))], ignore_index=True)
-
-
-def setting(profile: str, regime: str = "") -> str:
-    """Regime, size and optimiser of our numbers, in one sentence, for tables with the paper's numbers."""
-    chosen = PROFILES[profile]
-    size, training = chosen.size, chosen.trainings.plain
-    optimizer = "Muon and AdamW" if training.optimizer == "muon" else "AdamW"
-    return (
-        f"Ours: {regime or chosen.regime} problems, {size.encoder_layers} encoder and {size.decoder_layers} decoder "
-        f"layers of embedding size {size.width}, feed-forward {size.feed_forward}, dropout {size.dropout:g}, "
-        f"pre-normalisation, {optimizer}. The paper: padded problems, 1 and 6 layers of size 128, feed-forward 512, "
-        "dropout 0.3, Adam."
-    )
 
 
 def save(

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pandas as pd
 
-from abc_nb.analysis import certified, claims, repairs
+from abc_nb.analysis import certified, repairs
 from abc_nb.analysis.results import Results
 from abc_nb.analysis.statistics import percent
 from abc_nb.experiments import ARITHMETIC
-from abc_nb.runs.store import Run
+from abc_nb.paper.ledger import ledger
+from abc_nb.runs.run import Run
 from abc_nb.show import tables
 from abc_nb.show.titles import of_models
 
@@ -19,6 +20,16 @@ ROWS = of_models(
 )
 LENGTHS = (6, 60, 200)
 HEAD = ("", *(f"{length} digits" for length in LENGTHS), "certified", "after repair")
+IN_WORDS = {  # of one claim, and of several
+    "holds": ("holds", "hold"),
+    "holds with changes": ("holds with changes", "hold with changes"),
+    "in part": ("holds in part", "hold in part"),
+    "differs": ("does not hold", "do not hold"),
+    "undecided": ("is undecided", "are undecided"),
+    "not run": ("was not run", "were not run"),
+    "not tested": ("cannot be tested here", "cannot be tested here"),
+    "definition": ("is a definition", "are definitions"),
+}
 
 
 def runs_of(found: Results, model: str) -> list[Run]:
@@ -26,15 +37,15 @@ def runs_of(found: Results, model: str) -> list[Run]:
     return found.existing([f"{task}-{model}" for task in ARITHMETIC])
 
 
-def worst_runs(found: Results) -> list[tuple[str, ...]]:
+def worst_runs(found: Results) -> str:
     """By method the worst run at each length over tasks and seeds, in percent, and how many runs are certified.
 
-    Those are counted of all runs, before repair and after it. Methods without a run are left out.
+    A table in Markdown. Certificates are counted of all runs, before repair and after it. Methods without a run are
+    left out; without any the table is empty.
     """
     proven, rows = repairs.by_seed(found, certified.EVERY), []
     for model, title in ROWS.items():
-        runs = runs_of(found, model)
-        if not runs:
+        if not (runs := runs_of(found, model)):
             continue
         own = pd.concat([run.evaluation() for run in runs])
         worst = [own[own.length == length].accuracy.min() for length in LENGTHS]
@@ -42,7 +53,8 @@ def worst_runs(found: Results) -> list[tuple[str, ...]]:
         mine = proven[proven.model == model]
         cells += [f"{mine[when].sum()} of {len(runs)}" if len(mine) else "–" for when in ("before", "after")]
         rows.append((title, *cells))
-    return rows
+    lines = [HEAD, ("---",) * len(HEAD), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |".replace("|  |", "| |") for cells in lines) if rows else ""
 
 
 def fresh_seeds(found: Results) -> str:
@@ -70,30 +82,12 @@ def fresh_certificates(found: Results) -> str:
     )
 
 
-def table(found: Results) -> str:
-    """`worst_runs` in Markdown, as README has it."""
-    lines = [HEAD, ("---",) * len(HEAD), *worst_runs(found)]
-    return "\n".join(f"| {' | '.join(cells)} |".replace("|  |", "| |") for cells in lines)
-
-
-IN_WORDS = {  # of one claim, and of several
-    "holds": ("holds", "hold"),
-    "holds with changes": ("holds with changes", "hold with changes"),
-    "in part": ("holds in part", "hold in part"),
-    "differs": ("does not hold", "do not hold"),
-    "undecided": ("is undecided", "are undecided"),
-    "not run": ("was not run", "were not run"),
-    "not tested": ("cannot be tested here", "cannot be tested here"),
-    "definition": ("is a definition", "are definitions"),
-}
-
-
 def tally(profile: str) -> str:
     """How many claims of the papers have which verdict, as one sentence."""
-    counts = claims.ledger(profile).verdict.value_counts()
-    found = [
+    counts = ledger(profile).verdict.value_counts()
+    parts = [
         f"{counts[name]} {many if counts[name] > 1 else one}"
         for name, (one, many) in IN_WORDS.items()
         if name in counts
     ]
-    return f"Of {counts.sum()} claims in the paper's four versions {', '.join(found)}."
+    return f"Of {counts.sum()} claims in the paper's four versions {', '.join(parts)}."

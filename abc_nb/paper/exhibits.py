@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,22 +12,53 @@ import pandas as pd
 from IPython.display import HTML, Markdown, display
 from matplotlib.figure import Figure
 
-from abc_nb.analysis import claims
-from abc_nb.analysis.claims import Verdict
 from abc_nb.analysis.results import Results
 from abc_nb.analysis.statistics import over_seeds
+from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.experiments import Name
-from abc_nb.show import captions, maps, pictures, tables
+from abc_nb.paper import claims, ledger
+from abc_nb.paper.tables import beside_paper, setting, wide
+from abc_nb.show import maps, pictures, tables
 from abc_nb.show.titles import of_model
+
+OURS = re.compile(r"(figure|table)-(a?\d+)-(\d+)-[a-z][\w-]*")  # notebook, place in its reading order
+PAPERS = re.compile(r"(figure|table)-0?(\d+)(?:-[a-z][\w-]*)?")
+LAST = {"figure": 12, "table": 3}  # of the paper's
+
+
+def captions() -> dict[str, str]:
+    """Every caption in Markdown, by name, as `data/captions.csv` has them."""
+    with (paths.DATA / "captions.csv").open(newline="") as lines:
+        return {row["name"]: row["caption"] for row in csv.DictReader(lines)}
+
+
+def label(name: str) -> str:
+    """`figure-7-1-reach` is `Figure 7.1`, `table-a1-2-x` is `Table A1.2`, `figure-04-x` is `Figure 4 of the paper`.
+
+    InputError for a name that has no number.
+    """
+    if ours := OURS.fullmatch(name):
+        return f"{ours[1].capitalize()} {ours[2].upper()}.{ours[3]}"
+    if (papers := PAPERS.fullmatch(name)) and int(papers[2]) <= LAST[papers[1]]:
+        return f"{papers[1].capitalize()} {papers[2]} of the paper"
+    raise InputError(f"{name} has no number: call it figure-7-1-reach, or figure-04-lengths if the paper has it")
+
+
+def caption(name: str) -> str:
+    """Number and caption in Markdown. InputError where one of them is missing."""
+    number, known = label(name), captions()
+    if name not in known:
+        raise InputError(f"{name} has no caption: add a line to abc_nb/data/captions.csv")
+    return f"**{number}.** {known[name]}"
 
 
 @dataclass(frozen=True)
 class Exhibits:
     """The figures, tables and verdicts of one notebook, as `Exhibits("07_every_length", "quick")`.
 
-    Names say the number (see `captions.label`), `data/captions.csv` has the captions. InputError for a name without
-    a caption, or with the number of another notebook.
+    Names say the number (see `label`), `data/captions.csv` has the captions. InputError for a name without a caption,
+    or with the number of another notebook.
     """
 
     notebook: str
@@ -33,10 +66,10 @@ class Exhibits:
 
     def caption(self, name: str) -> str:
         """Number and caption in Markdown."""
-        own, found = self.notebook.partition("_")[0].lstrip("0") or "0", captions.notebook_number(name)
-        if found not in ("", own):
-            raise InputError(f"{name} is numbered as one of notebook {found}: here names begin with {own}-")
-        return captions.full(name)
+        own, ours = self.notebook.partition("_")[0].lstrip("0") or "0", OURS.fullmatch(name)
+        if ours and ours[2] != own:
+            raise InputError(f"{name} is numbered as one of notebook {ours[2]}: here names begin with {own}-")
+        return caption(name)
 
     def figure(self, name: str, figure: Figure) -> None:
         """Save a figure as PNG and SVG; show it and below it its caption."""
@@ -56,9 +89,9 @@ class Exhibits:
         self, name: str, rows: pd.DataFrame, paper: str, regime: str = "", models: Sequence[str] = ()
     ) -> None:
         """Evaluation rows next to a table of the paper (`table1`, `table3`); readers see `models`, or all."""
-        frame = tables.beside_paper(rows, paper)
+        frame = beside_paper(rows, paper)
         shown = frame[frame.model.isin([of_model(model) for model in models])] if models else frame
-        self.table(name, frame, tables.wide(shown), tables.setting(self.profile, regime))
+        self.table(name, frame, wide(shown), setting(self.profile, regime))
 
     def by_length(self, name: str, rows: pd.DataFrame, lengths: Sequence[int]) -> None:
         """Evaluation rows over seeds: a row a task and model, a column a length."""
@@ -70,10 +103,11 @@ class Exhibits:
         frame = over_seeds(rows[rows.length.isin(lengths)])
         self.figure(name, maps.accuracy_map(frame, list(dict.fromkeys(frame.model))))
 
-    def ledger(self, verdicts: Sequence[Verdict]) -> None:
-        """Record verdicts in the profile's ledger; show claim, verdict, the runs that met it and one sentence."""
-        found = claims.record(list(verdicts), self.notebook, self.profile)
-        display(Markdown("\n".join(line_of(row) for row in found.itertuples())))
+    def ledger(self, found: Results) -> None:
+        """Judge the claims of this notebook and record the verdicts; show each with its runs and one sentence."""
+        verdicts = claims.judge(found, claims.of_notebook(self.notebook))
+        book = ledger.record(verdicts, self.notebook, self.profile)
+        display(Markdown("\n".join(line_of(row) for row in book.itertuples())))
 
     def provenance(self, found: Results, names: Sequence[str | Name]) -> None:
         """Where the results of these experiments come from, in one line."""

@@ -1,0 +1,65 @@
+"""The ledger: every claim of the paper with the verdict that a notebook recorded last, in `claims.csv`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import pandas as pd
+from filelock import FileLock
+
+from abc_nb.common import paths
+from abc_nb.common.errors import InputError
+from abc_nb.common.files import write_text
+from abc_nb.experiments.profiles import PROFILES
+from abc_nb.paper.claims import Verdict, known
+from abc_nb.paper.counts import VERDICTS
+
+HEADLINES = ("C09", "C11", "C12", "C16", "C19", "C20", "C33")  # what ABS, ABC and Algorithm 1 do, as the paper has it
+CLAIM = ["id", "topic", "claim", "criterion"]
+COLUMNS = ["verdict", "finding", "runs", "seeds", "reading", "regime", "size", "notebook"]
+
+
+def ledger(profile: str) -> pd.DataFrame:
+    """Every claim with its verdict so far: id, topic, claim, criterion, and what `Verdict` has."""
+    claims = pd.DataFrame([asdict(claim) for claim in known().values()])[CLAIM].set_index("id", drop=False)
+    claims = claims.assign(**dict.fromkeys(COLUMNS, "")).assign(verdict="not run")
+    path = paths.figures(profile) / "claims.csv"
+    if path.exists():
+        try:
+            recorded = pd.read_csv(path, dtype=str, keep_default_na=False).set_index("id")[COLUMNS]
+        except (ValueError, KeyError) as error:  # empty, no table, no text, or another table
+            raise InputError(f"{path} is not a ledger of claims: remove it and run the notebooks again") from error
+        claims.update(recorded)
+    return claims.reset_index(drop=True)
+
+
+def record(verdicts: Sequence[Verdict], notebook: str, profile: str) -> pd.DataFrame:
+    """Put verdicts into the profile's ledger, replacing earlier ones; returns their rows of the ledger."""
+    path = paths.figures(profile) / "claims.csv"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(path.parent / ".claims.lock"):
+        book = ledger(profile).set_index("id", drop=False)
+        for verdict in verdicts:
+            if verdict.id not in book.index or verdict.verdict not in VERDICTS:
+                raise InputError(f"no claim {verdict.id} with verdict {verdict.verdict!r}: see abc_nb/data/claims.csv")
+            row = asdict(verdict) | {"notebook": notebook, "size": verdict.size or usual_size(profile)}
+            book.loc[verdict.id, COLUMNS] = [row[column] for column in COLUMNS]
+        write_text(path, book.to_csv(index=False))
+    return book.loc[[verdict.id for verdict in verdicts]]
+
+
+def usual_size(profile: str) -> str:
+    """The size of a profile's models, in words."""
+    size = PROFILES[profile].size
+    return f"{size.encoder_layers} encoder and {size.decoder_layers} decoder layers, embedding size {size.width}"
+
+
+def unlike_the_paper(book: pd.DataFrame) -> pd.DataFrame:
+    """The rows of a ledger that did not come out as the paper says.
+
+    Those whose verdict is "differs" by runs, and headlines of the paper that hold in part only or are undecided.
+    """
+    by_runs = (book.verdict == "differs") & (book.runs != "")
+    headline = book.id.isin(HEADLINES) & book.verdict.isin(["differs", "in part", "undecided"])
+    return book[by_runs | headline]

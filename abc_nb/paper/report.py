@@ -1,0 +1,182 @@
+"""The report of a profile: `REPORT.md`, two pages for a person; the same as one HTML file; and `runs.csv`."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from base64 import b64encode
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import mistune
+import pandas as pd
+
+from abc_nb import experiments
+from abc_nb.analysis.results import Results
+from abc_nb.common import paths
+from abc_nb.common.errors import InputError
+from abc_nb.common.files import write_text
+from abc_nb.experiments.profiles import PROFILES
+from abc_nb.paper import exhibits, facts
+from abc_nb.paper.counts import VERDICTS
+from abc_nb.paper.ledger import ledger, unlike_the_paper
+from abc_nb.runs import store
+from abc_nb.runs.run import Run
+from abc_nb.show import notebooks
+
+HEADLINE = "figure-0-1-headline"
+SHOWN_LENGTHS = (6, 10, 60)
+ABOUT = (
+    "Small Transformers learn arithmetic on numbers of six digits and fail beyond. A bias added to their attention, "
+    "made by hand (ABS) or read out of a trained model (ABC), lets them go on to any length. This page reproduces "
+    "Duan, Shi and Xu, *Attention Bias as an Inductive Bias: How to Teach Transformers Simple Arithmetic*."
+)
+PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Arithmetic that holds at any length: report</title>
+<style>
+body {{ margin: 0 auto; max-width: 64rem; padding: 2rem 1.5rem; font: 1rem/1.6 Georgia, serif; }}
+img {{ max-width: 100%; }}
+table {{ border-collapse: collapse; font: .85rem/1.4 system-ui, sans-serif; }}
+th, td {{ padding: .3rem .7rem; text-align: left; vertical-align: top; border-bottom: 1px solid #d5d9de; }}
+</style>
+</head>
+<body>
+{body}</body>
+</html>
+"""
+
+
+def write(found: Results) -> Path:
+    """Write `report.html`, `REPORT.md` and `runs.csv` next to the profile's figures; returns the path of the page.
+
+    The runs that it lists are those of `found`. InputError if the profile has no figure and no table.
+    """
+    folder = paths.figures(found.profile)
+    if not [*folder.glob("figure-*.png"), *folder.glob("table-*.csv")]:
+        command = f"abc-nb reproduce --profile {found.profile}"
+        raise InputError(f"the profile {found.profile} has no figure and no table yet: run `{command}`")
+    runs = listed_runs(found)
+    text = markdown(found, runs)
+    write_text(folder / "REPORT.md", text)
+    write_text(folder / "runs.csv", pd.DataFrame([run_row(run) for run in runs]).to_csv(index=False))
+    return write_text(folder / "report.html", html(text, folder))
+
+
+def markdown(found: Results, runs: Sequence[Run]) -> str:
+    """The report; `runs` are those of `listed_runs`."""
+    folder, profile = paths.figures(found.profile), PROFILES[found.profile]
+    book, worst = ledger(found.profile), facts.worst_runs(found)
+    differing, counts = unlike_the_paper(book), book.verdict.value_counts()
+    blocks = [f"# Arithmetic that holds at any length: report of the profile {found.profile}", ABOUT]
+    blocks += [f"Profile {found.profile}: {profile.purpose}. `abc-nb report` writes the same as one HTML file."]
+    if (folder / f"{HEADLINE}.png").exists():
+        blocks += [f"![Accuracy by length]({HEADLINE}.png)", exhibits.caption(HEADLINE)]
+    if worst:
+        blocks += ["## How far does each method hold?", "The worst run over tasks and seeds, percent right.", worst]
+    if len(differing):
+        blocks += ["## What did not reproduce", "\n".join(map(sentence, differing.itertuples()))]
+    tally = ", ".join(f"{verdict} {counts[verdict]}" for verdict in VERDICTS if verdict in counts)
+    blocks += ["## The paper's claims", f"Verdicts on {len(book)} claims: {tally}. {setting(found.profile)}"]
+    blocks += [claims_table(book, folder), "## Where it comes from", chapters(folder)]
+    blocks += ["\n".join(f"- {name}: {escape(text)}" for name, text in facts_of(runs, found.origin).items())]
+    blocks += ["Every run, a line each: [runs.csv](runs.csv)."] if runs else []
+    return "\n\n".join(blocks) + "\n"
+
+
+def html(text: str, folder: Path) -> str:
+    """The report as one page that loads nothing: its picture, in `folder`, is put into it."""
+    text = re.sub(r"\$(\w+)\^{(\w+)}\$", r"\1^\2^", text)  # the only formulas of captions that are shown here
+    body = str(mistune.create_markdown(escape=True, plugins=["table", "superscript"])(text))
+    for name in re.findall(r'src="([\w.-]+\.png)"', body):
+        body = body.replace(
+            f'src="{name}"', f'src="data:image/png;base64,{b64encode((folder / name).read_bytes()).decode()}"'
+        )
+    return PAGE.format(body=body)
+
+
+def sentence(claim: Any) -> str:
+    """A claim that did not come out as the paper says, as a line of a list."""
+    counted = f" ({claim.runs})" if claim.runs else ""
+    return f"- {claim.id}, {claim.verdict}{counted}. The paper: {escape(claim.claim)}. Here: {escape(claim.finding)}"
+
+
+def setting(profile: str) -> str:
+    """What the verdicts are about."""
+    size = PROFILES[profile].size
+    return (
+        f"Models have {size.encoder_layers} encoder and {size.decoder_layers} decoder layers of embedding size "
+        f"{size.width}. A run is one task and one seed. Finding, criterion and regime of each claim stand in "
+        "claims.csv. Criteria were written with earlier results in view."
+    )
+
+
+def claims_table(book: pd.DataFrame, folder: Path) -> str:
+    rows = [("claim", "the paper says", "verdict", "runs", "notebook"), ("---",) * 5]
+    texts = book[["id", "claim", "verdict", "runs", "notebook"]].to_numpy().tolist()
+    for id, claim, verdict, runs, notebook in texts:
+        judged = link(notebook, paths.NOTEBOOKS / f"{notebook}.ipynb", folder)
+        rows.append((id, escape(claim), verdict, runs, judged))
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
+
+
+def chapters(folder: Path) -> str:
+    """The notebooks, a link each."""
+    lines = []
+    for path in notebooks.sequence():
+        first = "".join(json.loads(path.read_text())["cells"][0]["source"])
+        lines.append(f"- {link(first.partition(chr(10))[0].lstrip('# '), path, folder)}")
+    return "\n".join(lines)
+
+
+def link(title: str, path: Path, folder: Path) -> str:
+    """A link from a folder to a file; without the file its title alone."""
+    return f"[{title}]({Path(os.path.relpath(path, folder)).as_posix()})" if path.exists() else title
+
+
+def escape(text: str) -> str:
+    """Text with all that has a meaning in Markdown escaped."""
+    return re.sub(r"([\\|$*_<`\[\]])", r"\\\1", text)
+
+
+def listed_runs(found: Results) -> list[Run]:
+    """The runs that notebooks read with these results; of those not made here, shipped ones."""
+    origins = ("shipped",) if found.origin == "shipped" else store.ANYWHERE
+    jobs = [(experiment, seed) for experiment in experiments.needed(found.profile, True) for seed in found.seeds]
+    return [run for job in jobs if (run := store.find(*job, origins)) is not None]
+
+
+def run_row(run: Run) -> dict[str, object]:
+    """What was trained, how long, how well, where and when."""
+    accuracy, manifest = run.evaluation().set_index("length").accuracy, run.manifest
+    row = {"experiment": run.experiment.name, "seed": run.seed, "steps": manifest["steps"], "seconds": seconds(run)}
+    row |= {f"right at {n} (%)": f"{100 * accuracy[n]:.1f}" if n in accuracy else "" for n in SHOWN_LENGTHS}
+    made = {"made": "shipped" if manifest["shipped"] else "here"}
+    return row | made | {key: manifest[key] for key in ("device", "date")}
+
+
+def seconds(run: Run) -> int:
+    return round(sum(run.manifest["seconds"].values()))
+
+
+def facts_of(runs: Sequence[Run], origin: str) -> dict[str, str]:
+    """What the results should be read with, out of the runs' manifests."""
+    if not runs:
+        return {"Runs": f"none were found (results: {origin}), so devices and versions are not known"}
+
+    def distinct(read: Callable[[Run], Any]) -> str:
+        return "; ".join(str(value) for value in sorted({read(run) for run in runs}))
+
+    dates = sorted({run.manifest["date"] for run in runs})
+    return {
+        "Runs": f"{len(runs)}, of which {sum(run.manifest['shipped'] for run in runs)} came with the project",
+        "Time": f"{sum(map(seconds, runs)):,} seconds of training and evaluation, one run after another",
+        "Device": distinct(lambda run: run.manifest["device"]),
+        "Versions": distinct(lambda run: ", ".join(f"{name} {n}" for name, n in run.manifest["versions"].items())),
+        "Dates": " to ".join(dict.fromkeys([dates[0], dates[-1]])),
+    }

@@ -1,0 +1,109 @@
+"""The paper's numbers beside ours."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from abc_nb.analysis.results import Results
+from abc_nb.analysis.statistics import BAR, median_and_range, median_seed, over_seeds
+from abc_nb.common import paths
+from abc_nb.experiments import ARITHMETIC
+from abc_nb.experiments.catalogue import ALGORITHM_1, MODELS, READINGS
+from abc_nb.experiments.profiles import PROFILES, TABLE
+from abc_nb.show.titles import named, of_task
+
+TITLES = {"+ w=1": "Window", "+ T=3": "ABS", "NoPE + w=1": "Window, no positions"}  # the paper's names, and ours
+LENGTHS = {"table1": TABLE, "table3": (6, 10, 20, 60)}
+
+
+def paper_numbers(table: str) -> pd.DataFrame:
+    """The paper's percentages of a table: task, model, length, paper."""
+    numbers = pd.read_csv(paths.DATA / "paper_tables.csv", dtype=str)
+    numbers = numbers[(numbers.table == table) & numbers.length_digits.str.isdigit().fillna(False)]
+    length = numbers.length_digits.astype(int)
+    return pd.DataFrame(
+        {
+            "task": numbers.task,
+            "model": numbers.model.replace(TITLES),
+            "length": length,
+            "paper": pd.to_numeric(numbers.accuracy_percent),
+        }
+    ).reset_index(drop=True)
+
+
+def beside_paper(rows: pd.DataFrame, table: str) -> pd.DataFrame:
+    """`over_seeds` at the table's lengths, with the paper's number in the column `paper`."""
+    ours = named(over_seeds(rows[rows.length.isin(LENGTHS[table])]))
+    known = paper_numbers(table)
+    if (known.model == "+ scratchpad").any():  # as the paper calls Vanilla on Parity, where it has that
+        ours.loc[(ours.task == "Parity") & (ours.model == "Vanilla"), "model"] = "+ scratchpad"
+    merged = ours.merge(known, how="left", on=["task", "model", "length"])
+    first = ["task", "model", "length", "paper"]
+    return merged[first + [column for column in merged if column not in first]]
+
+
+def wide(frame: pd.DataFrame) -> pd.DataFrame:
+    """For reading: a row a task and model, and for each length `paper | ours (worst–best seed)` in percent."""
+
+    def cell(row: pd.Series) -> str:
+        paper = "–" if pd.isna(row.paper) else f"{row.paper:.4g}"
+        return f"{paper} | {median_and_range(row)}"
+
+    cells = frame.assign(cell=frame.apply(cell, axis=1))
+    order = cells[["task", "model"]].drop_duplicates()
+    table = cells.pivot(index=["task", "model"], columns="length", values="cell")
+    return table.loc[list(order.itertuples(index=False, name=None))].fillna("")
+
+
+def interpolation(found: Results) -> pd.DataFrame:
+    """Table 2: does Vanilla interpolate (validation) and extrapolate (60 digits) at 99% or better?"""
+    names = [f"{task}-vanilla" for task in ARITHMETIC]
+    rows = named(found.evaluation(names))
+    by_task = rows[rows.length == 60].groupby("task", sort=False)
+    return interpolation_table(by_task.validation.agg(median_seed), by_task.accuracy.agg(median_seed))
+
+
+def interpolation_table(validation: pd.Series, longest: pd.Series) -> pd.DataFrame:
+    """Table 2 of shares that are right in validation and at 60 digits, by task."""
+    paper = pd.read_csv(paths.DATA / "paper_tables.csv", dtype=str)
+    paper = paper[paper.table == "table2"].pivot(index="task", columns="length_digits", values="accuracy_percent")
+    columns: dict[str, pd.Series] = {}
+    for what, measure, ours in (
+        ("interpolation", "validation (%)", validation),
+        ("extrapolation", "60 digits (%)", longest),
+    ):
+        columns[f"{what}, paper"] = paper[what]
+        columns[f"{what}, ours"] = ours.ge(BAR).map({True: "yes", False: "no"})
+        columns[measure] = 100 * ours
+    return pd.DataFrame(columns).loc[list(validation.index)].rename_axis("task").reset_index()
+
+
+def readings(found: Results, regime: str) -> pd.DataFrame:
+    """ABC in every reading: runs at the bar at 60 digits, of those made, by task.
+
+    Rows say whose lines, which positions and which initial weights.
+    """
+    end = "" if regime == "tight" else f"-{regime}"
+    shown = {f"{model}{end}": MODELS[model].title for model in ("abc", *READINGS, *ALGORITHM_1)}
+    shown[f"abc{end}"] = "ABC: no positions, new weights"
+    rows = found.rows("abc", "readings", "algorithm 1", "padded")
+    rows = rows[(rows.length == 60) & rows.model.isin(shown)]
+    counts = rows.accuracy.ge(BAR).groupby([rows.model, rows.task]).agg(["sum", "size"])
+    cells = (counts["sum"].astype(str) + " of " + counts["size"].astype(str)).unstack(fill_value="")
+    cells = cells.loc[
+        [model for model in shown if model in cells.index], [task for task in ARITHMETIC if task in cells]
+    ]
+    return cells.rename(index=shown, columns=of_task).rename_axis("reading").rename_axis(columns=None)
+
+
+def setting(profile: str, regime: str = "") -> str:
+    """Regime, size and optimiser of our numbers, in one sentence, for tables with the paper's numbers."""
+    chosen = PROFILES[profile]
+    size, training = chosen.size, chosen.trainings.plain
+    optimizer = "Muon and AdamW" if training.optimizer == "muon" else "AdamW"
+    return (
+        f"Ours: {regime or chosen.regime} problems, {size.encoder_layers} encoder and {size.decoder_layers} decoder "
+        f"layers of embedding size {size.width}, feed-forward {size.feed_forward}, dropout {size.dropout:g}, "
+        f"pre-normalisation, {optimizer}. The paper: padded problems, 1 and 6 layers of size 128, feed-forward 512, "
+        "dropout 0.3, Adam."
+    )

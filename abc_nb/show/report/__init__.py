@@ -1,1 +1,0 @@
-"""The report: two pages for a person, and the list of runs as a table."""
