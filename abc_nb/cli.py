@@ -95,8 +95,7 @@ def build_parser() -> Parser:
     )
     listing.add_argument("--all", action="store_true", help="those without a run, too")
     listing.add_argument("--csv", action="store_true", help="comma-separated values")
-    train = command("train", "train an experiment, or go on where it stopped", named=True)
-    train.add_argument("--in-sweep", action="store_true", help=argparse.SUPPRESS)  # what a sweep starts: processes.py
+    command("train", "train an experiment, or go on where it stopped", named=True)
     evaluate = command("evaluate", "exact-match accuracy by length", named=True)
     evaluate.add_argument("--lengths", type=lengths, default=[6, 10, 20, 60], help="as in 3,6,10 or 1-20")
     evaluate.add_argument("--samples", type=samples, default=1000, help="problems a length (default 1000)")

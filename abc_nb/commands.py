@@ -70,11 +70,6 @@ def pattern(text: str) -> str:
 
 
 def train(arguments: Namespace) -> None:
-    if arguments.in_sweep:
-        from abc_nb.runs import processes
-
-        processes.train_in_sweep(arguments.seed)
-        return
     experiment = chosen(arguments)
     paths.runs().mkdir(parents=True, exist_ok=True)  # a folder that cannot be written is named before the bar
     todo = runner.untrained(experiment, arguments.seed)

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import os
-import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import replace
-from multiprocessing import get_context
-from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import psutil
 import pytest
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load, load_file
 
 from abc_nb.analysis.results import Results
 from abc_nb.calibration.calibrate import Calibration
@@ -31,10 +23,9 @@ from abc_nb.paper.claims import Verdict
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import runner, store
-from abc_nb.runs.manifest import fingerprint, sha256, write_manifest
+from abc_nb.runs.run import TABLES, Run
 from abc_nb.show import pictures, plots, tables
 from abc_nb.training import trainer as training
-from abc_nb.training.checkpoints import read_checkpoint
 from abc_nb.training.evaluation import exact_match, wilson
 from abc_nb.training.progress import Progress, TrainingConfig
 from abc_nb.training.trainer import Trainer
@@ -152,108 +143,15 @@ def never(progress: Progress) -> None:
     raise AssertionError("nothing was to be trained")
 
 
-def weights(folder: Path) -> dict[str, torch.Tensor]:
-    return load_file(folder / "weights.safetensors")
-
-
-def assert_same_result(folder: Path, expected: Path) -> None:
-    torch.testing.assert_close(weights(folder), weights(expected), rtol=0, atol=0)
-    assert (folder / "evaluation.csv").read_bytes() == (expected / "evaluation.csv").read_bytes()
-    columns = ["step", "loss", "accuracy"]
-    found, wanted = (pd.read_csv(path / "history.csv")[columns] for path in (folder, expected))
-    pd.testing.assert_frame_equal(found, wanted)
-
-
-def read_tensors(path: Path) -> dict[str, str]:
-    """What a file of tensors says beside them."""
-    content = path.read_bytes()  # at once: safetensors opens a path twice, and a training may replace it in between
-    load(content)
-    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-    facts: dict[str, str] = header.get("__metadata__", {})
-    return facts
-
-
-def step_of(checkpoint: Path) -> int:
-    """The step at which a checkpoint was written."""
-    state = read_checkpoint(checkpoint)
-    assert state is not None, "it is damaged"
-    return int(state["progress"]["step"])
-
-
-def history(checkpoint: Path) -> pd.DataFrame:
-    """The validations that a checkpoint holds; none if it is not there."""
-    state = read_checkpoint(checkpoint) if checkpoint.exists() else None
-    return pd.DataFrame(state["progress"]["history"] if state else [])
-
-
-def correct_checksums(folder: Path) -> None:
-    """Make the manifest say that every file is what it is now."""
-    manifest = json.loads((folder / "manifest.json").read_text())
-    write_manifest(folder, {key: value for key, value in manifest.items() if key != "files"})
-
-
-def correct_pack(folder: Path) -> None:
-    """The same for the manifest of a pack."""
-    files = {name: sha256(folder / name) for name in json.loads((folder / "manifest.json").read_text())["files"]}
-    facts = {"files": files}
-    (folder / "manifest.json").write_text(json.dumps(facts | {"checksum": fingerprint(facts)}))
-
-
-def truncated(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-
-def emptied(path: Path) -> None:
-    path.write_bytes(b"")
-
-
-def altered(path: Path) -> None:
-    """One digit of a text, one bit of a tensor."""
-    content = bytearray(path.read_bytes())
-    at = content.rindex(b'"steps": 4') + 9 if path.name == "manifest.json" else len(content) - 5
-    content[at] ^= 1
-    path.write_bytes(content)
-
-
-def deleted(path: Path) -> None:
-    path.unlink()
-
-
-DAMAGES = [truncated, emptied, altered, deleted]
-
-
-# ---- processes --------------------------------------------------------------------------------------
-
-
-def forking() -> ForkServerContext:
-    """Processes are forked from one that has everything imported and no threads, in no time."""
-    context = get_context("forkserver")
-    slow = ["pytest", "hypothesis", "nbformat", "abc_nb.runs.sweep", "abc_nb.paper.report"]
-    context.set_forkserver_preload(slow)
-    return context
-
-
-def wait_for(done: Callable[[], bool], seconds: float = 300) -> None:
-    end = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.1)
-
-
-def members(session: int) -> list[int]:
-    """Processes of a session that still run."""
-    found = []
-    for process in psutil.process_iter(["pid", "status"]):
-        with suppress(ProcessLookupError):
-            if os.getsid(process.pid) == session and process.info["status"] != psutil.STATUS_ZOMBIE:
-                found.append(process.pid)
-    return found
-
-
-def holds(pid: int, lock: Path) -> bool:
-    """Whether this process or one that it started has the file open."""
-    family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
-    return any(Path(file.path) == lock for process in family for file in process.open_files())
+def assert_same_result(first: Run, second: Run) -> None:
+    """The same weights and results, to the bit; seconds may differ."""
+    assert first.checksum == second.checksum
+    for table in TABLES:
+        pd.testing.assert_frame_equal(
+            first.table(table).drop(columns="seconds", errors="ignore"),
+            second.table(table).drop(columns="seconds", errors="ignore"),
+            check_dtype=False,
+        )
 
 
 # ---- reports ----------------------------------------------------------------------------------------

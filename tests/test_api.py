@@ -31,7 +31,7 @@ def test_retraining_without_settings_is_training_the_calibrated_experiment(
     monkeypatch.setenv("ABC_NB_RUNS", str(tmp_path / "elsewhere"))
     other = runner.ensure(child, 1)
     assert other.folder != run.folder
-    assert_same_result(run.folder, other.folder)
+    assert_same_result(run, other)
     assert other.bias() == run.bias()
 
 

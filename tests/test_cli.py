@@ -179,13 +179,12 @@ def test_a_damaged_run_is_one_line_on_standard_error(
 ) -> None:
     name = experiments.experiment("addition-vanilla", "smoke").key(0)
     (folders.runs / name).mkdir(parents=True)
-    (folders.runs / name / "manifest.json").write_text("{}")
+    (folders.runs / name / "run.json").write_text("{}")
     monkeypatch.setenv("ABC_NB_RUNS", str(folders.runs))
     capsys.readouterr()
     assert main(["evaluate", "addition-vanilla", *SMOKE]) == 2
-    warning, error = capsys.readouterr().err.splitlines()
-    assert warning.startswith("abc-nb: the run in addition-vanilla-smoke-seed0")
-    assert error.startswith("abc-nb: addition-vanilla is not trained yet")
+    (error,) = capsys.readouterr().err.splitlines()
+    assert "does not hold the run that its name says: move it away, and train the run again" in error
 
 
 # ---- bad input --------------------------------------------------------------------------------------

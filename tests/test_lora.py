@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import Folders
-from helpers import SAMPLER, TINY, assert_same_result, build, interrupted_and_resumed, weights
+from helpers import SAMPLER, TINY, assert_same_result, build, interrupted_and_resumed
+from safetensors.torch import load_file
 from torch import Tensor
 
 from abc_nb.experiments.experiment import Experiment
@@ -143,7 +144,7 @@ def trained(child: Experiment, tmp_path_factory: pytest.TempPathFactory) -> Path
 def test_an_adapted_run_differs_from_its_parent_in_queries_and_keys_alone(
     trained: Path, child: Experiment, tiny: Experiment
 ) -> None:
-    start, found = weights(trained / tiny.key(0)), weights(trained / child.key(0))
+    start, found = (load_file(trained / each.key(0) / store.WEIGHTS) for each in (tiny, child))
     assert {*found} == {*start}
     changed = {name for name in start if not torch.equal(found[name], start[name])}
     assert changed == {name for name in start if is_adapted(name)}
@@ -158,7 +159,7 @@ def test_an_adapted_run_gives_its_model_and_names_its_parent(
     assert run is not None
     assert run.bias() is None
     assert run.manifest["parent"]["run"] == tiny.key(0)
-    torch.testing.assert_close(dict(run.model().state_dict()), weights(run.folder), rtol=0, atol=0)
+    torch.testing.assert_close(dict(run.model().state_dict()), load_file(run.folder / store.WEIGHTS), rtol=0, atol=0)
 
 
 def test_an_interrupted_adaptation_goes_on_where_it_was(
@@ -166,4 +167,4 @@ def test_an_interrupted_adaptation_goes_on_where_it_was(
 ) -> None:
     shutil.copytree(trained / tiny.key(0), folders.runs / tiny.key(0))
     run = interrupted_and_resumed(child, monkeypatch)
-    assert_same_result(run.folder, trained / child.key(0))
+    assert_same_result(run, store.read_run(child, 0, trained / child.key(0)))

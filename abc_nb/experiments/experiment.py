@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -12,7 +13,7 @@ import torch
 from abc_nb.bias import Bias, Lines
 from abc_nb.calibration.calibrate import Calibration
 from abc_nb.certificates.files import PLAIN, REPAIRED
-from abc_nb.common.config import digest, essential
+from abc_nb.common.config import digest, to_data
 from abc_nb.common.errors import InputError
 from abc_nb.experiments import profiles
 from abc_nb.experiments.catalogue import models_of
@@ -33,7 +34,7 @@ LONGER = (
     "direct-listops-nested",
 )  # tasks that get four layers and four times the steps
 MOST_TOKENS = 2 * 10**6  # of a test problem's output
-NOT_TRAINING = ("identity", "profile", "tests")  # fields of an experiment that do not change its weights
+LABELS = ("identity", "profile", "tests")  # fields of an experiment that do not change its weights
 
 
 @dataclass(frozen=True)
@@ -69,9 +70,15 @@ class Experiment:
 
     @cached_property
     def data(self) -> dict[str, Any]:
-        """What training depends on: fields at their default are left out."""
-        found: dict[str, Any] = essential(replace(self, parent=None), NOT_TRAINING)
-        return found if self.parent is None else found | {"parent": self.parent.data}
+        """All that a run depends on but its seed, defaults included, as plain data."""
+        own: dict[str, Any] = json.loads(json.dumps(to_data(replace(self, parent=None))))
+        own = {name: value for name, value in own.items() if name not in LABELS}
+        return own if self.parent is None else own | {"parent": self.parent.data}
+
+    @cached_property
+    def digest(self) -> str:
+        """A short name that changes whenever a field does."""
+        return digest(self.data)
 
     def calibration_batch(self, seed: int) -> Batch:
         """The parent's training problems, over which its attention is averaged."""
@@ -87,10 +94,10 @@ class Experiment:
             return kinds.build(config, len(self.task.vocabulary))
 
     def key(self, seed: int) -> str:
-        """The name of its run: readable, and ending in a digest of all that training depends on."""
+        """The name of its run: readable, and ending in a digest of all that it depends on."""
         if not isinstance(seed, int) or seed < 0:
             raise InputError(f"a seed of {seed!r} is not possible: give a whole number from 0 on")
-        return f"{self.name}-{self.profile}-seed{seed}-{digest(self.data | {'seed': seed})}"
+        return f"{self.name}-{self.profile}-seed{seed}-{self.digest}"
 
 
 def experiment(name: str | Name, profile: str = "quick", base: int | None = None) -> Experiment:

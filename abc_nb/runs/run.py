@@ -1,15 +1,18 @@
-"""A run: what an experiment gave for one seed, read from wherever it is kept."""
+"""A run: what an experiment gave for one seed. A record of small tables, and a file of weights."""
 
 from __future__ import annotations
 
+import hashlib
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import pandas as pd
-from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
 
 from abc_nb.bias.lines import Line, Lines
 from abc_nb.certificates.certify import can_be_certified
@@ -21,6 +24,22 @@ from abc_nb.model.transformer import Transformer
 from abc_nb.training.evaluation import tidy
 from abc_nb.training.progress import schedule
 
+TABLES: dict[str, dict[str, type]] = {  # what a run consists of, beside its facts: the columns of each table
+    "evaluation": {"length": int, "asked": int, "samples": int, "correct": int},  # a row a test
+    "history": {"step": int, "seconds": float, "loss": float, "accuracy": float},  # a row a validation
+    "thresholds": {"share": float, "lines": int, "skill": float, "validation": float},  # that calibration tried
+    "lines": {  # of a calibrated bias
+        "attention": str,
+        "layer": int,
+        "head": int,
+        "direction": str,
+        "span": str,
+        "offset": int,
+        "value": float,
+    },
+    "shortest": {"problem": str, "answer": str, "right": str},  # wrong problem that a search found
+}
+
 
 class Outcome(NamedTuple):
     """One test: how many problems of a length were asked for, how many there are, and how many are right."""
@@ -31,57 +50,46 @@ class Outcome(NamedTuple):
     correct: int
 
 
-class Source(Protocol):
-    """Where the parts of a run are kept: in a folder of its own, or in the pack of shipped runs."""
+@dataclass(frozen=True)
+class Weights:
+    """The weights of one run in a file of safetensors, whose names there begin with `prefix`."""
 
-    @property
-    def folder(self) -> Path:
-        """The folder of the run, or of the pack."""
+    path: Path
+    prefix: str = ""
 
-    @property
-    def checksum(self) -> str | None:
-        """SHA-256 of the file of weights; None where it is unknown."""
+    def load(self) -> dict[str, Tensor]:
+        """The tensors by their own names; InputError for a file that holds none."""
+        try:
+            with safe_open(self.path, "pt") as file:
+                names = [name for name in file.keys() if name.startswith(self.prefix)]  # noqa: SIM118 (not a dict)
+                return {name.removeprefix(self.prefix): file.get_tensor(name) for name in names}
+        except SafetensorError as error:
+            raise InputError(f"{self.path} holds no weights: remove it and train the run again") from error
 
-    @property
-    def has_weights(self) -> bool:
-        """Whether the weights are kept too."""
 
-    def weights_path(self) -> Path:
-        """The file of weights."""
-
-    def tests(self) -> list[Outcome]:
-        """Every test that was made."""
-
-    def history(self) -> pd.DataFrame:
-        """A row a validation: step, seconds, loss, accuracy."""
-
-    def thresholds(self) -> pd.DataFrame | None:
-        """The thresholds that calibration tried, or None."""
-
-    def bias(self, heads: int) -> Lines | None:
-        """The calibrated bias, or None; InputError if what is kept is no bias of this number of heads."""
-
-    def shortest_wrong(self) -> Shortest | None:
-        """What a search for the shortest wrong problem found, or None if no search is kept."""
+def checksum(tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 of weights, the same in whatever file they are kept."""
+    return hashlib.sha256(save({name: tensor.contiguous() for name, tensor in tensors.items()})).hexdigest()
 
 
 @dataclass(frozen=True)
 class Run:
-    """The result of an experiment for one seed, on disk and checked."""
+    """The result of an experiment for one seed, made here or shipped."""
 
     experiment: Experiment
     seed: int
-    source: Source
-    manifest: dict[str, Any]
+    manifest: Mapping[str, Any]  # its facts: steps, seconds, device, versions, where it comes from
+    table: Callable[[str], pd.DataFrame]  # one of `TABLES` by its name
+    weights: Weights | None  # None where only its numbers were shipped
+    folder: Path  # of its files; of a shipped run, the folder of all shipped results
 
     @property
     def key(self) -> str:
         return self.experiment.key(self.seed)
 
-    @property
-    def folder(self) -> Path:
-        """Its folder; of a shipped run, the folder of all shipped results."""
-        return self.source.folder
+    def outcomes(self) -> list[Outcome]:
+        """Every test that was made."""
+        return [Outcome(*row) for row in self.table("evaluation").itertuples(index=False)]
 
     def evaluation(self) -> pd.DataFrame:
         """A row for each length that was tested, those that the experiment asks for first, with intervals.
@@ -89,23 +97,20 @@ class Run:
         While a length was not tested on as many problems as are asked for, the largest test of it stands there.
         """
         wanted = dict(self.experiment.tests)
-        least_wanted_first = sorted(
-            self.source.tests(), key=lambda row: (row.asked == wanted.get(row.length), row.asked)
-        )
+        least_wanted_first = sorted(self.outcomes(), key=lambda row: (row.asked == wanted.get(row.length), row.asked))
         best = {row.length: row for row in least_wanted_first}
         order = [*(length for length in wanted if length in best), *sorted(best.keys() - wanted.keys())]
-        shown = [best[length] for length in order]
-        counts = [(row.length, row.samples, row.correct) for row in shown]
+        counts = [(length, best[length].samples, best[length].correct) for length in order]
         return tidy(self.experiment.name, self.seed, self.experiment.sampler.regime, counts)
 
     def untested(self) -> tuple[tuple[int, int], ...]:
         """The tests (length, samples) that the experiment asks for and that were not made."""
-        made = {(row.length, row.asked) for row in self.source.tests()}
+        made = {(row.length, row.asked) for row in self.outcomes()}
         return tuple(test for test in self.experiment.tests if test not in made)
 
     def history(self) -> pd.DataFrame:
         """A row a validation: step, seconds, loss, accuracy."""
-        return self.source.history()
+        return self.table("history")
 
     @property
     def validation(self) -> float:
@@ -131,64 +136,61 @@ class Run:
 
     @property
     def has_weights(self) -> bool:
-        return self.source.has_weights
+        return self.weights is not None
 
     @property
     def checksum(self) -> str | None:
-        """SHA-256 of the file of weights; None where it is unknown."""
-        return self.source.checksum
+        """SHA-256 of the weights; None where it is unknown."""
+        return self.manifest.get("weights")
 
     def bias(self) -> Lines | None:
-        """The calibrated bias, or None for a run that has none."""
-        return self.source.bias(self.experiment.model.heads)
+        """The calibrated bias, or None for a run that has none; InputError where what is kept is no such bias."""
+        kept = self.manifest.get("bias")
+        if kept is None:
+            return None
+        lines = [{"type": "Line"} | row for row in self.table("lines").to_dict("records")]
+        data = {"type": "Lines", "heads": kept["heads"], "floor": kept.get("floor"), "empty": kept["empty"]}
+        bias: Lines = from_data(data | {"lines": lines}, (Lines, Line))
+        if bias.heads != self.experiment.model.heads:
+            raise InputError(f"{self.key} has a bias of {bias.heads} heads, and its model has others: train it again")
+        return bias
 
     def thresholds(self) -> pd.DataFrame | None:
         """The thresholds that calibration tried: share, lines, skill under them; None for a run without calibration.
 
         A column `validation` holds the accuracy after training under the lines, where more than one was trained.
         """
-        return self.source.thresholds()
+        if "bias" not in self.manifest:
+            return None
+        tried = self.table("thresholds")
+        return tried.drop(columns="validation") if tried.validation.isna().all() else tried
 
     def shortest_wrong(self) -> Shortest | None:
         """The shortest wrong problem of a model that can have no certificate: as a search left it, or searched now.
 
         None where nothing is kept and the weights are not there either, or the model can have a certificate.
         """
-        kept = self.source.shortest_wrong()
-        if kept is not None or not self.has_weights:
-            return kept
+        kept = [Shortest(*row) for row in self.table("shortest").itertuples(index=False)]
+        if kept or not self.has_weights:
+            return kept[0] if kept else None
         model, sampler = self.model(), self.experiment.sampler
         return None if can_be_certified(model, sampler) else shortest_wrong(model, sampler)
 
     def model(self) -> Transformer:
         """The trained model, ready to evaluate; InputError where only its numbers were shipped."""
-        if not self.has_weights:
-            name, profile = self.experiment.name, self.experiment.profile
-            command = train_command(name, self.seed, profile)
-            raise InputError(f"{name} was shipped without its weights: run `{command}` first")
         model = self.experiment.build(self.seed, self.bias())
         self.restore(model)
         return model.eval()
 
     def restore(self, model: Transformer) -> None:
-        """Give a model the trained weights; InputError if they are not those of such a model."""
-        wanted = {name: (tensor.shape, tensor.dtype) for name, tensor in model.state_dict().items()}
-        path = self.source.weights_path()
-        try:
-            tensors = load_file(path)
-        except SafetensorError:
-            tensors = {}
-        if {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()} != wanted:
-            raise InputError(f"{path} does not hold the weights of this model")
+        """Give a model the trained weights; InputError if they are not there, or not those of such a model."""
+        if self.weights is None:
+            name, profile = self.experiment.name, self.experiment.profile
+            command = train_command(name, self.seed, profile)
+            raise InputError(f"{name} was shipped without its weights: run `{command}` first")
+        tensors = self.weights.load()
+        wanted = {name: tensor.shape for name, tensor in model.state_dict().items()}
+        same = {name: tensor.shape for name, tensor in tensors.items()} == wanted
+        if not same or checksum(tensors) != self.checksum:
+            raise InputError(f"{self.weights.path} does not hold the weights of {self.key}: train it again")
         model.load_state_dict(tensors)
-
-
-def as_lines(data: Any, heads: int, path: Path) -> Lines:
-    """A calibrated bias with this number of heads from plain data; InputError for anything else in `path`."""
-    try:
-        bias = from_data(data, (Lines, Line))
-    except (InputError, RecursionError):  # nested too deeply
-        bias = None
-    if not isinstance(bias, Lines) or bias.heads != heads:
-        raise InputError(f"{path} does not hold a calibrated bias of {heads} heads")
-    return bias

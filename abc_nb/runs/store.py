@@ -1,180 +1,101 @@
 """The store: finished runs, those made here in a folder each, those shipped in the pack.
 
-A folder is finished or absent: it is written aside and moved into place in one step. Reading checks
-every file against the manifest; what is damaged or foreign is set aside and named, never deleted.
+A folder is finished or absent: it is written aside and moved into place in one step.
 """
 
 from __future__ import annotations
 
-import re
-import time
-import warnings
+import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from filelock import FileLock
 
-from abc_nb.bias.lines import Lines
 from abc_nb.common import paths
+from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_text
 from abc_nb.experiments.experiment import Experiment
-from abc_nb.runs.manifest import (
-    BIAS,
-    CONFIG,
-    EVALUATION,
-    FACTS,
-    HISTORY,
-    MANIFEST,
-    THRESHOLDS,
-    WEIGHTS,
-    DamagedRun,
-    read_json,
-    read_manifest,
-)
-from abc_nb.runs.pack import DamagedPack, open_pack
-from abc_nb.runs.packing import add
-from abc_nb.runs.run import Outcome, as_lines
+from abc_nb.runs import pack
+from abc_nb.runs.run import TABLES, Weights
 from abc_nb.runs.run import Run as Run
 
 ANYWHERE = ("runs", "shipped")  # made here, or come with the project
-LARGEST_BIAS = 2**24  # bytes; a line takes about 170
-
-
-@dataclass(frozen=True)
-class Folder:
-    """A run in a folder of its own: the source of runs made here."""
-
-    folder: Path
-    files: Mapping[str, str]  # checksum of each
-
-    @property
-    def checksum(self) -> str | None:
-        return self.files.get(WEIGHTS)
-
-    @property
-    def has_weights(self) -> bool:
-        return WEIGHTS in self.files
-
-    def weights_path(self) -> Path:
-        return self.folder / WEIGHTS
-
-    def tests(self) -> list[Outcome]:
-        return read_tests(self.folder / EVALUATION)
-
-    def history(self) -> pd.DataFrame:
-        return pd.read_csv(self.folder / HISTORY)
-
-    def thresholds(self) -> pd.DataFrame | None:
-        return pd.read_csv(self.folder / THRESHOLDS) if THRESHOLDS in self.files else None
-
-    def bias(self, heads: int) -> Lines | None:
-        return read_bias(self.folder / BIAS, heads) if BIAS in self.files else None
-
-    def shortest_wrong(self) -> None:
-        """None is kept: whoever asks for it searches."""
-
-
-def read_tests(path: Path) -> list[Outcome]:
-    """The tests in a file, in its order."""
-    rows = pd.read_csv(path)[list(Outcome._fields)].itertuples(index=False)
-    return [Outcome(*map(int, row)) for row in rows]
-
-
-def write_tests(path: Path, tests: Iterable[Outcome]) -> None:
-    write_text(path, pd.DataFrame(tests, columns=Outcome._fields).to_csv(index=False))
-
-
-def read_bias(path: Path, heads: int) -> Lines:
-    """A calibrated bias with this number of heads; InputError for any other content."""
-    return as_lines(read_json(path) if path.stat().st_size <= LARGEST_BIAS else None, heads, path)
+RECORD, WEIGHTS = "run.json", "weights.safetensors"  # the files of a run's folder
 
 
 def find(experiment: Experiment, seed: int, origins: Sequence[str] = ANYWHERE) -> Run | None:
-    """The finished run, from the first of `origins` that has it; a damaged one is set aside with a warning."""
+    """The finished run, from the first of `origins` that has it."""
     for origin in origins:
-        found = shipped(experiment, seed) if origin == "shipped" else made_here(experiment, seed)
-        if found is not None:
-            return found
+        run = shipped(experiment, seed) if origin == "shipped" else made_here(experiment, seed)
+        if run is not None:
+            return run
     return None
+
+
+def shipped(experiment: Experiment, seed: int) -> Run | None:
+    known = pack.open_pack(paths.SHIPPED)
+    return None if known is None else known.run(experiment, seed)
 
 
 def made_here(experiment: Experiment, seed: int) -> Run | None:
     folder = paths.runs() / experiment.key(seed)
-    if not folder.exists():
-        return None
-    try:
-        return read_run(experiment, seed, folder)
-    except DamagedRun as error:
-        warnings.warn(f"{error}; it is kept in {set_aside(folder)}", stacklevel=3)
-        return None
+    return read_run(experiment, seed, folder) if folder.exists() else None
 
 
-def shipped(experiment: Experiment, seed: int) -> Run | None:
-    """The run of the pack; None, with a warning, where the files of the pack that name its runs are damaged."""
+def read_run(experiment: Experiment, seed: int, folder: Path) -> Run:
+    """The run in a folder; InputError if that is not what was written there."""
     try:
-        found = open_pack(paths.SHIPPED)
-        return None if found is None else found.run(experiment, seed)
-    except DamagedPack as error:
-        warnings.warn(str(error), stacklevel=3)
-        return None
+        record = json.loads((folder / RECORD).read_bytes())
+        same = record["experiment"] == experiment.data and record["seed"] == seed
+        tables: dict[str, list[Any]] = record["tables"]
+        known = {name: frame(tables[name], columns) for name, columns in TABLES.items()}
+    except (OSError, ValueError, KeyError, TypeError):
+        same = False
+    if not same:
+        raise InputError(f"{folder} does not hold the run that its name says: move it away, and train the run again")
+    return Run(experiment, seed, record["facts"], known.__getitem__, Weights(folder / WEIGHTS), folder)
+
+
+def frame(rows: list[Any], columns: Mapping[str, type]) -> pd.DataFrame:
+    kinds: dict[Any, Any] = {name: kind for name, kind in columns.items() if kind is not str}
+    return pd.DataFrame(rows, columns=[*columns]).astype(kinds)
+
+
+def write_run(
+    experiment: Experiment, seed: int, folder: Path, facts: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]
+) -> None:
+    """Write the record of a run; `tables` by the names in `TABLES`, those that are not given are empty."""
+    rows = {name: tables[name].to_dict("records") if name in tables else [] for name in TABLES}
+    record = {"experiment": experiment.data, "seed": seed, "facts": facts, "tables": rows}
+    write_text(folder / RECORD, json.dumps(record, indent=1) + "\n")
 
 
 def nothing_shipped() -> str:
     """What to do where no results are shipped at all, as the end of a sentence; empty where there are some."""
-    if (paths.SHIPPED / MANIFEST).exists():
+    if (paths.SHIPPED / pack.RUNS).exists():
         return ""
     return f", or set ABC_NB_RESULTS to the folder results of a checkout, for {paths.SHIPPED} holds no shipped results"
 
 
 def seeds() -> dict[str, list[int]]:
     """Which seeds have a run, made here or shipped, by `name-profile` of the experiment."""
-    found = defaultdict[str, set[int]](set)
-    for key in (*shipped_keys(), *(folder.name for folder in paths.runs().glob("*-seed*"))):
-        if parts := re.fullmatch(r"(.+)-seed(\d+)-[0-9a-f]+", key):
-            found[parts[1]].add(int(parts[2]))
-    return {name: sorted(numbers) for name, numbers in found.items()}
-
-
-def shipped_keys() -> list[str]:
-    try:
-        found = open_pack(paths.SHIPPED)
-        return [] if found is None else [*found.runs]
-    except DamagedPack as error:
-        warnings.warn(str(error), stacklevel=3)
-        return []
-
-
-def read_run(experiment: Experiment, seed: int, folder: Path) -> Run:
-    """A finished run; DamagedRun if the folder is not whole, or not this experiment's."""
-    manifest = read_manifest(folder)
-    needed = {CONFIG, EVALUATION, HISTORY} | ({BIAS, THRESHOLDS} if experiment.calibration else set())
-    if not (manifest.keys() >= FACTS and manifest["files"].keys() >= needed):
-        raise DamagedRun(f"the run in {folder.name} is damaged: {MANIFEST} does not say all that it should")
-    if read_json(folder / CONFIG) != experiment.data | {"seed": seed}:
-        raise DamagedRun(f"the folder {folder.name} holds another experiment")
-    return Run(experiment, seed, Folder(folder, manifest["files"]), manifest)
-
-
-def set_aside(folder: Path, names: Sequence[str] = ()) -> Path:
-    """Move a folder, or only some files of it, out of the way and say where to."""
-    target = paths.runs() / ".set-aside" / f"{folder.name}-{time.time_ns()}"
-    if not names:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with suppress(FileNotFoundError):  # another process was faster
-            folder.rename(target)
-        return target
-    target.mkdir(parents=True)
-    for path in (folder / name for name in names if (folder / name).exists()):
-        path.rename(target / path.name)
-    return target
+    known = defaultdict[str, set[int]](set)
+    shipped = pack.open_pack(paths.SHIPPED)
+    for row in shipped.rows.values() if shipped else ():
+        known[row["run"].rpartition("-seed")[0]].add(row["seed"])
+    for path in paths.runs().glob(f"*/{RECORD}"):
+        name, _, rest = path.parent.name.rpartition("-seed")
+        known[name].add(int(rest.partition("-")[0]))
+    return {name: sorted(numbers) for name, numbers in known.items()}
 
 
 @contextmanager
 def lock(key: str) -> Iterator[None]:
+    """Held by one process at a time."""
     folder = paths.runs() / ".locks"
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / f"{key}.lock"):
@@ -184,5 +105,5 @@ def lock(key: str) -> Iterator[None]:
 def ship(run: Run, weights: bool) -> Path:
     """Add a run to the pack of shipped results, with its weights only if asked; gives the folder of the pack."""
     with lock("pack"):
-        add(paths.SHIPPED, [run], {run.key} if weights else set())
+        pack.add(paths.SHIPPED, [run], {run.key} if weights else ())
     return paths.SHIPPED

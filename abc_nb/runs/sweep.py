@@ -1,16 +1,15 @@
-"""Sweeps: many runs in turn, in a process each, or on a Dask cluster, with the same results."""
+"""Sweeps: many runs, one after another, on all cores, or on a Dask cluster, with the same results."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+import joblib
 import torch
 from tqdm.auto import tqdm
 
@@ -21,14 +20,10 @@ from abc_nb.experiments.experiment import Experiment
 from abc_nb.model import compiled
 from abc_nb.model.positions import Sinusoidal
 from abc_nb.runs import runner
-from abc_nb.runs.cluster import cluster
-from abc_nb.runs.processes import processes
-from abc_nb.runs.workers import INTERVAL, Killed, Workers, train
 from abc_nb.training.trainer import Trainer
 
 Job = tuple[Experiment, int]  # an experiment and a seed
-RESTARTS = 4  # of a run whose process was killed; each goes on from its checkpoint
-KILLED = "its process was killed again and again, as it happens when memory runs out; its checkpoint is kept"
+PATIENCE = 10  # seconds for a scheduler to answer
 
 
 @dataclass(frozen=True)
@@ -52,8 +47,84 @@ def workers() -> int:
 
 def missing(jobs: Sequence[Job]) -> list[Job]:
     """The jobs without a finished run made here, each after its parent if that is nowhere."""
-    found = [(experiment, seed) for job, seed in jobs for experiment in runner.untrained(job, seed)]
-    return list(dict.fromkeys(found))
+    todo = [(experiment, seed) for job, seed in jobs for experiment in runner.untrained(job, seed)]
+    return list(dict.fromkeys(todo))
+
+
+def sweep(jobs: Sequence[Job], show: bool = True, in_turn: bool = False, dask: str | None = None) -> list[Failure]:
+    """Train what is missing, children after their parents; returns the runs that failed.
+
+    In a process each; or `in_turn` in this one; or on the workers of the `dask` scheduler at this address, which see
+    the same folder of runs.
+    """
+    todo = missing(jobs)
+    if not todo:
+        return []
+    compiled.warn_without()
+    folder = paths.runs()
+    folder.mkdir(parents=True, exist_ok=True)  # a folder that cannot be written is named before the bar
+    failures: list[Failure] = []
+    bar = tqdm(total=sum(job.training.steps for job, _ in todo), unit="step", disable=not show, mininterval=0.5)
+    with bar, backend(dask, 1 if in_turn else min(workers(), len(todo))) as parallel:
+        for generation in generations(todo):
+            lost = {(failure.name, failure.seed): failure for failure in failures}
+            orphans = [job for job in generation if parent_of(job) in lost]
+            failures += [
+                Failure(job[0].name, job[1], f"it is made from {lost[parent_of(job)].name}, which failed")
+                for job in orphans
+            ]
+            tasks = [joblib.delayed(attempt)(*job, str(folder)) for job in generation if job not in orphans]
+            for failure, steps in parallel(tasks):
+                bar.update(steps)
+                failures += [failure] if failure else []
+    return failures
+
+
+def parent_of(job: Job) -> tuple[str, int]:
+    experiment, seed = job
+    return (experiment.parent.name if experiment.parent else "", seed)
+
+
+def generations(todo: Sequence[Job]) -> Iterator[list[Job]]:
+    """The jobs in groups, each of which is made from runs that are there or from those of groups before it."""
+    waiting = list(todo)
+    while waiting:
+        unmade = {(experiment.digest, seed) for experiment, seed in waiting}
+        group = [job for job in waiting if not job[0].parent or (job[0].parent.digest, job[1]) not in unmade]
+        yield group
+        waiting = [job for job in waiting if job not in group]
+
+
+def attempt(experiment: Experiment, seed: int, runs: str) -> tuple[Failure | None, int]:
+    """Make one run, in whatever process this is; an error becomes a `Failure`. Also its steps, for the bar."""
+    os.environ["ABC_NB_RUNS"] = runs
+    try:
+        runner.ensure(experiment, seed)
+    except Exception as error:
+        return Failure(experiment.name, seed, in_words(error)), experiment.training.steps
+    return None, experiment.training.steps
+
+
+@contextmanager
+def backend(dask: str | None, count: int) -> Iterator[joblib.Parallel]:
+    """Where runs are made; results come as they are ready."""
+    if dask is None:
+        yield joblib.Parallel(count, return_as="generator_unordered", batch_size=1, pre_dispatch="all")
+        return
+    with client(dask), joblib.parallel_config("dask", wait_for_workers_timeout=PATIENCE):
+        yield joblib.Parallel(-1, return_as="generator_unordered", batch_size=1, pre_dispatch="all")
+
+
+def client(address: str) -> Any:
+    """A client of the scheduler; InputError if none answers. Certificates are those of Dask's configuration."""
+    try:
+        from distributed import Client
+
+        return Client(address, timeout=PATIENCE)
+    except ImportError as error:
+        raise InputError("a sweep on a Dask cluster needs Dask: run `pip install -e '.[dask]'`") from error
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot reach a Dask scheduler at {address!r}: {str(error) or 'no answer'}") from error
 
 
 def estimate(jobs: Sequence[Job]) -> float:
@@ -78,122 +149,3 @@ def step_seconds(experiment: Experiment, seed: int) -> float:
     start = time.perf_counter()
     trainer.step()
     return time.perf_counter() - start
-
-
-class Bar:
-    """How far every run is, drawn as one bar over all steps; a run that stops early counts as whole."""
-
-    def __init__(self, jobs: Sequence[Job], show: bool) -> None:
-        self.total = {(experiment.name, seed): experiment.training.steps for experiment, seed in jobs}
-        self.steps = dict.fromkeys(self.total, 0)
-        self.drawn = tqdm(total=sum(self.total.values()), unit="step", disable=not show, mininterval=0.5)
-        self.close = self.drawn.close
-
-    def move(self, name: str, seed: int, step: int | None = None) -> None:
-        """A run is at this step, or finished; a late report, or one after a resumption, moves nothing back."""
-        step = self.total[name, seed] if step is None else step
-        self.steps[name, seed] = max(self.steps[name, seed], step)
-        running = [f"{run[0]} seed {run[1]}" for run, steps in self.steps.items() if 0 < steps < self.total[run]]
-        self.drawn.set_postfix_str(", ".join(running), refresh=False)
-        self.drawn.update(sum(self.steps.values()) - self.drawn.n)
-
-
-def sweep(jobs: Sequence[Job], show: bool = True, in_turn: bool = False, dask: str | None = None) -> list[Failure]:
-    """Train what is missing, in the order given, children after their parents; returns the runs that failed.
-
-    In a process each; or `in_turn` in this one; or on the workers of the `dask` scheduler at this address.
-    """
-    todo = missing(jobs)
-    if not todo:
-        return []
-    compiled.warn_without()
-    if dask is None:
-        paths.runs().mkdir(parents=True, exist_ok=True)  # a folder that cannot be written is named before the bar
-    if in_turn:
-        return train_in_turn(todo, show)
-    by_key = {experiment.key(seed): (experiment, seed) for experiment, seed in todo}
-    with processes(min(workers(), len(todo))) if dask is None else cluster(dask) as team:
-        return train_together(by_key, team, show)
-
-
-def train_in_turn(jobs: Sequence[Job], show: bool) -> list[Failure]:
-    failures: dict[str, Failure] = {}
-    with closing(Bar(jobs, show)) as bar:
-        for experiment, seed in jobs:
-            parent = experiment.parent and failures.get(experiment.parent.key(seed))
-            try:
-                if parent:
-                    raise InputError(orphaned(parent))
-                train(experiment, seed, bar.move)
-            except Exception as error:
-                failures[experiment.key(seed)] = Failure(experiment.name, seed, in_words(error))
-            bar.move(experiment.name, seed)
-    return [*failures.values()]
-
-
-def orphaned(parent: Failure) -> str:
-    return f"it is retrained from {parent.name}, which failed"
-
-
-@dataclass
-class Schedule:
-    """Which runs, given by key, wait, train, and have failed.
-
-    A child waits for its parent, so that what it gives does not depend on the number of workers. A run
-    whose process was killed waits behind the others and goes on from its checkpoint.
-    """
-
-    jobs: Mapping[str, Job]
-
-    def __post_init__(self) -> None:
-        jobs = self.jobs.items()
-        self.parents = {key: job.parent.key(seed) for key, (job, seed) in jobs if job.parent}
-        self.waiting, self.failures = [*self.jobs], dict[str, Failure]()
-        self.running = dict[Future[None], str]()
-        self.kills = Counter[str]()
-
-    def start(self, workers: Workers) -> None:
-        """Submit as many runs as the workers take now, of those whose parent is finished."""
-        unfinished = {*self.waiting, *self.running.values()}
-        ready = [key for key in self.waiting if self.parents.get(key) not in unfinished]
-        for key in ready if workers.count is None else ready[: workers.count - len(self.running)]:
-            self.waiting.remove(key)
-            try:
-                self.running[workers.submit(*self.jobs[key])] = key
-            except InputError as error:
-                self.fail(key, str(error))
-
-    def finish(self, future: Future[None]) -> str | None:
-        """Take note of how a run ended and give its key; None if it is to be started again."""
-        key, error = self.running.pop(future), future.exception()
-        if isinstance(error, Killed):
-            self.kills[key] += 1
-            if self.kills[key] <= RESTARTS:
-                self.waiting.append(key)
-                return None
-        if error is not None:
-            self.fail(key, KILLED if isinstance(error, Killed) else in_words(error))
-        return key
-
-    def fail(self, key: str, error: str) -> None:
-        """Report a failure, of the run and of those that are retrained from it."""
-        experiment, seed = self.jobs[key]
-        self.failures[key] = Failure(experiment.name, seed, error)
-        for child in [child for child in self.waiting if self.parents.get(child) == key]:
-            self.waiting.remove(child)
-            self.fail(child, orphaned(self.failures[key]))
-
-
-def train_together(jobs: Mapping[str, Job], workers: Workers, show: bool) -> list[Failure]:
-    """Train the jobs, which are given by key, with these workers; returns those that failed."""
-    schedule = Schedule(jobs)
-    with closing(Bar([*jobs.values()], show)) as bar:
-        while schedule.running or schedule.waiting:
-            schedule.start(workers)
-            done, _ = wait(schedule.running, timeout=INTERVAL, return_when=FIRST_COMPLETED)
-            while not workers.steps.empty():
-                bar.move(*workers.steps.get())
-            ended = [schedule.finish(future) for future in done]
-            for key in {*filter(None, ended), *schedule.failures}:
-                bar.move(jobs[key][0].name, jobs[key][1])
-    return [*schedule.failures.values()]

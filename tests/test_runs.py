@@ -1,0 +1,289 @@
+"""Making runs: trained once, resumed to the bit, calibrated, tested later; nothing half-made is ever found."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import pickle
+import signal
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import Folders
+from helpers import assert_same_result, interrupted_and_resumed, longer_experiment, never, tiny_experiment
+
+from abc_nb.calibration.calibrate import Calibration
+from abc_nb.common.errors import InputError
+from abc_nb.experiments.experiment import LABELS, Experiment, experiment
+from abc_nb.runs import runner, store
+from abc_nb.runs.store import Run
+from abc_nb.training import trainer
+from abc_nb.training.progress import Progress
+from abc_nb.training.trainer import Trainer
+
+# ---- keys -------------------------------------------------------------------------------------------
+
+
+def changes(value: Any, path: str = "") -> list[tuple[str, Any]]:
+    """Every number, word and switch in a configuration changed in turn, with its place."""
+    found: list[tuple[str, Any]] = []
+    for field in fields(value):
+        if field.name in LABELS:
+            continue
+        own, where = getattr(value, field.name), f"{path}.{field.name}"
+        if is_dataclass(own):
+            found += [(inner, {field.name: {**rest}}) for inner, rest in changes(own, where)]
+        elif isinstance(own, bool):
+            found.append((where, {field.name: not own}))
+        elif isinstance(own, int | float):
+            found.append((where, {field.name: own + 1}))
+        elif isinstance(own, str):
+            found.append((where, {field.name: own + "!"}))
+    return found
+
+
+def changed(data: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
+    """Plain data with one value replaced, however deep."""
+    ((name, value),) = change.items()
+    return data | {name: changed(data[name], value) if isinstance(value, dict) else value}
+
+
+@pytest.mark.parametrize("name", ["addition-vanilla", "n-by-1-abc", "successor-window-cyclic"])
+def test_every_field_that_training_depends_on_is_part_of_the_key(name: str) -> None:
+    chosen = experiment(name)
+    every = changes(chosen)
+    assert len(every) > 30
+    for where, change in every:
+        assert changed(chosen.data, change) != chosen.data, where
+
+
+@pytest.mark.parametrize("field, value", [("steps", 5), ("learning_rate", 1e-3), ("clip", 2.0), ("validation", 9)])
+def test_another_recipe_is_another_run(run: Run, field: str, value: float) -> None:
+    other = replace(run.experiment, training=replace(run.experiment.training, **{field: value}))
+    assert other.key(0) != run.key
+    assert store.find(other, 0) is None, "the run of the usual recipe is not served for it"
+
+
+def test_the_parent_is_part_of_the_key(child: Experiment) -> None:
+    assert child.parent is not None
+    parent = replace(child.parent, training=replace(child.parent.training, steps=5))
+    assert replace(child, parent=parent).key(0) != child.key(0)
+
+
+def test_tests_and_labels_are_no_part_of_the_key(tiny: Experiment) -> None:
+    assert replace(tiny, tests=((2, 5),), profile="quick").digest == tiny.digest
+
+
+@pytest.mark.parametrize("seed", [-1, 0.5, "0"])
+def test_a_seed_is_a_whole_number(tiny: Experiment, seed: Any) -> None:
+    with pytest.raises(InputError, match="seed"):
+        tiny.key(seed)
+
+
+# ---- made once, and resumed -------------------------------------------------------------------------
+
+
+def test_a_finished_run_is_not_made_again(run: Run) -> None:
+    assert_same_result(runner.ensure(run.experiment, 0, never), run)
+
+
+def test_another_seed_is_another_run(run: Run) -> None:
+    other = runner.ensure(run.experiment, 1)
+    assert other.checksum != run.checksum and other.seed == 1
+
+
+def test_an_interrupted_run_goes_on_to_the_same_result(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ABC_NB_RUNS", str(tmp_path / "other"))
+    assert_same_result(interrupted_and_resumed(run.experiment, monkeypatch), run)
+
+
+def train_and_die(folder: str) -> None:
+    os.environ["ABC_NB_RUNS"] = folder
+    torch.set_num_threads(1)
+    trainer.CHECKPOINT_SECONDS = 0.0
+    runner.ensure(
+        longer_experiment(), 0, lambda progress: os.kill(os.getpid(), signal.SIGKILL) if progress.step == 700 else None
+    )
+
+
+@pytest.mark.slow
+def test_a_killed_run_goes_on_to_the_same_result(folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
+    process = multiprocessing.get_context("spawn").Process(target=train_and_die, args=(str(folders.runs),))
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    chosen, steps = longer_experiment(), list[int]()
+    assert store.find(chosen, 0) is None, "half of a run is none"
+    run = runner.ensure(chosen, 0, lambda progress: steps.append(progress.step))
+    assert steps[0] > 1, "it goes on from the checkpoint"
+    monkeypatch.setenv("ABC_NB_RUNS", str(folders.runs / "whole"))
+    assert_same_result(run, runner.ensure(chosen, 0))
+
+
+def test_a_run_is_in_place_whole_or_not_at_all(
+    run: Run, tiny: Experiment, folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ABC_NB_RUNS", str(folders.runs / "other"))
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device", "somewhere")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "write_run", full)
+        with pytest.raises(OSError, match="No space"):
+            runner.ensure(tiny, 0)
+    assert store.find(tiny, 0) is None
+    assert_same_result(runner.ensure(tiny, 0, never), run)
+
+
+def make_and_report(folder: str, done: Any) -> None:
+    os.environ["ABC_NB_RUNS"] = folder
+    steps: list[int] = []
+    runner.ensure(tiny_experiment(), 0, lambda progress: steps.append(progress.step))
+    done.put(len(steps))
+
+
+@pytest.mark.slow
+def test_two_processes_do_not_make_a_run_twice(folders: Folders) -> None:
+    context = multiprocessing.get_context("spawn")
+    done = context.Queue()
+    both = [context.Process(target=make_and_report, args=(str(folders.runs), done)) for _ in range(2)]
+    for process in both:
+        process.start()
+    assert sorted(done.get(timeout=120) for _ in both) == [0, 4]
+    for process in both:
+        process.join()
+
+
+def test_what_a_run_says_of_itself(run: Run) -> None:
+    assert run.manifest["steps"] == 4 and run.manifest["seconds"]["training"] > 0
+    assert {"torch", "numpy", "python"} <= run.manifest["versions"].keys() and run.manifest["device"]
+    assert run.evaluation().length.tolist() == [1, 3] and run.history().step.tolist() == [2, 4]
+    assert run.validation == run.history().accuracy.iloc[-1]
+    tensors = run.model().state_dict()
+    torch.manual_seed(0)
+    assert {name: tensor.shape for name, tensor in run.experiment.build(0).state_dict().items()} == {
+        name: tensor.shape for name, tensor in tensors.items()
+    }
+
+
+# ---- damage -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("damage", ["truncated", "another", "weights", "no weights", "a pickle"])
+def test_a_damaged_run_is_named_and_not_used(run: Run, damage: str) -> None:
+    record, weights = run.folder / store.RECORD, run.folder / store.WEIGHTS
+    if damage == "truncated":
+        record.write_text(record.read_text()[:200])
+    elif damage == "another":
+        record.write_text(json.dumps(json.loads(record.read_text()) | {"seed": 3}))
+    elif damage == "weights":
+        content = bytearray(weights.read_bytes())
+        content[-5] ^= 1
+        weights.write_bytes(content)
+    else:
+        weights.write_bytes(b"" if damage == "no weights" else pickle.dumps({"head.weight": [0.0]}))
+    with pytest.raises(InputError, match=r"train (it|the run) again"):
+        found = store.find(run.experiment, 0)
+        assert found is not None
+        found.model()
+    assert record.exists() and weights.exists(), "nothing is deleted"
+
+
+# ---- calibrated runs --------------------------------------------------------------------------------
+
+
+def test_a_calibrated_run_keeps_its_lines_and_where_they_are_from(calibrated: Run, child: Experiment) -> None:
+    assert child.parent is not None
+    bias, parent = calibrated.bias(), runner.ensure(child.parent, 0)
+    assert bias is not None and bias.lines
+    assert calibrated.manifest["parent"] | {"seconds": 0} == {
+        "run": parent.key,
+        "weights": parent.checksum,
+        "seconds": 0,
+    }
+    assert calibrated.model().config.bias == bias
+    thresholds = calibrated.thresholds()
+    assert thresholds is not None and thresholds.lines.tolist() == [len(bias.lines)]
+
+
+def test_new_weights_or_the_parents(child: Experiment, folders: Folders) -> None:
+    """Before the first step: the parent's weights to the bit, or those of the seed."""
+    assert child.parent is not None
+    parent = runner.ensure(child.parent, 0)
+    reading = next(runner.biases(child, 0, parent))
+    warm = runner.start(child, 0, reading.bias, parent).state_dict()
+    torch.testing.assert_close(warm, parent.model().state_dict(), rtol=0, atol=0)
+    new = runner.start(replace(child, warm=False), 0, reading.bias, parent).state_dict()
+    torch.testing.assert_close(new, child.build(0).state_dict(), rtol=0, atol=0)
+
+
+@pytest.fixture
+def hard_to_please(child: Experiment) -> Experiment:
+    """ABC that chooses its threshold itself, and whose validation is never good enough."""
+    return replace(child, calibration=Calibration(keep=0.01), accept=2.0, warm=False)
+
+
+def test_while_validation_is_too_low_more_lines_are_read(
+    hard_to_please: Experiment, folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until none are left; the attempt that is best in validation is kept, with its lines."""
+    validated, train = iter([0.2, 0.9, 0.5, *[0.1] * 9]), Trainer.run
+
+    def run_as_if(self: Trainer, *settings: Any) -> Progress:
+        progress = train(self, *settings)
+        progress.history = [{"step": 1, "seconds": 1.0, "loss": 1.0, "accuracy": next(validated)}]
+        return progress
+
+    assert hard_to_please.parent is not None
+    runner.ensure(hard_to_please.parent, 0)
+    monkeypatch.setattr(Trainer, "run", run_as_if)
+    run = runner.ensure(hard_to_please, 0)
+    thresholds, bias = run.thresholds(), run.bias()
+    assert thresholds is not None and bias is not None
+    assert run.validation == 0.9 and thresholds.validation.dropna().tolist() == [0.2]
+    assert thresholds.share.is_monotonic_decreasing and thresholds.lines.iloc[-1] == len(bias.lines)
+    assert next(validated) < 0.5, "attempts go on after the best one"
+
+
+def test_a_finished_attempt_is_not_trained_again(hard_to_please: Experiment, folders: Folders) -> None:
+    class Stop(Exception):
+        pass
+
+    steps: list[int] = []
+
+    def stop(progress: Any) -> None:
+        steps.append(progress.step)
+        if len(steps) == 6:  # in the second attempt
+            raise Stop
+
+    with pytest.raises(Stop):
+        runner.ensure(hard_to_please, 0, stop)
+    again: list[int] = []
+    runner.ensure(hard_to_please, 0, lambda progress: again.append(progress.step))
+    attempts = again.count(4)
+    assert attempts > 1 and len(again) == 4 * attempts, "the second attempt and those after it, all from their start"
+    assert not [*(folders.runs / ".partial").rglob("attempt-*")], "checkpoints go when the run is whole"
+
+
+# ---- tests that are added later ---------------------------------------------------------------------
+
+
+def test_a_test_that_is_asked_for_later_is_made_without_training(run: Run) -> None:
+    more = replace(run.experiment, tests=(*run.experiment.tests, (2, 4)))
+    assert runner.untrained(more, 0) == [more]
+    tested = runner.ensure(more, 0, never)
+    assert tested.evaluation().length.tolist() == [1, 3, 2] and tested.checksum == run.checksum
+    assert runner.untrained(more, 0) == []
+
+
+def test_the_largest_test_of_a_length_counts(run: Run) -> None:
+    more = replace(run.experiment, tests=((1, 8), (3, 5)))
+    rows = runner.ensure(more, 0, never).evaluation()
+    assert rows.set_index("length").samples[1] == 8
