@@ -9,9 +9,11 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from conftest import Folders
 from hypothesis import given
 from hypothesis import strategies as st
 
+from abc_nb.analysis.results import Results
 from abc_nb.common.errors import InputError
 from abc_nb.experiments.studies import STUDIES
 from abc_nb.paper import claims, counts, ledger, measures
@@ -92,6 +94,13 @@ def test_fewer_than_five_seeds_decide_nothing_and_none_is_not_run() -> None:
     assert_judged("C17", runs({place: [0.0] * 5}), "holds", "5 of 5")
     assert_judged("C17", runs({place: [100.0] * 5}), "differs", "0 of 5", "in 5 of 5 runs")
     assert judged("C17", runs({("addition", "lora"): [0.0]})).verdict == "not run"
+
+
+def test_claims_whose_runs_are_not_there_are_not_run(folders: Folders) -> None:
+    counted = [id for id, claim in claims.known().items() if claim.rule in ("counted", "some")]
+    own = {each.id for each in claims.counted() if each.rows in ("costs", "followed", "verticals")}
+    found = claims.judge(Results("quick", "runs", [0]), [id for id in counted if id not in own])
+    assert {verdict.verdict for verdict in found} == {"not run"} and len(found) > 20
 
 
 @pytest.mark.parametrize(("short", "verdict"), [(5.0, "holds"), (4.0, "in part")])

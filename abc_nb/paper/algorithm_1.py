@@ -8,9 +8,8 @@ import pandas as pd
 
 from abc_nb.analysis.results import Results, identity
 from abc_nb.analysis.statistics import percent
-from abc_nb.bias.lines import Line, cells_of
+from abc_nb.bias.lines import cells_of
 from abc_nb.experiments.catalogue import ALGORITHM_1, MODELS, SIX_LAYERS
-from abc_nb.problems.layouts import Layout
 from abc_nb.runs.run import Run
 from abc_nb.show.titles import of_task
 
@@ -53,19 +52,13 @@ def about(run: Run) -> dict[str, Any]:
         "regime": spec.sampler.regime,
         "seed": run.seed,
         "lines": len(lines),
-        "short": sum(is_short(line, layout) for line in lines),
+        "short": sum(2 * len(cells_of(line, layout)[0]) < layout.target_length for line in lines),
         "open_heads": 1 - len(heads) / (2 * bias.heads),
         "skill": tried.skill.iloc[-1],
         "validation": run.validation,
         "twenty": accuracy[20],
         "sixty": accuracy[60],
     }
-
-
-def is_short(line: Line, layout: Layout) -> bool:
-    """Whether a line has a cell at less than half of the steps that were averaged."""
-    rows, _ = cells_of(line, layout)
-    return 2 * len(rows) < layout.target_length
 
 
 def reading_of(model: str) -> str:

@@ -20,7 +20,7 @@ import pandas as pd
 from abc_nb.analysis.results import Results
 from abc_nb.common import paths
 from abc_nb.paper.counts import RUN, SEEDS, VERDICTS, Judgement, Part, by_counts, by_some
-from abc_nb.paper.measures import accuracies, measured
+from abc_nb.paper.measures import frame, measured
 from abc_nb.show import titles
 
 REGIMES = {"padded-20": "padded to twenty digits"}  # where a verdict calls one otherwise than runs do
@@ -103,7 +103,7 @@ def judge(found: Results, ids: Sequence[str]) -> list[Verdict]:
 
 def verdict(claim: Claim, parts: dict[str, Part]) -> Verdict:
     """The verdict on a claim from its parts."""
-    runs = parts.get("runs", Part(accuracies([]).assign(among=True, agrees=True, label="")))
+    runs = parts.get("runs", Part(nothing(frame([]))))
     found = by_rule(claim, runs)
     if found == "not run":
         return Verdict(claim.id, found, "None was trained.", reading=claim.reading, size=claim.size)
@@ -159,6 +159,8 @@ def chosen(runs: pd.DataFrame, count: Counted) -> pd.DataFrame:
     for column, patterns in (("task", count.tasks), ("model", count.models)):
         names = matching(patterns.split(), runs[column].unique())
         runs = runs[runs[column].isin(names)].sort_values(column, key=lambda own: own.map(names.index), kind="stable")
+    if runs.empty:
+        return nothing(runs)
     runs = runs.assign(among=asked(runs, count.among), agrees=asked(runs, count.agrees))
     named = runs.assign(model=runs.model.map(titles.of_models(runs.model)), task=runs.task.map(titles.of_task))
     for field in reversed(re.findall(r"{(\w+)}", count.label)):  # groups stand in the order of the label's first field
@@ -167,9 +169,17 @@ def chosen(runs: pd.DataFrame, count: Counted) -> pd.DataFrame:
     return runs.loc[named.index].assign(label=labels)
 
 
+def nothing(runs: pd.DataFrame) -> pd.DataFrame:
+    """A frame without rows, with the columns of `chosen`."""
+    return runs.assign(among=True, agrees=True, label="")
+
+
 def asked(runs: pd.DataFrame, condition: str) -> pd.Series:
-    """Which runs meet a condition on their columns; without one all do."""
-    return cast(pd.Series, runs.eval(condition, engine="python")) if condition else pd.Series(True, index=runs.index)
+    """Which runs meet a condition on their columns; without one all do. A length that was not tested meets none."""
+    if not condition:
+        return pd.Series(True, index=runs.index)
+    untested = set(re.findall(r"at_\d+", condition)) - set(runs)
+    return cast(pd.Series, runs.assign(**dict.fromkeys(untested, float("nan"))).eval(condition, engine="python"))
 
 
 def matching(patterns: Sequence[str], names: Iterable[str]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, get_args
@@ -16,7 +16,6 @@ VERDICTS: tuple[Judgement, ...] = get_args(Judgement)
 MOST = 0.8  # of the runs: from here on a claim that not every run meets holds in part
 SEEDS = 5  # of every task and model; fewer decide nothing
 RUN = ["task", "base", "model", "seed"]  # columns that say which run a row is of
-HOW: dict[str, Callable[[pd.Series], float]] = {"median": pd.Series.median, "max": pd.Series.max}
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ def by_counts(counts: Iterable[Count], at_most: Judgement = "holds") -> Judgemen
     """
     groups = list(counts)
     everything = total(groups)
-    if everything.runs == 0:
+    if not everything.runs:
         return "not run"
     if everything.all:
         return at_most
@@ -63,32 +62,24 @@ def by_counts(counts: Iterable[Count], at_most: Judgement = "holds") -> Judgemen
 def by_some(counts: Iterable[Count], at_most: Judgement = "holds") -> Judgement:
     """The verdict on a claim that one group is enough for: most runs of it `at_most`, any run at all in part."""
     groups = list(counts)
-    if total(groups).runs == 0:
-        return "not run"
     if any(count.most for count in groups):
         return at_most
-    return "in part" if total(groups).met else "differs"
+    everything = total(groups)
+    return "not run" if not everything.runs else "in part" if everything.met else "differs"
 
 
 @dataclass(frozen=True)
 class Values:
-    """A number of each run; as text its range, or its median or greatest value, of every group that has a label."""
+    """A number of each run. As text `.2f` gives its range in each group, `median .2f` and `max .2f` one number."""
 
     numbers: pd.Series
     labels: pd.Series
 
     def __format__(self, form: str) -> str:
-        """`.2f` gives `0.12 to 0.25`, `median .2f` and `max .2f` one number."""
         how, _, form = form.rpartition(" ")
-        groups = self.numbers.groupby(self.labels, sort=False)
-        return "; ".join(f"{label} {text(own, how, form)}".strip() for label, own in groups)
-
-
-def text(numbers: pd.Series, how: str, form: str) -> str:
-    """Numbers as one, or as a range: the lowest and the highest."""
-    number = int if form == "d" else float
-    ends = [HOW[how](numbers)] if how else [numbers.min(), numbers.max()]
-    return " to ".join(dict.fromkeys(format(number(end), form) for end in ends))
+        ends = self.numbers.groupby(self.labels, sort=False).agg([how] if how else ["min", "max"])
+        ends = ends.map((lambda end: format(int(end), form)) if form == "d" else (lambda end: format(end, form)))
+        return "; ".join(f"{label} {' to '.join(dict.fromkeys(own))}".strip() for label, *own in ends.itertuples())
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,8 +28,8 @@ LAST = {"figure": 12, "table": 3}  # of the paper's
 
 def captions() -> dict[str, str]:
     """Every caption in Markdown, by name, as `data/captions.csv` has them."""
-    with (paths.DATA / "captions.csv").open(newline="") as lines:
-        return {row["name"]: row["caption"] for row in csv.DictReader(lines)}
+    known = pd.read_csv(paths.DATA / "captions.csv").set_index("name").caption
+    return {str(name): caption for name, caption in known.items()}
 
 
 def label(name: str) -> str:

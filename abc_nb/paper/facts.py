@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pandas as pd
@@ -10,7 +11,7 @@ from abc_nb.analysis import certified, repairs
 from abc_nb.analysis.results import Results
 from abc_nb.analysis.statistics import percent
 from abc_nb.experiments import ARITHMETIC
-from abc_nb.paper.ledger import ledger
+from abc_nb.paper.ledger import ledger, tally
 from abc_nb.runs.run import Run
 from abc_nb.show import tables
 from abc_nb.show.titles import of_models
@@ -20,16 +21,6 @@ ROWS = of_models(
 )
 LENGTHS = (6, 60, 200)
 HEAD = ("", *(f"{length} digits" for length in LENGTHS), "certified", "after repair")
-IN_WORDS = {  # of one claim, and of several
-    "holds": ("holds", "hold"),
-    "holds with changes": ("holds with changes", "hold with changes"),
-    "in part": ("holds in part", "hold in part"),
-    "differs": ("does not hold", "do not hold"),
-    "undecided": ("is undecided", "are undecided"),
-    "not run": ("was not run", "were not run"),
-    "not tested": ("cannot be tested here", "cannot be tested here"),
-    "definition": ("is a definition", "are definitions"),
-}
 
 
 def runs_of(found: Results, model: str) -> list[Run]:
@@ -43,7 +34,7 @@ def worst_runs(found: Results) -> str:
     A table in Markdown. Certificates are counted of all runs, before repair and after it. Methods without a run are
     left out; without any the table is empty.
     """
-    proven, rows = repairs.by_seed(found, certified.EVERY), []
+    proven, rows = repairs.by_seed(found, certified.EVERY), [HEAD]
     for model, title in ROWS.items():
         if not (runs := runs_of(found, model)):
             continue
@@ -53,8 +44,7 @@ def worst_runs(found: Results) -> str:
         mine = proven[proven.model == model]
         cells += [f"{mine[when].sum()} of {len(runs)}" if len(mine) else "–" for when in ("before", "after")]
         rows.append((title, *cells))
-    lines = [HEAD, ("---",) * len(HEAD), *rows]
-    return "\n".join(f"| {' | '.join(cells)} |".replace("|  |", "| |") for cells in lines) if rows else ""
+    return grid(rows) if len(rows) > 1 else ""
 
 
 def fresh_seeds(found: Results) -> str:
@@ -82,12 +72,13 @@ def fresh_certificates(found: Results) -> str:
     )
 
 
-def tally(profile: str) -> str:
+def verdicts(profile: str) -> str:
     """How many claims of the papers have which verdict, as one sentence."""
-    counts = ledger(profile).verdict.value_counts()
-    parts = [
-        f"{counts[name]} {many if counts[name] > 1 else one}"
-        for name, (one, many) in IN_WORDS.items()
-        if name in counts
-    ]
-    return f"Of {counts.sum()} claims in the paper's four versions {', '.join(parts)}."
+    book = ledger(profile)
+    return f"Verdicts on {len(book)} claims of the paper's four versions: {tally(book)}."
+
+
+def grid(rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown, its head first; cells are as they are to be written."""
+    lines = [rows[0], ("---",) * len(rows[0]), *rows[1:]]
+    return "\n".join(f"| {' | '.join(cells)} |".replace("|  |", "| |") for cells in lines)

@@ -63,3 +63,9 @@ def unlike_the_paper(book: pd.DataFrame) -> pd.DataFrame:
     by_runs = (book.verdict == "differs") & (book.runs != "")
     headline = book.id.isin(HEADLINES) & book.verdict.isin(["differs", "in part", "undecided"])
     return book[by_runs | headline]
+
+
+def tally(book: pd.DataFrame) -> str:
+    """How many claims of a ledger have which verdict."""
+    counts = book.verdict.value_counts()
+    return ", ".join(f"{verdict} {counts[verdict]}" for verdict in VERDICTS if verdict in counts)

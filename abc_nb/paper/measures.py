@@ -23,12 +23,16 @@ ABOUT = ["task", "model", "base", "seed", "regime"]  # which run a row is of
 
 def measured(found: Results, rows: str) -> pd.DataFrame:
     """The rows of a measure, by its name in `MEASURES`, or else of the runs of a study that are there."""
-    if rows in MEASURES:
-        return pd.DataFrame(MEASURES[rows](found))
-    return accuracies(found.existing(names_of(rows, profile=found.profile)))
+    measure = MEASURES.get(rows, lambda found: accuracies(found.existing(names_of(rows, profile=found.profile))))
+    return frame(measure(found))
 
 
-def accuracies(runs: Iterable[Run]) -> pd.DataFrame:
+def frame(rows: list[Row]) -> pd.DataFrame:
+    """Rows as a frame, which has the columns `ABOUT` even without any."""
+    return pd.DataFrame(rows, columns=None if rows else ABOUT)
+
+
+def accuracies(runs: Iterable[Run]) -> list[Row]:
     """Percent right in validation and at every length (`at_60`), embedding size, and the positions' period T or 0."""
     rows = []
     for run in runs:
@@ -37,7 +41,7 @@ def accuracies(runs: Iterable[Run]) -> pd.DataFrame:
         row |= {"validation": 100 * run.validation}
         pairs = zip(evaluation.length, evaluation.accuracy, strict=True)
         rows.append(row | {f"at_{length}": 100 * accuracy for length, accuracy in pairs})
-    return pd.DataFrame(rows, columns=None if rows else ABOUT)
+    return rows
 
 
 def about(run: Run) -> Row:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from base64 import b64encode
@@ -20,8 +19,7 @@ from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_text
 from abc_nb.experiments.profiles import PROFILES
 from abc_nb.paper import exhibits, facts
-from abc_nb.paper.counts import VERDICTS
-from abc_nb.paper.ledger import ledger, unlike_the_paper
+from abc_nb.paper.ledger import ledger, tally, unlike_the_paper, usual_size
 from abc_nb.runs import store
 from abc_nb.runs.run import Run
 from abc_nb.show import notebooks
@@ -35,7 +33,6 @@ ABOUT = (
 )
 PAGE = """<!DOCTYPE html>
 <html lang="en">
-<head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Arithmetic that holds at any length: report</title>
@@ -45,10 +42,7 @@ img {{ max-width: 100%; }}
 table {{ border-collapse: collapse; font: .85rem/1.4 system-ui, sans-serif; }}
 th, td {{ padding: .3rem .7rem; text-align: left; vertical-align: top; border-bottom: 1px solid #d5d9de; }}
 </style>
-</head>
-<body>
-{body}</body>
-</html>
+{body}</html>
 """
 
 
@@ -70,20 +64,20 @@ def write(found: Results) -> Path:
 
 def markdown(found: Results, runs: Sequence[Run]) -> str:
     """The report; `runs` are those of `listed_runs`."""
-    folder, profile = paths.figures(found.profile), PROFILES[found.profile]
-    book, worst = ledger(found.profile), facts.worst_runs(found)
-    differing, counts = unlike_the_paper(book), book.verdict.value_counts()
-    blocks = [f"# Arithmetic that holds at any length: report of the profile {found.profile}", ABOUT]
-    blocks += [f"Profile {found.profile}: {profile.purpose}. `abc-nb report` writes the same as one HTML file."]
+    folder, profile = paths.figures(found.profile), found.profile
+    book, worst = ledger(profile), facts.worst_runs(found)
+    differing = unlike_the_paper(book)
+    blocks = [f"# Arithmetic that holds at any length: report of the profile {profile}", ABOUT]
+    blocks += [f"Profile {profile}: {PROFILES[profile].purpose}. `abc-nb report` writes the same as one HTML file."]
     if (folder / f"{HEADLINE}.png").exists():
         blocks += [f"![Accuracy by length]({HEADLINE}.png)", exhibits.caption(HEADLINE)]
     if worst:
         blocks += ["## How far does each method hold?", "The worst run over tasks and seeds, percent right.", worst]
     if len(differing):
         blocks += ["## What did not reproduce", "\n".join(map(sentence, differing.itertuples()))]
-    tally = ", ".join(f"{verdict} {counts[verdict]}" for verdict in VERDICTS if verdict in counts)
-    blocks += ["## The paper's claims", f"Verdicts on {len(book)} claims: {tally}. {setting(found.profile)}"]
-    blocks += [claims_table(book, folder), "## Where it comes from", chapters(folder)]
+    blocks += ["## The paper's claims", f"Verdicts on {len(book)} claims: {tally(book)}. {setting(profile)}"]
+    blocks += [claims_table(book, folder), "## Where it comes from"]
+    blocks += ["\n".join(f"- {link(notebooks.title(path), path, folder)}" for path in notebooks.sequence())]
     blocks += ["\n".join(f"- {name}: {escape(text)}" for name, text in facts_of(runs, found.origin).items())]
     blocks += ["Every run, a line each: [runs.csv](runs.csv)."] if runs else []
     return "\n\n".join(blocks) + "\n"
@@ -108,30 +102,19 @@ def sentence(claim: Any) -> str:
 
 def setting(profile: str) -> str:
     """What the verdicts are about."""
-    size = PROFILES[profile].size
     return (
-        f"Models have {size.encoder_layers} encoder and {size.decoder_layers} decoder layers of embedding size "
-        f"{size.width}. A run is one task and one seed. Finding, criterion and regime of each claim stand in "
-        "claims.csv. Criteria were written with earlier results in view."
+        f"Models have {usual_size(profile)}. A run is one task and one seed. Finding, criterion and regime of each "
+        "claim stand in claims.csv. Criteria were written with earlier results in view."
     )
 
 
 def claims_table(book: pd.DataFrame, folder: Path) -> str:
-    rows = [("claim", "the paper says", "verdict", "runs", "notebook"), ("---",) * 5]
+    rows = [("claim", "the paper says", "verdict", "runs", "notebook")]
     texts = book[["id", "claim", "verdict", "runs", "notebook"]].to_numpy().tolist()
     for id, claim, verdict, runs, notebook in texts:
         judged = link(notebook, paths.NOTEBOOKS / f"{notebook}.ipynb", folder)
         rows.append((id, escape(claim), verdict, runs, judged))
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
-
-
-def chapters(folder: Path) -> str:
-    """The notebooks, a link each."""
-    lines = []
-    for path in notebooks.sequence():
-        first = "".join(json.loads(path.read_text())["cells"][0]["source"])
-        lines.append(f"- {link(first.partition(chr(10))[0].lstrip('# '), path, folder)}")
-    return "\n".join(lines)
+    return facts.grid(rows)
 
 
 def link(title: str, path: Path, folder: Path) -> str:

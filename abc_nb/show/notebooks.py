@@ -26,6 +26,12 @@ def sequence() -> list[Path]:
     return [*sorted(paths.NOTEBOOKS.glob("[0-9]*.ipynb")), *sorted(paths.NOTEBOOKS.glob("a[0-9]*.ipynb"))]
 
 
+def title(notebook: Path) -> str:
+    """The heading of a notebook."""
+    first = "".join(json.loads(notebook.read_text())["cells"][0]["source"])
+    return first.splitlines()[0].lstrip("# ")
+
+
 def path_of(name: str) -> Path:
     known = {path.stem: path for path in sequence()}
     if name not in known:
