@@ -19,7 +19,6 @@ from abc_nb.experiments import catalogue
 from abc_nb.experiments.experiment import Experiment
 from abc_nb.experiments.names import TASKS
 from abc_nb.model import compiled
-from abc_nb.problems import expressions as computing
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import runner, store
 from abc_nb.training import evaluation
@@ -106,7 +105,7 @@ def evaluate(arguments: Namespace) -> None:
 def compute(arguments: Namespace) -> int:
     experiment, typed = chosen(arguments), arguments.expression
     if typed != "-":
-        computing.read(experiment.task, typed)  # bad input is named before a missing model
+        experiment.task.read(typed)  # bad input is named before a missing model
     model = trained(arguments).model()
     refused: list[int] = []
     lines = readable(experiment.task, sys.stdin, refused) if typed == "-" else iter([typed])
@@ -125,7 +124,7 @@ def readable(task: Task, lines: Iterable[str], refused: list[int]) -> Iterator[s
         for number, line in enumerate(lines, 1):
             try:
                 if line.strip():
-                    computing.read(task, line)
+                    task.read(line)
                     yield line
             except InputError as error:
                 print(f"abc-nb: line {number}: {error}", file=sys.stderr)

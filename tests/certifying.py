@@ -9,7 +9,6 @@ import torch
 
 from abc_nb.bias import Bias, Window
 from abc_nb.bias.lines import OUTPUT, PROBLEM, Line, Lines
-from abc_nb.certificates.automaton import Automaton, automaton
 from abc_nb.certificates.contexts import Block, contexts
 from abc_nb.certificates.reach import Unrolled, reach
 from abc_nb.certificates.shapes import Shape, condensed, kept_places, seen_places
@@ -17,6 +16,7 @@ from abc_nb.certificates.states import States
 from abc_nb.model.kinds import build
 from abc_nb.model.positions import NoPosition, PositionEncoding, Sinusoidal
 from abc_nb.model.transformer import ModelConfig, Transformer
+from abc_nb.problems.automaton import Automaton
 from abc_nb.problems.layouts import EOS, SOS
 from abc_nb.problems.sampling import Batch, Sampler, make_batch
 from abc_nb.problems.tasks import Task
@@ -76,7 +76,7 @@ def problems(sampler: Sampler, width: int, samples: int, seed: int = 0) -> Batch
         digits = rng.integers(task.base, size=(samples, places))
         digits = np.where(rng.random(digits.shape) < 0.3, task.base - 1, digits)
         if places == width:
-            digits[:, width - task.operation.grows :] = 0
+            digits[:, width - task.grows :] = 0
         operands.append(digits)
     return make_batch(task, operands, width, sampler.arrangement)
 
@@ -86,7 +86,7 @@ class Contexts:
 
     def __init__(self, model: Transformer, sampler: Sampler) -> None:
         self.model, self.sampler = model, sampler
-        self.automaton: Automaton = automaton(sampler.task)
+        self.automaton: Automaton = sampler.task.automaton()
         self.known = reach(model, sampler, self.automaton.settled)
         self.states = States(model, self.automaton)
         self.listed: dict[Shape, set[tuple[int, ...]]] = {}

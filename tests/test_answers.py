@@ -58,7 +58,7 @@ def test_a_model_is_asked_at_least_at_its_training_width(name: str, monkeypatch:
     short, long = {"add": ("1+1", "1" * 50 + "+1"), "n-b": ("1*1", "1" * 50 + "*1"), "par": ("1", "1" * 50)}[name[:3]]
     for expression in (short, long):
         [*answers(chosen.build(0), chosen.sampler, [expression])]
-    assert asked == [chosen.task.training_width, 50 + chosen.task.operation.grows]
+    assert asked == [chosen.task.training_width, 50 + chosen.task.grows]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from certifying import BIASES, POSITIONS, TASKS, Contexts, bias_of, lines_of, mo
 from abc_nb import InputError, certify_model
 from abc_nb.bias import ALiBi, Bias, Causal, Window
 from abc_nb.bias.lines import Lines
-from abc_nb.certificates.automaton import automaton
 from abc_nb.certificates.certify import can_be_certified, weights_of
 from abc_nb.certificates.checking import check as checking
 from abc_nb.certificates.checking import enumerate as enumerating
@@ -25,7 +24,6 @@ from abc_nb.certificates.reach import shapes
 from abc_nb.common.config import to_data
 from abc_nb.model.positions import NoPosition, PositionEncoding, Sinusoidal
 from abc_nb.model.transformer import ModelConfig, Transformer
-from abc_nb.problems.expressions import expected, read
 from abc_nb.problems.sampling import Sampler, make_batch
 from abc_nb.problems.tasks import Task
 from abc_nb.training.answers import answers
@@ -43,7 +41,7 @@ CASES = [  # of every task and bias one position; the other one is long
 @pytest.mark.parametrize("task", [*TASKS, "listops-sm", "listops-min", "n-by-2"])
 def test_the_automaton_writes_the_task_answers(task: str) -> None:
     sampler = sampler_of(task, aligned=False)
-    batch, rules = problems(sampler, 30, 50), automaton(sampler.task)
+    batch, rules = problems(sampler, 30, 50), sampler.task.automaton()
     for row in range(50):
         operands = batch.operands(torch.tensor([row]), sampler.task)
         factor = [digits[0] for digits in operands if digits.shape[1] < 30]
@@ -64,7 +62,7 @@ def test_contexts_of_long_problems_are_enumerated_with_the_same_logits(
 ) -> None:
     sampler = sampler_of(task, aligned=kind == "window")
     model = model_of(sampler, bias_of(task, kind), position)
-    found, listed = Contexts(model, sampler), shapes(model, sampler, automaton(sampler.task).settled)
+    found, listed = Contexts(model, sampler), shapes(model, sampler, sampler.task.automaton().settled)
     for width in {found.known.narrowest, found.known.narrowest + 1, found.known.widest + 7}:
         batch = problems(sampler, width, 12)
         logits = model(batch.source, batch.target[:, :-1], batch.layout)
@@ -158,10 +156,10 @@ def test_counterexamples_are_wrong_when_decoded(task: str) -> None:
     examples = certify_model(model, sampler).counterexamples
     assert examples
     for example in examples[:5]:
-        read(sampler.task, example.problem)
+        sampler.task.read(example.problem)
         if not example.zeros:
             assert next(answers(model, sampler, [example.problem])) == example.answer
-            assert expected(sampler.task, example.problem) == example.right
+            assert sampler.task.right_answer(example.problem) == example.right
 
 
 @pytest.mark.slow

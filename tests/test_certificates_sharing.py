@@ -15,7 +15,6 @@ from certifying import BIASES, TASKS, bias_of, model_of, sampler_of
 from abc_nb import InputError, certify_model
 from abc_nb.certificates import all_contexts, shared_queries
 from abc_nb.certificates import contexts as listing
-from abc_nb.certificates.automaton import automaton
 from abc_nb.certificates.reach import shapes
 from abc_nb.certificates.shapes import Atom, Shape
 from abc_nb.certificates.shared_queries import Shared
@@ -35,7 +34,7 @@ def small(task: str, kind: str) -> tuple[Transformer, Sampler]:
 def test_slices_hold_every_context_once_and_are_counted(task: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing, "SLICE", 40)
     model, sampler = small(task, kind)
-    rules = automaton(sampler.task)
+    rules = sampler.task.automaton()
     for shape in shapes(model, sampler, rules.settled):
         whole, parts = rows_of(shape, rules, {}), []
         for fixed in listing.slices(shape, rules):
@@ -61,7 +60,7 @@ def test_contexts_that_share_a_query_have_the_same_logits_as_alone(
     monkeypatch.setattr(shared_queries, "FEW", 0)
     monkeypatch.setattr(shared_queries, "ROWS", 16)  # several batches, with groups that are filled up
     model, sampler = small(task, kind)
-    rules = automaton(sampler.task)
+    rules = sampler.task.automaton()
     together, alone = Shared(model, rules), States(model, rules)
     for shape in shapes(model, sampler, rules.settled):
         for block in listing.contexts(shape, rules):

@@ -12,7 +12,7 @@ from torch.testing import assert_close
 
 from abc_nb.bias import Causal
 from abc_nb.bias.lines import Line, Lines
-from abc_nb.certificates import local, tables
+from abc_nb.certificates import tables
 from abc_nb.certificates.certify import can_be_certified, certify_model, weights_of
 from abc_nb.certificates.checking import check as checking
 from abc_nb.certificates.checking.forward import Forward
@@ -23,7 +23,7 @@ from abc_nb.common.errors import InputError
 from abc_nb.model.kinds import build
 from abc_nb.model.positions import NoPosition, Sinusoidal
 from abc_nb.model.transformer import ModelConfig, Transformer
-from abc_nb.problems.sampling import Batch, Sampler, draw_operands, make_batch
+from abc_nb.problems.sampling import Batch, Sampler, make_batch
 from abc_nb.problems.tasks import Task, Width
 from abc_nb.training.evaluation import evaluating
 from abc_nb.training.progress import TrainingConfig
@@ -48,7 +48,7 @@ UNNEEDED = tuple(
 
 def small(task: Task, seed: int = 0, more: tuple[Line, ...] = (), kind: Kind = "encoder-decoder") -> Transformer:
     """ABS with random weights, and more lines if they are given."""
-    layout = task.layout((3, 3) if task.operation.second is None else 3)
+    layout = task.layout((3, 3) if task.operator else 3)
     config = ModelConfig(width=20, heads=HEADS, feed_forward=24, decoder_layers=1, kind=kind)
     torch.manual_seed(seed)
     bias = Lines.one_key_a_head(layout, HEADS, 1)
@@ -58,12 +58,12 @@ def small(task: Task, seed: int = 0, more: tuple[Line, ...] = (), kind: Kind = "
 
 def tried(model: Transformer, sampler: Sampler) -> dict[TableShape, dict[tuple[int, ...], tuple[int, torch.Tensor]]]:
     """The right token and the logits of every context that is enumerated, by shape and tokens."""
-    rule, states = local.rule_of(sampler.task), tables.TableStates(model, tables.RADIX)
+    states = tables.TableStates(model, tables.RADIX)
     found: dict[TableShape, dict[tuple[int, ...], tuple[int, torch.Tensor]]] = {}
     with evaluating(model):
         for shape in tables.shapes(model, sampler):
             own = found.setdefault(shape, {})
-            for block in tables.contexts(shape, sampler.task, rule):
+            for block in tables.contexts(shape, sampler.task):
                 if len(block.right):
                     rows = zip(block.values.tolist(), block.right.tolist(), states.logits(shape, block), strict=True)
                     own |= {tuple(values): (right, logits) for values, right, logits in rows}
@@ -98,14 +98,13 @@ def test_every_context_of_random_problems_is_tried_with_the_same_logits(
 ) -> None:
     model, sampler, rng = small(task, more=more), Sampler(task), np.random.default_rng(0)
     known = tried(model, sampler)
-    rule = local.rule_of(task)
     for width in widths:
-        operands = draw_operands(task, np.empty(0, np.int64), 1, width, rng)
+        operands = task.draw(np.empty(0, np.int64), 1, width, rng)
         batch, steps = make_batch(task, operands, width, "natural"), tables.Steps(model, sampler, width)
         with evaluating(model):
             logits = model(batch.source, batch.target[:, :-1], batch.layout)[0]
         for step in range(batch.layout.target_length):
-            shape = steps.shape(step, rule)
+            shape = steps.shape(step)
             row, column = divmod(step, steps.columns)
             values = tuple(token_at(batch, shape, atom, row, column) for atom in shape.names)
             right, own = known[shape][values]

@@ -38,7 +38,7 @@ def test_the_rate_of_a_task_of_two_answers_is_held_until_more_is_right_than_a_gu
 def test_profile_paper_is_the_papers_model() -> None:
     for name in {*experiments.names(), *experiments.names("paper")}:
         found = experiment(name, "paper")
-        if found.task.trace:  # which the paper has not
+        if found.sampler.layout(3).row:  # which the paper has not
             continue
         model = found.model
         own = {"width": 128, "heads": 8, "feed_forward": 512, "dropout": 0.3, "encoder_layers": 1, "decoder_layers": 6}
@@ -69,7 +69,7 @@ def test_a_plain_model_is_calibrated_in_its_own_base(suffix: str) -> None:
 @given(NAMES, PROFILES)
 def test_tests_reach_sixty_digits(name: str, profile: str) -> None:
     found = experiment(name, profile)
-    assert found.task.trace or {6, 10, 20, 60} <= {length for length, _ in found.tests}
+    assert found.sampler.layout(3).row or {6, 10, 20, 60} <= {length for length, _ in found.tests}
 
 
 def test_windows_are_those_of_table_one() -> None:

@@ -20,7 +20,6 @@ from abc_nb.bias.lines import Lines, cells_of
 from abc_nb.bias.window import Sides, Window
 from abc_nb.calibration.calibrate import PAPER, Calibration
 from abc_nb.calibration.of_model import calibrate_model
-from abc_nb.certificates.automaton import automaton
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.experiments.catalogue import GRID_NAMES, GRID_W
@@ -345,7 +344,7 @@ def test_colours_keep_order_and_closed_cells_are_grey() -> None:
 def test_a_chosen_context_stands_in_the_problem(task: str, second: int, residue: int) -> None:
     """The digits are at the step, and the digits below the place below carry into it what was asked for."""
     sampler = Sampler(Task(task), "natural")
-    rules = automaton(sampler.task)
+    rules = sampler.task.automaton()
     factor = 7 if task == "n-by-1" else 0
     choice = contexts.Choice((3, 8)[:second], (9, 4)[:second], factor, 1, residue)
     step, batch = contexts.problem(sampler, rules, choice, 4, 3)
@@ -364,4 +363,4 @@ def test_a_chosen_context_stands_in_the_problem(task: str, second: int, residue:
 def test_a_carry_that_no_digits_give_is_one_sentence() -> None:
     sampler = Sampler(Task("n-by-1"), "natural")
     with pytest.raises(InputError, match="no lower digits give this carry"):
-        contexts.problem(sampler, automaton(sampler.task), contexts.Choice((1,), (1,), 3, 8, 0), 4, 1)
+        contexts.problem(sampler, sampler.task.automaton(), contexts.Choice((1,), (1,), 3, 8, 0), 4, 1)

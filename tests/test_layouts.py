@@ -39,12 +39,7 @@ def test_every_column_has_exactly_one_token(layout: Layout) -> None:
     symbols = [column for column, _ in layout.symbols]
     digits = [int(column) for operand in layout.operands for column in operand.columns]
     assert sorted(symbols + digits) == list(range(layout.source_length))
-
-
-@given(LAYOUTS)
-def test_source_starts_with_sos_and_ends_with_eos(layout: Layout) -> None:
-    assert layout.symbols[0] == (0, "$")
-    assert layout.symbols[-1] == (layout.source_length - 1, "&")
+    assert layout.symbols[0] == (0, "$") and layout.symbols[-1] == (layout.source_length - 1, "&")
 
 
 @given(WIDTHS)
@@ -53,13 +48,6 @@ def test_units_stand_at_the_right_end_of_their_operand(width: int) -> None:
     first, second = binary_natural(width, "+", width).operands
     assert [*first.columns] == [i for i in reversed(range(len(text))) if text[i] == "a"]
     assert [*second.columns] == [i for i in reversed(range(len(text))) if text[i] == "b"]
-
-
-@given(WIDTHS)
-def test_single_digit_operand_has_one_column(width: int) -> None:
-    layout = binary_natural(width, "*", 1)
-    assert [*layout.operands[1].columns] == [len("$" + "a" * width + "*")]
-    assert layout.symbols[1] == (width + 1, "*")
 
 
 @given(WIDTHS)
@@ -87,27 +75,20 @@ def test_lengths_count_every_token(layout: Layout, source_length: int, target_le
     assert (layout.source_length, layout.target_length) == (source_length, target_length)
 
 
-def test_operator_of_a_list_follows_sos() -> None:
-    assert unary(3, "MAX").symbols == ((0, "$"), (1, "MAX"), (5, "&"))
-
-
-def test_columns_follow_the_stride() -> None:
-    assert Operand(last=9, stride=2, places=4).columns.tolist() == [9, 7, 5, 3]
-
-
 @pytest.mark.parametrize(
     ("operand", "symbols", "sentence"),
     [
         (Operand(3, 1, 3), ((0, "$"), (5, "&")), "each column from 0 to 4 must hold one token"),
         (Operand(3, 1, 3), ((0, "$"), (3, "&")), "each column from 0 to 4 must hold one token"),
         (Operand(1, 1, 3), ((2, "$"), (3, "&")), "each column from 0 to 4 must hold one token"),
+        (Operand(1, 0, 1), ((0, "$"), (2, "&")), "a stride of 0 is not possible"),
     ],
 )
 def test_a_layout_whose_tokens_do_not_fill_its_columns_is_refused(
     operand: Operand, symbols: tuple[tuple[int, str], ...], sentence: str
 ) -> None:
     with pytest.raises(InputError, match=sentence):
-        Layout(3, (operand,), symbols, 4)
+        Layout(operand.places, (operand,), symbols, 4)
 
 
 def test_a_layout_without_output_or_numbers_is_refused() -> None:
@@ -115,11 +96,6 @@ def test_a_layout_without_output_or_numbers_is_refused() -> None:
         Layout(3, (Operand(3, 1, 3),), ((0, "$"), (4, "&")), 0)
     with pytest.raises(InputError, match="numbers fill a place at least, not 0"):
         replace(unary(3), filled=0)
-
-
-def test_digits_in_one_column_are_refused() -> None:
-    with pytest.raises(InputError, match="a stride of 0 is not possible"):
-        Layout(1, (Operand(1, 0, 1),), ((0, "$"), (2, "&")), 2)
 
 
 @pytest.mark.parametrize("arrangement", ["units-first", "as-written"])

@@ -12,7 +12,7 @@ from abc_nb.common.errors import InputError
 from abc_nb.experiments import BASES, CLASSIFIER, catalogue, names
 from abc_nb.experiments.experiment import experiment
 from abc_nb.experiments.names import ALIASES, TASKS, Name, parse
-from abc_nb.problems.tasks import OPERATIONS
+from abc_nb.problems.tasks import REGISTRY
 
 MODELS = st.sampled_from([*catalogue.MODELS])
 BASE = st.integers(2, 16)
@@ -101,7 +101,7 @@ def test_a_base_that_is_none_is_no_name(suffix: str) -> None:
 @pytest.mark.parametrize("base", [10, 4])
 @pytest.mark.parametrize("name", ["parity-vanilla", "parity-abc", CLASSIFIER])
 def test_another_base_of_parity_is_one_sentence_even_if_it_is_ten(name: str, base: int) -> None:
-    title = OPERATIONS["parity-classification" if name == CLASSIFIER else "parity"].title
+    title = REGISTRY["parity-classification" if name == CLASSIFIER else "parity"].title
     with pytest.raises(InputError) as caught:
         experiment(name, base=base)
     assert str(caught.value) == f"base {base} is not possible: {title} is written in base 2"

@@ -9,13 +9,12 @@ from test_certificates_tables import UNNEEDED, small, token_at
 from abc_nb.bias.lines import Line
 from abc_nb.certificates import tables
 from abc_nb.certificates import tried as tried_contexts
-from abc_nb.certificates.local import rule_of
 from abc_nb.certificates.practice_tables import practice_of_tables
 from abc_nb.certificates.repair import Repair
 from abc_nb.certificates.tables import TableShape
 from abc_nb.certificates.tried import Tried
 from abc_nb.model.transformer import Transformer
-from abc_nb.problems.sampling import Batch, Sampler, draw_operands, make_batch
+from abc_nb.problems.sampling import Batch, Sampler, make_batch
 from abc_nb.problems.tasks import Task, Width
 from abc_nb.training.progress import TrainingConfig
 
@@ -24,10 +23,10 @@ Context = tuple[TableShape, tuple[int, ...]]
 
 def held_in(model: Transformer, sampler: Sampler, batch: Batch, size: Width) -> list[Context]:
     """The contexts of all steps of the batch's first problem."""
-    steps, rule = tables.Steps(model, sampler, size), rule_of(sampler.task)
+    steps = tables.Steps(model, sampler, size)
     found = []
     for step in range(batch.layout.target_length):
-        shape = steps.shape(step, rule)
+        shape = steps.shape(step)
         row, column = divmod(step, steps.columns)
         found.append((shape, tuple(token_at(batch, shape, atom, row, column) for atom in shape.names)))
     return found
@@ -43,7 +42,7 @@ def test_a_context_of_a_training_problem_is_found_again(base: int, more: tuple[L
     task = Task("n-by-n", base)
     model, sampler, rng = small(task, more=more), Sampler(task, width_count=3), np.random.default_rng(1)
     size = max(sampler.widths)
-    operands = draw_operands(task, np.empty(0, np.int64), 1, size, rng)
+    operands = task.draw(np.empty(0, np.int64), 1, size, rng)
     wanted = held_in(model, sampler, make_batch(task, operands, size, "natural"), size)
     (first, second, sizes), left = practice_of_tables(sampler, tried(model, sampler, wanted))
     assert left == 0 and len(sizes) == len(wanted)
@@ -57,7 +56,7 @@ def test_a_context_that_only_tall_products_have_is_found_in_the_tallest_ones() -
     """Where a line follows the first factor from row to row and has passed its end, there are more rows than that."""
     task = Task("n-by-n", 3)
     model, sampler = small(task, more=UNNEEDED[2:3]), Sampler(task, width_count=3)
-    operands = draw_operands(task, np.empty(0, np.int64), 1, (2, 6), np.random.default_rng(0))
+    operands = task.draw(np.empty(0, np.int64), 1, (2, 6), np.random.default_rng(0))
     context = held_in(model, sampler, make_batch(task, operands, (2, 6), "natural"), (2, 6))[-4]
     (_, _, sizes), left = practice_of_tables(sampler, tried(model, sampler, [context]))
     assert left == 0 and (sizes[:, 0] < sizes[:, 1]).all() and (sizes <= 6).all()

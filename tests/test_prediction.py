@@ -13,7 +13,6 @@ import abc_nb
 from abc_nb import InputError
 from abc_nb.bias import Window
 from abc_nb.certificates import files
-from abc_nb.certificates.automaton import automaton
 from abc_nb.certificates.certify import try_model
 from abc_nb.certificates.contexts import contexts
 from abc_nb.certificates.prediction import Chain, predicted_accuracy
@@ -23,7 +22,8 @@ from abc_nb.certificates.wrong_contexts import read_back, wrong_contexts
 from abc_nb.common import paths
 from abc_nb.model.positions import Sinusoidal
 from abc_nb.model.transformer import Transformer
-from abc_nb.problems.sampling import Sampler, make_batch, to_digits
+from abc_nb.problems.digits import to_digits
+from abc_nb.problems.sampling import Sampler, make_batch
 from abc_nb.problems.tasks import Task
 
 NUMBER_TASKS = ("successor", "addition", "n-by-1")
@@ -33,7 +33,7 @@ LONGEST = {"successor": 7, "addition": 4, "n-by-1": 6}
 def made_up(task: str, seed: int, wrong: int) -> tuple[Transformer, Sampler, list[Tried]]:
     """A model with two residues whose wrong contexts are drawn: so many shapes, one to three contexts each."""
     sampler, rng = sampler_of(task, aligned=True), np.random.default_rng(seed)
-    model, rules = model_of(sampler, Window(1), Sinusoidal(2)), automaton(sampler.task)
+    model, rules = model_of(sampler, Window(1), Sinusoidal(2)), sampler.task.automaton()
     found = [*shapes(model, sampler, rules.settled).items()]
     results = [Tried(shape, where) for shape, where in found]
     for number in rng.choice(len(results), min(wrong, len(results)), replace=False):

@@ -9,8 +9,8 @@ from helpers import integers
 
 import abc_nb
 from abc_nb.analysis import products
-from abc_nb.problems.sampling import NUMBERS, Sampler, draw_operands
-from abc_nb.problems.tasks import Task
+from abc_nb.problems.sampling import Sampler
+from abc_nb.problems.tasks import NUMBERS, Task
 
 
 def test_a_shipped_model_multiplies_long_thin_products() -> None:
@@ -35,5 +35,5 @@ def test_factors_of_training_are_at_most_a_million(base: int) -> None:
     assert len(sizes) == 5 and (base > 10 or sizes == Sampler(Task("n-by-n"), width_count=3).widths)
     for size in sizes:
         assert all(base**places - 1 <= NUMBERS for places in size)
-        drawn = draw_operands(task, np.empty(0, np.int64), 200, size, np.random.default_rng(0))
+        drawn = task.draw(np.empty(0, np.int64), 200, size, np.random.default_rng(0))
         assert all(max(integers(digits, base)) <= NUMBERS for digits in drawn)

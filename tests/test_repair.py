@@ -18,7 +18,8 @@ from abc_nb.certificates.practice_problems import practice
 from abc_nb.certificates.repair import Repair
 from abc_nb.experiments.experiment import Experiment, experiment
 from abc_nb.model.transformer import Transformer
-from abc_nb.problems.sampling import Batch, Sampler, fit, make_batch
+from abc_nb.problems.digits import fit
+from abc_nb.problems.sampling import Batch, Sampler, make_batch
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import runner, store
 from abc_nb.training.progress import Progress, TrainingConfig

@@ -21,7 +21,7 @@ from abc_nb.analysis.results import Results
 from abc_nb.common.errors import InputError
 from abc_nb.experiments.catalogue import MODELS
 from abc_nb.paper import tables as beside
-from abc_nb.problems.tasks import OPERATIONS, Task
+from abc_nb.problems.tasks import REGISTRY, Task
 from abc_nb.show import maps, pictures, plots, tables
 from abc_nb.training.evaluation import wilson
 
@@ -68,7 +68,7 @@ def test_parity_with_scratchpad_is_compared_with_the_papers_scratchpad_row() -> 
 @pytest.mark.parametrize("table", ["table1", "table3"])
 def test_every_paper_row_is_of_a_task_and_length_that_exist_here(table: str) -> None:
     numbers = beside.paper_numbers(table)
-    assert set(numbers.task) <= {operation.title for operation in OPERATIONS.values()}
+    assert set(numbers.task) <= {operation.title for operation in REGISTRY.values()}
     assert set(numbers.length) == set(beside.LENGTHS[table])
     assert set(numbers.model) <= {model.title for model in MODELS.values()} | {"+ scratchpad", "ABC"}
 

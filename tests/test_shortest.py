@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
 import pytest
 from helpers import build, integers
@@ -13,7 +14,7 @@ import abc_nb
 from abc_nb.analysis import certified
 from abc_nb.analysis.results import Results
 from abc_nb.analysis.shortest import of_every_model, of_models_without_certificate
-from abc_nb.certificates.shortest import Shortest, hard_operands, shortest_wrong
+from abc_nb.certificates.shortest import Shortest, shortest_wrong
 from abc_nb.experiments import experiment
 from abc_nb.problems.layouts import Arrangement
 from abc_nb.problems.sampling import Sampler
@@ -92,7 +93,7 @@ def test_a_search_that_found_none_is_told_apart_from_none_that_was_made(monkeypa
 def test_problems_have_so_many_places(task: str) -> None:
     own = Task(task)
     for places in (1, 2, 9):
-        first, *second = hard_operands(own, places, 400)
+        first, *second = own.hard_operands(places, 400, np.random.default_rng(places))
         lengths = {len(f"{number:b}" if own.base == 2 else str(number)) for number in integers(first, own.base)}
         assert lengths == {places}
         if task == "addition":

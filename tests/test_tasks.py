@@ -1,8 +1,11 @@
-"""Tasks: every result against Python integers, every encoding against the papers' examples."""
+"""Tasks: objects by name, every answer against Python integers, every encoding against the papers' examples."""
 
 from __future__ import annotations
 
+import pickle
+from dataclasses import FrozenInstanceError, replace
 from functools import reduce
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,27 +13,109 @@ from helpers import array, integers, places_of
 from hypothesis import given
 from hypothesis import strategies as st
 
+from abc_nb.common.config import from_data, to_data
 from abc_nb.common.errors import InputError
-from abc_nb.problems.expressions import expected, read
+from abc_nb.problems.digits import DIGITS
 from abc_nb.problems.layouts import Arrangement
+from abc_nb.problems.numbers import Addition, Numbers
 from abc_nb.problems.sampling import Sampler
-from abc_nb.problems.tasks import OPERATIONS, Task
-from abc_nb.problems.traces import DIGITS
+from abc_nb.problems.tables import Tables
+from abc_nb.problems.tasks import REGISTRY, Task, Width
 
 BASES = st.integers(2, 16)
 NUMBERS = st.integers(0, 10**40)
 PAIRS = st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1, max_size=4)
-
-
-def items(base: int) -> st.SearchStrategy[tuple[int, list[int]]]:
-    return st.tuples(st.just(base), st.lists(st.integers(0, base - 1), min_size=1, max_size=30))
-
-
 FOLDS = {
     "listops-sm": lambda x, y, base: (x + y) % base,
     "listops-max": lambda x, y, base: max(x, y),
     "listops-min": lambda x, y, base: min(x, y),
 }
+FACTORS = {"n-by-1": 1, "n-by-2": 2, "n-by-3": 3}
+
+
+# ---- a task is an object ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_a_name_gives_an_instance_of_its_class(name: str) -> None:
+    task = Task(name)
+    assert type(task) is REGISTRY[name] and isinstance(task, Task)
+    assert task.base == (2 if name.startswith("parity") else 10)
+    assert task == Task(name, task.base) == REGISTRY[name](name) and hash(task) == hash(Task(name))
+    assert pickle.loads(pickle.dumps(task)) == task
+    assert from_data(to_data(task), (Task,)) == task and to_data(task)["type"] == "Task"
+    assert [task.token(symbol) for symbol in task.digits] == [*range(task.base)]
+    assert task.text([*range(len(task.vocabulary))]) == [*task.vocabulary]
+
+
+def test_a_task_in_another_base_is_another_task() -> None:
+    other = replace(Task("addition"), base=4)
+    assert other == Task("addition", 4) != Task("addition") and type(other) is Addition
+    with pytest.raises(FrozenInstanceError):
+        other.base = 5  # type: ignore[misc]
+
+
+def test_a_class_in_a_notebook_cell_is_a_task_with_all_that_belongs_to_one() -> None:
+    class Doubling(Numbers, name="doubling"):
+        title, example, grows = "Doubling", "123", 1
+
+        def step(self, carry: Any, digit: Any) -> tuple[Any, Any]:
+            return (2 * digit + carry) % self.base, (2 * digit + carry) // self.base
+
+    try:
+        task = Task("doubling", 7)
+        assert task.right_answer("0456") == np.base_repr(2 * int("456", 7), 7)
+        batch = Sampler(task, width_count=3).training_batch(0, 0, 50)
+        numbers = integers(batch.source[:, batch.layout.operands[0].columns].numpy(), 7)
+        assert integers(batch.target[:, 1:-1].numpy(), 7) == [2 * number for number in numbers]
+        assert task.training_width == places_of(2 * (2**20 - 1), 7)
+        assert task.automaton().states == 2
+    finally:
+        del REGISTRY["doubling"]
+
+
+@pytest.mark.parametrize("name", ["division", "Addition", "", 3, None, ["addition"]])
+def test_unknown_task_names_the_known_ones(name: Any) -> None:
+    with pytest.raises(InputError, match=r"unknown task .*: choose one of successor, addition"):
+        Task(name)
+    with pytest.raises(InputError, match=r"unknown task 'addition': choose one of listops-nested, sorting, n-by-n"):
+        Tables("addition")
+
+
+@pytest.mark.parametrize("base", [-1, 1, 17, True, False, 2.5])
+def test_base_outside_two_to_sixteen_is_an_error(base: int) -> None:
+    with pytest.raises(InputError, match=f"base {base} is not supported: choose a base from 2 to 16"):
+        Task("addition", base)
+
+
+@pytest.mark.parametrize("base", [10, 3, 17, 1])
+def test_parity_is_written_in_base_two_and_in_no_other(base: int) -> None:
+    with pytest.raises(InputError, match=f"base {base} is not possible: Parity is written in base 2"):
+        Task("parity", base)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"regime": "tihgt"}, "'tihgt' is not possible as regime of a Sampler: choose one of tight, padded"),
+        ({"arrangement": "algined"}, "'algined' is not possible as arrangement of a Sampler: choose one of natural"),
+        ({"task": "addition"}, "'addition' is not possible as task"),
+        ({"width_count": 0}, "width_count and fixed are 1 or more"),
+        ({"fixed": 0}, "width_count and fixed are 1 or more"),
+    ],
+)
+def test_a_mistyped_argument_of_a_sampler_is_one_sentence(wrong: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        Sampler(**{"task": Task("addition")} | wrong)
+
+
+def test_a_mistyped_regime_or_arrangement_of_a_task_is_one_sentence() -> None:
+    with pytest.raises(InputError, match="'algined' is no arrangement: choose one of natural, aligned, units-first"):
+        Task("addition").layout(4, "algined")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="'tihgt' is no regime: choose one of tight, padded, padded-20, unpadded"):
+        Task("addition").width(4, "tihgt")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"a size of \(3, 4\) is not possible"):
+        Task("addition").layout((3, 4))
 
 
 # ---- what is computed -------------------------------------------------------------------------------
@@ -41,56 +126,17 @@ def test_addition_is_integer_addition(base: int, pairs: list[tuple[int, int]]) -
     places = max(places_of(a + b, base) for a, b in pairs)
     operands = [array(column, base, places) for column in zip(*pairs, strict=True)]
     assert integers(Task("addition", base).answer(operands), base) == [a + b for a, b in pairs]
+    ones = Task("successor", base).answer([array([a for a, _ in pairs], base, places + 1)])
+    assert integers(ones, base) == [a + 1 for a, _ in pairs]
 
 
-@given(BASES, st.lists(NUMBERS, min_size=1, max_size=4))
-def test_successor_is_one_more(base: int, numbers: list[int]) -> None:
-    places = max(places_of(number + 1, base) for number in numbers)
-    answer = Task("successor", base).answer([array(numbers, base, places)])
-    assert integers(answer, base) == [number + 1 for number in numbers]
-
-
-@given(BASES, PAIRS)
-def test_n_by_1_is_integer_multiplication(base: int, pairs: list[tuple[int, int]]) -> None:
-    numbers, digits = [a for a, _ in pairs], [b % base for _, b in pairs]
-    places = max(places_of(a, base) for a in numbers) + 1
-    answer = Task("n-by-1", base).answer([array(numbers, base, places), np.array(digits)[:, None]])
-    assert integers(answer, base) == [a * b for a, b in zip(numbers, digits, strict=True)]
-
-
-@given(BASES, PAIRS, st.sampled_from(["n-by-2", "n-by-3", "direct-n-by-n"]))
-def test_longer_products_are_integer_multiplication(base: int, pairs: list[tuple[int, int]], name: str) -> None:
-    task = Task(name, base)
-    few = task.operation.second
+@given(BASES, PAIRS, st.sampled_from([*FACTORS, "direct-n-by-n"]))
+def test_products_are_integer_multiplication(base: int, pairs: list[tuple[int, int]], name: str) -> None:
+    task, few = Task(name, base), FACTORS.get(name)
     numbers, factors = [a for a, _ in pairs], [b % base**few if few else b for _, b in pairs]
     width = task.result_places(max(places_of(number, base) for number in (*numbers, *factors)))
     operands = [array(numbers, base, width), array(factors, base, few or width)]
     assert integers(task.answer(operands), base) == [a * b for a, b in zip(numbers, factors, strict=True)]
-
-
-@st.composite
-def nested_lists(draw: st.DrawFn) -> tuple[int, list[str], int]:
-    """A base, a list in prefix notation, and its value by recursion."""
-    base = draw(BASES)
-
-    def element(depth: int) -> tuple[list[str], int]:
-        if depth == 0 or draw(st.booleans()):
-            digit = draw(st.integers(0, base - 1))
-            return [DIGITS[digit]], digit
-        operator = draw(st.sampled_from(["SM", "MAX", "MIN"]))
-        (first, x), (second, y) = element(depth - 1), element(depth - 1)
-        return [operator, *first, *second], FOLDS[f"listops-{operator.lower()}"](x, y, base)
-
-    return base, *element(4)
-
-
-@given(nested_lists())
-def test_nested_lists_are_evaluated_from_the_inside(drawn: tuple[int, list[str], int]) -> None:
-    base, symbols, value = drawn
-    task = Task("direct-listops-nested", base)
-    assert expected(task, " ".join(symbols)) == DIGITS[value]
-    (tokens,) = read(task, " ".join(symbols))
-    assert task.answer([tokens]).tolist() == [[value]]
 
 
 @given(st.lists(NUMBERS, min_size=1, max_size=4))
@@ -102,30 +148,79 @@ def test_parity_scratchpad_is_the_parity_of_the_bits_so_far(numbers: list[int]) 
 
 
 @pytest.mark.parametrize("name", FOLDS)
-@given(BASES.flatmap(items))
-def test_listops_scratchpad_is_the_fold_of_the_items_so_far(name: str, given_items: tuple[int, list[int]]) -> None:
-    base, values = given_items
+@given(BASES.flatmap(lambda base: st.tuples(st.just(base), st.lists(st.integers(0, base - 1), min_size=1))))
+def test_listops_scratchpad_is_the_fold_of_the_items_so_far(name: str, drawn: tuple[int, list[int]]) -> None:
+    base, values = drawn
     expected = [reduce(lambda x, y: FOLDS[name](x, y, base), values[: i + 1]) for i in range(len(values))]
     assert Task(name, base).answer([np.array([values])]).tolist() == [expected]
 
 
-@given(st.sampled_from(["successor", "addition", "n-by-1"]), BASES, st.integers(1, 60))
-def test_largest_result_fits_the_width(name: str, base: int, length: int) -> None:
-    task, largest = Task(name, base), base**length - 1
-    largest_result = {"successor": largest + 1, "addition": 2 * largest, "n-by-1": largest * (base - 1)}[name]
-    assert places_of(largest_result, base) <= task.width(length, "tight") <= task.width(length, "padded")
+@pytest.mark.parametrize("name", ["addition", "n-by-2", "parity", "listops-min"])
+def test_the_automaton_of_a_task_writes_what_the_task_does(name: str) -> None:
+    task = Task(name, 2 if name == "parity" else 4)
+    rules, rng = task.automaton(), np.random.default_rng(0)
+    operands = [rng.integers(task.base, size=(20, places)) for places in task.operand_places(9)]
+    for row, right in enumerate(task.answer(operands)):
+        long = np.stack([digits[row] for digits in operands[: rules.digits.shape[1]]], axis=1)
+        own = [start for start in rules.start if (rules.factor[start] == operands[-1][row, : task.factor]).all()]
+        assert len(own) == 1
+        state, written = own[0], []
+        for digits in long:
+            chosen = (rules.digits == digits).all(1).argmax()
+            written.append(rules.output[state, chosen])
+            state = rules.following[state, chosen]
+        assert written == right.tolist()
+    assert (rules.digits[0] == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "base"),
+    [("n-by-3", 10), ("n-by-2", 11), ("direct-n-by-n", 2), ("parity-classification", 2), ("direct-listops-nested", 2)],
+)
+def test_a_task_that_is_no_machine_of_few_states_says_so(name: str, base: int) -> None:
+    with pytest.raises(
+        InputError, match="has no certificate: what lower places mean for higher ones has no few states"
+    ):
+        Task(name, base).automaton()
 
 
 # ---- how problems are written -----------------------------------------------------------------------
 
 
-def source_text(task: Task, operands: list[np.ndarray], width: int, arrangement: Arrangement = "natural") -> str:
-    layout = task.layout(width, arrangement)
-    return "".join(task.text(task.source(operands, layout)[0].tolist()))
+def source_text(task: Task, operands: list[np.ndarray], width: Width, arrangement: Arrangement = "natural") -> str:
+    return "".join(task.text(task.source(operands, task.layout(width, arrangement))[0].tolist()))
 
 
 def target_text(task: Task, operands: list[np.ndarray]) -> str:
     return "".join(task.text(task.target(operands)[0].tolist()))
+
+
+def test_problems_are_written_as_in_the_paper() -> None:
+    addition, operands = Task("addition"), [array([123], 10, 4), array([748], 10, 4)]
+    assert source_text(addition, operands, 4) == "$0123+0748&"
+    assert source_text(addition, operands, 4, "aligned") == "$+00172438&"
+    assert target_text(addition, operands) == "$1780&"  # 0871, least significant digit first
+    product, factors = Task("n-by-1"), [array([123], 10, 4), np.array([[6]])]
+    assert source_text(product, factors, 4) == "$0123*6&"
+    assert source_text(product, factors, 4, "aligned") == "$*06162636&"
+    assert target_text(product, factors) == "$8370&"
+
+
+@pytest.mark.parametrize("arrangement", ["natural", "aligned"])
+@pytest.mark.parametrize(
+    ("name", "operand", "source", "target"),
+    [
+        ("successor", array([999], 10, 4), "$0999&", "$0001&"),
+        ("parity", array([0b1011], 2, 4), "$1011&", "$1001&"),
+        ("parity-classification", array([0b1011], 2, 4), "$1011&", "$1&"),
+        ("listops-sm", np.array([[4, 9, 3]]), "$SM394&", "$436&"),
+    ],
+)
+def test_unary_tasks_are_written_the_same_in_either_arrangement(
+    name: str, operand: np.ndarray, source: str, target: str, arrangement: Arrangement
+) -> None:
+    assert source_text(Task(name), [operand], operand.shape[1], arrangement) == source
+    assert target_text(Task(name), [operand]) == target
 
 
 @given(st.integers(0, 9999), st.integers(0, 9999), BASES)
@@ -140,107 +235,43 @@ def test_a_sum_as_others_write_it(first: int, second: int, base: int) -> None:
     assert target == f"${np.base_repr(first + second, base).lower().rjust(width + 1, '0')}&"
 
 
-def test_addition_is_written_as_in_the_paper() -> None:
-    task, operands = Task("addition"), [array([123], 10, 4), array([748], 10, 4)]
-    assert source_text(task, operands, 4) == "$0123+0748&"
-    assert source_text(task, operands, 4, "aligned") == "$+00172438&"
-    assert target_text(task, operands) == "$1780&"  # 0871, least significant digit first
-
-
-def test_n_by_1_is_written_as_in_the_paper() -> None:
-    task, operands = Task("n-by-1"), [array([123], 10, 4), np.array([[6]])]
-    assert source_text(task, operands, 4) == "$0123*6&"
-    assert source_text(task, operands, 4, "aligned") == "$*06162636&"
-    assert target_text(task, operands) == "$8370&"
-
-
-@pytest.mark.parametrize("arrangement", ["natural", "aligned"])
-def test_unary_tasks_are_written_the_same_in_either_arrangement(arrangement: Arrangement) -> None:
-    assert source_text(Task("successor"), [array([999], 10, 4)], 4, arrangement) == "$0999&"
-    assert source_text(Task("parity"), [array([0b1011], 2, 4)], 4, arrangement) == "$1011&"
-    assert source_text(Task("listops-sm"), [np.array([[4, 9, 3]])], 3, arrangement) == "$SM394&"
-
-
-def test_targets_of_unary_tasks() -> None:
-    assert target_text(Task("successor"), [array([999], 10, 4)]) == "$0001&"
-    assert target_text(Task("parity"), [array([0b1011], 2, 4)]) == "$1001&"
-    assert target_text(Task("parity-classification"), [array([0b1011], 2, 4)]) == "$1&"
-    assert target_text(Task("listops-sm"), [np.array([[4, 9, 3]])]) == "$436&"
-
-
-@given(BASES, NUMBERS, NUMBERS)
-def test_operands_can_be_read_back_from_the_source(base: int, a: int, b: int) -> None:
-    task, width = Task("addition", base), max(places_of(a, base), places_of(b, base))
-    operands = [array([a], base, width), array([b], base, width)]
-    natural, aligned = source_text(task, operands, width), source_text(task, operands, width, "aligned")
-    assert [int(text, base) for text in natural.strip("$&").split("+")] == [a, b]
-    assert [int(aligned[2:-1:2], base), int(aligned[3:-1:2], base)] == [a, b]
-
-
-# ---- vocabulary, lengths, errors --------------------------------------------------------------------
-
-
-def test_decimal_vocabulary_is_the_papers_fifteen_tokens_in_order() -> None:
-    assert Task("addition").vocabulary == tuple("0123456789+*$&@")
-
-
-@given(st.sampled_from([*OPERATIONS]), BASES)
-def test_token_i_is_the_digit_i(name: str, base: int) -> None:
-    task = Task(name, 2 if OPERATIONS[name].binary_digits else base)
-    assert [int(symbol, 16) for symbol in task.vocabulary[: task.base]] == list(range(task.base))
-    symbols, cells = (
-        task.vocabulary[: task.first_cell],
-        task.vocabulary[task.first_cell :],
-    )  # a cell can look like a digit
-    assert len(set(symbols)) == len(symbols) and len(set(cells)) == len(cells)
-    assert [task.token(symbol) for symbol in symbols] == [*range(len(symbols))]
-    assert task.text([*range(len(task.vocabulary))]) == [*task.vocabulary]
-    assert bool(cells) == (task.trace is not None)
-
-
-def test_lists_have_their_operators_as_extra_tokens() -> None:
-    assert Task("listops-max").vocabulary == (*"0123456789+*$&@", "SM", "MAX", "MIN")
-
-
-def test_parity_is_binary_and_another_base_is_an_error() -> None:
-    assert Task("parity") == Task("parity", 2)
-    with pytest.raises(InputError, match="base 7 is not possible: Parity is written in base 2"):
-        Task("parity", 7)
+def test_vocabularies() -> None:
+    assert Task("addition").vocabulary == tuple("0123456789+*$&@"), "the paper's fifteen tokens"
     assert Task("parity").vocabulary == tuple("01+*$&@")
+    assert Task("listops-max").vocabulary == (*"0123456789+*$&@", "SM", "MAX", "MIN")
+    assert Task("n-by-n", 2).vocabulary == (*"01+*$&@", "00", "01", "10", "11")
+    assert Task("sorting", 2).vocabulary == (*"01+*$&@", "SM", "MAX", "MIN", "0<", "1<", "0>", "1>")
+    nested = Task("listops-nested", 16).vocabulary
+    assert nested[24:44] == (".", *DIGITS, "SM", "MAX", "MIN") and len(nested) == 24 + 20 + 3 * 16
 
 
-@given(st.integers(1, 80))
-def test_parity_has_a_place_for_every_bit_of_a_decimal_number(length: int) -> None:
-    assert Task("parity").places(length) == len(bin(10**length - 1)) - 2
-    assert Task("successor").places(length) == length
+# ---- lengths ----------------------------------------------------------------------------------------
 
 
 @given(BASES)
 def test_training_width_is_what_the_largest_result_of_training_numbers_needs(base: int) -> None:
     def results(number: int) -> dict[str, int]:
-        few = {f"n-by-{k}": (base**k - 1) * number for k in (1, 2, 3)}
-        return {"successor": number + 1, "addition": 2 * number, "direct-n-by-n": number**2, **few}
+        few = {name: (base**digits - 1) * number for name, digits in FACTORS.items()}
+        lists = {"listops-max": number, "n-by-n": number}
+        return {"successor": number + 1, "addition": 2 * number, "direct-n-by-n": number**2, **few, **lists}
 
     for name, result in results(2**20 - 1).items():
         task, places = Task(name, base), places_of(result, base)
         assert task.training_width == places
-        assert task.width(1, "tight") == max(places, task.result_places(1))
         assert task.training_limit == 2**20 - (places_of(results(2**20)[name], base) > places)
+
+
+@given(st.sampled_from(["successor", "addition", "n-by-1"]), BASES, st.integers(1, 60))
+def test_largest_result_fits_the_width(name: str, base: int, length: int) -> None:
+    task, largest = Task(name, base), base**length - 1
+    result = {"successor": largest + 1, "addition": 2 * largest, "n-by-1": largest * (base - 1)}[name]
+    assert places_of(result, base) <= task.width(length, "tight") <= task.width(length, "padded")  # type: ignore[operator]
 
 
 def test_in_every_base_a_sum_of_training_numbers_reaches_the_highest_place() -> None:
     """With one place more it would be zero in all of training, and the carry into it never seen."""
     for base in (2, 4, 8, 10, 16):
-        batch = Sampler(Task("addition", base)).training_batch(0, 0, 2000)
-        assert (batch.target[:, -2] > 0).any()
-
-
-def test_training_fills_the_highest_place_where_results_do_not_grow() -> None:
-    """The largest training number below 2^20 has 20 bits, and its highest one is 1."""
-    assert Task("parity").training_width == len(f"{2**20 - 1:b}") == 20
-    assert [Task("parity").width(length, "tight") for length in (1, 6, 7)] == [20, 20, len(f"{10**7 - 1:b}")]
-    assert Task("parity-classification").training_width == 20
-    assert Task("listops-max").training_width == len(str(2**20 - 1))
+        assert (Sampler(Task("addition", base)).training_batch(0, 0, 2000).target[:, -2] > 0).any()
 
 
 def test_widths_of_the_padded_regime_are_those_of_sixty_digits() -> None:
@@ -250,32 +281,11 @@ def test_widths_of_the_padded_regime_are_those_of_sixty_digits() -> None:
     assert Task("listops-sm").width(6, "padded") == 6  # a zero in front would be an item
 
 
-def test_unknown_task_names_the_known_ones() -> None:
-    with pytest.raises(InputError, match=r"unknown task 'division': choose one of successor, addition"):
-        Task("division")
-
-
-@pytest.mark.parametrize("base", [-1, 1, 17, True, False, 2.5])
-def test_base_outside_two_to_sixteen_is_an_error(base: int) -> None:
-    with pytest.raises(InputError, match=f"base {base} is not supported"):
-        Task("addition", base)
-
-
-@pytest.mark.parametrize("name", OPERATIONS)
-def test_a_task_without_a_base_has_its_usual_one(name: str) -> None:
-    usual = 2 if name.startswith("parity") else 10
-    assert Task(name).base == usual
-    assert Task(name) == Task(name, usual)
-
-
-@pytest.mark.parametrize("name", ["parity", "parity-classification"])
-@pytest.mark.parametrize("base", [10, 3, 17, 1])
-def test_parity_is_written_in_base_two_and_in_no_other(name: str, base: int) -> None:
-    """Also where the other base is ten, which most tasks have."""
-    with pytest.raises(InputError) as caught:
-        Task(name, base)
-    sentence = f"base {base} is not possible: {OPERATIONS[name].title} is written in base 2"
-    assert str(caught.value) == sentence
+@given(st.integers(1, 80))
+def test_parity_has_a_place_for_every_bit_of_a_decimal_number(length: int) -> None:
+    bits = len(bin(10**length - 1)) - 2
+    assert Task("parity").places(length) == bits and Task("successor").places(length) == length
+    assert Task("parity").width(length, "tight") == max(bits, 20)
 
 
 @pytest.mark.parametrize("name", ["addition", "parity", "listops-max"])

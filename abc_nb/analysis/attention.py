@@ -13,7 +13,6 @@ from torch import Tensor
 
 from abc_nb.bias.base import Attention, key_count
 from abc_nb.model.transformer import Transformer
-from abc_nb.problems.expressions import typed_batch
 from abc_nb.problems.layouts import SOS, Layout
 from abc_nb.problems.sampling import Batch
 from abc_nb.problems.tasks import TRAINED, Task
@@ -221,7 +220,7 @@ class AttentionStudy:
     def example(self, text: str) -> AttentionMaps:
         """Attention while decoding a problem greedily, as wide as it is written (zeros in front count)."""
         sampler = self.run.experiment.sampler
-        return look(self.model, sampler.task, typed_batch(sampler, text))
+        return look(self.model, sampler.task, sampler.typed_batch(text))
 
     def ranked_heads(self, name: Attention) -> list[tuple[int, int]]:
         """Layer and head (from 0), by how much each looks at the needed cells when the model is right, most first."""

@@ -20,7 +20,6 @@ from abc_nb.calibration.diagnosis import INTERPOLATES, diagnose
 from abc_nb.calibration.of_model import Calibrated, average_attention, calibrate_model
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer
-from abc_nb.problems.expressions import expected
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.runs import store
@@ -196,7 +195,7 @@ class CalibrationStudy:
             "ABC": self.run.model(),
         }
         said = {title: next(answers(model, sampler, [problem])) for title, model in models.items()}
-        return said | {"right": expected(sampler.task, problem)}
+        return said | {"right": sampler.task.right_answer(problem)}
 
     def untrained(self) -> Transformer:
         """The parent before its training."""

@@ -13,10 +13,10 @@ from abc_nb.analysis.attention import needed
 from abc_nb.bias.base import CLOSED, Attention
 from abc_nb.bias.window import Window
 from abc_nb.experiments import ARITHMETIC, LISTS
-from abc_nb.problems.expressions import expected, read, widen, width_of
+from abc_nb.problems.digits import Digits, digit_count, to_digits
 from abc_nb.problems.layouts import Layout
-from abc_nb.problems.sampling import split_numbers, to_digits
-from abc_nb.problems.tasks import NUMBERS, OPERATIONS, Digits, Task, digit_count
+from abc_nb.problems.sampling import split_numbers
+from abc_nb.problems.tasks import NUMBERS, Task
 
 
 def task_examples() -> pd.DataFrame:
@@ -24,11 +24,10 @@ def task_examples() -> pd.DataFrame:
     rows = []
     for name in (*ARITHMETIC, *LISTS):
         task = Task(name)
-        problem = OPERATIONS[name].example
-        operands = read(task, problem)
-        width = width_of(task, operands)
-        operands = widen(operands, width, task)
-        row = {"task": task.title, "problem": problem, "answer": expected(task, problem)}
+        operands = task.read(task.problem)
+        width = task.width_of(operands)
+        operands = task.widen(operands, width)
+        row = {"task": task.title, "problem": task.problem, "answer": task.right_answer(task.problem)}
         row["source"] = " ".join(task.text(task.source(operands, task.layout(width))[0]))
         row["aligned source"] = " ".join(task.text(task.source(operands, task.layout(width, "aligned"))[0]))
         row["target"] = " ".join(task.text(task.target(operands)[0]))
@@ -71,8 +70,8 @@ def window_matrices(w: int, width: int = 6) -> dict[str, np.ndarray]:
 def window(name: str, problem: str, w: int) -> Tensor:
     """The window added to the logits of cross-attention for one problem: (output token, input token)."""
     task = Task(name)
-    operands = read(task, problem)
-    layout = task.layout(width_of(task, operands), "aligned")
+    operands = task.read(problem)
+    layout = task.layout(task.width_of(operands), "aligned")
     matrix = Window(w).dense(layout, "cross", layer=0, heads=1)
     assert matrix is not None
     return matrix[0]
@@ -87,8 +86,8 @@ def with_tokens(matrix: Tensor, rows: Sequence[str], columns: Sequence[str]) -> 
 def needed_cells(name: str, problem: str) -> dict[str, Any]:
     """What `maps.dependencies` draws: tokens, the cells that each output digit needs, the steps with a carry."""
     task = Task(name)
-    operands = read(task, problem)
-    operands = widen(operands, width_of(task, operands), task)
+    operands = task.read(problem)
+    operands = task.widen(operands, task.width_of(operands))
     layout = task.layout(operands[0].shape[1], "aligned")
     handed = carries(operands, task.base)[0]
     return {

@@ -11,9 +11,9 @@ from abc_nb.analysis import certified
 from abc_nb.analysis.calibration_study import CalibrationStudy
 from abc_nb.analysis.results import Results
 from abc_nb.experiments.catalogue import TRACED
-from abc_nb.problems.expressions import table_of
+from abc_nb.problems.digits import as_integer
+from abc_nb.problems.products import Product
 from abc_nb.problems.sampling import Batch
-from abc_nb.problems.tasks import Digits, Task
 from abc_nb.runs.run import Run
 from abc_nb.training.evaluation import TEST_SEED, correct_digits
 
@@ -38,6 +38,7 @@ def of_sizes(run: Run, sizes: Iterable[tuple[int, int]], samples: int = 1) -> pd
     those of the product of Python's integers.
     """
     sampler, rows = run.experiment.sampler, []
+    assert isinstance(sampler.task, Product)
     for size in sizes:
         batch = sampler.test_batch(size, samples, TEST_SEED)
         written = correct_digits(run.model(), batch).all(1)
@@ -47,20 +48,12 @@ def of_sizes(run: Run, sizes: Iterable[tuple[int, int]], samples: int = 1) -> pd
     return pd.DataFrame(rows, columns=["factors", "cells", "problems", "right"])
 
 
-def says_the_product(task: Task, batch: Batch, row: int) -> bool:
+def says_the_product(task: Product, batch: Batch, row: int) -> bool:
     """Whether a problem's table leads to the product of its factors, as Python's integers have it."""
-    assert task.trace is not None and batch.layout.row is not None
-    first, second = (integer(digits[0], task.base) for digits in batch.operands(torch.tensor([row]), task))
-    table = table_of(task, batch.target[row, 1:-1].tolist(), batch.layout.row)
-    return integer(task.trace.answer(table[None], task.base)[0], task.base) == first * second
-
-
-def integer(digits: Digits, base: int) -> int:
-    """One number of any length from its digits, least significant first."""
-    found = 0
-    for digit in reversed(digits.tolist()):
-        found = found * base + digit
-    return found
+    assert batch.layout.row is not None
+    first, second = (as_integer(digits[0], task.base) for digits in batch.operands(torch.tensor([row]), task))
+    table = task.read_table(batch.target[row, 1:-1].tolist(), batch.layout.row)
+    return as_integer(task.result(table[None])[0], task.base) == first * second
 
 
 def followed(study: CalibrationStudy) -> pd.DataFrame:

@@ -16,7 +16,6 @@ import numpy as np
 
 from abc_nb.certificates import tables
 from abc_nb.certificates.all_contexts import try_all
-from abc_nb.certificates.automaton import automaton
 from abc_nb.certificates.checksum import checksum, checksum_of_data
 from abc_nb.certificates.contexts import count
 from abc_nb.certificates.counterexamples import Counterexample, counterexamples
@@ -29,6 +28,7 @@ from abc_nb.common.errors import InputError
 from abc_nb.model.positions import NoPosition
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import Sampler
+from abc_nb.problems.tables import Tables
 from abc_nb.training.evaluation import evaluating
 
 EXAMPLES = 64  # counterexamples that are looked for
@@ -85,10 +85,10 @@ def try_model(model: Transformer, sampler: Sampler, zeros: bool = True, path: Pa
     if not isinstance(model, Transformer) or not isinstance(sampler, Sampler):
         raise InputError("a certificate needs a Transformer and the Sampler of its problems")
     refuse(model, sampler)
-    if sampler.task.trace:
+    if isinstance(sampler.task, Tables):
         with evaluating(model):
             return tables.try_all(model, sampler)
-    rules = automaton(sampler.task)
+    rules = sampler.task.automaton()
     found = shapes(model, sampler, rules.settled, zeros)
     key = f"{checksum(weights_of(model))} {checksum_of_data(to_data(model.config.bias))} {zeros}"
     with evaluating(model):
@@ -97,14 +97,14 @@ def try_model(model: Transformer, sampler: Sampler, zeros: bool = True, path: Pa
 
 def refuse(model: Transformer, sampler: Sampler) -> None:
     """InputError for a model that can have no certificate of this kind, whatever its weights are; it says why."""
-    if sampler.task.trace:
+    if isinstance(sampler.task, Tables):
         tables.check(model, sampler)
         return
     if sampler.arrangement not in ("natural", "aligned"):
         raise InputError(
             f"no certificate for problems written {sampler.arrangement}: its contexts go from the units up"
         )
-    check(model, sampler, automaton(sampler.task).settled)
+    check(model, sampler, sampler.task.automaton().settled)
 
 
 def can_be_certified(model: Transformer, sampler: Sampler) -> bool:
@@ -118,7 +118,7 @@ def can_be_certified(model: Transformer, sampler: Sampler) -> bool:
 
 def count_contexts(model: Transformer, sampler: Sampler) -> int:
     """How many contexts a certificate of a model has to try; its weights make no difference. InputError as there."""
-    rules = automaton(sampler.task)
+    rules = sampler.task.automaton()
     return sum(count(shape, rules) for shape in shapes(model, sampler, rules.settled))
 
 
@@ -126,9 +126,9 @@ def certificate_of(
     model: Transformer, sampler: Sampler, results: list[Tried], zeros: bool = True, examples: int = EXAMPLES
 ) -> Certificate:
     """The certificate that follows from what every context gave."""
-    if sampler.task.trace:
+    if isinstance(sampler.task, Tables):
         return certificate_of_table(model, sampler, results, examples)
-    start, rules = time.perf_counter(), automaton(sampler.task)
+    start, rules = time.perf_counter(), sampler.task.automaton()
     known = reach(model, sampler, rules.settled)
     error = rounding(model, rules, results)
     wrong = counterexamples(model, sampler, rules, results, examples, zeros)
@@ -156,7 +156,7 @@ def certificate_of(
 
 def certificate_of_table(model: Transformer, sampler: Sampler, results: list[Tried], examples: int) -> Certificate:
     """The same of a model that writes a table, of whose problems zeros in front are always a part."""
-    start, task = time.perf_counter(), sampler.task
+    start, task = time.perf_counter(), tables.table_task(sampler)
     error = rounding(model, tables.RADIX, results)
     margin, count = min(each.margin for each in results), sum(each.wrong for each in results)
     return Certificate(
@@ -218,14 +218,8 @@ def narrowest(tried: Tried) -> dict[str, Any]:
 
 def statement(sampler: Sampler, known: Reach, zeros: bool) -> str:
     """What is proven, in words, if no context is wrong."""
-    operation, narrowest = sampler.task.operation, known.narrowest
-    thing = "items" if operation.items else "digits"
-    most = f"W - {operation.grows}" if operation.grows else "W"
-    front = ", with any number of zeros in front" if zeros and not operation.items else ""
-    if not zeros and not operation.items:
-        front = f"; at W > {narrowest} one operand has exactly that many, without a zero in front"
-    numbers = "the list has exactly W items" if operation.items else f"operands of up to {most} {thing}{front}"
+    task, narrowest = sampler.task, known.narrowest
     return (
-        f"Greedy decoding writes every token right for every problem of {operation.title} in base {sampler.task.base} "
-        f"at every width W >= {narrowest} ({sampler.regime}): {numbers}."
+        f"Greedy decoding writes every token right for every problem of {task.title} in base {task.base} "
+        f"at every width W >= {narrowest} ({sampler.regime}): {task.covered(narrowest, zeros)}."
     )

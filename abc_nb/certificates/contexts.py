@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from abc_nb.certificates.automaton import Automaton
 from abc_nb.certificates.shapes import Atom, Node, Place, Shape
 from abc_nb.common.errors import InputError
+from abc_nb.problems.automaton import Automaton
 
 ROWS = 2**21  # pairs extended at once
 SLICE = 2**20  # contexts that are listed at once

@@ -11,16 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from abc_nb.certificates.automaton import Automaton
 from abc_nb.certificates.reach import Unrolled, reach
-from abc_nb.certificates.shapes import Kind, Shape, kept_places, seen_places
+from abc_nb.certificates.shapes import Shape, kept_places, seen_places
 from abc_nb.certificates.tried import Tried
 from abc_nb.model.transformer import Transformer
-from abc_nb.problems.expressions import write
+from abc_nb.problems.automaton import Automaton, Kind
+from abc_nb.problems.digits import Digits
 from abc_nb.problems.layouts import SOS
-from abc_nb.problems.sampling import Sampler, make_batch
-from abc_nb.problems.tasks import Digits, Task
-from abc_nb.problems.traces import DIGITS
+from abc_nb.problems.sampling import Sampler
 from abc_nb.training.evaluation import greedy
 
 
@@ -144,7 +142,7 @@ def counterexamples(
     """The shortest problems that the model gets wrong, one for each wrong context, each decoded greedily."""
     finder = Finder(model, sampler, automaton, zeros)
     found = [each for one in tried if one.wrong for each in finder.candidates(one)]
-    found.sort(key=lambda each: (each[2], len(typed(sampler.task, each[1], each[2]))))
+    found.sort(key=lambda each: (each[2], len(sampler.task.typed(each[1], each[2]))))
     shown: dict[str, Counterexample] = {}
     while found and len(shown) < limit:
         count = limit - len(shown)
@@ -162,25 +160,13 @@ def decoded(
     for width in {width for width, _, _ in problems}:
         rows = [row for row, problem in enumerate(problems) if problem[0] == width]
         operands = [np.concatenate(each) for each in zip(*(problems[row][1] for row in rows), strict=True)]
-        batch = make_batch(sampler.task, operands, width, sampler.arrangement)
+        batch = sampler.batch(operands, width)
         source = batch.source.to(next(model.parameters()).device)
         written = greedy(model, source, batch.layout, sampler.task.token(SOS)).cpu()
         for row, own, right in zip(rows, written.tolist(), batch.target[:, 1:].tolist(), strict=True):
             first = next((place for place, token in enumerate(right) if own[place] != token), None)
             if first is not None:
-                text = typed(sampler.task, problems[row][1], problems[row][2])
-                answer, correct = (write(sampler.task, tokens, batch.layout) for tokens in (own, right))
+                text = sampler.task.typed(problems[row][1], problems[row][2])
+                answer, correct = (sampler.task.write(tokens, batch.layout) for tokens in (own, right))
                 found[row] = Counterexample(text, answer, correct, first, problems[row][2])
     return [found[row] for row in sorted(found)]
-
-
-def typed(task: Task, operands: list[Digits], zeros: bool) -> str:
-    """A problem as a person types it; zeros in front only where they are needed."""
-    operation = task.operation
-    texts = ["".join(DIGITS[digit] for digit in digits[0, ::-1]) for digits in operands]
-    if operation.items:
-        return " ".join(texts[0])
-    if zeros:
-        long = len(texts[0])
-        return operation.operator.join(text[operation.grows :] if len(text) == long else text for text in texts)
-    return operation.operator.join(text.lstrip("0") or "0" for text in texts)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from abc_nb.certificates.automaton import automaton
 from abc_nb.certificates.counterexamples import Finder
 from abc_nb.certificates.practice_tables import practice_of_tables
 from abc_nb.certificates.reach import Unrolled
@@ -19,8 +18,9 @@ from abc_nb.certificates.shapes import Shape
 from abc_nb.certificates.tried import Tried
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer
-from abc_nb.problems.sampling import Sampler, is_below
-from abc_nb.problems.tasks import Digits
+from abc_nb.problems.digits import Digits, is_below
+from abc_nb.problems.products import Product
+from abc_nb.problems.sampling import Sampler
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ def practice(model: Transformer, sampler: Sampler, results: Iterable[Tried]) -> 
 
     InputError for a task whose problems are lists: a list in a wider layout is another list.
     """
-    if sampler.task.trace and sampler.task.operation.second is None:
+    if isinstance(sampler.task, Product):
         return Practice(*practice_of_tables(sampler, [*results]))
-    if sampler.task.operation.items:
+    if not sampler.task.can_pad:
         raise InputError(f"{sampler.task.title} cannot be repaired: only numbers can be written at several widths")
-    finder = Finder(model, sampler, automaton(sampler.task), zeros=True)
+    finder = Finder(model, sampler, sampler.task.automaton(), zeros=True)
     wrong = [each for each in results if each.wrong]
     where = places(finder, {each.shape for each in wrong})
     found, left = [], 0
@@ -76,13 +76,10 @@ def shown(
     finder: Finder, shape: Shape, where: Iterable[tuple[int, int]], values: np.ndarray, right: int
 ) -> list[Digits] | None:
     """The operands of a training problem that holds a context, in the widest training width; None if there is none."""
-    task, widest = finder.sampler.task, max(finder.sampler.widths)
+    task, widest = finder.sampler.task, finder.sampler.widest
     for width, step in where:
         operands = finder.operands(shape, width, step, values, right, lead=False)
         if operands is None or not all(is_below(each, task.training_limit + 1, task.base)[0] for each in operands):
             continue
-        places = task.operand_places(widest)
-        return [
-            np.pad(digits, [(0, 0), (0, own - digits.shape[1])]) for digits, own in zip(operands, places, strict=True)
-        ]
+        return task.widen(operands, widest)
     return None

@@ -11,11 +11,12 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from abc_nb.certificates.local import product_sums
 from abc_nb.certificates.tables import TableShape
 from abc_nb.certificates.tried import Tried
-from abc_nb.problems.sampling import Sampler, fit
-from abc_nb.problems.tasks import Digits, Task, Width
+from abc_nb.problems.digits import Digits, fit
+from abc_nb.problems.products import Product, sums
+from abc_nb.problems.sampling import Sampler
+from abc_nb.problems.tasks import pair
 
 TRIED = 4_096  # problems drawn at once
 ROUNDS = 4  # times that they are drawn, for each place where a context can stand
@@ -25,7 +26,7 @@ FREE = -1  # a digit that is not decided yet
 class Draft:
     """Problems of one size that are to hold one context at one step."""
 
-    def __init__(self, task: Task, shape: TableShape, values: np.ndarray, size: tuple[int, int], step: int) -> None:
+    def __init__(self, task: Product, shape: TableShape, values: np.ndarray, size: tuple[int, int], step: int) -> None:
         self.task, self.size, self.columns = task, size, size[0] + 1
         row, column = divmod(step, self.columns)
         self.digits: list[tuple[int, int, int]] = []  # operand, place, digit
@@ -45,7 +46,7 @@ class Draft:
         for operand, place, digit in self.digits:
             found[operand][:, place] = digit
         for row, column, cell in self.cells:
-            pairs = np.argwhere(product_sums(base, row == 0)[:base, :base, cell])  # (pairs, 2)
+            pairs = np.argwhere(sums(base, row == 0)[:base, :base, cell])  # (pairs, 2)
             known = np.stack([found[1][:, row], found[0][:, column]], axis=1)[:, None]
             chance = rng.random((TRIED, len(pairs))) * ((known == FREE) | (known == pairs)).all(2)
             chosen = pairs[chance.argmax(1)] if len(pairs) else known[:, 0]
@@ -71,8 +72,9 @@ class Draft:
 
 def held(sampler: Sampler, each: Tried, values: np.ndarray, rng: np.random.Generator) -> list[Digits] | None:
     """The operands of a problem that holds a context, of the largest training size that shows its shape, if found."""
-    most, task = max(sampler.widths), sampler.task
-    where: list[tuple[Width, int]] = [*each.where]
+    most, task = pair(sampler.widest), sampler.task
+    assert isinstance(task, Product)
+    where = [(pair(size), step) for size, step in each.where]
     sizes = [size for size, _ in where if size[0] <= most[0] and size[1] <= most[1]]
     size = max(sizes, key=lambda places: (places[0] * places[1], places), default=None)
     assert isinstance(each.shape, TableShape)
@@ -87,7 +89,7 @@ def practice_of_tables(sampler: Sampler, results: Iterable[Tried]) -> tuple[list
     After the operands, with zeros in front as in the widest training size, stand the sizes of the problems: how many
     places each factor has, no more than in training.
     """
-    rng, most = np.random.default_rng(0), max(sampler.widths)
+    rng, most = np.random.default_rng(0), pair(sampler.widest)
     found, left = [], 0
     for each in results:
         problems = [held(sampler, each, values, rng) for values, _ in each.examples]
@@ -98,6 +100,6 @@ def practice_of_tables(sampler: Sampler, results: Iterable[Tried]) -> tuple[list
     return [np.concatenate(column) for column in zip(*found, strict=True)], left
 
 
-def widest(size: Width) -> list[Digits]:
+def widest(size: tuple[int, int]) -> list[Digits]:
     """No operands, of so many places."""
     return [np.empty((0, places), np.int64) for places in size]

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from abc_nb.certificates.automaton import automaton
 from abc_nb.certificates.counterexamples import Finder, allowed_moves
 from abc_nb.certificates.reach import period
 from abc_nb.certificates.tried import Tried
@@ -44,12 +43,10 @@ def predicted_accuracy(
     uniform; lists have L random items. `results` are all of `try_model`. InputError where wrong contexts are too
     many to be kept, where one depends on places far from each other, and for Parity, whose lengths are decimal.
     """
-    if sampler.task.operation.binary_digits:
-        raise InputError("accuracy of Parity is not computed: its lengths are decimal, and their bits are not uniform")
     wrong = [each for each in results if each.wrong]
     if any(each.wrong > len(each.examples) for each in wrong):
         raise InputError("accuracy is not computed from so many wrong contexts: a model that gets most right has few")
-    chain = Chain(Finder(model, sampler, automaton(sampler.task), zeros=True), wrong, period(model))
+    chain = Chain(Finder(model, sampler, sampler.task.automaton(), zeros=True), wrong, period(model))
     return {length: chain.accuracy(length) for length in lengths}
 
 
@@ -98,13 +95,7 @@ class Chain:
 
     def drawn(self, place: int, places: int) -> np.ndarray:
         """The probability of each input at a place of numbers of so many digits."""
-        items, digits = self.finder.sampler.task.operation.items, self.rules.digits
-        if place >= places:
-            possible = (digits == 0).all(1)
-        elif place == places - 1 and not items:
-            possible = (digits != 0).all(1)
-        else:
-            possible = np.ones(len(digits), bool)
+        possible = self.finder.sampler.task.can_stand(self.rules.digits, place, places)
         return possible / possible.sum()
 
     def repeat(self, matches: Matches, mass: Mass, draw: np.ndarray, periods: int) -> Mass:

@@ -34,10 +34,11 @@ import numpy as np
 from abc_nb.bias.base import CLOSED, Attention, OpenKeys
 from abc_nb.bias.lines import Lines
 from abc_nb.bias.window import Window
-from abc_nb.certificates.shapes import Kind, Node, Shape, Token, condensed
+from abc_nb.certificates.shapes import Node, Shape, Token, condensed
 from abc_nb.common.errors import InputError
 from abc_nb.model.positions import NoPosition, Sinusoidal
 from abc_nb.model.transformer import Transformer
+from abc_nb.problems.automaton import Kind
 from abc_nb.problems.layouts import EOS, SOS, Layout
 from abc_nb.problems.sampling import Sampler
 
@@ -178,11 +179,7 @@ class Unrolled:
 
     def kinds(self, zeros: bool, narrowest: int) -> list[Kind]:
         """Which digits a place can hold: the places that results alone can need hold zeros."""
-        free = self.width - self.task.operation.grows
-        kinds: list[Kind] = ["any"] * free
-        if not zeros and self.width > narrowest and not self.task.operation.items:
-            kinds[-1] = "lead"
-        return kinds + ["zero"] * (self.width - free)
+        return self.task.kinds(self.width, lead=not zeros and self.width > narrowest)
 
     def shapes(self, kinds: Sequence[Kind], settled: int) -> Iterator[Shape]:
         """The shape of every step, where places hold digits of these kinds."""

@@ -18,8 +18,10 @@ from abc_nb.certificates.certify import Certificate, certificate_of, try_model
 from abc_nb.certificates.practice_problems import Practice, practice
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer
-from abc_nb.problems.sampling import AGAIN, Batch, Sampler, generator, is_below
-from abc_nb.problems.tasks import NUMBERS, Digits
+from abc_nb.problems.digits import Digits, is_below
+from abc_nb.problems.sampling import AGAIN, Batch, Sampler, generator
+from abc_nb.problems.tables import Tables
+from abc_nb.problems.tasks import NUMBERS
 from abc_nb.training.batches import Batches
 from abc_nb.training.checkpoints import load_checkpoint, save_checkpoint
 from abc_nb.training.evaluation import evaluating
@@ -32,7 +34,7 @@ class Practised(Batches):
 
     def batch(self, step: int, size: int) -> Batch:
         """Of tables, every second batch is as in training, and the others have the size of a problem to practise."""
-        if not self.sampler.task.trace:
+        if not isinstance(self.sampler.task, Tables):
             return super().batch(step, size)
         if step % 2:
             return self.sampler.training_batch(self.seed, step, size)

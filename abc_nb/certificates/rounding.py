@@ -19,12 +19,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from abc_nb.certificates.automaton import Automaton
 from abc_nb.certificates.contexts import Block
 from abc_nb.certificates.shapes import Node, Place, Token
 from abc_nb.certificates.states import Columns, States, Table
 from abc_nb.certificates.tried import Tried, margins
 from abc_nb.model.transformer import Transformer
+from abc_nb.problems.automaton import Automaton
 
 AROUND = 8  # roundings that an exponential, a root or a division count for
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+
+from abc_nb.problems.automaton import Kind
 
 # ("token", token, 0), ("factor", 0, place), ("digit", operand, place), ("output", 0, place)
 Atom = tuple[str, int, int]
-Kind = Literal["any", "zero", "lead"]  # what digits a place can hold: all, zeros alone, all but zeros alone
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 
 from abc_nb.bias.base import CLOSED
-from abc_nb.certificates.automaton import Automaton
 from abc_nb.certificates.contexts import Block, contexts
 from abc_nb.certificates.shapes import Atom, Node, Place, Shape, Token, condensed
 from abc_nb.common.errors import InputError
 from abc_nb.model.attention import MultiHeadAttention
 from abc_nb.model.transformer import DecoderLayer, Transformer
+from abc_nb.problems.automaton import Automaton
 
 ROWS = 2**12  # contexts computed at once: what a processor's cache holds is fastest
 MOST = 2**22  # states in one table

@@ -7,7 +7,7 @@ column, or is a symbol. Which keys are open depends on nothing but the distances
 the table, up to the largest offset K of a line. Where a line follows the first factor from row to row, or the second
 one from column to column, it also depends on how far the cell stands past the end of that factor. So sizes up to
 3 (K + 2) show every shape of a step of every size: also those far past the end of a factor that has a middle. The
-right cell is decided by a few tokens (`local`). Those that no line shows are tried as well, and then no answer
+right cell is decided by a few tokens (`Tables.needed`). Those that no line shows are tried as well, and then no answer
 would be right for all of them. If every context of every shape gives the right token, then greedy decoding writes
 the right table for operands of any lengths, by induction over its cells.
 """
@@ -25,21 +25,19 @@ from tqdm.auto import tqdm
 
 from abc_nb.bias.base import CLOSED, Attention, OpenKeys
 from abc_nb.bias.lines import OUTPUT, Lines, on_lines
-from abc_nb.certificates.automaton import Automaton
 from abc_nb.certificates.contexts import Block
 from abc_nb.certificates.counterexamples import Counterexample
-from abc_nb.certificates.local import BEFORE, PARITY, Rule, Where, rule_of
 from abc_nb.certificates.shapes import Atom, Node, Place, Shape, Token
 from abc_nb.certificates.states import Columns, States, Table
 from abc_nb.certificates.tried import Tried, margins
 from abc_nb.common.errors import InputError
 from abc_nb.model.positions import NoPosition
 from abc_nb.model.transformer import Transformer
-from abc_nb.problems.expressions import write
+from abc_nb.problems.automaton import Automaton
 from abc_nb.problems.layouts import EOS, SOS, Layout
-from abc_nb.problems.rewriting import COMBINE
-from abc_nb.problems.sampling import Sampler, draw_operands, make_batch
-from abc_nb.problems.tasks import PAD, Task, Width
+from abc_nb.problems.sampling import Sampler
+from abc_nb.problems.tables import BEFORE, PARITY, Tables, Where
+from abc_nb.problems.tasks import Width
 from abc_nb.training.evaluation import correct_digits, greedy, parts
 
 RADIX = Automaton(1, *(np.empty(0, np.int64),) * 6)  # a context's tokens are numbers of their own: it has no states
@@ -89,20 +87,22 @@ def furthest(model: Transformer) -> int:
     return max((abs(line.offset) for line in config.bias.lines), default=0)
 
 
-def sizes(task: Task, far: int) -> Iterator[Width]:
+def table_task(sampler: Sampler) -> Tables:
+    """The task of a sampler of tables."""
+    assert isinstance(sampler.task, Tables)
+    return sampler.task
+
+
+def sizes(task: Tables, far: int) -> Iterator[Width]:
     """Sizes that show every shape of a step."""
-    most = 3 * (far + EDGE)
-    if task.operation.second is None:
-        yield from ((first, second) for first in range(1, most + 1) for second in range(1, most + 1))
-    else:
-        yield from range(1, 2 * most + 1)
+    yield from task.sizes(3 * (far + EDGE))
 
 
 class Steps:
     """The shapes of all steps of one size."""
 
     def __init__(self, model: Transformer, sampler: Sampler, width: Width) -> None:
-        self.task = sampler.task
+        self.task = table_task(sampler)
         self.layout: Layout = sampler.task.layout(width, sampler.arrangement)
         assert self.layout.row is not None
         self.columns, self.rows = self.layout.row, (self.layout.target_length - 1) // self.layout.row
@@ -150,54 +150,50 @@ class Steps:
             found.append((value[step, slot].tobytes(), Token(atom, 0)))
         return tuple(sorted(found, key=lambda pair: (pair[1].atom, pair[0])))
 
-    def shape(self, step: int, rule: Rule) -> TableShape:
+    def shape(self, step: int) -> TableShape:
         where = self.where(step)
         root = Node(1, Token(self.before(step), 0), self.keys("self", step), self.keys("cross", step))
-        needed = [] if where.end else rule.needed(where)
+        needed = [] if where.end else self.task.needed(where)
         names = tuple(sorted({atom for atom in root.atoms if atom[0] != "token"} | {*needed}))
-        if PARITY in rule.hidden and PARITY not in names and any(atom[0] == "cell" for atom in names):
+        if PARITY in self.task.hidden and PARITY not in names and any(atom[0] == "cell" for atom in names):
             names = (*names, PARITY)
         label = self.task.token(EOS) if where.end else None
-        counts = tuple(rule.cells(where, atom, self.task.base) for atom in names if atom[0] == "cell")
+        counts = tuple(self.task.cells_at(where, atom) for atom in names if atom[0] == "cell")
         case = where.row == 0, where.column == 0, tuple(needed), counts
         return TableShape(root, (), label, where=where, names=names, case=case)
 
 
 def check(model: Transformer, sampler: Sampler) -> None:
     """InputError for a model that has no certificate of this kind; one small table is read for that."""
-    Steps(model, sampler, next(sizes(sampler.task, furthest(model))))
+    Steps(model, sampler, next(sizes(table_task(sampler), furthest(model))))
 
 
 def shapes(model: Transformer, sampler: Sampler) -> dict[TableShape, list[tuple[Width, int]]]:
     """Every shape of a step, with the (size, step) that have it, smallest first."""
-    rule = rule_of(sampler.task)
     found: dict[TableShape, list[tuple[Width, int]]] = {}
-    for width in sizes(sampler.task, furthest(model)):
+    for width in sizes(table_task(sampler), furthest(model)):
         steps = Steps(model, sampler, width)
         for step in range(steps.layout.target_length):
-            found.setdefault(steps.shape(step, rule), []).append((width, step))
+            found.setdefault(steps.shape(step), []).append((width, step))
     return found
 
 
-def choices(shape: TableShape, task: Task, rule: Rule) -> list[tuple[np.ndarray, int]]:
+def choices(shape: TableShape, task: Tables) -> list[tuple[np.ndarray, int]]:
     """The values that can stand at each atom, and what makes tokens of them."""
-    digits = np.arange(task.base)
-    if task.operation.nested:
-        digits = np.array([*digits, *(task.token(symbol) for symbol in (PAD, *COMBINE))])
     found = []
     for atom in shape.names:
         if atom == PARITY:
             found.append((np.arange(2), 0))
         elif atom[0] == "cell":
-            found.append((np.arange(rule.cells(shape.where, atom, task.base)), task.first_cell))
+            found.append((np.arange(task.cells_at(shape.where, atom)), task.first_cell))
         else:
-            found.append((digits, 0))
+            found.append((task.inputs, 0))
     return found
 
 
-def contexts(shape: TableShape, task: Task, rule: Rule) -> Iterator[Block]:
+def contexts(shape: TableShape, task: Tables) -> Iterator[Block]:
     """All contexts of a shape in blocks: tokens in the order of its atoms, and the token that is right."""
-    known = choices(shape, task, rule)
+    known = choices(shape, task)
     total = int(np.prod([len(values) for values, _ in known], dtype=object)) if known else 1
     if total > MOST:
         raise InputError(f"no certificate: a cell has {total:,} contexts, and at most {MOST:,} of one shape are tried")
@@ -206,29 +202,29 @@ def contexts(shape: TableShape, task: Task, rule: Rule) -> Iterator[Block]:
         values: dict[Atom, np.ndarray] = {}
         for atom, (each, _) in zip(shape.names, known, strict=True):
             values[atom], code = each[code % len(each)], code // len(each)
-        yield block_of(shape, values, [first for _, first in known], task, rule)
+        yield block_of(shape, values, [first for _, first in known], task)
 
 
-def block_of(shape: TableShape, values: Mapping[Atom, np.ndarray], firsts: list[int], task: Task, rule: Rule) -> Block:
+def block_of(shape: TableShape, values: Mapping[Atom, np.ndarray], firsts: list[int], task: Tables) -> Block:
     if shape.label is None:
-        right = task.first_cell + rule.right(shape.where, values, task.base)
+        right = task.first_cell + task.right(shape.where, values)
     else:
         right = np.full(max((len(each) for each in values.values()), default=1), shape.label)
     table = [each + first for each, first in zip(values.values(), firsts, strict=True)]
     tokens = np.stack(table, axis=1) if table else np.empty((1, 0), np.int64)
     if values:
-        fine = rule.possible(shape.where, values, task.base)
+        fine = task.possible(shape.where, values)
         tokens, right = tokens[fine], right[fine]
     return Block(tokens, right)
 
 
 def try_all(model: Transformer, sampler: Sampler) -> list[Tried]:
     """What every context of a model gave, by shape; InputError for a model that has no certificate of this kind."""
-    rule, states, found = rule_of(sampler.task), TableStates(model, RADIX), []
+    task, states, found = table_task(sampler), TableStates(model, RADIX), []
     with tqdm(unit=" contexts", unit_scale=True, delay=3, mininterval=1, leave=False) as bar:
         for shape, where in shapes(model, sampler).items():
             tried = Tried(shape, where)
-            for block in contexts(shape, sampler.task, rule):
+            for block in contexts(shape, task):
                 if len(block.right):
                     right = torch.from_numpy(block.right).to(states.device)
                     tried.add(block, margins(states.logits(shape, block), right).cpu().numpy())
@@ -237,7 +233,7 @@ def try_all(model: Transformer, sampler: Sampler) -> list[Tried]:
     return found
 
 
-def narrowest(tried: Tried, task: Task) -> dict[str, Any]:
+def narrowest(tried: Tried, task: Tables) -> dict[str, Any]:
     """Where the smallest margin is, and the tokens there."""
     _, values, right = tried.narrow[0]
     assert isinstance(tried.shape, TableShape)
@@ -249,12 +245,11 @@ def narrowest(tried: Tried, task: Task) -> dict[str, Any]:
     return {"width": width, "step": step, "right": task.vocabulary[right], "tokens": tokens}
 
 
-def statement(task: Task) -> str:
+def statement(task: Tables) -> str:
     """What is proven, in words, if no context is wrong."""
-    what = "factors of any two lengths" if task.operation.second is None else "lists of any length"
     return (
         f"Greedy decoding writes every token of the table right for every problem of {task.title} in base {task.base}: "
-        f"{what}, with any number of zeros in front of a number."
+        f"{task.covered(narrowest=1, zeros=True)}."
     )
 
 
@@ -262,23 +257,17 @@ def counterexamples(model: Transformer, sampler: Sampler, most: int) -> list[Cou
     """Problems that the model gets wrong, the first that random ones of training widths show; no more than `most`."""
     task, found, rng = sampler.task, list[Counterexample](), np.random.default_rng(0)
     for width in sorted(sampler.widths, key=str):
-        operands = draw_operands(task, np.empty(0, np.int64), TRIED, width, rng)
-        batch = make_batch(task, operands, width, sampler.arrangement)
+        operands = task.draw(np.empty(0, np.int64), TRIED, width, rng)
+        batch = sampler.batch(operands, width)
         right = torch.cat([correct_digits(model, part) for part in parts(batch)])
         wrong = (~right.all(1)).nonzero()[: most - len(found), 0].numpy()
         if not len(wrong):
             continue
-        part = make_batch(task, [digits[wrong] for digits in operands], width, sampler.arrangement)
+        part = sampler.batch([digits[wrong] for digits in operands], width)
         written = greedy(model, part.source.to(model.head.weight.device), part.layout, task.token(SOS)).tolist()
         for row, tokens in enumerate(zip(written, part.target[:, 1:].tolist(), strict=True)):
-            problem = problem_of(task, part.operands(torch.tensor([row]), task))
-            answer, wanted = (write(task, each, part.layout) for each in tokens)
+            problem = task.typed(part.operands(torch.tensor([row]), task), zeros=True)
+            answer, wanted = (task.write(each, part.layout) for each in tokens)
             first = int((~right[wrong[row]]).nonzero()[0, 0])
             found.append(Counterexample(problem, answer, wanted, first, True))
     return found
-
-
-def problem_of(task: Task, operands: list[np.ndarray]) -> str:
-    """A problem as people write it, with its zeros in front."""
-    numbers = ["".join(task.vocabulary[digit] for digit in reversed(digits[0])) for digits in operands]
-    return task.operation.operator.join(numbers) if len(numbers) > 1 else " ".join(numbers[0])

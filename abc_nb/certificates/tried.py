@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -19,7 +20,7 @@ class Tried:
     """What trying the contexts of one shape gave."""
 
     shape: Shape
-    where: list[tuple[int, int]]  # (width, step), narrowest first
+    where: list[tuple[Any, int]]  # (width, step), narrowest first
     contexts: int = 0
     wrong: int = 0
     margin: float = float("inf")

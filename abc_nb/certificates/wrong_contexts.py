@@ -12,13 +12,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from abc_nb.certificates.automaton import automaton
 from abc_nb.certificates.certify import try_model
 from abc_nb.certificates.counterexamples import Finder
 from abc_nb.certificates.shapes import Shape
 from abc_nb.certificates.tried import Tried
 from abc_nb.model.transformer import Transformer
-from abc_nb.problems.expressions import typed_batch
 from abc_nb.problems.sampling import Batch, Sampler
 
 
@@ -34,10 +32,10 @@ def wrong_contexts(model: Transformer, sampler: Sampler, certificate: Mapping[st
 
 def read_back(model: Transformer, sampler: Sampler, problems: Iterable[tuple[str, int]]) -> list[Tried]:
     """The contexts of some output tokens of problems, each once; zeros in front of a problem count."""
-    finder = Finder(model, sampler, automaton(sampler.task), zeros=True)
+    finder = Finder(model, sampler, sampler.task.automaton(), zeros=True)
     found: dict[Shape, Tried] = {}
     for problem, step in problems:
-        batch = typed_batch(sampler, problem)
+        batch = sampler.typed_batch(problem)
         shape, values = context(finder, batch, step)
         right = int(batch.target[0, step + 1])
         each = found.setdefault(shape, Tried(shape, [(batch.layout.width, step)]))

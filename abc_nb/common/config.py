@@ -20,8 +20,13 @@ from abc_nb.common.errors import InputError
 def to_data(value: Any) -> Any:
     """Plain dicts, lists and scalars."""
     if is_dataclass(value):
-        return {"type": type(value).__name__} | {f.name: to_data(getattr(value, f.name)) for f in fields(value)}
+        return {"type": type_name(value)} | {f.name: to_data(getattr(value, f.name)) for f in fields(value)}
     return [to_data(item) for item in value] if isinstance(value, tuple) else value
+
+
+def type_name(value: Any) -> str:
+    """The name of a value's class; where another one makes it, as `Task` makes every task, the other's."""
+    return str(getattr(value, "MADE_BY", type(value).__name__))
 
 
 def essential(value: Any, without: Iterable[str] = ()) -> Any:
@@ -34,7 +39,7 @@ def essential(value: Any, without: Iterable[str] = ()) -> Any:
     if not is_dataclass(value) or isinstance(value, type):
         return value
     revision = getattr(value, "REVISION", 0)
-    found = {"type": type(value).__name__} | ({"revision": revision} if revision else {})
+    found = {"type": type_name(value)} | ({"revision": revision} if revision else {})
     changed = [field for field in fields(value) if field.name not in without and not at_default(value, field)]
     return found | {field.name: essential(getattr(value, field.name)) for field in changed}
 

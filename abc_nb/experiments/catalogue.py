@@ -13,7 +13,8 @@ from abc_nb.experiments.models import PERIOD, Model, layers, proposal, reading, 
 from abc_nb.experiments.profiles import Kind, Recipe
 from abc_nb.model import positions
 from abc_nb.problems.layouts import Arrangement
-from abc_nb.problems.tasks import Task
+from abc_nb.problems.tables import Tables
+from abc_nb.problems.tasks import Regime, Task
 
 INDEX = {"none": positions.NoPosition(), "plain": positions.Sinusoidal(), "mod3": positions.Sinusoidal(PERIOD)}
 INDEX_TITLES = {"none": "no positions", "plain": "plain index", "mod3": "index modulo 3"}
@@ -239,7 +240,7 @@ def decoder_only(model: Model, **changes: Any) -> Model:
     return replace(model, **settings | changes)
 
 
-FORMAT_REGIMES: dict[Arrangement, str | None] = {"units-first": None, "as-written": "unpadded"}
+FORMAT_REGIMES: dict[Arrangement, Regime | None] = {"units-first": None, "as-written": "unpadded"}
 DECODER_ABC = decoder_only(BASIC["abc"], source_index="right", parent="decoder-vanilla", tested="long")
 DECODER_ONLY = {
     "decoder-vanilla": decoder_only(BASIC["vanilla"]),
@@ -387,7 +388,7 @@ TRACED |= {
 
 def models_of(task: Task) -> dict[str, Model]:
     """What a MODEL in TASK-MODEL stands for: of tasks whose output is a table, fewer and smaller models."""
-    return TRACED if task.trace else MODELS
+    return TRACED if isinstance(task, Tables) else MODELS
 
 
 def title(model: str) -> str:

@@ -23,7 +23,8 @@ from abc_nb.experiments.profiles import PROFILES
 from abc_nb.model import kinds
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.sampling import Batch, Sampler
-from abc_nb.problems.tasks import OPERATIONS, Task
+from abc_nb.problems.tables import Tables
+from abc_nb.problems.tasks import REGISTRY, Task
 from abc_nb.training.progress import TrainingConfig
 
 SEEDS = (0, 1, 2, 3, 4)  # those that come with the project
@@ -131,7 +132,7 @@ def specify(identity: Name, profile: str) -> Experiment:
 
 def unknown(name: str) -> str:
     """One sentence on a name that no experiment has."""
-    known = [f"{task}-{model}" for task in OPERATIONS for model in models_of(Task(task))]
+    known = [f"{task}-{model}" for task in REGISTRY for model in models_of(Task(task))]
     near = difflib.get_close_matches(name, known, 3)
     question = f"did you mean {', '.join(near)}? " if near else ""
     return f"unknown experiment {name!r}: {question}`abc-nb list` shows all"
@@ -146,12 +147,12 @@ def training_config(model: Model, task: Task, profile: str) -> TrainingConfig:
     """The training that a profile gives to a model, changed for tasks that take longer or have two answers."""
     found = profiles.training(profile, model.training, model.recipe)
     found = profiles.longer(found) if takes_longer(task, profile) else found
-    return profiles.past_guessing(found) if task.operation.final_only and task.base == 2 else found
+    return profiles.past_guessing(found) if task.chance == 0.5 else found
 
 
 def model_config(model: Model, sampler: Sampler, profile: str) -> ModelConfig:
     """The profile's size with the task's and the model's changes; position and bias know the widest problems."""
-    layout = sampler.task.layout(max(sampler.widths), model.arrangement)
+    layout = sampler.task.layout(sampler.widest, model.arrangement)
     changes: dict[str, Any] = dict(layers(0, 4)) if takes_longer(sampler.task, profile) else {}
     changes |= {"dropout": 0.0} if model.recipe == "ours" else {}
     size = replace(PROFILES[profile].size, **changes | dict(model.size))
@@ -162,7 +163,7 @@ def model_config(model: Model, sampler: Sampler, profile: str) -> ModelConfig:
 
 def tests(model: Model, sampler: Sampler, config: ModelConfig, profile: str) -> tuple[tuple[int, int], ...]:
     """The (length, samples) of an evaluation, as far as the position encoding reaches."""
-    usual = bool(sampler.task.trace) or sampler.task.base == Task(sampler.task.name).base
+    usual = isinstance(sampler.task, Tables) or sampler.task.base == Task(sampler.task.name).base
     tested = profiles.tests(profile, model.tested if usual else "beyond", model.many if usual else 0)
     layouts = {length: sampler.layout(length) for length, _ in tested}
     fits = {n for n, layout in layouts.items() if layout.target_length < MOST_TOKENS and config.position.fits(layout)}

@@ -11,6 +11,7 @@ from abc_nb.calibration.calibrate import Calibration
 from abc_nb.experiments.profiles import Kind, Recipe
 from abc_nb.model import positions
 from abc_nb.problems.layouts import Arrangement, Layout, SourceIndex
+from abc_nb.problems.tasks import Regime
 
 PERIOD, W = 3, 1  # T and w of the paper's table 1
 CAUSAL = Causal()
@@ -36,7 +37,7 @@ class Model:
     tested: str = "curve"  # at which lengths: a key of `TESTS`
     many: int = 0  # problems at the lengths `MANY`, if that is more
     size: tuple[tuple[str, int], ...] = ()  # fields of the model's size that are not the profile's
-    regime: str | None = None  # tight, padded or unpadded, where it is not the profile's
+    regime: Regime | None = None  # tight, padded or unpadded, where it is not the profile's
     training: Kind = "plain"
     recipe: Recipe = "code"  # where the profile `paper` takes its learning rate from
     kind: Literal["encoder-decoder", "decoder-only"] = "encoder-decoder"

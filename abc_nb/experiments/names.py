@@ -6,10 +6,11 @@ import re
 from dataclasses import dataclass, replace
 
 from abc_nb.common.errors import InputError
-from abc_nb.problems.tasks import OPERATIONS, Task
+from abc_nb.problems.tables import Tables
+from abc_nb.problems.tasks import REGISTRY, Task
 
 CLASSIFIER = "parity-classifier"  # Parity without a scratchpad, by the plain model
-TASKS = tuple(name for name in OPERATIONS if name != "parity-classification")
+TASKS = tuple(name for name in REGISTRY if name != "parity-classification")
 ALIASES = {"abs": "window-cyclic"}  # models that have a second name
 
 
@@ -52,7 +53,7 @@ def parse(text: str | Name, base: int | None = None) -> Name | None:
     if found := re.fullmatch(r"(.+)-base([2-9]|1[0-6])", model):
         model, base = found[1], one_base(text, int(found[2]), base)
     written = Task(task, 0 if base is None else base)
-    return Name(task, model if written.trace else ALIASES.get(model, model), written.base)
+    return Name(task, model if isinstance(written, Tables) else ALIASES.get(model, model), written.base)
 
 
 def one_base(name: str | Name, own: int, given: int | None) -> int:

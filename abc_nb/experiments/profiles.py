@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from abc_nb.model.transformer import ModelConfig
+from abc_nb.problems.tasks import Regime
 from abc_nb.training.progress import TrainingConfig
 
 Kind = Literal[  # of training
@@ -97,7 +98,7 @@ class Profile:
 
     purpose: str
     size: ModelConfig
-    regime: str
+    regime: Regime
     trainings: Trainings
 
 

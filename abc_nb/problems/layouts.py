@@ -137,9 +137,14 @@ def binary_aligned(width: int, operator: str) -> Layout:
     return Layout(width, (Operand(end - 2, 2, width), Operand(end - 1, 2, width)), symbols, width + 1)
 
 
+def written_out(places: Sequence[int], operator: str) -> Layout:
+    """One operand or two, one after the other."""
+    return unary(places[0], operator) if len(places) == 1 else binary_natural(places[0], operator, places[1])
+
+
 def table(places: Sequence[int], operator: str, shape: tuple[int, int], above: tuple[int, ...]) -> Layout:
     """The source of one operand or two, and an output of so many rows and columns, written row by row."""
-    flat = unary(places[0], operator) if len(places) == 1 else binary_natural(places[0], operator, places[1])
+    flat = written_out(places, operator)
     return replace(flat, target_length=shape[0] * shape[1] + 1, row=shape[1], above=above)
 
 

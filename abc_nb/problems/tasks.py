@@ -1,220 +1,138 @@
-"""Tasks: the vocabulary and what each task computes (v4 section 2, v2/3 section 3.3, v1 appendix C).
+"""A task: what is computed, how a problem is written, and what every family of tasks has in common.
 
-Numbers are digit arrays of shape (samples, places), least significant digit first, so that a
-number of any length fits and column `i` is place `i`. Nothing loops over samples.
+The vocabulary and the tasks of the paper are those of v4 section 2, v2/3 section 3.3 and v1 appendix C. A task is a
+class: `Task("addition", 4)` makes an instance of the one that is registered under that name, and
+
+    class Doubling(Numbers, name="doubling"):
+        title, example, grows = "Doubling", "123", 1
+
+        def step(self, carry, digit):
+            return (2 * digit + carry) % self.base, (2 * digit + carry) // self.base
+
+registers another one, which is then sampled, read, written and certified as the others are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from itertools import product
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 
 from abc_nb.common.errors import InputError
 from abc_nb.problems import layouts
+from abc_nb.problems.automaton import Automaton, Kind, enumerated
+from abc_nb.problems.digits import DIGITS, Digits, digit_count
 from abc_nb.problems.layouts import EOS, SOS, Arrangement, Layout
-from abc_nb.problems.rewriting import COLUMNS, COMBINE, LISTS
-from abc_nb.problems.traces import DIGITS, PRODUCT, SORTING, Trace
 
 PAD = "@"
 SYMBOLS = ("+", "*", SOS, EOS, PAD)
-PADDED = {"padded": 60, "padded-20": 20}  # regimes whose problems all have the columns of so many digits
+Regime = Literal["tight", "padded", "padded-20", "unpadded"]
+PADDED: dict[str, int] = {"padded": 60, "padded-20": 20}  # all problems have the columns of so many digits
 NUMBERS = 2**20  # training operands come from [0, NUMBERS]
 TRAINED = 6  # digits that most of them have: the training length
 LONGEST = len(str(NUMBERS))  # digits of the longest
 
-Digits = np.ndarray  # (samples, places), least significant first
-Width = Any  # columns given to an operand, a number; of two factors of their own lengths, a pair of numbers
+Width = int | tuple[int, int]  # columns given to an operand; of operands with two sizes, both of them
+REGISTRY: dict[str, type[Task]] = {}
 
 
-def digit_count(number: int, base: int) -> int:
-    """Digits of a positive number."""
-    return 1 if number < base else 1 + digit_count(number // base, base)
+class Unreadable(Exception):
+    """What is wrong with a problem, as a part of a sentence."""
 
 
-def add(a: Digits, b: Digits, base: int) -> Digits:
-    """a + b, as many places as `a`."""
-    result, carry = np.empty_like(a), np.zeros(len(a), a.dtype)
-    for place in range(a.shape[1]):
-        total = a[:, place] + b[:, place] + carry
-        result[:, place], carry = total % base, total // base
-    return result
-
-
-def multiply(a: Digits, b: Digits, base: int) -> Digits:
-    """a * b, as many places as `a`; `b` may have fewer."""
-    result, carry = np.empty_like(a), np.zeros(len(a), a.dtype)
-    for place in range(a.shape[1]):
-        reach = min(place + 1, b.shape[1])
-        total = (a[:, place - reach + 1 : place + 1] * b[:, :reach][:, ::-1]).sum(1) + carry
-        result[:, place], carry = total % base, total // base
-    return result
-
-
-def successor(a: Digits, base: int) -> Digits:
-    """a + 1."""
-    one = np.zeros_like(a)
-    one[:, 0] = 1
-    return add(a, one, base)
-
-
-def running_xor(a: Digits, base: int) -> Digits:
-    """The scratchpad of Parity: y_1 = x_1, y_i = y_{i-1} xor x_i (v2/3 section 3.3)."""
-    return np.bitwise_xor.accumulate(a, axis=1)
-
-
-def running_sum(a: Digits, base: int) -> Digits:
-    return np.cumsum(a, axis=1) % base
-
-
-def running_maximum(a: Digits, base: int) -> Digits:
-    return np.maximum.accumulate(a, axis=1)
-
-
-def running_minimum(a: Digits, base: int) -> Digits:
-    return np.minimum.accumulate(a, axis=1)
-
-
-def ordered(a: Digits, base: int) -> Digits:
-    """The items from the largest, in place 0, to the smallest: from left to right they rise."""
-    return np.sort(a, axis=1)[:, ::-1]
-
-
-def nested(a: Digits, base: int) -> Digits:
-    """The value of lists of two, each element a digit or a list: (samples, 1).
-
-    In prefix notation, `SM 3 MAX 2 5`, no brackets are needed. Read from the right, a stack holds the
-    elements that wait for their operator.
-    """
-    operators = {base + len(SYMBOLS) + i: combine for i, combine in enumerate(COMBINE.values())}
-    values = []
-    for tokens in a.tolist():
-        stack: list[int] = []
-        for token in tokens:
-            stack.append(operators[token](stack.pop(), stack.pop(), base) if token in operators else token)
-        values.append(stack)
-    return np.array(values)
-
-
-@dataclass(frozen=True)
-class Operation:
-    """What a task computes and how its problem is written."""
-
-    title: str
-    compute: Callable[..., Digits]
-    example: str
-    operator: str = ""
-    second: int | None = 0  # places of the second operand: 0 if there is none, None if it is as long as the first
-    grows: int = 0  # places that the result can need more than the operands
-    doubles: bool = False  # the result can need twice as many
-    scratchpad: bool = False  # the answer is the last output digit, the others lead to it
-    final_only: bool = False  # the output is that last digit alone
-    binary_digits: bool = False  # operands are written in base 2, lengths count decimal digits
-    items: bool = False  # the operand is a list of items: no leading zeros to add
-    nested: bool = False  # an item can be a list itself
-    trace: Trace | None = None  # the output is a table that leads to the answer
-
-
-OPERATIONS = {
-    "successor": Operation("Successor", successor, "999", grows=1),
-    "addition": Operation("Addition", add, "123+456", "+", second=None, grows=1),
-    "n-by-1": Operation("N x 1", multiply, "123*4", "*", second=1, grows=1),
-    "parity": Operation("Parity", running_xor, "1011", scratchpad=True, binary_digits=True),
-    "parity-classification": Operation(
-        "Parity (classification)", running_xor, "1011", scratchpad=True, final_only=True, binary_digits=True
-    ),
-    "listops-sm": Operation("ListOps SM", running_sum, "3 9 4", "SM", scratchpad=True, items=True),
-    "listops-max": Operation("ListOps MAX", running_maximum, "3 9 4", "MAX", scratchpad=True, items=True),
-    "listops-min": Operation("ListOps MIN", running_minimum, "3 9 4", "MIN", scratchpad=True, items=True),
-    "listops-nested": Operation("ListOps, nested", nested, "SM 3 MAX 2 5", items=True, nested=True, trace=LISTS),
-    "sorting": Operation("Sorting", ordered, "3 9 4", items=True, trace=SORTING),
-    "direct-listops-nested": Operation(
-        "ListOps, nested, no trace", nested, "SM 3 MAX 2 5", scratchpad=True, final_only=True, items=True, nested=True
-    ),
-    "n-by-2": Operation("N x 2", multiply, "123*45", "*", second=2, grows=2),
-    "n-by-3": Operation("N x 3", multiply, "123*456", "*", second=3, grows=3),
-    "n-by-n": Operation("N x N", multiply, "123*456", "*", second=None, trace=PRODUCT),
-    "direct-n-by-n": Operation("N x N, no trace", multiply, "123*456", "*", second=None, doubles=True),
-}
-
-
-def unit_of(title: str) -> str:
-    """What the length of a task's problems counts, by its title in tables: digits, or the items of a list."""
-    lists = tuple(operation.title for operation in OPERATIONS.values() if operation.items)
-    return "items" if title.startswith(lists) else "digits"
+def check_choice(value: object, kind: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise InputError(f"{value!r} is no {kind}: choose one of {', '.join(choices)}")
 
 
 @dataclass(frozen=True)
 class Task:
-    """A task in a base. Raises InputError for an unknown name, or a base outside 2-16 or that the task cannot have."""
+    """A task in a base. Raises InputError for an unknown name, or a base that the task cannot have."""
 
     name: str
-    base: int = 0  # 0: the task's usual one, which is 2 for Parity and 10 for the others
+    base: int = 0  # 0: the task's usual one, which is 2 for Parity and 10 for most others
+
+    MADE_BY: ClassVar[str] = "Task"  # what files call an instance of any class of tasks
+    registered: ClassVar[str] = ""  # the name of a class that is a task; none for a family
+
+    title: ClassVar[str]
+    example: ClassVar[str]  # a problem in base ten
+    operator: ClassVar[str] = ""
+    unit: ClassVar[str] = "digits"  # what the length of a problem counts
+    grows: ClassVar[int] = 0  # places that the result can need more than the operands
+    factor: ClassVar[int] = 0  # digits of a second operand that has only a few
+    bases: ClassVar[Sequence[int]] = range(2, 17)
+    can_pad: ClassVar[bool] = False  # whether a problem can be given at any width, with zeros in front
+
+    def __init_subclass__(cls, name: str = "") -> None:
+        cls.registered = name
+        if name:
+            REGISTRY[name] = cls
+
+    def __new__(cls, name: str, base: int = 0) -> Self:
+        kind = REGISTRY.get(name) if isinstance(name, str) else None
+        kind = cls if name and cls.registered == name else kind
+        if kind is None or not issubclass(kind, cls):
+            known = [other for other, each in REGISTRY.items() if issubclass(each, cls)]
+            raise InputError(f"unknown task {name!r}: choose one of {', '.join(known)}")
+        return object.__new__(kind)
+
+    def __reduce__(self) -> tuple[type[Task], tuple[str, int]]:
+        return type(self), (self.name, self.base)
 
     def __post_init__(self) -> None:
-        if self.name not in OPERATIONS:
-            raise InputError(f"unknown task {self.name!r}: choose one of {', '.join(OPERATIONS)}")
-        binary = self.operation.binary_digits
         if self.base == 0 and not isinstance(self.base, bool):
-            object.__setattr__(self, "base", 2 if binary else 10)
-        if binary and self.base != 2:
-            raise InputError(f"base {self.base} is not possible: {self.title} is written in base 2")
-        if not isinstance(self.base, int) or not 2 <= self.base <= 16:
-            raise InputError(f"base {self.base} is not supported: choose a base from 2 to 16")
+            object.__setattr__(self, "base", 10 if 10 in self.bases else self.bases[0])
+        if self.base not in self.bases and len(self.bases) == 1:
+            raise InputError(f"base {self.base} is not possible: {self.title} is written in base {self.bases[0]}")
+        if type(self.base) is not int or self.base not in self.bases:
+            raise InputError(
+                f"base {self.base} is not supported: choose a base from {self.bases[0]} to {self.bases[-1]}"
+            )
 
-    @property
-    def operation(self) -> Operation:
-        return OPERATIONS[self.name]
-
-    @property
-    def title(self) -> str:
-        return self.operation.title
+    # ---- tokens ----------------------------------------------------------------------------------
 
     @cached_property
     def vocabulary(self) -> tuple[str, ...]:
-        """Token `i` of the model: the base's digits, then + * $ & @, then operators of lists or cells if needed."""
-        cells = [self.trace.write(cell, self.base) for cell in range(self.trace.kinds(self.base))] if self.trace else ()
-        return (*self.digits, *SYMBOLS, *(COMBINE if self.operation.items else ()), *cells)
-
-    @property
-    def trace(self) -> Trace | None:
-        return self.operation.trace
-
-    @property
-    def first_cell(self) -> int:
-        """The token of cell 0 of a trace."""
-        return self.base + len(SYMBOLS) + len(COMBINE) * self.operation.items
+        """Token `i` of the model: the base's digits, then + * $ & @, then what else the task's problems hold."""
+        return (*self.digits, *SYMBOLS, *self.words)
 
     @property
     def digits(self) -> str:
         return DIGITS[: self.base]
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        return (self.operator,) if self.operator and self.operator not in SYMBOLS else ()
+
+    @property
+    def inputs(self) -> np.ndarray:
+        """The tokens that can stand at a place of an operand, zero first."""
+        return np.arange(self.base)
+
     def token(self, symbol: str) -> int:
         return self.vocabulary.index(symbol)
+
+    def text(self, tokens: Sequence[int]) -> list[str]:
+        return [self.vocabulary[token] for token in tokens]
 
     # ---- lengths ---------------------------------------------------------------------------------
 
     def places(self, length: int) -> int:
-        """Places of the longest operand of `length` digits: bits for Parity, digits otherwise."""
+        """Places of the longest operand of `length` digits or items."""
         if length < 1:
             raise InputError(f"length {length} is not possible: lengths are whole numbers from 1 on")
-        return (10**length - 1).bit_length() if self.operation.binary_digits else length
+        return length
 
     def largest(self, number: int) -> int:
         """The largest result of operands up to `number`, or the operand where results don't grow."""
-        operation = self.operation
-        if operation.doubles:
-            return number**2
-        if not operation.grows:
-            return number
-        if operation.second is None:
-            return 2 * number
-        return number * (self.base**operation.second - 1) if operation.second else number + 1
+        return number
 
-    @property
+    @cached_property
     def training_width(self) -> int:
         """Narrowest width in training, tight regime: what the largest result of training numbers needs.
 
@@ -223,41 +141,44 @@ class Task:
         """
         return digit_count(self.largest(NUMBERS - 1), self.base)
 
-    @property
+    @cached_property
     def training_limit(self) -> int:
         """The largest training number: 2^20, or one less where its result does not fit the training width."""
         return NUMBERS - (self.largest(NUMBERS) >= self.base**self.training_width)
 
-    def width(self, length: int, regime: str) -> Width:
-        """Columns given to operands of `length` digits."""
+    def training_widths(self, regime: Regime, count: int) -> tuple[Width, ...]:
+        """The widths seen in training; in the tight regime so many consecutive ones.
+
+        Cyclic positions need as many consecutive ones as their period, or the end of the sequence would show one
+        residue modulo T only.
+        """
+        raise NotImplementedError
+
+    def width(self, length: int, regime: Regime) -> Width:
+        """Columns given to operands of `length` digits or items."""
+        check_choice(regime, "regime", get_args(Regime))
         return self.width_for(self.places(length), regime)
 
-    def width_for(self, places: int, regime: str) -> Width:
-        """Columns given to operands of so many places, never fewer than in training.
+    def width_for(self, places: int, regime: Regime) -> Width:
+        """Columns given to operands of so many places, never fewer than in training."""
+        raise NotImplementedError
 
-        Tight: as many as the result can need. Padded: as many as at 60 digits, as the authors do, or at 20.
-        Unpadded: as many as its places. Lists take exactly one column an item, since a zero in front would be an
-        item too; nested ones one more for each list. Factors that lead to a table take their own digits each.
-        """
-        if self.trace and self.operation.second is None:
-            return places, places
-        if regime == "unpadded":
-            return places
-        if self.operation.items:
-            return places if not self.operation.nested else COLUMNS * places if self.trace else 2 * places - 1
-        narrowest = self.result_places(self.places(PADDED[regime])) if regime in PADDED else self.training_width
-        return max(self.result_places(places), narrowest)
+    def width_of(self, operands: Sequence[Digits], regime: Regime | None = None) -> Width:
+        """Columns that hold a problem and its result; with a regime, no fewer than in its training."""
+        raise NotImplementedError
 
     def result_places(self, places: int) -> int:
         """The most places that a result of operands of so many places can need."""
-        return places * (1 + self.operation.doubles) + self.operation.grows
+        return places + self.grows
 
     def operand_places(self, width: Width) -> list[int]:
         """The columns that each operand takes in a problem of this width, as people write it."""
-        if isinstance(width, tuple):
-            return list(width)
-        second = self.operation.second
-        return [width] if second == 0 else [width, width if second is None else second]
+        raise NotImplementedError
+
+    def widen(self, operands: Sequence[Digits], width: Width) -> list[Digits]:
+        """The same problems with zeros in front, up to the places that each operand takes at this width."""
+        pairs = zip(operands, self.operand_places(width), strict=True)
+        return [np.pad(digits, [(0, 0), (0, places - digits.shape[1])]) for digits, places in pairs]
 
     # ---- problems --------------------------------------------------------------------------------
 
@@ -268,26 +189,21 @@ class Task:
         side by side; a factor of several digits has no one place to stand at and is written out. Units first: as
         natural, but for the operands' order. As written: as natural, but for the answer's order.
         """
-        operation = self.operation
+        check_choice(arrangement, "arrangement", get_args(Arrangement))
+        if arrangement == "aligned":
+            return self.aligned(width)
+        natural = self.natural(width)
         if arrangement == "units-first":
-            return layouts.units_first(self.layout(width))
-        if arrangement == "as-written":
-            return layouts.as_written(self.layout(width), operation.grows)
-        if operation.trace:
-            places = self.operand_places(width)
-            return layouts.table(places, operation.operator, operation.trace.shape(places), operation.trace.above)
-        if operation.second == 0:
-            return layouts.unary(width, operation.operator, 1 if operation.final_only else None)
-        if arrangement == "aligned" and operation.second in (None, 1):
-            return layouts.binary_aligned(width, operation.operator)
-        return layouts.binary_natural(width, operation.operator, self.operand_places(width)[1])
+            return layouts.units_first(natural)
+        return layouts.as_written(natural, self.grows) if arrangement == "as-written" else natural
 
-    def answer(self, operands: Sequence[Digits]) -> Digits:
-        """The output tokens before the end, shape (samples, outputs): digits, place 0 first, or a table row by row."""
-        if self.trace:
-            return self.first_cell + self.trace.cells(operands, self.base).reshape(len(operands[0]), -1)
-        result = self.operation.compute(*operands, self.base)
-        return result[:, -1:] if self.operation.final_only else result
+    def natural(self, width: Width) -> Layout:
+        """The layout of operands one after the other."""
+        raise NotImplementedError
+
+    def aligned(self, width: Width) -> Layout:
+        """The layout of operands place by place; natural where there is one operand."""
+        return self.natural(width)
 
     def source(self, operands: Sequence[Digits], layout: Layout) -> np.ndarray:
         """Source tokens of shape (samples, source_length); a single digit fills every place given to it."""
@@ -297,6 +213,10 @@ class Task:
         for digits, operand in zip(operands, layout.operands, strict=True):
             tokens[:, operand.columns] = digits
         return tokens
+
+    def operands(self, source: np.ndarray, layout: Layout) -> list[Digits]:
+        """The operands that source tokens hold."""
+        return [source[:, operand.columns] for operand in layout.operands]
 
     def target(self, operands: Sequence[Digits], layout: Layout | None = None) -> np.ndarray:
         """Target tokens `$ y_1 ... y_n &` of shape (samples, target_length + 1); without a layout, units first."""
@@ -308,5 +228,159 @@ class Task:
         ends = np.full((len(answer), 1), self.token(SOS)), np.full((len(answer), 1), self.token(EOS))
         return np.concatenate([ends[0], answer, ends[1]], axis=1, dtype=np.int64)
 
-    def text(self, tokens: Sequence[int]) -> list[str]:
-        return [self.vocabulary[token] for token in tokens]
+    def draw(self, pool: np.ndarray, count: int, width: Width, rng: np.random.Generator) -> list[Digits]:
+        """The operands of training problems: independent numbers of `pool`, all of which fit, or random items."""
+        raise NotImplementedError
+
+    def test_operands(self, length: Width, samples: int, width: Width, rng: np.random.Generator) -> list[Digits]:
+        """At most so many different problems whose operands have exactly `length` digits or items, uniformly drawn."""
+        raise NotImplementedError
+
+    def hard_operands(self, places: int, count: int, rng: np.random.Generator) -> list[Digits]:
+        """Operands of at most so many places, in which long carries and repeated digits come up."""
+        raise NotImplementedError
+
+    # ---- the machine -----------------------------------------------------------------------------
+
+    @property
+    def start(self) -> int:
+        """The state before the units, or before the first item."""
+        return 0
+
+    def step(self, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        """The output digit of one place and the state after it, from the state before it and the place's digits.
+
+        A factor of a few digits comes last, as a number. All can be numbers, or arrays of them. InputError for a task
+        that is no machine with few states.
+        """
+        raise self.uncertified()
+
+    def answer(self, operands: Sequence[Digits]) -> Digits:
+        """The output tokens before the end, shape (samples, outputs): digits, place 0 first, or a table row by row."""
+        few = [operands[-1] @ self.base ** np.arange(self.factor)] if self.factor else []
+        state, output = self.start, []
+        for place in range(operands[0].shape[1]):
+            digits = (operand[:, place] for operand in operands[: len(operands) - len(few)])
+            digit, state = self.step(state, *digits, *few)
+            output.append(digit)
+        return np.stack(output, axis=1)
+
+    def automaton(self) -> Automaton:
+        """All states and what they do; InputError for a task that is no machine with few states."""
+        operands = len(self.operand_places(1)) - bool(self.factor)
+        inputs = np.array([*product(self.inputs.tolist(), repeat=operands)])
+        found = enumerated(self.step, self.start, self.base, inputs, self.factor)
+        if found is None:
+            raise self.uncertified()
+        return found
+
+    def uncertified(self) -> InputError:
+        return InputError(f"{self.title} has no certificate: what lower places mean for higher ones has no few states")
+
+    def kinds(self, width: int, lead: bool) -> list[Kind]:
+        """Which digits each place of a width can hold; `lead`: one operand has as many digits as fit."""
+        raise NotImplementedError
+
+    def covered(self, narrowest: int, zeros: bool) -> str:
+        """The problems of a width W that a certificate covers, in words."""
+        raise NotImplementedError
+
+    def can_stand(self, digits: np.ndarray, place: int, places: int) -> np.ndarray:
+        """Which of some inputs (inputs, operands) a place can hold in test problems of so many places."""
+        return np.ones(len(digits), bool)
+
+    @property
+    def chance(self) -> float:
+        """How often a guess is right where the output is one digit; 0 elsewhere."""
+        return 0.0
+
+    # ---- typed problems --------------------------------------------------------------------------
+
+    @property
+    def problem(self) -> str:
+        """The example, in the digits of the task's base."""
+        digits = (str(min(int(each), self.base - 1)) if each.isdigit() else each for each in self.example)
+        return "".join(digits)
+
+    @property
+    def takes(self) -> str:
+        """What a problem is written in."""
+        return f"digits {self.digits[0]}-{self.digits[-1]}"
+
+    def read(self, text: str, zeros: bool = False) -> list[Digits]:
+        """The operands of a problem as people write it, (1, places) each; InputError if it is none of the task's.
+
+        With `zeros`, those in front of a number count.
+        """
+        if not isinstance(text, str):
+            raise InputError(f"{text!r} is no problem: give it as text, as in {self.problem!r}")
+        try:
+            return self.parsed(text.strip().lower())
+        except Unreadable as reason:
+            takes = f"{self.title} takes a problem in {self.takes}, as in {self.problem}"
+            raise InputError(f"cannot read {text.strip()!r}: {reason}; {takes}") from None
+
+    def parsed(self, text: str) -> list[Digits]:
+        """The operands as they are typed; Unreadable if the text is not one of the task's problems."""
+        raise NotImplementedError
+
+    def typed(self, operands: Sequence[Digits], zeros: bool = False) -> str:
+        """The first problem as a person types it; with `zeros` in front as far as a result leaves room for them."""
+        raise NotImplementedError
+
+    def write(self, tokens: Sequence[int], layout: Layout | None = None) -> str:
+        """The answer in output tokens, as a person writes it; `?` where the model put no digit.
+
+        `layout`: of the problem, where the output is a table or its units stand last.
+        """
+        symbols = self.text(tokens)
+        output = symbols[: symbols.index(EOS)] if EOS in symbols else symbols
+        digits = [symbol if symbol in DIGITS else "?" for symbol in output] or ["?"]
+        return self.said(digits[::-1] if layout is not None and layout.answer == "units last" else digits)
+
+    def said(self, digits: list[str]) -> str:
+        """The answer as a person writes it, from the output's digits, units first."""
+        raise NotImplementedError
+
+    def joined(self, digits: list[str]) -> str:
+        """An operand or a result as a person writes it, from its digits or items, the leftmost first."""
+        raise NotImplementedError
+
+    def written_table(self, tokens: Sequence[int], layout: Layout, operands: Sequence[Digits]) -> str:
+        """The table that output tokens make, as people write it; InputError for a task without one."""
+        raise InputError(f"{self.title} has no trace to show: its output is the answer itself")
+
+    def right_answer(self, text: str) -> str:
+        """The right answer to a typed problem, computed digit by digit from the task's definition."""
+        operands = self.read(text)
+        width = self.width_of(operands)
+        return self.write(self.answer(self.widen(operands, width))[0].tolist(), self.layout(width))
+
+
+class FinalOnly(Task):
+    """A family's task whose output is the last digit alone, without what leads to it."""
+
+    @property
+    def chance(self) -> float:
+        return 1 / self.base
+
+    def natural(self, width: Width) -> Layout:
+        return replace(super().natural(width), target_length=2)
+
+    def answer(self, operands: Sequence[Digits]) -> Digits:
+        return super().answer(operands)[:, -1:]
+
+    def automaton(self) -> Automaton:
+        raise self.uncertified()
+
+
+def single(width: Width) -> int:
+    """The columns of problems that have one width."""
+    if isinstance(width, tuple):
+        raise InputError(f"a size of {width} is not possible: all operands of this task have one length")
+    return width
+
+
+def pair(width: Width) -> tuple[int, int]:
+    """The sizes of problems that have two; one number stands for both."""
+    return width if isinstance(width, tuple) else (width, width)

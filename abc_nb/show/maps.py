@@ -17,7 +17,7 @@ from matplotlib.patches import Rectangle
 from abc_nb.analysis.attention import Panel
 from abc_nb.analysis.calibration_study import CalibrationStudy
 from abc_nb.analysis.statistics import seeds_in_words
-from abc_nb.problems.tasks import OPERATIONS
+from abc_nb.problems.tasks import REGISTRY
 from abc_nb.show.pictures import COLORS, GRID, WHITE, WIDTH, blank, heat_map, in_pairs, new_figure
 from abc_nb.show.titles import length_unit, named, of_models
 
@@ -129,7 +129,7 @@ def grid_map(frame: pd.DataFrame, length: int) -> Figure:
 def accuracy_map(frame: pd.DataFrame, models: Sequence[str]) -> Figure:
     """Accuracy by model, in this order, and length: a heat map a task, two or three in a row (as `over_seeds`)."""
     frame, models = named(frame), [*of_models(models).values()]
-    order = [operation.title for operation in OPERATIONS.values()]
+    order = [operation.title for operation in REGISTRY.values()]
     tasks = sorted(dict.fromkeys(frame.task), key=lambda task: order.index(task.partition(", base")[0]))
     titles = [fill(model, NAME) for model in models]
     across = 3 if len(tasks) == 3 else min(2, len(tasks))

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pandas as pd
 
 from abc_nb.experiments.catalogue import MODELS, TRACED, WIDENED
-from abc_nb.problems.tasks import OPERATIONS, Task, unit_of
+from abc_nb.problems.tasks import REGISTRY, Task
 
 KNOWN = TRACED | MODELS
 
@@ -35,15 +35,15 @@ def of_models(names: Iterable[str]) -> dict[str, str]:
 
 def of_task(name: str, base: int | None = None) -> str:
     """A task's title, with its base if that is not the usual one; a name that is none stays as it is."""
-    if name not in OPERATIONS:
+    if name not in REGISTRY:
         return name
     usual = base is None or base == Task(name).base
-    return OPERATIONS[name].title + ("" if usual else f", base {base}")
+    return REGISTRY[name].title + ("" if usual else f", base {base}")
 
 
 def length_unit(title: str) -> str:
-    """What the lengths of a task, given by its title, count: Parity's are those of the number in decimal digits."""
-    return "decimal digits" if title == OPERATIONS["parity"].title else unit_of(title)
+    """What the lengths of a task count, by its title with or without a base."""
+    return next(task.unit for task in REGISTRY.values() if title.partition(", base")[0] == task.title)
 
 
 def named(frame: pd.DataFrame) -> pd.DataFrame:

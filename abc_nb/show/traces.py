@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from abc_nb.problems.expressions import read, widen, width_of
-from abc_nb.problems.tasks import Task
+from abc_nb.problems.products import Product
 from abc_nb.show.pictures import new_figure
 
 NEEDED, CELL = "#c44e52", "#4c72b0"
@@ -19,19 +17,18 @@ def product_figure(problem: str, row: int = 1, column: int = 1) -> Figure:
     A cell shows its digit and, smaller, what it carries on. The arrows begin at the digit of the first factor in the
     same column, the digit of the second in the same row, the cell above to the right, and the cell before.
     """
-    task = Task("n-by-n")
-    operands = read(task, problem)
-    width = width_of(task, operands)
-    first, second = (digits[0] for digits in widen(operands, width, task))
-    tokens = torch.from_numpy(task.answer(operands))[0].reshape(len(second), -1) - task.first_cell
-    rows, columns = tokens.shape
+    task = Product("n-by-n")
+    operands = task.read(problem)
+    first, second = (digits[0] for digits in operands)
+    table = task.table(operands)[0]
+    rows, columns = table.shape
     figure, (axes,) = new_figure(1, 0.55 * rows + 1.0, 0.7 * columns + 2.0)
     for place, digit in enumerate(first):
         axes.text(-place, 1, str(digit), ha="center", va="center", fontsize=13, color=CELL)
     for r in range(rows):
         axes.text(1.4, -r, f"× {second[r]}", ha="center", va="center", fontsize=13, color=CELL)
         for c in range(columns):
-            cell = int(tokens[r, c])
+            cell = int(table[r, c])
             axes.text(-c, -r, str(cell % task.base), ha="center", va="center", fontsize=13)
             if cell >= task.base:
                 axes.text(

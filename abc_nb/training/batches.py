@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from torch import Tensor
 
+from abc_nb.problems.digits import Digits
 from abc_nb.problems.sampling import AGAIN, Batch, Sampler, generator
-from abc_nb.problems.tasks import Digits
 from abc_nb.training.progress import TrainingConfig
 
 

@@ -18,7 +18,6 @@ from abc_nb.analysis.attention import AttentionMaps, AttentionStudy, look, neede
 from abc_nb.bias.base import Attention
 from abc_nb.common.errors import InputError
 from abc_nb.experiments import experiment, names
-from abc_nb.problems import expressions
 from abc_nb.problems.layouts import Layout
 from abc_nb.runs import store
 from abc_nb.show import pictures
@@ -69,7 +68,7 @@ class Asked:
 
     def written(self, symbols: list[str]) -> str:
         task = self.study.run.experiment.task
-        return expressions.write(task, [task.token(symbol) for symbol in symbols])
+        return task.write([task.token(symbol) for symbol in symbols])
 
     @cached_property
     def digits(self) -> list[Digit]:
@@ -99,10 +98,10 @@ def ask(study: AttentionStudy, text: str) -> Asked:
     Raises InputError for a problem of another task, or one too long to be drawn.
     """
     task, sampler = study.run.experiment.task, study.run.experiment.sampler
-    places = expressions.typed_places(task, text)
+    places = max(digits.shape[1] for digits in task.read(text, zeros=True))
     if places > LONGEST:
         raise InputError(f"a number of {places} digits is too long to be drawn: type at most {LONGEST}")
-    batch = expressions.typed_batch(sampler, text)
+    batch = sampler.typed_batch(text)
     return Asked(study, text.strip(), look(study.model, task, batch), batch.layout)
 
 

@@ -9,7 +9,6 @@ import ipywidgets as w
 from abc_nb.analysis.attention import AttentionStudy
 from abc_nb.common.errors import InputError
 from abc_nb.experiments.experiment import experiment, train_command
-from abc_nb.problems.expressions import example
 from abc_nb.runs.store import find
 from abc_nb.show.explorers import attention as logic
 from abc_nb.show.explorers.parts import Explorer, choice, line, or_sorry, picture, slider
@@ -34,7 +33,7 @@ class AttentionExplorer(Explorer):
         known = logic.models(name, seed, profile)
         if name not in known:
             raise InputError(f"the weights of {name} are not here: run `{train_command(name, seed, profile)}` first")
-        problem = problem or example(experiment(name, profile).task)
+        problem = problem or experiment(name, profile).task.problem
         self.asked: logic.Asked | None = None  # until a problem has been read
         self.problem = w.Text(
             value=problem, description="problem", continuous_update=False, layout=w.Layout(width="340px")

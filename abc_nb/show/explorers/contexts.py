@@ -11,15 +11,14 @@ from matplotlib.figure import Figure
 
 from abc_nb.analysis import certified
 from abc_nb.bias.base import Attention
-from abc_nb.certificates.automaton import Automaton, automaton
 from abc_nb.certificates.reach import period, reach
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.experiments.experiment import experiment, train_command
 from abc_nb.model.attention import Record
 from abc_nb.model.transformer import Transformer
-from abc_nb.problems.expressions import typed_batch
-from abc_nb.problems.sampling import Batch, Sampler, make_batch
+from abc_nb.problems.automaton import Automaton
+from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.runs import store
 from abc_nb.runs.run import Run
 from abc_nb.show import pictures
@@ -85,7 +84,7 @@ class Contexts:
 
     def __init__(self, run: Run) -> None:
         self.run, self.sampler = run, run.experiment.sampler
-        self.rules: Automaton = automaton(self.sampler.task)
+        self.rules: Automaton = self.sampler.task.automaton()
         if self.rules.factor.shape[1] > 1:
             raise InputError(f"{self.sampler.task.title} has no explorer: it shows factors of one digit")
         self.known = reach(self.model, self.sampler, self.rules.settled)
@@ -120,7 +119,7 @@ class Contexts:
 
     def at_wrong(self, number: int) -> Seen:
         text, step = self.wrong[number]
-        return self.look(typed_batch(self.sampler, text), step)
+        return self.look(self.sampler.typed_batch(text), step)
 
     @torch.inference_mode()
     def look(self, batch: Batch, step: int) -> Seen:
@@ -135,7 +134,7 @@ def problem(sampler: Sampler, rules: Automaton, choice: Choice, far: int, period
     """A problem that holds a choice at a step far from both ends, and that step."""
     step = far + rules.settled + 2
     step += (choice.residue - step) % period
-    width = step + far + 2 + sampler.task.operation.grows
+    width = sampler.task.result_places(step + far + 2)
     state = (rules.carry == choice.carry) & (rules.factor == choice.factor).all(1)
     start, inputs = leading_to(rules, step - 1, state)
     digits = np.zeros((1, width, rules.digits.shape[1]), np.int64)
@@ -143,7 +142,7 @@ def problem(sampler: Sampler, rules: Automaton, choice: Choice, far: int, period
     digits[0, step - 1], digits[0, step] = choice.below, choice.here
     operands = [*(digits[..., number] for number in range(digits.shape[2]))]
     operands += [rules.factor[start : start + 1]] * rules.factor.shape[1]
-    return step, make_batch(sampler.task, operands, width, sampler.arrangement)
+    return step, sampler.batch(operands, width)
 
 
 def leading_to(rules: Automaton, places: int, wanted: np.ndarray) -> tuple[int, list[int]]:

@@ -11,7 +11,7 @@ from abc_nb.common.errors import InputError
 from abc_nb.experiments import ARITHMETIC
 from abc_nb.experiments.catalogue import GRID_T, GRID_W
 from abc_nb.experiments.profiles import TABLE
-from abc_nb.problems.tasks import OPERATIONS
+from abc_nb.problems.tasks import REGISTRY
 from abc_nb.show.explorers import window as logic
 from abc_nb.show.explorers.parts import Explorer, choice, line, or_sorry, picture, slider, style, table
 
@@ -29,7 +29,7 @@ class WindowBench(Explorer):
         if task not in ARITHMETIC:
             raise InputError(f"there is no window bench for {task!r}: choose one of {', '.join(ARITHMETIC)}")
         self.seed = seed
-        self.task = choice("task", [(OPERATIONS[name].title, name) for name in ARITHMETIC], task, 200)
+        self.task = choice("task", [(REGISTRY[name].title, name) for name in ARITHMETIC], task, 200)
         self.window = selection("window w", GRID_W, 1)
         self.period = selection("period T", GRID_T, 3)
         self.sides = choice("open to", [("one side", "one"), ("both sides", "both")], "one", 200)

@@ -1,0 +1,88 @@
+"""What a task is, place by place: a finite automaton that reads digits and writes the answer's digits.
+
+From the units up, the state before a place and the digits of that place give the output digit and the
+state after it. For sums the state is the carry; for a product with a factor of a few digits it is that factor and
+the carry, which is less than it; for Parity and lists it is the running value. A state that says all that lower
+places say about the ones above them makes the set of contexts exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import Literal
+
+import numpy as np
+
+MOST = 5_000  # states: a factor of two digits has 4,951 in base 10
+Kind = Literal["any", "zero", "lead"]  # what digits a place can hold: all, zeros alone, all but zeros alone
+Step = Callable[..., tuple[np.ndarray, np.ndarray]]  # see `Task.step`
+
+
+@dataclass(frozen=True)
+class Automaton:
+    """States and inputs are numbered; input 0 is a place with zeros alone."""
+
+    base: int
+    start: np.ndarray  # states before the units
+    output: np.ndarray  # (states, inputs): the digit that is written
+    following: np.ndarray  # (states, inputs): the state after it
+    digits: np.ndarray  # (inputs, operands): the digits of an input, one an operand of many digits
+    factor: np.ndarray  # (states, digits): of a short factor, units first; no columns without one
+    carry: np.ndarray  # (states,): the carry, or the running value
+
+    @property
+    def states(self) -> int:
+        return len(self.output)
+
+    @cached_property
+    def settled(self) -> int:
+        """From how many places on it makes no difference how many there are, whatever the factor."""
+        _, which = np.unique(self.factor, axis=0, return_inverse=True)
+        return max(settled(relation(self.following, which == number)) for number in range(which.max() + 1))
+
+
+def relation(following: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """Which of some states can follow which one place later: booleans; what follows one of them is one of them."""
+    names = np.cumsum(chosen) - 1
+    follows = np.zeros((chosen.sum(), chosen.sum()), bool)
+    follows[np.arange(len(follows))[:, None], names[following[chosen]]] = True
+    return follows
+
+
+def settled(relation: np.ndarray) -> int:
+    """From which power on all powers of a relation are the same."""
+    power, places = relation, 1
+    while True:
+        following = (power.astype(np.float32) @ relation.astype(np.float32)) > 0
+        if np.array_equal(following, power):
+            return places
+        power, places = following, places + 1
+
+
+def enumerated(step: Step, start: int, base: int, inputs: np.ndarray, few: int) -> Automaton | None:
+    """The automaton of a step, with states numbered in the order in which they are met; None for more than MOST.
+
+    `inputs` (inputs, operands) are the digits that can stand at a place, zeros first, and `few` is the number of digits
+    of a short factor.
+    """
+    factors = np.array([*product(range(base), repeat=few)]).reshape(base**few, few)
+    states = [(number, start) for number in range(len(factors))]
+    numbers = {state: number for number, state in enumerate(states)}
+    output, following = [], []
+    for factor, carry in states:  # grows while it is read, until no state is new
+        value = [factors[factor] @ base ** np.arange(few)] * bool(few)
+        digits, carries = (np.broadcast_to(part, len(inputs)).tolist() for part in step(carry, *inputs.T, *value))
+        for after in carries:
+            if (factor, after) not in numbers:
+                numbers[factor, after] = len(states)
+                states.append((factor, after))
+        if len(states) > MOST:
+            return None
+        output.append(digits)
+        following.append([numbers[factor, after] for after in carries])
+    of_factor, carry_of = np.array(states).T
+    start_states = np.arange(len(factors))
+    return Automaton(base, start_states, np.array(output), np.array(following), inputs, factors[of_factor], carry_of)

@@ -1,0 +1,100 @@
+"""Digit arrays: numbers of any length as arrays (samples, places), least significant digit first.
+
+Column `i` is place `i`, and nothing loops over samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
+DIGITS = "0123456789abcdef"
+Digits = np.ndarray  # (samples, places), least significant first
+
+
+def digit_count(number: int, base: int) -> int:
+    """Digits of a number; zero has one."""
+    return 1 if number < base else 1 + digit_count(number // base, base)
+
+
+def to_digits(numbers: np.ndarray, base: int, places: int) -> Digits:
+    digits = np.empty((len(numbers), places), np.int64)
+    for place in range(places):
+        numbers, digits[:, place] = np.divmod(numbers, base)
+    return digits
+
+
+@lru_cache(maxsize=64)
+def python_digits(number: int, base: int) -> np.ndarray:
+    """Digits of one Python integer, least significant first."""
+    if base & (base - 1) == 0:
+        bits = base.bit_length() - 1
+        return np.array([number >> shift & (base - 1) for shift in range(0, max(number.bit_length(), 1), bits)])
+    digits: list[int] = []
+    while number or not digits:
+        number, digit = divmod(number, base)
+        digits.append(digit)
+    return np.array(digits)
+
+
+def as_integer(digits: np.ndarray, base: int) -> int:
+    """The Python integer of one number's digits (places,), least significant first."""
+    number = 0
+    for digit in reversed(digits.tolist()):
+        number = number * base + digit
+    return number
+
+
+def without_zeros(digits: Digits) -> Digits:
+    """One number without the zeros in front of it; zero has one digit."""
+    return digits[:, : np.flatnonzero(digits[0]).max(initial=0) + 1]
+
+
+def fit(operands: Sequence[Digits], like: Sequence[Digits]) -> list[Digits]:
+    """The same numbers in as many places as others have; places that are cut off hold zeros."""
+    pairs = zip(operands, like, strict=True)
+    return [np.pad(a[:, : b.shape[1]], [(0, 0), (0, max(0, b.shape[1] - a.shape[1]))]) for a, b in pairs]
+
+
+def varied_digits(base: int, count: int, places: int, rng: np.random.Generator) -> Digits:
+    """Numbers of random digits; every second one has no more than two different digits.
+
+    What is decided by several digits meets rare neighbours more often where few of them differ, and long carries.
+    """
+    digits = rng.integers(base, size=(count, places))
+    pairs = rng.integers(base, size=(count, 2))
+    few = np.take_along_axis(pairs, rng.integers(2, size=(count, places)), axis=1)
+    return np.where(np.arange(count)[:, None] % 2 == 0, digits, few)
+
+
+def distinct_digits(low: int, high: int, base: int, width: int, count: int, rng: np.random.Generator) -> Digits:
+    """`count` distinct numbers, uniform in [low, high), as digits; of any size."""
+    if high - low <= 2**24:
+        return to_digits(low + rng.choice(high - low, count, replace=False), base, width)
+    distinct = np.empty((0, width), np.int64)
+    while len(distinct) < count:
+        drawn = np.concatenate([distinct, uniform_digits(low, high, base, width, count, rng)])
+        _, first = np.unique(drawn, axis=0, return_index=True)
+        distinct = drawn[np.sort(first)][:count]
+    return distinct
+
+
+def uniform_digits(low: int, high: int, base: int, width: int, count: int, rng: np.random.Generator) -> Digits:
+    """About `count` numbers uniform in [low, high): random digits, those out of range rejected."""
+    places = len(python_digits(high - 1, base))
+    digits = np.zeros((count, width), np.int64)
+    digits[:, :places] = rng.integers(base, size=(count, places))
+    return digits[~is_below(digits, low, base) & is_below(digits, high, base)]
+
+
+def is_below(digits: Digits, bound: int, base: int) -> np.ndarray:
+    """Which numbers are smaller than `bound`: the most significant differing digit decides."""
+    limit = python_digits(bound, base)
+    width = max(digits.shape[1], len(limit))
+    padded = np.zeros((len(digits), width), np.int64)
+    padded[:, : digits.shape[1]] = digits
+    difference = (padded - np.pad(limit, (0, width - len(limit))))[:, ::-1]
+    first = (difference != 0).argmax(axis=1)
+    return difference[np.arange(len(digits)), first] < 0

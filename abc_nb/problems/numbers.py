@@ -1,0 +1,256 @@
+"""Tasks whose operands are numbers and whose answer is written from the units up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from abc_nb.common.errors import InputError
+from abc_nb.problems import layouts
+from abc_nb.problems.automaton import Kind
+from abc_nb.problems.digits import (
+    DIGITS,
+    Digits,
+    as_integer,
+    distinct_digits,
+    python_digits,
+    to_digits,
+    varied_digits,
+    without_zeros,
+)
+from abc_nb.problems.layouts import Layout
+from abc_nb.problems.tasks import PADDED, TRAINED, FinalOnly, Regime, Task, Unreadable, Width, single
+
+Step = tuple[np.ndarray, np.ndarray]  # the digit that is written, and the state after it
+
+
+class Numbers(Task):
+    """One number, or two with an operator between them; the second can be a factor of a few digits."""
+
+    can_pad = True
+
+    # ---- lengths ---------------------------------------------------------------------------------
+
+    def largest(self, number: int) -> int:
+        digits = python_digits(number, self.base)
+        width = self.result_places(len(digits))
+        if width == len(digits):
+            return number
+        operands = [digits[None], np.full((1, self.factor), self.base - 1) if self.factor else digits[None]]
+        known = operands[: len(self.operand_places(width))]
+        return max(number, as_integer(self.answer(self.widen(known, width))[0], self.base))
+
+    def training_widths(self, regime: Regime, count: int) -> tuple[Width, ...]:
+        """See `Task`; unpadded numbers have two digits or more, since of those of one too few are held out."""
+        if regime == "unpadded":
+            return tuple(range(2, TRAINED + 1))
+        narrowest = single(self.width(1, regime))
+        return tuple(range(narrowest, narrowest + (1 if regime in PADDED else count)))
+
+    def width_for(self, places: int, regime: Regime) -> Width:
+        """Tight: as many as the result can need. Padded: as many as at 60 digits, as the authors do, or at 20.
+
+        Unpadded: as many as the operands' places.
+        """
+        if regime == "unpadded":
+            return places
+        narrowest = self.result_places(self.places(PADDED[regime])) if regime in PADDED else self.training_width
+        return max(self.result_places(places), narrowest)
+
+    def width_of(self, operands: Sequence[Digits], regime: Regime | None = None) -> Width:
+        places = max(digits.shape[1] for digits in operands)
+        return self.result_places(places) if regime is None else self.width_for(places, regime)
+
+    def operand_places(self, width: Width) -> list[int]:
+        return [single(width), self.factor or single(width)] if self.operator else [single(width)]
+
+    # ---- problems --------------------------------------------------------------------------------
+
+    def natural(self, width: Width) -> Layout:
+        return layouts.written_out(self.operand_places(width), self.operator)
+
+    def aligned(self, width: Width) -> Layout:
+        if not self.operator or self.factor > 1:
+            return self.natural(width)
+        return layouts.binary_aligned(single(width), self.operator)
+
+    def operands(self, source: np.ndarray, layout: Layout) -> list[Digits]:
+        """The numbers; of a digit that fills every place of an aligned problem, the digit."""
+        found = super().operands(source, layout)
+        return [found[0], found[1][:, : self.factor]] if self.factor else found
+
+    def draw(self, pool: np.ndarray, count: int, width: Width, rng: np.random.Generator) -> list[Digits]:
+        first = to_digits(rng.choice(pool, count), self.base, single(width))
+        if self.operator and not self.factor:
+            return [first, to_digits(rng.choice(pool, count), self.base, single(width))]
+        return [first, *self.short_factor(count, rng)]
+
+    def short_factor(self, count: int, rng: np.random.Generator) -> list[Digits]:
+        """A second operand of a few digits, uniform; none if the task has none."""
+        return [rng.integers(self.base, size=(count, self.factor))] if self.factor else []
+
+    def test_operands(self, length: Width, samples: int, width: Width, rng: np.random.Generator) -> list[Digits]:
+        """Each operand's numbers are distinct; a factor of a few digits is any number of so many."""
+        low, high = self.range_of(single(length))
+        first = distinct_digits(low, high, self.base, single(width), min(high - low, samples), rng)
+        if self.operator and not self.factor:
+            return [first, distinct_digits(low, high, self.base, single(width), len(first), rng)]
+        return [first, *self.short_factor(len(first), rng)]
+
+    def range_of(self, length: int) -> tuple[int, int]:
+        """The smallest number of a length, and the smallest longer one."""
+        return self.base ** (length - 1), self.base**length
+
+    def hard_operands(self, places: int, count: int, rng: np.random.Generator) -> list[Digits]:
+        """The first number has exactly so many digits, fewer only if it is zero.
+
+        A second number is as long as the first in half of the problems, and shorter in the others.
+        """
+        first = varied_digits(self.base, count, places, rng)
+        first[:, -1] = np.maximum(first[:, -1], places > 1)
+        if not self.operator:
+            return [first]
+        second = varied_digits(self.base, count, self.factor or places, rng)
+        if not self.factor:
+            shorter = rng.integers(1, places + 1, count)[:, None]
+            second[(np.arange(places) >= shorter) & (rng.random((count, 1)) < 0.5)] = 0
+        return [first, second]
+
+    # ---- certificates ----------------------------------------------------------------------------
+
+    def kinds(self, width: int, lead: bool) -> list[Kind]:
+        """The places that results alone can need hold zeros."""
+        kinds: list[Kind] = ["any"] * (width - self.grows)
+        if lead:
+            kinds[-1] = "lead"
+        return kinds + ["zero"] * self.grows
+
+    def covered(self, narrowest: int, zeros: bool) -> str:
+        most = f"W - {self.grows}" if self.grows else "W"
+        front = ", with any number of zeros in front"
+        exact = f"; at W > {narrowest} one operand has exactly that many, without a zero in front"
+        return f"operands of up to {most} digits{front if zeros else exact}"
+
+    def can_stand(self, digits: np.ndarray, place: int, places: int) -> np.ndarray:
+        if place >= places:
+            return (digits == 0).all(1)
+        return (digits != 0).all(1) if place == places - 1 else np.ones(len(digits), bool)
+
+    # ---- typed problems --------------------------------------------------------------------------
+
+    def read(self, text: str, zeros: bool = False) -> list[Digits]:
+        operands = super().read(text)
+        return operands if zeros else [without_zeros(digits) for digits in operands]
+
+    def parsed(self, text: str) -> list[Digits]:
+        expression = text.replace("×", "*").replace("x", "*")
+        parts = [part.strip() for part in expression.split(self.operator)] if self.operator else [expression]
+        strange = [character for character in "".join(parts) if character not in self.digits]
+        if strange:
+            raise Unreadable(
+                f"{strange[0]!r} is no digit" + (f", and the sign is {self.operator}" * bool(self.operator))
+            )
+        wanted = 2 if self.operator else 1
+        if not all(parts) or len(parts) != wanted:
+            raise Unreadable(f"numbers in it: {sum(map(bool, parts))}, needed: {wanted}")
+        if self.factor and len(parts[-1]) > self.factor:
+            raise Unreadable(f"the second number has {len(parts[-1])} digits, which is more than {self.factor}")
+        return [np.array([[DIGITS.index(character) for character in reversed(part)]]) for part in parts]
+
+    def typed(self, operands: Sequence[Digits], zeros: bool = False) -> str:
+        texts = ["".join(self.text(digits[0, ::-1].tolist())) for digits in operands]
+        if zeros:
+            texts = [text[self.grows :] if len(text) == len(texts[0]) else text for text in texts]
+            return self.operator.join(texts)
+        return self.operator.join(text.lstrip("0") or "0" for text in texts)
+
+    def said(self, digits: list[str]) -> str:
+        return self.joined(digits[::-1])
+
+    def joined(self, digits: list[str]) -> str:
+        """A number from its digits, the highest first."""
+        return "".join(digits).lstrip("0") or "0"
+
+
+class Successor(Numbers, name="successor"):
+    title, example, grows = "Successor", "999", 1
+    start = 1  # what is added is carried into the units
+
+    def step(self, carry: np.ndarray, digit: np.ndarray) -> Step:
+        total = digit + carry
+        return total % self.base, total // self.base
+
+
+class Addition(Numbers, name="addition"):
+    title, example, operator, grows = "Addition", "123+456", "+", 1
+
+    def step(self, carry: np.ndarray, a: np.ndarray, b: np.ndarray) -> Step:
+        total = a + b + carry
+        return total % self.base, total // self.base
+
+
+class NTimesFew(Numbers):
+    """A number times a factor of a few digits, which needs as many places more."""
+
+    operator = "*"
+
+    def step(self, carry: np.ndarray, digit: np.ndarray, factor: np.ndarray) -> Step:
+        total = digit * factor + carry
+        return total % self.base, total // self.base
+
+
+class NBy1(NTimesFew, name="n-by-1"):
+    title, example, grows, factor = "N x 1", "123*4", 1, 1
+
+
+class Parity(Numbers, name="parity"):
+    """The scratchpad of Parity: y_1 = x_1, y_i = y_{i-1} xor x_i (v2/3 section 3.3); lengths count decimal digits."""
+
+    title, example, unit, bases = "Parity", "1011", "decimal digits", (2,)
+
+    def step(self, value: np.ndarray, bit: np.ndarray) -> Step:
+        value = (value + bit) % 2
+        return value, value
+
+    def places(self, length: int) -> int:
+        """Bits of the longest number of so many decimal digits."""
+        return (10 ** super().places(length) - 1).bit_length()
+
+    def range_of(self, length: int) -> tuple[int, int]:
+        return 10 ** (length - 1), 10**length
+
+    def can_stand(self, digits: np.ndarray, place: int, places: int) -> np.ndarray:
+        raise InputError("accuracy of Parity is not computed: its lengths are decimal, and their bits are not uniform")
+
+    def said(self, digits: list[str]) -> str:
+        return digits[-1]
+
+
+class ParityClassification(FinalOnly, Parity, name="parity-classification"):
+    title, unit = "Parity (classification)", "digits"
+
+
+class NBy2(NTimesFew, name="n-by-2"):
+    title, example, grows, factor = "N x 2", "123*45", 2, 2
+
+
+class NBy3(NTimesFew, name="n-by-3"):
+    title, example, grows, factor = "N x 3", "123*456", 3, 3
+
+
+class DirectProduct(Numbers, name="direct-n-by-n"):
+    """The product of two long numbers, without the table that leads to it."""
+
+    title, example, operator = "N x N, no trace", "123*456", "*"
+
+    def result_places(self, places: int) -> int:
+        return 2 * places
+
+    def answer(self, operands: Sequence[Digits]) -> Digits:
+        a, b = operands
+        result, carry = np.empty_like(a), np.zeros(len(a), a.dtype)
+        for place in range(a.shape[1]):
+            total = (a[:, : place + 1] * b[:, place::-1]).sum(1) + carry
+            result[:, place], carry = total % self.base, total // self.base
+        return result

@@ -1,0 +1,178 @@
+"""The product of two long numbers as a table: schoolbook multiplication."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+
+import numpy as np
+
+from abc_nb.problems.digits import DIGITS, Digits, digit_count, distinct_digits, varied_digits
+from abc_nb.problems.layouts import Layout
+from abc_nb.problems.numbers import Numbers
+from abc_nb.problems.tables import BEFORE, Atom, Tables, Values, Where
+from abc_nb.problems.tasks import NUMBERS, Regime, Width, pair
+
+
+class Product(Tables, Numbers, name="n-by-n"):
+    """Row `r` adds `a * b_r` to the row above, which stands one column further left.
+
+    Cell (r, c) is s = (digit of cell (r - 1, c + 1)) + a_c b_r + (carry of cell (r, c - 1)). Its digit is s modulo
+    the base and its carry the rest, which is less than the base: s is less than its square. A width is the places of
+    both factors.
+    """
+
+    title, example, operator, lengths = "N x N", "123*456", "*", "factors of any two lengths"
+    trained = ((4, 3), (5, 4), (6, 3), (3, 5), (6, 6))
+
+    # ---- the rule --------------------------------------------------------------------------------
+
+    @property
+    def cells(self) -> int:
+        return self.base**2
+
+    def shape(self, places: Sequence[int]) -> tuple[int, int]:
+        """A row for each digit of the second factor, a column for each of the first and one for the last carry."""
+        return places[1], places[0] + 1
+
+    def needed(self, where: Where) -> list[Atom]:
+        """Digits of both factors, the cell above to the right, and the cell before; fewer at the edges."""
+        atoms: list[Atom] = [BEFORE] if where.column else []
+        if where.column < where.columns - 1:
+            atoms += [("by column", 1, 0), ("by row", 2, 0)] + [where.cell(-1, 1)] * (where.row > 0)
+        return atoms
+
+    def right(self, where: Where, values: Values) -> np.ndarray:
+        carry = values[BEFORE] // self.base if where.column else np.array(0)
+        if where.column == where.columns - 1:
+            return carry
+        above = values[where.cell(-1, 1)] % self.base if where.row else np.array(0)
+        return above + values["by column", 1, 0] * values["by row", 2, 0] + carry
+
+    def cells_at(self, where: Where, atom: Atom) -> int:
+        """In the last column nothing is left to carry: it has a digit above it, or none, and no factor's digit."""
+        return self.base if where.is_last(atom) else self.cells
+
+    def possible(self, where: Where, values: Values) -> np.ndarray:
+        """Every cell that is seen holds a multiple of its row's digit and its column's, as far as those are seen, too.
+
+        The cell above to the right is carried into by the one between it and the cell before, which adds its digit
+        there.
+        """
+        base, fine = self.base, np.ones(len(next(iter(values.values()))), bool)
+        for atom, cell in values.items():
+            kind, row, column = atom
+            if kind == "cell" and where.column + column >= 0:  # otherwise it is the end of a row further up
+                digit = values.get(("by row", 2, -row), base)
+                factor = 0 if where.is_last(atom) else values.get(("by column", 1, -column), base)
+                fine &= sums(base, row == 0 and where.row == 0)[digit, factor, cell]
+        if where.end or where.row == 0 or where.column == where.columns - 1:
+            return fine
+        above, before = between(base)
+        digit = values["by column", 1, 0]
+        held = above[values.get(("by row", 2, 1), base), digit, values[where.cell(-1, 1)]]  # (contexts, digits)
+        if where.column:
+            held = held & before[values.get(("by column", 1, 1), base), values["by row", 2, 0], :, values[BEFORE]]
+        return fine & held.any(1)
+
+    def result(self, table: np.ndarray) -> Digits:
+        """Column 0 from the top, then what is left of the last row."""
+        digits = table % self.base
+        return np.concatenate([digits[:, :, 0], digits[:, -1, 1:]], axis=1)
+
+    def cell_text(self, cell: int) -> str:
+        """Carry and digit."""
+        return DIGITS[cell // self.base] + DIGITS[cell % self.base]
+
+    # ---- factors of two lengths ------------------------------------------------------------------
+
+    def training_widths(self, regime: Regime, count: int) -> tuple[Width, ...]:
+        """No number is larger than 2^20: factors have five digits at most in the bases from 11 to 16."""
+        most = digit_count(NUMBERS + 1, self.base) - 1
+        widths = [pair(width) for width in super().training_widths(regime, count)]
+        return tuple(dict.fromkeys((min(first, most), min(second, most)) for first, second in widths))
+
+    def sizes(self, most: int) -> Iterator[Width]:
+        yield from ((first, second) for first in range(1, most + 1) for second in range(1, most + 1))
+
+    def width_for(self, places: int, regime: Regime) -> Width:
+        return places, places
+
+    def width_of(self, operands: Sequence[Digits], regime: Regime | None = None) -> Width:
+        return operands[0].shape[1], operands[1].shape[1]
+
+    def operand_places(self, width: Width) -> list[int]:
+        return [*pair(width)]
+
+    def draw(self, pool: np.ndarray, count: int, width: Width, rng: np.random.Generator) -> list[Digits]:
+        return [varied_digits(self.base, count, places, rng) for places in pair(width)]
+
+    def test_operands(self, length: Width, samples: int, width: Width, rng: np.random.Generator) -> list[Digits]:
+        """The factors have exactly so many digits each, and one factor is never drawn twice."""
+        ranges = [self.range_of(places) for places in pair(width)]
+        samples = min(samples, *(high - low for low, high in ranges))
+        sizes = zip(ranges, pair(width), strict=True)
+        return [distinct_digits(low, high, self.base, places, samples, rng) for (low, high), places in sizes]
+
+    def written_table(self, tokens: Sequence[int], layout: Layout, operands: Sequence[Digits]) -> str:
+        """The rows under the first factor: each behind its digit of the second one, a column left of the row above."""
+        assert layout.row is not None
+        size = len(self.cell_text(0))
+        lines = self.lines(self.read_table(tokens, layout.row))
+        first, second = (self.text(digits[0].tolist()) for digits in operands)
+        indents = [" " * (size + 1) * (len(second) - 1 - row) for row in range(len(second))]
+        head = " ".join(text.rjust(size) for text in ("", *reversed(first)))
+        products = [f"x {digit} | {indent}{line}" for digit, indent, line in zip(second, indents, lines, strict=False)]
+        return "\n".join([" " * len("x 0 | ") + indents[0] + head, *products])
+
+
+# ---- which cells can stand together -----------------------------------------------------------------
+
+
+@cache
+def carries(base: int, digit: int, first_row: bool) -> np.ndarray:
+    """What can be carried in a row of one digit: its carries are those of its own cells."""
+    above, known = np.arange(1 if first_row else base), np.zeros(1, np.int64)
+    while True:
+        more = np.unique(np.add.outer(np.add.outer(above, np.arange(base) * digit), known) // base)
+        if np.isin(more, known).all():
+            return known
+        known = np.union1d(known, more)
+
+
+@cache
+def sums(base: int, first_row: bool) -> np.ndarray:
+    """Which cells a row can have: booleans (digit of its factor, digit of the column's, cell); `base` is any digit.
+
+    In the last column, where no digit stands, cells are as for a zero.
+    """
+    above, digits = np.arange(1 if first_row else base), np.arange(base)
+    possible = np.zeros((base + 1, base + 1, base**2), bool)
+    for digit in digits:
+        added = np.add.outer(above, carries(base, digit, first_row)).ravel()
+        possible[digit, digits[:, None], np.add.outer(digits * digit, added)] = True
+    possible[:, base] = possible.any(1)
+    possible[base] = possible.any(0)
+    return possible
+
+
+@cache
+def between(base: int) -> tuple[np.ndarray, np.ndarray]:
+    """What the cell between the one above to the right and the one before can hold: it has this column's digit.
+
+    Booleans (digit of the row above, digit of the column, cell above to the right, digit of the cell between), and
+    (digit of the column before, digit of the row, digit of the cell between, cell before); `base` is any first one.
+    """
+    digits = np.arange(base)
+    carried = np.zeros((base, base, base**2), bool)  # digit of the row, carry, cell that it goes into
+    before = np.zeros((base + 1, base, base, base**2), bool)
+    for digit in digits:
+        for carry in carries(base, digit, False):
+            cells = np.add.outer(digits * digit, digits) + carry
+            carried[digit, carry, cells] = True
+            before[digits[:, None], digit, digits, cells] = True
+    between = sums(base, False)[:base, :base].reshape(base, base, base, base)  # rows, columns, carry, digit
+    above = np.zeros((base + 1, base, base**2, base), bool)
+    above[:base] = np.einsum("bku,bakd->baud", carried.astype(np.int64), between.astype(np.int64)) > 0
+    above[base], before[base] = above.any(0), before.any(0)
+    return above, before

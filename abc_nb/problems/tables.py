@@ -1,0 +1,185 @@
+"""Tasks whose output is a table that leads to the answer in steps so local that each cell follows from a few others.
+
+A table is written row by row, a cell a token. A cell depends on the cell before it, on cells of the row above, and on
+tokens of operands that are followed along a column or a row: all of these lie on lines. What it depends on is named by
+where that stands, as seen from the cell in row r and column c:
+
+    ("by column", o, k)   the token of operand o at place c - k
+    ("by row", o, k)      the token of operand o at place r - k
+    ("cell", i, j)        the cell in row r + i and column c + j; (0, -1) is the token before, whatever that is
+
+The same rule of a task computes its tables, a cell at a time for all samples, and certifies what models write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from abc_nb.common.errors import InputError
+from abc_nb.problems import layouts
+from abc_nb.problems.automaton import Automaton
+from abc_nb.problems.digits import Digits
+from abc_nb.problems.layouts import Layout
+from abc_nb.problems.tasks import Regime, Task, Width
+
+Atom = tuple[str, int, int]
+BEFORE: Atom = ("cell", 0, -1)
+PARITY: Atom = ("parity", 0, 0)  # whether row and column of a cell are even together: no token, but it is not seen
+Values = Mapping[Atom, np.ndarray]  # digits, or cells without the offset of their tokens
+
+
+class Where(NamedTuple):
+    """Where a query stands in its table; the one that writes the end stands in the row after the last."""
+
+    row: int
+    column: int
+    rows: int
+    columns: int
+
+    @property
+    def end(self) -> bool:
+        return self.row == self.rows
+
+    def cell(self, row: int, column: int) -> Atom:
+        """The name of the cell so many rows and columns away: in narrow tables it can be the one before."""
+        return BEFORE if row * self.columns + column == -1 else ("cell", row, column)
+
+    def holds(self, column: int) -> bool:
+        """Whether the table has a column so many columns away."""
+        return 0 <= self.column + column < self.columns
+
+    def is_last(self, atom: Atom) -> bool:
+        """Whether a cell stands in the last column."""
+        return (self.column + atom[2]) % self.columns == self.columns - 1
+
+
+class Tables(Task):
+    """A table of cells, which are numbered; the operands are those of the family that a task names after this one."""
+
+    trained: ClassVar[tuple[Width, ...]]  # the widths that training shows, the first one alone to a plain model
+    hidden: ClassVar[tuple[Atom, ...]] = ()  # what cells depend on and no token shows
+    lengths: ClassVar[str]  # the problems that a certificate covers, in words
+    can_pad = False
+
+    # ---- the rule --------------------------------------------------------------------------------
+
+    @property
+    def cells(self) -> int:
+        """How many different cells there are."""
+        raise NotImplementedError
+
+    def shape(self, places: Sequence[int]) -> tuple[int, int]:
+        """Rows and columns, by the operands' places."""
+        raise NotImplementedError
+
+    def needed(self, where: Where) -> list[Atom]:
+        """What decides the cell there."""
+        raise NotImplementedError
+
+    def right(self, where: Where, values: Values) -> np.ndarray:
+        """The cell there, from what decides it."""
+        raise NotImplementedError
+
+    def result(self, table: np.ndarray) -> Digits:
+        """What finished tables (samples, rows, columns) say, least significant first."""
+        raise NotImplementedError
+
+    def cell_text(self, cell: int) -> str:
+        """A cell as a person writes it."""
+        raise NotImplementedError
+
+    def cells_at(self, where: Where, atom: Atom) -> int:
+        """How many cells can stand at an atom: those numbered from 0 on."""
+        return self.cells
+
+    def possible(self, where: Where, values: Values) -> np.ndarray:
+        """Which values can stand together; InputError for a task that has no certificate."""
+        raise InputError(f"{self.title} has no certificate: which of its cells can stand together is not known")
+
+    # ---- tokens and lengths ----------------------------------------------------------------------
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return (*super().words, *(self.cell_text(cell) for cell in range(self.cells)))
+
+    @property
+    def first_cell(self) -> int:
+        """The token of cell 0."""
+        return len(self.vocabulary) - self.cells
+
+    def training_widths(self, regime: Regime, count: int) -> tuple[Width, ...]:
+        return self.trained if count > 1 else self.trained[:1]
+
+    def sizes(self, most: int) -> Iterator[Width]:
+        """The widths of tables with at most so many rows and columns."""
+        yield from range(1, most + 1)
+
+    # ---- problems --------------------------------------------------------------------------------
+
+    def natural(self, width: Width) -> Layout:
+        places = self.operand_places(width)
+        middle = Where(2, 2, 5, 5)
+        above = sorted(column for kind, row, column in self.needed(middle) if (kind, row) == ("cell", -1))
+        return layouts.table(places, self.operator, self.shape(places), tuple(above))
+
+    def aligned(self, width: Width) -> Layout:
+        return self.natural(width)
+
+    def answer(self, operands: Sequence[Digits]) -> Digits:
+        return self.first_cell + self.table(operands).reshape(len(operands[0]), -1)
+
+    def table(self, operands: Sequence[Digits]) -> np.ndarray:
+        """The cells (samples, rows, columns)."""
+        rows, columns = self.shape([digits.shape[1] for digits in operands])
+        cells = np.empty((rows * columns, len(operands[0])), np.int64)
+        tokens = [np.ascontiguousarray(digits.T) for digits in operands]
+        for number in range(rows * columns):
+            where = Where(*divmod(number, columns), rows, columns)
+            values = {atom: self.value(atom, where, tokens, cells) for atom in self.needed(where)}
+            cells[number] = self.right(where, values)
+        return np.moveaxis(cells.reshape(rows, columns, -1), -1, 0)
+
+    def value(self, atom: Atom, where: Where, tokens: Sequence[np.ndarray], cells: np.ndarray) -> np.ndarray:
+        """What stands at an atom, from operands (places, samples) and from the cells before (cells, samples)."""
+        kind, x, y = atom
+        if kind == "cell":
+            return cells[(where.row + x) * where.columns + where.column + y]
+        if kind == "parity":
+            return np.array((where.row + where.column) % 2)
+        return tokens[x - 1][(where.column if kind == "by column" else where.row) - y]
+
+    # ---- certificates ----------------------------------------------------------------------------
+
+    def automaton(self) -> Automaton:
+        raise self.uncertified()
+
+    def covered(self, narrowest: int, zeros: bool) -> str:
+        return f"{self.lengths}, with any number of zeros in front of a number"
+
+    # ---- written problems ------------------------------------------------------------------------
+
+    def read_table(self, tokens: Sequence[int], row: int) -> np.ndarray:
+        """The cells that output tokens stand for, (rows, columns): -1 for a token that is no cell."""
+        cells = np.array(tokens[: len(tokens) // row * row], np.int64).reshape(-1, row) - self.first_cell
+        return np.where(cells < 0, -1, cells)
+
+    def write(self, tokens: Sequence[int], layout: Layout | None = None) -> str:
+        """The answer that a table leads to; `?` where it has a token that is no cell."""
+        table = self.read_table(tokens, (layout.row if layout else None) or len(tokens) or 1)
+        if not table.size or (table < 0).any():
+            return "?"
+        return self.joined(self.text(self.result(table[None])[0, ::-1].tolist()))
+
+    def written_table(self, tokens: Sequence[int], layout: Layout, operands: Sequence[Digits]) -> str:
+        """A line for each row, units at the right."""
+        assert layout.row is not None
+        return "\n".join(self.lines(self.read_table(tokens, layout.row)))
+
+    def lines(self, table: np.ndarray) -> list[str]:
+        """The rows of a table in columns of equal width."""
+        rows = [[self.cell_text(cell) if cell >= 0 else "?" for cell in row[::-1]] for row in table.tolist()]
+        size = max((len(text) for row in rows for text in row), default=0)
+        return [" ".join(text.rjust(size) for text in row) for row in rows]

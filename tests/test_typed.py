@@ -1,0 +1,179 @@
+"""Problems typed by people: reading, right answers against Python integers, writing."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from abc_nb.common.errors import InputError
+from abc_nb.problems.tasks import REGISTRY, Task
+
+NUMBERS, BASES, ZEROS = st.integers(0, 10**70), st.integers(2, 16), st.integers(0, 5)
+SPACES = st.sampled_from(["", " ", "  "])
+
+
+def text(number: int, base: int = 10) -> str:
+    digits = ""
+    while number or not digits:
+        number, digit = divmod(number, base)
+        digits = "0123456789abcdef"[digit] + digits
+    return digits
+
+
+# ---- right answers ----------------------------------------------------------------------------------
+
+
+@given(BASES, NUMBERS, NUMBERS, ZEROS, ZEROS, SPACES)
+def test_sums_are_those_of_integers(base: int, a: int, b: int, zeros: int, more: int, space: str) -> None:
+    expression = f"{space}{'0' * zeros}{text(a, base)}{space}+{space}{'0' * more}{text(b, base)}{space}"
+    assert Task("addition", base).right_answer(expression) == text(a + b, base)
+    assert Task("successor", base).right_answer("0" * zeros + text(a, base)) == text(a + 1, base)
+
+
+@given(BASES, NUMBERS, st.integers(0, 15), ZEROS, st.sampled_from(["*", "x", "×", " X "]))
+def test_products_are_those_of_integers(base: int, a: int, digit: int, zeros: int, sign: str) -> None:
+    digit %= base
+    expression = f"{'0' * zeros}{text(a, base)}{sign}{text(digit, base)}"
+    assert Task("n-by-1", base).right_answer(expression) == text(a * digit, base)
+
+
+@given(NUMBERS, ZEROS, st.sampled_from(["parity", "parity-classification"]))
+def test_parity_is_that_of_the_bits(number: int, zeros: int, name: str) -> None:
+    assert Task(name).right_answer("0" * zeros + text(number, 2)) == str(number.bit_count() % 2)
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=30), st.sampled_from([" ", ",", ", ", "  "]))
+def test_lists_are_folded(items: list[int], separator: str) -> None:
+    expression = separator.join(map(str, items))
+    assert Task("listops-sm").right_answer(expression) == str(reduce(lambda x, y: (x + y) % 10, items))
+    assert Task("listops-max").right_answer(expression) == str(max(items))
+    assert Task("listops-min").right_answer(expression) == str(min(items))
+
+
+@pytest.mark.parametrize(
+    ("name", "base", "problem", "answer"),
+    [
+        ("addition", 16, "FF+1", "100"),
+        ("addition", 10, "9" * 5000 + "+1", "1" + "0" * 5000),
+        ("n-by-n", 10, "123456789*987654321", str(123456789 * 987654321)),
+        ("n-by-n", 10, "007*12", "84"),
+        ("n-by-n", 10, "7 x 1000", "7000"),
+        ("n-by-n", 10, "0*0", "0"),
+        ("direct-n-by-n", 10, "12*345", "4140"),
+        ("sorting", 10, "3 9 4 0", "0 3 4 9"),
+        ("listops-nested", 10, "MIN(SM(7, 6), MAX(1, 2))", "2"),
+        ("direct-listops-nested", 10, "sm 3 max 2 5", "8"),
+        ("listops-nested", 10, "4", "4"),
+    ],
+)
+def test_answers_of_typed_problems(name: str, base: int, problem: str, answer: str) -> None:
+    assert Task(name, base).right_answer(problem) == answer
+
+
+# ---- reading ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["listops-sm", "listops-max", "listops-min"])
+@pytest.mark.parametrize("form", ["{} 3 9 4", "{}(3 9 4)", "{}(3, 9, 4)", "(3 9 4)"])
+def test_a_list_may_name_its_operator(name: str, form: str) -> None:
+    task = Task(name)
+    for operator in (task.operator, task.operator.lower()):
+        assert task.read(form.format(operator))[0].tolist() == [[4, 9, 3]]
+
+
+def test_operands_are_digits_least_significant_first_and_zeros_in_front_count_where_asked() -> None:
+    assert [digits.tolist() for digits in Task("addition").read("0123 + 0")] == [[[3, 2, 1]], [[0]]]
+    assert [digits.tolist() for digits in Task("addition").read("007+12", zeros=True)] == [[[7, 0, 0]], [[2, 1]]]
+
+
+@pytest.mark.parametrize(
+    ("name", "base", "problem", "reason"),
+    [
+        ("addition", 10, "12a+3", "'a' is no digit, and the sign is +"),
+        ("addition", 10, "", "numbers in it: 0, needed: 2"),
+        ("addition", 10, "1+", "numbers in it: 1, needed: 2"),
+        ("addition", 10, "1+2+3", "numbers in it: 3, needed: 2"),
+        ("addition", 10, "-1+2", "'-' is no digit, and the sign is +"),
+        ("addition", 10, "1 2+3", "' ' is no digit, and the sign is +"),
+        ("addition", 10, "١+2", "'١' is no digit, and the sign is +"),  # an Arabic digit
+        ("addition", 2, "2+1", "'2' is no digit, and the sign is +"),
+        ("n-by-1", 10, "12*34", "the second number has 2 digits, which is more than 1"),
+        ("successor", 10, "1+1", "'+' is no digit"),
+        ("parity", 2, "102", "'2' is no digit"),
+        ("listops-sm", 10, "3+4", "'3+4' is no item"),
+        ("listops-sm", 10, "12 3", "'12' is no item"),
+        ("listops-sm", 10, "SM", "there is no item"),
+        ("listops-sm", 10, "MAX 1 2", "'MAX' is no item"),
+        ("listops-max", 10, "()", "there is no item"),
+        ("listops-nested", 10, "SM 1", "its operators and items do not make one list"),
+        ("listops-nested", 10, "1 2", "its operators and items do not make one list"),
+    ],
+)
+def test_what_is_no_problem_of_the_task_is_one_sentence_with_an_example(
+    name: str, base: int, problem: str, reason: str
+) -> None:
+    task = Task(name, base)
+    with pytest.raises(InputError) as caught:
+        task.read(problem)
+    takes = f"{task.title} takes a problem in digits 0-{base - 1}, as in {task.problem}"
+    assert str(caught.value) == f"cannot read {problem!r}: {reason}; {takes}"
+
+
+@pytest.mark.parametrize("problem", [12, None, b"1+2"])
+def test_what_is_no_text_is_one_sentence(problem: Any) -> None:
+    with pytest.raises(InputError, match=r"is no problem: give it as text, as in '123\+456'"):
+        Task("addition").read(problem)
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_the_example_of_a_task_can_be_read_in_every_base(name: str) -> None:
+    for base in REGISTRY[name].bases:
+        task = Task(name, base)
+        assert task.typed(task.read(task.problem)) == task.problem
+        assert task.right_answer(task.problem)
+
+
+# ---- writing ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "output", "written"),
+    [
+        ("addition", "1780&", "871"),
+        ("addition", "000&", "0"),
+        ("addition", "321", "123"),  # no end
+        ("addition", "32&1", "23"),
+        ("addition", "3+1&", "1?3"),
+        ("addition", "&", "?"),
+        ("parity", "1001&", "1"),
+        ("parity", "110&", "0"),
+        ("parity-classification", "1&", "1"),
+        ("parity", "&", "?"),
+    ],
+)
+def test_output_is_written_as_a_person_would(name: str, output: str, written: str) -> None:
+    task = Task(name)
+    assert task.write([task.token(symbol) for symbol in output]) == written
+
+
+def test_an_answer_with_its_units_last_is_written_as_it_stands() -> None:
+    task = Task("addition")
+    layout = task.layout(3, "as-written")
+    assert task.write([task.token(symbol) for symbol in "0579&"], layout) == "579"
+
+
+@given(st.sampled_from(["addition", "n-by-1", "successor"]), st.integers(1, 999), st.integers(1, 9), st.integers(0, 3))
+def test_a_problem_is_typed_with_the_zeros_that_a_result_leaves_room_for(
+    name: str, number: int, digit: int, more: int
+) -> None:
+    task = Task(name)
+    problem = f"{number}{task.operator}{digit}" if task.operator else str(number)
+    width = len(str(number)) + more + 1
+    operands = task.widen(task.read(problem), width)
+    assert task.typed(operands) == problem
+    typed = task.typed(operands, zeros=True)
+    assert task.width_of(task.read(typed, zeros=True)) == width and task.typed(task.read(typed)) == problem
