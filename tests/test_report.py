@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 from base64 import b64decode
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pandas as pd
@@ -27,25 +26,8 @@ SHIPPED = Results("quick", "shipped", experiments.SEEDS)
 SMOKE = Results("smoke", "runs", [0])
 
 
-class Page(HTMLParser):
-    """Every tag with its attributes."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str]]] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, {name: value or "" for name, value in attributes}))
-
-    def all(self, tag: str) -> list[dict[str, str]]:
-        return [attributes for name, attributes in self.tags if name == tag]
-
-    @property
-    def pictures(self) -> list[bytes]:
-        return [
-            b64decode(each["src"].removeprefix("data:image/png;base64,"), validate=True) for each in self.all("img")
-        ]
+def pictures(page: str) -> list[bytes]:
+    return [b64decode(text, validate=True) for text in re.findall(r'src="data:image/png;base64,([^"]*)"', page)]
 
 
 @pytest.fixture(scope="module")
@@ -76,19 +58,17 @@ def test_the_report_that_comes_with_the_project_is_that_of_its_results(written: 
 
 
 def test_the_page_has_the_headline_every_claim_and_loads_nothing(written: Path) -> None:
-    text = (written / "report.html").read_text()
-    page, names = Page(text), {name for name, _ in Page(text).tags}
-    assert page.pictures == [(written / f"{report.HEADLINE}.png").read_bytes()]
-    assert all(f"<td>{id}</td>" in text for id in claims.known())
-    assert not names & {"script", "link", "iframe", "object", "embed", "video", "audio", "base"}
-    assert all(value.startswith("data:") for _, each in page.tags for name, value in each.items() if name == "src")
-    assert "url(" not in text and "@import" not in text and len(text) < 1e6
-    assert "$" not in re.sub(r"<code>.*?</code>", "", text), "a formula is left as it is typed"
+    page = (written / "report.html").read_text()
+    assert pictures(page) == [(written / f"{report.HEADLINE}.png").read_bytes()]
+    assert all(f"<td>{id}</td>" in page for id in claims.known())
+    assert not set(re.findall(r"<(\w+)", page)) & {"script", "link", "iframe", "object", "embed", "video", "base"}
+    assert re.findall(r'src="(?!data:)|srcset=|url\(|@import', page) == [] and len(page) < 1e6
+    assert "$" not in page, "a formula is left as it is typed"
 
 
 def test_every_link_leads_to_a_file(written: Path) -> None:
     links = re.findall(r"\]\(([^)]+)\)", (written / "REPORT.md").read_text())
-    links += [each["href"] for each in Page((written / "report.html").read_text()).all("a")]
+    links += re.findall(r'href="([^"]+)"', (written / "report.html").read_text())
     assert len(links) > 80
     assert [link for link in links if not (written / link).exists()] == []
 
@@ -109,7 +89,7 @@ def test_what_the_ledger_holds_is_escaped(folder: Path) -> None:
         [claims.Verdict("C02", "differs", "<script>alert(1)</script> $x$ | y", "0 of 1 runs agree")], "02", "smoke"
     )
     text = report.write(SMOKE).read_text()
-    assert "<script" not in text and "&lt;script&gt;" in text and Page(text).pictures == []
+    assert "<script" not in text and "&lt;script&gt;" in text and pictures(text) == []
     assert r"\$x\$ \| y" in (folder / "REPORT.md").read_text()
 
 
@@ -148,4 +128,4 @@ def test_reproduce_ends_with_the_report(folder: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(reproduce.certified, "certify_runs", lambda found: [])
     monkeypatch.setattr(reproduce.notebooks, "execute", save_one)
     assert reproduce.reproduce("smoke", [0]) == 0
-    assert Page((folder / "report.html").read_text()).pictures == [PNG]
+    assert pictures((folder / "report.html").read_text()) == [PNG]
