@@ -61,9 +61,7 @@ def test_a_finite_floor_covers_no_more_than_minus_infinity() -> None:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (lambda given, bias, layout: (given, bias, binary_natural(5, "+", 5)), "does not fit the layout"),
-        (lambda given, bias, layout: (given, None, layout), "give averaged attention, a bias of lines and a Layout"),
-        (lambda given, bias, layout: (given, bias, 4), "give averaged attention, a bias of lines and a Layout"),
+        (lambda given, bias, layout: (given, bias, binary_natural(5, "+", 5)), "the layout has 6 queries"),
         (lambda given, bias, layout: ({}, bias, layout), "give averaged attention by name and layer"),
         (lambda given, bias, layout: ({at: x[:1] for at, x in given.items()}, bias, layout), "1 heads and the bias 2"),
         (lambda given, bias, layout: ({at: -x for at, x in given.items()}, bias, layout), "weights are never negative"),

@@ -14,7 +14,8 @@ from abc_nb.analysis.calibration_study import CalibrationStudy
 from abc_nb.analysis.results import Results
 from abc_nb.bias.base import ENCODER_DECODER, Attention
 from abc_nb.bias.lines import Line, Lines, open_cells, whole_matrix
-from abc_nb.calibration.calibrate import Calibration, candidates, line_means
+from abc_nb.calibration.candidates import candidates, line_means
+from abc_nb.calibration.settings import Calibration
 from abc_nb.model.positions import RelativeAttention
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import Batch
@@ -36,8 +37,8 @@ def abc_index(queries: int, keys: int, read: tuple[int, int]) -> np.ndarray:
     found = candidates([whole_matrix(*read)], "cross", settings, read[0])
     numbers = torch.arange(read[1]) - torch.arange(read[0])[:, None]
     means = line_means(numbers[None].double(), found)[0]
-    pairs = zip(found.offsets.tolist(), means.tolist(), strict=True)
-    lines = [Line("cross", 0, 0, "diagonal", "whole", offset, mean) for offset, mean in pairs]
+    pairs = zip(found.lines, means.tolist(), strict=True)
+    lines = [Line("cross", 0, 0, *line, mean) for line, mean in pairs]
     matrix = open_cells(lines, [whole_matrix(queries, keys)], (queries, keys), heads=1).dense(keys)[0].numpy()
     return np.where(np.isfinite(matrix), matrix, np.nan)
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from abc_nb.bias.base import Attention
 from abc_nb.bias.lines import Lines
-from abc_nb.calibration.calibrate import Calibration, as_attention, check
+from abc_nb.calibration.calibrate import Calibration, checked
 from abc_nb.calibration.of_model import Averages, Calibrated, average_attention, heads_of
 from abc_nb.common.errors import InputError
 from abc_nb.model.decoder_only import DecoderOnly
@@ -29,8 +29,6 @@ def diagnose(model: Transformer, batch: Batch, found: Calibrated) -> list[str]:
 
     `batch` holds problems of training length that the model was not trained on.
     """
-    if not isinstance(model, Transformer) or not isinstance(batch, Batch) or not isinstance(found, Calibrated):
-        raise InputError("give a model, a batch and what calibrate_model found, in this order")
     reasons, keep = [], found.settings.keep
     exact = exact_match(model, batch).float().mean().item()
     if exact < INTERPOLATES:
@@ -57,18 +55,12 @@ def coverage(averages: Averages, bias: Lines, layout: Layout) -> pd.DataFrame:
     Columns attention, step, mean and highest, of all heads and layers. Raises InputError for what are no weights
     of the bias's heads in this layout.
     """
-    if not isinstance(bias, Lines) or not isinstance(layout, Layout):
-        raise InputError("give averaged attention, a bias of lines and a Layout, in this order")
     if (heads := heads_of(averages)) != bias.heads:
-        raise InputError(
-            f"the attention has {heads} heads and the bias {bias.heads}: give the bias that was read from it"
-        )
+        raise InputError(f"the attention has {heads} heads and the bias {bias.heads}: give the bias read from it")
     parts: dict[Attention, list[Tensor]] = {}
-    for (name, layer), each in averages.items():
-        weights = as_attention(each, name, layer)
-        check(weights, layout, name, Calibration())
-        on_open = weights * bias.covers(layout, name, layer)
-        parts.setdefault(name, []).append(on_open.sum(-1))  # (head, query)
+    for (name, layer), attention in averages.items():
+        weights = checked(attention, layout, name, Calibration(), layer)
+        parts.setdefault(name, []).append((weights * bias.covers(layout, name, layer)).sum(-1))  # (head, query)
     rows = []
     for name, masses in parts.items():
         mass = torch.cat(masses)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from abc_nb.bias.base import Attention
 from abc_nb.bias.lines import Line, Lines
-from abc_nb.calibration.calibrate import Calibration, as_attention, calibrate, given
+from abc_nb.calibration.calibrate import Calibration, calibrate, given
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.layouts import Layout
@@ -43,8 +43,6 @@ def calibrate_model(model: Transformer, batch: Batch, settings: Calibration | No
     `keep` of its digits right; of all shares tried the lowest, if none does.
     """
     settings = given(settings)
-    if not isinstance(model, Transformer) or not isinstance(batch, Batch):
-        raise InputError("give a model of this package and a batch; for another model there is bias_from_attention")
     averages = average_attention(model, batch, settings.source)
     return sparsest(averages, batch.layout, settings, lambda bias: skill(model.with_bias(bias), batch))
 
@@ -90,10 +88,7 @@ def bias_from_attention(averages: Averages, layout: Layout, settings: Calibratio
     lines that carry `SHARE` of their head's attention are kept. Attentions and layers that are not given have no
     line. Raises InputError as `calibrate` does.
     """
-    settings, lines = given(settings), list[Line]()
-    if not isinstance(layout, Layout):
-        raise InputError(f"{layout!r} is no layout: give a Layout, which says where the operands stand")
-    heads = heads_of(averages)
+    settings, heads, lines = given(settings), heads_of(averages), list[Line]()
     last = {name: max(layer for own, layer in averages if own == name) for name, _ in averages}
     for name, layer in averages:
         origin = last[name] if settings.layers == "last" else layer
@@ -103,17 +98,10 @@ def bias_from_attention(averages: Averages, layout: Layout, settings: Calibratio
 
 
 def heads_of(averages: Averages) -> int:
-    """How many heads every attention has; InputError if they differ, or where a name or layer is none."""
+    """How many heads every attention has; InputError if they differ, or where there is no attention."""
     if not isinstance(averages, Mapping) or not averages:
         raise InputError('give averaged attention by name and layer, as in {("cross", 0): attention}')
-    heads: dict[int, str] = {}
-    for key, attention in averages.items():
-        match key:
-            case ("self" | "cross" | "source") as name, int(layer) if layer >= 0:
-                heads.setdefault(len(as_attention(attention, name, layer)), f"{name}-attention of layer {layer}")
-            case _:
-                raise InputError(f'{key!r} names no attention: give "self" or "cross" and a layer, as in ("cross", 0)')
+    heads = {len(attention) for attention in averages.values()}
     if len(heads) > 1:
-        differing = ", ".join(f"{where} has {count}" for count, where in heads.items())
-        raise InputError(f"attentions of one bias have the same heads: {differing}; calibrate them apart")
-    return next(iter(heads))
+        raise InputError(f"attentions of one bias have the same heads, not {sorted(heads)}: calibrate them apart")
+    return heads.pop()
