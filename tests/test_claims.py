@@ -47,8 +47,8 @@ def test_a_verdict_by_counts_is_what_its_definition_says(groups: list[Count]) ->
 
 def test_one_group_is_enough_for_a_claim_that_asks_for_some() -> None:
     for met, verdict in ((4, "holds"), (3, "in part"), (0, "differs")):
-        assert counts.by_some([Count(0, 5), Count(met, 5)]) == verdict
-    assert counts.by_some([]) == "not run"
+        assert counts.by_counts([Count(0, 5), Count(met, 5)], some=True) == verdict
+    assert counts.by_counts([], some=True) == "not run"
 
 
 # ---- rows -------------------------------------------------------------------------------------------
@@ -108,6 +108,7 @@ def test_a_claim_may_need_some_runs_of_another_part(short: float, verdict: str) 
     alibi = runs({(task, "alibi"): [{"at_2": short, "at_6": 9.0 if task == "n-by-1" else 4.0}] * 5 for task in FOUR})
     assert_judged("C04", alibi, verdict, "20 of 20")
     assert_judged("C04", alibi.assign(at_6=60.0), "differs", "0 of 20")
+    assert_judged("C04", alibi[alibi.seed < 4], "undecided", "16 of 16")
 
 
 def test_a_claim_may_be_undecided_without_most_runs_of_another_part() -> None:

@@ -19,7 +19,7 @@ import pandas as pd
 
 from abc_nb.analysis.results import Results
 from abc_nb.common import paths
-from abc_nb.paper.counts import RUN, SEEDS, VERDICTS, Judgement, Part, by_counts, by_some
+from abc_nb.paper.counts import RUN, SEEDS, VERDICTS, Judgement, Part, by_counts
 from abc_nb.paper.measures import frame, measured
 from abc_nb.show import titles
 
@@ -107,7 +107,7 @@ def verdict(claim: Claim, parts: dict[str, Part]) -> Verdict:
     found = by_rule(claim, runs)
     if found == "not run":
         return Verdict(claim.id, found, "None was trained.", reading=claim.reading, size=claim.size)
-    if not meets(claim.needs, parts) and found != "differs":
+    if found in (claim.at_most, "in part") and not meets(claim.needs, parts):
         found = claim.otherwise
     decides = claim.rule in ("counted", "some")
     return Verdict(
@@ -125,13 +125,11 @@ def verdict(claim: Claim, parts: dict[str, Part]) -> Verdict:
 def by_rule(claim: Claim, runs: Part) -> Judgement:
     """What a claim's rule says of its runs.
 
-    `counted` and `some` count runs (see `counts`) and need five seeds; `algebra` needs one case; any other rule is
-    the verdict.
+    `counted` and `some` are `by_counts` and need five seeds; `algebra` needs one case; any other rule is the verdict.
     """
     if claim.rule in VERDICTS:
         return claim.rule
-    rule = by_some if claim.rule == "some" else by_counts
-    found = rule(runs.counts.values(), claim.at_most)
+    found = by_counts(runs.counts.values(), claim.at_most, some=claim.rule == "some")
     few = claim.rule != "algebra" and found != "not run" and runs.seeds[0] < SEEDS
     return "undecided" if few else found
 

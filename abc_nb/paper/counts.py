@@ -45,27 +45,20 @@ def total(counts: Iterable[Count]) -> Count:
     return sum(counts, Count(0, 0))
 
 
-def by_counts(counts: Iterable[Count], at_most: Judgement = "holds") -> Judgement:
-    """The verdict on a claim from how many runs of each group agree with it.
+def by_counts(counts: Iterable[Count], at_most: Judgement = "holds", some: bool = False) -> Judgement:
+    """The verdict on a claim from how many runs of each group agree with it: the one rule for all claims.
 
-    All runs: `at_most`. Every run of some group, or most of all runs: in part. Fewer: differs. No runs: not run.
+    All runs: `at_most`. Every run of a group, or most of all runs: in part. Fewer: differs. No runs: not run.
+    Of a claim that says that there is `some` group: most runs of one: `at_most`. Any run at all: in part.
     """
     groups = list(counts)
     everything = total(groups)
     if not everything.runs:
         return "not run"
-    if everything.all:
+    if everything.all or (some and any(count.most for count in groups)):
         return at_most
-    return "in part" if everything.most or any(count.all for count in groups) else "differs"
-
-
-def by_some(counts: Iterable[Count], at_most: Judgement = "holds") -> Judgement:
-    """The verdict on a claim that one group is enough for: most runs of it `at_most`, any run at all in part."""
-    groups = list(counts)
-    if any(count.most for count in groups):
-        return at_most
-    everything = total(groups)
-    return "not run" if not everything.runs else "in part" if everything.met else "differs"
+    in_part = everything.met > 0 if some else everything.most or any(count.all for count in groups)
+    return "in part" if in_part else "differs"
 
 
 @dataclass(frozen=True)

@@ -88,9 +88,8 @@ def html(text: str, folder: Path) -> str:
     text = re.sub(r"\$(\w+)\^{(\w+)}\$", r"\1^\2^", text)  # the only formulas of captions that are shown here
     body = str(mistune.create_markdown(escape=True, plugins=["table", "superscript"])(text))
     for name in re.findall(r'src="([\w.-]+\.png)"', body):
-        body = body.replace(
-            f'src="{name}"', f'src="data:image/png;base64,{b64encode((folder / name).read_bytes()).decode()}"'
-        )
+        picture = b64encode((folder / name).read_bytes()).decode()
+        body = body.replace(f'src="{name}"', f'src="data:image/png;base64,{picture}"')
     return PAGE.format(body=body)
 
 
