@@ -38,10 +38,10 @@ _HOME = {
     "greedy": "abc_nb.training.evaluation",
     "experiment": "abc_nb.experiments.experiment",
     "InputError": "abc_nb.common.errors",
-    "explore_attention": "abc_nb.show.explorers.attention_widget",
-    "explore_window": "abc_nb.show.explorers.window_widget",
-    "explore_calibration": "abc_nb.show.explorers.calibration_widget",
-    "explore_contexts": "abc_nb.show.explorers.contexts_widget",
+    "explore_attention": "abc_nb.show.explorers.attention",
+    "explore_window": "abc_nb.show.explorers.window",
+    "explore_calibration": "abc_nb.show.explorers.calibration",
+    "explore_contexts": "abc_nb.show.explorers.contexts",
 }
 __all__ = [*_HOME]
 

@@ -25,16 +25,19 @@ from abc_nb.training.muon import Muon
 from baselines import TorchTransformer, decode_from_the_start, draw_heads, line_means_in_loops
 from tqdm import tqdm
 
-from abc_nb.calibration.calibrate import PAPER, calibrate
+from abc_nb.api import load
+from abc_nb.calibration.calibrate import PAPER, Calibration, calibrate
 from abc_nb.calibration.of_model import calibrate_model
 from abc_nb.common import devices, paths
 from abc_nb.common.files import write_text
 from abc_nb.experiments import ARITHMETIC, SEEDS, Experiment, experiment
+from abc_nb.experiments.experiment import calibrated
 from abc_nb.model import compiled
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.sampling import Batch
 from abc_nb.runs import store
-from abc_nb.show.explorers.calibration_widget import CalibrationBench, explore_calibration
+from abc_nb.show.explorers.calibration import Bench, explore_calibration
+from abc_nb.show.explorers.frame import Explorer
 from abc_nb.training.evaluation import TEST_SEED, exact_match
 from abc_nb.training.trainer import Trainer
 
@@ -315,17 +318,17 @@ def slider_time() -> Row:
     torch.set_num_threads(CORES)
     shown, ratios, times = [], [], []
     for task in ARITHMETIC:
-        bench = explore_calibration(f"{task}-vanilla")
-        assert isinstance(bench, CalibrationBench)
-        shares, longer = itertools.cycle(SHARES), bench.bench.longer(bench.length.value)
+        explorer = explore_calibration(f"{task}-vanilla")
+        assert isinstance(explorer, Explorer)
+        bench = Bench(load(f"{task}-vanilla"), calibrated(f"{task}-vanilla"))
+        shares, longer = itertools.cycle(SHARES), bench.parent.experiment.sampler.layout(explorer.values["length"])
 
-        def ours(bench: CalibrationBench = bench, shares: Iterator[float] = shares) -> None:
-            bench.share.value = next(shares)
+        def ours(explorer: Explorer = explorer, shares: Iterator[float] = shares) -> None:
+            explorer.controls["share"].value = next(shares)
 
-        def baseline(bench: CalibrationBench = bench, longer: Layout = longer) -> None:
-            bias = bench.bench.calibrate(bench.settings())
-            draw_heads(bench.bench.averages["cross", 0])
-            draw_heads(bias.dense(longer, "cross", 0))
+        def baseline(bench: Bench = bench, longer: Layout = longer) -> None:
+            draw_heads(bench.averages["cross", 0])
+            draw_heads(bench.calibrate(Calibration(share=SHARES[0])).dense(longer, "cross", 0))
 
         mine, _, ratio = in_turn(ours, baseline, len(SHARES))
         shown.append(f"{task} {1000 * mine:.0f} ms")

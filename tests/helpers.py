@@ -25,7 +25,7 @@ from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import runner, store
 from abc_nb.runs.run import TABLES, Run
-from abc_nb.show import pictures, plots, tables
+from abc_nb.show import pictures, tables
 from abc_nb.training import trainer as training
 from abc_nb.training.evaluation import exact_match, wilson
 from abc_nb.training.progress import Progress, TrainingConfig
@@ -170,7 +170,7 @@ def write_report(version: int) -> None:
     tables.save(frame, "table-1", "smoke")
     figure, (panel,) = pictures.new_figure(1)
     panel.plot(frame.length, frame.accuracy)
-    plots.save(figure, "figure-1", "smoke")
+    pictures.save(figure, "figure-1", "smoke")
     ledger.record([Verdict("C01", "holds" if version else "differs", f"version {version}")], "01_data", "smoke")
     report.write(Results("smoke", "shipped", [0]))
 

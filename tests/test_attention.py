@@ -16,7 +16,7 @@ from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import runner
 from abc_nb.show import maps
-from abc_nb.training.evaluation import greedy
+from abc_nb.training.evaluation import greedy, record
 
 TASKS = ("successor", "addition", "n-by-1")
 
@@ -49,21 +49,9 @@ def test_needed_cells_hold_the_digits_of_the_place(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_even_masses_are_those_of_uniform_attention(name: str) -> None:
-    task, batch = batch_of(name)
-    found = attention.by_head(attention.masses(uniform_model(task), batch, trained=6))
-    for kind in ("cross", "self"):
-        np.testing.assert_allclose(
-            found.loc[kind].loc["all"][["inside", "beyond"]].to_numpy(),
-            np.tile(attention.even_masses(batch.layout, kind, 6), (4, 1)),
-            rtol=1e-5,
-        )
-
-
-@pytest.mark.parametrize("name", TASKS)
 def test_mass_of_uniform_attention_is_the_share_of_needed_keys(name: str) -> None:
     task, batch = batch_of(name)
-    frame = attention.masses(uniform_model(task), batch, trained=6)
+    frame = attention.masses(record(uniform_model(task), batch).weights, batch.layout, trained=6)
     cross = frame[(frame.attention == "cross") & frame.operand.isna()]
     np.testing.assert_allclose(cross.mass, len(batch.layout.operands) / batch.layout.source_length, rtol=1e-5)
     own = frame[frame.attention == "self"]
@@ -71,31 +59,34 @@ def test_mass_of_uniform_attention_is_the_share_of_needed_keys(name: str) -> Non
     assert set(frame[frame.inside].step) == set(range(6))
 
 
-def test_shares_of_uniform_attention_count_the_columns() -> None:
+def test_of_two_operands_the_one_that_is_looked_at_less_decides() -> None:
+    """Uniform attention is the same for both; closing the first operand leaves its mass at zero."""
     task, batch = batch_of("addition")
-    table = attention.by_source(uniform_model(task), batch)
-    np.testing.assert_allclose(table["operand 1"], batch.layout.width / batch.layout.source_length, rtol=1e-5)
-    np.testing.assert_allclose(table.drop(columns=["layer", "head"]).sum(axis=1), 1, rtol=1e-5)
+    frame = attention.masses(record(uniform_model(task), batch).weights, batch.layout, trained=6)
+    np.testing.assert_allclose(attention.weakest_operand(frame), 1 / batch.layout.source_length, rtol=1e-5)
+    frame.loc[frame.operand == 0, "mass"] = 0.0
+    assert (attention.weakest_operand(frame) == 0).all()
 
 
 def test_maps_belong_to_what_the_model_says() -> None:
     torch.manual_seed(0)
     task, batch = batch_of("addition")
     model = Transformer(ModelConfig(width=16, heads=2, feed_forward=16), len(task.vocabulary)).eval()
-    found = attention.look(model, task, batch)
-    assert found.expected == task.text(batch.target[0, 1:].tolist())
-    assert found.source == task.text(batch.source[0].tolist())
+    decoded = attention.decode(model, task, batch)
+    assert decoded.expected == task.text(batch.target[0, 1:].tolist())
+    assert decoded.source == task.text(batch.source[0].tolist())
     said = greedy(model, batch.source[:1], batch.layout, task.token(SOS))[0]
-    assert found.outputs == task.text(said.tolist())
-    assert found.inputs == [SOS, *found.outputs[:-1]]
-    for weights in found.weights.values():
+    assert decoded.outputs == task.text(said.tolist())
+    assert decoded.inputs == [SOS, *decoded.outputs[:-1]]
+    assert decoded.right == [a == b for a, b in zip(decoded.outputs, decoded.expected, strict=True)]
+    for weights in decoded.weights.values():
         torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
 
 
 def test_a_heat_map_shows_the_weights_and_marks_wrong_tokens() -> None:
     weights = np.array([[0.25, 0.75], [1.0, 0.0]])
-    panel = attention.Panel("title", weights, ["1", "2"], ["$", "3"], [True, False])
-    axis = maps.attention_maps([panel]).axes[0]
+    head = attention.HeadMap("title", weights, ["$", "3"], ["1", "2"], [True, False], np.eye(2, dtype=bool))
+    axis = maps.attention_maps([head]).axes[0]
     np.testing.assert_array_equal(np.asarray(axis.images[0].get_array()), weights)
     assert [label.get_text() for label in axis.get_xticklabels()] == ["$", "3"]
     assert [label.get_color() for label in axis.get_yticklabels()] == ["black", "tab:red"]
@@ -108,38 +99,31 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> attention.Attentio
 
 
 def test_study_of_an_example_keeps_zeros_in_front(study: attention.AttentionStudy) -> None:
-    found = study.example("078114514+0241919810")
-    assert "".join(found.source) == "$00078114514+00241919810&"
-    assert "".join(found.expected) == f"{78114514 + 241919810:011d}"[::-1] + "&"
+    example = study.example("078114514+0241919810")
+    assert "".join(example.source) == "$00078114514+00241919810&"
+    assert "".join(example.expected) == f"{78114514 + 241919810:011d}"[::-1] + "&"
 
 
 def test_best_heads_are_those_with_most_mass_at_the_training_length(study: attention.AttentionStudy) -> None:
-    frame = attention.masses(study.model, study.batch(6), 6)
+    frame = study.masses_at(6)
     for row in study.best_heads().to_dict("records"):
         operand = frame.operand.isna() if row["operand"] == "all" else frame.operand == int(row["operand"]) - 1
         part = frame[(frame.attention == row["attention"]) & (frame.layer == row["layer"] - 1) & operand & frame.inside]
         by_head = {head: group.mass.mean() for head, group in part.groupby("head")}
-        assert by_head[row["head"] - 1] == max(by_head.values())
-        assert row["6 digits"] == pytest.approx(max(by_head.values()))
-
-
-def test_the_best_panels_are_those_of_each_attentions_best_head(study: attention.AttentionStudy) -> None:
-    problem = study.example("123+456")
-    for name, panel in zip(("cross", "self"), study.best_panels(problem, "cross", "self"), strict=True):
+        assert by_head[row["head"] - 1] == max(by_head.values()) == pytest.approx(row["6 digits"])
+    for name, head in zip(("cross", "self"), study.best_maps(study.example("123+456"), "cross", "self"), strict=True):
         ranked = study.ranked_heads(name)  # type: ignore[arg-type]
-        layer, head = ranked[0]
-        assert panel.title == f"{name}-attention, layer {layer + 1}, head {head + 1}"
-        assert panel.needed is not None and panel.needed.shape == panel.weights.shape
-        masses = [study.known.inside[name, "all", layer, head] for layer, head in ranked]
-        assert masses == sorted(masses, reverse=True) and len(masses) == len(study.known.loc[name].loc["all"])
+        assert head.title == f"{name}-attention, layer {ranked[0][0] + 1}, head {ranked[0][1] + 1}"
+        masses = [study.known.inside[name, "all", layer, number] for layer, number in ranked]
+        assert masses == sorted(masses, reverse=True)
 
 
-def test_of_two_operands_the_one_that_is_looked_at_less_decides() -> None:
-    """Uniform attention is the same for both; closing the first operand leaves its mass at zero."""
-    task, batch = batch_of("addition")
-    model = uniform_model(task)
-    frame = attention.masses(model, batch, trained=6)
-    even = attention.mass_and_accuracy(model, batch, frame)
-    np.testing.assert_allclose(even.mass, 1 / batch.layout.source_length, rtol=1e-5)
-    frame.loc[frame.operand == 0, "mass"] = 0.0
-    assert (attention.mass_and_accuracy(model, batch, frame).mass == 0).all()
+def test_evenly_spread_attention_and_shares_of_operands_are_those_of_a_uniform_model(
+    study: attention.AttentionStudy,
+) -> None:
+    vars(study)["model"] = uniform_model(Task("addition"))
+    for name in ("cross", "self"):
+        rows = attention.by_head(study.masses).loc[name].loc["all"][["inside", "beyond"]].to_numpy()
+        np.testing.assert_allclose(rows, np.tile(study.even(name), (4, 1)), rtol=1e-5)  # type: ignore[arg-type]
+    layout = study.batch(6).layout
+    np.testing.assert_allclose(study.by_operand(), layout.width / layout.source_length, rtol=1e-5)

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 import torch
 
-from abc_nb.analysis.calibration_study import CalibrationStudy, retraining_costs
+from abc_nb.analysis.calibration_study import CalibrationStudy
 from abc_nb.bias.base import Attention
 from abc_nb.bias.lines import Line
 from abc_nb.common import paths
@@ -24,6 +24,7 @@ from abc_nb.runs import runner, store
 from abc_nb.show import tables
 
 ATTENTIONS: list[Attention] = ["self", "cross"]
+GONE = "the addition-vanilla that addition-abc was calibrated from is not there"
 
 
 @pytest.fixture(scope="module")
@@ -47,79 +48,69 @@ def column_of(line: Line, layout: Layout, step: int) -> int | None:
     return next(column for column, symbol in layout.symbols if symbol == line.span)
 
 
-# ---- what was read ----------------------------------------------------------------------------------
+@pytest.mark.parametrize("name", ["addition-vanilla", "addition-lora"])
+def test_a_run_without_calibration_is_an_error(study: CalibrationStudy, name: str) -> None:
+    with pytest.raises(InputError, match=f"{name} has no calibrated bias: take an experiment such as addition-abc"):
+        CalibrationStudy(replace(study.run, experiment=experiment(name, "smoke")))
 
 
-def test_a_run_without_calibration_is_an_error(study: CalibrationStudy) -> None:
-    for name in ("addition-vanilla", "addition-lora"):
-        run = replace(study.run, experiment=experiment(name, "smoke"))
-        with pytest.raises(InputError, match=f"{name} has no calibrated bias: take an experiment such as addition-abc"):
-            CalibrationStudy(run)
-
-
-def test_a_parent_that_is_gone_is_an_error(
+def test_a_parent_that_is_gone_or_has_other_weights_is_not_taken(
     study: CalibrationStudy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("ABC_NB_RUNS", str(tmp_path))
-    with pytest.raises(InputError, match="the addition-vanilla that addition-abc was calibrated from is not there"):
-        _ = CalibrationStudy(study.run).parent
-
-
-def test_a_parent_of_the_same_name_with_other_weights_is_not_taken(study: CalibrationStudy) -> None:
     other = {**study.run.manifest, "parent": {**study.run.manifest["parent"], "weights": "0" * 64}}
-    with pytest.raises(InputError, match="the addition-vanilla that addition-abc was calibrated from is not there"):
+    with pytest.raises(InputError, match=GONE):
         _ = CalibrationStudy(replace(study.run, manifest=other)).parent
+    monkeypatch.setenv("ABC_NB_RUNS", str(tmp_path))
+    with pytest.raises(InputError, match=GONE):
+        _ = CalibrationStudy(study.run).parent
 
 
 def test_averages_are_the_parents_attention_on_its_own_training_problems(study: CalibrationStudy) -> None:
     parent = experiment("addition-vanilla", "smoke")
-    run, batch = store.find(parent, 0), parent.sampler.calibration_batch(0)
+    run, batch, record = store.find(parent, 0), parent.sampler.calibration_batch(0), Record()
     assert run is not None
-    record = Record()
     with torch.inference_mode():
         run.model()(batch.source, batch.target[:, :-1], batch.layout, record=record)
     for name in ATTENTIONS:
-        for found, expected in zip(study.averaged(name, 0), record.weights[name, 0].mean(0), strict=True):
-            torch.testing.assert_close(torch.from_numpy(found), expected)
+        torch.testing.assert_close(study.averages[name, 0], record.weights[name, 0].mean(0))
 
 
 def test_every_line_has_a_row_with_its_share_of_the_averaged_attention(study: CalibrationStudy) -> None:
-    found = study.lines
-    assert len(found) == len(study.bias.lines) > 0
-    assert found.share.between(0, 1).all()
-    for row, line in zip(found.to_dict("records"), study.bias.lines, strict=True):
+    assert len(study.lines) == len(study.bias.lines) > 0
+    for row, line in zip(study.lines.to_dict("records"), study.bias.lines, strict=True):
         weights = study.averages[line.attention, line.layer][line.head]
         columns = [column_of(line, study.layout, step) for step in range(len(weights))]
         total = sum(weights[step, column].item() for step, column in enumerate(columns) if column is not None)
-        assert row["share"] == pytest.approx(total / len(weights), rel=1e-4)
-        place = (line.attention, line.layer + 1, line.head + 1, line.span, line.direction, line.offset, line.value)
-        names = ("attention", "layer", "head", "span", "direction", "offset", "value")
-        assert tuple(row[name] for name in names) == place
+        place = (line.attention, line.layer + 1, line.head + 1, line.span, line.direction, line.offset)
+        assert tuple(row.values()) == (*place, pytest.approx(total / len(weights), rel=1e-4), line.value)
 
 
-def test_opened_cells_are_those_of_the_lines(study: CalibrationStudy) -> None:
-    for name in ATTENTIONS:
-        for head, matrix in enumerate(study.opened(name, 0)):
-            expected = np.zeros_like(matrix)
-            for line in study.bias.lines:
-                if (line.attention, line.head) == (name, head):
-                    for step in range(len(matrix)):
-                        column = column_of(line, study.layout, step)
-                        if column is not None:
-                            expected[step, column] = True
-            np.testing.assert_array_equal(matrix, expected)
+@pytest.mark.parametrize("name", ATTENTIONS)
+def test_opened_cells_are_those_of_the_lines(study: CalibrationStudy, name: Attention) -> None:
+    for head, matrix in enumerate(study.opened(name, 0)):
+        expected = np.zeros_like(matrix)
+        for line in study.bias.lines:
+            if (line.attention, line.head) == (name, head):
+                for step in range(len(matrix)):
+                    column = column_of(line, study.layout, step)
+                    if column is not None:
+                        expected[step, column] = True
+        np.testing.assert_array_equal(matrix, expected)
 
 
-def test_the_strongest_head_has_the_line_with_the_largest_share(study: CalibrationStudy) -> None:
-    lines = study.lines
-    chosen = lines[(lines.attention == "cross") & (lines.direction == "antidiagonal")]
-    best = max(chosen.to_dict("records"), key=lambda row: row["share"])
+def test_the_strongest_head_has_the_line_with_the_largest_share_and_telling_heads_differ(
+    study: CalibrationStudy,
+) -> None:
+    rows = [row for row in study.lines.to_dict("records") if row["attention"] == "cross"]
+    best = max((row for row in rows if row["direction"] == "antidiagonal"), key=lambda row: row["share"])
     assert study.strongest_head("cross", "antidiagonal") == (best["layer"] - 1, best["head"] - 1)
     with pytest.raises(InputError, match="no diagonal line was kept in cross-attention of addition-abc"):
         study.strongest_head("cross", "diagonal")
-
-
-# ---- at other lengths -------------------------------------------------------------------------------
+    kinds = [
+        {(r["span"], r["direction"], r["offset"]) for r in rows if (r["layer"] - 1, r["head"] - 1) == place}
+        for place in study.telling_heads("cross", 9)
+    ]
+    assert kinds and all(kinds.count(kind) == 1 for kind in kinds)
 
 
 def tokens(layout: Layout) -> list[str]:
@@ -130,61 +121,28 @@ def tokens(layout: Layout) -> list[str]:
     return [names[column] for column in range(layout.source_length)]
 
 
-def test_the_bias_opens_the_same_places_with_the_same_values_at_two_lengths(study: CalibrationStudy) -> None:
+@pytest.mark.parametrize("name", ATTENTIONS)
+def test_the_bias_opens_the_same_places_with_the_same_values_at_two_lengths(
+    study: CalibrationStudy, name: Attention
+) -> None:
     """At all steps but those at which the shorter numbers end."""
-    narrow, wide = (study.run.experiment.task.layout(study.run.experiment.task.width(n, "tight")) for n in (12, 30))
-    reach = max(abs(line.offset) for line in study.bias.lines)
-    steps = narrow.width - reach - 1
-    assert steps > 3
-    for name in ATTENTIONS:
-        found = []
-        for length, layout in ((12, narrow), (30, wide)):
-            keys = tokens(layout) if name == "cross" else [str(step) for step in range(layout.target_length)]
-            matrices = study.extended(name, 0, length)
-            assert [matrix.shape for matrix in matrices] == [(layout.target_length, len(keys))] * 2
-            found.append(
-                [
-                    {keys[column]: row[column].item() for column in np.flatnonzero(np.isfinite(row))}
-                    for matrix in matrices
-                    for row in matrix[:steps]
-                ]
-            )
-        assert found[0] == found[1]
-        assert any(found[0])
-
-
-def test_a_layout_and_its_length_give_the_same_bias(study: CalibrationStudy) -> None:
-    task = study.run.experiment.task
-    for one, other in zip(
-        study.extended("cross", 0, 9), study.extended("cross", 0, task.layout(task.width(9, "tight"))), strict=True
-    ):
-        np.testing.assert_array_equal(one, other)
-
-
-# ---- why it should not work, and what it cost ------------------------------------------------------
-
-
-def test_an_untrained_parent_is_diagnosed_with_its_own_lines(study: CalibrationStudy) -> None:
-    untrained = study.untrained()
-    found = study.diagnosis(untrained)
-    assert found[0] == "the model answers 0.0% of problems of training length: train it to 99%"
-    start, end = untrained.state_dict(), study.parent.state_dict()
-    assert not torch.equal(start["head.weight"], end["head.weight"])
-    expected = experiment("addition-vanilla", "smoke").build(0).state_dict()
-    torch.testing.assert_close(dict(start), dict(expected), rtol=0, atol=0)
-
-
-def test_the_diagnosis_of_the_parent_names_the_skill_that_was_found(study: CalibrationStudy) -> None:
-    skill = study.thresholds().skill.iloc[-1]
-    assert skill < 2 / 3, "twenty steps teach little"
-    assert any(f"under its own lines alone the model gets {skill:.1%} of digits" in said for said in study.diagnosis())
+    task, reach = study.run.experiment.task, max(abs(line.offset) for line in study.bias.lines)
+    steps, opened = task.width(12, "tight") - reach - 1, []
+    for length in (12, 30):
+        layout = task.layout(task.width(length, "tight"))
+        keys = tokens(layout) if name == "cross" else [str(step) for step in range(layout.target_length)]
+        bias = study.extended(name, 0, length)
+        assert bias.shape == (2, layout.target_length, len(keys))
+        rows = [row for matrix in bias for row in matrix[:steps]]
+        opened.append([{keys[column]: row[column] for column in np.flatnonzero(np.isfinite(row))} for row in rows])
+    assert steps > 3 and opened[0] == opened[1] and any(opened[0])
 
 
 def test_costs_are_those_of_calibration_and_retraining_over_those_of_the_parent(study: CalibrationStudy) -> None:
-    (row,) = retraining_costs([study]).to_dict("records")
+    row = study.cost()
     assert row["problems"] == math.inf, "neither reaches 99% in twenty steps"
     assert row["whole"] == 1, "both take twenty steps of 32 problems in this profile"
-    tried = pd.read_csv(study.run.folder / "thresholds.csv").iloc[-1]
+    tried = study.run.table("thresholds").iloc[-1]
     assert (row["share"], row["skill"]) == (tried.share, tried.skill)
     assert (row["task"], row["seed"], row["lines"]) == ("Addition", 0, len(study.bias.lines))
 
@@ -198,10 +156,10 @@ def test_costs_are_counted_to_the_first_validation_of_99_percent(
     parent = pd.DataFrame([(25, 5.0, 0.4), (50, 10.0, 0.995)], columns=columns)
     own = replace(study.run, manifest={**study.run.manifest, "calibration_seconds": 1.0})
     monkeypatch.setattr(store.Run, "history", lambda run: parent if run.experiment.parent is None else child)
-    (row,) = retraining_costs([CalibrationStudy(own)]).to_dict("records")
-    held, steps = study.run.experiment.training.held_batch, 20
-    assert study.run.experiment.training.batch == held, "so problems are steps times this"
-    assert (row["steps"], row["problems"], row["seconds"]) == (steps / 50, steps / 50, pytest.approx(0.5))
+    row = CalibrationStudy(own).cost()
+    training = study.run.experiment.training
+    assert training.batch == training.held_batch, "so problems are steps times this"
+    assert (row["steps"], row["problems"], row["seconds"]) == (20 / 50, 20 / 50, pytest.approx(0.5))
 
 
 def test_vertical_lines_are_named_by_the_token_they_stand_on(study: CalibrationStudy) -> None:
@@ -217,19 +175,6 @@ def test_vertical_lines_are_named_by_the_token_they_stand_on(study: CalibrationS
     assert {*planted.verticals().itertuples(index=False, name=None)} == expected
 
 
-# ---- how many lines are kept ------------------------------------------------------------------------
-
-
-def test_kept_lines_are_counted_for_each_run_and_none_without_a_bias(study: CalibrationStudy) -> None:
-    parent = store.find(experiment("addition-vanilla", "smoke"), 0)
-    assert parent is not None
-    found = tables.kept_lines([study.run, parent])
-    assert list(found.columns) == ["task", "model", "lines", "cross"]
-    cross = len([line for line in study.bias.lines if line.attention == "cross"])
-    expected = [("addition", "abc", len(study.bias.lines), cross), ("addition", "vanilla", 0, 0)]
-    assert [tuple(row) for row in found.itertuples(index=False)] == expected
-
-
 def test_of_several_seeds_the_median_of_kept_lines_is_shown(
     study: CalibrationStudy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,6 +182,5 @@ def test_of_several_seeds_the_median_of_kept_lines_is_shown(
     lines = study.bias.lines
     kept = [lines, lines[:4], lines[:2]]
     monkeypatch.setattr(store.Run, "bias", lambda run: replace(study.bias, lines=kept[run.seed]))
-    found = tables.kept_lines([replace(study.run, seed=seed) for seed in range(3)])
-    cross = sorted(sum(line.attention == "cross" for line in own) for own in kept)[1]
-    assert found[["lines", "cross"]].to_numpy().tolist() == [[4, cross]]
+    frame = tables.kept_lines([replace(study.run, seed=seed) for seed in range(3)])
+    assert frame.lines.to_list() == [4]

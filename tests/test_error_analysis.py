@@ -1,4 +1,4 @@
-"""Mistakes are found where hand-made answers have them, and far digits are those that a naive loop calls far."""
+"""Far digits are closed at test alone, and those are far that a plain loop calls far."""
 
 from __future__ import annotations
 
@@ -17,27 +17,20 @@ from abc_nb.problems.sampling import Batch
 from abc_nb.runs import store
 
 
+@pytest.mark.parametrize("name", ["cross", "self"])
 @pytest.mark.parametrize("layout", [unary(7), binary_natural(6, "+", 6), binary_natural(5, "*", 1)], ids=str)
 @pytest.mark.parametrize("reach", [0, 2])
-def test_far_digits_are_closed_and_nothing_else(layout: Layout, reach: int) -> None:
+def test_far_digits_are_closed_and_nothing_else(layout: Layout, reach: int, name: Attention) -> None:
     """A key is far by the digit that its token is: the first input of the decoder is `$`, the next the units."""
-    places = {
-        int(column): place
-        for one in layout.operands
-        if one.places == layout.width  # a factor's single digit is needed at every place
-        for place, column in enumerate(one.columns)
-    }
+    long = [one for one in layout.operands if one.places == layout.width]  # a short factor is needed at every place
+    places = {int(column): place for one in long for place, column in enumerate(one.columns)}
     written = [None, *range(layout.target_length)]  # the place of each token that the decoder has read
-    names: tuple[Attention, ...] = ("cross", "self")
-    for name in names:
-        found = Near(reach).dense(layout, name, 0, 4)[0]
-        usual = Causal().dense(layout, name, 0, 4)
-        for query in range(layout.target_length):
-            for key in range(found.shape[1]):
-                place = places.get(key) if name == "cross" else written[key]
-                away = place is not None and (abs(place - query) if name == "cross" else query - place) > reach
-                expected = CLOSED if away else 0.0 if usual is None else usual[0, query, key]
-                assert found[query, key] == expected
+    dense, usual = Near(reach).dense(layout, name, 0, 4)[0], Causal().dense(layout, name, 0, 4)
+    for query in range(layout.target_length):
+        for key in range(dense.shape[1]):
+            place = places.get(key) if name == "cross" else written[key]
+            away = place is not None and (abs(place - query) if name == "cross" else query - place) > reach
+            assert dense[query, key] == (CLOSED if away else 0.0 if usual is None else usual[0, query, key])
 
 
 def test_far_digits_are_closed_at_test_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,7 +46,11 @@ def test_far_digits_are_closed_at_test_alone(monkeypatch: pytest.MonkeyPatch) ->
         return torch.arange(len(batch.source)) < (3 if tested is model else 7)
 
     monkeypatch.setattr(error_analysis, "exact_match", answered)
-    found = error_analysis.without_far_digits([run], [5, 9], samples=10)
+    frame = error_analysis.far_digits_closed([run], [5, 9], samples=10)
     assert asked == 2 * [Causal(), Near(2)]
-    assert found.loc[0].to_list() == ["addition", "nope", 10, 2, 5, 10, pytest.approx(30), pytest.approx(70)]
-    assert found.length.to_list() == [5, 9]
+    assert frame.loc[0].to_list() == ["addition", "nope", 10, 2, 5, 10, pytest.approx(30), pytest.approx(70)]
+    assert frame.length.to_list() == [5, 9]
+    table = error_analysis.open_and_closed(frame)
+    assert table.loc[2].to_dict() == {
+        f"{n} digits, {how}": x for n in (5, 9) for how, x in (("open", 30), ("closed", 70))
+    }

@@ -1,4 +1,4 @@
-"""What the explorers show, without widgets: answers, masks, lines and pictures against plain loops."""
+"""What the explorers show, by plain functions without widgets: against Python integers, plain loops and dense masks."""
 
 from __future__ import annotations
 
@@ -11,29 +11,25 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from conftest import Folders
 from helpers import rows
 
 from abc_nb.analysis.attention import AttentionStudy
 from abc_nb.bias.base import Attention
-from abc_nb.bias.lines import Lines, cells_of
+from abc_nb.bias.lines import cells_of
 from abc_nb.bias.window import Sides, Window
 from abc_nb.calibration.calibrate import PAPER, Calibration
 from abc_nb.calibration.of_model import calibrate_model
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
-from abc_nb.experiments.catalogue import GRID_NAMES, GRID_W
-from abc_nb.experiments.experiment import experiment
+from abc_nb.experiments.experiment import calibrated, experiment
 from abc_nb.model.positions import Sinusoidal
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import runner, store
 from abc_nb.show import pictures
 from abc_nb.show.explorers import attention as explore
-from abc_nb.show.explorers import calibration as bench_calibration
-from abc_nb.show.explorers import contexts
-from abc_nb.show.explorers import window as bench_window
-from abc_nb.show.explorers.calibration import Bench
+from abc_nb.show.explorers import calibration as calibrating
+from abc_nb.show.explorers import contexts, window
 from abc_nb.training.answers import answers
 
 ATTENTIONS: list[Attention] = ["self", "cross"]
@@ -54,8 +50,8 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AttentionStudy]:
 
 
 @pytest.fixture(scope="module")
-def bench(study: AttentionStudy) -> Bench:
-    return Bench("addition-vanilla", profile="smoke")
+def bench(study: AttentionStudy) -> calibrating.Bench:
+    return calibrating.Bench(study.run, calibrated("addition-vanilla", "smoke"))
 
 
 # ---- a problem --------------------------------------------------------------------------------------
@@ -64,22 +60,11 @@ def bench(study: AttentionStudy) -> Bench:
 @pytest.mark.parametrize("text", ["123+989", "0+0", " 999999 + 1 ", "123456789012+987654321098"])
 def test_the_answer_is_what_compute_gives_and_the_right_one_what_python_gives(study: AttentionStudy, text: str) -> None:
     asked = explore.ask(study, text)
+    right = str(sum(int(part) for part in text.split("+")))
     assert asked.answer == next(answers(study.model, study.run.experiment.sampler, [text]))
-    assert asked.expected == str(sum(int(part) for part in text.split("+")))
-
-
-def test_digits_are_wrong_where_the_two_differ(study: AttentionStudy) -> None:
-    asked = explore.ask(study, "123+989")
-    wanted = [*reversed("1112".zfill(len(asked.digits) - 1)), "&"]
-    assert [digit.wanted for digit in asked.digits] == wanted
-    assert [digit.right for digit in asked.digits] == [a == b for a, b in zip(asked.maps.outputs, wanted, strict=True)]
-    wrong = sum(not digit.right for digit in asked.digits)
-    assert wrong > 0
-    assert f"✗ wrong in {wrong} of {len(asked.digits)} tokens; right is 1112" in explore.verdict(asked)
-
-
-def test_zeros_in_front_make_the_problem_wider(study: AttentionStudy) -> None:
-    assert len(explore.ask(study, "000000000012+1").digits) == len(explore.ask(study, "100000000012+1").digits) == 14
+    assert asked.expected == right
+    wrong = sum(a != b for a, b in zip(asked.decoded.outputs, asked.decoded.expected, strict=True))
+    assert f"✗ wrong in {wrong} of {len(asked.decoded.outputs)} tokens; right is {right}" in explore.verdict(asked)
 
 
 @pytest.mark.parametrize(
@@ -96,136 +81,127 @@ def test_what_is_no_problem_is_one_sentence(study: AttentionStudy, text: str, se
         explore.ask(study, text)
 
 
-def test_models_are_those_whose_weights_are_here(study: AttentionStudy, folders: Folders) -> None:
-    assert explore.models("addition-abc", 0, "smoke") == []
-    runner.ensure(experiment("addition-vanilla", "smoke"), 0)
-    assert explore.models("addition-abc", 0, "smoke") == ["addition-vanilla"]
-    assert explore.models("successor-abc", 0, "smoke") == []
-
-
 @pytest.mark.parametrize("name", ATTENTIONS)
-def test_a_head_looks_at_its_largest_weights(study: AttentionStudy, name: Attention) -> None:
-    asked = explore.ask(study, "123456+989")
-    for step in range(len(asked.digits)):
-        weights = asked.maps.weights[name, 0][1][step].tolist()
-        found = explore.looked_at(asked, name, 0, 1, step)
-        assert [look.weight for look in found] == sorted(weights, reverse=True)[:3]
-        assert all(weights[look.column] == look.weight for look in found)
-        assert [look.key for look in found] == [asked.maps.keys(name)[look.column] for look in found]
+def test_the_sentence_of_a_step_names_the_largest_weights_and_the_needed_ones(
+    study: AttentionStudy, name: Attention
+) -> None:
+    decoded = explore.ask(study, "123456+989").decoded
+    chosen = decoded.head(name, 0, 1)
+    for step, weights in enumerate(chosen.weights.tolist(), 1):
+        sentence = explore.step_sentence(decoded, chosen, step)
+        assert sentence.startswith(f"Step {step} writes {decoded.outputs[step - 1]} ")
+        largest = max(range(len(weights)), key=lambda column: weights[column])
+        assert f"looks at {chosen.keys[largest]} in column {largest + 1} {weights[largest]:.0%}" in sentence
+        needed = [weight for weight, cell in zip(weights, chosen.needed[step - 1], strict=True) if cell]
+        assert (f"{sum(needed):.0%} is on the needed cells" if needed else "no cell is needed here") in sentence
 
 
-def test_needed_cells_are_the_digits_of_the_place(study: AttentionStudy) -> None:
-    asked = explore.ask(study, "123456+654321")
-    source = asked.maps.source
-    for step in range(6):
-        assert [source[column] for column in np.flatnonzero(asked.needed("cross")[step])] == [
-            "123456"[5 - step],
-            "654321"[5 - step],
-        ]
-
-
-def test_the_sentence_of_a_step_says_where_the_attention_went(study: AttentionStudy) -> None:
+@pytest.mark.parametrize("step", [1, 4, 8])
+def test_text_and_map_hide_later_steps_and_mark_wrong_tokens(study: AttentionStudy, step: int) -> None:
     asked = explore.ask(study, "123+989")
-    first = explore.looked_at(asked, "cross", 0, 0, 2)[0]
-    sentence = explore.step_sentence(asked, "cross", 0, 0, 2)
-    assert sentence.startswith(f"Step 3 writes {asked.digits[2].said} ")
-    assert f"looks at {first.key} in column {first.column + 1} {first.weight:.0%}" in sentence
+    shown = explore.view(asked, "cross", 1, 2, step)
+    table = explore.digits_table(asked.decoded, step)
+    assert table in shown.text and explore.verdict(asked) in shown.text
+    assert table.count("✗") == asked.decoded.right[:step].count(False)
+    assert table.count("·") == len(asked.decoded.outputs) - step
+    axes = shown.figure.axes[0]
+    cells = np.ma.getdata(axes.images[0].get_array())
+    np.testing.assert_array_equal(cells[:step], asked.decoded.weights["cross", 0][1][:step])
+    assert np.isnan(cells[step:]).all()
+    assert [label.get_text() for label in axes.get_xticklabels()] == asked.decoded.source
+    for label, said, right in zip(
+        axes.get_yticklabels(), asked.decoded.outputs[:step], asked.decoded.right, strict=False
+    ):
+        assert label.get_text() == ("" if right else "✗ ") + said
+        assert (label.get_fontweight() == "bold") == (not right)
 
 
-@pytest.mark.parametrize("step", [0, 3, 7])
-def test_the_table_marks_wrong_digits_and_hides_later_ones(study: AttentionStudy, step: int) -> None:
+def test_a_picture_keeps_its_size_and_leaves_settings_alone(study: AttentionStudy) -> None:
     asked = explore.ask(study, "123+989")
-    table = explore.digits_table(asked, step)
-    assert table.count("✗") == sum(not digit.right for digit in asked.digits[: step + 1])
-    assert table.count("·") == len(asked.digits) - 1 - step
-    assert table.count("outline:2px") == 1
+    with matplotlib.rc_context({"savefig.bbox": "tight", "figure.dpi": 50, "axes.grid": True}):
+        before = dict(matplotlib.rcParams)
+        content = pictures.png(explore.view(asked, "self", 1, 1, 3).figure)
+        assert dict(matplotlib.rcParams) == before
+    assert struct.unpack(">II", content[16:24]) == explore.SIZE
 
 
-def test_the_map_shows_the_steps_so_far_and_marks_wrong_tokens(study: AttentionStudy) -> None:
-    asked = explore.ask(study, "123+989")
-    main = explore.attention_figure(asked, "cross", 0, 1, 3).axes[0]
-    cells = np.asarray(main.images[0].get_array())
-    expected = pictures.colored(asked.maps.weights["cross", 0][1].numpy(), 0, 1)
-    np.testing.assert_array_equal(cells[:4], expected[:4])
-    assert (cells[4:] == pictures.CLOSED_COLOR).all()
-    for i, label in enumerate(main.get_yticklabels()[:4]):
-        wrong = not asked.digits[i].right
-        assert label.get_text() == ("✗ " if wrong else "") + asked.digits[i].said
-        assert (label.get_fontweight() == "bold") == wrong
-    assert [label.get_text() for label in main.get_xticklabels()] == asked.maps.source
+def test_a_mosaic_puts_every_tile_where_it_says() -> None:
+    tiles = [np.full((2, 3), value) for value in (0.1, 0.2, 0.3)]
+    whole, corners = pictures.mosaic(tiles, 2, (1, 2))
+    assert whole.shape == (6, 8) and corners == [(1, 0), (1, 5), (4, 0)]
+    for (row, column), tile in zip(corners, tiles, strict=True):
+        np.testing.assert_array_equal(whole[row : row + 2, column : column + 3], tile)
+    assert (whole > 1).sum() == whole.size - 3 * 6
 
 
 # ---- a window ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("sides", ["one", "both"])
-@pytest.mark.parametrize("task", ["addition", "successor", "parity"])
-@pytest.mark.parametrize("w", GRID_W)
+@pytest.mark.parametrize("task", ["addition", "parity"])
+@pytest.mark.parametrize("w", [None, 0, 1, 3])
 def test_open_keys_are_those_of_the_dense_mask(task: str, w: int | None, sides: Sides) -> None:
-    layout = bench_window.layout_of(task, 4)
-    counted = bench_window.open_keys(layout, w, sides).set_index("attention")
-    for name in ATTENTIONS:
-        cells = bench_window.mask(layout, name, w, sides)
-        assert counted.open[name] == cells.sum() and counted.cells[name] == cells.size
-        assert counted["most a query"][name] == max(sum(row) for row in cells.tolist())
+    layout = Task(task).layout(4, "aligned")
+    masks = {name: window.mask(layout, name, w, sides) for name in ATTENTIONS}
+    counted = window.open_keys(masks).set_index("attention")
+    for name, cells in masks.items():
         if w is not None:
-            assert bench_window.bias_of(w, sides) == Window(w, sides)
-            assert counted.open[name] == Window(w, sides).open_keys(layout, name, 0).value.isfinite().sum()
+            dense = Window(w, sides).dense(layout, name, 0, 1)
+            assert dense is not None
+            np.testing.assert_array_equal(cells, dense[0].isfinite())
+        else:
+            expected = np.ones(cells.shape, bool)
+            np.testing.assert_array_equal(cells, np.tril(expected) if name == "self" else expected)
+        assert counted.loc[name, ["open", "cells"]].to_list() == [cells.sum(), cells.size]
+        assert counted["most a query"][name] == max(sum(row) for row in cells.tolist())
 
 
 @pytest.mark.parametrize("sides", ["one", "both"])
 def test_what_was_trained_has_the_window_and_the_period_that_are_shown(sides: Sides) -> None:
-    for (w, t), name in bench_window.TRAINED[sides].items():
+    layout = Task("addition").layout(5, "aligned")
+    for (w, t), name in window.TRAINED[sides].items():
         model = experiment(f"addition-{name}").model
-        assert model.bias == bench_window.bias_of(w, sides)
         assert isinstance(model.position, Sinusoidal) and model.position.period == t
+        for attention in ATTENTIONS:
+            opened = model.bias.opened(layout, attention, 0)[0].numpy()
+            np.testing.assert_array_equal(opened, window.mask(layout, attention, w, sides))
 
 
-def test_without_a_window_only_the_future_is_closed() -> None:
-    layout = bench_window.layout_of("addition", 4)
-    assert bench_window.mask(layout, "cross", None).all()
-    own = bench_window.mask(layout, "self", None)
-    assert all(own[query, key] == (key <= query) for query, key in np.ndindex(own.shape))
-
-
-def test_a_cell_of_the_grid_that_is_not_trained_says_what_to_run(folders: Folders) -> None:
-    measured = bench_window.measured("addition")
-    assert measured.empty
-    sentence = bench_window.sentence("addition", measured, None, 5, sides="both")
-    assert sentence == "w=none, T=5 is not trained yet: run `abc-nb train addition-grid-wx-t5`"
-    assert bench_window.sentence("addition", measured, 1, 3, seed=3).endswith("addition-window-cyclic --seed 3`")
-    assert bench_window.sentence("addition", measured, 1, 2).startswith("w=1, T=2 is no experiment")
-
-
-def test_a_trained_cell_of_the_grid_shows_its_accuracy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measured_accuracy_is_shown_and_what_is_missing_says_what_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
     class Finished:
         def evaluation(self) -> pd.DataFrame:
             return rows("", {6: [1.0], 60: [0.25]})
 
-    def find(wanted: object, seed: int) -> Finished | None:
-        return Finished() if wanted == experiment("addition-window") else None
+    monkeypatch.setattr(
+        store, "find", lambda wanted, seed: Finished() if wanted == experiment("addition-window") else None
+    )
+    found = window.measured("addition")
+    assert found[["w", "T", "length", "accuracy"]].values.tolist() == [["1", "none", 6, 100], ["1", "none", 60, 25]]
 
-    monkeypatch.setattr(store, "find", find)
-    measured = bench_window.measured("addition")
-    assert measured[["w", "T", "length", "accuracy"]].values.tolist() == [["1", "none", 6, 100], ["1", "none", 60, 25]]
-    said = bench_window.sentence("addition", measured, 1, None)
-    assert said == "Exact match on 1000 problems: 100.0% at 6, 25.0% at 60 digits."
-    cells = np.asarray(bench_window.grid_figure(measured, 60, 1, None).axes[0].images[0].get_array())
-    known = (cells != pictures.CLOSED_COLOR).any(-1)
-    assert np.argwhere(known).tolist() == [[2, 0]]  # the third window of the grid, the first period
-    assert len(GRID_NAMES) == known.size
+    def said(w: str, t: str, sides: Sides = "one", seed: int = 0) -> str:
+        return window.sentence("addition", found, w, t, sides, seed)
+
+    assert said("1", "none") == "Exact match on 1000 problems: 100.0% at 6, 25.0% at 60 digits."
+    assert said("1", "3", seed=3).endswith("not trained yet: run `abc-nb train addition-window-cyclic --seed 3`")
+    assert said("none", "5", "both") == "w=none, T=5 is not trained yet: run `abc-nb train addition-grid-wx-t5`"
+    assert said("1", "2").startswith("w=1, T=2 is no experiment")
+    shown = window.view(found, "addition", "one", "1", "none", length=6, tested=60)
+    assert said("1", "none") in shown.text
+    assert [text.get_text() for text in shown.figure.axes[-1].texts] == ["25"]
 
 
 # ---- a calibration ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
-def test_the_bench_reads_the_lines_that_calibration_reads(bench: Bench, settings: Calibration) -> None:
+def test_the_bench_reads_the_lines_that_calibration_reads(bench: calibrating.Bench, settings: Calibration) -> None:
     batch = bench.parent.experiment.sampler.calibration_batch(0)
     assert bench.calibrate(settings) == calibrate_model(bench.parent.model(), batch, settings).bias
 
 
-def test_the_bench_averages_over_what_the_retraining_will(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bench_averages_over_what_the_retraining_will(
+    bench: calibrating.Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Here as if problems were padded: the paper's way takes every step of them, ours the first ones."""
     every = bench.parent.experiment.sampler.calibration_batch(0)
 
@@ -233,107 +209,43 @@ def test_the_bench_averages_over_what_the_retraining_will(bench: Bench, monkeypa
         return every if padding else every.first(4)
 
     monkeypatch.setattr(Sampler, "calibration_batch", cut)
-    padded, settings = Bench("addition-vanilla", profile="smoke"), Calibration(anchor="whole", share=0.1)
-    expected = calibrate_model(bench.parent.model(), every, settings).bias
-    assert padded.calibrate(settings) == expected
+    padded, settings = calibrating.Bench(bench.parent, bench.abc), Calibration(anchor="whole", share=0.1)
+    assert padded.calibrate(settings) == calibrate_model(bench.parent.model(), every, settings).bias
     ours = calibrate_model(bench.parent.model(), every.first(4), SETTINGS[0]).bias
     assert padded.calibrate(SETTINGS[0]) == ours
 
 
-@pytest.mark.parametrize("settings", SETTINGS)
-def test_cells_and_shares_of_lines_are_those_of_their_dense_bias(bench: Bench, settings: Calibration) -> None:
-    bias = bench.calibrate(settings)
-    for name in ATTENTIONS:
-        weights = bench.averages[name, 0]
-        shares = []
-        for line in bias.of(name, 0):
-            dense = Lines(bench.heads, (line,), empty="closed").dense(bench.layout, name, 0, bench.heads)
-            opened = dense[line.head].isfinite()
-            found = cells_of(line, bench.layout)
-            assert [*zip(*(part.tolist() for part in found), strict=True)] == [*map(tuple, opened.nonzero().tolist())]
-            shares.append((weights[line.head] * opened).sum().item() / len(opened))
-        table = bench_calibration.line_table(bench, bias, name, 0)
-        np.testing.assert_allclose(sorted(table.share), sorted(shares), rtol=1e-5)
-
-
-def test_kept_lines_are_drawn_over_the_averaged_attention(bench: Bench) -> None:
-    """Each from its first cell to its last one, on its own head's map."""
+def test_kept_lines_are_drawn_over_the_averaged_attention_and_closed_cells_of_the_bias_are_grey(
+    bench: calibrating.Bench,
+) -> None:
+    """Each line from its first cell to its last one, on its own head's map."""
+    curves = {"Vanilla": rows("", {6: [1.0], 60: [0.5], 200: [0.0]}), "share 0.2": rows("", {6: [0.75]})}
     bias = bench.calibrate(SETTINGS[0])
-    axes = bench_calibration.averaged_figure(bench, bias, "cross", 0).axes[0]
-    shown = np.asarray(axes.images[0].get_array())
-    height, width = bench.averages["cross", 0].shape[1:]
-    black, white = (drawn.get_segments() for drawn in axes.collections)
+    shown = calibrating.view(bench, SETTINGS[0], curves, "cross", 1, 12)
+    averaged, extended, panel = shown.figure.axes
+    whole = np.ma.getdata(averaged.images[0].get_array())
+    black, white = (drawn.get_segments() for drawn in averaged.collections)  # type: ignore[attr-defined]
     np.testing.assert_array_equal(black, white)
-    lines = bias.of("cross", 0)
-    assert len(black) == len(lines) > 0
-    for line, segment in zip(lines, black, strict=True):
+    assert len(black) == len(bias.of("cross", 0)) > 0
+    for line, ((left, top), (right, bottom)) in zip(bias.of("cross", 0), black, strict=True):
         steps, columns = cells_of(line, bench.layout)
-        (left, top), (right, bottom) = segment
         assert (right - left, bottom - top) == (columns[-1] - columns[0], steps[-1] - steps[0])
         row, column = int(top - steps[0]), int(left - columns[0])
         weights = bench.averages["cross", 0][line.head].numpy()
-        tile = pictures.colored(weights, *bench_calibration.limits(weights))
-        np.testing.assert_array_equal(shown[row : row + height, column : column + width], tile)
+        tile = whole[row : row + weights.shape[0], column : column + weights.shape[1]]
+        np.testing.assert_allclose(tile, (weights - weights.min()) / (weights.max() - weights.min()), rtol=1e-5)
+    dense = bias.dense(bench.parent.experiment.sampler.layout(12), "cross", 0, bias.heads)
+    assert np.isnan(np.ma.getdata(extended.images[0].get_array())).sum() == (~dense.isfinite()).sum()
+    assert f"{len(bias.lines)} lines, {len(black)} of them in this map" in shown.text
+    drawn = {str(line.get_label()): np.asarray(line.get_xydata()).tolist() for line in panel.get_lines()}
+    assert drawn == {"Vanilla": [[6, 100], [60, 50]], "share 0.2": [[6, 75]]}
 
 
-def test_the_extended_bias_closes_what_is_on_no_line(bench: Bench) -> None:
-    bias = bench.calibrate(SETTINGS[0])
-    axes = bench_calibration.extended_figure(bench, bias, "cross", 0, 12).axes[0]
-    cells = np.asarray(axes.images[0].get_array())
-    dense = bias.dense(bench.longer(12), "cross", 0, bench.heads)
-    assert (cells == pictures.CLOSED_COLOR).all(-1).sum() == (~dense.isfinite()).sum()
-
-
-def test_the_retraining_has_the_settings_and_a_name_for_its_curve(bench: Bench) -> None:
-    child = bench.child(PAPER)
-    assert child.parent == bench.parent.experiment
-    assert child == replace(experiment("addition-abc", "smoke"), calibration=PAPER)
-    said = bench_calibration.label(PAPER)
-    assert said == "kappa 4.5, 0.87, last layer, whole matrix, empty heads open"
-    assert bench_calibration.label(Calibration(share=0.25, directions=("vertical",))) == (
-        "share 0.25, each layer, operands, vertical"
-    )
-
-
-def test_only_a_plain_model_can_be_calibrated() -> None:
-    with pytest.raises(InputError, match=r"'addition-abc' cannot be calibrated here: name a plain model"):
-        Bench("addition-abc")
-
-
-def test_curves_are_the_evaluations_in_percent() -> None:
-    found = {"Vanilla": rows("", {6: [1.0], 60: [0.5], 200: [0.0]}), "share 0.2": rows("", {6: [0.75]})}
-    lines = bench_calibration.curves_figure(found).axes[0].get_lines()
-    assert [line.get_label() for line in lines] == ["Vanilla", "share 0.2"]
-    assert lines[0].get_xydata().tolist() == [[6, 100], [60, 50]]
-    assert lines[1].get_xydata().tolist() == [[6, 75]]
-
-
-# ---- pictures ---------------------------------------------------------------------------------------
-
-
-def test_a_picture_keeps_its_size_and_leaves_settings_alone(study: AttentionStudy) -> None:
-    asked = explore.ask(study, "123+989")
-    with matplotlib.rc_context({"savefig.bbox": "tight", "figure.dpi": 50, "axes.grid": True}):
-        before = dict(matplotlib.rcParams)
-        content = pictures.png(explore.attention_figure(asked, "self", 0, 0, 2))
-        assert dict(matplotlib.rcParams) == before
-    assert struct.unpack(">II", content[16:24]) == explore.SIZE
-
-
-def test_a_mosaic_puts_every_tile_where_it_says() -> None:
-    tiles = [np.full((2, 3, 3), value) for value in (0.1, 0.2, 0.3)]
-    whole, corners = pictures.mosaic(tiles, 2, (1, 2))
-    assert whole.shape == (6, 8, 3) and corners == [(1, 0), (1, 5), (4, 0)]
-    for (row, column), tile in zip(corners, tiles, strict=True):
-        np.testing.assert_array_equal(whole[row : row + 2, column : column + 3], tile)
-    assert (whole == 1).sum() == whole.size - 3 * 18
-
-
-def test_colours_keep_order_and_closed_cells_are_grey() -> None:
-    rgb = pictures.colored(np.array([[0.0, 0.5, 1.0, -np.inf, np.nan]]), 0, 1, "cividis")[0]
-    brightness = rgb[:3].sum(-1)
-    assert brightness[0] < brightness[1] < brightness[2]
-    assert (rgb[3:] == pictures.CLOSED_COLOR).all()
+def test_the_retraining_has_the_settings_and_a_name_for_its_curve(bench: calibrating.Bench) -> None:
+    assert bench.child(PAPER) == replace(experiment("addition-abc", "smoke"), calibration=PAPER)
+    assert calibrating.label(PAPER) == "kappa 4.5, 0.87, last layer, whole matrix, empty heads open"
+    one = Calibration(share=0.25, directions=("vertical",))
+    assert calibrating.label(one) == "share 0.25, each layer, operands, vertical"
 
 
 # ---- contexts ---------------------------------------------------------------------------------------
@@ -343,13 +255,11 @@ def test_colours_keep_order_and_closed_cells_are_grey() -> None:
 @pytest.mark.parametrize("residue", [0, 1, 2])
 def test_a_chosen_context_stands_in_the_problem(task: str, second: int, residue: int) -> None:
     """The digits are at the step, and the digits below the place below carry into it what was asked for."""
-    sampler = Sampler(Task(task), "natural")
-    rules = sampler.task.automaton()
-    factor = 7 if task == "n-by-1" else 0
+    sampler, factor = Sampler(Task(task), "natural"), 7 if task == "n-by-1" else 0
     choice = contexts.Choice((3, 8)[:second], (9, 4)[:second], factor, 1, residue)
-    step, batch = contexts.problem(sampler, rules, choice, 4, 3)
+    step, batch = contexts.problem(sampler, sampler.task.automaton(), choice, 4, 3)
     assert step % 3 == residue
-    operands = [each[0] for each in batch.operands(torch.tensor([0]), sampler.task)]
+    operands = [digits[0] for digits in batch.operands(torch.tensor([0]), sampler.task)]
     numbers = [int("".join(map(str, digits[::-1]))) for digits in operands]
     for digits, here, below in zip(operands, choice.here, choice.below, strict=False):
         assert (digits[step], digits[step - 1]) == (here, below)

@@ -165,7 +165,10 @@ class ByPeriod(Results):
 
 @pytest.mark.parametrize("profile", ["smoke", "quick"])
 def test_the_grid_has_a_row_for_each_window_period_task_and_length(profile: str) -> None:
-    found, study = tables.grid(ByPeriod(profile, "shipped", [0])), corner(STUDIES["grid"], profile)
+    found, study = (
+        tables.by_window_and_period(ByPeriod(profile, "shipped", [0]), "grid"),
+        corner(STUDIES["grid"], profile),
+    )
     places = {("–" if w is None else str(w), t or 0) for (w, t), name in GRID_NAMES.items() if name in study.models}
     wanted = {(task, w, t, length) for task in study.tasks for w, t in places for length in (6, 60)}
     assert [*found.groupby(["task", "w", "T", "length"]).size()] == [1] * len(wanted)
@@ -175,7 +178,8 @@ def test_the_grid_has_a_row_for_each_window_period_task_and_length(profile: str)
 
 
 def test_periods_are_those_of_the_models_that_have_them() -> None:
-    found = tables.periods(ByPeriod("quick", "shipped", [0])).query("length == 60")
+    found = tables.by_window_and_period(ByPeriod("quick", "shipped", [0]), "periods", "window-cyclic-both")
+    found = found.query("length == 60")
     np.testing.assert_allclose(found.ours, 10 * found["T"])
     assert set(found.w) == {"1"} and set(found.task) == {*BINARY}
     read = tables.by_period(found, [60])
@@ -183,7 +187,7 @@ def test_periods_are_those_of_the_models_that_have_them() -> None:
 
 
 def test_windows_have_a_row_a_width() -> None:
-    found = tables.windows(ByPeriod("quick", "shipped", [0]))
+    found = tables.by_window_and_period(ByPeriod("quick", "shipped", [0]), "windows", "window-cyclic")
     read = tables.by_period(found, [60])
     assert {*read.index} == {(task, w, 60) for task in ("Successor", "Addition") for w in "123"}
     assert read.loc[("Addition", "2", 60)].to_dict() == {3: "30.0", 5: "50.0"}

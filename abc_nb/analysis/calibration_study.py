@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,17 +15,18 @@ from abc_nb.analysis.results import Results
 from abc_nb.bias.base import Attention
 from abc_nb.bias.lines import Line, Lines, cells_of
 from abc_nb.calibration.calibrate import SHARE, Calibration, calibrate
-from abc_nb.calibration.diagnosis import INTERPOLATES, diagnose
-from abc_nb.calibration.of_model import Calibrated, average_attention, calibrate_model
+from abc_nb.calibration.diagnosis import INTERPOLATES
+from abc_nb.calibration.of_model import Averages, average_attention
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.layouts import Layout
-from abc_nb.problems.sampling import Batch, Sampler
+from abc_nb.problems.sampling import Batch
 from abc_nb.runs import store
 from abc_nb.runs.store import Run
 from abc_nb.training.answers import answers
 
 COSTS = {"problems": "problems", "steps": "step", "seconds": "seconds"}
+LINE = ["attention", "layer", "head", "span", "direction", "offset", "share", "value"]
 
 
 @dataclass(frozen=True)
@@ -74,11 +74,6 @@ class CalibrationStudy:
         return self.run.experiment.calibration_batch(self.run.seed)
 
     @property
-    def sampler(self) -> Sampler:
-        experiment = self.run.experiment.parent or self.run.experiment
-        return experiment.sampler
-
-    @property
     def layout(self) -> Layout:
         return self.batch.layout
 
@@ -87,10 +82,58 @@ class CalibrationStudy:
         """The parent's attention (head, query, key), averaged."""
         return average_attention(self.parent, self.batch)
 
+    @property
+    def last(self) -> int:
+        """The last decoder layer, counted from 0."""
+        return self.run.experiment.model.decoder_layers - 1
+
     @cached_property
     def lines(self) -> pd.DataFrame:
         """Every kept line."""
         return line_table(self.bias.lines, self.averages, self.layout)
+
+    def strongest_lines(self, count: int) -> pd.DataFrame:
+        """The lines of cross-attention that carry most of their head's attention."""
+        cross = self.lines[self.lines.attention == "cross"].drop(columns="attention")
+        return cross.sort_values("share", ascending=False, kind="stable").head(count)
+
+    def strongest_head(self, name: Attention, direction: str) -> tuple[int, int]:
+        """Layer and head (from 0) of the line in this direction that carries most attention."""
+        chosen = self.lines[(self.lines.attention == name) & (self.lines.direction == direction)]
+        if chosen.empty:
+            raise InputError(f"no {direction} line was kept in {name}-attention of {self.run.experiment.name}")
+        best = chosen.sort_values("share").iloc[-1]
+        return int(best["layer"]) - 1, int(best["head"]) - 1
+
+    def telling_heads(self, name: Attention, count: int) -> list[tuple[int, int]]:
+        """Layer and head (from 0) of heads with different lines.
+
+        Heads that follow digits come before those that rest on a symbol, and the strongest line before others.
+        """
+        own = self.lines[self.lines.attention == name]
+        of_head = own.assign(share=own.share + own.span.str.startswith("operand")).groupby(["layer", "head"])
+        kinds = {place: frozenset(zip(own.span, own.direction, own.offset, strict=True)) for place, own in of_head}
+        chosen: dict[frozenset[object], tuple[int, int]] = {}
+        for layer, head in of_head.share.max().sort_values(ascending=False, kind="stable").index:
+            chosen.setdefault(kinds[layer, head], (layer - 1, head - 1))
+        return list(chosen.values())[:count]
+
+    def opened(self, name: Attention, layer: int) -> np.ndarray:
+        """Which cells (head, query, key) of the averaged attention lie on kept lines."""
+        return self.bias.covers(self.layout, name, layer).numpy()
+
+    def with_lines(self, name: Attention, layer: int) -> tuple[np.ndarray, list[str], np.ndarray]:
+        """Averaged attention, titles and the cells on kept lines, a head each: what `maps.heads` draws."""
+        titles = [f"head {head + 1}" for head in range(self.bias.heads)]
+        return self.averages[name, layer].numpy(), titles, self.opened(name, layer)
+
+    def extended(self, name: Attention, layer: int, digits: int) -> np.ndarray:
+        """The bias (head, query, key) for problems of a length."""
+        return self.bias.dense(self.run.experiment.sampler.layout(digits), name, layer).numpy()
+
+    def letters(self, digits: int | None = None) -> tuple[list[str], list[str]]:
+        """`letters` of problems of `digits` digits, or of those that attention is averaged over."""
+        return letters(self.layout if digits is None else self.run.experiment.sampler.layout(digits))
 
     def verticals(self) -> pd.DataFrame:
         """Strong vertical lines of cross-attention wherever they stand: token, share of a head's attention.
@@ -98,134 +141,37 @@ class CalibrationStudy:
         Not of self-attention: there the first query sees one token alone, which is a vertical line by itself.
         """
         wanted, rows = Calibration(anchor="whole", share=SHARE), []
-        cross = {layer: weights for (name, layer), weights in self.averages.items() if name == "cross"}
-        for layer, weights in cross.items():
-            for line in calibrate(weights, None, "cross", wanted, layer):
+        for (name, layer), weights in self.averages.items():
+            for line in calibrate(weights, None, "cross", wanted, layer) if name == "cross" else []:
                 if line.direction == "vertical":
                     share = weights[line.head, :, line.offset].mean().item()
                     rows.append((token_at(self.layout, line.offset), share))
         return pd.DataFrame(rows, columns=["token", "share"])
 
-    @property
-    def layers(self) -> int:
-        return self.run.experiment.model.decoder_layers
-
-    @property
-    def last(self) -> int:
-        """The last decoder layer, counted from 0."""
-        return self.layers - 1
-
-    @property
-    def head_titles(self) -> list[str]:
-        return [f"head {head + 1}" for head in range(self.bias.heads)]
-
-    def strongest_head(self, name: Attention, direction: str) -> tuple[int, int]:
-        """Layer and head (from 0) of the line in this direction that carries most attention."""
-        lines = self.lines
-        chosen = lines[(lines.attention == name) & (lines.direction == direction)]
-        if chosen.empty:
-            raise InputError(f"no {direction} line was kept in {name}-attention of {self.run.experiment.name}")
-        best = chosen.sort_values("share").iloc[-1]
-        return int(best["layer"]) - 1, int(best["head"]) - 1
-
-    def averaged(self, name: Attention, layer: int) -> list[np.ndarray]:
-        return list(self.averages[name, layer].numpy())
-
-    def opened(self, name: Attention, layer: int) -> list[np.ndarray]:
-        """Which cells of the averaged attention lie on kept lines, a boolean matrix a head."""
-        return list(self.bias.covers(self.layout, name, layer).numpy())
-
-    def with_lines(self, name: Attention, layer: int) -> tuple[list[np.ndarray], list[str], list[np.ndarray]]:
-        """Averaged attention, titles and the cells on kept lines, a head each: what `maps.heads` draws."""
-        return self.averaged(name, layer), self.head_titles, self.opened(name, layer)
-
-    def extended(self, name: Attention, layer: int, layout: Layout | int) -> list[np.ndarray]:
-        """The bias of every head for a layout, or for problems of a length in digits."""
-        if isinstance(layout, int):
-            layout = self.run.experiment.sampler.layout(layout)
-        return list(self.bias.dense(layout, name, layer).numpy())
-
-    def telling_heads(self, name: Attention, count: int, digits: int) -> tuple[list[np.ndarray], list[str]]:
-        """The bias of heads with different lines for problems of `digits` digits: matrices and titles.
-
-        Heads that follow digits come before those that rest on a symbol, and the strongest line before others.
-        """
-        own = self.lines[self.lines.attention == name]
-        of_head = own.assign(share=own.share + own.span.str.startswith("operand")).groupby(["layer", "head"])
-        kinds = {place: frozenset(zip(own.span, own.direction, own.offset, strict=True)) for place, own in of_head}
-        ranked: list[tuple[int, int]] = list(of_head.share.max().sort_values(ascending=False, kind="stable").index)
-        chosen = list({kinds[place]: place for place in reversed(ranked)}.values())[::-1]
-        chosen = sorted(chosen, key=ranked.index)[:count]
-        matrices = [self.extended(name, layer - 1, digits)[head - 1] for layer, head in chosen]
-        return matrices, [f"layer {layer}, head {head}" for layer, head in chosen]
-
-    def letters(self, digits: int | None = None) -> tuple[list[str], list[str]]:
-        """What stands at each key and query of cross-attention, for problems of `digits` digits.
-
-        Without a number, for the problems that attention is averaged over.
-        """
-        return letters(self.batch.layout if digits is None else self.run.experiment.sampler.layout(digits))
-
-    def thresholds(self) -> pd.DataFrame:
-        """The thresholds that were tried: share, lines, skill of the parent under those lines alone."""
-        found = self.run.thresholds()
-        assert found is not None
-        return found
-
-    def diagnosis(self, model: Transformer | None = None) -> list[str]:
-        """Why calibration of the parent, or of another `model` for the task, should not work; empty if it can."""
-        settings = self.run.experiment.calibration or Calibration()
-        held_out = self.sampler.validation_batches(self.run.seed, 1000)[-1]
-        if model is not None:
-            return diagnose(model, held_out, calibrate_model(model, self.batch, settings))
-        tried = self.thresholds()
-        return diagnose(self.parent, held_out, Calibrated(self.bias, tried.share.iloc[-1], tried, settings))
-
-    def strongest_lines(self, count: int) -> pd.DataFrame:
-        """The lines of cross-attention that carry most of their head's attention."""
-        cross = self.lines[self.lines.attention == "cross"].drop(columns="attention")
-        return cross.sort_values("share", ascending=False, kind="stable").head(count)
-
     def answers(self, problem: str) -> dict[str, str]:
         """What the plain model says, the same under the bias before any retraining, ABC, and what is right."""
-        sampler = self.run.experiment.sampler
-        models = {
-            "Vanilla": self.parent,
-            "Vanilla under the bias": self.parent.with_bias(self.bias),
-            "ABC": self.run.model(),
-        }
+        sampler, under = self.run.experiment.sampler, self.parent.with_bias(self.bias)
+        models = {"Vanilla": self.parent, "Vanilla under the bias": under, "ABC": self.run.model()}
         said = {title: next(answers(model, sampler, [problem])) for title, model in models.items()}
         return said | {"right": sampler.task.right_answer(problem)}
 
-    def untrained(self) -> Transformer:
-        """The parent before its training."""
-        return (self.run.experiment.parent or self.run.experiment).build(self.run.seed)
+    def cost(self) -> dict[str, object]:
+        """Task, seed, threshold, lines, skill left, and what retraining costs, in shares of what the parent cost.
+
+        `problems`, `steps` and `seconds` (with calibration; they depend on how busy the machine was) up to the first
+        validation of 99%, infinite if there was none; `whole` is the problems of both to their end.
+        """
+        tried = self.run.thresholds()
+        assert tried is not None
+        own, parent = self.run.reached(INTERPOLATES), self.parent_run.reached(INTERPOLATES)
+        own["seconds"] += self.run.manifest["calibration_seconds"]
+        row = {"task": self.run.experiment.task.title, "seed": self.run.seed, "share": tried.share.iloc[-1]}
+        row |= {"lines": len(self.bias.lines), "skill": tried.skill.iloc[-1]}
+        row |= {name: own[of] / parent[of] if parent[of] < math.inf else math.inf for name, of in COSTS.items()}
+        return row | {"whole": self.run.problems() / self.parent_run.problems()}
 
 
-def token_at(layout: Layout, column: int) -> str:
-    """What stands in a column of the source: a symbol, or `operand 1`."""
-    symbols = dict(layout.symbols)
-    owners = [number for number, operand in enumerate(layout.operands, 1) if column in operand.columns]
-    return symbols[column] if column in symbols else f"operand {owners[0]}"
-
-
-def letters(layout: Layout) -> tuple[list[str], list[str]]:
-    """Keys and queries of cross-attention over many problems: `a` and `b` for digits of the numbers, and the places.
-
-    Of a table each row's first cell has the row's number.
-    """
-    keys = [""] * layout.source_length
-    for column, symbol in layout.symbols:
-        keys[column] = symbol
-    for letter, operand in zip("ab", layout.operands, strict=False):
-        for column in operand.columns:
-            keys[column] = letter
-    row = layout.row or 1
-    queries = [str(step // row + 1) if step % row == 0 else "" for step in range(layout.target_length - 1)]
-    return keys, [*queries, "&"]
-
-
-def line_table(lines: Sequence[Line], averages: Mapping[tuple[Attention, int], Tensor], layout: Layout) -> pd.DataFrame:
+def line_table(lines: Sequence[Line], averages: Averages, layout: Layout) -> pd.DataFrame:
     """A row a line, layers and heads counted from 1; `share` of its head's attention is on it, `value` is added."""
     rows = []
     for line in lines:
@@ -233,8 +179,27 @@ def line_table(lines: Sequence[Line], averages: Mapping[tuple[Attention, int], T
         share = weights[cells_of(line, layout)].sum().item() / len(weights)
         where = (line.attention, line.layer + 1, line.head + 1, line.span, line.direction, line.offset)
         rows.append((*where, share, line.value))
-    names = ["attention", "layer", "head", "span", "direction", "offset", "share", "value"]
-    return pd.DataFrame(rows, columns=names)
+    return pd.DataFrame(rows, columns=LINE)
+
+
+def token_at(layout: Layout, column: int) -> str:
+    """What stands in a column of the source: a symbol, or `operand 1`."""
+    owners = [number for number, operand in enumerate(layout.operands, 1) if column in operand.columns]
+    return f"operand {owners[0]}" if owners else dict(layout.symbols)[column]
+
+
+def letters(layout: Layout) -> tuple[list[str], list[str]]:
+    """Keys and queries of cross-attention over many problems: `a` and `b` for digits of the numbers, and the places.
+
+    Of a table each row's first cell has the row's number.
+    """
+    keys = [dict(layout.symbols).get(column, "") for column in range(layout.source_length)]
+    for letter, operand in zip("ab", layout.operands, strict=False):
+        for column in operand.columns:
+            keys[column] = letter
+    row = layout.row or 1
+    queries = [str(step // row + 1) if step % row == 0 else "" for step in range(layout.target_length - 1)]
+    return keys, [*queries, "&"]
 
 
 def studies(runs: Sequence[Run]) -> dict[str, list[CalibrationStudy]]:
@@ -246,55 +211,20 @@ def studies(runs: Sequence[Run]) -> dict[str, list[CalibrationStudy]]:
 
 
 def verticals(found: Results, names: Collection[str]) -> list[pd.DataFrame]:
-    """Attention on vertical lines, for each seed of which every experiment's plain model is there.
-
-    `names` are experiments such as addition-abc. The columns are those of `CalibrationStudy.verticals`.
-    """
-    by_seed = defaultdict[int, list[CalibrationStudy]](list)
+    """`CalibrationStudy.verticals` of these experiments together, for each seed of which every plain model is there."""
+    by_seed: dict[int, list[CalibrationStudy]] = {}
     for study in (CalibrationStudy(run) for name in names for run in found.every_seed(name)):
         if study.known_parent is not None and study.known_parent.has_weights:
-            by_seed[study.run.seed].append(study)
+            by_seed.setdefault(study.run.seed, []).append(study)
     complete = [own for own in by_seed.values() if len(own) == len(names)]
     return [pd.concat([study.verticals() for study in own]) for own in complete]
 
 
-def retraining_costs(studies: Sequence[CalibrationStudy]) -> pd.DataFrame:
-    """One row a calibration: task, seed, threshold, lines, skill left, and what retraining costs.
-
-    The costs are shares of the parent's: `problems`, `steps` and `seconds` (with calibration; they depend on how
-    busy the machine was) up to the first validation of 99%, infinite if there was none, and `whole`, the problems of
-    both to their end.
-    """
-    rows = []
-    for study in studies:
-        run, tried = study.run, study.thresholds().iloc[-1]
-        own, parent = run.reached(INTERPOLATES), study.parent_run.reached(INTERPOLATES)
-        own["seconds"] += run.manifest["calibration_seconds"]
-        row = {"task": run.experiment.task.title, "seed": run.seed, "share": tried["share"]}
-        row |= {"lines": len(study.bias.lines), "skill": tried.skill}
-        row |= {name: own[of] / parent[of] if parent[of] < math.inf else math.inf for name, of in COSTS.items()}
-        rows.append(row | {"whole": run.problems() / study.parent_run.problems()})
-    return pd.DataFrame(rows)
-
-
-def costs(found: Results) -> pd.DataFrame:
-    """`retraining_costs` of every run of ABC."""
-    return retraining_costs([CalibrationStudy(run) for run in found.runs(found.names("abc"))])
+def costs(runs: Sequence[Run]) -> pd.DataFrame:
+    """`CalibrationStudy.cost`, a row a run."""
+    return pd.DataFrame([CalibrationStudy(run).cost() for run in runs])
 
 
 def median_costs(costs: pd.DataFrame) -> pd.DataFrame:
-    """`retraining_costs` for reading: the median of the seeds, a row a task."""
+    """`costs` for reading: the median of the seeds, a row a task."""
     return costs.groupby("task", sort=False).median(numeric_only=True).drop(columns="seed").round(3)
-
-
-def tried(studies: Mapping[str, Sequence[CalibrationStudy]]) -> pd.DataFrame:
-    """Every threshold that was tried: experiment, seed, share, lines, skill; validation where a model was trained."""
-    runs = [(name, study) for name, own in studies.items() for study in own]
-    parts = [study.thresholds().assign(experiment=name, seed=study.run.seed) for name, study in runs]
-    return pd.concat(parts, ignore_index=True)
-
-
-def chosen(thresholds: pd.DataFrame) -> pd.DataFrame:
-    """Of `tried` a row a run: how many thresholds there were, and share, lines and skill of the one that is taken."""
-    columns = {"tried": ("share", "size")} | {name: (name, "last") for name in ("share", "lines", "skill")}
-    return thresholds.groupby(["experiment", "seed"], sort=False).agg(**columns)

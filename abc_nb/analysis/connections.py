@@ -13,7 +13,7 @@ from torch import Tensor
 from abc_nb.analysis.calibration_study import CalibrationStudy
 from abc_nb.analysis.results import Results
 from abc_nb.bias.base import ENCODER_DECODER, Attention
-from abc_nb.bias.lines import Line, Lines, open_cells, whole_matrix
+from abc_nb.bias.lines import Line, open_cells, whole_matrix
 from abc_nb.calibration.candidates import candidates, line_means
 from abc_nb.calibration.settings import Calibration
 from abc_nb.model.positions import RelativeAttention
@@ -62,12 +62,11 @@ def same_index_at_every_size(longest: int) -> bool:
 
 
 @torch.inference_mode()
-def learned_by_offset(model: Transformer, batch: Batch, name: Attention = "cross") -> pd.DataFrame:
-    """What an RPE model adds to the logits at each offset j - i, averaged over queries: layer, head, offset, value."""
-    rows: list[pd.DataFrame] = []
-    for number, layer in enumerate(model.decoder_layers):
-        attention = layer.self_attention if name == "self" else layer.cross_attention
-        queries: list[Tensor] = []
+def learned_by_offset(model: Transformer, batch: Batch) -> pd.DataFrame:
+    """What RPE adds to cross-attention's logits at each j - i: layer, head, offset, value (mean over queries)."""
+    rows: list[tuple[int, int, int, float]] = []
+    for number, layer in enumerate(model.decoder_layers, 1):
+        attention, queries = layer.cross_attention, list[Tensor]()
         handle = attention.query.register_forward_hook(lambda _m, _i, out, kept=queries: kept.append(out))
         model(batch.source, batch.target[:, :-1], batch.layout)
         handle.remove()
@@ -75,38 +74,32 @@ def learned_by_offset(model: Transformer, batch: Batch, name: Attention = "cross
         table, clip = attention.position.table, attention.position.clip
         mean = attention.split(queries[0]).mean(dim=(0, 2))  # (head, size)
         values = mean @ table.T / table.shape[1] ** 0.5
-        wide = pd.DataFrame(values.numpy(), columns=range(-clip, clip + 1)).assign(head=range(1, len(values) + 1))
-        rows.append(wide.melt("head", var_name="offset").assign(layer=number + 1))
-    return pd.concat(rows, ignore_index=True)[["layer", "head", "offset", "value"]]
+        rows += [
+            (number, head, at - clip, value)
+            for head, own in enumerate(values.tolist(), 1)
+            for at, value in enumerate(own)
+        ]
+    return pd.DataFrame(rows, columns=["layer", "head", "offset", "value"])
 
 
-def lines_by_offset(study: CalibrationStudy, clip: int) -> pd.DataFrame:
-    """The attention on ABC's anti-diagonals by the offset j - i that RPE would use: layer, head, offset, share.
-
-    RPE counts the source from its right end, where the end of the sequence is 0 and the units are 1:
-    the digit of place i stands at offset 1, one column to its right at offset 0.
-    """
-    lines = study.lines
-    chosen = lines[(lines.attention == "cross") & (lines.direction == "antidiagonal")]
-    found = chosen.assign(offset=1 - chosen.offset)
-    return found[found.offset.abs() <= clip][["layer", "head", "offset", "share"]]
-
-
-def by_offset(model: Transformer, batch: Batch, study: CalibrationStudy, reach: int = 6) -> pd.DataFrame:
+def by_offset(model: Transformer, study: CalibrationStudy, reach: int = 6) -> pd.DataFrame:
     """RPE's learned bias and ABC's share of attention, each of its highest head, by columns right of the needed digit.
 
-    The digit that is needed stands at offset 1 of RPE (see `lines_by_offset`), which is 0 here.
+    RPE counts the source from its right end, where the end of the sequence is 0 and the units are 1: the digit of
+    place i stands at offset j - i = 1, and one column to its right at 0.
     """
-    learned = learned_by_offset(model, batch).groupby("offset").value.max()
-    shares = lines_by_offset(study, reach).groupby("offset").share.max()
-    frame = pd.DataFrame({"RPE": learned, "ABC": shares}).loc[1 - reach : 1 + reach].fillna({"ABC": 0.0})
-    return frame.reset_index().assign(offset=lambda found: 1 - found.offset)
+    learned = learned_by_offset(model, study.batch).groupby("offset").value.max()
+    lines = study.lines[(study.lines.attention == "cross") & (study.lines.direction == "antidiagonal")]
+    shares = lines.groupby("offset").share.max()
+    frame = pd.DataFrame({"RPE": learned.rename(index=lambda offset: 1 - offset), "ABC": shares})
+    frame = frame.rename_axis("offset").loc[-reach:reach].fillna({"ABC": 0.0})
+    return frame[::-1].reset_index()
 
 
 def on_successor(found: Results) -> pd.DataFrame:
     """`by_offset` of the first seed's RPE, its source counted from the right, and of ABC, on Successor."""
-    study = CalibrationStudy(found.one("successor-abc"))
-    return by_offset(found.one("successor-rpe-right").model(), study.batch, study)
+    model = found.one("successor-rpe-right").model()
+    return by_offset(model, CalibrationStudy(found.one("successor-abc")))
 
 
 def on_parity(found: Results) -> pd.DataFrame:
@@ -138,19 +131,16 @@ def changes(study: CalibrationStudy, adapted: Transformer) -> pd.DataFrame:
     Each attention is changed alone: cross-attention's queries come after self-attention, and would carry
     its change. Columns as `logit_change`, and method.
     """
-    rows, names = [], ENCODER_DECODER
-    for name in names:
-        biased = study.parent.with_bias(bias_of_one(study.bias, name))
-        rows.append(logit_change(study.parent, biased, name, study.batch) | {"method": "ABC"})
-    for name in names:
-        changed = adapted_in_one(study.parent, adapted, name)
-        rows.append(logit_change(study.parent, changed, name, study.batch) | {"method": "LoRA"})
-    return pd.DataFrame(rows)[["method", "attention", "closed", "mean", "spread"]]
-
-
-def bias_of_one(bias: Lines, name: Attention) -> Lines:
-    """The lines of one attention; the other is left as it was."""
-    return replace(bias, lines=tuple(line for line in bias.lines if line.attention == name), empty="transparent")
+    rows = []
+    for name in ENCODER_DECODER:
+        lines = tuple(line for line in study.bias.lines if line.attention == name)
+        changed = {
+            "ABC": study.parent.with_bias(replace(study.bias, lines=lines, empty="transparent")),
+            "LoRA": adapted_in_one(study.parent, adapted, name),
+        }
+        for method, model in changed.items():
+            rows.append({"method": method} | logit_change(study.parent, model, name, study.batch))
+    return pd.DataFrame(rows)
 
 
 def adapted_in_one(parent: Transformer, adapted: Transformer, name: Attention) -> Transformer:

@@ -1,22 +1,47 @@
-"""What the data look like: frames for the first notebook."""
+"""What the data look like: problems as tokens, what each output needs, and windows, for the first notebooks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from torch import Tensor
 
 from abc_nb.analysis.attention import needed
-from abc_nb.bias.base import CLOSED, Attention
+from abc_nb.bias.base import CLOSED
 from abc_nb.bias.window import Window
 from abc_nb.experiments import ARITHMETIC, LISTS
 from abc_nb.problems.digits import Digits, digit_count, to_digits
-from abc_nb.problems.layouts import Layout
+from abc_nb.problems.products import Product
 from abc_nb.problems.sampling import split_numbers
-from abc_nb.problems.tasks import NUMBERS, Task
+from abc_nb.problems.tasks import NUMBERS, Task, Width
+
+
+class Needs(NamedTuple):
+    """A problem, and what its output digits are made from."""
+
+    source: list[str]
+    target: list[str]  # units first
+    cells: np.ndarray  # booleans (output token, source token)
+    carries: list[int]  # steps that hand a carry to the next one
+
+
+class Trace(NamedTuple):
+    """The table of a product, units first in every direction."""
+
+    first: np.ndarray  # digits of the factor whose digits stand above the columns
+    second: np.ndarray  # of the factor that has a row a digit
+    digits: np.ndarray  # (row, column)
+    carries: np.ndarray  # (row, column): what a cell carries on
+
+
+def on_paper(task: Task, problem: str) -> tuple[list[Digits], Width]:
+    """A problem's operands with the zeros in front that they have in tokens, and the columns that they take."""
+    operands = task.read(problem)
+    width = task.width_of(operands)
+    return task.widen(operands, width), width
 
 
 def task_examples() -> pd.DataFrame:
@@ -24,31 +49,32 @@ def task_examples() -> pd.DataFrame:
     rows = []
     for name in (*ARITHMETIC, *LISTS):
         task = Task(name)
-        operands = task.read(task.problem)
-        width = task.width_of(operands)
-        operands = task.widen(operands, width)
+        tokens = tokens_of(task, *on_paper(task, task.problem))
         row = {"task": task.title, "problem": task.problem, "answer": task.right_answer(task.problem)}
-        row["source"] = " ".join(task.text(task.source(operands, task.layout(width))[0]))
-        row["aligned source"] = " ".join(task.text(task.source(operands, task.layout(width, "aligned"))[0]))
-        row["target"] = " ".join(task.text(task.target(operands)[0]))
-        rows.append(row)
+        row |= {"source": tokens["source, natural"], "aligned source": tokens["source, aligned"]}
+        rows.append(row | {"target": tokens["target"]})
     return pd.DataFrame(rows)
 
 
-def example_tokens(task: Task, operands: list[int], width: int) -> dict[str, list[str]]:
-    """Source (natural and aligned) and target tokens of one problem, for `maps.token_grid`."""
-    digits = [to_digits(np.array([number]), task.base, width) for number in operands]
+def tokens_of(task: Task, operands: list[Digits], width: Width) -> dict[str, str]:
+    """Source (natural and aligned) and target tokens of one problem."""
     sources = {
-        f"source, {arrangement}": task.text(task.source(digits, task.layout(width, arrangement))[0])
+        f"source, {arrangement}": task.source(operands, task.layout(width, arrangement))
         for arrangement in ("natural", "aligned")
     }
-    return sources | {"target": task.text(task.target(digits)[0])}
+    every = sources | {"target": task.target(operands)}
+    return {name: " ".join(task.text(tokens[0].tolist())) for name, tokens in every.items()}
 
 
-def training_lengths(seed: int = 0, base: int = 10) -> pd.DataFrame:
+def example_tokens(task: Task, operands: list[int], width: int) -> dict[str, str]:
+    """`tokens_of` a problem of these numbers."""
+    return tokens_of(task, [to_digits(np.array([number]), task.base, width) for number in operands], width)
+
+
+def training_lengths(seed: int = 0) -> pd.DataFrame:
     """Share of the training and validation numbers by their digits."""
-    count = digit_count(NUMBERS, base)
-    bounds = base ** np.arange(1, count)
+    count = digit_count(NUMBERS, 10)
+    bounds = 10 ** np.arange(1, count)
     shares = {
         name: np.bincount(np.searchsorted(bounds, pool, side="right"), minlength=count) / len(pool)
         for name, pool in zip(("training", "validation"), split_numbers(seed), strict=True)
@@ -56,22 +82,20 @@ def training_lengths(seed: int = 0, base: int = 10) -> pd.DataFrame:
     return pd.DataFrame({"digits": np.arange(1, count + 1), **shares})
 
 
-def window_matrices(w: int, width: int = 6) -> dict[str, np.ndarray]:
+def window_matrices(w: int, width: int = 6) -> list[tuple[str, np.ndarray]]:
     """The open cells of a window of `w`, True where open: decoder self-attention and cross-attention."""
     one, two = Task("successor").layout(width), Task("addition").layout(width, "aligned")
-    parts: dict[str, tuple[Layout, Attention]] = {
-        f"self-attention, w={w}": (one, "self"),
-        "cross-attention, unary": (one, "cross"),
-        "cross-attention, binary": (two, "cross"),
-    }
-    return {title: Window(w).opened(*part, layer=0)[0].numpy() for title, part in parts.items()}
+    opened = Window(w).opened
+    return [
+        (f"self-attention, w={w}", opened(one, "self", 0)[0].numpy()),
+        ("cross-attention, unary", opened(one, "cross", 0)[0].numpy()),
+        ("cross-attention, binary", opened(two, "cross", 0)[0].numpy()),
+    ]
 
 
 def window(name: str, problem: str, w: int) -> Tensor:
     """The window added to the logits of cross-attention for one problem: (output token, input token)."""
-    task = Task(name)
-    operands = task.read(problem)
-    layout = task.layout(task.width_of(operands), "aligned")
+    layout = Task(name).layout(on_paper(Task(name), problem)[1], "aligned")
     matrix = Window(w).dense(layout, "cross", layer=0, heads=1)
     assert matrix is not None
     return matrix[0]
@@ -83,26 +107,22 @@ def with_tokens(matrix: Tensor, rows: Sequence[str], columns: Sequence[str]) -> 
     return str(pd.DataFrame(cells, index=list(rows), columns=list(columns)).to_string())
 
 
-def needed_cells(name: str, problem: str) -> dict[str, Any]:
-    """What `maps.dependencies` draws: tokens, the cells that each output digit needs, the steps with a carry."""
-    task = Task(name)
+def needs_of_sum(problem: str) -> Needs:
+    """What the digits of a sum are made from."""
+    task = Task("addition")
+    operands, width = on_paper(task, problem)
+    layout = task.layout(width, "aligned")
+    cells, carry = needed(layout, "cross").numpy(), [0]
+    for a, b in zip(*(digits[0].tolist() for digits in operands), strict=True):
+        carry.append((a + b + carry[-1]) // task.base)
+    source, target = (task.source(operands, layout)[0], task.target(operands)[0, 1:-1])
+    return Needs(task.text(source.tolist()), task.text(target.tolist()), cells, np.flatnonzero(carry[1:-1]).tolist())
+
+
+def trace_of_product(problem: str) -> Trace:
+    """The table that a model writes for a product."""
+    task = Product("n-by-n")
     operands = task.read(problem)
-    operands = task.widen(operands, task.width_of(operands))
-    layout = task.layout(operands[0].shape[1], "aligned")
-    handed = carries(operands, task.base)[0]
-    return {
-        "source": task.text(task.source(operands, layout)[0].tolist()),
-        "target": task.text(task.target(operands)[0, 1:-1].tolist()),
-        "cells": needed(layout, "cross").numpy(),
-        "carries": np.flatnonzero(handed[:-1]).tolist(),
-    }
-
-
-def carries(operands: Sequence[Digits], base: int) -> np.ndarray:
-    """Where adding two operands carries out of a place: booleans of shape (samples, places)."""
-    a, b = operands
-    out, carry = np.zeros(a.shape, bool), np.zeros(len(a), np.int64)
-    for place in range(a.shape[1]):
-        carry = (a[:, place] + b[:, place] + carry) // base
-        out[:, place] = carry > 0
-    return out
+    first, second = (digits[0] for digits in operands)
+    cells = task.table(operands)[0]
+    return Trace(first, second, cells % task.base, cells // task.base)

@@ -100,7 +100,7 @@ class Exhibits:
     def heat_map(self, name: str, rows: pd.DataFrame, lengths: Sequence[int]) -> None:
         """Evaluation rows over seeds as a picture: methods down, lengths across, a panel a task."""
         frame = over_seeds(rows[rows.length.isin(lengths)])
-        self.figure(name, maps.accuracy_map(frame, list(dict.fromkeys(frame.model))))
+        self.figure(name, maps.accuracy_map(frame))
 
     def ledger(self, found: Results) -> None:
         """Judge the claims of this notebook and record the verdicts; show each with its runs and one sentence."""

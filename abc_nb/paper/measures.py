@@ -78,7 +78,7 @@ def operands(found: Results) -> list[Row]:
     """Of Addition how many heads look at one operand at least twice as much as at the other: first, second, heads."""
     rows = []
     for study in plain(found, "addition"):
-        sources = study.by_source()
+        sources = study.by_operand()
         ratio = sources["operand 1"] / sources["operand 2"]
         counts = {"first": int((ratio >= 2).sum()), "second": int((ratio <= 0.5).sum()), "heads": len(ratio)}
         rows.append(about(study.run) | counts)
@@ -102,9 +102,7 @@ def calibrated(found: Results) -> list[CalibrationStudy]:
 
 def costs(found: Results) -> list[Row]:
     """`seconds` to 99% in validation, ABC's over the plain model's."""
-    studies = calibrated(found)
-    seconds = calibration_study.retraining_costs(studies).seconds
-    return [about(study.run) | {"seconds": cost} for study, cost in zip(studies, seconds, strict=True)]
+    return [about(study.run) | {"seconds": study.cost()["seconds"]} for study in calibrated(found)]
 
 
 def followed(found: Results) -> list[Row]:

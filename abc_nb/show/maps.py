@@ -1,4 +1,4 @@
-"""Maps: attention, biases, grids and tokens as pictures of cells; each function returns a Figure."""
+"""Maps: attention, biases, accuracies and tokens as pictures of cells; each function returns a Figure."""
 
 from __future__ import annotations
 
@@ -12,96 +12,71 @@ import seaborn as sns
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
-from abc_nb.analysis.attention import Panel
+from abc_nb.analysis.attention import HeadMap
 from abc_nb.analysis.calibration_study import CalibrationStudy
+from abc_nb.analysis.dataset import Needs, Trace
 from abc_nb.analysis.statistics import seeds_in_words
 from abc_nb.problems.tasks import REGISTRY
-from abc_nb.show.pictures import COLORS, GRID, WHITE, WIDTH, blank, heat_map, in_pairs, new_figure
-from abc_nb.show.titles import length_unit, named, of_models
+from abc_nb.show.pictures import COLORS, STYLE, WIDTH, heat_map, mask, new_figure, outline, with_tokens
+from abc_nb.show.titles import length_unit, named
 
 NAME = 26  # letters of a model's name on one line
+CELL = 0.17  # inches: a cell that a token can be written beside
+UNITS = {"T": "period T", "w": "window w", "model": ""}  # of an axis
 
 
-@rc_context(GRID)
-def attention_maps(panels: Sequence[Panel], size: float = 0.17) -> Figure:
+@rc_context(STYLE)
+def attention_maps(heads: Sequence[HeadMap]) -> Figure:
     """Heat maps side by side on one scale, tokens on both axes; brighter is more attention (figures 5 and 6).
 
     Rows are queries, labelled with the token they produce; wrong tokens are red and bold. Cells that the algorithm
-    needs are marked in white.
+    needs are outlined.
     """
-    shapes = [panel.weights.shape for panel in panels]
-    figure = blank(size * sum(shape[1] for shape in shapes) + 1.1 * len(panels), size * max(s[0] for s in shapes) + 1.0)
-    axes = figure.subplots(1, len(panels), squeeze=False, width_ratios=[shape[1] for shape in shapes])[0]
-    for axis, panel in zip(axes, panels, strict=True):
-        image = heat_map(axis, panel.weights, vmin=0, vmax=1, aspect="equal")
-        with_tokens(axis, panel.keys, panel.queries)
-        for label, right in zip(axis.get_yticklabels(), panel.right, strict=True):
+    height, wide = (max(head.weights.shape[0] for head in heads), [head.weights.shape[1] for head in heads])
+    size = (CELL * sum(wide) / len(heads) + 1.1, CELL * height + 1.0)
+    figure, axes = new_figure(len(heads), size=size, width_ratios=wide)
+    for axis, head in zip(axes, heads, strict=True):
+        image = heat_map(axis, head.weights, vmin=0, vmax=1, aspect="equal")
+        with_tokens(axis, head.keys, head.outputs)
+        for label, right in zip(axis.get_yticklabels(), head.right, strict=True):
             label.set(color="black" if right else "tab:red", fontweight="normal" if right else "bold")
-        if panel.needed is not None:
-            outline(axis, panel.needed)
-        axis.set(title=panel.title, xlabel=panel.xlabel)
+        outline(axis, head.needed)
+        axis.set(title=head.title, xlabel=head.xlabel)
     axes[0].set_ylabel("output token")
     figure.colorbar(image, ax=axes, label="attention", fraction=0.03, pad=0.01)
     return figure
 
 
-def with_tokens(axis: Axes, keys: Sequence[str], queries: Sequence[str]) -> None:
-    """What stands at each column and row of a matrix."""
-    look: dict[str, Any] = {"family": "monospace", "fontsize": 7}
-    axis.set_xticks(range(len(keys)), keys, **look)
-    axis.set_yticks(range(len(queries)), queries, **look)
-    axis.tick_params(length=0, pad=2)
-
-
-def outline(axis: Axes, cells: np.ndarray) -> None:
-    """White frames around cells."""
-    for row, column in np.argwhere(cells).tolist():
-        frame = Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor="white", linewidth=0.8)
-        axis.add_patch(frame).set_clip_on(False)  # whole at the matrix's edge, too
-
-
-@rc_context(WHITE)
-def bias_matrices(rows: Sequence[dict[str, np.ndarray]], size: float = 0.16) -> Figure:
-    """Which cells a bias leaves open, drawn bright; the queries of a matrix run down (figures 3 and 8).
-
-    Each of `rows` has the same number of matrices, by title.
-    """
-    shapes = [matrix.shape for matrix in rows[0].values()]
-    wide = size * sum(shape[1] for shape in shapes) + 1.2 * len(shapes)
-    figure = blank(wide, (size * max(shape[0] for shape in shapes) + 0.6) * len(rows))
-    axes = figure.subplots(len(rows), len(shapes), squeeze=False, width_ratios=[shape[1] for shape in shapes])
-    for line, matrices in zip(axes, rows, strict=True):
-        for axis, (title, matrix) in zip(line, matrices.items(), strict=True):
-            edges = np.arange(matrix.shape[1] + 1), np.arange(matrix.shape[0] + 1)
-            axis.pcolormesh(*edges, matrix, cmap="cividis", vmin=0, vmax=1, edgecolor="0.55", linewidth=0.3)
-            axis.set(title=title, aspect="equal", xticks=[], yticks=[])
-            axis.invert_yaxis()
-        line[0].set_ylabel("output token")
-    for axis in axes[-1]:
-        axis.set_xlabel("key")
+@rc_context(STYLE)
+def bias_matrices(matrices: Sequence[tuple[str, np.ndarray]], across: int) -> Figure:
+    """Which cells a bias leaves open, drawn bright; the queries of a matrix run down (figures 3 and 8)."""
+    wide = [matrix.shape[1] for _, matrix in matrices[:across]]
+    height = max(len(matrix) for _, matrix in matrices)
+    size = (0.16 * sum(wide) / across + 1.2, 0.16 * height + 0.6)
+    figure, axes = new_figure(len(matrices), across, size, width_ratios=wide)
+    for axis, (title, matrix) in zip(axes, matrices, strict=True):
+        mask(axis, matrix)
+        axis.set(title=title, aspect="equal", xlabel="key", ylabel="output token")
+        axis.label_outer()
     return figure
 
 
-@rc_context(GRID)
-def dependencies(title: str, source: list[str], target: list[str], cells: np.ndarray, carries: list[int]) -> Figure:
-    """What output digits depend on: a line for each digit that they need, an arrow for each carry (figure 7).
-
-    `target` is units first; `carries` are the steps that hand a carry to the next one.
-    """
-    figure, (panel,) = new_figure(1, 1.9, width=0.4 * max(len(source), len(target)) + 1.4)
-    colors, right = sns.color_palette("colorblind", len(target)), len(source) - 1
+@rc_context(STYLE)
+def dependencies(title: str, needs: Needs) -> Figure:
+    """What output digits depend on: a line for each digit that they need, an arrow for each carry (figure 7)."""
+    count, right = len(needs.target), len(needs.source) - 1
+    figure, (panel,) = new_figure(size=(0.4 * max(len(needs.source), count) + 1.4, 1.9))
     look: dict[str, Any] = {"ha": "center", "va": "center", "family": "monospace"}
-    for step, (token, color) in enumerate(zip(target, colors, strict=True)):
+    for step, (token, color) in enumerate(zip(needs.target, sns.color_palette("colorblind", count), strict=True)):
         at = right - 1 - 2 * step
-        for key in np.flatnonzero(cells[step]).tolist():
+        for key in np.flatnonzero(needs.cells[step]).tolist():
             panel.plot([key, at], [0.12, 0.88], color=color, linewidth=1.4)
         panel.text(at, 1, token, **look)
-        if step in carries:
+        if step in needs.carries:
             panel.annotate("", (at - 1.75, 1.1), (at, 1.1), arrowprops={"arrowstyle": "->", "color": "0.3"})
             panel.text(at - 0.9, 1.24, "carry 1", ha="center", fontsize=7, color="0.3")
-    for column, token in enumerate(source):
+    for column, token in enumerate(needs.source):
         panel.text(column, 0, token, **look)
     panel.set(title=title, xlim=(-0.8, right + 0.8), ylim=(-0.2, 1.4), xticks=[])
     panel.set_yticks([0, 1], ["input", "output"])
@@ -110,48 +85,66 @@ def dependencies(title: str, source: list[str], target: list[str], cells: np.nda
     return figure
 
 
-@rc_context(GRID)
-def grid_map(frame: pd.DataFrame, length: int) -> Figure:
-    """The median seed at a length over window and period, a heat map a task, two in a row (as `tables.grid`)."""
-    frame = named(frame[frame.length == length])
-    tasks = list(dict.fromkeys(frame.task))
-    figure, panels = in_pairs(len(tasks), 2.0)
-    for panel, task in zip(panels, tasks, strict=True):
-        part = frame[frame.task == task]
-        table = part.pivot(index="w", columns="T", values="ours").rename(columns={0: "–"})
-        percent_map(panel, table, f"{task}, {length} digits")
-        panel.set(xlabel="period T", ylabel="window w")
-    figure.colorbar(panels[0].collections[0], ax=panels, label="exact match (%)", fraction=0.04, pad=0.02)
+@rc_context(STYLE)
+def trace(made: Trace, row: int = 1, column: int = 1) -> Figure:
+    """The table of a product, units at the right, and arrows to one cell from the four tokens that decide it.
+
+    A cell shows its digit and, smaller, what it carries on. The arrows begin at the digit of the first factor in the
+    same column, the digit of the second in the same row, the cell above to the right, and the cell before.
+    """
+    rows, columns = made.digits.shape
+    figure, (axes,) = new_figure(size=(0.7 * columns + 2.0, 0.55 * rows + 1.0))
+    factors: list[tuple[float, float, str]] = [(-place, 1, str(digit)) for place, digit in enumerate(made.first)]
+    factors += [(1.4, -place, f"× {digit}") for place, digit in enumerate(made.second)]
+    cells: list[tuple[float, float, str]] = [(-c, -r, str(digit)) for (r, c), digit in np.ndenumerate(made.digits)]
+    carried: list[tuple[float, float, str]] = [
+        (-c - 0.3, -r + 0.22, str(carry)) for (r, c), carry in np.ndenumerate(made.carries) if carry
+    ]
+    for texts, color, size in ((factors, COLORS[0], 13), (cells, "black", 13), (carried, "gray", 8)):
+        for x, y, text in texts:
+            axes.text(x, y, text, ha="center", va="center", fontsize=size, color=color)
+    sources = [(-column, 1), (1.25, -row), (-column + 1, -row)]
+    sources += [(-column - 1, -row + 1)] if row and column < columns - 1 else []
+    style = {"arrowstyle": "->", "color": COLORS[3], "shrinkA": 9, "shrinkB": 9, "connectionstyle": "arc3,rad=0.12"}
+    for start in sources:
+        axes.annotate("", xy=(-column, -row), xytext=start, arrowprops={**style, "linewidth": 1.4})
+    axes.set(xlim=(-columns + 0.3, 2.0), ylim=(-rows + 0.4, 1.6))
+    axes.axis("off")
     return figure
 
 
-@rc_context(GRID)
-def accuracy_map(frame: pd.DataFrame, models: Sequence[str]) -> Figure:
-    """Accuracy by model, in this order, and length: a heat map a task, two or three in a row (as `over_seeds`)."""
-    frame, models = named(frame), [*of_models(models).values()]
-    order = [operation.title for operation in REGISTRY.values()]
+@rc_context(STYLE)
+def accuracy_map(frame: pd.DataFrame, row: str = "model", column: str = "length") -> Figure:
+    """`over_seeds` as a heat map a task: the median seed's percentages by two columns of the frame."""
+    frame = named(frame)
+    order = [task.title for task in REGISTRY.values()]
     tasks = sorted(dict.fromkeys(frame.task), key=lambda task: order.index(task.partition(", base")[0]))
-    titles = [fill(model, NAME) for model in models]
+    titles = {name: fill(str(name), NAME) for name in dict.fromkeys(frame[row])}
+    lines = [line for title in titles.values() for line in title.split("\n")]
     across = 3 if len(tasks) == 3 else min(2, len(tasks))
-    lines = [line for title in titles for line in title.split("\n")]
-    names = 0.06 / across * max(map(len, lines))  # inches of the names' column, on each panel
-    figure, panels = new_figure(across, 0.17 * len(lines) + 0.7, WIDTH + names, rows=-(-len(tasks) // across))
-    for i, (panel, task) in enumerate(zip(panels, tasks, strict=True)):
+    size = (WIDTH + 0.06 / across * max(map(len, lines)), 0.17 * len(lines) + 0.7)  # room for the rows' names
+    figure, panels = new_figure(len(tasks), across, size)
+    for panel, task in zip(panels, tasks, strict=True):
         part = frame[frame.task == task]
-        table = part.pivot(index="model", columns="length", values="ours").reindex(models).set_axis(titles)
+        table = part.pivot(index=row, columns=column, values="ours").reindex(list(titles)).rename(index=titles)
         percent_map(panel, table, f"{task} ({seeds_in_words(part)})")
-        panel.set(xlabel=f"length ({length_unit(task)})", ylabel="")
-        panel.set_xticks(panel.get_xticks(), [f"{length:,}" for length in table.columns], fontsize=7, rotation=0)
-        panel.tick_params(labelleft=i % across == 0)
+        panel.set(xlabel=UNITS.get(column, f"length ({length_unit(task)})"), ylabel=UNITS[row])
+        panel.label_outer(remove_inner_ticks=False)
+        panel.xaxis.set_tick_params(labelbottom=True)
     return figure
 
 
 def percent_map(panel: Axes, table: pd.DataFrame, title: str) -> None:
-    """Percentages as a heat map with the numbers in its cells; empty cells are white."""
-    look: dict[str, Any] = {"annot": table.map(in_a_cell), "fmt": "", "annot_kws": {"size": 7}, "cbar": False}
-    sns.heatmap(table, ax=panel, cmap="cividis", vmin=0, vmax=100, **look)
-    panel.set_title(title)
+    """Percentages as a heat map with the numbers in its cells; empty cells have the panel's colour."""
+    sns.heatmap(
+        table, ax=panel, cmap="cividis", vmin=0, vmax=100, cbar=False,
+        annot=table.map(in_a_cell), fmt="", annot_kws={"size": 7},
+    )  # fmt: skip
+    names = [name if isinstance(name, str) else f"{name:,}" for name in table.columns]
+    panel.set_xticks(panel.get_xticks(), names, fontsize=7, rotation=0)
     panel.tick_params(length=0)
+    panel.tick_params(axis="y", rotation=0)
+    panel.set_title(title)
     panel.grid(False)
 
 
@@ -160,36 +153,32 @@ def in_a_cell(value: float) -> str:
     return f"{min(value, 99.9):.1f}" if 99.5 <= value < 100 else f"{value:.0f}"
 
 
-@rc_context(WHITE)
+@rc_context(STYLE)
 def heads(
     matrices: Sequence[np.ndarray],
     titles: Sequence[str],
     outlined: Sequence[np.ndarray] = (),
-    columns: int = 4,
     tokens: tuple[Sequence[str], Sequence[str]] | None = None,
+    across: int = 4,
 ) -> Figure:
-    """One matrix a head on one scale (figures 10 and 11): closed cells grey, `outlined` ones framed in white.
+    """One matrix a head on one scale (figures 10 and 11): closed cells grey, `outlined` ones framed.
 
     Rows are queries from the top, columns keys; brighter is more. `tokens` are what stands at keys and queries.
     """
-    rows = -(-len(matrices) // columns)
     height, width = matrices[0].shape
-    size = min(0.16, (6.8 if tokens is None else 10.0) / (columns * width))
-    labels = 0.0 if tokens is None else 0.35
-    figure = blank(columns * (size * width + 0.15 + labels), rows * (size * height + 0.4 + labels))
+    cell = min(0.16, (6.8 if tokens is None else 10.0) / (across * width))
+    room = 0.15 if tokens is None else 0.5
+    figure, axes = new_figure(len(matrices), across, (cell * width + room, cell * height + room + 0.25))
     values = np.concatenate([matrix[np.isfinite(matrix)] for matrix in matrices])
     is_bias = values.size < sum(matrix.size for matrix in matrices)  # a bias has closed cells
-    scale: dict[str, Any] = {"vmin": min(values, default=0) - 0.1 if is_bias else 0, "vmax": max(values, default=0)}
-    axes = figure.subplots(rows, columns, squeeze=False)
-    for axis, matrix, title in zip(axes.flat, matrices, titles, strict=False):
-        image = heat_map(axis, matrix, aspect="equal", interpolation="nearest", **scale)
+    low, high = (values.min() - 0.1 if is_bias else 0, values.max()) if values.size else (0, 1)
+    for axis, matrix, title in zip(axes, matrices, titles, strict=True):
+        image = heat_map(axis, matrix, aspect="equal", vmin=low, vmax=high)
         axis.set_title(title, fontsize=7)
         if tokens is not None:
             with_tokens(axis, *tokens)
-    for axis, cells in zip(axes.flat, outlined, strict=False):
+    for axis, cells in zip(axes, outlined, strict=False):
         outline(axis, cells)
-    for axis in list(axes.flat)[len(matrices) :]:
-        axis.set_visible(False)
     if not is_bias:
         figure.colorbar(image, ax=axes, label="attention", fraction=0.03, pad=0.01)
     return figure
@@ -197,9 +186,13 @@ def heads(
 
 def biases(study: CalibrationStudy, digits: int, count: int = 3) -> Figure:
     """The cross-attention bias of heads with different lines, for problems of `digits` digits (figures 10 and 11)."""
-    matrices, titles = study.telling_heads("cross", count, digits)
-    titles = [f"{title}: {values_of(matrix)}" for title, matrix in zip(titles, matrices, strict=True)]
-    return heads(matrices, titles, columns=count, tokens=study.letters(digits))
+    places = study.telling_heads("cross", count)
+    matrices = [study.extended("cross", layer, digits)[head] for layer, head in places]
+    titles = [
+        f"layer {layer + 1}, head {head + 1}: {values_of(matrix)}"
+        for (layer, head), matrix in zip(places, matrices, strict=True)
+    ]
+    return heads(matrices, titles, tokens=study.letters(digits), across=count)
 
 
 def values_of(bias: np.ndarray) -> str:
@@ -208,39 +201,37 @@ def values_of(bias: np.ndarray) -> str:
     return " and ".join("0" if float(value) == 0 else value for value in values)
 
 
-@rc_context(GRID)
+@rc_context(STYLE)
 def directions(matrix: np.ndarray, tokens: tuple[Sequence[str], Sequence[str]]) -> Figure:
     """Averaged attention, and the mean on every line of each direction (figure 9); `tokens` of keys and queries.
 
     A line's number is the column at which it meets the first row, or would meet it beyond the matrix.
     """
     rows, columns = matrix.shape
-    found = {
+    lines = {
         "diagonal": {k: np.diag(matrix, k) for k in range(1 - rows, columns)},
         "antidiagonal": {columns - 1 - k: np.diag(matrix[:, ::-1], k) for k in range(1 - rows, columns)},
         "vertical": dict(enumerate(matrix.T)),
     }
-    means = {title: {line: cells.mean() for line, cells in lines.items()} for title, lines in found.items()}
-    highest = 1.1 * max(max(each.values()) for each in means.values())
-    figure, panels = new_figure(4, 2.2, width=WIDTH * 0.8)
-    heat_map(panels[0], matrix, vmin=0)
-    with_tokens(panels[0], *tokens)
-    panels[0].set(title="averaged attention", xlabel="key", ylabel="output token")
-    for panel, (title, lines) in zip(panels[1:], means.items(), strict=True):
-        panel.bar(list(lines), list(lines.values()), color=COLORS[0])
-        panel.set(title=title, xlabel="line", ylim=(0, highest))
-    panels[1].set_ylabel("mean attention")
+    figure, (map_panel, *panels) = new_figure(4, size=(WIDTH * 0.8, 2.2))
+    heat_map(map_panel, matrix, vmin=0)
+    with_tokens(map_panel, *tokens)
+    map_panel.set(title="averaged attention", xlabel="key", ylabel="output token")
+    for panel, (title, cells) in zip(panels, lines.items(), strict=True):
+        panel.bar(list(cells), [line.mean() for line in cells.values()], color=COLORS[0])
+        panel.set(title=title, xlabel="line")
+        panel.sharey(panels[0])
+    panels[0].set_ylabel("mean attention")
     return figure
 
 
-@rc_context(GRID)
+@rc_context(STYLE)
 def index_matrices(matrices: dict[str, np.ndarray]) -> Figure:
     """Matrices with their numbers written in the cells; cells without one are grey (figure 12)."""
-    figure, panels = new_figure(len(matrices), 2.2, width=WIDTH * 0.7)
+    figure, panels = new_figure(len(matrices), size=(WIDTH * 0.7, 2.2))
     for panel, (title, matrix) in zip(panels, matrices.items(), strict=True):
-        reach = np.nanmax(np.abs(matrix))
-        scale = {"vmin": -1.6 * reach, "vmax": 1.6 * reach}  # pale, to be written on
-        heat_map(panel, matrix, "vlag", aspect="equal", **scale)
+        most = 1.6 * np.nanmax(np.abs(matrix))  # pale, to be written on
+        heat_map(panel, matrix, "vlag", aspect="equal", vmin=-most, vmax=most)
         for row, column in np.argwhere(np.isfinite(matrix)).tolist():
             panel.text(column, row, f"{matrix[row, column]:g}", ha="center", va="center", fontsize=6)
         panel.set(title=title, xlabel="key")

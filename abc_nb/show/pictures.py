@@ -1,7 +1,6 @@
-"""What every picture is made of: the style of print, figures, cells, PNG bytes, saved files.
+"""What every picture is made of: one style, figures and their panels, cells, PNG bytes, saved files.
 
-Figures for print are drawn and saved within `GRID` or `WHITE` (`matplotlib.rc_context`). Pictures that change while
-a slider moves have a fixed size in pixels and few artists. Neither changes matplotlib's global settings.
+Pictures are drawn and saved within `STYLE` (`matplotlib.rc_context`), which leaves matplotlib's settings as they were.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from IPython.display import Image
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import Colormap
+from matplotlib.collections import PatchCollection
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
@@ -27,55 +26,32 @@ from abc_nb.common.files import write_bytes
 
 WIDTH = 3.4  # inches: one column of print
 DENSITY = 200  # pixels an inch of a saved picture
-DPI = 100  # pixels an inch of a picture of a fixed size
+SCREEN = 100  # pixels an inch of a picture of a fixed size
 COLORS = sns.color_palette("colorblind")
 CLOSED_COLOR = (0.88, 0.88, 0.88)
-TEXT: dict[str, Any] = {"fontfamily": "DejaVu Sans", "color": "0.15"}
-MONO: dict[str, Any] = {"fontfamily": "DejaVu Sans Mono", "color": "0.15"}
-PRINT: dict[Any, Any] = sns.plotting_context("paper") | {
+STYLE: dict[Any, Any] = sns.axes_style("whitegrid") | sns.plotting_context("paper") | {
     "svg.hashsalt": "abc_nb", "svg.fonttype": "none", "figure.dpi": 110, "savefig.bbox": "tight",
 }  # fmt: skip
-GRID, WHITE = sns.axes_style("whitegrid") | PRINT, sns.axes_style("white") | PRINT
 
 
-# ---- figures for print ------------------------------------------------------------------------------
+@rc_context(STYLE)
+def new_figure(
+    count: int = 1, across: int = 0, size: tuple[float, float] = (WIDTH, 2.4), **options: Any
+) -> tuple[Figure, list[Axes]]:
+    """A figure of so many panels, each of this size in inches, `across` of them (or all) in a row.
 
-
-@rc_context(GRID)
-def blank(width: float, height: float) -> Figure:
-    """A figure of this size in inches."""
-    return Figure(figsize=(width, height), layout="constrained")
-
-
-@rc_context(GRID)
-def new_figure(columns: int, height: float = 2.4, width: float = WIDTH, rows: int = 1) -> tuple[Figure, list[Axes]]:
-    """A figure of panels of this size, side by side or in rows, without a window."""
-    figure = blank(width * columns, height * rows)
-    return figure, list(figure.subplots(rows, columns, squeeze=False).flat)
-
-
-def in_pairs(count: int, height: float = 2.4, width: float = WIDTH) -> tuple[Figure, list[Axes]]:
-    """A figure of `count` panels, each as wide as one column of print unless a width is given, two in a row."""
-    figure, panels = new_figure(min(2, count), height, width, rows=-(-count // 2))
+    Options are those of `Figure.subplots`.
+    """
+    across = across or count
+    rows = -(-count // across)
+    figure = Figure(figsize=(size[0] * across, size[1] * rows), layout="constrained")
+    panels = list(figure.subplots(rows, across, squeeze=False, **options).flat)
     for panel in panels[count:]:
         panel.remove()
     return figure, panels[:count]
 
 
-def heat_map(axes: Axes, matrix: np.ndarray, colors: str = "viridis", **options: Any) -> AxesImage:
-    """A matrix as cells, without ticks and grid; what is not finite is grey. Options are those of `imshow`."""
-    shown = np.where(np.isfinite(matrix), matrix, np.nan)
-    axes.set(xticks=[], yticks=[])
-    axes.grid(False)
-    return axes.imshow(shown, cmap=colormap(colors), **({"aspect": "auto"} | options))
-
-
-def colormap(name: str) -> Colormap:
-    """A colour map in which closed cells are grey."""
-    return matplotlib.colormaps[name].with_extremes(bad=CLOSED_COLOR)
-
-
-@rc_context(GRID)
+@rc_context(STYLE)
 def save(figure: Figure, name: str, profile: str) -> Image:
     """Write PNG and SVG into the profile's figures; returns the picture, which a notebook shows and keeps.
 
@@ -95,23 +71,18 @@ def on_screen(png: bytes) -> int:
     return round(96 * int.from_bytes(png[16:20], "big") / DENSITY)  # its own width is in its header
 
 
-# ---- pictures of a fixed size -----------------------------------------------------------------------
-
-
 def fixed_figure(width: int, height: int) -> Figure:
-    """An empty white figure of this size in pixels."""
-    return Figure(figsize=(width / DPI, height / DPI), dpi=DPI, facecolor="white", edgecolor="white")
+    """An empty figure of this size in pixels, for a picture that changes while a slider moves."""
+    return Figure(figsize=(width / SCREEN, height / SCREEN), dpi=SCREEN, facecolor="white")
 
 
 def panel(figure: Figure, left: float, top: float, width: float, height: float, title: str = "") -> Axes:
     """Axes at a place given in pixels from the figure's top left corner, without ticks, grid or frame."""
-    whole = figure.get_size_inches() * DPI
-    box = (left / whole[0], 1 - (top + height) / whole[1], width / whole[0], height / whole[1])
-    axes = figure.add_axes(box, facecolor="white", frame_on=False)
+    across, down = figure.get_size_inches() * SCREEN
+    box = (left / across, 1 - (top + height) / down, width / across, height / down)
+    axes = figure.add_axes(box, frame_on=False, xticks=[], yticks=[])
     axes.grid(False)
-    axes.set(xticks=[], yticks=[])
-    axes.tick_params(length=0, pad=3)
-    axes.set_title(title, fontsize=12, loc="left", **TEXT)
+    axes.set_title(title, loc="left", y=1.0)  # a title that need not be placed is drawn in less time
     return axes
 
 
@@ -122,36 +93,62 @@ def png(figure: Figure) -> bytes:
     return buffer.getvalue()
 
 
-def colored(matrix: np.ndarray, low: float, high: float, colors: str = "viridis") -> np.ndarray:
-    """Colours (row, column, 3) of a matrix between `low` and `high`; what is not finite is grey."""
-    scaled = ((matrix - low) / max(high - low, 1e-12)).clip(0, 1)
-    rgb: np.ndarray = colormap(colors)(np.where(np.isfinite(matrix), scaled, np.nan))[..., :3]
-    return rgb
+# ---- cells ------------------------------------------------------------------------------------------
 
 
-def mosaic(tiles: Sequence[np.ndarray], columns: int, gap: tuple[int, int]) -> tuple[np.ndarray, list[tuple[int, int]]]:
-    """Pictures of one size in one picture, row by row, and the (row, column) where each begins.
+def heat_map(axes: Axes, matrix: np.ndarray, colors: str = "viridis", **options: Any) -> AxesImage:
+    """A matrix as cells, without ticks and grid; what is not finite is grey. Options are those of `imshow`."""
+    shown = np.where(np.isfinite(matrix), matrix, np.nan)
+    axes.set(xticks=[], yticks=[])
+    axes.grid(False)
+    cmap = matplotlib.colormaps[colors].with_extremes(bad=CLOSED_COLOR, over="white")
+    return axes.imshow(shown, cmap=cmap, **({"aspect": "auto", "interpolation": "nearest"} | options))
 
-    `gap` is the white space above each tile (for its title) and between two columns, in cells.
+
+def with_tokens(axes: Axes, keys: Sequence[str], queries: Sequence[str], size: float = 7) -> None:
+    """What stands at each column and row of a matrix."""
+    look: dict[str, Any] = {"family": "monospace", "fontsize": size}
+    axes.set_xticks(range(len(keys)), keys, **look)
+    axes.set_yticks(range(len(queries)), queries, **look)
+    axes.tick_params(length=0, pad=2)
+
+
+def outline(axes: Axes, cells: np.ndarray) -> None:
+    """Frames around cells, white on black, whole at the matrix's edge, too."""
+    boxes = [Rectangle((column - 0.5, row - 0.5), 1, 1) for row, column in np.argwhere(cells).tolist()]
+    for color, width in (("black", 1.6), ("white", 0.8)):
+        axes.add_collection(
+            PatchCollection(boxes, facecolor="none", edgecolor=color, linewidth=width), autolim=False
+        ).set_clip_on(False)
+
+
+def frame(axes: Axes, column: float, row: float, width: int = 1, height: int = 1) -> None:
+    """A frame around a block of cells, whole at the edge of the axes, too; the first cell's column and row."""
+    box = Rectangle((column - 0.5, row - 0.5), width, height, fill=False, edgecolor="#d55e00", linewidth=2.5)
+    axes.add_patch(box).set_clip_on(False)
+
+
+def mosaic(
+    matrices: Sequence[np.ndarray], columns: int, gap: tuple[int, int]
+) -> tuple[np.ndarray, list[tuple[int, int]]]:
+    """Matrices of one size with values up to 1 in one, row by row; and where each begins (row, column).
+
+    `gap` is the white space above each (for its title) and between two columns, in cells.
     """
-    height, width = tiles[0].shape[:2]
-    rows = -(-len(tiles) // columns)
+    height, width = matrices[0].shape
     step = (height + gap[0], width + gap[1])
-    whole = np.ones((rows * step[0], columns * step[1] - gap[1], 3))
-    corners = [(i // columns * step[0] + gap[0], i % columns * step[1]) for i in range(len(tiles))]
-    for (row, column), tile in zip(corners, tiles, strict=True):
-        whole[row : row + height, column : column + width] = tile
+    corners = [(i // columns * step[0] + gap[0], i % columns * step[1]) for i in range(len(matrices))]
+    whole = np.full((-(-len(matrices) // columns) * step[0], columns * step[1] - gap[1]), 2.0)  # over 1 is white
+    for (row, column), matrix in zip(corners, matrices, strict=True):
+        whole[row : row + height, column : column + width] = matrix
     return whole, corners
 
 
-def show(axes: Axes, rgb: np.ndarray) -> None:
-    """Colours as cells that fill the axes."""
-    axes.imshow(rgb, interpolation="nearest", aspect="auto")
-
-
-def framed(
-    axes: Axes, corner: tuple[int, int], width: int = 1, height: int = 1, line: float = 3, color: str = "#d55e00"
-) -> None:
-    """A frame around cells, also where it lies on the edge of the axes; `corner` is the first cell (column, row)."""
-    box = Rectangle((corner[0] - 0.5, corner[1] - 0.5), width, height, fill=False, edgecolor=color, linewidth=line)
-    axes.add_patch(box).set_clip_on(False)
+def mask(axes: Axes, open_cells: np.ndarray) -> None:
+    """Open cells bright, closed ones dark, with lines between them; cell (0, 0) is at the top left."""
+    rows, columns = open_cells.shape
+    edges = np.arange(columns + 1) - 0.5, np.arange(rows + 1) - 0.5
+    axes.pcolormesh(*edges, open_cells, cmap="cividis", vmin=0, vmax=1, edgecolor="0.55", linewidth=0.3)
+    axes.set(xticks=[], yticks=[])
+    axes.grid(False)
+    axes.invert_yaxis()

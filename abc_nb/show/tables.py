@@ -13,8 +13,8 @@ from abc_nb.analysis.statistics import BAR, median_and_range, median_seed, over_
 from abc_nb.bias.window import Window
 from abc_nb.common import paths
 from abc_nb.common.files import write_text
-from abc_nb.experiments import ABLATED, ARITHMETIC, BINARY, Name, experiment
-from abc_nb.experiments.catalogue import MODELS, PERIODS, WIDTHS, WINDOWS
+from abc_nb.experiments import ABLATED, ARITHMETIC, Name, experiment
+from abc_nb.experiments.catalogue import MODELS, WIDTHS
 from abc_nb.experiments.studies import STUDIES, corner
 from abc_nb.model.positions import Sinusoidal
 from abc_nb.problems.tasks import LONGEST
@@ -26,13 +26,22 @@ DEVELOPED = 5  # seeds, the first ones, with which methods were developed
 FRESH = range(DEVELOPED, 10)  # those that were trained once, at the end
 
 
+def arranged(frame: pd.DataFrame, rows: list[str], column: str, cells: pd.Series) -> pd.DataFrame:
+    """Cells of text by rows, in the order in which they first stand there, and a column's values."""
+    table = frame.assign(cell=cells).pivot(index=rows, columns=column, values="cell").fillna("")
+    return table.reindex(frame.drop_duplicates(rows).set_index(rows).index)
+
+
+def medians(frame: pd.DataFrame) -> pd.Series:
+    """`median (worst–best)` of each row of `over_seeds`."""
+    return frame.apply(median_and_range, axis=1)
+
+
 def by_length(frame: pd.DataFrame) -> pd.DataFrame:
     """`over_seeds` for reading: a row a task and model, a column a length, and below them the problems a length."""
     frame = named(frame)
-    rows = ["task", "model", "seeds"]
-    cells = frame.assign(cell=frame.apply(median_and_range, axis=1), seeds=seed_counts(frame))
-    table = cells.pivot(index=rows, columns="length", values="cell").fillna("")
-    table = table.loc[list(cells[rows].drop_duplicates().itertuples(index=False, name=None))]
+    frame = frame.assign(seeds=seed_counts(frame))
+    table = arranged(frame, ["task", "model", "seeds"], "length", medians(frame))
     table.loc[("problems", "", ""), :] = frame.groupby("length").samples.agg(
         lambda n: " to ".join(map(str, sorted(set(n))))
     )
@@ -40,15 +49,9 @@ def by_length(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def kept_lines(runs: Sequence[Run]) -> pd.DataFrame:
-    """How many lines calibrated runs keep, the median over seeds: task, model, lines, those of cross-attention."""
-    rows = []
-    for run in runs:
-        bias = run.bias()
-        lines = bias.lines if bias else ()
-        cross = sum(line.attention == "cross" for line in lines)
-        rows.append(identity(run) | {"lines": len(lines), "cross": cross})
-    counts = ["lines", "cross"]
-    return pd.DataFrame(rows).groupby(["task", "model"], sort=False)[counts].agg(median_seed).reset_index()
+    """How many lines calibrated runs keep, the median over seeds: task, model, lines."""
+    rows = [identity(run) | {"lines": len(bias.lines) if (bias := run.bias()) else 0} for run in runs]
+    return pd.DataFrame(rows).groupby(["task", "model"], sort=False).lines.agg(median_seed).reset_index()
 
 
 def ablations(found: Results, length: int = 60) -> pd.DataFrame:
@@ -58,16 +61,16 @@ def ablations(found: Results, length: int = 60) -> pd.DataFrame:
     rows, kept = found.evaluation(names), kept_lines(found.runs(names))
     wanted = rows[(rows.length == length) & rows.model.isin(kept.model)]
     table = over_seeds(wanted).drop(columns=["length", "regime"])
-    table = table.merge(kept[["task", "model", "lines"]], how="left", on=["task", "model"])
-    return by_task(table)
+    table = table.merge(kept, how="left", on=["task", "model"])
+    order = list(dict.fromkeys(table.task))  # the rows of each task together
+    return table.sort_values("task", key=lambda tasks: tasks.map(order.index), kind="stable", ignore_index=True)
 
 
 def shortest_wrong(frame: pd.DataFrame) -> pd.DataFrame:
     """`shortest.of_every_model` for reading: a row a model, a column a task; `none` where a search found none."""
-    rows, tasks = ["model", "seed", "found by"], [of_task(task) for task in ARITHMETIC]
     cells = named(frame).replace({"problem": {"": "none"}})
-    table = cells.pivot(index=rows, columns="task", values="problem").reindex(columns=tasks, fill_value="").fillna("")
-    return table.loc[list(cells[rows].drop_duplicates().itertuples(index=False, name=None))]
+    table = arranged(cells, ["model", "seed", "found by"], "task", cells.problem)
+    return table.reindex(columns=[of_task(task) for task in ARITHMETIC], fill_value="")
 
 
 def fresh_seeds(found: Results, lengths: Sequence[int] = (60, 200)) -> pd.DataFrame:
@@ -85,19 +88,11 @@ def fresh_seeds(found: Results, lengths: Sequence[int] = (60, 200)) -> pd.DataFr
     ).reset_index()
 
 
-def by_task(table: pd.DataFrame) -> pd.DataFrame:
-    """The rows of each task together, in the order in which tasks first stand there."""
-    order = list(dict.fromkeys(table.task))
-    return table.sort_values("task", key=lambda tasks: tasks.map(order.index), kind="stable", ignore_index=True)
-
-
 def by_choice(table: pd.DataFrame) -> pd.DataFrame:
     """`ablations` for reading: a row a choice, a column a task, in each cell `median (worst–best) [lines]`."""
     table = named(table)
     counted = table.lines.map(lambda lines: "" if pd.isna(lines) else f" [{lines:.0f}]")
-    shown = table.assign(shown=table.apply(median_and_range, axis=1) + counted)
-    cells = shown.pivot(index="model", columns="task", values="shown")
-    return cells.loc[list(dict.fromkeys(table.model)), list(dict.fromkeys(table.task))].fillna("")
+    return arranged(table, ["model"], "task", medians(table) + counted)[list(dict.fromkeys(table.task))]
 
 
 def widths(found: Results, tasks: Sequence[str], lengths: Sequence[int]) -> pd.DataFrame:
@@ -112,40 +107,23 @@ def widths(found: Results, tasks: Sequence[str], lengths: Sequence[int]) -> pd.D
     return over_seeds(rows[rows.length.isin(lengths)])
 
 
-def grid(found: Results) -> pd.DataFrame:
-    """The short training over window and period, all tasks: the columns of `by_window_and_period`."""
-    study = corner(STUDIES["grid"], found.profile)
-    return by_window_and_period(found, study.models, study.tasks)
-
-
-def periods(found: Results) -> pd.DataFrame:
-    """The window w=1 with each period after the whole training, binary tasks: as `by_window_and_period`."""
-    return by_window_and_period(found, ["window-cyclic-both", *PERIODS], BINARY)
-
-
-def windows(found: Results) -> pd.DataFrame:
-    """The window to one side by width and period after the whole training: as `by_window_and_period`."""
-    return by_window_and_period(found, ["window-cyclic", *WINDOWS], STUDIES["windows"].tasks)
-
-
-def by_window_and_period(found: Results, models: Sequence[str], tasks: Sequence[str]) -> pd.DataFrame:
-    """The columns of `over_seeds`, and each model's window w (`–`: none) and period T (0: none)."""
-    parts = []
-    for model in models:
-        config = experiment(Name(tasks[0], model), found.profile).model
+def by_window_and_period(found: Results, study: str, *more: str) -> pd.DataFrame:
+    """The columns of `over_seeds` of a study and more models, with the window w (`–`: none) and period T (0: none)."""
+    parts, chosen = [], corner(STUDIES[study], found.profile)
+    for model in (*more, *chosen.models):
+        config = experiment(Name(chosen.tasks[0], model), found.profile).model
         w = str(config.bias.w) if isinstance(config.bias, Window) else "–"
         t = config.position.period or 0 if isinstance(config.position, Sinusoidal) else 0
-        if names := found.there([Name(task, model) for task in tasks]):  # `smoke` has a corner of it
+        if names := found.there([Name(task, model) for task in chosen.tasks]):  # `smoke` has a corner of it
             parts.append(over_seeds(found.evaluation(names)).assign(w=w, T=t))
     return pd.concat(parts, ignore_index=True)
 
 
 def by_period(frame: pd.DataFrame, lengths: Sequence[int]) -> pd.DataFrame:
     """`by_window_and_period` for reading: a column a period, in each cell `median (worst–best)`."""
-    cells = named(frame[frame.length.isin(lengths)])
-    cells = cells.assign(cell=cells.apply(median_and_range, axis=1))
+    frame = named(frame[frame.length.isin(lengths)])
     rows = ["task", "w", "length"] if frame.w.nunique() > 1 else ["task", "length"]
-    return cells.pivot(index=rows, columns="T", values="cell").fillna("")
+    return frame.assign(cell=medians(frame)).pivot(index=rows, columns="T", values="cell").fillna("")
 
 
 def by_seed(trainings: pd.DataFrame) -> pd.DataFrame:

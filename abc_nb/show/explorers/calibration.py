@@ -1,166 +1,231 @@
-"""The calibration bench's logic: one model's averaged attention, and what any settings make of it."""
+"""The calibration bench: one plain model's averaged attention, what any settings make of it, and retraining."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from textwrap import fill
+from typing import Any
 
+import ipywidgets as w
 import numpy as np
 import pandas as pd
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
-from torch import Tensor
 
-from abc_nb.analysis import calibration_study
+from abc_nb.analysis.calibration_study import line_table
 from abc_nb.api import load
 from abc_nb.bias.base import Attention
-from abc_nb.bias.lines import WHOLE, Lines, cells_of
-from abc_nb.calibration.calibrate import Calibration
-from abc_nb.calibration.of_model import average_attention, bias_from_attention
+from abc_nb.bias.lines import DIRECTIONS, WHOLE, Lines, cells_of
+from abc_nb.calibration.calibrate import PAPER, SHARE, Calibration
+from abc_nb.calibration.of_model import Averages, average_attention, bias_from_attention
 from abc_nb.experiments.experiment import Experiment, calibrated
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.tasks import TRAINED
+from abc_nb.runs import store
 from abc_nb.runs.store import Run
 from abc_nb.show import pictures
-from abc_nb.show.pictures import COLORS, TEXT
+from abc_nb.show.explorers.frame import Controls, Explorer, View, choice, labelled, or_sentence, slider, table
+from abc_nb.show.explorers.retraining import Retraining
 
-SIZE, CURVES_SIZE = (640, 300), (530, 300)  # pixels
+SIZE = (940, 580)  # pixels
 COLUMNS = 4  # heads side by side
 TESTS = tuple((length, 200) for length in (1, 3, 6, 7, 8, 10, 12, 15, 20, 30, 40, 60, 100))
+TICKS = (1, 6, 20, 40, 60, 80, 100)  # digits
+VIEW = ("attention", "layer", "length")  # the controls that are no settings
+
+
+@or_sentence
+def explore_calibration(name: str = "addition-vanilla", seed: int = 0, profile: str = "quick") -> Explorer:
+    """Calibrate a plain model with sliders, see lines and bias change, and retrain under that bias."""
+    bench = Bench(load(name, seed, profile), calibrated(name, profile))
+    curves = bench.earlier()
+
+    def adjust(controls: Controls, changed: str) -> None:
+        """The threshold in use is the one that can be moved."""
+        by_kappa = controls["threshold"].value == "kappa"
+        controls["share"].disabled = by_kappa
+        controls["kappa_cross"].disabled = controls["kappa_self"].disabled = not by_kappa
+
+    def look(attention: Attention, layer: int, length: int, **values: Any) -> View:
+        return view(bench, settings(**values), curves, attention, layer, length)
+
+    def wanted() -> tuple[str, Experiment]:
+        chosen = settings(**{name: value for name, value in explorer.values.items() if name not in VIEW})
+        bench.calibrate(chosen)
+        return label(chosen), bench.child(chosen)
+
+    def done(name: str, run: Run) -> None:
+        curves[name] = run.evaluation()
+        explorer.update()
+
+    retraining = Retraining(seed, wanted, done)
+    explorer = Explorer(controls_of(bench), look, 200, adjust, [retraining])
+    return explorer
+
+
+def controls_of(bench: Bench) -> list[dict[str, w.ValueWidget]]:
+    """The settings of a calibration, and what is to be seen of it."""
+    cross, own = PAPER.kappa or (0.0, 0.0)
+    layers = bench.parent.experiment.model.decoder_layers
+    return [
+        {
+            "threshold": choice("threshold", ["share", "kappa"], "share", 170),
+            "share": fraction("share", SHARE, 0.05, 0.6, 0.01),
+            "kappa_cross": fraction("kappa, cross", cross, 0.5, 6, 0.05),
+            "kappa_self": fraction("kappa, self", own, 0.5, 3, 0.01),
+        },
+        {name: w.Checkbox(True, description=name, indent=False, layout=w.Layout(width="110px")) for name in DIRECTIONS}
+        | {
+            "layers": choice("source layer", [("each its own", "each"), ("last for all", "last")], "each", 210),
+            "anchor": choice("lines run over", [("operands", "operands"), ("whole matrix", "whole")], "operands", 230),
+            "open_heads": w.Checkbox(False, description="a head without lines sees all keys", indent=False),
+        },
+        {
+            "attention": choice("attention", ["cross", "self"], "cross", 170),
+            "layer": slider("layer", layers, 1, layers),
+            "length": slider("digits", 16, 6, 60),
+        },
+    ]
+
+
+def fraction(description: str, value: float, low: float, high: float, step: float) -> Any:
+    return labelled(w.FloatSlider, description, 250, value=value, min=low, max=high, step=step)
+
+
+def settings(
+    threshold: str,
+    share: float,
+    kappa_cross: float,
+    kappa_self: float,
+    layers: str,
+    anchor: str,
+    open_heads: bool,
+    **directions: bool,
+) -> Calibration:
+    """What the controls say; InputError where that is not possible."""
+    by_kappa = threshold == "kappa"
+    return Calibration(
+        layers=layers,  # type: ignore[arg-type]
+        anchor=anchor,  # type: ignore[arg-type]
+        directions=tuple(name for name in DIRECTIONS if directions[name]),
+        share=None if by_kappa else round(share, 2),
+        kappa=(round(kappa_cross, 2), round(kappa_self, 2)) if by_kappa else None,
+        empty="transparent" if open_heads else "closed",
+    )
 
 
 @dataclass(frozen=True)
 class Bench:
-    """A plain model to calibrate; its attention is averaged once, over the problems that ABC takes.
+    """A plain model to calibrate, and ABC of it; attention is averaged once, over the problems that ABC takes."""
 
-    Raises InputError for a model that is not plain, or that is not trained.
-    """
-
-    name: str
-    seed: int = 0
-    profile: str = "quick"
-
-    abc: Experiment = field(init=False)  # the retraining with a threshold that the model chooses
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "abc", calibrated(self.name, self.profile))
-
-    @cached_property
-    def parent(self) -> Run:
-        return load(self.name, self.seed, self.profile)
+    parent: Run
+    abc: Experiment
 
     @cached_property
     def layout(self) -> Layout:
         """Where tokens stand in the problems that attention is averaged over."""
-        return self.abc.calibration_batch(self.seed).layout
+        return self.abc.calibration_batch(self.parent.seed).layout
 
     @cached_property
-    def averages(self) -> dict[tuple[Attention, int], Tensor]:
+    def averages(self) -> Averages:
         """Attention (head, query, key) by attention and layer."""
-        return average_attention(self.parent.model(), self.abc.calibration_batch(self.seed))
-
-    @property
-    def heads(self) -> int:
-        return self.parent.experiment.model.heads
-
-    @property
-    def layers(self) -> int:
-        return self.parent.experiment.model.decoder_layers
+        return average_attention(self.parent.model(), self.abc.calibration_batch(self.parent.seed))
 
     def calibrate(self, settings: Calibration) -> Lines:
         """The bias that these settings give; a fixed share or kappa, so that no model is asked."""
-        batch = self.child(settings).calibration_batch(self.seed)
+        batch = self.child(settings).calibration_batch(self.parent.seed)
         same = batch.layout == self.layout  # not of padded problems, of which the paper takes every step
         averages = self.averages if same else average_attention(self.parent.model(), batch)
         return bias_from_attention(averages, batch.layout, settings)
 
-    def longer(self, length: int) -> Layout:
-        """The layout of problems of this length."""
-        return self.parent.experiment.sampler.layout(length)
-
     def child(self, settings: Calibration) -> Experiment:
         """The retraining under that bias: ABC's recipe, tested on fewer problems."""
-        return replace(self.abc, calibration=settings, tests=TESTS if self.profile == "quick" else self.abc.tests)
+        tests = TESTS if self.abc.profile == "quick" else self.abc.tests
+        return replace(self.abc, calibration=settings, tests=tests)
+
+    def earlier(self) -> dict[str, pd.DataFrame]:
+        """Accuracy of the plain model, and of ABC where it is there."""
+        runs = {"Vanilla": self.parent, "ABC (threshold chosen by the model)": store.find(self.abc, self.parent.seed)}
+        return {name: run.evaluation() for name, run in runs.items() if run is not None}
 
 
-def line_table(bench: Bench, bias: Lines, name: Attention, layer: int) -> pd.DataFrame:
-    """A row a kept line, heads counted from 1; `share` of its head's attention is on it, `value` is added."""
-    frame = calibration_study.line_table(bias.of(name, layer), bench.averages, bench.layout)
-    frame = frame.drop(columns=["attention", "layer"]).rename(columns={"span": "follows"})
-    return frame.sort_values(["head", "share"], ascending=[True, False], ignore_index=True)
+def view(
+    bench: Bench,
+    settings: Calibration,
+    curves: Mapping[str, pd.DataFrame],
+    attention: Attention,
+    layer: int,
+    length: int,
+) -> View:
+    """Lines and the bias of one attention and layer, as a table and a picture, and accuracy beside them."""
+    bias = bench.calibrate(settings)
+    lines = bias.of(attention, layer - 1)
+    shown = line_table(lines, bench.averages, bench.layout).drop(columns=["attention", "layer"])
+    shown = shown.sort_values(["head", "share"], ascending=[True, False]).rename(columns={"span": "follows"})
+    count = f'<b class="abc-count">{len(bias.lines)} lines, {len(shown)} of them in this map</b>'
+    figure = pictures.fixed_figure(*SIZE)
+    where = f"{attention}-attention, layer {layer}"
+    averaged = bench.averages[attention, layer - 1].numpy()
+    corners = draw_heads(figure, 0, averaged, f"averaged {where}, with the lines kept")
+    draw_lines(figure, [(line.head, cells_of(line, bench.layout)) for line in lines], corners)
+    longer = bench.parent.experiment.sampler.layout(length)
+    extended = bias.dense(longer, attention, layer - 1, bias.heads).numpy()
+    draw_heads(figure, 1, extended, f"bias of {where}, for {length} digits")
+    draw_curves(figure, curves)
+    return View(count + table(shown, 170), figure)
 
 
-def averaged_figure(bench: Bench, bias: Lines, name: Attention, layer: int) -> Figure:
-    """Averaged attention, a map a head on its own scale, with the kept lines drawn over it."""
-    weights = bench.averages[name, layer].numpy()
-    figure, corners = heads_figure(weights, f"averaged {name}-attention, layer {layer + 1}, with the lines kept")
+def draw_heads(figure: Figure, column: int, matrices: np.ndarray, title: str) -> list[tuple[int, int]]:
+    """Matrices (head, query, key), each on its own scale, in rows of four; where each begins, in cells."""
+    axes = pictures.panel(figure, 8 + 474 * column, 24, 452, 300, f"{title}; rows: output")
+    _, height, width = matrices.shape
+    gap = (max(1, round(height / 6)), max(1, width // 14))
+    cells, corners = pictures.mosaic([scaled(matrix) for matrix in matrices], COLUMNS, gap)
+    pictures.heat_map(axes, cells, vmin=0, vmax=1)
+    for head, (row, left) in enumerate(corners):
+        axes.text(left - 0.5, row - 0.5 - gap[0] * 0.15, f"head {head + 1}", fontsize=8, va="bottom")
+    return corners
+
+
+def scaled(matrix: np.ndarray) -> np.ndarray:
+    """From the smallest value, 0, to the largest, 1; all 1 where these are the same. What is not finite stays."""
+    finite = matrix[np.isfinite(matrix)]
+    low, high = (finite.min(), finite.max()) if finite.size else (0.0, 1.0)
+    found: np.ndarray = (matrix - low) / (high - low) if high > low else matrix - low + 1
+    return found
+
+
+def draw_lines(figure: Figure, lines: list[tuple[int, Any]], corners: list[tuple[int, int]]) -> None:
+    """Lines over the first panel, each from its first cell to its last one on its head's map."""
     segments = []
-    for line in bias.of(name, layer):
-        steps, columns = cells_of(line, bench.layout)
-        row, column = corners[line.head]
+    for head, (steps, columns) in lines:
+        row, column = corners[head]
         if len(steps):
             segments.append([(column + columns[end], row + steps[end]) for end in (0, -1)])
     for color, width in (("black", 3.2), ("white", 1.6)):
         drawn = LineCollection(segments, colors=color, linewidths=width, capstyle="round")
         figure.axes[0].add_collection(drawn, autolim=False)
-    return figure
 
 
-def extended_figure(bench: Bench, bias: Lines, name: Attention, layer: int, length: int) -> Figure:
-    """The bias for problems of this length, a map a head on its own scale; closed cells are grey."""
-    matrices = bias.dense(bench.longer(length), name, layer, bench.heads).numpy()
-    return heads_figure(matrices, f"bias of {name}-attention, layer {layer + 1}, for {length} digits")[0]
-
-
-def heads_figure(matrices: np.ndarray, title: str) -> tuple[Figure, list[tuple[int, int]]]:
-    """Matrices (head, query, key) in two rows, and where each begins, in cells."""
-    figure = pictures.fixed_figure(*SIZE)
-    axes = pictures.panel(figure, 10, 26, SIZE[0] - 20, SIZE[1] - 30, f"{title}; rows: output")
-    tiles = [pictures.colored(matrix, *limits(matrix)) for matrix in matrices]
-    height, width = matrices.shape[1:]
-    rows = -(-len(tiles) // COLUMNS)
-    gap = (max(1, round(20 * height * rows / (SIZE[1] - 30 - 20 * rows))), max(1, width // 14))
-    cells, corners = pictures.mosaic(tiles, COLUMNS, gap)
-    pictures.show(axes, cells)
-    for head, (row, column) in enumerate(corners):
-        axes.text(column - 0.5, row - 0.5 - gap[0] * 0.15, f"head {head + 1}", fontsize=9, va="bottom", **TEXT)
-    return figure, corners
-
-
-def limits(matrix: np.ndarray) -> tuple[float, float]:
-    """The scale of one head: from its smallest value, or from 0 where all are the same."""
-    finite = matrix[np.isfinite(matrix)]
-    if not finite.size:
-        return 0.0, 1.0
-    low, high = float(finite.min()), float(finite.max())
-    return (low, high) if high > low else (low - 1, high)
+def draw_curves(figure: Figure, curves: Mapping[str, pd.DataFrame], longest: int = TICKS[-1]) -> None:
+    """Accuracy against length, a line an evaluation; its name stands in the legend."""
+    axes = pictures.panel(figure, 46, 354, 500, 176, "exact match (%) by length; grey: trained")
+    for i, (name, rows) in enumerate(curves.items()):
+        rows = rows[rows.length <= longest]
+        look = {"color": pictures.COLORS[i % 10], "marker": "osD^vPX*"[i % 8], "label": fill(name, 40)}
+        axes.plot(rows.length, 100 * rows.accuracy, **look)
+    axes.axvspan(0, TRAINED + 0.5, color="0.92", zorder=0)
+    axes.set(xlim=(0.5, longest + 2), ylim=(-4, 104), xlabel="digits", xticks=TICKS, yticks=[0, 50, 100])
+    axes.grid(True, axis="y")
+    figure.legend(loc="upper left", bbox_to_anchor=(560 / SIZE[0], 1 - 362 / SIZE[1]), frameon=False)
 
 
 def label(settings: Calibration) -> str:
     """The settings in a legend's few words."""
     threshold = f"share {settings.share:g}" if settings.kappa is None else "kappa {:g}, {:g}".format(*settings.kappa)
     words = [threshold, f"{settings.layers} layer", "operands" if settings.anchor != WHOLE else "whole matrix"]
-    if len(settings.directions) < 3:
+    if len(settings.directions) < len(DIRECTIONS):
         words.append("+".join(settings.directions))
     return ", ".join(words) + (", empty heads open" if settings.empty == "transparent" else "")
-
-
-def curves_figure(evaluations: Mapping[str, pd.DataFrame], longest: int = 100) -> Figure:
-    """Accuracy against length, a line an evaluation; its name stands in the legend."""
-    figure = pictures.fixed_figure(*CURVES_SIZE)
-    axes = pictures.panel(figure, 40, 26, 270, 224, "exact match (%) by length; grey: trained")
-    for i, (name, rows) in enumerate(evaluations.items()):
-        rows = rows[rows.length <= longest]
-        look = {"color": COLORS[i % len(COLORS)], "marker": "osD^vPX*"[i % 8], "markersize": 6, "linewidth": 2}
-        axes.plot(rows.length, 100 * rows.accuracy, label=fill(name, 27), **look)
-    axes.axvspan(0, TRAINED + 0.5, color="0.92", zorder=0)
-    axes.set(xlim=(0.5, longest + 2), ylim=(-4, 104))
-    axes.set_yticks([0, 50, 100], ["0", "50", "100"], fontsize=10, **TEXT)
-    axes.set_xticks([1, 6, 20, 40, 60, 80, 100], [str(x) for x in (1, 6, 20, 40, 60, 80, 100)], fontsize=10, **TEXT)
-    axes.hlines([0, 50, 100], 0, longest + 2, color="0.85", linewidth=0.8, zorder=0)
-    axes.set_xlabel("digits", fontsize=11, **TEXT)
-    legend = figure.legend(loc="upper left", bbox_to_anchor=(316 / CURVES_SIZE[0], 0.93), fontsize=9, frameon=False)
-    legend.set_in_layout(False)
-    return figure

@@ -1,9 +1,11 @@
-"""The logic of the explorer of contexts: digits, carry and residue chosen, and what the model does there."""
+"""The explorer of contexts: digits, carry and residue chosen, and what a model does there; its wrong contexts."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from html import escape
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,15 +24,16 @@ from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.runs import store
 from abc_nb.runs.run import Run
 from abc_nb.show import pictures
-from abc_nb.show.pictures import COLORS, TEXT
+from abc_nb.show.explorers.frame import Controls, Explorer, View, choice, or_sentence, slider
 from abc_nb.training.evaluation import evaluating
 
 SIZE = (940, 330)  # pixels
 OPERANDS = "ab"  # what the operands of many digits are called
+DIGITS = [f"{operand}_{where}" for where in ("here", "below") for operand in OPERANDS]  # the controls of digits
+OWN = "as chosen below"
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(NamedTuple):
     """What stands around a place in the middle of a problem."""
 
     here: tuple[int, ...]  # this place's digit of each operand of many digits
@@ -40,16 +43,107 @@ class Choice:
     residue: int  # of the place's index modulo T
 
 
+@or_sentence
+def explore_contexts(name: str = "n-by-1-window-cyclic", seed: int = 2) -> Explorer:
+    """Digits, carry and residue as controls: logits, margin and attention there; and each wrong context in turn.
+
+    `name` and `seed` say which of the models with a certificate to begin with.
+    """
+    first, known = run_of(name, seed), models(name)
+    if (first.experiment.name, seed) not in known.values():
+        raise no_certificate(first)
+
+    @lru_cache(maxsize=4)
+    def contexts(model: tuple[str, int]) -> Contexts:
+        return Contexts(run_of(*model))
+
+    def adjust(controls: Controls, changed: str) -> None:
+        """A model brings its operands, carries, residues and wrong contexts; a choice replaces a wrong context."""
+        if changed in ("", "model"):
+            fit(controls, contexts(controls["model"].value))
+        elif changed != "wrong":
+            controls["wrong"].value = 0
+
+    def look(model: tuple[str, int], wrong: int, factor: int, carry: int, residue: int, **digits: int) -> View:
+        now = contexts(model)
+        here, below = (
+            tuple(digits[f"{name}_{where}"] for name in OPERANDS[: now.operands]) for where in ("here", "below")
+        )
+        return view(now.at_wrong(wrong - 1) if wrong else now.at(Choice(here, below, factor, carry, residue)))
+
+    rows = [
+        {
+            "model": choice("model", [*known.items()], (first.experiment.name, seed), 460),
+            "wrong": choice("wrong context", [(OWN, 0)], 0, 440),
+        },
+        {name: slider(name.replace("_", " "), 0, 0, 9, 220) for name in DIGITS},
+        {
+            "factor": slider("factor", 0, 0, 9, 220),
+            "carry": choice("carry into below", [0], 0, 200),
+            "residue": slider("residue", 0, 0, 9, 200),
+        },
+    ]
+    return Explorer(rows, look, 28, adjust)
+
+
+def fit(controls: Controls, contexts: Contexts) -> None:
+    """Controls as a model has them: its digits, one slider an operand, its carries and its wrong contexts."""
+    most = contexts.rules.base - 1
+    shown = {name for name in DIGITS if name[0] in OPERANDS[: contexts.operands]}
+    shown |= {"factor"} if contexts.rules.factor.shape[1] else set()
+    for name in (*DIGITS, "factor"):
+        controls[name].max, controls[name].value = most, 0 if name.endswith("below") else most
+        controls[name].layout.display = "" if name in shown else "none"
+    controls["carry"].options = sorted({*contexts.rules.carry.tolist()})
+    controls["residue"].max, controls["residue"].value = contexts.period - 1, 0
+    wrong = [(f"{text}, output {step}", number) for number, (text, step) in enumerate(contexts.wrong, 1)]
+    controls["wrong"].options = [(OWN, 0), *wrong]
+    controls["wrong"].value = min(1, len(wrong))
+
+
+def models(name: str, profile: str = "quick") -> dict[str, tuple[str, int]]:
+    """The models of the task of `name` whose weights are here with a certificate of them: name and seed by title."""
+    task, found = experiment(name, profile).identity.task, dict[str, tuple[str, int]]()
+    every = certified.files_in(paths.certificates()) | certified.files_in(certified.made_here())
+    for _, each in sorted(every.items()):
+        own, seed = experiment(each["experiment"], profile), each["seed"]
+        run = store.find(own, seed) if own.identity.task == task and each["profile"] == profile else None
+        certificate = certified.of_run(run) if run is not None and run.has_weights else None
+        if certificate is not None:
+            found[f"{own.name}, seed {seed}: {certificate['wrong']:,} wrong"] = own.name, seed
+    return found
+
+
+def run_of(name: str, seed: int, profile: str = "quick") -> Run:
+    """A run whose weights are here; InputError says how to make it."""
+    run = store.find(experiment(name, profile), seed)
+    if run is None or not run.has_weights:
+        raise InputError(f"{name}, seed {seed}, has no weights here: run `{train_command(name, seed, profile)}` first")
+    return run
+
+
+def no_certificate(run: Run) -> InputError:
+    """One sentence on a run whose weights have no certificate."""
+    name, path = run.experiment.name, certified.made_here() / certified.file_name(run)
+    command = f"abc-nb certify {name} --seed {run.seed} --output {path}"
+    return InputError(
+        f"{name}, seed {run.seed}, has no certificate of the weights that are here: run `{command}` first"
+    )
+
+
+# ---- what a model does ------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Seen:
     """What the model does at one step of one problem, whose tokens up to there are right."""
 
     batch: Batch
     step: int
-    symbols: list[str]  # the vocabulary
     base: int
+    symbols: tuple[str, ...]  # the vocabulary
     logits: np.ndarray  # (vocabulary,)
-    weights: dict[tuple[Attention, int], np.ndarray]  # (H, key) by attention and layer
+    weights: dict[tuple[Attention, int], np.ndarray]  # (head, key) by attention and layer
 
     @property
     def right(self) -> int:
@@ -60,17 +154,17 @@ class Seen:
         """The right logit minus the largest other one."""
         return float(self.logits[self.right] - np.delete(self.logits, self.right).max())
 
-    def key(self, name: str, column: int) -> str:
+    def key(self, name: Attention, column: int) -> str:
         """A key in words: what it is, how many places above this step, and its token."""
         layout = self.batch.layout
         if name == "self":
             symbol = self.symbols[int(self.batch.target[0, column])]
-            return symbol if column == 0 else f"y{away(column - 1 - self.step)}\n{symbol}"
+            return f"y{away(column - 1 - self.step)}\n{symbol}" if column else symbol
         symbol = self.symbols[int(self.batch.source[0, column])]
-        for operand, name in zip(layout.operands, OPERANDS, strict=False):
+        for operand, letter in zip(layout.operands, OPERANDS, strict=False):
             at = operand.columns.tolist()
             if column in at and not layout.is_short(operand):
-                return f"{name}{away(at.index(column) - self.step)}\n{symbol}"
+                return f"{letter}{away(at.index(column) - self.step)}\n{symbol}"
         return symbol
 
 
@@ -87,19 +181,16 @@ class Contexts:
         self.rules: Automaton = self.sampler.task.automaton()
         if self.rules.factor.shape[1] > 1:
             raise InputError(f"{self.sampler.task.title} has no explorer: it shows factors of one digit")
-        self.known = reach(self.model, self.sampler, self.rules.settled)
+        self.far, self.period = reach(self.model, self.sampler, self.rules.settled).far, period(self.model)
 
     @cached_property
     def model(self) -> Transformer:
         return self.run.model()
 
     @property
-    def period(self) -> int:
-        return period(self.model)
-
-    @property
-    def carries(self) -> list[int]:
-        return sorted({*self.rules.carry.tolist()})
+    def operands(self) -> int:
+        """How many operands have many digits."""
+        return int(self.rules.digits.shape[1])
 
     @cached_property
     def wrong(self) -> list[tuple[str, int]]:
@@ -114,7 +205,7 @@ class Contexts:
 
     def at(self, choice: Choice) -> Seen:
         """What the model does there; InputError for a carry that no lower digits give."""
-        step, batch = problem(self.sampler, self.rules, choice, self.known.far, self.period)
+        step, batch = problem(self.sampler, self.rules, choice, self.far, self.period)
         return self.look(batch, step)
 
     def at_wrong(self, number: int) -> Seen:
@@ -127,7 +218,7 @@ class Contexts:
         with evaluating(self.model):
             logits = self.model(batch.source, batch.target[:, :-1], batch.layout, record)[0, step]
         weights = {key: each[0, :, step].numpy() for key, each in record.weights.items() if key[0] != "source"}
-        return Seen(batch, step, list(self.sampler.task.vocabulary), self.rules.base, logits.numpy(), weights)
+        return Seen(batch, step, self.rules.base, tuple(self.sampler.task.vocabulary), logits.numpy(), weights)
 
 
 def problem(sampler: Sampler, rules: Automaton, choice: Choice, far: int, period: int) -> tuple[int, Batch]:
@@ -160,34 +251,25 @@ def leading_to(rules: Automaton, places: int, wanted: np.ndarray) -> tuple[int, 
     return int(start[0]), inputs
 
 
-def models(name: str, profile: str = "quick") -> dict[str, tuple[str, int]]:
-    """The models of the task of `name` whose weights are here with a certificate of them: name and seed by title."""
-    task, found = experiment(name, profile).identity.task, dict[str, tuple[str, int]]()
-    every = certified.files_in(paths.certificates()) | certified.files_in(certified.made_here())
-    for _, each in sorted(every.items()):
-        own, seed = experiment(each["experiment"], profile), each["seed"]
-        run = store.find(own, seed) if own.identity.task == task and each["profile"] == profile else None
-        certificate = certified.of_run(run) if run is not None and run.has_weights else None
-        if certificate is not None:
-            found[f"{own.name}, seed {seed}: {certificate['wrong']:,} wrong"] = own.name, seed
-    return found
+# ---- what is shown ----------------------------------------------------------------------------------
 
 
-def chosen(name: str, seed: int, profile: str = "quick") -> Run:
-    """A run whose weights are here; InputError says how to make it."""
-    run = store.find(experiment(name, profile), seed)
-    if run is None or not run.has_weights:
-        raise InputError(f"{name}, seed {seed}, has no weights here: run `{train_command(name, seed, profile)}` first")
-    return run
-
-
-def no_certificate(run: Run) -> InputError:
-    """One sentence on a run whose weights have no certificate."""
-    name, path = run.experiment.name, certified.made_here() / certified.file_name(run)
-    command = f"abc-nb certify {name} --seed {run.seed} --output {path}"
-    return InputError(
-        f"{name}, seed {run.seed}, has no certificate of the weights that are here: run `{command}` first"
-    )
+def view(seen: Seen) -> View:
+    """What the step writes and by how much; its logits, and the weight that each head gives to each open key."""
+    figure = pictures.fixed_figure(*SIZE)
+    draw_logits(figure, seen)
+    attentions = sorted(seen.weights, key=lambda key: (key[1], key[0] == "cross"))
+    open_keys = {key: np.flatnonzero(seen.weights[key].max(0) > 0).tolist() for key in attentions}
+    cell = 560 / max(1, sum(len(keys) + 1 for keys in open_keys.values()))
+    left = 360.0
+    for key, keys in open_keys.items():
+        axes = pictures.panel(figure, left, 30, cell * max(1, len(keys)), 226, f"{key[0]} {key[1] + 1}")
+        if keys:
+            pictures.heat_map(axes, seen.weights[key][:, keys], "cividis", vmin=0, vmax=1)
+            pictures.with_tokens(axes, [seen.key(key[0], column) for column in keys], [])
+        left += cell * (len(keys) + 1)
+    figure.axes[1].set_ylabel("head")
+    return View(f'<b class="abc-answer" style="font-size:16px">{escape(sentence(seen))}</b>', figure)
 
 
 def sentence(seen: Seen) -> str:
@@ -197,35 +279,15 @@ def sentence(seen: Seen) -> str:
     return f"Output {seen.step} (units = 0) is {said} {judged}; margin {seen.margin:.2f}"
 
 
-def figure(seen: Seen) -> Figure:
-    """Logits on the left; on the right, layer by layer, the weight that each head gives to each open key."""
-    drawn = pictures.fixed_figure(*SIZE)
-    bars(drawn, seen)
-    attentions = sorted(seen.weights, key=lambda key: (key[1], key[0] == "cross"))
-    open_keys = {key: np.flatnonzero(seen.weights[key].max(0) > 0).tolist() for key in attentions}
-    cell = 560 / max(1, sum(len(keys) + 1 for keys in open_keys.values()))
-    left = 360.0
-    for key in attentions:
-        keys = open_keys[key]
-        axes = pictures.panel(drawn, left, 46, cell * max(1, len(keys)), 226, f"{key[0]} {key[1] + 1}")
-        axes.title.set_fontsize(10)
-        if keys:
-            pictures.show(axes, pictures.colored(seen.weights[key][:, keys], 0, 1, "cividis"))
-            axes.set_xticks(range(len(keys)), [seen.key(key[0], column) for column in keys], fontsize=9, **TEXT)
-        left += cell * (len(keys) + 1)
-    drawn.axes[1].set_ylabel("head", fontsize=10, **TEXT)
-    return drawn
-
-
-def bars(drawn: Figure, seen: Seen) -> None:
+def draw_logits(figure: Figure, seen: Seen) -> None:
     """The logits of the digits and of the end of the answer."""
     tokens = [number for number in range(len(seen.symbols)) if number < seen.base or number == seen.right]
-    axes = pictures.panel(drawn, 40, 46, 280, 226, "logits")
+    axes = pictures.panel(figure, 40, 30, 280, 226, "logits")
     best = int(seen.logits.argmax())
-    shown = [COLORS[2] if token == seen.right else COLORS[3] if token == best else "0.7" for token in tokens]
-    axes.bar(range(len(tokens)), seen.logits[tokens], color=shown)
+    green, orange = pictures.COLORS[2], pictures.COLORS[3]
+    colors: list[Any] = [green if token == seen.right else orange if token == best else "0.7" for token in tokens]
+    axes.bar(range(len(tokens)), seen.logits[tokens], color=colors)
     axes.axhline(0, color="0.5", linewidth=0.6)
-    axes.set_xticks(range(len(tokens)), [seen.symbols[token] for token in tokens], fontsize=10, **TEXT)
+    axes.set_xticks(range(len(tokens)), [seen.symbols[token] for token in tokens])
     problem = "".join(seen.symbols[token] for token in seen.batch.source[0].tolist())
-    where = f"output token {seen.step + 1} of {problem}"
-    axes.set_xlabel(f"right: green; written instead: orange\n{where}", fontsize=10, **TEXT)
+    axes.set_xlabel(f"right: green; written instead: orange\noutput token {seen.step + 1} of {problem}")

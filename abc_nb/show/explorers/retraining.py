@@ -1,9 +1,11 @@
-"""One retraining at a time, in a thread of its own, that can be stopped and gone on with."""
+"""Buttons that train an experiment in the background, one at a time, stop it and go on with it; and its progress."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+
+import ipywidgets as w
 
 from abc_nb.common.errors import InputError
 from abc_nb.experiments.experiment import Experiment
@@ -18,52 +20,56 @@ class Stopped(Exception):
     """The user stopped the training; its last checkpoint stays."""
 
 
-class Retraining:
-    """Trains an experiment in a thread once it is started; `report` and `done` are called from there.
-
-    `report` gets the steps done and the steps in all; `done` gets the finished run, or None and a
-    sentence that says why there is none. InputError if another retraining is running.
-    """
+class Retraining(w.HBox):
+    """`wanted` gives a curve's name and the experiment to train for it; `done` gets the name and the finished run."""
 
     def __init__(
-        self,
-        experiment: Experiment,
-        seed: int,
-        report: Callable[[int, int], None],
-        done: Callable[[Run | None, str], None],
+        self, seed: int, wanted: Callable[[], tuple[str, Experiment]], done: Callable[[str, Run], None]
     ) -> None:
-        if not RUNNING.acquire(blocking=False):
-            raise InputError("a retraining is running: wait until it is finished, or stop it")
-        self.experiment, self.seed, self.report, self.done = experiment, seed, report, done
-        self.stopping = threading.Event()
-        self.thread = threading.Thread(target=self.work, daemon=True)
+        self.seed, self.wanted, self.done = seed, wanted, done
+        self.start = w.Button(description="Retrain with this bias", button_style="primary", icon="play")
+        self.stop = w.Button(description="Stop", icon="stop", disabled=True, layout=w.Layout(width="84px"))
+        self.bar = w.IntProgress(value=0, max=1, layout=w.Layout(width="180px"))
+        self.status = w.HTML(layout=w.Layout(width="450px")).add_class("abc-status")
+        self.start.layout.width = "190px"
+        super().__init__([self.start, self.stop, self.bar, self.status])
+        self.stopping, self.thread = threading.Event(), threading.Thread()
+        self.start.on_click(lambda _: self.begin())
+        self.stop.on_click(lambda _: self.stopping.set())
 
-    def start(self) -> None:
+    def begin(self) -> None:
+        """Start the thread; where that is not possible, say why."""
+        try:
+            name, experiment = self.wanted()
+            if not RUNNING.acquire(blocking=False):
+                raise InputError("a retraining is running: wait until it is finished, or stop it")
+        except InputError as error:
+            self.status.value = f"⚠ {error}"
+            return
+        self.stopping.clear()
+        self.bar.value, self.start.disabled, self.stop.disabled = 0, True, False
+        self.status.value = "calibrating"
+        self.thread = threading.Thread(target=self.work, args=(name, experiment), daemon=True)
         self.thread.start()
 
-    def stop(self) -> None:
-        """Ask the training to end after the step it is at."""
-        self.stopping.set()
-
-    def wait(self, seconds: float | None = None) -> None:
-        """Wait until the thread has ended, or until the time is over."""
-        self.thread.join(seconds)
-
-    def work(self) -> None:
-        run, sentence = None, ""
+    def work(self, name: str, experiment: Experiment) -> None:
+        """Train; in a thread nobody else would see an error."""
         try:
-            run = runner.ensure(self.experiment, self.seed, self.check)
+            run = runner.ensure(experiment, self.seed, lambda progress: self.check(progress, experiment))
+            self.done(name, run)
+            self.status.value = f"Done: {name}."
         except Stopped:
-            sentence = "Stopped. Press retrain again to go on from the last checkpoint."
-        except Exception as error:  # in a thread nobody else would see it
-            sentence = f"The retraining failed: {error}"
+            self.status.value = "Stopped. Press retrain again to go on from the last checkpoint."
+        except Exception as error:
+            self.status.value = f"The retraining failed: {error}"
         finally:
             RUNNING.release()
-        self.done(run, sentence)
+            self.start.disabled, self.stop.disabled = False, True
 
-    def check(self, progress: Progress) -> None:
-        """Called after every step: pass it on, or stop."""
-        end = schedule(progress.history, self.experiment.training).end
-        self.report(progress.step, end)
-        if self.stopping.is_set() and progress.step < end:
+    def check(self, progress: Progress, experiment: Experiment) -> None:
+        """Called after every step: say how far it is, or stop."""
+        step, end = progress.step, schedule(progress.history, experiment.training).end
+        self.bar.max, self.bar.value, self.stop.disabled = end, step, step == end
+        self.status.value = f"step {step} of {end}" if step < end else "trained; measuring accuracy"
+        if self.stopping.is_set() and step < end:
             raise Stopped
