@@ -202,14 +202,6 @@ def letters(layout: Layout) -> tuple[list[str], list[str]]:
     return keys, [*queries, "&"]
 
 
-def studies(runs: Sequence[Run]) -> dict[str, list[CalibrationStudy]]:
-    """The studies of each experiment's runs, in the order of their seeds."""
-    found: dict[str, list[CalibrationStudy]] = {}
-    for run in sorted(runs, key=lambda run: run.seed):
-        found.setdefault(run.experiment.name, []).append(CalibrationStudy(run))
-    return found
-
-
 def verticals(found: Results, names: Collection[str]) -> list[pd.DataFrame]:
     """`CalibrationStudy.verticals` of these experiments together, for each seed of which every plain model is there."""
     by_seed: dict[int, list[CalibrationStudy]] = {}
