@@ -22,7 +22,7 @@ from abc_nb.certificates import files
 from abc_nb.common import paths
 from abc_nb.experiments.experiment import experiment
 from abc_nb.runs import runner, store
-from abc_nb.runs.run import Run, Weights
+from abc_nb.runs.run import Run, Weights, checksum
 from abc_nb.show.explorers import retraining
 from abc_nb.show.explorers.frame import Explorer
 from abc_nb.show.explorers.retraining import Retraining
@@ -264,7 +264,8 @@ def retrained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     shipped, find = abc_nb.load(ABS), store.find
     tensors = {name: weights + 0.01 * (weights.ndim > 1) for name, weights in shipped.model().state_dict().items()}
     save_file(tensors, tmp_path / "weights.safetensors")
-    run = replace(shipped, weights=Weights(tmp_path / "weights.safetensors"))
+    facts = {**shipped.manifest, "weights": checksum(tensors)}
+    run = replace(shipped, weights=Weights(tmp_path / "weights.safetensors"), manifest=facts)
     monkeypatch.setattr(store, "find", lambda own, seed, *more: run if own.name == ABS else find(own, seed, *more))
     return run
 
