@@ -26,8 +26,9 @@ from baselines import TorchTransformer, decode_from_the_start, draw_heads, line_
 from tqdm import tqdm
 
 from abc_nb.api import load
-from abc_nb.calibration.calibrate import PAPER, Calibration, calibrate
+from abc_nb.calibration.calibrate import calibrate
 from abc_nb.calibration.of_model import calibrate_model
+from abc_nb.calibration.settings import PAPER, Calibration
 from abc_nb.common import devices, paths
 from abc_nb.common.files import write_text
 from abc_nb.experiments import ARITHMETIC, SEEDS, Experiment, experiment
