@@ -13,7 +13,6 @@ from abc_nb.certificates.contexts import Block, contexts
 from abc_nb.certificates.reach import Unrolled, reach
 from abc_nb.certificates.shapes import Shape, condensed, kept_places, seen_places
 from abc_nb.certificates.states import States
-from abc_nb.model.kinds import build
 from abc_nb.model.positions import NoPosition, PositionEncoding, Sinusoidal
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.automaton import Automaton
@@ -61,7 +60,7 @@ def model_of(sampler: Sampler, bias: Bias, position: PositionEncoding, seed: int
     alone = isinstance(bias, Lines) and any(line.attention == "source" for line in bias.lines)
     kind = "decoder-only" if alone else "encoder-decoder"
     config = ModelConfig(width=16, heads=2, feed_forward=32, position=position, bias=bias, kind=kind)
-    model = build(config, len(sampler.task.vocabulary))
+    model = Transformer(config, len(sampler.task.vocabulary))
     with torch.no_grad():
         for weights in model.parameters():
             weights.mul_(1.5)

@@ -20,7 +20,6 @@ from abc_nb.certificates.checking.tables import steps
 from abc_nb.certificates.tables import TableShape
 from abc_nb.common.config import to_data
 from abc_nb.common.errors import InputError
-from abc_nb.model.kinds import build
 from abc_nb.model.positions import NoPosition, Sinusoidal
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.sampling import Batch, Sampler, make_batch
@@ -53,7 +52,7 @@ def small(task: Task, seed: int = 0, more: tuple[Line, ...] = (), kind: Kind = "
     torch.manual_seed(seed)
     bias = Lines.one_key_a_head(layout, HEADS, 1)
     bias = replace(bias, lines=(*bias.lines, *more))
-    return build(replace(config, position=NoPosition(), bias=bias), len(task.vocabulary)).eval()
+    return Transformer(replace(config, position=NoPosition(), bias=bias), len(task.vocabulary)).eval()
 
 
 def tried(model: Transformer, sampler: Sampler) -> dict[TableShape, dict[tuple[int, ...], tuple[int, torch.Tensor]]]:

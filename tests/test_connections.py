@@ -55,7 +55,7 @@ def test_indices_that_differ_in_one_cell_are_not_the_same(wrong: float, monkeypa
 def test_the_learned_bias_is_what_is_added_to_the_logits() -> None:
     """Where keys are zero, the mean over queries of what is added is that of the logits."""
     model = build(replace(TINY, position=Relative(CLIP), source_index="left")).eval()
-    (layer,) = model.decoder_layers
+    (layer,) = model.layers
     with torch.no_grad():
         for parameter in layer.cross_attention.key.parameters():
             parameter.zero_()
@@ -77,7 +77,7 @@ def test_the_learned_bias_is_a_mean_over_queries_and_stands_beside_the_lines_of_
     frame = pd.DataFrame(lines, columns=["attention", "direction", "offset", "share"])
     table = connections.by_offset(model, SimpleNamespace(lines=frame, batch=BATCH), 2).set_index("offset")  # type: ignore[arg-type]
     assert table.ABC.to_dict() == {2: 0.0, 1: 0.25, 0: 0.5, -1: 0.0, -2: 0.0}
-    attention = model.decoder_layers[0].cross_attention
+    attention = model.layers[0].cross_attention
     inputs: list[torch.Tensor] = []
     handle = attention.query.register_forward_pre_hook(lambda _module, given: inputs.append(given[0]))
     with torch.no_grad():
@@ -127,9 +127,9 @@ def test_mean_and_spread_are_those_of_the_cells_one_by_one(name: Attention) -> N
 def test_one_attention_adapted_alone_is_asked_with_the_inputs_it_had(name: Attention) -> None:
     """Equation 3 is about equal inputs; the queries of cross-attention would carry self-attention's change."""
     parent, adapted = build(), build()
-    before, after = (getattr(each.decoder_layers[0], f"{name}_attention") for each in (parent, adapted))
+    before, after = (getattr(each.layers[0], f"{name}_attention") for each in (parent, adapted))
     with torch.no_grad():
-        for attention in (adapted.decoder_layers[0].self_attention, adapted.decoder_layers[0].cross_attention):
+        for attention in (adapted.layers[0].self_attention, adapted.layers[0].cross_attention):
             attention.query.weight.mul_(1.5)
             attention.key.weight.add_(0.1)
     inputs: dict[str, torch.Tensor] = {}

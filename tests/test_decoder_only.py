@@ -17,7 +17,8 @@ from abc_nb.experiments import experiment
 from abc_nb.experiments.catalogue import DECODER_ONLY
 from abc_nb.experiments.experiment import Experiment
 from abc_nb.experiments.studies import ARITHMETIC
-from abc_nb.model.decoder_only import DecoderOnly, DecoderOnlyLayer
+from abc_nb.model.decoders import CrossDecoder, SequenceDecoder
+from abc_nb.model.layers import Layer
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.layouts import SOS, Layout
 from abc_nb.problems.sampling import Batch
@@ -25,18 +26,18 @@ from abc_nb.training.evaluation import greedy, record
 from abc_nb.training.trainer import Trainer
 
 
-def made(name: str, seed: int = 0) -> tuple[Experiment, DecoderOnly, Batch]:
+def made(name: str, seed: int = 0) -> tuple[Experiment, Transformer, Batch]:
     """A new small model, with weights larger than usual, and a few problems."""
     found = experiment(name, "smoke")
     model = found.build(seed).eval()
-    assert isinstance(model, DecoderOnly)
+    assert isinstance(model.decoder, SequenceDecoder)
     with torch.no_grad():
         for weights in model.parameters():
             weights.mul_(1.5)
     return found, model, found.sampler.training_batch(seed, 0, 8)
 
 
-def torch_layer(layer: DecoderOnlyLayer, config: ModelConfig) -> nn.TransformerEncoderLayer:
+def torch_layer(layer: Layer, config: ModelConfig) -> nn.TransformerEncoderLayer:
     """PyTorch's own layer with the weights of one of ours."""
     ours, theirs = layer.self_attention, nn.TransformerEncoderLayer(
         config.width, config.heads, config.feed_forward, 0.0, batch_first=True, norm_first=True
@@ -99,7 +100,7 @@ def test_no_output_depends_on_a_later_token_and_every_one_on_the_problem() -> No
 
 def test_attention_on_problem_and_answer_adds_up_to_one() -> None:
     _, model, batch = made("n-by-1-decoder-rpe")
-    deep = DecoderOnly(replace(model.config, decoder_layers=2), model.embedding.num_embeddings)
+    deep = Transformer(replace(model.config, decoder_layers=2), model.embedding.num_embeddings)
     weights = record(deep, batch).weights
     both = [*product_of(("self", "cross"), (0, 1)), ("source", 0)]
     assert weights.keys() == {*both}, "nobody looks at the problem's states after the last layer"
@@ -178,7 +179,7 @@ def test_a_model_is_trained_calibrated_and_retrained_under_its_lines() -> None:
     child = experiment("successor-decoder-abc", "smoke").build(0, bias)
     before = [weights.clone() for weights in child.parameters()]
     Trainer(child, found.sampler, found.training, 0).run()
-    assert isinstance(child, DecoderOnly) and child.config.bias == bias
+    assert isinstance(child.decoder, SequenceDecoder) and child.config.bias == bias
     assert any(not torch.equal(old, new) for old, new in zip(before, child.parameters(), strict=True))
     batch = found.sampler.test_batch(30, 2, 0)
     said: Tensor = greedy(child, batch.source, batch.layout, found.task.token(SOS))
@@ -188,4 +189,4 @@ def test_a_model_is_trained_calibrated_and_retrained_under_its_lines() -> None:
 def test_a_decoder_only_model_has_no_encoder() -> None:
     with pytest.raises(InputError, match="has no encoder"):
         ModelConfig(kind="decoder-only", encoder_layers=1)
-    assert type(experiment("addition-vanilla").build(0)) is Transformer
+    assert isinstance(experiment("addition-vanilla").build(0).decoder, CrossDecoder)

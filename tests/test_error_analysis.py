@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from abc_nb.analysis import error_analysis
-from abc_nb.bias.base import CLOSED, Attention, Causal, Near
+from abc_nb.bias.base import CLOSED, Attention, Causal
+from abc_nb.bias.near import Near
 from abc_nb.experiments.experiment import experiment
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.layouts import Layout, binary_natural, unary

@@ -35,7 +35,7 @@ def placed(position: Learned, layout: Layout) -> Index:
 def test_a_learned_vector_of_the_index_is_added_to_each_token() -> None:
     model, layout = build(Learned(20)), unary(5)
     tokens = torch.randint(15, (2, layout.source_length), generator=torch.Generator().manual_seed(1))
-    found = model.encode(tokens, model.placed(model.frame(layout), layout))
+    found = model.encode(tokens, model.frame(layout))
     words, table = model.embedding.weight, model.get_parameter("position.weight")
     assert table.shape == (20, 8)
     for sample in range(2):
@@ -105,7 +105,7 @@ def test_digits_of_one_place_get_the_same_vector_in_operands_and_output(
 ) -> None:
     model = build(position)
     index, one = placed(position, layout), torch.full((1, layout.source_length), 5)
-    frame = model.placed(model.frame(layout), layout)
+    frame = model.frame(layout)
     source = model.encode(one, frame, torch.tensor([[phase]]), layout.operands[0].stride)[0]
     target = model.embed(one[:, : layout.target_length], position.shifted(index.target, torch.tensor([[phase]])))[0]
     first, second = (source[operand.columns.tolist()] for operand in layout.operands)

@@ -18,8 +18,9 @@ from abc_nb.experiments.catalogue import MODERN
 from abc_nb.model import attention as multihead
 from abc_nb.model.attention import MultiHeadAttention, Record, softmax_or_zero
 from abc_nb.model.dropout import Dropout
+from abc_nb.model.layers import Layer
 from abc_nb.model.positions import NoPosition, PositionEncoding, Relative, Rotary, Sinusoidal
-from abc_nb.model.transformer import EncoderLayer, ModelConfig, Transformer
+from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.layouts import Layout, binary_aligned, binary_natural, unary
 
 VOCABULARY = 15
@@ -108,7 +109,7 @@ def torch_logits(model: Transformer, source: Tensor, target: Tensor) -> Tensor:
     sizes = config.width, config.heads, config.feed_forward
     memory = model.embedding(source) * config.width**0.5
     for ours in model.encoder:
-        assert isinstance(ours, EncoderLayer)
+        assert isinstance(ours, Layer)
         encoder = nn.TransformerEncoderLayer(*sizes, **options)
         copy_attention(ours.self_attention, encoder.self_attn)
         copy_forward(ours.feed_forward, encoder)
@@ -118,7 +119,7 @@ def torch_logits(model: Transformer, source: Tensor, target: Tensor) -> Tensor:
     memory = model.encoder_norm(memory)
     x = model.embedding(target) * config.width**0.5
     mask = nn.Transformer.generate_square_subsequent_mask(target.shape[1])
-    for ours in model.decoder_layers:
+    for ours in model.layers:
         decoder = nn.TransformerDecoderLayer(*sizes, **options)
         copy_attention(ours.self_attention, decoder.self_attn)
         copy_attention(ours.cross_attention, decoder.multihead_attn)
@@ -179,7 +180,7 @@ def test_recorded_logits_are_the_scaled_products_plus_position_and_bias(bias: Bi
     model, record = build(config), Record()
     source, target = tokens(layout, batch=2)
     model(source, target, layout, record=record)
-    attention, norm = model.decoder_layers[0].self_attention, model.decoder_layers[0].self_residual.norm
+    attention, norm = model.layers[0].self_attention, model.layers[0].self_residual.norm
     inner = norm(model.embedding(target) * config.width**0.5)
     query, key = (part(inner).view(2, -1, 2, 4) for part in (attention.query, attention.key))
     added = bias.dense(layout, "self", 0, 2)

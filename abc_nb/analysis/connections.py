@@ -16,6 +16,7 @@ from abc_nb.bias.base import ENCODER_DECODER, Attention
 from abc_nb.bias.lines import Line, open_cells, whole_matrix
 from abc_nb.calibration.candidates import candidates, line_means
 from abc_nb.calibration.settings import Calibration
+from abc_nb.model.layers import DecoderLayer
 from abc_nb.model.positions import RelativeAttention
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import Batch
@@ -65,7 +66,8 @@ def same_index_at_every_size(longest: int) -> bool:
 def learned_by_offset(model: Transformer, batch: Batch) -> pd.DataFrame:
     """What RPE adds to cross-attention's logits at each j - i: layer, head, offset, value (mean over queries)."""
     rows: list[tuple[int, int, int, float]] = []
-    for number, layer in enumerate(model.decoder_layers, 1):
+    for number, layer in enumerate(model.layers, 1):
+        assert isinstance(layer, DecoderLayer)
         attention, queries = layer.cross_attention, list[Tensor]()
         handle = attention.query.register_forward_hook(lambda _m, _i, out, kept=queries: kept.append(out))
         model(batch.source, batch.target[:, :-1], batch.layout)

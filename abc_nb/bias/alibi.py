@@ -17,19 +17,19 @@ class ALiBi(Bias):
 
     The paper's authors bias decoder self-attention alone. With `cross` the cross-attention is
     biased too, by the distance between output place and source column, both from the units.
+    In a decoder-only model the attention of the problem to itself is biased as self-attention is.
     """
 
     cross: bool = False
 
     def dense(self, layout: Layout, attention: Attention, layer: int, heads: int) -> Tensor | None:
-        slope = slopes(heads)
-        query = torch.arange(layout.target_length)[:, None]
-        if attention == "self":
-            return causal(layout.target_length) - slope * (query - query.T).abs()
+        query = torch.arange(query_count(layout, attention))[:, None]
+        if attention != "cross":
+            return causal(len(query)) - slopes(heads) * (query - query.T).abs()
         if not self.cross:
             return None
         check_order(layout)
-        return -slope * (query - self.places(layout)).abs()
+        return -slopes(heads) * (query - self.places(layout)).abs()
 
     def places(self, layout: Layout) -> Tensor:
         """The place of each column (source_length,): how far it is to the left of the units."""

@@ -67,6 +67,9 @@ def query_count(layout: Layout, attention: Attention) -> int:
     return layout.source_length if attention == "source" else layout.target_length
 
 
+Added = Tensor | OpenKeys | None  # what is added to logits: a matrix (heads or 1, query, key), open keys or nothing
+
+
 @dataclass(frozen=True)
 class Bias:
     """What every bias can be asked; this one adds nothing, and no token sees one that comes after it."""
@@ -100,33 +103,3 @@ def causal(length: int) -> Tensor:
 @dataclass(frozen=True)
 class Causal(Bias):
     """No bias beyond causality: no token sees one that comes after it."""
-
-
-def far(layout: Layout, attention: Attention, reach: int) -> Tensor:
-    """Which keys are digits more than `reach` places from the one that a query predicts: booleans (query, key).
-
-    The first key of self-attention is no digit, and the others stand one further on than their places. The
-    digits of a factor of a few are near every place.
-    """
-    check_order(layout)
-    query = torch.arange(layout.target_length)[:, None]
-    if attention == "self":
-        place = torch.arange(layout.target_length) - 1
-    else:
-        place = torch.full((layout.source_length,), -1)
-        for operand in layout.operands:
-            if not layout.is_short(operand):
-                place[torch.from_numpy(operand.columns.copy())] = torch.arange(operand.places)
-    return (place >= 0) & ((place - query).abs() > reach)
-
-
-@dataclass(frozen=True)
-class Near(Bias):
-    """Far digits are closed, all else is open: to see what they do to a model that was trained with them."""
-
-    reach: int = 2  # places
-
-    def dense(self, layout: Layout, attention: Attention, layer: int, heads: int) -> Tensor:
-        closed = far(layout, attention, self.reach)
-        matrix = causal(layout.target_length) if attention == "self" else torch.zeros(1, *closed.shape)
-        return matrix.masked_fill(closed, CLOSED)

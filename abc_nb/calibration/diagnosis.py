@@ -15,7 +15,6 @@ from abc_nb.bias.lines import Lines
 from abc_nb.calibration.calibrate import Calibration, checked
 from abc_nb.calibration.of_model import Averages, Calibrated, average_attention, heads_of
 from abc_nb.common.errors import InputError
-from abc_nb.model.decoder_only import DecoderOnly
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.sampling import Batch
@@ -39,7 +38,7 @@ def diagnose(model: Transformer, batch: Batch, found: Calibrated) -> list[str]:
             "its attention follows other patterns than lines that extend"
         )
     covered = coverage(average_attention(model, batch), found.bias, batch.layout)
-    if isinstance(model, DecoderOnly):  # whose outputs look at problem and answer at once
+    if model.config.kind == "decoder-only":  # whose outputs look at problem and answer at once
         of_outputs = covered[covered.attention != "source"]
         covered = of_outputs.groupby("step", as_index=False).highest.max().assign(attention="its")
     for name, part in covered[covered.highest == 0].groupby("attention"):

@@ -95,7 +95,13 @@ class Unrolled:
             (index.cpu().numpy() % self.period).tolist()
             for index in (shift(frame.source, phase, stride), shift(frame.target, phase))
         )
-        self.rows = [{name: self.opened(model, layer[name]) for name in model.attentions} for layer in frame.biases]
+        self.rows = [
+            {
+                name: self.opened(model, model.added(self.layout, name, layer, False))
+                for name in model.decoder.attentions
+            }
+            for layer in range(self.depth)
+        ]
         self.known: dict[tuple[str, int, int], Node | Token] = {}
 
     def opened(self, model: Transformer, bias: object) -> tuple[np.ndarray, np.ndarray]:

@@ -106,8 +106,8 @@ class Steps:
         self.layout: Layout = sampler.task.layout(width, sampler.arrangement)
         assert self.layout.row is not None
         self.columns, self.rows = self.layout.row, (self.layout.target_length - 1) // self.layout.row
-        frame, self.bias = model.build_frame(self.layout, dense=False), model.config.bias
-        self.opened = {name: self.keys_of(name, frame.biases[0][name]) for name in ("self", "cross")}
+        self.bias = model.config.bias
+        self.opened = {name: self.keys_of(name, model.added(self.layout, name, 0, False)) for name in ("self", "cross")}
 
     def keys_of(self, name: Attention, bias: object) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[Followed]]:
         """The keys (query, slots), their bias (query, slots, heads), the lines, and which one opens the key of a slot.

@@ -20,7 +20,6 @@ from abc_nb.experiments.catalogue import models_of
 from abc_nb.experiments.models import PERIOD, Model, layers
 from abc_nb.experiments.names import Name, parse
 from abc_nb.experiments.profiles import PROFILES
-from abc_nb.model import kinds
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tables import Tables
@@ -92,7 +91,7 @@ class Experiment:
         config = self.model if bias is None else replace(self.model, bias=bias)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            return kinds.build(config, len(self.task.vocabulary))
+            return Transformer(config, len(self.task.vocabulary))
 
     def key(self, seed: int) -> str:
         """The name of its run: readable, and ending in a digest of all that it depends on."""

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from abc_nb.bias.base import CLOSED, Bias, OpenKeys, causal
+from abc_nb.bias.base import CLOSED, Added, Bias, OpenKeys, causal
+from abc_nb.bias.sequence import as_matrix, over_sequence
 from abc_nb.common.errors import InputError
-from abc_nb.model.decoder_only import as_matrix, over_sequence
 from abc_nb.problems.layouts import Layout
 
 
@@ -30,20 +30,18 @@ def check_bias(bias: Bias, layout: Layout) -> None:
 def dense_bias(bias: Bias, layout: Layout, layer: int, heads: int) -> Tensor:
     """What is added to one layer's attention logits: (heads, token, token), with minus infinity where a key is closed.
 
-    No token sees one that comes after it. Raises InputError for a bias of other heads, or one that does not know the
-    attention of the problem to itself.
+    No token sees one that comes after it. Raises InputError for a bias of other heads.
     """
     check_bias(bias, layout)
     sources, tokens = layout.source_length, token_count(layout)
     cross, own, problem = (bias.dense(layout, name, layer, heads) for name in ("cross", "self", "source"))
-    for part in (cross, own, problem):
-        if part is not None and part.shape[0] not in (1, heads):
-            raise InputError(f"the bias has {part.shape[0]} heads and the model {heads}: they must be the same")
-    if problem is not None and problem.shape[1:] != (sources, sources):
-        raise InputError(f"{type(bias).__name__} does not bias the problem's own tokens: take a decoder-only bias")
-    answers = as_matrix(over_sequence(cross, own, sources, heads), layout.target_length, tokens, heads)
-    of_problem = pad(as_matrix(problem, sources, sources, heads), (0, layout.target_length), value=CLOSED)
-    return torch.cat([of_problem, answers], dim=1) + causal(tokens)
+    answers = over_sequence(cross, own, sources)
+    assert isinstance(answers, Tensor)  # since its parts are
+    of_problem = pad(as_matrix(problem, sources, sources), (0, layout.target_length), value=CLOSED)
+    for part in (answers, of_problem):
+        if len(part) not in (1, heads):
+            raise InputError(f"the bias has {len(part)} heads and the model {heads}: they must be the same")
+    return torch.cat([part.expand(heads, -1, -1) for part in (of_problem, answers)], dim=1) + causal(tokens)
 
 
 @torch.inference_mode(False)
@@ -51,17 +49,14 @@ def open_bias(bias: Bias, layout: Layout, layer: int, heads: int) -> OpenKeys | 
     """The same as each token's few open keys, or None if the bias does not leave only a few open."""
     check_bias(bias, layout)
     cross, own, problem = (bias.open_keys(layout, name, layer) for name in ("cross", "self", "source"))
-    if cross is None or own is None or problem is None:
+    answers: Added = None if cross is None or own is None else over_sequence(cross, own, layout.source_length)
+    if not isinstance(answers, OpenKeys) or problem is None:
         return None
-    answers = over_sequence(cross, own, layout.source_length, heads)
-    assert isinstance(answers, OpenKeys)  # since both of its parts are
     slots = max(answers.index.shape[1], problem.index.shape[1])
-    index = [pad(each.index, (0, slots - each.index.shape[1])) for each in (problem, answers)]
-    value = [
-        pad(each.value.expand(heads, -1, -1), (0, slots - each.index.shape[1]), value=CLOSED)
-        for each in (problem, answers)
-    ]
-    return OpenKeys(torch.cat(index), torch.cat(value, dim=1))
+    wider = [(part, (0, slots - part.index.shape[1])) for part in (problem, answers)]
+    index = torch.cat([pad(part.index, more) for part, more in wider])
+    values = [pad(part.value.expand(heads, -1, -1), more, value=CLOSED) for part, more in wider]
+    return OpenKeys(index, torch.cat(values, dim=1))
 
 
 def cyclic_positions(layout: Layout, period: int) -> Tensor:

@@ -5,19 +5,21 @@ Shapes: B batch, H heads, L queries, S keys, D width, d = D / H. Attention is (B
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from abc_nb.bias.base import CLOSED, Attention, OpenKeys
+from abc_nb.bias.base import CLOSED, Added, Attention, OpenKeys
 from abc_nb.model import compiled
 from abc_nb.model.dropout import drop
 from abc_nb.model.positions import PositionEncoding
 
 BLOCK = 2**20  # numbers gathered at once: about 4 MB
+KeysValues = tuple[Tensor, Tensor]  # (B, H, tokens, d) each
+Keep = Callable[[Tensor, Tensor], None]  # is given logits and weights (B, H, query, key)
 
 
 def over_all_keys(
@@ -26,16 +28,16 @@ def over_all_keys(
     value: Tensor,
     bias: Tensor | None = None,
     dropout: float = 0.0,
-    record: Place | None = None,
+    keep: Keep | None = None,
 ) -> Tensor:
     """softmax(query key^T / sqrt(d) + bias) value, the mean of values over all keys: (B, H, L, d).
 
     query (B, H, L, d), key and value (B, H, S, d). The bias broadcasts to (B, H, L, S); minus infinity closes a key,
-    and a query without an open key gives zero.
+    and a query without an open key gives zero. `keep` receives logits, bias included, and weights.
     """
-    if record is None and not dropout and compiled.fits(query, key.shape[2]):
+    if keep is None and not dropout and compiled.fits(query, key.shape[2]):
         return compiled.attend(query, key, value, bias)
-    if record is None and (query.is_cuda or not dropout):  # PyTorch's own knows no dropout on a processor
+    if keep is None and (query.is_cuda or not dropout):  # PyTorch's own knows no dropout on a processor
         if bias is None:
             return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout)
         bias, closed = opened(bias, -1)
@@ -43,8 +45,8 @@ def over_all_keys(
         return mixed.masked_fill(closed, 0.0)
     logits = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
     weights = torch.softmax(logits, -1) if bias is None else softmax_or_zero(logits, bias, -1)
-    if record is not None:
-        record.keep(logits if bias is None else logits + bias, weights)
+    if keep is not None:
+        keep(logits if bias is None else logits + bias, weights)
     return drop(weights, dropout) @ value
 
 
@@ -79,18 +81,9 @@ class Record:
     weights: dict[tuple[Attention, int], Tensor] = field(default_factory=dict)
     logits: dict[tuple[Attention, int], Tensor] = field(default_factory=dict)  # bias included
 
-
-class Place(NamedTuple):
-    """Where one attention's weights go in a record."""
-
-    record: Record
-    name: Attention
-    layer: int
-
-    def keep(self, logits: Tensor, weights: Tensor) -> None:
-        average = self.record.average
-        self.record.logits[self.name, self.layer] = logits.mean(0) if average else logits
-        self.record.weights[self.name, self.layer] = weights.mean(0) if average else weights
+    def keep(self, name: Attention, layer: int, logits: Tensor, weights: Tensor) -> None:
+        self.logits[name, layer] = logits.mean(0) if self.average else logits
+        self.weights[name, layer] = weights.mean(0) if self.average else weights
 
 
 class MultiHeadAttention(nn.Module):
@@ -105,17 +98,23 @@ class MultiHeadAttention(nn.Module):
     def split(self, x: Tensor) -> Tensor:  # (B, L, D) -> (B, H, L, d)
         return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
-    def keys_values(self, memory: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+    def keys_values(self, memory: Tensor, index: Tensor) -> KeysValues:
         """Keys, rotated to their index if the position encoding does that, and values."""
         return self.position.rotate(self.split(self.key(memory)), index), self.split(self.value(memory))
+
+    def no_keys_values(self, like: Tensor, tokens: int) -> KeysValues:
+        """Room for those of so many tokens, of a batch as `like` (B, S, D)."""
+        empty = (like.new_zeros(len(like), tokens, like.shape[2]) for _ in range(2))
+        key, value = map(self.split, empty)
+        return key, value
 
     def attend(
         self,
         x: Tensor,
-        keys_values: tuple[Tensor, Tensor],
-        bias: Tensor | OpenKeys | None,
+        keys_values: KeysValues,
+        bias: Added,
         index: tuple[Tensor, Tensor],
-        record: Place | None = None,
+        keep: Keep | None = None,
     ) -> Tensor:
         """Queries from `x` (B, L, D) over given keys and values; `index` = positions of queries and keys."""
         query = self.position.rotate(self.split(self.query(x)), index[0])
@@ -124,7 +123,7 @@ class MultiHeadAttention(nn.Module):
         else:
             extra = self.position.logits(query, index)
             added = extra if bias is None else bias[None] if extra is None else extra + bias[None]
-            mixed = over_all_keys(query, *keys_values, added, self.dropout if self.training else 0.0, record)
+            mixed = over_all_keys(query, *keys_values, added, self.dropout if self.training else 0.0, keep)
         return self.out(mixed.transpose(1, 2).flatten(2))
 
     def in_blocks(

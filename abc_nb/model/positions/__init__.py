@@ -1,43 +1,20 @@
 """Position encodings: what a token's place does to its embedding or to the attention logits.
 
-A position encoding is a frozen value, one a file; `base.py` says what it can do.
+A position encoding is a frozen value, one a file; `base.py` says what it can do. The files of this folder are found.
 """
 
-from abc_nb.model.positions.abacus import Abacus
-from abc_nb.model.positions.base import AttentionPosition, Index, NoPosition, PositionEncoding
-from abc_nb.model.positions.coupling import Coupling, TableCoupling
-from abc_nb.model.positions.fire import Fire
-from abc_nb.model.positions.kerple import Kerple
-from abc_nb.model.positions.learned import Learned
-from abc_nb.model.positions.randomized import Randomized
-from abc_nb.model.positions.relative import Relative, RelativeAttention, ShortRelative
-from abc_nb.model.positions.rotary import Rotary, RotaryAttention
-from abc_nb.model.positions.rotary_interpolated import InterpolatedRotary
-from abc_nb.model.positions.rotary_ntk import NTKRotary
-from abc_nb.model.positions.sandwich import Sandwich
-from abc_nb.model.positions.sinusoidal import Sinusoidal
-from abc_nb.model.positions.transformer_xl import TransformerXL
+from typing import Any
 
-__all__ = [
-    "Abacus",
-    "AttentionPosition",
-    "Coupling",
-    "Fire",
-    "Index",
-    "InterpolatedRotary",
-    "Kerple",
-    "Learned",
-    "NTKRotary",
-    "NoPosition",
-    "PositionEncoding",
-    "Randomized",
-    "Relative",
-    "RelativeAttention",
-    "Rotary",
-    "RotaryAttention",
-    "Sandwich",
-    "ShortRelative",
-    "Sinusoidal",
-    "TableCoupling",
-    "TransformerXL",
-]
+from abc_nb.common.collect import collect
+from abc_nb.model.positions.base import AttentionPosition, Index, NoPosition, PositionEncoding
+from abc_nb.model.positions.sinusoidal import Sinusoidal
+
+__all__ = ["AttentionPosition", "Index", "NoPosition", "PositionEncoding", "Sinusoidal"]
+
+FOUND = collect(__name__, __path__)
+
+
+def __getattr__(name: str) -> Any:
+    if name in FOUND:
+        return FOUND[name]
+    raise AttributeError(f"no position encoding is called {name!r}: there are {', '.join(sorted(FOUND))}")
