@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 import abc_nb
 from abc_nb import InputError, Layout, Operand, Task
-from abc_nb.bias import CLOSED, ALiBi, Attention, Bias, Lines, RunningALiBi, Window
+from abc_nb.bias import CLOSED, Attention, Bias, Lines, RunningALiBi, Window
 from abc_nb.bias.base import causal, key_count, query_count
 
 transformers = pytest.importorskip("transformers")
@@ -310,7 +310,6 @@ def errors() -> Iterator[tuple[str, Callable[[], object]]]:
     yield "sliding window", lambda: hf.attach(sliding(), Drawn(), LAYOUT)
     yield "give a bias", lambda: hf.attach(eager(), "bias", LAYOUT)
     yield "3 heads and the model 4", lambda: hf.attach(eager(), Lines(3, ()), LAYOUT)
-    yield "decoder-only bias", lambda: hf.attach(eager(), ALiBi(cross=True), LAYOUT)
     yield "period of 1 or more", lambda: hf.attach(eager(), Drawn(), LAYOUT, period=0)
     yield "two columns|one token", lambda: overlapping()
 
