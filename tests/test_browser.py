@@ -107,7 +107,7 @@ def page(lab: str, browser: Browser) -> Page:
         opened.get_by_text("Python 3 (ipykernel) | Idle").wait_for()
         opened.get_by_role("menuitem", name="Run", exact=True).click()
         opened.get_by_role("menuitem", name="Run All Cells", exact=True).click()
-        opened.locator(".abc-count").wait_for(state="attached")
+        opened.locator(".abc-count").wait_for(state="attached", timeout=120 * SECONDS)
     finally:
         keep(opened, "started")
     return opened
