@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,23 +10,27 @@ from abc_nb.calibration.calibrate import Calibration, given
 from abc_nb.certificates.certify import Certificate, certify_model, weights_of
 from abc_nb.certificates.checking.check import Check, check
 from abc_nb.certificates.files import read
-from abc_nb.common import paths
 from abc_nb.common.config import to_data
 from abc_nb.common.errors import InputError
-from abc_nb.experiments.experiment import calibrated, experiment, train_command
 from abc_nb.runs import runner, store
+from abc_nb.runs.run import Run
+from abc_nb.specs.spec import calibrated, spec, train_command
 from abc_nb.training.answers import answers
 
 
-def load(name: str, seed: int = 0, profile: str = "quick", base: int | None = None) -> store.Run:
+def load(
+    name: str, seed: int = 0, profile: str = "quick", base: int | None = None, changes: Sequence[str] = ()
+) -> Run:
     """The finished run of an experiment, made here or shipped; InputError if there is none.
 
-    `load("addition-vanilla").model()` is the trained model, `.evaluation()` its accuracy by length.
+    `load("addition-vanilla").model()` is the trained model, `.evaluation()` its accuracy by length. Changes are of
+    fields of its spec, as in `["training.steps=3200"]`.
     """
-    run = store.find(experiment(name, profile, base), seed)
+    wanted = spec(name, profile, base, changes)
+    run = store.find(wanted, seed)
     if run is None:
-        command = train_command(name, seed, profile, base)
-        raise InputError(f"{name} is not trained yet: run `{command}` first{store.nothing_shipped()}")
+        command = train_command(wanted.name, seed, profile)
+        raise InputError(f"{wanted.name} is not trained yet: run `{command}` first{store.nothing_shipped()}")
     return run
 
 
@@ -41,32 +46,35 @@ def answer(
 
 
 def certify(
-    name: str, seed: int = 0, profile: str = "quick", base: int | None = None, zeros: bool = True
+    name: str,
+    seed: int = 0,
+    profile: str = "quick",
+    base: int | None = None,
+    zeros: bool = True,
+    changes: Sequence[str] = (),
 ) -> Certificate:
     """Prove that a trained model is right on every problem of every length, or find what it gets wrong.
 
     `certify("addition-abc", seed=0)` has `certified`, `contexts`, `wrong`, `margin` and `counterexamples`. With
-    `zeros`, any number of zeros may stand in front of the operands. A killed process goes on where it was.
-    InputError for a model that can have none.
+    `zeros`, any number of zeros may stand in front of the operands. InputError for a model that can have none.
     """
-    run = load(name, seed, profile, base)
-    path = paths.runs() / "certificates" / f"{run.experiment.key(seed)}.unfinished"
-    return certify_model(run.model(), run.experiment.sampler, zeros, path=path)
+    run = load(name, seed, profile, base, changes)
+    return certify_model(run.model(), run.experiment.sampler, zeros)
 
 
 def recheck(path: Path) -> Check:
     """Check a certificate file with an independent implementation, against the weights of its run."""
     data = read(path)
-    run = load(data["experiment"], data["seed"], data["profile"])
-    model = run.model()
+    model = load(data["experiment"], data["seed"], data["profile"]).model()
     return check(data, weights_of(model), to_data(model.config.bias))
 
 
-def retrain(name: str, calibration: Calibration | None = None, seed: int = 0, profile: str = "quick") -> store.Run:
-    """Calibrate the plain model of a task and train its weights on under that bias: the finished run.
+def retrain(name: str, calibration: Calibration | None = None, seed: int = 0, profile: str = "quick") -> Run:
+    """Read lines out of a plain model's attention, and train a new model under them: the finished run.
 
-    `retrain("addition-vanilla", Calibration(share=0.3))`; without settings it is `addition-abc`.
-    Trains the plain model first if it is not there. InputError if `name` is not a plain model.
+    `retrain("addition-vanilla", Calibration(share=0.3))`; without settings it is `addition-abc`. The new model has new
+    weights and no positions. The plain model is trained first if it is not there. InputError if `name` is not a plain
+    model.
     """
     child = calibrated(name, profile)
     wanted = child.calibration if calibration is None else given(calibration)

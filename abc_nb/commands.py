@@ -17,10 +17,10 @@ from abc_nb.common import devices, paths
 from abc_nb.common.errors import InputError
 from abc_nb.experiments import catalogue
 from abc_nb.experiments.experiment import Experiment
-from abc_nb.experiments.names import TASKS
 from abc_nb.model import compiled
-from abc_nb.problems.tasks import Task
+from abc_nb.problems.tasks import REGISTRY, Task
 from abc_nb.runs import runner, store
+from abc_nb.specs.spec import spec
 from abc_nb.training import evaluation
 from abc_nb.training.answers import answers
 from abc_nb.training.progress import Progress
@@ -29,12 +29,12 @@ BLOCK = 256  # lines of standard input answered together
 
 
 def chosen(arguments: Namespace) -> Experiment:
-    return experiments.experiment(arguments.name, arguments.profile, arguments.base)
+    return spec(arguments.name, arguments.profile, arguments.base, arguments.changes)
 
 
 def trained(arguments: Namespace) -> store.Run:
     """The run that a command is about; InputError if it was never made."""
-    return api.load(arguments.name, arguments.seed, arguments.profile, arguments.base)
+    return api.load(arguments.name, arguments.seed, arguments.profile, arguments.base, arguments.changes)
 
 
 def show(frame: pd.DataFrame, csv: bool) -> None:
@@ -63,7 +63,7 @@ def list_(arguments: Namespace) -> None:
 
 def pattern(text: str) -> str:
     """A pattern of experiments' names: a task stands for all of its models, and a second name for the first."""
-    if text in TASKS:
+    if text in REGISTRY:
         return f"{text}-*"
     return str(experiments.parse(text) or text)
 

@@ -131,7 +131,7 @@ def child_of(parent: Experiment) -> Experiment:
         identity=Name("successor", "abc", 10),
         parent=parent,
         calibration=Calibration(share=0.2),
-        warm=True,
+        start="parent",
         sampler=replace(parent.sampler, width_count=3),
         model=replace(parent.model, position=Sinusoidal(3)),
     )

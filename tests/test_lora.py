@@ -130,7 +130,7 @@ def test_merging_leaves_a_model_without_adaptation_as_it_is() -> None:
 def child(tiny: Experiment) -> Experiment:
     """An experiment that adapts the tiny one."""
     recipe = replace(tiny.training, optimizer="adamw", learning_rate=0.05)
-    return replace(tiny, identity=Name("successor", "lora", 10), parent=tiny, warm=True, rank=2, training=recipe)
+    return replace(tiny, identity=Name("successor", "lora", 10), parent=tiny, start="parent", rank=2, training=recipe)
 
 
 @pytest.fixture(scope="session")

@@ -220,14 +220,14 @@ def test_new_weights_or_the_parents(child: Experiment, folders: Folders) -> None
     reading = next(runner.biases(child, 0, parent))
     warm = runner.start(child, 0, reading.bias, parent).state_dict()
     torch.testing.assert_close(warm, parent.model().state_dict(), rtol=0, atol=0)
-    new = runner.start(replace(child, warm=False), 0, reading.bias, parent).state_dict()
+    new = runner.start(replace(child, start="new"), 0, reading.bias, parent).state_dict()
     torch.testing.assert_close(new, child.build(0).state_dict(), rtol=0, atol=0)
 
 
 @pytest.fixture
 def hard_to_please(child: Experiment) -> Experiment:
     """ABC that chooses its threshold itself, and whose validation is never good enough."""
-    return replace(child, calibration=Calibration(keep=0.01), accept=2.0, warm=False)
+    return replace(child, calibration=Calibration(keep=0.01), accept=2.0, start="new")
 
 
 def test_while_validation_is_too_low_more_lines_are_read(

@@ -1,8 +1,10 @@
-"""Experiments: what identifies one, its configuration, models by name, profiles, and the studies that are shown."""
+"""The names of `specs` under which other rooms still know them."""
 
-from abc_nb.experiments.experiment import SEEDS, Experiment, calibrated, experiment, train_command
-from abc_nb.experiments.names import CLASSIFIER, Name, parse
-from abc_nb.experiments.studies import (
+from abc_nb.specs.names import CLASSIFIER, Name, parse
+from abc_nb.specs.spec import SEEDS, Spec, calibrated, train_command
+from abc_nb.specs.spec import Spec as Experiment
+from abc_nb.specs.spec import spec as experiment
+from abc_nb.specs.studies import (
     ABLATED,
     ARITHMETIC,
     BASES,
@@ -10,12 +12,10 @@ from abc_nb.experiments.studies import (
     LIMITS,
     LISTS,
     STUDIES,
-    lasting,
     matching,
     names,
     names_of,
     needed,
-    padded_names,
 )
 
 __all__ = [
@@ -30,14 +30,13 @@ __all__ = [
     "STUDIES",
     "Experiment",
     "Name",
+    "Spec",
     "calibrated",
     "experiment",
-    "lasting",
     "matching",
     "names",
     "names_of",
     "needed",
-    "padded_names",
     "parse",
     "train_command",
 ]

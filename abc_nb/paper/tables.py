@@ -99,7 +99,7 @@ def readings(found: Results, regime: str) -> pd.DataFrame:
 def setting(profile: str, regime: str = "") -> str:
     """Regime, size and optimiser of our numbers, in one sentence, for tables with the paper's numbers."""
     chosen = PROFILES[profile]
-    size, training = chosen.size, chosen.trainings.plain
+    size, training = chosen.size, chosen.trainings["plain"]
     optimizer = "Muon and AdamW" if training.optimizer == "muon" else "AdamW"
     return (
         f"Ours: {regime or chosen.regime} problems, {size.encoder_layers} encoder and {size.decoder_layers} decoder "

@@ -134,7 +134,7 @@ def biases(experiment: Experiment, seed: int, parent: Run | None) -> Iterator[Re
     """The bias of each attempt. Only an experiment that chooses its threshold itself has more lines to read."""
     settings = experiment.calibration
     if parent is None or settings is None:
-        yield Reading(parent.bias() if parent and experiment.rounds else None, pd.DataFrame(), 0.0)
+        yield Reading(parent.bias() if parent and experiment.practice else None, pd.DataFrame(), 0.0)
         return
     start, model = time.perf_counter(), parent.model().to(device())
     batch = experiment.calibration_batch(seed)
@@ -155,7 +155,7 @@ def biases(experiment: Experiment, seed: int, parent: Run | None) -> Iterator[Re
 def start(experiment: Experiment, seed: int, bias: Lines | None, parent: Run | None) -> Transformer:
     """The model to train: a new one, or one with the parent's weights."""
     model = experiment.build(seed, bias)
-    if experiment.warm and parent is not None:
+    if experiment.start == "parent" and parent is not None:
         parent.restore(model)
     if experiment.rank:
         lora.adapt(model, experiment.rank, seed)
@@ -164,7 +164,7 @@ def start(experiment: Experiment, seed: int, bias: Lines | None, parent: Run | N
 
 def trainer_of(experiment: Experiment, model: Transformer, seed: int) -> Trainer:
     settings = model, experiment.sampler, experiment.training, seed
-    return Repair(*settings, experiment.rounds) if experiment.rounds else Trainer(*settings)
+    return Repair(*settings, experiment.practice) if experiment.practice else Trainer(*settings)
 
 
 def origin(parent: Run | None, reading: Reading) -> dict[str, Any]:

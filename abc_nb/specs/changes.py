@@ -1,0 +1,57 @@
+"""Changes of a configuration's fields, written as people type them: `training.steps=3200`, `position=Rotary`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar, get_type_hints
+
+from abc_nb.bias import Bias
+from abc_nb.calibration.calibrate import Calibration
+from abc_nb.common.config import fits, from_data
+from abc_nb.common.errors import InputError
+from abc_nb.model.positions import PositionEncoding
+
+Configuration = TypeVar("Configuration")
+
+
+def without(prefix: str, changes: Iterable[str]) -> tuple[str, ...]:
+    """The changes of what stands at `prefix`, as `steps=1` of `training.steps=1`."""
+    return tuple(each.removeprefix(f"{prefix}.") for each in changes if each.startswith(f"{prefix}."))
+
+
+def changed(value: Configuration, prefix: str, changes: Sequence[str]) -> Configuration:
+    """A configuration with those changes that are of its own fields; InputError for one that is not possible."""
+    own = without(prefix, changes) if prefix else [each for each in changes if "." not in each.partition("=")[0]]
+    for change in own:
+        name, sign, text = change.partition("=")
+        kinds: dict[str, Any] = get_type_hints(type(value))
+        known = [field.name for field in fields(value) if field.compare]  # type: ignore[arg-type]
+        if not sign or name not in known:
+            raise InputError(f"cannot set {change!r}: give FIELD=VALUE, where a field is one of {', '.join(known)}")
+        new = read(text)
+        if not fits(new, kinds[name]):
+            raise InputError(f"cannot set {name} to {text!r}: it is now {getattr(value, name)!r}")
+        value = replace(value, **{name: new})  # type: ignore[type-var]
+    return value
+
+
+def read(text: str) -> Any:
+    """A number, a word, or a bias, position encoding or calibration: by its class, or in JSON with its fields."""
+    try:
+        data = json.loads(text)
+    except ValueError:
+        data = text
+    known = {cls.__name__: cls for cls in classes(PositionEncoding, Bias, Calibration)}
+    if isinstance(data, str) and data in known:
+        data = {"type": data}
+    return from_data(data, known.values()) if isinstance(data, dict | list) else data
+
+
+def classes(*bases: type) -> list[type]:
+    """These classes and all that derive from them."""
+    every = list(bases)
+    for cls in every:  # grows while it is read
+        every += cls.__subclasses__()
+    return [cls for cls in every if is_dataclass(cls)]

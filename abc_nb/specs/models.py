@@ -1,0 +1,457 @@
+"""The table of models: what a MODEL in an experiment's name, TASK-MODEL, stands for. A row is a `Model`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from abc_nb.bias import ALiBi, Bias, Causal, PlacedALiBi, RunningALiBi, Window
+from abc_nb.bias.lines import Lines
+from abc_nb.calibration.calibrate import PAPER, SCRIPT, Calibration
+from abc_nb.model import positions
+from abc_nb.problems.layouts import Arrangement, Layout, SourceIndex
+from abc_nb.problems.tables import Tables
+from abc_nb.problems.tasks import Regime, Task
+from abc_nb.specs.recipes import Kind, Recipe
+
+PERIOD, W = 3, 1  # T and w of the paper's table 1
+CAUSAL = Causal()
+
+
+@dataclass(frozen=True)
+class Model:
+    """A column of the design: what a MODEL in TASK-MODEL stands for."""
+
+    title: str  # as the paper's tables call it
+    position: positions.PositionEncoding
+    bias: Bias | Callable[[Layout, int, int], Bias] = CAUSAL  # or its maker: layout, heads, layers
+    source_index: SourceIndex = "right"
+    arrangement: Arrangement = "natural"  # see `Task.layout`
+    extends: bool = False  # meant to extrapolate: trained on several widths
+    parent: str = "vanilla"  # the model that is retrained, if one is
+    parent_base: int | None = None  # where it is not the task's
+    calibration: Calibration | None = None  # how the bias is read out of the parent, before it is retrained
+    start: Literal["new", "parent"] = "parent"  # the weights at the beginning, where there is a parent
+    accept: float = 0.0  # validation accuracy below which more lines are read and the model is trained anew
+    rank: int = 0  # of a low-rank change of the parent's queries and keys
+    practice: int = 0  # rounds, at most: training on with what the parent gets wrong, then a certificate
+    tested: str = "curve"  # at which lengths: a key of `TESTS`
+    many: int = 0  # problems at the lengths `MANY`, if that is more
+    size: tuple[tuple[str, int], ...] = ()  # fields of the model's size that are not the profile's
+    regime: Regime | None = None  # tight, padded or unpadded, where it is not the profile's
+    training: Kind = "plain"
+    recipe: Recipe = "code"  # where the profile `paper` takes its learning rate from
+    kind: Literal["encoder-decoder", "decoder-only"] = "encoder-decoder"
+
+
+def width(size: int) -> tuple[tuple[str, int], ...]:
+    return ("width", size), ("feed_forward", 4 * size)
+
+
+def layers(encoder: int, decoder: int) -> tuple[tuple[str, int], ...]:
+    return ("encoder_layers", encoder), ("decoder_layers", decoder)
+
+
+def scaffold(title: str, position: positions.PositionEncoding, w: int | None = W, **changes: Any) -> Model:
+    """ABS: a window, on aligned input. `sides` of the window is "one" unless it is given."""
+    sides = changes.pop("sides", "one")
+    bias = CAUSAL if w is None else Window(w, sides)
+    settings: dict[str, Any] = {"arrangement": "aligned", "extends": True, "tested": "beyond", "training": "scaffold"}
+    return Model(title, position, **{"bias": bias} | settings | changes)
+
+
+def proposal(title: str, position: positions.PositionEncoding) -> Model:
+    """Of others, in our training: several widths, the source counted from the right, where a place has one index."""
+    return Model(title, position, extends=True, tested="beyond")
+
+
+def reading(
+    title: str,
+    position: positions.PositionEncoding,
+    start: Literal["new", "parent"],
+    calibration: Calibration,
+    **changes: Any,
+) -> Model:
+    """ABC in one reading of the paper: positions, initial weights, and how lines are read out of attention."""
+    training: Kind = "retraining" if start == "parent" else "short"
+    settings: dict[str, Any] = {"extends": True, "tested": "few", "training": training}
+    return Model(title, position, calibration=calibration, start=start, **settings | changes)
+
+
+INDEX = {"none": positions.NoPosition(), "plain": positions.Sinusoidal(), "mod3": positions.Sinusoidal(PERIOD)}
+INDEX_TITLES = {"none": "no positions", "plain": "plain index", "mod3": "index modulo 3"}
+WEIGHTS: dict[str, Literal["new", "parent"]] = {"new": "new", "warm": "parent"}  # by the ends of names
+WEIGHTS_TITLES = {"new": "new weights", "warm": "the plain model's weights"}
+BASIC = {  # the papers' models, and variants that show why a baseline fails
+    "vanilla": Model("Vanilla", positions.Sinusoidal()),
+    "nope": Model("NoPE", positions.NoPosition()),
+    "rope": Model("RoPE", positions.Rotary(), source_index="left"),
+    "alibi": Model("ALiBi", positions.NoPosition(), ALiBi()),
+    "rpe": Model("RPE", positions.Relative(), source_index="left"),
+    "window": scaffold("Window", positions.Sinusoidal()),
+    "window-cyclic": scaffold("ABS", positions.Sinusoidal(PERIOD), tested="beyond"),
+    "nope-window": scaffold("Window, no positions", positions.NoPosition()),
+    # New weights under the lines and no positions, as the method's text has it (v4 section 4).
+    "abc": reading("ABC", positions.NoPosition(), "new", Calibration(), tested="beyond", training="anew", accept=1.0),
+    "lora": Model("LoRA", positions.Sinusoidal(), extends=True, tested="beyond", rank=4, training="low_rank"),
+    "rope-128": Model("RoPE, size 128", positions.Rotary(), source_index="left", size=width(128)),
+    "rope-512": Model("RoPE, size 512", positions.Rotary(), source_index="left", size=width(512)),
+    "rope-right": Model("RoPE, from the right", positions.Rotary()),
+    "rpe-right": Model("RPE, from the right", positions.Relative()),
+    "alibi-cross": Model("ALiBi, cross too", positions.NoPosition(), ALiBi(cross=True)),
+}
+BOTH_SIDES = {  # the window open to both sides, as the text has it; the authors' code opens one
+    "window-both": scaffold("Window, both sides", positions.Sinusoidal(), sides="both"),
+    "window-cyclic-both": scaffold(
+        "ABS, both sides", positions.Sinusoidal(PERIOD), sides="both", many=10_000, tested="far"
+    ),
+    "nope-window-both": scaffold("Window, no positions, both sides", positions.NoPosition(), sides="both"),
+}
+READINGS = {  # ABC by positions and initial weights; none and new is `abc`
+    f"abc-{index}-{weights}": reading(
+        f"ABC, {INDEX_TITLES[index]}, {WEIGHTS_TITLES[weights]}", position, start, Calibration()
+    )
+    for index, position in INDEX.items()
+    for weights, start in WEIGHTS.items()
+    if (index, weights) != ("none", "new")
+}
+READINGS["abc-mod3-warm"] = replace(READINGS["abc-mod3-warm"], tested="far")
+BY_WEIGHTS = {  # Algorithm 1, the paper's pseudo-code, by positions and initial weights
+    f"algorithm-1-{index}-{weights}": reading(
+        f"Algorithm 1, {INDEX_TITLES[index]}, {WEIGHTS_TITLES[weights]}", INDEX[index], start, PAPER
+    )
+    for index in ("none", "plain")
+    for weights, start in WEIGHTS.items()
+}
+KAPPA_V1 = (2.0, 2.0)  # the deviations of the paper's first version
+LINE_READINGS = {  # which lines Algorithm 1 keeps: what is averaged, over which lines statistics run, and kappa
+    "v1": ("kappa 2", replace(PAPER, kappa=KAPPA_V1)),
+    "logits": ("logits", replace(PAPER, source="logits")),
+    "v1-logits": ("kappa 2, logits", replace(PAPER, kappa=KAPPA_V1, source="logits")),
+    "pooled": ("all lines pooled", replace(PAPER, pooled=True)),
+    "pooled-v1": ("all lines pooled, kappa 2", replace(PAPER, pooled=True, kappa=KAPPA_V1)),
+    "pooled-logits": ("all lines pooled, logits", replace(PAPER, pooled=True, source="logits")),
+    "pooled-v1-logits": (
+        "all lines pooled, kappa 2, logits",
+        replace(PAPER, pooled=True, kappa=KAPPA_V1, source="logits"),
+    ),
+}
+READ_LINES = {  # with no positions and new weights, as the text has it
+    f"algorithm-1-{name}": reading(f"Algorithm 1, {title}", INDEX["none"], "new", calibration)
+    for name, (title, calibration) in LINE_READINGS.items()
+}
+# Lines as the authors' script reads them: with sines, as in their one published log, and without positions.
+READ_LINES["algorithm-1-script"] = reading("Algorithm 1, the authors' script", INDEX["plain"], "new", SCRIPT)
+READ_LINES["algorithm-1-script-none"] = reading(
+    "Algorithm 1, the authors' script, no positions", INDEX["none"], "new", SCRIPT
+)
+ALGORITHM_1 = BY_WEIGHTS | READ_LINES
+
+
+def ablation(title: str, calibration: Calibration, **changes: Any) -> Model:
+    return replace(READINGS["abc-mod3-warm"], title=title, calibration=calibration, tested="few", **changes)
+
+
+ABLATIONS = {  # one change each, of ABC with an index modulo 3 and the plain model's weights
+    "abc-last-layer": ablation("last layer for all", Calibration(layers="last")),
+    "abc-whole": ablation("lines over the whole matrix", Calibration(anchor="whole")),
+    "abc-antidiagonals": ablation("no verticals", Calibration(directions=("diagonal", "antidiagonal"))),
+    "abc-logits": ablation("logits", Calibration(source="logits")),
+    "abc-finite": ablation("finite bias", Calibration(floor=-5.0)),
+    "abc-kappa-1": ablation("kappa 1", Calibration(kappa=(1.0, 1.0))),
+    "abc-kappa-2": ablation("kappa 2 (v1)", Calibration(kappa=(2.0, 2.0))),
+    "abc-kappa-paper": ablation("kappa 4.5, 0.87", Calibration(kappa=PAPER.kappa)),
+    "abc-share-0.1": ablation("share 0.1", Calibration(share=0.1)),
+    "abc-one-width": ablation("one width", Calibration(), extends=False),
+}
+GRID_W, GRID_T = (None, 0, 1, 2, 3), (None, 2, 3, 4, 5, 6, 7, 8)
+GRID_NAMES = {(w, t): f"grid-w{w}-t{t}".replace("None", "x") for w in GRID_W for t in GRID_T}
+GRID = {  # window, open to both sides, and period (claim C13); None: no window, an index without a period
+    name: scaffold(
+        f"w={w}, T={t}".replace("w=None", "no window").replace("T=None", "no period"),
+        positions.Sinusoidal(t),
+        w,
+        sides="both",
+        training="short",
+        tested="few",
+    )
+    for (w, t), name in GRID_NAMES.items()
+}
+SCAFFOLDS = ("window", "window-cyclic", "nope-window")
+PADDED_MODELS = ("vanilla", *SCAFFOLDS, *BOTH_SIDES, "abc", *READINGS, *BY_WEIGHTS, "algorithm-1-pooled")
+PADDED = {  # in the paper's regime: every operand padded to sixty digits, in training too
+    f"{name}-padded": replace(
+        (BASIC | BOTH_SIDES | READINGS | ALGORITHM_1)[name],
+        regime="padded",
+        parent="vanilla-padded",
+        many=0,
+        tested="few",
+    )
+    for name in PADDED_MODELS
+}
+TEXT_LINES = ("algorithm-1-none-new", *READ_LINES)
+
+
+SIX_LAYERS = {"-deep": "six layers", "-paper-size": "the paper's size"}  # ends of names, and of titles
+
+
+def six_layers(names: Sequence[str], end: str, **changes: Any) -> dict[str, Model]:
+    """Models with the paper's six decoder layers, with this project's optimiser and few steps.
+
+    Their names end in `end`. `changes` are their size and regime, and the same for the plain model that ABC is of.
+    """
+    found = {}
+    for name in names:
+        model = (BASIC | ALGORITHM_1)[name]
+        training: Kind = "deep" if model.calibration is None else "short"
+        settings: dict[str, Any] = {"parent": f"vanilla{end}", "training": training, "accept": 0.0, "tested": "few"}
+        found[f"{name}{end}"] = replace(model, title=f"{model.title}, {SIX_LAYERS[end]}", **settings | changes)
+    return found
+
+
+# In the profile's width and without dropout. Of 21 columns there are as many lines as Algorithm 1 needs, and a step
+# costs a third of one with 61.
+DEEP = six_layers(("vanilla", "abc", *TEXT_LINES), "-deep", size=layers(0, 6), regime="padded-20")
+DEEP["abc-last-layer-deep"] = replace(
+    DEEP["abc-deep"], title=f"ABC, last layer for all, {SIX_LAYERS['-deep']}", calibration=Calibration(layers="last")
+)
+PAPER_SIZE = (*layers(1, 6), ("width", 128), ("feed_forward", 512), ("dropout", 0.3))  # the paper's (v4 section B)
+
+PAPER_SIZED = six_layers(
+    ("vanilla", "window-cyclic", "abc", "algorithm-1-none-new", "algorithm-1-v1"),
+    "-paper-size",
+    size=PAPER_SIZE,
+    regime="padded",
+)
+SIZES_COMPARED = ("vanilla-padded", "window-cyclic-padded", "abc-padded", *PAPER_SIZED)
+PERIODS = {  # other periods with the whole training, on the tasks where a quarter of it is not enough
+    f"window-both-t{t}": scaffold(f"ABS, both sides, T={t}", positions.Sinusoidal(t), sides="both", tested="few")
+    for t in (2, 4, 5, 6, 7, 8)
+}
+PADDED["abc-padded"] = replace(PADDED["abc-padded"], training="anew_padded", tested="few_beyond")
+PADDED["window-cyclic-padded"] = replace(PADDED["window-cyclic-padded"], tested="few_beyond")
+TABLE_1_PADDED = tuple(f"{name}-padded" for name in ("vanilla", *SCAFFOLDS))
+WINDOWS = {  # other windows with the whole training (claim C34), to one side; w = 1 is `window-cyclic`
+    f"window-w{w}-t{t}": scaffold(f"w={w}, T={t}", positions.Sinusoidal(t), w, tested="few")
+    for w in (2, 3)
+    for t in (3, 5)
+}
+PERIOD_MODELS = {PERIOD: "window-cyclic-both"} | {t: f"window-both-t{t}" for t in (2, 4, 5, 6, 7, 8)}  # by period T
+SIZES = {  # layers of encoder and decoder, width, heads (claim C30); 0/2, 64, 8 are `window-cyclic-both`
+    "0-1": ("0/1 layers", layers(0, 1)),
+    "0-4": ("0/4 layers", layers(0, 4)),
+    "1-6": ("1/6 layers", layers(1, 6)),
+    "4-4": ("4/4 layers", layers(4, 4)),
+    "6-1": ("6/1 layers", layers(6, 1)),
+    "width-32": ("embedding size 32", width(32)),
+    "width-128": ("embedding size 128", width(128)),
+    "heads-1": ("1 head", (("heads", 1),)),
+    "heads-4": ("4 heads", (("heads", 4),)),
+}
+SIZED = {
+    f"window-both-{name}": scaffold(title, positions.Sinusoidal(PERIOD), sides="both", size=size)
+    for name, (title, size) in SIZES.items()
+}
+REPAIRED = {  # ABS, trained on with problems that hold its wrong contexts, until it is certified
+    "window-cyclic-repaired": replace(
+        BASIC["window-cyclic"], title="ABS, repaired", parent="window-cyclic", practice=9, training="practice"
+    ),
+}
+WIDE = (("feed_forward", 1024),)
+FACTORED = {  # for a factor of several digits, on natural input: each operand's digits to heads of their own
+    "by-head": scaffold("Window by head", positions.Sinusoidal(PERIOD), bias=Lines.by_head, arrangement="natural"),
+    # A sixth of the budget is too little where the parent has learned the task in part.
+    "abc-anew": replace(
+        READINGS["abc-mod3-new"], title="ABC, index modulo 3, new weights", tested="beyond", training="scaffold"
+    ),
+}
+WIDER = {  # a factor of three digits has a thousand values
+    "by-head-wide": replace(FACTORED["by-head"], title="Window by head, wide", size=WIDE),
+    # Where the plain model of base 10 learns nothing, base 4's does, and its attention says where to look: of each
+    # head one line, for what a trained head spreads over neighbouring digits a new one would have to tell apart.
+    "abc-from-4": replace(
+        FACTORED["abc-anew"],
+        title="ABC, index modulo 3, new weights, base 4's lines, wide",
+        parent_base=4,
+        calibration=Calibration(share=1.0),
+        size=WIDE,
+    ),
+}
+MODERN = {  # what others proposed
+    "rpe-short": proposal("RPE, short clip", positions.ShortRelative()),
+    "learned": proposal("Learned positions", positions.Learned(longest=1024)),
+    "transformer-xl": proposal("Transformer-XL", positions.TransformerXL()),
+    "randomized": proposal("Randomized positions", positions.Randomized()),
+    "kerple": proposal("KERPLE", positions.Kerple()),
+    "sandwich": proposal("Sandwich", positions.Sandwich()),
+    "rope-interpolated": proposal("RoPE, interpolated", positions.InterpolatedRotary()),
+    "rope-ntk": proposal("RoPE, NTK-aware", positions.NTKRotary()),
+    "fire": proposal("FIRE", positions.Fire()),
+    "abacus": proposal("Abacus", positions.Abacus()),
+    "coupling": proposal("Position coupling", positions.Coupling()),
+}
+BASELINES = ("vanilla", "nope", "rope", "alibi", "rpe")
+WITHOUT_ENCODER = (("encoder_layers", 0),)
+
+
+def decoder_only(model: Model, **changes: Any) -> Model:
+    """The same as a decoder-only model: one index, or one distance, runs through problem and answer."""
+    settings: dict[str, Any] = {"kind": "decoder-only", "source_index": "running", "size": WITHOUT_ENCODER}
+    return replace(model, **settings | changes)
+
+
+FORMAT_REGIMES: dict[Arrangement, Regime | None] = {"units-first": None, "as-written": "unpadded"}
+DECODER_ABC = decoder_only(BASIC["abc"], source_index="right", parent="decoder-vanilla", tested="long")
+DECODER_ONLY = {
+    "decoder-vanilla": decoder_only(BASIC["vanilla"]),
+    "decoder-abs": decoder_only(
+        scaffold("ABS, one key a head", positions.NoPosition(), arrangement="natural", training="anew"),
+        bias=Lines.one_key_a_head,
+        source_index="right",
+        tested="long",
+    ),
+    "decoder-abc": DECODER_ABC,
+    "decoder-abc-twice": replace(DECODER_ABC, title="ABC twice", parent="decoder-abc"),
+    "decoder-window-cyclic": decoder_only(BASIC["window-cyclic"], source_index="right", title="ABS, one softmax"),
+    "decoder-nope": decoder_only(BASIC["nope"]),
+    "decoder-rope": decoder_only(BASIC["rope"]),
+    "decoder-alibi": decoder_only(BASIC["alibi"], bias=RunningALiBi()),
+    "decoder-rpe": decoder_only(BASIC["rpe"]),
+}
+REPAIRED["decoder-abs-repaired"] = replace(
+    DECODER_ONLY["decoder-abs"],
+    title="ABS, one key a head, repaired",
+    parent="decoder-abs",
+    practice=9,
+    training="practice",
+    tested="beyond",
+)
+SMALLEST_SIZES = ((24, 48), (12, 48), (12, 24), (6, 48), (6, 24))  # embedding size, feed-forward
+SMALLEST = {  # one layer, six heads with one key each: how few parameters are enough for a certificate of Addition
+    f"smallest-{width}-{hidden}": replace(
+        DECODER_ONLY["decoder-abs"],
+        title=f"embedding size {width}, feed-forward {hidden}",
+        training="scaffold",
+        tested="few",
+        size=(("width", width), ("feed_forward", hidden), ("heads", 6), *layers(0, 1)),
+    )
+    for width, hidden in SMALLEST_SIZES
+}
+FORMATS = {  # Addition as others write it: operands' order, answer's order and zeros in front
+    f"{name}-{arrangement}": replace(
+        DECODER_ONLY[name],
+        title=f"{DECODER_ONLY[name].title}, {arrangement.replace('-', ' ')}",
+        arrangement=arrangement,
+        regime=regime,
+        parent=f"decoder-vanilla-{arrangement}",
+        tested="beyond",
+    )
+    for arrangement, regime in FORMAT_REGIMES.items()
+    for name in ("decoder-vanilla", "decoder-abs", "decoder-abc")
+}
+WIDENED = {  # the baselines, trained like the proposals
+    f"{name}-widened": replace(BASIC[name], source_index="right", extends=True, tested="beyond")
+    for name in ("vanilla", "nope", "rope", "alibi-cross", "rpe")
+}
+PLACED = {  # encodings of distance, the source counted by place: equal places are equally far, in both operands
+    f"{name.removesuffix('-widened')}-by-place": replace(model, title=f"{model.title}, by place", source_index="place")
+    for name, model in (WIDENED | MODERN).items()
+    if name
+    in ("rope-widened", "rpe-widened", "rpe-short", "transformer-xl", "randomized", "kerple", "sandwich", "fire")
+}
+PLACED["alibi-by-place"] = replace(
+    WIDENED["alibi-cross-widened"], title="ALiBi, by place", bias=PlacedALiBi(cross=True)
+)
+WIDTHS = {"vanilla": "vanilla-widened", "rope-right": "rope-widened", "rpe-right": "rpe-widened"}  # one, and several
+OURS = ("window-cyclic", "abc")
+METHODS = (*WIDENED, *MODERN, *OURS)  # what notebook 7 compares
+VARIANTS = ("rope-right", "rpe-right", "alibi-cross")  # baselines that show why a baseline fails
+TRAININGS: dict[str, Recipe] = {"text-rate": "text", "our-recipe": "ours"}
+PAPER_SETTING = {  # for the profile `paper`: the learning rate of the paper's text, and our training
+    f"{name}-{label}": replace(BASIC[name], recipe=recipe, parent=f"vanilla-{label}", many=0, tested="curve")
+    for name in (*BASELINES, *SCAFFOLDS, "abc")
+    for label, recipe in TRAININGS.items()
+}
+PAPER_SETTING |= {
+    f"{name}-our-recipe": replace(ALGORITHM_1[name], recipe="ours", parent="vanilla-our-recipe") for name in TEXT_LINES
+}
+MODELS = (
+    BASIC
+    | BOTH_SIDES
+    | READINGS
+    | ALGORITHM_1
+    | ABLATIONS
+    | PADDED
+    | DEEP
+    | PAPER_SIZED
+    | PERIODS
+    | WINDOWS
+    | SIZED
+    | REPAIRED
+    | FACTORED
+    | WIDER
+    | MODERN
+    | WIDENED
+    | PLACED
+    | PAPER_SETTING
+    | GRID
+    | DECODER_ONLY
+    | SMALLEST
+    | FORMATS
+)
+
+
+ONE_LAYER = (("encoder_layers", 0), ("decoder_layers", 1), ("feed_forward", 512))
+
+
+def traced(title: str, position: positions.PositionEncoding, **changes: Any) -> Model:
+    """Of a task whose output is a table: one layer, since every cell follows from a few others in one step."""
+    settings: dict[str, Any] = {"size": ONE_LAYER, "extends": True, "tested": "table", "training": "traced"}
+    return Model(title, position, **settings | changes)
+
+
+TRACED = {
+    "vanilla": traced("Vanilla", positions.Sinusoidal(), extends=False, training="traced_plain"),
+    "abs": traced("ABS, one key a head", positions.NoPosition(), bias=Lines.one_key_a_head, tested="tables"),
+    # Lines that have half of their head's attention: weaker ones tell apart the columns of one size, not of others.
+    "abc": traced(
+        "ABC", positions.NoPosition(), calibration=Calibration(share=0.5), start="new", accept=1.0, tested="tables"
+    ),
+    "nope": traced("NoPE", positions.NoPosition()),
+    "rope": traced("RoPE", positions.Rotary()),
+    # With 200 starts, as elsewhere, a thousand steps do not train the vectors: validation ends at 27%.
+    "coupling": traced("Position coupling", positions.TableCoupling(starts=50)),
+}
+TRACED |= {
+    f"decoder-{name}": replace(
+        model,
+        kind="decoder-only",
+        source_index="right" if name in ("abs", "abc") else "running",
+        parent="decoder-vanilla",
+    )
+    for name, model in TRACED.items()
+}
+TRACED |= {
+    f"{name}-repaired": replace(
+        TRACED[name],
+        title=f"{TRACED[name].title}, repaired",
+        parent=name,
+        practice=9,
+        training="practice",
+        calibration=None,
+        start="parent",
+        accept=0.0,
+    )
+    for name in ("abs", "abc", "decoder-abs")
+}
+
+
+def models_of(task: Task) -> dict[str, Model]:
+    """What a MODEL in TASK-MODEL stands for: of tasks whose output is a table, fewer and smaller models."""
+    return TRACED if isinstance(task, Tables) else MODELS
+
+
+def title(model: str) -> str:
+    """What tables and figures call a model."""
+    return (TRACED | MODELS)[model].title

@@ -1,0 +1,65 @@
+"""What identifies an experiment: a task, a model and a base. Its rendering, as `addition-abc`, is never taken apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from abc_nb.common.errors import InputError
+from abc_nb.problems.tasks import REGISTRY, Task
+from abc_nb.specs.models import models_of
+
+CLASSIFIER = "parity-classifier"  # Parity without a scratchpad, by the plain model
+SECOND_NAMES = {"abs": "window-cyclic"}  # of models
+
+
+@dataclass(frozen=True)
+class Name:
+    """An experiment's identity. Raises InputError for an unknown task or a base that the task cannot have."""
+
+    task: str
+    model: str
+    base: int = 0  # 0: the task's usual one
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "base", Task(self.task, self.base).base)
+
+    def __str__(self) -> str:
+        if self.task == "parity-classification":
+            return CLASSIFIER
+        usual = self.base == Task(self.task).base
+        return f"{self.task}-{self.model}" + ("" if usual else f"-base{self.base}")
+
+
+def renderings() -> dict[str, Name]:
+    """Every name that people can type, second names included, by its text."""
+    return {text: name for task in REGISTRY for text, name in of_task(task).items()}
+
+
+@lru_cache
+def of_task(task: str) -> dict[str, Name]:
+    """The names of one task, by their texts."""
+    known = dict[str, Name]()
+    for model in models_of(Task(task)):
+        for base in Task(task).bases:
+            name = Name(task, model, base)
+            known[str(name)] = name
+            for second, first in SECOND_NAMES.items():
+                if first == model:
+                    known.setdefault(str(Name(task, second, base)), name)
+    return known
+
+
+def parse(text: str | Name, base: int | None = None) -> Name | None:
+    """The name that a text stands for, or None if there is none.
+
+    The base can be given or be part of the text. Raises InputError for two different bases, or what is no text.
+    """
+    if not isinstance(text, str | Name):
+        raise InputError(f"{text!r} is no experiment: give a name, as in 'addition-vanilla'")
+    name = text if isinstance(text, Name) else renderings().get(text)
+    if name is None or base in (None, name.base):
+        return name
+    if name.base != Task(name.task).base or isinstance(text, Name):
+        raise InputError(f"{str(text)!r} has base {name.base}, not {base}: leave one of the two out")
+    return replace(name, base=-1 if base == 0 else base)  # 0 would stand for the usual one

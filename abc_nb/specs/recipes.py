@@ -1,0 +1,154 @@
+"""What a profile sets: the model's size, how it is trained, and on what it is tested."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+from abc_nb.model.transformer import ModelConfig
+from abc_nb.problems.tasks import Regime
+from abc_nb.training.progress import TrainingConfig
+
+Kind = Literal[  # of training
+    "plain",
+    "deep",
+    "scaffold",
+    "anew",
+    "anew_padded",
+    "short",
+    "retraining",
+    "low_rank",
+    "practice",
+    "traced",
+    "traced_plain",
+]
+Recipe = Literal["code", "text", "ours"]  # of the profile `paper`: where its learning rate comes from
+
+
+def slowly(training: TrainingConfig) -> TrainingConfig:
+    """For practice: a fifth of the rate, since little is to change; `hold` counts for each round, nothing ends it."""
+    rates = {name: getattr(training, name) / 5 for name in ("learning_rate", "matrix_learning_rate")}
+    return replace(training, warmup=10, hold=20, learned=2.0, **rates)
+
+
+def halved(training: TrainingConfig) -> TrainingConfig:
+    """For six layers, each step of which takes as long as three of two: half as many steps, of small batches."""
+    return replace(training, steps=training.steps // 2, hold=training.hold // 2, held_batch=training.batch)
+
+
+PLAIN = TrainingConfig()
+# A model whose bias says where to look has less to search for at the full rate, and with large batches.
+SCAFFOLD = replace(PLAIN, steps=1800, held_batch=64, hold=500, learned=0.99)
+# New weights under lines: validated on many problems, since it is accepted only if none of them is wrong.
+ANEW = replace(PLAIN, steps=1000, held_batch=64, hold=300, learned=0.99, validation=4096)
+# A sixth of the budget, for a model that has been trained before.
+RETRAINING = replace(PLAIN, steps=300, held_batch=64, hold=100, learned=0.9, validate_every=10, validation=256)
+QUICK: dict[Kind, TrainingConfig] = {
+    "plain": PLAIN,
+    "deep": halved(PLAIN),
+    "scaffold": SCAFFOLD,
+    "anew": ANEW,
+    "anew_padded": replace(ANEW, validation=1024),  # seven times as wide: 4,096 would take most of the time
+    "short": replace(PLAIN, steps=400, held_batch=64, hold=200),
+    "retraining": RETRAINING,
+    "low_rank": replace(RETRAINING, optimizer="adamw"),
+    "practice": slowly(SCAFFOLD),
+    # A table of one size is learned from more problems at once than tables of several sizes under a bias.
+    "traced": replace(PLAIN, steps=1000, held_batch=64, hold=500, learned=0.9, again=0),
+    "traced_plain": replace(PLAIN, steps=1500, batch=128, held_batch=128, learned=0.9, again=0),
+}
+
+
+def of_one(training: TrainingConfig, **others: TrainingConfig) -> dict[Kind, TrainingConfig]:
+    """Every kind the same, but for those that are given and those that follow from another."""
+    same: dict[str, TrainingConfig] = dict.fromkeys(get_args(Kind), training) | others
+    derived = {"deep": halved(same["plain"]), "low_rank": replace(same["retraining"], optimizer="adamw")}
+    derived |= {"practice": slowly(same["scaffold"]), "traced": same["plain"], "traced_plain": same["plain"]}
+    return {kind: (same | derived)[kind] for kind in get_args(Kind)}
+
+
+LONG = replace(
+    PLAIN,
+    steps=100_000,
+    batch=512,
+    held_batch=512,
+    optimizer="adamw",
+    learning_rate=1e-4,
+    warmup=1000,
+    hold=80_000,
+    validate_every=500,
+)
+# Our training of the paper's model: its batch, with Muon, for as many steps as a GPU does in a minute or two. Dropout
+# is left out: with 0.3 tight Addition was not learned at all in 2,400 steps.
+BRIEF = replace(PLAIN, steps=2000, batch=512, held_batch=512, warmup=100, hold=1400, learned=0.9, validate_every=100)
+BRIEF_RETRAINING = replace(BRIEF, steps=400, warmup=50, hold=200, validate_every=50)
+OURS = of_one(BRIEF_RETRAINING, plain=BRIEF, scaffold=replace(BRIEF, steps=800, hold=400, learned=0.99))
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What its name stands for; the regime is tight or padded."""
+
+    purpose: str
+    size: ModelConfig
+    regime: Regime
+    trainings: dict[Kind, TrainingConfig]
+
+
+PROFILES = {
+    "smoke": Profile(
+        "proves the pipeline in minutes; its numbers mean nothing",
+        ModelConfig(width=16, heads=2, feed_forward=32, decoder_layers=1),
+        "tight",
+        of_one(TrainingConfig(20, 32, 32, warmup=5, hold=10, validate_every=10, validation=60)),
+    ),
+    "quick": Profile("every figure and table on 2 cores", ModelConfig(), "tight", QUICK),
+    "paper": Profile(
+        "the paper's model, padded regime, dropout: for a GPU or a patient machine",
+        ModelConfig(width=128, feed_forward=512, encoder_layers=1, decoder_layers=6, dropout=0.3),
+        "padded",
+        of_one(LONG, retraining=replace(LONG, steps=20_000, hold=10_000)),
+    ),
+}
+
+
+def training(profile: str, kind: Kind, recipe: Recipe = "code") -> TrainingConfig:
+    """A kind of training in a profile: with the rate of the authors' code, of the text (v4 section C.1), or ours."""
+    chosen = (OURS if recipe == "ours" and profile == "paper" else PROFILES[profile].trainings)[kind]
+    return replace(chosen, optimizer="adamw", learning_rate=1e-5) if recipe == "text" else chosen
+
+
+def longer(training: TrainingConfig) -> TrainingConfig:
+    """For products (a carry has two digits or more) and lists in lists: four times the steps, in smaller batches."""
+    return replace(training, steps=4 * training.steps, hold=4 * training.hold, held_batch=128)
+
+
+def past_guessing(training: TrainingConfig) -> TrainingConfig:
+    """The training of a task of two answers: the rate is held until more is right than guessing gets."""
+    return replace(training, learned=0.75)
+
+
+# ---- tests ------------------------------------------------------------------------------------------
+
+CURVE = (*range(1, 21), 30, 40, 50, 60)  # lengths of figures 1 and 4
+TABLE = (6, 10, 15, 20, 60)  # lengths of table 1
+MANY = (6, 60)  # where the main models are tested on more problems
+SIZES = (3, 4, 5, 6, 7, 10, 20)  # of two factors that have so many digits each, or items of a list
+BEYOND = dict.fromkeys((*CURVE, 100, 200), 1_000)  # of the models that are meant to extrapolate
+TESTS = {  # of the profile `quick`, samples by length
+    "few": dict.fromkeys(TABLE, 500),
+    "few_beyond": dict.fromkeys((*TABLE, 200), 500),
+    "curve": dict.fromkeys(CURVE, 1_000),
+    "beyond": BEYOND,
+    "long": BEYOND | {1_000: 100, 10_000: 10},
+    "far": BEYOND | {500: 200, 1_000: 1_000, 2_000: 100, 5_000: 50, 10_000: 100},
+    "table": dict.fromkeys(SIZES, 200),
+    "tables": dict.fromkeys(SIZES, 200) | {100: 20, 1_000: 1},
+}
+
+
+def tests(profile: str, tested: str, many: int = 0) -> tuple[tuple[int, int], ...]:
+    """The (length, samples) of an evaluation: `tested` is a key of `TESTS`, `many` the samples at lengths `MANY`."""
+    if profile != "quick":
+        return tuple((length, 10 if profile == "smoke" else 10_000) for length in CURVE)
+    return tuple((n, max(samples, many if n in MANY else 0)) for n, samples in TESTS[tested].items())

@@ -1,0 +1,199 @@
+"""A spec: all that determines a run but for its seed, as one frozen record, and how one is made from a name."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import torch
+
+from abc_nb.bias import Bias, Lines
+from abc_nb.calibration.calibrate import Calibration
+from abc_nb.certificates.files import PLAIN, REPAIRED
+from abc_nb.common.config import digest, to_data
+from abc_nb.common.errors import InputError
+from abc_nb.model.transformer import ModelConfig, Transformer
+from abc_nb.problems.sampling import Batch, Sampler
+from abc_nb.problems.tables import Tables
+from abc_nb.problems.tasks import Task
+from abc_nb.specs import recipes
+from abc_nb.specs.changes import changed, without
+from abc_nb.specs.models import PERIOD, Model, layers, models_of
+from abc_nb.specs.names import Name, parse, renderings
+from abc_nb.specs.recipes import PROFILES
+from abc_nb.training.progress import TrainingConfig
+
+SEEDS = (0, 1, 2, 3, 4)  # those that come with the project
+LONGER = ("n-by-2", "n-by-3", "direct-n-by-n", "direct-listops-nested")  # these get four layers, four times the steps
+MOST_TOKENS = 2 * 10**6  # of a test problem's output
+LABELS = ("identity", "profile", "changes", "tests")  # fields that do not change a run's weights
+
+
+@dataclass(frozen=True)
+class Spec:
+    """All that determines a run, but for its seed. Every field but `LABELS` is part of its key."""
+
+    sampler: Sampler
+    model: ModelConfig
+    training: TrainingConfig
+    parent: Spec | None = None  # whose attention is calibrated, or whose weights training starts from
+    calibration: Calibration | None = None  # how the bias is read out of the parent's attention
+    start: Literal["new", "parent"] = "new"  # the weights at the beginning
+    accept: float = 0.0  # validation accuracy below which more lines are read, and the model is trained anew
+    rank: int = 0  # of a low-rank change of queries and keys, the only thing that is trained (LoRA)
+    practice: int = 0  # rounds, at most: training goes on with what the parent gets wrong until it is certified
+    tests: tuple[tuple[int, int], ...] = ()  # (length, samples) of its evaluation; more can be made later
+    identity: Name = field(default=Name("addition", "vanilla"), compare=False)
+    profile: str = field(default="quick", compare=False)
+    changes: tuple[str, ...] = field(default=(), compare=False)  # of what the name says, as in training.steps=3200
+
+    @property
+    def name(self) -> str:
+        """As people type it: `addition-vanilla`."""
+        return " ".join([str(self.identity), *(f"--set {change}" for change in self.changes)])
+
+    @property
+    def task(self) -> Task:
+        return self.sampler.task
+
+    @property
+    def recipe(self) -> str:
+        """What a certificate calls the way to the weights: plain or repaired."""
+        return REPAIRED if self.practice else PLAIN
+
+    @cached_property
+    def data(self) -> dict[str, Any]:
+        """All that a run depends on but its seed, defaults included, as plain data."""
+        own: dict[str, Any] = json.loads(json.dumps(to_data(replace(self, parent=None))))
+        own = {name: value for name, value in own.items() if name not in LABELS}
+        return own if self.parent is None else own | {"parent": self.parent.data}
+
+    @cached_property
+    def digest(self) -> str:
+        """A short name that changes whenever a field does."""
+        return digest(self.data)
+
+    def key(self, seed: int) -> str:
+        """The name of its run: readable, and ending in a digest of all that it depends on."""
+        if not isinstance(seed, int) or seed < 0:
+            raise InputError(f"a seed of {seed!r} is not possible: give a whole number from 0 on")
+        return f"{self.identity}-{self.profile}-seed{seed}-{self.digest}"
+
+    def calibration_batch(self, seed: int) -> Batch:
+        """The parent's training problems, over which its attention is averaged."""
+        if self.parent is None or self.calibration is None:
+            raise InputError(f"{self.name} is not calibrated: name an experiment such as addition-abc")
+        return self.parent.sampler.calibration_batch(seed, padding=self.calibration.padding)
+
+    def build(self, seed: int, bias: Lines | None = None) -> Transformer:
+        """The untrained model; its initial weights follow from the seed. `bias` replaces the configured one."""
+        config = self.model if bias is None else replace(self.model, bias=bias)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return Transformer(config, len(self.task.vocabulary))
+
+
+def spec(name: str | Name, profile: str = "quick", base: int | None = None, changes: Sequence[str] = ()) -> Spec:
+    """The spec of a name; InputError for a name, profile, base or change that is not possible.
+
+    A base other than the task's usual one can be given or be part of the name, as in `addition-abc-base4`. Changes are
+    of fields, as in `training.steps=3200`, and give another run.
+    """
+    if profile not in PROFILES:
+        raise InputError(f"unknown profile {profile!r}: choose one of {', '.join(PROFILES)}")
+    identity = parse(name, base)
+    if identity is None or identity.model not in models_of(Task(identity.task)):
+        raise InputError(unknown(str(name)))
+    own = specify(identity, profile, tuple(changes))
+    check_changes(own, changes)
+    return own
+
+
+def check_changes(own: Spec, changes: Sequence[str]) -> None:
+    """InputError for a change of what is not there."""
+    for change in changes:
+        first, dot, _ = change.partition("=")[0].partition(".")
+        if dot and first not in ("sampler", "model", "training", *(["parent"] if own.parent else [])):
+            raise InputError(f"cannot set {change!r}: {own.identity} has no part {first!r}")
+        if first == "parent" and own.parent:
+            check_changes(own.parent, [change.removeprefix("parent.")])
+
+
+def specify(identity: Name, profile: str, changes: tuple[str, ...] = ()) -> Spec:
+    """A spec from its parts. Settings come in layers: default, profile, task, model, changes; the later wins."""
+    task = Task(identity.task, identity.base)
+    model = models_of(task)[identity.model]
+    regime = model.regime or PROFILES[profile].regime
+    sampler = changed(Sampler(task, model.arrangement, regime, PERIOD if model.extends else 1), "sampler", changes)
+    config = model_config(model, sampler, profile, changes)
+    training = changed(training_config(model, task, profile), "training", changes)
+    own = Spec(sampler, config, training, identity=identity, profile=profile, changes=changes)
+    own = replace(own, tests=tests(model, sampler, config, profile))
+    if model.calibration is not None or model.rank or model.practice:
+        fields = {name: getattr(model, name) for name in ("calibration", "start", "accept", "rank", "practice")}
+        parent = Name(task.name, model.parent, model.parent_base or task.base)
+        own = replace(own, parent=specify(parent, profile, without("parent", changes)), **fields)
+    return changed(own, "", changes)
+
+
+def unknown(name: str) -> str:
+    """One sentence on a name that no experiment has."""
+    near = difflib.get_close_matches(name, renderings(), 3)
+    question = f"did you mean {', '.join(near)}? " if near else ""
+    return f"unknown experiment {name!r}: {question}`abc-nb list` shows all"
+
+
+def takes_longer(task: Task, profile: str) -> bool:
+    """Whether a task gets four layers and four times the steps."""
+    return task.name in LONGER and profile == "quick"
+
+
+def training_config(model: Model, task: Task, profile: str) -> TrainingConfig:
+    """The training that a profile gives to a model, changed for tasks that take longer or have two answers."""
+    chosen = recipes.training(profile, model.training, model.recipe)
+    chosen = recipes.longer(chosen) if takes_longer(task, profile) else chosen
+    return recipes.past_guessing(chosen) if task.chance == 0.5 else chosen
+
+
+def model_config(model: Model, sampler: Sampler, profile: str, changes: tuple[str, ...]) -> ModelConfig:
+    """The profile's size with the task's and the model's changes; position and bias know the widest problems."""
+    own: dict[str, Any] = dict(layers(0, 4)) if takes_longer(sampler.task, profile) else {}
+    own |= {"dropout": 0.0} if model.recipe == "ours" else {}
+    own |= dict(model.size) | {"source_index": model.source_index, "kind": model.kind, "position": model.position}
+    config = changed(replace(PROFILES[profile].size, **own), "model", [each for each in changes if "bias" not in each])
+    layout = sampler.task.layout(sampler.widest, sampler.arrangement)
+    bias = model.bias if isinstance(model.bias, Bias) else model.bias(layout, config.heads, config.decoder_layers)
+    config = replace(config, position=config.position.trained_on(layout), bias=bias)
+    return changed(config, "model", [each for each in changes if "bias" in each])
+
+
+def tests(model: Model, sampler: Sampler, config: ModelConfig, profile: str) -> tuple[tuple[int, int], ...]:
+    """The (length, samples) of an evaluation, as far as the position encoding reaches."""
+    usual = isinstance(sampler.task, Tables) or sampler.task.base == Task(sampler.task.name).base
+    tested = recipes.tests(profile, model.tested if usual else "beyond", model.many if usual else 0)
+    layouts = {length: sampler.layout(length) for length, _ in tested}
+    fits = {n for n, layout in layouts.items() if layout.target_length < MOST_TOKENS and config.position.fits(layout)}
+    return tuple((length, samples) for length, samples in tested if length in fits)
+
+
+CALIBRATED = {"vanilla": "abc", "decoder-vanilla": "decoder-abc"}  # plain models, and ABC of them
+
+
+def calibrated(name: str, profile: str = "quick") -> Spec:
+    """ABC of a plain model, `addition-abc-base4` of `addition-vanilla-base4`; InputError for any other."""
+    identity = parse(name)
+    if identity is None or identity.model not in CALIBRATED or identity.task == "parity-classification":
+        raise InputError(f"{name!r} cannot be calibrated here: name a plain model such as addition-vanilla")
+    return specify(replace(identity, model=CALIBRATED[identity.model]), profile)
+
+
+def train_command(name: str | Name, seed: int = 0, profile: str = "quick", base: int | None = None) -> str:
+    """What to type to train an experiment."""
+    options = [("--profile", profile, "quick"), ("--base", base, None), ("--seed", seed, 0)]
+    return " ".join(
+        ["abc-nb train", str(name), *(f"{flag} {value}" for flag, value, usual in options if value != usual)]
+    )

@@ -1,0 +1,127 @@
+"""Studies: the experiments that notebooks show, each a product of tasks, models and bases. No others exist."""
+
+from __future__ import annotations
+
+import fnmatch
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from abc_nb.common.errors import InputError
+from abc_nb.specs import models
+from abc_nb.specs.models import GRID_NAMES, PERIOD, W
+from abc_nb.specs.names import Name
+from abc_nb.specs.spec import Spec, specify
+
+ARITHMETIC = ("successor", "addition", "n-by-1", "parity")  # the paper's four tasks
+ABLATED = ("successor", "addition", "n-by-1")  # the tasks of the ablations, and of padded problems
+BINARY = ("addition", "n-by-1")
+LISTS = ("listops-sm", "listops-max", "listops-min")
+FACTORS = ("n-by-2", "n-by-3")
+LIMITS = ("direct-n-by-n", "direct-listops-nested")  # not learned by the paper's models (claim C28)
+BASES = (2, 4, 8, 16)
+BASED = ("vanilla", "window-cyclic-both", "abc-mod3-warm")  # claim C29
+CERTIFIED = ("window-cyclic", "abc", "window-cyclic-repaired")  # ABS to one side, and ABC with new weights
+FACTOR_MODELS = ("vanilla", "by-head", "abc-mod3-warm", "abc-anew")
+
+
+@dataclass(frozen=True)
+class Study:
+    """Experiments that one part of a notebook shows."""
+
+    tasks: tuple[str, ...]
+    models: tuple[str, ...]
+    bases: tuple[int, ...] = ()  # none: each task's usual one
+    profiles: tuple[str, ...] = ("smoke", "quick", "paper")
+    corner: int | None = 3  # how many of its models `smoke` has, for one task; None: all of it
+
+    @property
+    def names(self) -> list[Name]:
+        """Every experiment of it, base by base, model by model."""
+        found = itertools.product(self.bases or (0,), self.models, self.tasks)
+        return [Name(task, model, base) for base, model, task in found]
+
+
+def trained_grid() -> dict[tuple[int | None, int | None], str]:
+    """The part of the map of windows and periods that is trained: w=1 with all periods, T=3 and none with all w."""
+    return {(w, t): name for (w, t), name in GRID_NAMES.items() if w == W or t in (PERIOD, None)}
+
+
+DECODED = ("addition", "successor", "n-by-1", "parity")  # Addition first: it is what `smoke` has of them
+TIGHT = ("smoke", "quick")  # in the profile `paper` all problems are padded
+STORY = "story"  # what plain `reproduce` trains in the profile `quick`; the others are taken from the shipped results
+STUDIES = {
+    STORY: Study(ARITHMETIC, ("vanilla", "window", "window-cyclic", "abc"), corner=None),
+    "baselines": Study(ARITHMETIC, models.BASELINES, corner=None),
+    "scaffolds": Study(ARITHMETIC, models.SCAFFOLDS, corner=None),
+    "abc": Study(ARITHMETIC, ("abc",), corner=None),
+    "repaired": Study(ARITHMETIC, tuple(models.REPAIRED), profiles=("quick",)),
+    "lora": Study(ARITHMETIC, ("lora",), corner=None),
+    "variants": Study(("successor", "addition"), models.VARIANTS, corner=None),
+    "parity variants": Study(("parity",), ("rpe-right",), corner=None),
+    "classifier": Study(("parity-classification",), ("vanilla",), corner=None),
+    "both sides": Study(ARITHMETIC, tuple(models.BOTH_SIDES)),
+    "readings": Study(ARITHMETIC, tuple(models.READINGS)),
+    "algorithm 1": Study(ARITHMETIC, tuple(models.ALGORITHM_1)),
+    "ablations": Study(ABLATED, tuple(models.ABLATIONS)),
+    "padded": Study(ABLATED, tuple(models.PADDED), profiles=TIGHT),
+    "deep": Study(("successor", "addition"), tuple(models.DEEP), profiles=("quick",)),
+    "paper size": Study(("successor", "addition"), tuple(models.PAPER_SIZED), profiles=("quick",)),
+    "grid": Study(ARITHMETIC, tuple(trained_grid().values())),
+    "periods": Study(BINARY, tuple(models.PERIODS)),
+    "windows": Study(("successor", "addition"), tuple(models.WINDOWS)),
+    "rope sizes": Study(("addition",), ("rope-128", "rope-512"), corner=1),
+    "methods": Study(ARITHMETIC, models.METHODS),
+    "places": Study(BINARY, (*models.PLACED, "coupling", "window-cyclic")),
+    "lists": Study(LISTS, ("vanilla", "window-both", "window-cyclic-both", "abc-mod3-warm")),
+    "bases": Study(ABLATED, BASED, BASES),
+    "lists to one side": Study(LISTS, CERTIFIED, profiles=("quick",)),
+    "bases to one side": Study(ABLATED, CERTIFIED, BASES, profiles=("quick",)),
+    "factors": Study(FACTORS, FACTOR_MODELS),
+    "wide factors": Study(("n-by-3",), tuple(models.WIDER)),
+    "factors in base 4": Study(FACTORS, FACTOR_MODELS, (4,)),
+    "products": Study(("n-by-n",), tuple(models.TRACED), profiles=TIGHT),
+    "products in other bases": Study(("n-by-n",), ("abs",), (2, 16), profiles=TIGHT),
+    "other tables": Study(("sorting", "listops-nested"), ("abs",), profiles=TIGHT),
+    "limits": Study(LIMITS, ("vanilla",)),
+    "sizes": Study(("addition",), ("window-cyclic-both", *models.SIZED)),
+    "smallest": Study(("addition",), tuple(models.SMALLEST), profiles=("quick",)),
+    "decoder-only": Study(DECODED, tuple(models.DECODER_ONLY)),
+    "formats": Study(("addition",), tuple(models.FORMATS), profiles=TIGHT),
+    "the paper's setting": Study(ARITHMETIC, tuple(models.PAPER_SETTING), profiles=("paper",)),
+}
+
+
+def names_of(*studies: str, profile: str = "quick") -> list[Name]:
+    """The names of the experiments of some studies, each once; in the profile `smoke` a corner of each."""
+    return [*dict.fromkeys(name for study in studies for name in corner(STUDIES[study], profile).names)]
+
+
+def corner(study: Study, profile: str) -> Study:
+    """A study as a profile has it: of most, `smoke` takes some models of one task."""
+    if profile != "smoke" or study.corner is None:
+        return study
+    return replace(study, tasks=study.tasks[:1], models=study.models[: study.corner], bases=study.bases[:1])
+
+
+def studies_of(profile: str) -> list[str]:
+    return [name for name, study in STUDIES.items() if profile in study.profiles]
+
+
+def names(profile: str = "quick") -> list[Name]:
+    """Every experiment that a profile has."""
+    return names_of(*studies_of(profile))
+
+
+def matching(pattern: str, profile: str = "quick") -> list[Name]:
+    """Names that match a pattern with wildcards; InputError if none do."""
+    found = [name for name in names(profile) if fnmatch.fnmatch(str(name), pattern)]
+    if not found:
+        raise InputError(f"no experiment matches {pattern!r}, a pattern as in 'addition-*': `abc-nb list` shows all")
+    return found
+
+
+def needed(profile: str, everything: bool = False) -> Sequence[Spec]:
+    """The specs that `reproduce` trains, in this order: in the profile `quick` the story, unless `everything`."""
+    studies = [STORY] if profile == "quick" and not everything else studies_of(profile)
+    return [specify(name, profile) for name in names_of(*studies, profile=profile)]
