@@ -10,7 +10,7 @@ STAMP   := $(VENV)/.installed
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help reproduce test test-all lint types lab notebooks bench lock clean
+.PHONY: help reproduce test test-all lint types lab figures bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,8 +45,9 @@ types: $(STAMP) ## check types in the package and the notebooks
 lab: $(STAMP) ## open the notebooks in JupyterLab
 	$(BIN)/jupyter lab notebooks
 
-notebooks: $(STAMP) ## re-execute the notebooks in place, on the shipped results
+figures: $(STAMP) ## run the notebooks in place on the shipped results; write figures/ and its report
 	$(BIN)/abc-nb notebooks
+	$(BIN)/abc-nb report
 
 bench: $(STAMP) ## measure speed
 	$(BIN)/abc-nb bench

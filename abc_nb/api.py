@@ -18,9 +18,7 @@ from abc_nb.specs.spec import calibrated, spec, train_command
 from abc_nb.training.answers import answers
 
 
-def load(
-    name: str, seed: int = 0, profile: str = "quick", base: int | None = None, changes: Sequence[str] = ()
-) -> Run:
+def load(name: str, seed: int = 0, profile: str = "quick", base: int | None = None, changes: Sequence[str] = ()) -> Run:
     """The finished run of an experiment, made here or shipped; InputError if there is none.
 
     `load("addition-vanilla").model()` is the trained model, `.evaluation()` its accuracy by length. Changes are of

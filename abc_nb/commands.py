@@ -12,15 +12,15 @@ from pathlib import Path
 import pandas as pd
 from tqdm.auto import tqdm
 
-from abc_nb import api, experiments
+from abc_nb import api
 from abc_nb.common import devices, paths
 from abc_nb.common.errors import InputError
-from abc_nb.experiments import catalogue
-from abc_nb.experiments.experiment import Experiment
 from abc_nb.model import compiled
 from abc_nb.problems.tasks import REGISTRY, Task
 from abc_nb.runs import runner, store
-from abc_nb.specs.spec import spec
+from abc_nb.runs.run import Run
+from abc_nb.specs import models, names, studies
+from abc_nb.specs.spec import Spec, spec
 from abc_nb.training import evaluation
 from abc_nb.training.answers import answers
 from abc_nb.training.progress import Progress
@@ -28,11 +28,11 @@ from abc_nb.training.progress import Progress
 BLOCK = 256  # lines of standard input answered together
 
 
-def chosen(arguments: Namespace) -> Experiment:
+def chosen(arguments: Namespace) -> Spec:
     return spec(arguments.name, arguments.profile, arguments.base, arguments.changes)
 
 
-def trained(arguments: Namespace) -> store.Run:
+def trained(arguments: Namespace) -> Run:
     """The run that a command is about; InputError if it was never made."""
     return api.load(arguments.name, arguments.seed, arguments.profile, arguments.base, arguments.changes)
 
@@ -45,12 +45,12 @@ def show(frame: pd.DataFrame, csv: bool) -> None:
 
 def list_(arguments: Namespace) -> None:
     rows, folders = [], store.seeds()
-    for name in experiments.matching(pattern(arguments.pattern), arguments.profile):
-        experiment = experiments.experiment(name, arguments.profile)
+    for name in studies.matching(pattern(arguments.pattern), arguments.profile):
+        experiment = spec(name, arguments.profile)
         runs = [store.find(experiment, seed) for seed in folders.get(f"{experiment.name}-{arguments.profile}", [])]
         seeds = " ".join(str(run.seed) for run in runs if run)
         weights = " ".join(str(run.seed) for run in runs if run and run.has_weights)
-        model = catalogue.title(experiment.identity.model)
+        model = models.title(experiment.identity.model)
         if seeds or arguments.all:
             rows.append((experiment.name, experiment.task.title, model, experiment.sampler.regime, seeds, weights))
     columns = ["experiment", "task", "model", "regime", "seeds_with_results", "seeds_with_weights"]
@@ -65,7 +65,7 @@ def pattern(text: str) -> str:
     """A pattern of experiments' names: a task stands for all of its models, and a second name for the first."""
     if text in REGISTRY:
         return f"{text}-*"
-    return str(experiments.parse(text) or text)
+    return str(names.parse(text) or text)
 
 
 def train(arguments: Namespace) -> None:
@@ -82,7 +82,7 @@ def train(arguments: Namespace) -> None:
     show(run.evaluation(), csv=False)
 
 
-def with_bar(experiment: Experiment, seed: int) -> None:
+def with_bar(experiment: Spec, seed: int) -> None:
     """Train it, with a progress bar."""
     with tqdm(total=experiment.training.steps, unit="step", desc=experiment.name) as bar:
 
@@ -156,7 +156,8 @@ def certify(arguments: Namespace) -> int:
     if arguments.check is not None:
         return checked(Path(arguments.check))
     experiment = chosen(arguments)
-    found = api.certify(arguments.name, arguments.seed, arguments.profile, arguments.base, not arguments.no_zeros)
+    where = arguments.seed, arguments.profile, arguments.base, not arguments.no_zeros, arguments.changes
+    found = api.certify(arguments.name, *where)
     if arguments.output is not None:
         of = files.Of(experiment.name, arguments.seed, arguments.profile, experiment.recipe)
         files.write(found, of, Path(arguments.output))
@@ -195,9 +196,8 @@ def certificates(arguments: Namespace) -> None:
 def sweep(arguments: Namespace) -> int:
     from abc_nb.runs import sweep as sweeping
 
-    names = experiments.matching(pattern(arguments.pattern), arguments.profile)
-    seeds = dict.fromkeys(arguments.seeds)
-    jobs = [(experiments.experiment(name, arguments.profile), seed) for seed in seeds for name in names]
+    chosen = studies.matching(pattern(arguments.pattern), arguments.profile)
+    jobs = [(spec(name, arguments.profile), seed) for seed in arguments.seeds for name in chosen]
     missing = len(sweeping.missing(jobs))
     print(f"runs asked for: {len(jobs)}, to be made: {missing}", flush=True)
     failures = sweeping.sweep(jobs, in_turn=arguments.in_turn, dask=arguments.dask)

@@ -1,9 +1,8 @@
 """The names of `specs` under which other rooms still know them."""
 
+from abc_nb.experiments.experiment import Experiment, experiment
 from abc_nb.specs.names import CLASSIFIER, Name, parse
 from abc_nb.specs.spec import SEEDS, Spec, calibrated, train_command
-from abc_nb.specs.spec import Spec as Experiment
-from abc_nb.specs.spec import spec as experiment
 from abc_nb.specs.studies import (
     ABLATED,
     ARITHMETIC,
