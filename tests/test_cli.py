@@ -14,10 +14,12 @@ import pytest
 from conftest import Folders
 
 import abc_nb
-from abc_nb import cli, experiments
+from abc_nb import cli
 from abc_nb.cli import main
 from abc_nb.common import paths
 from abc_nb.runs import runner
+from abc_nb.specs import studies
+from abc_nb.specs.spec import spec
 from abc_nb.training.evaluation import COLUMNS
 
 SMOKE = ["--profile", "smoke"]
@@ -85,11 +87,11 @@ def test_help_does_not_wait_for_torch() -> None:
 
 def test_list_names_every_experiment(capsys: pytest.CaptureFixture[str], folders: Folders) -> None:
     listed = table(capsys, "list", "--all")
-    assert listed.experiment.tolist() == [*map(str, experiments.names())]
+    assert listed.experiment.tolist() == [*map(str, studies.names())]
     assert {"task", "model", "regime"} < {*listed.columns}
     assert (listed.seeds_with_results == "").all()
     text = output(capsys, "list", "--all")
-    assert all(str(name) in text for name in experiments.names())
+    assert all(str(name) in text for name in studies.names())
     assert table(capsys, "list").empty
 
 
@@ -116,7 +118,7 @@ def test_list_says_what_is_trained(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.slow
 def test_list_finds_seeds_of_any_size(folders: Folders, capsys: pytest.CaptureFixture[str]) -> None:
     for seed in (12, 7):
-        runner.ensure(experiments.experiment("successor-vanilla", "smoke"), seed)
+        runner.ensure(spec("successor-vanilla", "smoke"), seed)
     listed = table(capsys, "list", "successor-*", *SMOKE).astype(str).set_index("experiment")
     assert listed.seeds_with_results["successor-vanilla"] == "7 12"
     assert listed.index.tolist() == ["successor-vanilla"]
@@ -128,7 +130,7 @@ def test_list_finds_seeds_of_any_size(folders: Folders, capsys: pytest.CaptureFi
 @pytest.mark.usefixtures("trained")
 def test_train_again_says_where_the_run_is(capsys: pytest.CaptureFixture[str], trained_runs: Path) -> None:
     text = output(capsys, "train", "addition-vanilla", *SMOKE)
-    assert f"kept in {trained_runs / experiments.experiment('addition-vanilla', 'smoke').key(0)}" in text
+    assert f"kept in {trained_runs / spec('addition-vanilla', 'smoke').key(0)}" in text
     assert "accuracy" in text
 
 
@@ -177,7 +179,7 @@ def test_compute_of_no_lines_prints_nothing(
 def test_a_damaged_run_is_one_line_on_standard_error(
     capsys: pytest.CaptureFixture[str], trained_runs: Path, folders: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = experiments.experiment("addition-vanilla", "smoke").key(0)
+    name = spec("addition-vanilla", "smoke").key(0)
     (folders.runs / name).mkdir(parents=True)
     (folders.runs / name / "run.json").write_text("{}")
     monkeypatch.setenv("ABC_NB_RUNS", str(folders.runs))
@@ -185,6 +187,19 @@ def test_a_damaged_run_is_one_line_on_standard_error(
     assert main(["evaluate", "addition-vanilla", *SMOKE]) == 2
     (error,) = capsys.readouterr().err.splitlines()
     assert "does not hold the run that its name says: move it away, and train the run again" in error
+
+
+@pytest.mark.usefixtures("trained")
+def test_another_recipe_is_another_run(
+    capsys: pytest.CaptureFixture[str], folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A field that is set gives a run of its own, which every command finds by the same option."""
+    change = ["--set", "training.steps=12"]
+    assert main(["evaluate", "addition-vanilla", *SMOKE, *change]) == 2, "the run of the usual recipe is not served"
+    assert "run `abc-nb train addition-vanilla --set training.steps=12 --profile smoke`" in capsys.readouterr().err
+    monkeypatch.setenv("ABC_NB_RUNS", str(folders.runs))
+    assert "12 steps" in output(capsys, "train", "addition-vanilla", *SMOKE, *change)
+    assert len(output(capsys, "compute", "addition-vanilla", "1+2", *SMOKE, *change)) > 1
 
 
 # ---- bad input --------------------------------------------------------------------------------------
@@ -195,22 +210,37 @@ BAD = {
     "no problem, over two lines": (["compute", "addition-vanilla", "1\n2+3"], "cannot read '1\\n2+3'"),
     "unknown experiment": (["train", "addition-vanila"], "did you mean addition-vanilla"),
     "unknown experiment to evaluate": (["evaluate", "nothing"], "unknown experiment 'nothing'"),
-    "length zero": (["evaluate", "addition-vanilla", "--lengths", "0"], "length 0 is not possible"),
+    "length zero": (
+        ["evaluate", "addition-vanilla", "--lengths", "0"],
+        "a length is a whole number from 1",
+    ),
     "lengths that are none": (["evaluate", "addition-vanilla", "--lengths", "six"], "cannot read 'six'"),
     "a range without end": (["evaluate", "addition-vanilla", "--lengths", "1-9999999999"], "9,999,999,999 numbers"),
     "more seeds than there is time for": (["sweep", "addition-*", "--seeds", "0-10000"], "10,001 numbers, give at"),
     "an empty range": (["evaluate", "addition-vanilla", "--lengths", "6-3"], "cannot read '6-3'"),
-    "no samples": (["evaluate", "addition-vanilla", "--samples", "0"], "give one whole number from 1 to 1,000,000"),
+    "no samples": (
+        ["evaluate", "addition-vanilla", "--samples", "0"],
+        "a sample is a whole number from 1",
+    ),
     "samples beyond memory": (
         ["evaluate", "addition-vanilla", "--samples", "1" + 21 * "0"],
         "number from 1 to 1,000,000",
     ),
-    "a length beyond patience": (["evaluate", "addition-vanilla", "--lengths", "2000000"], "give at most 100,000"),
+    "a length beyond patience": (
+        ["evaluate", "addition-vanilla", "--lengths", "2000000"],
+        "a length is a whole number",
+    ),
     "base one": (["train", "addition-vanilla", "--base", "1"], "base 1 is not supported: choose a base from 2 to 16"),
     "base seventeen": (["train", "addition-vanilla", "--base", "17"], "base 17 is not supported"),
     "base ten in words": (["train", "addition-vanilla", "--base", "ten"], "--base"),
     "a negative seed": (["train", "addition-vanilla", "--profile", "smoke", "--seed", "-1"], "seed"),
     "an enormous seed": (["train", "addition-vanilla", "--profile", "smoke", "--seed", "9" * 30], "seed"),
+    "a field that is not there": (["train", "addition-vanilla", "--set", "training.step=9"], "one of steps, batch"),
+    "a part that is not there": (["train", "addition-vanilla", "--set", "parent.start=new"], "has no part 'parent'"),
+    "a value of another type": (
+        ["train", "addition-vanilla", "--set", "training.steps=1.5"],
+        "cannot set steps",
+    ),
     "wrong profile": (["train", "addition-vanilla", "--profile", "huge"], "choose one of smoke, quick, paper"),
     "not trained, evaluate": (
         ["evaluate", "addition-vanilla"],
@@ -283,7 +313,7 @@ def test_the_advice_of_an_untrained_model_names_the_profile_and_base_it_was_aske
     capsys: pytest.CaptureFixture[str], folders: Folders
 ) -> None:
     status = main(["evaluate", "addition-vanilla", *SMOKE, "--base", "7", "--seed", "3"])
-    assert_one_sentence(capsys, status, "`abc-nb train addition-vanilla --profile smoke --base 7 --seed 3`")
+    assert_one_sentence(capsys, status, "`abc-nb train addition-vanilla-base7 --profile smoke --seed 3`")
 
 
 @pytest.mark.usefixtures("trained")
@@ -339,4 +369,4 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
 
 
 def test_a_seed_that_is_given_twice_counts_once() -> None:
-    assert cli.seeds("1,0,0-2,1") == [1, 0, 2]
+    assert cli.numbers("seed")("1,0,0-2,1") == [1, 0, 2]

@@ -13,12 +13,12 @@ import pytest
 from conftest import Folders
 from nbformat.v4 import new_code_cell, new_notebook
 
-from abc_nb import experiments, reproduce
+from abc_nb import reproduce
 from abc_nb.cli import main
 from abc_nb.common import paths
-from abc_nb.experiments.experiment import Experiment
 from abc_nb.runs import store, sweep
 from abc_nb.show import notebooks
+from abc_nb.specs.spec import Spec
 
 FAILED = sweep.Failure("addition-vanilla", 3, "no memory")
 
@@ -44,12 +44,12 @@ def test_a_sweep_ends_with_the_status_of_its_runs_and_names_those_that_failed(
 
 
 def test_a_reproduction_whose_run_failed_runs_no_notebook(
-    folders: Folders, tiny: Experiment, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    folders: Folders, tiny: Spec, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def never(*_: object) -> None:
         raise AssertionError("no notebook was to be run")
 
-    monkeypatch.setattr(experiments, "needed", lambda profile, everything: [tiny])
+    monkeypatch.setattr(reproduce, "needed", lambda profile, everything: [tiny])
     monkeypatch.setattr(sweep, "sweep", lambda jobs: [FAILED])
     monkeypatch.setattr(notebooks, "execute", never)
     assert reproduce.reproduce("smoke", [0]) == 1
@@ -127,13 +127,13 @@ def test_of_a_failed_cell_some_errors_are_a_sentence(error: str, expected: bool)
 def test_shipped_runs_come_with_weights_only_if_asked_and_list_tells_which_have_them(
     options: list[str],
     run: store.Run,
-    tiny: Experiment,
+    tiny: Spec,
     folders: Folders,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(experiments, "experiment", lambda *_: tiny)
-    monkeypatch.setattr(experiments, "matching", lambda *_: [tiny.name])
+    monkeypatch.setattr("abc_nb.commands.spec", lambda *_: tiny)
+    monkeypatch.setattr("abc_nb.specs.studies.matching", lambda *_: [tiny.name])
     assert main(["ship", tiny.name, "--profile", "smoke", *options]) == 0
     assert capsys.readouterr().out.strip() == f"{run.key} is in {folders.shipped}"
     shipped = store.find(tiny, 0, ("shipped",))
