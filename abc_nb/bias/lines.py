@@ -68,6 +68,7 @@ class Span:
     stride: int = 1
     along: tuple[Direction, ...] = ("vertical",)  # of lines that mean the same at any length; others are absolute
     row: int | None = None  # columns of the table that queries write, if they write one
+    rows: bool = False  # whether the span has a row of keys for each row of that table, as long as that
 
     def cells(self, direction: Direction, offset: int | Tensor, steps: int) -> tuple[Tensor, Tensor]:
         """The line's key at each step (steps, ...), and where there is one; elsewhere it lies outside the span.
@@ -77,7 +78,7 @@ class Span:
         if direction not in self.origins:
             raise InputError(f"a line {direction!r} needs an output that is a table, as that of N x N")
         step = torch.arange(steps) if isinstance(offset, int) else torch.arange(steps)[:, None]
-        row, column = (0 * step, step) if self.row is None else (step // self.row, step % self.row)
+        row, column = (0 * step, step) if self.row is None or self.rows else (step // self.row, step % self.row)
         by_column, by_row = SLOPES[direction]
         key = self.origins[direction] + self.stride * (by_column * column + by_row * row) + offset
         if self.name != OUTPUT or self.row is None:
@@ -113,10 +114,9 @@ def of_operand(layout: Layout, number: int, keys: int) -> Span:
     first, last = max(ends[0], 0), min(ends[1], keys - 1)
     if short:
         return Span(name, first, last, same_origin(operand.last, row), abs(stride), row=row)
-    along: tuple[Direction, ...] = (following(layout, operand), "by row") if row else (following(layout, operand),)
-    return Span(
-        name, first, last, same_origin(operand.last - stride * layout.first_place, row), abs(stride), along, row
-    )
+    by_row: tuple[Direction, ...] = ("by row",) if row and not operand.rows else ()
+    origins = same_origin(operand.last - stride * layout.first_place, row)
+    return Span(name, first, last, origins, abs(stride), (following(layout, operand), *by_row), row, operand.rows)
 
 
 def following(layout: Layout, operand: Operand) -> Direction:
@@ -221,13 +221,12 @@ def keys_of(layout: Layout, places: int) -> list[Key]:
 def keys_of_cell(layout: Layout) -> list[Key]:
     """Keys of a table's cell: the first operand's digit by column, the last one's by row, and cells of the row above.
 
-    What an operand is followed by also says where columns and rows end. The token before the cell is the query's
-    own, which needs no line.
+    What an operand is followed by also says where columns and rows end; one that is written row by row says both. The
+    token before the cell is the query's own, which needs no line.
     """
-    operands: list[Key] = [
-        ("cross", "antidiagonal", "operand 1", 0),
-        ("cross", "by row", f"operand {len(layout.operands)}", 0),
-    ]
+    operands: list[Key] = [("cross", "antidiagonal", "operand 1", 0)]
+    if not layout.operands[0].rows:
+        operands.append(("cross", "by row", f"operand {len(layout.operands)}", 0))
     return operands + [("self", "above", OUTPUT, right + 1) for right in layout.above]
 
 

@@ -140,7 +140,9 @@ class Steps:
         symbols = dict(self.layout.symbols)
         if key in symbols:
             return "token", self.task.token(symbols[key]), 0
-        return "by row" if direction == "by row" else "by column", int(span.split()[-1]), offset
+        number = int(span.split()[-1])
+        by_cell = self.layout.operands[number - 1].rows
+        return "by cell" if by_cell else "by row" if direction == "by row" else "by column", number, offset
 
     def keys(self, name: Attention, step: int) -> tuple[tuple[bytes, Token], ...]:
         index, value, first, lines = self.opened[name]

@@ -90,11 +90,13 @@ def uniform_digits(low: int, high: int, base: int, width: int, count: int, rng: 
 
 
 def is_below(digits: Digits, bound: int, base: int) -> np.ndarray:
-    """Which numbers are smaller than `bound`: the most significant differing digit decides."""
+    """Which numbers are smaller than `bound`."""
     limit = python_digits(bound, base)
     width = max(digits.shape[1], len(limit))
-    padded = np.zeros((len(digits), width), np.int64)
-    padded[:, : digits.shape[1]] = digits
-    difference = (padded - np.pad(limit, (0, width - len(limit))))[:, ::-1]
-    first = (difference != 0).argmax(axis=1)
-    return difference[np.arange(len(digits)), first] < 0
+    return is_less(np.pad(digits, [(0, 0), (0, width - digits.shape[1])]), np.pad(limit, (0, width - len(limit))))
+
+
+def is_less(first: Digits, second: Digits) -> np.ndarray:
+    """Which numbers are smaller than those of as many places: the most significant differing digit decides."""
+    difference = (first - second)[:, ::-1]
+    return difference[np.arange(len(difference)), (difference != 0).argmax(axis=1)] < 0

@@ -28,6 +28,7 @@ class Operand:
     last: int  # column of the units: the operand's last, but its first where the units are written first
     stride: int  # columns from one place to the next on its left; negative where that is on its right
     places: int  # places it occupies
+    rows: bool = False  # whether it is written row by row, with rows as long as those of the table that is written
 
     @property
     def columns(self) -> np.ndarray:

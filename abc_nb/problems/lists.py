@@ -8,11 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from abc_nb.problems import layouts
-from abc_nb.problems.automaton import Kind
-from abc_nb.problems.digits import Digits, distinct_digits, varied_digits
-from abc_nb.problems.layouts import Layout
-from abc_nb.problems.tasks import PAD, SYMBOLS, TRAINED, FinalOnly, Regime, Task, Unreadable, Width, single
+from abc_nb.problems.digits import Digits
+from abc_nb.problems.tasks import PAD, SYMBOLS, FinalOnly, Regime, Task, Unreadable, Width, single
 
 COMBINE: dict[str, Callable[..., np.ndarray]] = {  # the operators of lists, with their base
     "SM": lambda x, y, base: (x + y) % base,
@@ -30,45 +27,8 @@ class Lists(Task):
     def words(self) -> tuple[str, ...]:
         return tuple(COMBINE)
 
-    # ---- lengths ---------------------------------------------------------------------------------
-
-    def training_widths(self, regime: Regime, count: int) -> tuple[Width, ...]:
-        """Every length up to that of the longest training number."""
-        if regime == "unpadded":
-            return tuple(range(2, TRAINED + 1))
-        return tuple(self.width_for(items, regime) for items in range(1, self.training_width + 1))
-
-    def width_for(self, places: int, regime: Regime) -> Width:
-        return places
-
-    def width_of(self, operands: Sequence[Digits], regime: Regime | None = None) -> Width:
-        return operands[0].shape[1]
-
-    def operand_places(self, width: Width) -> list[int]:
-        return [single(width)]
-
-    # ---- problems --------------------------------------------------------------------------------
-
-    def natural(self, width: Width) -> Layout:
-        return layouts.unary(single(width), self.operator)
-
-    def draw(self, pool: np.ndarray, count: int, width: Width, rng: np.random.Generator) -> list[Digits]:
-        return [self.inputs[rng.integers(len(self.inputs), size=(count, single(width)))]]
-
-    def test_operands(self, length: Width, samples: int, width: Width, rng: np.random.Generator) -> list[Digits]:
-        high = len(self.inputs) ** single(length)
-        return [self.inputs[distinct_digits(0, high, len(self.inputs), single(width), min(high, samples), rng)]]
-
-    def hard_operands(self, places: int, count: int, rng: np.random.Generator) -> list[Digits]:
-        return [self.inputs[varied_digits(len(self.inputs), count, places, rng)]]
-
-    def kinds(self, width: int, lead: bool) -> list[Kind]:
-        return ["any"] * width
-
     def covered(self, narrowest: int, zeros: bool) -> str:
-        return "the list has exactly W items"
-
-    # ---- typed problems --------------------------------------------------------------------------
+        return f"the list has exactly W {self.unit}"
 
     @property
     def items(self) -> dict[str, str]:
@@ -121,6 +81,23 @@ class ListOpsMinimum(ListOps, name="listops-min"):
     @property
     def start(self) -> int:
         return self.base - 1
+
+
+class CycleNavigation(Lists, name="cycle-navigation"):
+    """Steps around a ring of five places, written as the place after each (Deletang et al. 2023, appendix A)."""
+
+    title, example, unit, bases = "Cycle navigation", "1 -1 0 1", "steps", (5,)
+    words = ()
+    takes = "steps -1, 0 and 1"
+    items = {"0": "0", "1": "1", "-1": "4"}  # noqa: RUF012 (a step back is four steps on)
+
+    @property
+    def inputs(self) -> np.ndarray:
+        return np.array([0, 1, 4])
+
+    def step(self, place: np.ndarray, move: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        place = (place + move) % self.base
+        return place, place
 
 
 class Nested(Lists):

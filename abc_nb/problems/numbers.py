@@ -14,6 +14,7 @@ from abc_nb.problems.digits import (
     Digits,
     as_integer,
     distinct_digits,
+    is_less,
     python_digits,
     to_digits,
     varied_digits,
@@ -58,17 +59,10 @@ class Numbers(Task):
         narrowest = self.result_places(self.places(PADDED[regime])) if regime in PADDED else self.training_width
         return max(self.result_places(places), narrowest)
 
-    def width_of(self, operands: Sequence[Digits], regime: Regime | None = None) -> Width:
-        places = max(digits.shape[1] for digits in operands)
-        return self.result_places(places) if regime is None else self.width_for(places, regime)
-
     def operand_places(self, width: Width) -> list[int]:
         return [single(width), self.factor or single(width)] if self.operator else [single(width)]
 
     # ---- problems --------------------------------------------------------------------------------
-
-    def natural(self, width: Width) -> Layout:
-        return layouts.written_out(self.operand_places(width), self.operator)
 
     def aligned(self, width: Width) -> Layout:
         if not self.operator or self.factor > 1:
@@ -83,7 +77,7 @@ class Numbers(Task):
     def draw(self, pool: np.ndarray, count: int, width: Width, rng: np.random.Generator) -> list[Digits]:
         first = to_digits(rng.choice(pool, count), self.base, single(width))
         if self.operator and not self.factor:
-            return [first, to_digits(rng.choice(pool, count), self.base, single(width))]
+            return self.in_order(first, to_digits(rng.choice(pool, count), self.base, single(width)))
         return [first, *self.short_factor(count, rng)]
 
     def short_factor(self, count: int, rng: np.random.Generator) -> list[Digits]:
@@ -95,7 +89,7 @@ class Numbers(Task):
         low, high = self.range_of(single(length))
         first = distinct_digits(low, high, self.base, single(width), min(high - low, samples), rng)
         if self.operator and not self.factor:
-            return [first, distinct_digits(low, high, self.base, single(width), len(first), rng)]
+            return self.in_order(first, distinct_digits(low, high, self.base, single(width), len(first), rng))
         return [first, *self.short_factor(len(first), rng)]
 
     def range_of(self, length: int) -> tuple[int, int]:
@@ -115,6 +109,10 @@ class Numbers(Task):
         if not self.factor:
             shorter = rng.integers(1, places + 1, count)[:, None]
             second[(np.arange(places) >= shorter) & (rng.random((count, 1)) < 0.5)] = 0
+        return [first, second] if self.factor else self.in_order(first, second)
+
+    def in_order(self, first: Digits, second: Digits) -> list[Digits]:
+        """Two numbers of the same places, in an order that the task allows."""
         return [first, second]
 
     # ---- certificates ----------------------------------------------------------------------------
@@ -188,6 +186,26 @@ class Addition(Numbers, name="addition"):
     def step(self, carry: np.ndarray, a: np.ndarray, b: np.ndarray) -> Step:
         total = a + b + carry
         return total % self.base, total // self.base
+
+
+class Subtraction(Numbers, name="subtraction"):
+    """The larger number comes first."""
+
+    title, example, operator = "Subtraction", "456-123", "-"
+
+    def step(self, borrow: np.ndarray, a: np.ndarray, b: np.ndarray) -> Step:
+        total = a - b - borrow
+        return total % self.base, -(total // self.base)
+
+    def in_order(self, first: Digits, second: Digits) -> list[Digits]:
+        turned = is_less(first, second)[:, None]
+        return [np.where(turned, second, first), np.where(turned, first, second)]
+
+    def parsed(self, text: str) -> list[Digits]:
+        operands = super().parsed(text)
+        if is_less(*self.widen(operands, max(digits.shape[1] for digits in operands)))[0]:
+            raise Unreadable("the second number is larger than the first")
+        return operands
 
 
 class NTimesFew(Numbers):

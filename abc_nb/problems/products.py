@@ -31,9 +31,10 @@ class Product(Tables, Numbers, name="n-by-n"):
     def cells(self) -> int:
         return self.base**2
 
-    def shape(self, places: Sequence[int]) -> tuple[int, int]:
+    def shape(self, width: Width) -> tuple[int, int]:
         """A row for each digit of the second factor, a column for each of the first and one for the last carry."""
-        return places[1], places[0] + 1
+        first, second = pair(width)
+        return second, first + 1
 
     def needed(self, where: Where) -> list[Atom]:
         """Digits of both factors, the cell above to the right, and the cell before; fewer at the edges."""
@@ -99,6 +100,9 @@ class Product(Tables, Numbers, name="n-by-n"):
         return places, places
 
     def width_of(self, operands: Sequence[Digits], regime: Regime | None = None) -> Width:
+        return self.width_in(operands)
+
+    def width_in(self, operands: Sequence[Digits]) -> Width:
         return operands[0].shape[1], operands[1].shape[1]
 
     def operand_places(self, width: Width) -> list[int]:

@@ -6,7 +6,6 @@ value. A value moves to the left over blanks, one column a row, until an operato
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
@@ -14,7 +13,7 @@ import numpy as np
 from abc_nb.problems.digits import DIGITS, Digits
 from abc_nb.problems.lists import COMBINE, Nested
 from abc_nb.problems.tables import Atom, Tables, Values, Where
-from abc_nb.problems.tasks import PAD, SYMBOLS
+from abc_nb.problems.tasks import PAD, SYMBOLS, Width, single
 
 COLUMNS = 3  # for each item: a list of n items has 2n - 1 tokens and takes 3(n - 1) rows
 BLANK, WALL = 0, 1  # what stands beyond the right end of a row, and a cell that takes no value beyond its left end
@@ -36,9 +35,9 @@ class NestedLists(Tables, Nested, name="listops-nested"):
     def items_of(self, width: int) -> int:
         return width // COLUMNS
 
-    def shape(self, places: Sequence[int]) -> tuple[int, int]:
+    def shape(self, width: Width) -> tuple[int, int]:
         """A row that copies the list, and one for each of its columns."""
-        return places[0] + 1, places[0]
+        return single(width) + 1, single(width)
 
     def needed(self, where: Where) -> list[Atom]:
         if where.row == 0:

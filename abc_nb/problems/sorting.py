@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from abc_nb.problems.digits import DIGITS, Digits
 from abc_nb.problems.lists import Lists
 from abc_nb.problems.tables import BEFORE, PARITY, Atom, Tables, Values, Where
+from abc_nb.problems.tasks import Width, single
 
 
 class Sorting(Tables, Lists, name="sorting"):
@@ -26,9 +25,9 @@ class Sorting(Tables, Lists, name="sorting"):
     def cells(self) -> int:
         return 2 * self.base
 
-    def shape(self, places: Sequence[int]) -> tuple[int, int]:
+    def shape(self, width: Width) -> tuple[int, int]:
         """A row that copies the items, and one for each of them."""
-        return places[0] + 1, places[0]
+        return single(width) + 1, single(width)
 
     def needed(self, where: Where) -> list[Atom]:
         """In the first row the item and whose side is whose; below, the cell above and its neighbours."""

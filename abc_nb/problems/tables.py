@@ -6,6 +6,7 @@ where that stands, as seen from the cell in row r and column c:
 
     ("by column", o, k)   the token of operand o at place c - k
     ("by row", o, k)      the token of operand o at place r - k
+    ("by cell", o, k)     the token k before the one that stands in operand o where the cell stands in the table
     ("cell", i, j)        the cell in row r + i and column c + j; (0, -1) is the token before, whatever that is
 
 The same rule of a task computes its tables, a cell at a time for all samples, and certifies what models write.
@@ -71,8 +72,8 @@ class Tables(Task):
         """How many different cells there are."""
         raise NotImplementedError
 
-    def shape(self, places: Sequence[int]) -> tuple[int, int]:
-        """Rows and columns, by the operands' places."""
+    def shape(self, width: Width) -> tuple[int, int]:
+        """Rows and columns of a problem's table."""
         raise NotImplementedError
 
     def needed(self, where: Where) -> list[Atom]:
@@ -120,10 +121,9 @@ class Tables(Task):
     # ---- problems --------------------------------------------------------------------------------
 
     def natural(self, width: Width) -> Layout:
-        places = self.operand_places(width)
         middle = Where(2, 2, 5, 5)
         above = sorted(column for kind, row, column in self.needed(middle) if (kind, row) == ("cell", -1))
-        return layouts.table(places, self.operator, self.shape(places), tuple(above))
+        return layouts.table(self.operand_places(width), self.operator, self.shape(width), tuple(above))
 
     def aligned(self, width: Width) -> Layout:
         return self.natural(width)
@@ -131,9 +131,13 @@ class Tables(Task):
     def answer(self, operands: Sequence[Digits]) -> Digits:
         return self.first_cell + self.table(operands).reshape(len(operands[0]), -1)
 
+    def width_in(self, operands: Sequence[Digits]) -> Width:
+        """The width that operands have which fill all of their places."""
+        return operands[0].shape[1]
+
     def table(self, operands: Sequence[Digits]) -> np.ndarray:
         """The cells (samples, rows, columns)."""
-        rows, columns = self.shape([digits.shape[1] for digits in operands])
+        rows, columns = self.shape(self.width_in(operands))
         cells = np.empty((rows * columns, len(operands[0])), np.int64)
         tokens = [np.ascontiguousarray(digits.T) for digits in operands]
         for number in range(rows * columns):
@@ -149,7 +153,8 @@ class Tables(Task):
             return cells[(where.row + x) * where.columns + where.column + y]
         if kind == "parity":
             return np.array((where.row + where.column) % 2)
-        return tokens[x - 1][(where.column if kind == "by column" else where.row) - y]
+        places = {"by column": where.column, "by row": where.row, "by cell": where.row * where.columns + where.column}
+        return tokens[x - 1][places[kind] - y]
 
     # ---- certificates ----------------------------------------------------------------------------
 

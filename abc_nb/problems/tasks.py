@@ -25,7 +25,7 @@ import numpy as np
 from abc_nb.common.errors import InputError
 from abc_nb.problems import layouts
 from abc_nb.problems.automaton import Automaton, Kind, enumerated
-from abc_nb.problems.digits import DIGITS, Digits, digit_count
+from abc_nb.problems.digits import DIGITS, Digits, digit_count, distinct_digits, varied_digits
 from abc_nb.problems.layouts import EOS, SOS, Arrangement, Layout
 
 PAD = "@"
@@ -147,12 +147,12 @@ class Task:
         return NUMBERS - (self.largest(NUMBERS) >= self.base**self.training_width)
 
     def training_widths(self, regime: Regime, count: int) -> tuple[Width, ...]:
-        """The widths seen in training; in the tight regime so many consecutive ones.
+        """The widths seen in training: every length up to that of the longest training number; `count` is for numbers.
 
-        Cyclic positions need as many consecutive ones as their period, or the end of the sequence would show one
-        residue modulo T only.
+        Unpadded ones have two digits or more, since of those of one digit too few are held out for validation.
         """
-        raise NotImplementedError
+        places = range(2, TRAINED + 1) if regime == "unpadded" else range(1, self.training_width + 1)
+        return tuple(self.width_for(count, regime) for count in places)
 
     def width(self, length: int, regime: Regime) -> Width:
         """Columns given to operands of `length` digits or items."""
@@ -161,11 +161,12 @@ class Task:
 
     def width_for(self, places: int, regime: Regime) -> Width:
         """Columns given to operands of so many places, never fewer than in training."""
-        raise NotImplementedError
+        return places
 
     def width_of(self, operands: Sequence[Digits], regime: Regime | None = None) -> Width:
         """Columns that hold a problem and its result; with a regime, no fewer than in its training."""
-        raise NotImplementedError
+        places = max(digits.shape[1] for digits in operands)
+        return self.result_places(places) if regime is None else self.width_for(places, regime)
 
     def result_places(self, places: int) -> int:
         """The most places that a result of operands of so many places can need."""
@@ -173,7 +174,7 @@ class Task:
 
     def operand_places(self, width: Width) -> list[int]:
         """The columns that each operand takes in a problem of this width, as people write it."""
-        raise NotImplementedError
+        return [single(width)]
 
     def widen(self, operands: Sequence[Digits], width: Width) -> list[Digits]:
         """The same problems with zeros in front, up to the places that each operand takes at this width."""
@@ -199,7 +200,7 @@ class Task:
 
     def natural(self, width: Width) -> Layout:
         """The layout of operands one after the other."""
-        raise NotImplementedError
+        return layouts.written_out(self.operand_places(width), self.operator)
 
     def aligned(self, width: Width) -> Layout:
         """The layout of operands place by place; natural where there is one operand."""
@@ -229,16 +230,17 @@ class Task:
         return np.concatenate([ends[0], answer, ends[1]], axis=1, dtype=np.int64)
 
     def draw(self, pool: np.ndarray, count: int, width: Width, rng: np.random.Generator) -> list[Digits]:
-        """The operands of training problems: independent numbers of `pool`, all of which fit, or random items."""
-        raise NotImplementedError
+        """The operands of training problems: independent numbers of `pool`, all of which fit, or random tokens."""
+        return [self.inputs[rng.integers(len(self.inputs), size=(count, single(width)))]]
 
     def test_operands(self, length: Width, samples: int, width: Width, rng: np.random.Generator) -> list[Digits]:
         """At most so many different problems whose operands have exactly `length` digits or items, uniformly drawn."""
-        raise NotImplementedError
+        high = len(self.inputs) ** single(length)
+        return [self.inputs[distinct_digits(0, high, len(self.inputs), single(width), min(high, samples), rng)]]
 
     def hard_operands(self, places: int, count: int, rng: np.random.Generator) -> list[Digits]:
         """Operands of at most so many places, in which long carries and repeated digits come up."""
-        raise NotImplementedError
+        return [self.inputs[varied_digits(len(self.inputs), count, places, rng)]]
 
     # ---- the machine -----------------------------------------------------------------------------
 
@@ -279,7 +281,7 @@ class Task:
 
     def kinds(self, width: int, lead: bool) -> list[Kind]:
         """Which digits each place of a width can hold; `lead`: one operand has as many digits as fit."""
-        raise NotImplementedError
+        return ["any"] * width
 
     def covered(self, narrowest: int, zeros: bool) -> str:
         """The problems of a width W that a certificate covers, in words."""
