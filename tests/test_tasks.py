@@ -40,7 +40,7 @@ FACTORS = {"n-by-1": 1, "n-by-2": 2, "n-by-3": 3}
 def test_a_name_gives_an_instance_of_its_class(name: str) -> None:
     task = Task(name)
     assert type(task) is REGISTRY[name] and isinstance(task, Task)
-    assert task.base == (2 if name.startswith("parity") else 10)
+    assert task.base == {"parity": 2, "parity-classification": 2, "cycle-navigation": 5}.get(name, 10)
     assert task == Task(name, task.base) == REGISTRY[name](name) and hash(task) == hash(Task(name))
     assert pickle.loads(pickle.dumps(task)) == task
     assert from_data(to_data(task), (Task,)) == task and to_data(task)["type"] == "Task"
