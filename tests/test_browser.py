@@ -79,7 +79,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def wait_for(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
-    for _ in range(300):
+    for _ in range(1200):  # two minutes
         assert server.poll() is None, log.read_text()[-2000:]
         try:
             urllib.request.urlopen(url, timeout=5).close()
