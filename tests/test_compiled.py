@@ -13,6 +13,7 @@ from torch import Tensor
 
 from abc_nb.bias.base import CLOSED
 from abc_nb.model import compiled
+from abc_nb.model.attention import over_all_keys
 from abc_nb.training.trainer import loss_of
 
 needs_compiler = pytest.mark.skipif(not compiled.available(), reason="no C compiler")
@@ -79,6 +80,23 @@ def test_a_training_step_is_repeatable_bit_for_bit_and_close_to_pytorchs(monkeyp
     assert all(torch.equal(*pair) for pair in zip(first, again, strict=True))
     monkeypatch.setattr(compiled, "fits", lambda *_: False)
     torch.testing.assert_close(gradients(), first, rtol=1e-4, atol=1e-6)
+
+
+@needs_compiler
+@pytest.mark.parametrize("keys", [7, 40])
+def test_the_number_of_threads_changes_no_bit_of_output_and_gradients(keys: int) -> None:
+    """With the global number of threads, another attention computed, and a model gave other logits."""
+    draw, before = torch.Generator().manual_seed(0), torch.get_num_threads()
+    given = [torch.randn(3, n, 32, generator=draw) for n in (9, keys, keys)]
+    bias, weight = torch.randn(1, 4, 9, keys, generator=draw), torch.randn(3, 4, 9, 8, generator=draw)
+    found = []
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            found.append(outcome(over_all_keys, [x.clone() for x in (*given, bias)], 4, weight))
+    finally:
+        torch.set_num_threads(before)
+    torch.testing.assert_close(found[0], found[1], rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("lacking", ["compiler", "folder", "switched off"])

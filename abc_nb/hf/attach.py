@@ -1,7 +1,7 @@
 """A bias on the attention of a causal language model of `transformers`, through its AttentionInterface.
 
-While a bias is attached, every layer's attention goes through `biased_attention`, which is PyTorch's scaled dot
-product with the layer's own bias as its mask. The bias holds the causal mask too.
+While a bias is attached, every layer's attention goes through `biased_attention`, this package's own attention with
+the layer's bias. The bias holds the causal mask too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from abc_nb.bias.base import CLOSED, Bias
 from abc_nb.common.errors import InputError
 from abc_nb.hf.averages import check_model
 from abc_nb.hf.sequence import check_bias, cyclic_positions, dense_bias, token_count
-from abc_nb.model.attention import opened
+from abc_nb.model.attention import over_all_keys
 from abc_nb.problems.layouts import Layout
 
 if TYPE_CHECKING:
@@ -137,18 +137,30 @@ def register() -> None:
 
 
 def biased_attention(
-    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **settings: Any
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    softcap: float | None = None,
+    **_: object,
 ) -> tuple[Tensor, None]:
-    """Attention (batch, query, head, size) under the module's bias; a query without an open key attends to nothing."""
-    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+    """Attention (batch, query, head, size) under the module's bias; a query without an open key attends to nothing.
 
+    Several heads of queries can share a head of keys and values.
+    """
+    if softcap is not None:
+        raise InputError("this model caps its attention logits: take a configuration without attn_logit_softcapping")
     bias = getattr(module, NAME).rows(module.layer_idx, query, key.shape[2])
     if attention_mask is not None:
         own = attention_mask.dtype == torch.bool
         bias = bias.masked_fill(~attention_mask, CLOSED) if own else bias + attention_mask
-    bias, closed = opened(bias, -1)
-    mixed, _ = sdpa_attention_forward(module, query, key, value, bias, **settings)
-    return mixed.masked_fill(closed.transpose(1, 2), 0.0), None
+    key, value = (x.repeat_interleave(query.shape[1] // key.shape[1], dim=1) for x in (key, value))
+    if scaling is not None:
+        query = query * (scaling * query.shape[-1] ** 0.5)
+    return over_all_keys(query, key, value, bias, dropout).transpose(1, 2).contiguous(), None
 
 
 def no_mask(

@@ -3,7 +3,8 @@
    SIZE, the numbers of a head, is given to the compiler. All arrays are float32. q, k, v, out and their gradients
    are (batch, head, token, SIZE): the strides are those of the first three dimensions, and the numbers of a token
    lie together. bias is (batch, head, query, key), with strides too. weights (batch, head, query, key) are kept for
-   the backward pass. Every sum has a fixed order, so results are the same bit for bit. */
+   the backward pass. Every sum has a fixed order, and a head is one thread's, so results are the same bit for bit on
+   any number of threads. */
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -16,7 +17,7 @@ typedef int32_t Bits __attribute__((vector_size(LANES * 4)));
 typedef float Head __attribute__((vector_size(SIZE * 4)));
 
 typedef struct { int64_t batch, head, token; } Strides;
-typedef struct { int64_t batches, heads, queries, keys; } Sizes;
+typedef struct { int64_t batches, heads, queries, keys, threads; } Sizes;
 
 #define AT(x, b, h, t) ((x) + (b) * x##_by.batch + (h) * x##_by.head + (t) * x##_by.token)
 
@@ -103,10 +104,11 @@ void forward(const float *q, const float *k, const float *v, const float *bias, 
              Strides q_by, Strides k_by, Strides v_by, Strides bias_by, Strides out_by) {
     const float scale = 1.0f / sqrtf(SIZE);
     const int64_t room = ROUNDED(n.keys);
-    float row[room], turned[SIZE * room];
-    memset(turned, 0, sizeof turned);
+#pragma omp parallel for collapse(2) num_threads(n.threads) if (n.threads > 1)
     for (int64_t b = 0; b < n.batches; b++)
         for (int64_t h = 0; h < n.heads; h++) {
+            float row[room], turned[SIZE * room];
+            memset(turned, 0, sizeof turned);
             turn(AT(k, b, h, 0), k_by.token, n.keys, room, turned);
             for (int64_t i = 0; i < n.queries; i++) {
                 const float *extra = bias ? AT(bias, b, h, i) : 0;
@@ -129,11 +131,12 @@ void backward(const float *q, const float *k, const float *v, const float *weigh
     const Strides dv_by = dk_by;
     const float scale = 1.0f / sqrtf(SIZE);
     const int64_t room = ROUNDED(n.keys);
-    float row[room], w[room], turned[SIZE * room];
-    memset(turned, 0, sizeof turned);
-    memset(w, 0, sizeof w);
+#pragma omp parallel for collapse(2) num_threads(n.threads) if (n.threads > 1)
     for (int64_t b = 0; b < n.batches; b++)
         for (int64_t h = 0; h < n.heads; h++) {
+            float row[room], w[room], turned[SIZE * room];
+            memset(turned, 0, sizeof turned);
+            memset(w, 0, sizeof w);
             turn(AT(v, b, h, 0), v_by.token, n.keys, room, turned);
             for (int64_t i = 0; i < n.queries; i++) {
                 const int64_t at = ((b * n.heads + h) * n.queries + i) * n.keys;
