@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import torch
 from torch import Tensor
@@ -36,7 +37,7 @@ def test_far_digits_are_closed_and_nothing_else(layout: Layout, reach: int, name
 
 def test_far_digits_are_closed_at_test_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Open it is asked as it is, closed with `Near` and the same weights."""
-    run = store.Run(experiment("addition-nope"), 2, Path(), {})
+    run = store.Run(experiment("addition-nope"), 2, {}, lambda name: pd.DataFrame(), None, Path())
     model = run.experiment.build(0)
     monkeypatch.setattr(store.Run, "model", lambda self: model)
     asked = []
