@@ -10,8 +10,7 @@ import pandas as pd
 from abc_nb.analysis import certified
 from abc_nb.analysis.results import Results
 from abc_nb.certificates import files
-from abc_nb.certificates.prediction import predicted_accuracy
-from abc_nb.certificates.wrong_contexts import wrong_contexts
+from abc_nb.certificates.prediction import predicted_accuracy, wrong_contexts
 from abc_nb.common.errors import InputError
 from abc_nb.experiments import experiment
 from abc_nb.runs.run import Run

@@ -11,14 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from abc_nb.certificates.counterexamples import Finder, allowed_moves
+from abc_nb.certificates.places import Places
 from abc_nb.certificates.reach import period
-from abc_nb.certificates.tried import Tried
+from abc_nb.certificates.shapes import Shape
+from abc_nb.certificates.tried import Tried, try_all
+from abc_nb.certificates.walks import Fixed, allowed
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer
+from abc_nb.problems.expressions import typed_batch
 from abc_nb.problems.sampling import Sampler
 
 Begun = frozenset[tuple[int, int, int]]  # wrong contexts that all places so far agree with: (step, shape, context)
@@ -43,22 +47,41 @@ def predicted_accuracy(
     uniform; lists have L random items. `results` are all of `try_model`. InputError where wrong contexts are too
     many to be kept, where one depends on places far from each other, and for Parity, whose lengths are decimal.
     """
+    if sampler.task.operation.binary_digits:
+        raise InputError("accuracy of Parity is not computed: its lengths are decimal, and their bits are not uniform")
     wrong = [each for each in results if each.wrong]
     if any(each.wrong > len(each.examples) for each in wrong):
         raise InputError("accuracy is not computed from so many wrong contexts: a model that gets most right has few")
-    chain = Chain(Finder(model, sampler, sampler.task.automaton(), zeros=True), wrong, period(model))
+    chain = Chain(Places(model, sampler), wrong)
     return {length: chain.accuracy(length) for length in lengths}
+
+
+def wrong_contexts(model: Transformer, sampler: Sampler, certificate: Mapping[str, Any]) -> list[Tried]:
+    """Every wrong context that a certificate counts, by shape: in the first wrong step of each counterexample.
+
+    What comes before that step is right. Where the certificate does not show them all, every context is tried again.
+    """
+    contexts, found = Places(model, sampler), dict[Shape, Tried]()
+    for example in certificate["counterexamples"]:
+        batch = typed_batch(sampler, example["problem"])
+        shape, block = contexts.seen(batch, example["token"])
+        each = found.setdefault(shape, Tried(shape, [(batch.layout.width, example["token"])]))
+        if all((block.values[0] != known).any() for known, _ in each.examples):
+            each.wrong += 1
+            each.examples.append((block.values[0], int(block.right[0])))
+    whole = sum(each.wrong for each in found.values()) == certificate["wrong"]
+    return [*found.values()] if whole else try_all(contexts)
 
 
 class Chain:
     """The chain of one model."""
 
-    def __init__(self, finder: Finder, wrong: Sequence[Tried], period: int) -> None:
-        self.finder, self.rules, self.wrong, self.period = finder, finder.automaton, wrong, period
+    def __init__(self, contexts: Places, wrong: Sequence[Tried]) -> None:
+        self.contexts, self.rules, self.wrong = contexts, contexts.automaton, wrong
         self.numbers = {each.shape: number for number, each in enumerate(wrong)}
-        self.far = finder.known.far
+        self.far, self.period = contexts.known.far, period(contexts.model)
         # From here to as far from the highest place, each step has the shape of those a period before and after.
-        self.middle = (3 * self.far + self.rules.settled + 1) + 2 * period
+        self.middle = (3 * self.far + self.rules.settled + 1) + 2 * self.period
         self.known: dict[int, Matches] = {}
         self.periods: dict[int, tuple[list[Begun], list[np.ndarray]]] = {}  # by width
 
@@ -69,9 +92,9 @@ class Chain:
 
     def accuracy(self, length: int) -> float:
         """The share of right problems whose operands have so many digits."""
-        task = self.finder.sampler.task
+        task = self.contexts.sampler.task
         places = task.places(length)
-        width = task.width_for(places, self.finder.sampler.regime)
+        width = task.width_for(places, self.contexts.sampler.regime)
         assert isinstance(width, int)
         most = 2 * self.middle + 2 * self.period
         periods = max(0, -(-(width - most) // self.period))
@@ -95,7 +118,13 @@ class Chain:
 
     def drawn(self, place: int, places: int) -> np.ndarray:
         """The probability of each input at a place of numbers of so many digits."""
-        possible = self.finder.sampler.task.can_stand(self.rules.digits, place, places)
+        items, digits = self.contexts.sampler.task.operation.items, self.rules.digits
+        if place >= places:
+            possible = (digits == 0).all(1)
+        elif place == places - 1 and not items:
+            possible = (digits != 0).all(1)
+        else:
+            possible = np.ones(len(digits), bool)
         return possible / possible.sum()
 
     def repeat(self, matches: Matches, mass: Mass, draw: np.ndarray, periods: int) -> Mass:
@@ -133,26 +162,23 @@ class Matches:
     """The wrong contexts of every step of one width, and what a place's digits do to those that have begun."""
 
     def __init__(self, chain: Chain, width: int) -> None:
-        self.rules, self.width = chain.rules, width
-        finder, self.known = chain.finder, dict[tuple[int, int, int], Match]()
-        unrolled = finder.unrolled(width)
-        kinds = unrolled.kinds(True, finder.known.narrowest)
-        for step, shape in enumerate(unrolled.shapes(kinds, self.rules.settled)):
+        self.rules, self.width, self.known = chain.rules, width, dict[tuple[int, int, int], Match]()
+        for step, shape in enumerate(chain.contexts.steps(width)):
             number = chain.numbers.get(shape)
-            for context, (values, right) in enumerate(chain.wrong[number].examples if number is not None else []):
-                fixed = finder.fixed(shape, width, step, values, right)
-                self.known[step, number or 0, context] = self.match(fixed, min(step, width - 1))
+            for context, each in enumerate(chain.wrong[number].examples if number is not None else []):
+                given = chain.contexts.given(shape, each, (width, step))
+                self.known[step, number or 0, context] = self.match(*given, min(step, width - 1))
         self.starting: dict[int, Begun] = {}
         for name, match in self.known.items():
             self.starting[match.first] = self.starting.get(match.first, frozenset()) | {name}
 
-    def match(self, fixed: dict[int, dict[tuple[str, int], int]], step: int) -> Match:
-        """A wrong context from what it says of each place; -1 is the short factor."""
-        places = [place for place in fixed if place >= 0] or [step]
-        allowed = {place: allowed_moves(self.rules, "any", fixed.get(place, {})) for place in places}
-        for (_, digit), value in fixed.get(-1, {}).items():
-            allowed[min(places)] &= self.rules.factor[:, digit : digit + 1] == value
-        return Match(min(places), max(places), allowed)
+    def match(self, fixed: Fixed, factor: Mapping[int, int], step: int) -> Match:
+        """A wrong context from what it says of each place and of the short factor."""
+        places = [*fixed] or [step]
+        agrees = {place: allowed(self.rules, "any", fixed.get(place, {})) for place in places}
+        for digit, value in factor.items():
+            agrees[min(places)] &= self.rules.factor[:, digit : digit + 1] == value
+        return Match(min(places), max(places), agrees)
 
     def check(self, start: int, end: int, far: int) -> None:
         """InputError for a context at places from `start` to `end` that depends on places far from its step."""

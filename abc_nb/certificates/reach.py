@@ -25,7 +25,7 @@ W0 is the narrowest width. All these are read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -34,12 +34,11 @@ import numpy as np
 from abc_nb.bias.base import CLOSED, Attention, OpenKeys
 from abc_nb.bias.lines import Lines
 from abc_nb.bias.window import Window
-from abc_nb.certificates.shapes import Node, Shape, Token, condensed
+from abc_nb.certificates.shapes import Atom, Node, Token
 from abc_nb.common.errors import InputError
 from abc_nb.model.positions import NoPosition, Sinusoidal
 from abc_nb.model.transformer import Transformer
-from abc_nb.problems.automaton import Kind
-from abc_nb.problems.layouts import EOS, SOS, Layout
+from abc_nb.problems.layouts import SOS, Layout
 from abc_nb.problems.sampling import Sampler
 
 MARGIN = 2  # places that a key can be further away than its offset: the token on either side of an operand
@@ -112,9 +111,9 @@ class Unrolled:
         return bias.index.cpu().numpy(), value.cpu().numpy()
 
     @cached_property
-    def columns(self) -> list[tuple[str, int, int]]:
+    def columns(self) -> list[Atom]:
         """What stands at each source column: a symbol's token, a digit (operand, place) or a short factor's digit."""
-        found: list[tuple[str, int, int]] = [("", 0, 0)] * self.layout.source_length
+        found: list[Atom] = [("", 0, 0)] * self.layout.source_length
         for column, symbol in self.layout.symbols:
             found[column] = ("token", self.task.token(symbol), 0)
         places = self.task.operand_places(self.width)
@@ -183,16 +182,6 @@ class Unrolled:
             self.known[where] = Node(layer, self.problem(layer - 1, column), tuple(own), ())
         return self.known[where]
 
-    def kinds(self, zeros: bool, narrowest: int) -> list[Kind]:
-        """Which digits a place can hold: the places that results alone can need hold zeros."""
-        return self.task.kinds(self.width, lead=not zeros and self.width > narrowest)
-
-    def shapes(self, kinds: Sequence[Kind], settled: int) -> Iterator[Shape]:
-        """The shape of every step, where places hold digits of these kinds."""
-        for step in range(self.layout.target_length):
-            asked, label = (step, None) if step < self.width else (None, self.task.token(EOS))
-            yield condensed(self.node(self.depth, step), kinds, asked, settled, label)
-
 
 @dataclass(frozen=True)
 class Reach:
@@ -212,23 +201,3 @@ def reach(model: Transformer, sampler: Sampler, settled: int) -> Reach:
     narrowest = sampler.task.width(1, sampler.regime)
     assert isinstance(narrowest, int)  # one number: operands of their own lengths have no automaton
     return Reach(near, far, narrowest, max(narrowest + t - 1, 2 * apart + 2 * t))
-
-
-def check(model: Transformer, sampler: Sampler, settled: int) -> None:
-    """InputError for a model whose steps do not all look at a few keys nearby: the widest problem is read for that."""
-    known = reach(model, sampler, settled)
-    unrolled = Unrolled(model, sampler, known.widest, known.near)
-    for step in range(unrolled.layout.target_length):
-        unrolled.node(unrolled.depth, step)
-
-
-def shapes(
-    model: Transformer, sampler: Sampler, settled: int, zeros: bool = True
-) -> dict[Shape, list[tuple[int, int]]]:
-    """Every shape of a step, with the (width, step) that have it, narrowest first."""
-    known, found = reach(model, sampler, settled), dict[Shape, list[tuple[int, int]]]()
-    for width in range(known.narrowest, known.widest + 1):
-        unrolled = Unrolled(model, sampler, width, known.near)
-        for step, shape in enumerate(unrolled.shapes(unrolled.kinds(zeros, known.narrowest), settled)):
-            found.setdefault(shape, []).append((width, step))
-    return found

@@ -10,7 +10,7 @@ It is computed for the contexts with the smallest margins of every shape, in flo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any
@@ -19,82 +19,84 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from abc_nb.certificates.contexts import Block
-from abc_nb.certificates.shapes import Node, Place, Token
-from abc_nb.certificates.states import Columns, States, Table
+from abc_nb.certificates.shapes import Atom, Node, Token
+from abc_nb.certificates.states import Part, States
 from abc_nb.certificates.tried import Tried, margins
 from abc_nb.model.transformer import Transformer
-from abc_nb.problems.automaton import Automaton
 
 AROUND = 8  # roundings that an exponential, a root or a division count for
 
 
 class Rounded(States):
-    """Computes each context on its own, in float64, and notes how far float32 could be off at every number."""
+    """Computes each context on its own, and notes how far numbers of unit roundoff `u` could be off everywhere."""
 
-    def __init__(self, model: Transformer, automaton: Automaton) -> None:
-        super().__init__(deepcopy(model).double().eval(), automaton)
-        self.u = torch.finfo(model.head.weight.dtype).eps / 2
-        self.parts: dict[Node | Token, Table] = {}  # of the contexts at hand
+    def __init__(self, model: Transformer, atoms: Sequence[Atom], values: np.ndarray, u: float) -> None:
+        super().__init__(model, atoms, values)
+        self.u = u
         self.noted: list[tuple[Tensor, Tensor]] = []  # where an error enters, and how large it can be there
 
-    def gamma(self, terms: int) -> float:
-        return terms * self.u / (1 - terms * self.u)
-
-    def part(self, root: Node | Token, places: tuple[Place, ...], columns: Columns) -> tuple[Table, Tensor]:
-        """One row for each context; each part of the tree once."""
-        rows = torch.arange(len(columns.values), device=self.device)
-        if root not in self.parts:
-            states = self.compute(root, places, columns).expand(len(rows), -1)
-            self.parts[root] = Table(states, (), np.empty(0), None)
-        return self.parts[root], rows
-
-    def note(self, value: Tensor, terms: int, size: Callable[[], Tensor] | None = None) -> Tensor:
-        error = torch.zeros_like(value, requires_grad=True)
-        self.noted.append((error, self.gamma(terms) * (value if size is None else size()).detach().abs()))
+    def note(self, value: Tensor, terms: int, size: Tensor) -> Tensor:
+        """`value` is a sum of so many terms whose absolute values add up to `size`."""
+        error = torch.zeros_like(size, requires_grad=True)
+        gamma = terms * self.u / (1 - terms * self.u)
+        self.noted.append((error, gamma * size.detach().abs()))
         return value + error
 
-    def note_linear(self, module: nn.Linear, given: tuple[Any, ...], value: Tensor) -> Tensor:
-        def size() -> Tensor:
-            return nn.functional.linear(given[0].abs(), module.weight.abs(), module.bias.abs())
+    def part(self, root: Node | Token) -> Part:
+        if root not in self.parts:
+            found = super().part(root)
+            states = found.states[found.rows]
+            if isinstance(root, Token):
+                states = self.note(states, 3, states.abs() + 2)
+            self.parts[root] = Part(states, torch.arange(self.count, device=self.device))
+        return self.parts[root]
 
+    def distinct(self, atoms: Sequence[Atom]) -> tuple[np.ndarray, np.ndarray]:
+        return np.arange(self.count), np.arange(self.count)
+
+    def added(self, total: Tensor) -> Tensor:
+        return self.note(total, 1, total)
+
+    def mixed(self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor) -> Tensor:
+        """An error of a logit is one of its bias; one of a weight scales the value that it belongs to."""
+        keys, root = key.shape[1], query.shape[-1] ** 0.5
+        sizes = (query[:, None] * key).abs().sum(-1) / root + bias.masked_fill(bias.isinf(), 0.0).abs()
+        bias = self.note(bias, query.shape[-1] + 4, sizes)
+        value = value * self.note(torch.ones_like(sizes), keys + 8, torch.ones_like(sizes))[..., None]
+        absolute = super().mixed(query, key, value.abs(), bias)
+        return self.note(super().mixed(query, key, value, bias), keys, absolute)
+
+    def note_linear(self, module: nn.Linear, given: tuple[Any, ...], value: Tensor) -> Tensor:
+        size = nn.functional.linear(given[0].abs(), module.weight.abs(), module.bias.abs())
         return self.note(value, module.in_features + 1, size)
 
     def note_norm(self, module: nn.LayerNorm, given: tuple[Any, ...], value: Tensor) -> Tensor:
         """The mean is off by gamma of the mean of absolute values, the quotient by its own roundings."""
-
-        def size() -> Tensor:
-            x = given[0]
-            spread = (x.var(-1, correction=0, keepdim=True) + module.eps).sqrt()
-            centred = (x.abs().mean(-1, keepdim=True) + (x - x.mean(-1, keepdim=True)).abs()) / spread
-            return 2 * module.weight.abs() * centred + module.bias.abs()
-
-        return self.note(value, len(module.weight) + AROUND, size)
+        x = given[0]
+        spread = (x.var(-1, correction=0, keepdim=True) + module.eps).sqrt()
+        centred = (x.abs().mean(-1, keepdim=True) + (x - x.mean(-1, keepdim=True)).abs()) / spread
+        return self.note(value, len(module.weight) + AROUND, 2 * module.weight.abs() * centred + module.bias.abs())
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Note every linear map and every LayerNorm."""
-        hooks = []
-        for module in self.model.modules():
-            if isinstance(module, nn.Linear):
-                hooks.append(module.register_forward_hook(self.note_linear))
-            elif isinstance(module, nn.LayerNorm):
-                hooks.append(module.register_forward_hook(self.note_norm))
+        watched: dict[type, Any] = {nn.Linear: self.note_linear, nn.LayerNorm: self.note_norm}
+        hooks = [
+            module.register_forward_hook(watched[type(module)])
+            for module in self.model.modules()
+            if type(module) in watched
+        ]
         try:
             yield
         finally:
             for hook in hooks:
                 hook.remove()
 
-    @torch.inference_mode(False)
-    def bound(self, tried: Tried) -> tuple[Tensor, Tensor]:
-        """The smallest margins in float64, and how far float32 can be off: (contexts,) each."""
-        block, right = narrow(tried, self.device)
-        self.noted.clear()
-        self.parts.clear()
-        with torch.enable_grad(), self.watching():
-            margin = margins(self.logits(tried.shape, block), right)
-        gradients = torch.autograd.grad(margin.sum(), [error for error, _ in self.noted], allow_unused=True)
+    def bound(self, root: Node, right: Tensor) -> tuple[Tensor, Tensor]:
+        """The margins of the contexts, and how far they can be off: (contexts,) each."""
+        with torch.inference_mode(False), torch.enable_grad(), self.watching():
+            margin = margins(self.logits(root), right)
+            gradients = torch.autograd.grad(margin.sum(), [error for error, _ in self.noted], allow_unused=True)
         total = torch.zeros_like(margin)
         for gradient, (_, size) in zip(gradients, self.noted, strict=True):
             if gradient is not None:
@@ -102,24 +104,25 @@ class Rounded(States):
         return margin.detach(), total.detach()
 
 
-def narrow(tried: Tried, device: torch.device) -> tuple[Block, Tensor]:
-    """The contexts with the smallest margins of a shape, as a block and its right tokens."""
-    values = np.stack([values for _, values, _ in tried.narrow])
-    right = np.array([right for _, _, right in tried.narrow])
-    return Block(values, right), torch.from_numpy(right).to(device)
-
-
-def rounding(model: Transformer, rules: Automaton, tried: list[Tried]) -> dict[str, float]:
+def rounding(model: Transformer, results: Sequence[Tried]) -> dict[str, float]:
     """How far float32 and float64 differ at the smallest margins, and how far they can.
 
     `difference` is the largest one of a margin, `bound` the largest bound, `left` the smallest margin less its bound.
     """
-    exact = Rounded(model, rules)
+    exact, unit = deepcopy(model).double().eval(), torch.finfo(model.head.weight.dtype).eps / 2
     difference, bound, left = 0.0, 0.0, math.inf
-    for each in tried:
-        margin, error = exact.bound(each)
-        usual = torch.tensor([margin for margin, _, _ in each.narrow], dtype=margin.dtype, device=margin.device)
+    for each in results:
+        assert isinstance(each.shape.root, Node)
+        values = np.stack([values for _, (values, _) in each.narrow])
+        states = Rounded(exact, each.shape.atoms, values, unit)
+        right = torch.tensor([right for _, (_, right) in each.narrow], device=states.device)
+        margin, error = states.bound(each.shape.root, right)
+        usual = torch.tensor([margin for margin, _ in each.narrow], dtype=margin.dtype, device=margin.device)
         difference = max(difference, float((usual - margin).abs().max()))
         bound, left = max(bound, float(error.max())), min(left, float((margin - error).min()))
-    checked = float(sum(len(each.narrow) for each in tried))
-    return {"checked": checked, "difference": difference, "bound": bound, "left": left}
+    return {
+        "checked": float(sum(len(each.narrow) for each in results)),
+        "difference": difference,
+        "bound": bound,
+        "left": left,
+    }

@@ -1,80 +1,51 @@
-"""Certify a model that writes a table: try every context of a cell.
+"""Shapes and contexts of outputs that are tables, of models with one decoder layer, lines and no positions.
 
-The model has one decoder layer and no positions, and its bias is made of lines. So the token that it writes in row
-r and column c is a function of the token before it and of the tokens at the open keys, which lie on lines: each
-stands at a fixed distance from the cell in rows and columns, or at a fixed place of an operand from the row or the
-column, or is a symbol. Which keys are open depends on nothing but the distances of the cell from the four edges of
-the table, up to the largest offset K of a line. Where a line follows the first factor from row to row, or the second
-one from column to column, it also depends on how far the cell stands past the end of that factor. So sizes up to
-3 (K + 2) show every shape of a step of every size: also those far past the end of a factor that has a middle. The
-right cell is decided by a few tokens (`Tables.needed`). Those that no line shows are tried as well, and then no answer
-would be right for all of them. If every context of every shape gives the right token, then greedy decoding writes
-the right table for operands of any lengths, by induction over its cells.
+The token that such a model writes in row r and column c is a function of the token before it and of the tokens at the
+open keys, which lie on lines: each stands at a fixed distance from the cell in rows and columns, or at a fixed place
+of an operand from the row or the column, or is a symbol. Which keys are open depends on nothing but the distances of
+the cell from the four edges of the table, up to the largest offset K of a line. Where a line follows the first factor
+from row to row, or the second one from column to column, it also depends on how far the cell stands past the end of
+that factor. So sizes up to 3 (K + 2) show every shape of a step of every size: also those far past the end of a
+factor that has a middle. The right cell is decided by a few tokens, which the task's rule names. Those that no line
+shows are tried as well, and then no answer would be right for all of them.
+
+Atoms are named by where they stand, as seen from the cell in row r and column c:
+
+    ("by column", o, k)   the token of operand o at place c - k
+    ("by row", o, k)      the token of operand o at place r - k
+    ("cell", i, j)        the cell in row r + i and column c + j; (0, -1) is the token before, whatever that is
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
-from tqdm.auto import tqdm
 
-from abc_nb.bias.base import CLOSED, Attention, OpenKeys
+from abc_nb.bias.base import CLOSED, ENCODER_DECODER, Attention, OpenKeys
 from abc_nb.bias.lines import OUTPUT, Lines, on_lines
-from abc_nb.certificates.contexts import Block
-from abc_nb.certificates.counterexamples import Counterexample
-from abc_nb.certificates.shapes import Atom, Node, Place, Shape, Token
-from abc_nb.certificates.states import Columns, States, Table
-from abc_nb.certificates.tried import Tried, margins
+from abc_nb.certificates.contexts import Block, Candidate, Context, Contexts, Site
+from abc_nb.certificates.local import BEFORE, PARITY, Where, rule_of
+from abc_nb.certificates.shapes import Atom, Node, Shape, Token
 from abc_nb.common.errors import InputError
 from abc_nb.model.positions import NoPosition
 from abc_nb.model.transformer import Transformer
-from abc_nb.problems.automaton import Automaton
 from abc_nb.problems.layouts import EOS, SOS, Layout
-from abc_nb.problems.sampling import Sampler
-from abc_nb.problems.tables import BEFORE, PARITY, Tables, Where
-from abc_nb.problems.tasks import Width
-from abc_nb.training.evaluation import correct_digits, greedy, parts
+from abc_nb.problems.rewriting import COMBINE
+from abc_nb.problems.sampling import Batch, Sampler, draw_operands, make_batch
+from abc_nb.problems.tasks import PAD, Digits, Width
+from abc_nb.training.evaluation import exact_match
 
-RADIX = Automaton(1, *(np.empty(0, np.int64),) * 6)  # a context's tokens are numbers of their own: it has no states
-TRIED = 5000  # random problems of a width, in search of one that is wrong
 CHUNK = 2**16  # contexts computed at once
-MOST = 10**9  # contexts of one shape
-Followed = tuple[str, str, int]  # direction, span and offset of a line
+DRAWN = 5_000  # random problems of a width, in search of one that is wrong
+BRED = 2_048  # problems of one generation, in search of one that holds a context
+GENERATIONS = 12
 EDGE = 2  # distances from an edge that count as different, beyond the largest offset
-
-
-@dataclass(frozen=True)
-class TableShape(Shape):
-    """The tree of one step: its layer over embedded tokens, and what decides which token is right."""
-
-    where: Where = field(compare=False, kw_only=True)
-    names: tuple[Atom, ...] = field(kw_only=True)
-    case: tuple[object, ...] = field(kw_only=True)  # all that the right token depends on but the values of the atoms
-
-    @cached_property
-    def atoms(self) -> tuple[Atom, ...]:
-        return self.names
-
-
-class TableStates(States):
-    """Logits of contexts: without positions the embedded vocabulary is the table of all keys."""
-
-    def part(self, root: Node | Token, places: tuple[Place, ...], columns: Columns) -> tuple[Table, torch.Tensor]:
-        assert isinstance(root, Token)
-        tokens = columns.code((root.atom,)) if root.atom[0] != "token" else np.full(len(columns.values), root.atom[1])
-        return self.vocabulary, torch.from_numpy(tokens).to(self.device)
-
-    @cached_property
-    def vocabulary(self) -> Table:
-        count = self.model.embedding.num_embeddings
-        index = torch.zeros(1, dtype=torch.long, device=self.device)
-        states = self.model.embed(torch.arange(count, device=self.device)[:, None], index)[:, 0]
-        return Table(states, (), np.arange(count), None)
+Followed = tuple[str, str, int]  # direction, span and offset of a line
 
 
 def furthest(model: Transformer) -> int:
@@ -87,189 +58,239 @@ def furthest(model: Transformer) -> int:
     return max((abs(line.offset) for line in config.bias.lines), default=0)
 
 
-def table_task(sampler: Sampler) -> Tables:
-    """The task of a sampler of tables."""
-    assert isinstance(sampler.task, Tables)
-    return sampler.task
+@dataclass(frozen=True)
+class Keys:
+    """The keys of one attention in one size, and the lines that open them."""
 
+    index: np.ndarray  # (query, slots)
+    value: np.ndarray  # (query, slots, heads)
+    line: np.ndarray  # (query, slots): the number of the line that opens the key of a slot
+    lines: list[Followed]
 
-def sizes(task: Tables, far: int) -> Iterator[Width]:
-    """Sizes that show every shape of a step."""
-    yield from task.sizes(3 * (far + EDGE))
+    @classmethod
+    def of(cls, name: Attention, bias: object, lines: Lines, layout: Layout) -> Keys:
+        """Where lines meet, a key stands in one slot, which can be that of a line which has no key there."""
+        if not isinstance(bias, OpenKeys):
+            raise InputError("no certificate for a bias that leaves every key open to a head: choose ABS or ABC")
+        chosen = lines.of(name, 0)
+        index, value = bias.index.cpu().numpy(), bias.value.expand(lines.heads, -1, -1).permute(1, 2, 0).cpu().numpy()
+        opening = (on_lines(chosen, layout, name, lines.heads).value > CLOSED).any(0).numpy()
+        line = ((index[:, :, None] == index[:, None, :]) & opening[:, None, :]).argmax(2)
+        followed = dict.fromkeys((line.direction, line.span, line.offset) for line in chosen)
+        return cls(index, value, line, [*followed])
 
 
 class Steps:
-    """The shapes of all steps of one size."""
+    """The trees of all steps of one size."""
 
     def __init__(self, model: Transformer, sampler: Sampler, width: Width) -> None:
-        self.task = table_task(sampler)
+        self.task = sampler.task
         self.layout: Layout = sampler.task.layout(width, sampler.arrangement)
-        assert self.layout.row is not None
+        assert self.layout.row is not None and isinstance(model.config.bias, Lines)
         self.columns, self.rows = self.layout.row, (self.layout.target_length - 1) // self.layout.row
-        self.bias = model.config.bias
-        self.opened = {name: self.keys_of(name, model.added(self.layout, name, 0, False)) for name in ("self", "cross")}
-
-    def keys_of(self, name: Attention, bias: object) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[Followed]]:
-        """The keys (query, slots), their bias (query, slots, heads), the lines, and which one opens the key of a slot.
-
-        Where lines meet, a key stands in one slot, which can be that of a line which has no key there.
-        """
-        if not isinstance(bias, OpenKeys) or not isinstance(self.bias, Lines):
-            raise InputError("no certificate for a bias that leaves every key open to a head: choose ABS or ABC")
-        chosen, heads = self.bias.of(name, 0), self.bias.heads
-        lines = dict.fromkeys((line.direction, line.span, line.offset) for line in chosen)
-        index, value = bias.index.cpu().numpy(), bias.value.expand(heads, -1, -1).permute(1, 2, 0).cpu().numpy()
-        opening = (on_lines(chosen, self.layout, name, heads).value > CLOSED).any(0).numpy()
-        first = ((index[:, :, None] == index[:, None, :]) & opening[:, None, :]).argmax(2)
-        return index, value, first, [*lines]
+        self.opened = {
+            name: Keys.of(name, model.added(self.layout, name, 0, False), model.config.bias, self.layout)
+            for name in ENCODER_DECODER
+        }
 
     def where(self, step: int) -> Where:
         return Where(step // self.columns, step % self.columns, self.rows, self.columns)
 
+    def root(self, step: int) -> Node:
+        return Node(1, Token(self.before(step), 0), self.keys("self", step), self.keys("cross", step))
+
     def before(self, step: int) -> Atom:
         return BEFORE if step else ("token", self.task.token(SOS), 0)
 
-    def atom(self, name: Attention, line: Followed, key: int, step: int) -> Atom:
-        """What stands at a key that a line opens."""
+    def keys(self, name: Attention, step: int) -> tuple[tuple[bytes, Token], ...]:
+        opened, found = self.opened[name], []
+        for slot in np.flatnonzero((opened.value[step] > CLOSED).any(1)):
+            line, key = opened.lines[opened.line[step, slot]], int(opened.index[step, slot])
+            atom = self.cell(line, key, step) if name == "self" else self.given(line, key)
+            found.append((opened.value[step, slot].tobytes(), Token(atom, 0)))
+        return tuple(sorted(found, key=lambda pair: (pair[1].atom, pair[0])))
+
+    def cell(self, line: Followed, key: int, step: int) -> Atom:
+        """What stands at a key of the table that a line opens."""
         direction, span, offset = line
-        if name == "self":
-            if key == step or key == 0:
-                return self.before(key)
-            assert span == OUTPUT
-            return "cell", -int(direction == "above"), offset - 1
-        symbols = dict(self.layout.symbols)
-        if key in symbols:
-            return "token", self.task.token(symbols[key]), 0
+        if key in (0, step):
+            return self.before(key)
+        assert span == OUTPUT
+        return "cell", -int(direction == "above"), offset - 1
+
+    def given(self, line: Followed, key: int) -> Atom:
+        """What stands at a key of the problem that a line opens."""
+        direction, span, offset = line
+        symbol = dict(self.layout.symbols).get(key)
+        if symbol is not None:
+            return "token", self.task.token(symbol), 0
         number = int(span.split()[-1])
         by_cell = self.layout.operands[number - 1].rows
         return "by cell" if by_cell else "by row" if direction == "by row" else "by column", number, offset
 
-    def keys(self, name: Attention, step: int) -> tuple[tuple[bytes, Token], ...]:
-        index, value, first, lines = self.opened[name]
-        found = []
-        for slot in np.flatnonzero((value[step] > CLOSED).any(1)):
-            atom = self.atom(name, lines[first[step, slot]], int(index[step, slot]), step)
-            found.append((value[step, slot].tobytes(), Token(atom, 0)))
-        return tuple(sorted(found, key=lambda pair: (pair[1].atom, pair[0])))
 
-    def shape(self, step: int) -> TableShape:
-        where = self.where(step)
-        root = Node(1, Token(self.before(step), 0), self.keys("self", step), self.keys("cross", step))
-        needed = [] if where.end else self.task.needed(where)
-        names = tuple(sorted({atom for atom in root.atoms if atom[0] != "token"} | {*needed}))
-        if PARITY in self.task.hidden and PARITY not in names and any(atom[0] == "cell" for atom in names):
+class Tables(Contexts):
+    """The contexts of a table's cells; zeros in front of a number are always a part of the problems."""
+
+    narrowest = 1
+
+    def __init__(self, model: Transformer, sampler: Sampler) -> None:
+        super().__init__(model, sampler)
+        self.far, self.rule = furthest(model), rule_of(sampler.task)
+        self.reach = {"furthest": self.far}
+        self.known: dict[Width, Steps] = {}
+
+    def steps(self, width: Width) -> Steps:
+        if width not in self.known:
+            self.known[width] = Steps(self.model, self.sampler, width)
+        return self.known[width]
+
+    @property
+    def sizes(self) -> list[Width]:
+        """Sizes that show every shape of a step."""
+        most = 3 * (self.far + EDGE)
+        if self.task.operation.second is None:
+            return [(first, second) for first in range(1, most + 1) for second in range(1, most + 1)]
+        return [*range(1, 2 * most + 1)]
+
+    def check(self) -> None:
+        """One small table is read for that."""
+        self.steps(self.sizes[0])
+
+    @cached_property
+    def shapes(self) -> dict[Shape, list[Site]]:
+        found: dict[Shape, list[Site]] = {}
+        for width in self.sizes:
+            for step in range(self.steps(width).layout.target_length):
+                found.setdefault(self.shape(width, step), []).append((width, step))
+        return found
+
+    def shape(self, width: Width, step: int) -> Shape:
+        steps, rule = self.steps(width), self.rule
+        where, root = steps.where(step), steps.root(step)
+        needed = [] if where.end else rule.needed(where)
+        names = tuple(sorted(root.atoms | {*needed}))
+        if PARITY in rule.hidden and PARITY not in names and any(atom[0] == "cell" for atom in names):
             names = (*names, PARITY)
         label = self.task.token(EOS) if where.end else None
-        counts = tuple(self.task.cells_at(where, atom) for atom in names if atom[0] == "cell")
-        case = where.row == 0, where.column == 0, tuple(needed), counts
-        return TableShape(root, (), label, where=where, names=names, case=case)
+        counts = tuple(rule.cells(where, atom, self.task.base) for atom in names if atom[0] == "cell")
+        return Shape(root, names, (where.row == 0, where.column == 0, tuple(needed), counts), label)
 
+    def where(self, shape: Shape) -> Where:
+        """Where a step of this shape stands in a table."""
+        width, step = self.shapes[shape][0]
+        return self.steps(width).where(step)
 
-def check(model: Transformer, sampler: Sampler) -> None:
-    """InputError for a model that has no certificate of this kind; one small table is read for that."""
-    Steps(model, sampler, next(sizes(table_task(sampler), furthest(model))))
+    def choices(self, shape: Shape) -> list[np.ndarray]:
+        """What can stand at each atom, cells without the offset of their tokens."""
+        digits, where = np.arange(self.task.base), self.where(shape)
+        if self.task.operation.nested:
+            digits = np.array([*digits, *(self.task.token(symbol) for symbol in (PAD, *COMBINE))])
+        cells = {PARITY[0]: lambda atom: 2, "cell": lambda atom: self.rule.cells(where, atom, self.task.base)}
+        return [np.arange(cells[atom[0]](atom)) if atom[0] in cells else digits for atom in shape.atoms]
 
+    def count(self, shape: Shape) -> int:
+        """All tokens, also those that cannot stand together."""
+        return int(np.prod([len(values) for values in self.choices(shape)], dtype=object))
 
-def shapes(model: Transformer, sampler: Sampler) -> dict[TableShape, list[tuple[Width, int]]]:
-    """Every shape of a step, with the (size, step) that have it, smallest first."""
-    found: dict[TableShape, list[tuple[Width, int]]] = {}
-    for width in sizes(table_task(sampler), furthest(model)):
-        steps = Steps(model, sampler, width)
-        for step in range(steps.layout.target_length):
-            found.setdefault(steps.shape(step), []).append((width, step))
-    return found
+    def blocks(self, shape: Shape) -> Iterator[Block]:
+        choices, total = self.choices(shape), self.count(shape)
+        for start in range(0, total, CHUNK):
+            code = np.arange(start, min(start + CHUNK, total))
+            values: dict[Atom, np.ndarray] = {}
+            for atom, each in zip(shape.atoms, choices, strict=True):
+                values[atom], code = each[code % len(each)], code // len(each)
+            yield self.block(shape, values, len(code))
 
-
-def choices(shape: TableShape, task: Tables) -> list[tuple[np.ndarray, int]]:
-    """The values that can stand at each atom, and what makes tokens of them."""
-    found = []
-    for atom in shape.names:
-        if atom == PARITY:
-            found.append((np.arange(2), 0))
-        elif atom[0] == "cell":
-            found.append((np.arange(task.cells_at(shape.where, atom)), task.first_cell))
+    def block(self, shape: Shape, values: Mapping[Atom, np.ndarray], size: int) -> Block:
+        """Those of some contexts that can occur, as tokens."""
+        where, first = self.where(shape), self.task.first_cell
+        if shape.label is None:
+            right = first + self.rule.right(where, values, self.task.base)
         else:
-            found.append((task.inputs, 0))
-    return found
+            right = np.full(size, shape.label)
+        if not values:
+            return Block(np.empty((size, 0), np.int64), right)
+        tokens = np.stack([each + first * (atom[0] == "cell") for atom, each in values.items()], axis=1)
+        fine = self.rule.possible(where, values, self.task.base)
+        return Block(tokens[fine], right[fine])
 
+    def seen(self, batch: Batch, step: int) -> tuple[Shape, Block]:
+        places = tuple(operand.places for operand in batch.layout.operands)
+        width = places if len(places) > 1 else places[0]
+        shape, where = self.shape(width, step), self.steps(width).where(step)
 
-def contexts(shape: TableShape, task: Tables) -> Iterator[Block]:
-    """All contexts of a shape in blocks: tokens in the order of its atoms, and the token that is right."""
-    known = choices(shape, task)
-    total = int(np.prod([len(values) for values, _ in known], dtype=object)) if known else 1
-    if total > MOST:
-        raise InputError(f"no certificate: a cell has {total:,} contexts, and at most {MOST:,} of one shape are tried")
-    for start in range(0, total, CHUNK):
-        code = np.arange(start, min(start + CHUNK, total))
-        values: dict[Atom, np.ndarray] = {}
-        for atom, (each, _) in zip(shape.names, known, strict=True):
-            values[atom], code = each[code % len(each)], code // len(each)
-        yield block_of(shape, values, [first for _, first in known], task)
+        def tokens(kind: str, x: int, y: int) -> np.ndarray:
+            if kind == PARITY[0]:
+                return np.full(len(batch.target), (where.row + where.column) % 2)
+            if kind == "cell":
+                return batch.target[:, 1 + step + x * where.columns + y].numpy()
+            columns = batch.layout.operands[x - 1].columns
+            return batch.source[:, columns[(where.column if kind == "by column" else where.row) - y]].numpy()
 
+        values = np.empty((len(batch.source), len(shape.atoms)), np.int64)
+        for number, atom in enumerate(shape.atoms):
+            values[:, number] = tokens(*atom)
+        return shape, Block(values, batch.target[:, step + 1].numpy())
 
-def block_of(shape: TableShape, values: Mapping[Atom, np.ndarray], firsts: list[int], task: Tables) -> Block:
-    if shape.label is None:
-        right = task.first_cell + task.right(shape.where, values)
-    else:
-        right = np.full(max((len(each) for each in values.values()), default=1), shape.label)
-    table = [each + first for each, first in zip(values.values(), firsts, strict=True)]
-    tokens = np.stack(table, axis=1) if table else np.empty((1, 0), np.int64)
-    if values:
-        fine = task.possible(shape.where, values)
-        tokens, right = tokens[fine], right[fine]
-    return Block(tokens, right)
+    def problem(self, shape: Shape, context: Context, site: Site) -> list[Digits] | None:
+        """Found by breeding: random problems that have the context's digits, until one has its cells, too."""
+        (width, step), rng = site, np.random.default_rng(0)
+        where, given, cells = self.steps(width).where(step), list[tuple[int, int, int]](), list[tuple[int, int]]()
+        for (kind, x, y), token in zip(shape.atoms, context[0].tolist(), strict=True):
+            if kind == "cell":
+                cells.append((step + x * where.columns + y, token))
+            elif kind != PARITY[0]:
+                given.append((x - 1, (where.column if kind == "by column" else where.row) - y, token))
+        operands = draw_operands(self.task, np.empty(0, np.int64), BRED, width, rng)
+        for _ in range(GENERATIONS):
+            for operand, place, token in given:
+                operands[operand][:, place] = token
+            answer = self.task.answer(operands)
+            held = np.array([answer[:, at] == token for at, token in cells]).reshape(-1, BRED).sum(0)
+            if held.max() == len(cells):
+                return [digits[held.argmax()][None] for digits in operands]
+            parents = rng.choice(np.flatnonzero(held == held.max()), BRED)
+            fresh = draw_operands(self.task, np.empty(0, np.int64), BRED, width, rng)
+            operands = [
+                np.where(rng.random(new.shape) < 0.4, new, old[parents])
+                for new, old in zip(fresh, operands, strict=True)
+            ]
+        return None
 
+    def candidates(self, wrong: Iterable[Any]) -> list[Candidate]:
+        """Random problems of training widths that a teacher-forced pass gets wrong."""
+        found, rng = list[Candidate](), np.random.default_rng(0)
+        for width in sorted(self.sampler.widths, key=str) if [*wrong] else []:
+            operands = draw_operands(self.task, np.empty(0, np.int64), DRAWN, width, rng)
+            right = exact_match(self.model, make_batch(self.task, operands, width, self.sampler.arrangement))
+            for row in torch.nonzero(~right)[:, 0].tolist():
+                found.append(Candidate(width, [digits[row : row + 1] for digits in operands], True))
+        return found
 
-def try_all(model: Transformer, sampler: Sampler) -> list[Tried]:
-    """What every context of a model gave, by shape; InputError for a model that has no certificate of this kind."""
-    task, states, found = table_task(sampler), TableStates(model, RADIX), []
-    with tqdm(unit=" contexts", unit_scale=True, delay=3, mininterval=1, leave=False) as bar:
-        for shape, where in shapes(model, sampler).items():
-            tried = Tried(shape, where)
-            for block in contexts(shape, task):
-                if len(block.right):
-                    right = torch.from_numpy(block.right).to(states.device)
-                    tried.add(block, margins(states.logits(shape, block), right).cpu().numpy())
-                    bar.update(len(block.right))
-            found += [tried] * (tried.contexts > 0)
-    return found
+    def in_training(self, wanted: Iterable[Shape]) -> dict[Shape, list[Site]]:
+        """The largest sizes first: more digits, more ways to a cell."""
+        most = np.max([np.atleast_1d(width) for width in self.sampler.widths], axis=0)
 
+        def fits(width: Width) -> bool:
+            return bool((np.atleast_1d(width) <= most).all())
 
-def narrowest(tried: Tried, task: Tables) -> dict[str, Any]:
-    """Where the smallest margin is, and the tokens there."""
-    _, values, right = tried.narrow[0]
-    assert isinstance(tried.shape, TableShape)
-    tokens = {
-        f"{kind} {x} {y}": task.vocabulary[token] if kind != "parity" else str(token)
-        for (kind, x, y), token in zip(tried.shape.names, values.tolist(), strict=True)
-    }
-    width, step = tried.where[0]
-    return {"width": width, "step": step, "right": task.vocabulary[right], "tokens": tokens}
+        def size(site: Site) -> tuple[int, Width]:
+            return -int(np.prod(site[0])), site[0]
 
+        return {shape: sorted(filter(lambda site: fits(site[0]), self.shapes[shape]), key=size) for shape in wanted}
 
-def statement(task: Tables) -> str:
-    """What is proven, in words, if no context is wrong."""
-    return (
-        f"Greedy decoding writes every token of the table right for every problem of {task.title} in base {task.base}: "
-        f"{task.covered(narrowest=1, zeros=True)}."
-    )
+    def named(self, shape: Shape, values: np.ndarray) -> dict[str, Any]:
+        names = [f"{kind} {x} {y}" for kind, x, y in shape.atoms]
+        texts = [
+            str(value) if atom == PARITY else self.task.vocabulary[value]
+            for atom, value in zip(shape.atoms, values.tolist(), strict=True)
+        ]
+        return dict(zip(names, texts, strict=True))
 
-
-def counterexamples(model: Transformer, sampler: Sampler, most: int) -> list[Counterexample]:
-    """Problems that the model gets wrong, the first that random ones of training widths show; no more than `most`."""
-    task, found, rng = sampler.task, list[Counterexample](), np.random.default_rng(0)
-    for width in sorted(sampler.widths, key=str):
-        operands = task.draw(np.empty(0, np.int64), TRIED, width, rng)
-        batch = sampler.batch(operands, width)
-        right = torch.cat([correct_digits(model, part) for part in parts(batch)])
-        wrong = (~right.all(1)).nonzero()[: most - len(found), 0].numpy()
-        if not len(wrong):
-            continue
-        part = sampler.batch([digits[wrong] for digits in operands], width)
-        written = greedy(model, part.source.to(model.head.weight.device), part.layout, task.token(SOS)).tolist()
-        for row, tokens in enumerate(zip(written, part.target[:, 1:].tolist(), strict=True)):
-            problem = task.typed(part.operands(torch.tensor([row]), task), zeros=True)
-            answer, wanted = (task.write(each, part.layout) for each in tokens)
-            first = int((~right[wrong[row]]).nonzero()[0, 0])
-            found.append(Counterexample(problem, answer, wanted, first, True))
-    return found
+    def statement(self) -> str:
+        what = "factors of any two lengths" if self.task.operation.second is None else "lists of any length"
+        return (
+            f"Greedy decoding writes every token of the table right for every problem of {self.task.title} in base "
+            f"{self.task.base}: {what}, with any number of zeros in front of a number."
+        )

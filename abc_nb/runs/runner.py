@@ -17,7 +17,7 @@ from safetensors.torch import save
 
 from abc_nb.bias.lines import Lines
 from abc_nb.calibration.of_model import SHARES, calibrate_model
-from abc_nb.certificates.repair import Repair
+from abc_nb.certificates.practice import practise
 from abc_nb.common import paths
 from abc_nb.common.config import to_data
 from abc_nb.common.devices import device, device_name, one_thread
@@ -103,15 +103,12 @@ def train_until_accepted(
             tried.loc[tried.index[-1], "validation"] = validation
         tried = pd.concat([tried, bias.tried], ignore_index=True)
         model = start(experiment, seed, bias.bias, parent)
-        trainer = trainer_of(experiment, model, seed)
-        checkpoint = partial / f"attempt-{number}.pt"
-        progress = trainer.run(checkpoint, report)
-        save_checkpoint(checkpoint, trainer)
+        progress, practised = trained(experiment, model, seed, partial / f"attempt-{number}.pt", report)
         lora.merge(model)
         seconds += progress.seconds
         validation = progress.history[-1]["accuracy"] if progress.history else 0.0
         if best is None or validation > best.validation:
-            facts = origin(parent, bias) | ({"repair": trainer.facts} if isinstance(trainer, Repair) else {})
+            facts = origin(parent, bias) | practised
             tables = {"history": pd.DataFrame(progress.history)} | line_tables(bias.bias, tried.copy())
             best = Attempt(model, validation, progress.step, seconds, facts, tables)
         if validation >= experiment.accept:
@@ -162,9 +159,19 @@ def start(experiment: Experiment, seed: int, bias: Lines | None, parent: Run | N
     return model.to(device())
 
 
-def trainer_of(experiment: Experiment, model: Transformer, seed: int) -> Trainer:
-    settings = model, experiment.sampler, experiment.training, seed
-    return Repair(*settings, experiment.practice) if experiment.practice else Trainer(*settings)
+def trained(
+    experiment: Experiment, model: Transformer, seed: int, checkpoint: Path, report: Report | None
+) -> tuple[Progress, dict[str, Any]]:
+    """Train a model, or practise with it in rounds that share the experiment's steps; with facts about practice."""
+    settings = model, experiment.sampler
+    if experiment.practice:
+        config = replace(experiment.training, steps=experiment.training.steps // experiment.practice)
+        practised = practise(*settings, config, seed, experiment.practice, report)
+        return practised.progress, {"repair": practised.facts}
+    trainer = Trainer(*settings, experiment.training, seed)
+    progress = trainer.run(checkpoint, report)
+    save_checkpoint(checkpoint, trainer)
+    return progress, {}
 
 
 def origin(parent: Run | None, reading: Reading) -> dict[str, Any]:

@@ -1,0 +1,185 @@
+"""Walks over a task's automaton: every context of a shape, and a problem that holds one.
+
+A walk goes over the places from the units up. It keeps the distinct pairs of what was seen so far and the
+automaton's state. What is seen is one number, its digits in the task's base.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from abc_nb.certificates.automaton import Automaton
+from abc_nb.certificates.contexts import Block
+from abc_nb.certificates.shapes import Shape
+from abc_nb.common.errors import InputError
+
+ROWS = 2**19  # pairs extended at once
+LARGEST = 2**62  # a number that still fits
+Kind = Literal["any", "zero", "lead"]  # what digits a place can hold: all, zeros alone, all but zeros alone
+Fixed = Mapping[int, Mapping[tuple[str, int], int]]  # what is given of a place: digits by operand, the output digit
+
+
+@dataclass(frozen=True)
+class Place:
+    """One place that a walk from the units up comes through."""
+
+    kind: Kind
+    digits: tuple[int, ...]  # the operands whose digit is seen
+    output: bool  # whether the output digit is seen
+    asked: bool  # whether it is the one to predict
+
+    @property
+    def seen(self) -> int:
+        """How many digits a walk notes here."""
+        return len(self.digits) + self.output + self.asked
+
+
+@dataclass(frozen=True)
+class Moves:
+    """What one place can add, for each state: ragged rows of (seen, following state), without repeats."""
+
+    radix: int
+    first: np.ndarray  # (states,): where a state's moves begin
+    count: np.ndarray  # (states,)
+    seen: np.ndarray
+    state: np.ndarray
+
+    @classmethod
+    def of(cls, automaton: Automaton, place: Place) -> Moves:
+        inputs = np.flatnonzero(allowed(automaton, place.kind, {})[0])
+        output = automaton.output[:, inputs]
+        parts = [np.broadcast_to(automaton.digits[inputs, operand], output.shape) for operand in place.digits]
+        parts += [output] * (place.output + place.asked)
+        code = np.zeros(output.shape, np.int64)
+        for part in parts:
+            code = code * automaton.base + part
+        rows = [distinct(row) for row in code * automaton.states + automaton.following[:, inputs]]
+        count, joined = np.array([len(row) for row in rows]), np.concatenate(rows)
+        seen, state = np.divmod(joined, automaton.states)
+        return cls(automaton.base**place.seen, np.cumsum(count) - count, count, seen, state)
+
+    def extend(self, codes: np.ndarray, states: np.ndarray, total: int) -> tuple[np.ndarray, np.ndarray]:
+        """Distinct pairs of what was seen and the state, of `total` states, one place further, sorted."""
+        count = self.count[states]
+        move = np.arange(count.sum()) + np.repeat(self.first[states] - np.cumsum(count) + count, count)
+        pairs = (np.repeat(codes, count) * self.radix + self.seen[move]) * total + self.state[move]
+        after, state = np.divmod(distinct(pairs), total)
+        return after, state
+
+    def after(self, states: np.ndarray, total: int) -> Counter[bytes]:
+        """The sets of states that can follow a set, and how many different things are seen on the way to each."""
+        return sets_of(*self.extend(np.zeros(len(states), np.int64), states, total))
+
+
+def distinct(numbers: np.ndarray) -> np.ndarray:
+    """Sorted, without repeats; of many numbers several times as fast as np.unique."""
+    found = np.sort(numbers)
+    return found[np.flatnonzero(np.diff(found, prepend=-1))]
+
+
+def sets_of(codes: np.ndarray, states: np.ndarray) -> Counter[bytes]:
+    """The states that stand beside each of some sorted codes, as sets, and how often each set comes."""
+    return Counter(part.tobytes() for part in np.split(states, np.flatnonzero(np.diff(codes)) + 1) if len(part))
+
+
+def beginning(shape: Shape, automaton: Automaton) -> tuple[np.ndarray, np.ndarray]:
+    """What is seen before the units, which are digits of a short factor, and the state there; sorted."""
+    codes = np.zeros(len(automaton.start), np.int64)
+    for kind, _, place in shape.atoms:
+        if kind == "factor":
+            codes = codes * automaton.base + automaton.factor[automaton.start, place]
+    order = np.argsort(codes, kind="stable")
+    return codes[order], automaton.start[order]
+
+
+def count(shape: Shape, automaton: Automaton, places: Sequence[Place]) -> int:
+    """How many contexts a shape has, counted without listing them.
+
+    All beginnings after which the same set of states is possible go on alike (the subset construction).
+    """
+    sets = sets_of(*beginning(shape, automaton))
+    for place in places:
+        moves, following = Moves.of(automaton, place), Counter[bytes]()
+        for states, many in sets.items():
+            for after, ways in moves.after(np.frombuffer(states, np.int64), automaton.states).items():
+                following[after] += many * ways
+        sets = following
+    return sum(sets.values())
+
+
+def contexts(shape: Shape, automaton: Automaton, places: Sequence[Place]) -> Iterator[Block]:
+    """All contexts of a shape, each once, in blocks."""
+    columns = len(shape.atoms) + any(place.asked for place in places)
+    if automaton.base**columns * automaton.states > LARGEST:
+        raise InputError(f"no certificate: an output looks at {columns - 1} tokens, too many to try all")
+    moves = [Moves.of(automaton, place) for place in places]
+    for codes in walked(*beginning(shape, automaton), moves, automaton.states):
+        yield decoded(codes, shape, places, automaton.base)
+
+
+def walked(codes: np.ndarray, states: np.ndarray, moves: Sequence[Moves], total: int) -> Iterator[np.ndarray]:
+    """Codes of whole walks; where they are many, all that begin alike go on together."""
+    for number, move in enumerate(moves):
+        if move.count[states].sum() > ROWS and codes[0] != codes[-1]:
+            middle = int(np.searchsorted(codes, codes[len(codes) // 2]))
+            middle = middle or int(np.searchsorted(codes, codes[0], side="right"))
+            for part in (slice(middle), slice(middle, None)):
+                yield from walked(codes[part], states[part], moves[number:], total)
+            return
+        codes, states = move.extend(codes, states, total)
+    yield distinct(codes)
+
+
+def decoded(codes: np.ndarray, shape: Shape, places: Sequence[Place], base: int) -> Block:
+    """The digits of codes; the one to predict stands after what its own place shows."""
+    values = np.empty((len(codes), len(shape.atoms)), np.uint8)
+    right = np.full(len(codes), -1 if shape.label is None else shape.label, np.int64)
+    number = len(shape.atoms)
+    for place in reversed(places):
+        if place.asked:
+            codes, right = np.divmod(codes, base)
+        for _ in range(place.seen - place.asked):
+            number -= 1
+            codes, values[:, number] = np.divmod(codes, base)
+    for left in reversed(range(number)):  # digits of a short factor
+        codes, values[:, left] = np.divmod(codes, base)
+    return Block(values, right)
+
+
+def shortest(
+    automaton: Automaton, kinds: Sequence[Kind], fixed: Fixed, factor: Mapping[int, int]
+) -> tuple[int, np.ndarray] | None:
+    """The start state and one input a place so that all that is given holds; the smallest inputs, or None.
+
+    `fixed` is what is given of places, `factor` of the digits of a short factor.
+    """
+    moves = [allowed(automaton, kind, fixed.get(place, {})) for place, kind in enumerate(kinds)]
+    alive = [np.ones(automaton.states, bool)]  # from which states the places above can be walked, highest first
+    for each in reversed(moves):
+        alive.insert(0, (each & alive[0][automaton.following]).any(1))
+    start = automaton.start[alive[0][automaton.start]]
+    for place, digit in factor.items():
+        start = start[automaton.factor[start, place] == digit]
+    if not len(start):
+        return None
+    state, inputs = int(start[0]), list[int]()
+    for each, above in zip(moves, alive[1:], strict=True):
+        inputs.append(int((each[state] & above[automaton.following[state]]).argmax()))
+        state = int(automaton.following[state, inputs[-1]])
+    return int(start[0]), np.array(inputs)
+
+
+def allowed(automaton: Automaton, kind: Kind, fixed: Mapping[tuple[str, int], int]) -> np.ndarray:
+    """Which inputs a place can have in each state: booleans (states, inputs)."""
+    found = np.ones(automaton.output.shape, bool)
+    if kind != "any":
+        zero = np.arange(len(automaton.digits)) == 0
+        found &= zero if kind == "zero" else ~zero
+    for (name, number), value in fixed.items():
+        found &= automaton.output == value if name == "output" else automaton.digits[:, number] == value
+    return found
