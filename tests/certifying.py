@@ -1,7 +1,8 @@
-"""What tests of certificates share: small models under a window or lines, and the contexts of a problem."""
+"""What tests of certificates share: small models under a window or lines, and their problems."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -9,22 +10,33 @@ import torch
 
 from abc_nb.bias import Bias, Window
 from abc_nb.bias.lines import OUTPUT, PROBLEM, Line, Lines
-from abc_nb.certificates.contexts import Block, contexts
-from abc_nb.certificates.reach import Unrolled, reach
-from abc_nb.certificates.shapes import Shape, condensed, kept_places, seen_places
+from abc_nb.certificates.contexts import Block, Contexts
+from abc_nb.certificates.shapes import Shape
 from abc_nb.certificates.states import States
 from abc_nb.model.positions import NoPosition, PositionEncoding, Sinusoidal
 from abc_nb.model.transformer import ModelConfig, Transformer
-from abc_nb.problems.automaton import Automaton
-from abc_nb.problems.layouts import EOS, SOS
 from abc_nb.problems.sampling import Batch, Sampler, make_batch
 from abc_nb.problems.tasks import Task
+from abc_nb.training.evaluation import evaluating
 
 TASKS = ("successor", "addition", "n-by-1", "parity", "listops-max")
 BASES = {"parity": 2, "n-by-2": 2}
+POSITIONS = (Sinusoidal(3), NoPosition())
+BIASES = ("window", "lines", "decoder-only")
+# Lines of a table that no cell needs: neighbours of the digits and of the cells that it does need.
+UNNEEDED = tuple(
+    Line(name, 0, head, direction, span, offset, 0.0)
+    for name, head, direction, span, offset in (
+        ("cross", 0, "antidiagonal", "operand 1", 1),
+        ("cross", 1, "by row", "operand 2", 1),
+        ("cross", 2, "by row", "operand 1", 2),
+        ("self", 3, "diagonal", "output", -1),
+        ("self", 4, "above", "output", 1),
+    )
+)
 
 
-def sampler_of(task: str, aligned: bool) -> Sampler:
+def sampler_of(task: str, aligned: bool = False) -> Sampler:
     """Base 3 keeps contexts few."""
     return Sampler(Task(task, BASES.get(task, 3)), "aligned" if aligned else "natural")
 
@@ -35,7 +47,7 @@ def lines_of(task: str) -> Lines:
     For a factor of two digits, which has many more contexts, those of ABS.
     """
     if task == "n-by-2":
-        return Lines.by_head(sampler_of(task, aligned=False).layout(1), 2, 2)
+        return Lines.by_head(sampler_of(task).layout(1), 2, 2)
     operand = Line("cross", 0, 0, "antidiagonal", "operand 1", 0, 0.5)
     lines = [replace(operand, layer=layer) for layer in (0, 1)]
     lines += [replace(operand, head=1, offset=1), Line("cross", 1, 1, "vertical", "&", 0, 0.25)]
@@ -44,17 +56,20 @@ def lines_of(task: str) -> Lines:
     if task == "n-by-1":
         lines += [Line("cross", layer, 1, "vertical", "operand 2", 0, 0.0) for layer in (0, 1)]
     for layer in (0, 1):
-        lines += [Line("self", layer, 0, "diagonal", OUTPUT, 0, 0.0), Line("self", layer, 1, "vertical", SOS, 0, 0.5)]
+        lines += [Line("self", layer, 0, "diagonal", OUTPUT, 0, 0.0), Line("self", layer, 1, "vertical", "$", 0, 0.5)]
     return Lines(2, (*lines, Line("self", 0, 1, "diagonal", OUTPUT, -1, 0.0)), empty="closed")
 
 
-def lines_of_problem() -> tuple[Line, ...]:
-    """Lines of source attention: a token itself, the one before it, and the start."""
+def bias_of(task: str, kind: str) -> Bias:
+    if kind == "window":
+        return Window(1)
     itself = Line("source", 0, 0, "diagonal", PROBLEM, 0, 0.25)
-    return itself, replace(itself, offset=-1), replace(itself, head=1), Line("source", 0, 1, "vertical", SOS, 0, 0.5)
+    start = Line("source", 0, 1, "vertical", "$", 0, 0.5)
+    of_problem = (itself, replace(itself, offset=-1), replace(itself, head=1), start) if kind == "decoder-only" else ()
+    return replace(lines_of(task), lines=(*lines_of(task).lines, *of_problem))
 
 
-def model_of(sampler: Sampler, bias: Bias, position: PositionEncoding, seed: int = 0) -> Transformer:
+def model_of(sampler: Sampler, bias: Bias, position: PositionEncoding = POSITIONS[1], seed: int = 0) -> Transformer:
     """Random weights, larger than usual, so that every token matters; decoder-only if the bias has source lines."""
     torch.manual_seed(seed)
     alone = isinstance(bias, Lines) and any(line.attention == "source" for line in bias.lines)
@@ -67,6 +82,16 @@ def model_of(sampler: Sampler, bias: Bias, position: PositionEncoding, seed: int
     return model.eval()
 
 
+def table_model(task: Task, more: tuple[Line, ...] = (), kind: str = "encoder-decoder") -> Transformer:
+    """ABS of a table with random weights, and more lines if they are given."""
+    layout = task.layout((3, 3) if len(task.operand_places(3)) == 2 else 3)
+    config = ModelConfig(width=20, heads=5, feed_forward=24, decoder_layers=1, kind=kind)  # type: ignore[arg-type]
+    torch.manual_seed(0)
+    bias = Lines.one_key_a_head(layout, 5, 1)
+    bias = replace(bias, lines=(*bias.lines, *more))
+    return build(replace(config, position=NoPosition(), bias=bias), len(task.vocabulary)).eval()
+
+
 def problems(sampler: Sampler, width: int, samples: int, seed: int = 0) -> Batch:
     """Random operands of any number of zeros in front, at one width; half of the digits are the largest one."""
     task, rng = sampler.task, np.random.default_rng(seed)
@@ -75,55 +100,23 @@ def problems(sampler: Sampler, width: int, samples: int, seed: int = 0) -> Batch
         digits = rng.integers(task.base, size=(samples, places))
         digits = np.where(rng.random(digits.shape) < 0.3, task.base - 1, digits)
         if places == width:
-            digits[:, width - task.grows :] = 0
+            digits[:, sampler.task.result_places(0) * -1 or width :] = 0
         operands.append(digits)
     return make_batch(task, operands, width, sampler.arrangement)
 
 
-class Contexts:
-    """The shape and the context of every step of given problems."""
-
-    def __init__(self, model: Transformer, sampler: Sampler) -> None:
-        self.model, self.sampler = model, sampler
-        self.automaton: Automaton = sampler.task.automaton()
-        self.known = reach(model, sampler, self.automaton.settled)
-        self.states = States(model, self.automaton)
-        self.listed: dict[Shape, set[tuple[int, ...]]] = {}
-
-    def at(self, batch: Batch, step: int) -> tuple[Shape, Block]:
-        width, task = batch.layout.width, self.sampler.task
-        unrolled = Unrolled(self.model, self.sampler, width, self.known.near)
-        root, kinds = unrolled.node(unrolled.depth, step), unrolled.kinds(True, self.known.narrowest)
-        asked = step if step < width else None
-        shape = condensed(root, kinds, asked, self.automaton.settled, None if step < width else task.token(EOS))
-        kept = kept_places(kinds, seen_places(root, asked), self.automaton.settled)
-        columns = [
-            self.column(batch, kind, number, place if kind == "factor" else kept[place])
-            for kind, number, place in shape.atoms
-        ]
-        values = np.stack(columns, 1) if columns else np.empty((len(batch.source), 0))
-        return shape, Block(values.astype(np.uint8), batch.target[:, step + 1].numpy())
-
-    def column(self, batch: Batch, kind: str, number: int, place: int) -> np.ndarray:
-        if kind == "output":
-            return batch.target[:, place + 1].numpy()
-        operand = batch.layout.operands[-1 if kind == "factor" else number]
-        return batch.source[:, operand.columns[place]].numpy()
-
-    def of(self, shape: Shape) -> set[tuple[int, ...]]:
-        """All contexts of a shape that are enumerated, each with the right token."""
-        if shape not in self.listed:
-            blocks = contexts(shape, self.automaton)
-            rows = (np.column_stack([block.values, block.right]) for block in blocks)
-            self.listed[shape] = {tuple(row) for part in rows for row in part.tolist()}
-        return self.listed[shape]
+def logits_of(contexts: Contexts, shape: Shape, block: Block) -> torch.Tensor:
+    with evaluating(contexts.model):
+        return States(contexts.model, shape.atoms, block.values).logits(shape.root)  # type: ignore[arg-type]
 
 
-POSITIONS = (Sinusoidal(3), NoPosition())
-BIASES = ("window", "lines", "decoder-only")
+def rows(block: Block) -> Iterator[tuple[int, ...]]:
+    """The tokens of each context, and the right one."""
+    return map(tuple, np.column_stack([block.values, block.right]).tolist())
 
 
-def bias_of(task: str, kind: str) -> Bias:
-    if kind == "decoder-only":
-        return replace(lines_of(task), lines=(*lines_of(task).lines, *lines_of_problem()))
-    return Window(1) if kind == "window" else lines_of(task)
+def listed(contexts: Contexts, shape: Shape) -> set[tuple[int, ...]]:
+    """Every context of a shape, each of which is listed once."""
+    found = [row for block in contexts.blocks(shape) for row in rows(block)]
+    assert len(found) == len({*found})
+    return {*found}
