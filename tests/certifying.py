@@ -14,8 +14,9 @@ from abc_nb.certificates.contexts import Block, Contexts
 from abc_nb.certificates.shapes import Shape
 from abc_nb.certificates.states import States
 from abc_nb.model.positions import NoPosition, PositionEncoding, Sinusoidal
-from abc_nb.model.transformer import ModelConfig, Transformer
-from abc_nb.problems.sampling import Batch, Sampler, make_batch
+from abc_nb.model.config import ModelConfig
+from abc_nb.model.transformer import Transformer
+from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task
 from abc_nb.training.evaluation import evaluating
 
@@ -89,7 +90,7 @@ def table_model(task: Task, more: tuple[Line, ...] = (), kind: str = "encoder-de
     torch.manual_seed(0)
     bias = Lines.one_key_a_head(layout, 5, 1)
     bias = replace(bias, lines=(*bias.lines, *more))
-    return build(replace(config, position=NoPosition(), bias=bias), len(task.vocabulary)).eval()
+    return Transformer(replace(config, position=NoPosition(), bias=bias), len(task.vocabulary)).eval()
 
 
 def problems(sampler: Sampler, width: int, samples: int, seed: int = 0) -> Batch:
@@ -100,9 +101,9 @@ def problems(sampler: Sampler, width: int, samples: int, seed: int = 0) -> Batch
         digits = rng.integers(task.base, size=(samples, places))
         digits = np.where(rng.random(digits.shape) < 0.3, task.base - 1, digits)
         if places == width:
-            digits[:, sampler.task.result_places(0) * -1 or width :] = 0
+            digits[:, width - task.grows :] = 0
         operands.append(digits)
-    return make_batch(task, operands, width, sampler.arrangement)
+    return sampler.batch(operands, width)
 
 
 def logits_of(contexts: Contexts, shape: Shape, block: Block) -> torch.Tensor:

@@ -7,23 +7,21 @@ from itertools import product
 
 import numpy as np
 import pytest
-from certifying import Contexts, model_of, sampler_of
+from certifying import model_of, rows, sampler_of
 
 import abc_nb
 from abc_nb import InputError
 from abc_nb.bias import Window
 from abc_nb.certificates import files
-from abc_nb.certificates.certify import try_model
-from abc_nb.certificates.contexts import contexts
-from abc_nb.certificates.prediction import Chain, predicted_accuracy
-from abc_nb.certificates.reach import period, shapes
-from abc_nb.certificates.tried import Tried
-from abc_nb.certificates.wrong_contexts import read_back, wrong_contexts
+from abc_nb.certificates.places import PlaceContexts
+from abc_nb.certificates.prediction import Chain, predicted_accuracy, wrong_contexts
+from abc_nb.certificates.reach import period
+from abc_nb.certificates.tried import Tried, try_all
 from abc_nb.common import paths
 from abc_nb.model.positions import Sinusoidal
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.digits import to_digits
-from abc_nb.problems.sampling import Sampler, make_batch
+from abc_nb.problems.sampling import Sampler
 from abc_nb.problems.tasks import Task
 
 NUMBER_TASKS = ("successor", "addition", "n-by-1")
@@ -33,11 +31,11 @@ LONGEST = {"successor": 7, "addition": 4, "n-by-1": 6}
 def made_up(task: str, seed: int, wrong: int) -> tuple[Transformer, Sampler, list[Tried]]:
     """A model with two residues whose wrong contexts are drawn: so many shapes, one to three contexts each."""
     sampler, rng = sampler_of(task, aligned=True), np.random.default_rng(seed)
-    model, rules = model_of(sampler, Window(1), Sinusoidal(2)), sampler.task.automaton()
-    found = [*shapes(model, sampler, rules.settled).items()]
-    results = [Tried(shape, where) for shape, where in found]
+    model = model_of(sampler, Window(1), Sinusoidal(2))
+    contexts = PlaceContexts(model, sampler)
+    results = [Tried(shape, where) for shape, where in contexts.shapes.items()]
     for number in rng.choice(len(results), min(wrong, len(results)), replace=False):
-        blocks = contexts(found[number][0], rules)
+        blocks = contexts.blocks(results[number].shape)
         every = [(v, int(r)) for block in blocks for v, r in zip(block.values, block.right, strict=True)]
         chosen = rng.choice(len(every), min(len(every), int(rng.integers(1, 4))), replace=False)
         results[number].examples += [every[row] for row in chosen]
@@ -53,14 +51,12 @@ def counted(model: Transformer, sampler: Sampler, results: list[Tried], length: 
     pairs = np.array([*product(range(low, high), seconds)])
     sizes = task.operand_places(width)
     operands = [to_digits(pairs[:, number], task.base, places) for number, places in enumerate(sizes)]
-    batch, found = make_batch(task, operands, width, sampler.arrangement), Contexts(model, sampler)
+    batch, contexts = sampler.batch(operands, width), PlaceContexts(model, sampler)
     bad = {each.shape: {(*values.tolist(), right) for values, right in each.examples} for each in results}
     wrong = np.zeros(len(pairs), bool)
     for step in range(width + 1):
-        shape, block = found.at(batch, step)
-        values = np.broadcast_to(block.values, (len(pairs), block.values.shape[1]))
-        rows = np.column_stack([values, block.right]).tolist()
-        wrong |= [tuple(row) in bad[shape] for row in rows]
+        shape, block = contexts.seen(batch, step)
+        wrong |= [row in bad[shape] for row in rows(block)]
     return 1 - float(wrong.mean())
 
 
@@ -136,9 +132,9 @@ def test_contexts_read_back_from_a_certificate_are_those_that_are_wrong(task: st
     name = f"{task}-window-cyclic"
     run, data = abc_nb.load(name, seed), files.read(paths.certificates() / f"{name}-quick-seed{seed}.json")
     model, sampler = run.model(), run.experiment.sampler
-    shown = [(example["problem"], example["token"]) for example in data["counterexamples"]]
-    back = {each.shape: each.examples for each in read_back(model, sampler, [*shown, *shown])}
-    tried = {each.shape: each.examples for each in try_model(model, sampler) if each.wrong}
+    data["counterexamples"] *= 2
+    back = {each.shape: each.examples for each in wrong_contexts(model, sampler, data)}
+    tried = {each.shape: each.examples for each in try_all(PlaceContexts(model, sampler)) if each.wrong}
     assert back.keys() == tried.keys()
     for shape, examples in tried.items():
         assert {(*v.tolist(), r) for v, r in back[shape]} == {(*v.tolist(), r) for v, r in examples}

@@ -17,16 +17,17 @@ import numpy as np
 from abc_nb.certificates.checksum import checksum, checksum_of_data
 from abc_nb.certificates.contexts import Contexts
 from abc_nb.certificates.counterexamples import Counterexample, counterexamples
-from abc_nb.certificates.places import Places
+from abc_nb.certificates.places import PlaceContexts
 from abc_nb.certificates.reach import period
 from abc_nb.certificates.rounding import rounding
-from abc_nb.certificates.tables import Tables
+from abc_nb.certificates.tables import TableContexts
 from abc_nb.certificates.tried import Tried, try_all
 from abc_nb.common.config import to_data
 from abc_nb.common.errors import InputError
 from abc_nb.model.positions import NoPosition
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import Sampler
+from abc_nb.problems.tables import Tables
 
 EXAMPLES = 64  # counterexamples that are looked for
 
@@ -66,7 +67,9 @@ def contexts_of(model: Transformer, sampler: Sampler, zeros: bool = True) -> Con
     """What the steps of a model can look at; InputError for a model that can have no certificate of this kind."""
     if not isinstance(model, Transformer) or not isinstance(sampler, Sampler):
         raise InputError("a certificate needs a Transformer and the Sampler of its problems")
-    return Tables(model, sampler) if sampler.task.trace else Places(model, sampler, zeros)
+    if isinstance(sampler.task, Tables):
+        return TableContexts(model, sampler)
+    return PlaceContexts(model, sampler, zeros)
 
 
 def certify_model(model: Transformer, sampler: Sampler, zeros: bool = True, examples: int = EXAMPLES) -> Certificate:

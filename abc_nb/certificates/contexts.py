@@ -15,8 +15,9 @@ import numpy as np
 
 from abc_nb.certificates.shapes import Shape
 from abc_nb.model.transformer import Transformer
+from abc_nb.problems.digits import Digits
 from abc_nb.problems.sampling import Batch, Sampler
-from abc_nb.problems.tasks import Digits, Width
+from abc_nb.problems.tasks import Width
 
 if TYPE_CHECKING:
     from abc_nb.certificates.tried import Tried

@@ -10,10 +10,8 @@ import numpy as np
 from abc_nb.certificates.contexts import Candidate, Contexts
 from abc_nb.certificates.tried import Tried
 from abc_nb.model.transformer import Transformer
-from abc_nb.problems.expressions import write
 from abc_nb.problems.layouts import SOS
-from abc_nb.problems.sampling import Sampler, make_batch
-from abc_nb.problems.tasks import Digits, Task
+from abc_nb.problems.sampling import Sampler
 from abc_nb.training.evaluation import greedy
 
 
@@ -32,7 +30,7 @@ def counterexamples(contexts: Contexts, results: Iterable[Tried], most: int) -> 
     """The shortest problems that the model gets wrong, at most one for each wrong context."""
     task, wrong = contexts.task, [each for each in results if each.wrong]
     waiting, shown = contexts.candidates(wrong), dict[str, Counterexample]()
-    waiting.sort(key=lambda each: (each.zeros, len(typed(task, each.operands, each.zeros))))
+    waiting.sort(key=lambda each: (each.zeros, len(task.typed(each.operands, each.zeros))))
     while waiting and len(shown) < most:
         count = most - len(shown)
         for example in decoded(contexts.model, contexts.sampler, waiting[:count]):
@@ -47,24 +45,13 @@ def decoded(model: Transformer, sampler: Sampler, problems: Sequence[Candidate])
     for width in {each.width for each in problems}:
         rows = [row for row, each in enumerate(problems) if each.width == width]
         operands = [np.concatenate(each) for each in zip(*(problems[row].operands for row in rows), strict=True)]
-        batch = make_batch(sampler.task, operands, width, sampler.arrangement)
+        batch = sampler.batch(operands, width)
         source = batch.source.to(next(model.parameters()).device)
         written = greedy(model, source, batch.layout, sampler.task.token(SOS)).cpu()
         for row, own, right in zip(rows, written.tolist(), batch.target[:, 1:].tolist(), strict=True):
             first = next((place for place, token in enumerate(right) if own[place] != token), None)
             if first is not None:
-                text = typed(sampler.task, problems[row].operands, problems[row].zeros)
-                answer, correct = (write(sampler.task, tokens, batch.layout) for tokens in (own, right))
+                text = sampler.task.typed(problems[row].operands, problems[row].zeros)
+                answer, correct = (sampler.task.write(tokens, batch.layout) for tokens in (own, right))
                 found[row] = Counterexample(text, answer, correct, first, problems[row].zeros)
     return [found[row] for row in sorted(found)]
-
-
-def typed(task: Task, operands: Sequence[Digits], zeros: bool) -> str:
-    """A problem as a person types it; zeros in front only where they are needed."""
-    texts = ["".join(task.vocabulary[digit] for digit in digits[0, ::-1]) for digits in operands]
-    if task.operation.items:
-        return " ".join(task.vocabulary[digit] for digit in operands[0][0, ::-1])
-    if not zeros:
-        return task.operation.operator.join(text.lstrip("0") or "0" for text in texts)
-    long = len(texts[0])
-    return task.operation.operator.join(text[task.operation.grows :] if len(text) == long else text for text in texts)

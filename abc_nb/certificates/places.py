@@ -10,21 +10,22 @@ from typing import Any, cast
 import numpy as np
 
 from abc_nb.certificates import reach, walks
-from abc_nb.certificates.automaton import Automaton, automaton
 from abc_nb.certificates.contexts import Block, Candidate, Context, Contexts, Site
 from abc_nb.certificates.reach import Unrolled
 from abc_nb.certificates.shapes import Atom, Node, Shape, Token
-from abc_nb.certificates.walks import Fixed, Kind, Place
+from abc_nb.certificates.walks import Fixed, Place
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer
+from abc_nb.problems.automaton import Automaton, Kind
+from abc_nb.problems.digits import Digits
 from abc_nb.problems.layouts import EOS
 from abc_nb.problems.sampling import Batch, Sampler
-from abc_nb.problems.tasks import Digits
+from abc_nb.problems.tasks import single
 
 NAMES = {"factor": "digit {p} of the factor", "digit": "digit {n} of place {p}", "output": "output {p}"}
 
 
-class Places(Contexts):
+class PlaceContexts(Contexts):
     """The contexts of outputs that follow places; the automaton says what lower places mean for higher ones.
 
     With `zeros`, operands may have any number of zeros in front at every width; without, only in the narrowest one.
@@ -36,7 +37,7 @@ class Places(Contexts):
             raise InputError(
                 f"no certificate for problems written {sampler.arrangement}: its contexts go from the units up"
             )
-        self.automaton: Automaton = automaton(sampler.task)
+        self.automaton: Automaton = sampler.task.automaton()
         self.zeros, self.known = zeros, reach.reach(model, sampler, self.automaton.settled)
         self.reach, self.narrowest = asdict(self.known), self.known.narrowest
         self.widths: dict[tuple[int, int], Unrolled] = {}
@@ -57,12 +58,8 @@ class Places(Contexts):
         return [self.shape(root, kinds, step) for step, root in enumerate(roots)]
 
     def kinds(self, width: int, zeros: bool) -> list[Kind]:
-        """Which digits a place can hold: the places that results alone can need hold zeros."""
-        free = width - self.task.operation.grows
-        kinds: list[Kind] = ["any"] * free
-        if not zeros and width > self.narrowest and not self.task.operation.items:
-            kinds[-1] = "lead"
-        return kinds + ["zero"] * (width - free)
+        """Which digits each place can hold."""
+        return self.task.kinds(width, lead=not zeros and width > self.narrowest)
 
     def shape(self, root: Node | Token, kinds: Sequence[Kind], step: int) -> Shape:
         """The shape of a tree that predicts the output of a step; its atoms number the places that are kept."""
@@ -103,7 +100,7 @@ class Places(Contexts):
         return walks.contexts(shape, self.automaton, places_of(shape))
 
     def seen(self, batch: Batch, step: int) -> tuple[Shape, Block]:
-        width, layout = batch.layout.width, batch.layout
+        layout, width = batch.layout, batch.layout.width
         unrolled, kinds = self.unrolled(width), self.kinds(width, self.zeros)
         root = unrolled.node(unrolled.depth, step)
         shape, kept = self.shape(root, kinds, step), self.kept(root, kinds, step)
@@ -122,7 +119,7 @@ class Places(Contexts):
 
     def given(self, shape: Shape, context: Context, site: Site) -> tuple[Fixed, Mapping[int, int]]:
         """What a context says of each place of a problem, and of the digits of a short factor."""
-        (width, step), (values, right) = site, context
+        width, step, (values, right) = single(site[0]), site[1], context
         unrolled, kinds = self.unrolled(width), self.kinds(width, self.zeros)
         kept = self.kept(unrolled.node(unrolled.depth, step), kinds, step)
         fixed: dict[int, dict[tuple[str, int], int]] = {} if step == width else {step: {("output", 0): right}}
@@ -139,7 +136,7 @@ class Places(Contexts):
 
     def walked(self, shape: Shape, context: Context, site: Site, zeros: bool) -> list[Digits] | None:
         """The same with zeros in front or without."""
-        path = walks.shortest(self.automaton, self.kinds(site[0], zeros), *self.given(shape, context, site))
+        path = walks.shortest(self.automaton, self.kinds(single(site[0]), zeros), *self.given(shape, context, site))
         if path is None:
             return None
         start, inputs = path
@@ -161,12 +158,12 @@ class Places(Contexts):
             for width, step in where:
                 operands = self.walked(shape, context, (width, step), zeros)
                 if operands is not None:
-                    yield Candidate(width, operands, zeros and width > self.narrowest)
+                    yield Candidate(width, operands, zeros and single(width) > self.narrowest)
 
     def in_training(self, wanted: Iterable[Shape]) -> dict[Shape, list[Site]]:
         """Lowest steps first. Training starts the index at any residue: then lower places may show a shape, too."""
         found: dict[Shape, list[Site]] = {shape: [] for shape in wanted}
-        for width in self.sampler.widths:
+        for width in map(single, self.sampler.widths):
             for phase in range(self.model.config.position.phases()):
                 for step, shape in enumerate(self.steps(width, phase)):
                     if shape in found:
@@ -179,15 +176,10 @@ class Places(Contexts):
         return dict(zip(names, values.tolist(), strict=True))
 
     def statement(self) -> str:
-        operation = self.task.operation
-        most = f"W - {operation.grows}" if operation.grows else "W"
-        front = ", with any number of zeros in front"
-        if not self.zeros:
-            front = f"; at W > {self.narrowest} one operand has exactly that many, without a zero in front"
-        numbers = "the list has exactly W items" if operation.items else f"operands of up to {most} digits{front}"
         return (
             f"Greedy decoding writes every token right for every problem of {self.task.title} in base "
-            f"{self.task.base} at every width W >= {self.narrowest} ({self.sampler.regime}): {numbers}."
+            f"{self.task.base} at every width W >= {self.narrowest} ({self.sampler.regime}): "
+            f"{self.task.covered(self.narrowest, self.zeros)}."
         )
 
 

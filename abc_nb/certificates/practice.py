@@ -19,7 +19,8 @@ from abc_nb.certificates.certify import Certificate, certificate_of, contexts_of
 from abc_nb.certificates.contexts import Candidate, Contexts
 from abc_nb.certificates.tried import Tried, try_all
 from abc_nb.model.transformer import Transformer
-from abc_nb.problems.sampling import AGAIN, Batch, Sampler, generator, is_below
+from abc_nb.problems.digits import is_below
+from abc_nb.problems.sampling import AGAIN, Batch, Sampler, generator
 from abc_nb.training.batches import Batches
 from abc_nb.training.evaluation import evaluating
 from abc_nb.training.progress import Progress, TrainingConfig

@@ -15,14 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from abc_nb.certificates.places import Places
+from abc_nb.certificates.places import PlaceContexts
 from abc_nb.certificates.reach import period
 from abc_nb.certificates.shapes import Shape
 from abc_nb.certificates.tried import Tried, try_all
 from abc_nb.certificates.walks import Fixed, allowed
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer
-from abc_nb.problems.expressions import typed_batch
 from abc_nb.problems.sampling import Sampler
 
 Begun = frozenset[tuple[int, int, int]]  # wrong contexts that all places so far agree with: (step, shape, context)
@@ -47,12 +46,10 @@ def predicted_accuracy(
     uniform; lists have L random items. `results` are all of `try_model`. InputError where wrong contexts are too
     many to be kept, where one depends on places far from each other, and for Parity, whose lengths are decimal.
     """
-    if sampler.task.operation.binary_digits:
-        raise InputError("accuracy of Parity is not computed: its lengths are decimal, and their bits are not uniform")
     wrong = [each for each in results if each.wrong]
     if any(each.wrong > len(each.examples) for each in wrong):
         raise InputError("accuracy is not computed from so many wrong contexts: a model that gets most right has few")
-    chain = Chain(Places(model, sampler), wrong)
+    chain = Chain(PlaceContexts(model, sampler), wrong)
     return {length: chain.accuracy(length) for length in lengths}
 
 
@@ -61,9 +58,9 @@ def wrong_contexts(model: Transformer, sampler: Sampler, certificate: Mapping[st
 
     What comes before that step is right. Where the certificate does not show them all, every context is tried again.
     """
-    contexts, found = Places(model, sampler), dict[Shape, Tried]()
+    contexts, found = PlaceContexts(model, sampler), dict[Shape, Tried]()
     for example in certificate["counterexamples"]:
-        batch = typed_batch(sampler, example["problem"])
+        batch = sampler.typed_batch(example["problem"])
         shape, block = contexts.seen(batch, example["token"])
         each = found.setdefault(shape, Tried(shape, [(batch.layout.width, example["token"])]))
         if all((block.values[0] != known).any() for known, _ in each.examples):
@@ -76,7 +73,7 @@ def wrong_contexts(model: Transformer, sampler: Sampler, certificate: Mapping[st
 class Chain:
     """The chain of one model."""
 
-    def __init__(self, contexts: Places, wrong: Sequence[Tried]) -> None:
+    def __init__(self, contexts: PlaceContexts, wrong: Sequence[Tried]) -> None:
         self.contexts, self.rules, self.wrong = contexts, contexts.automaton, wrong
         self.numbers = {each.shape: number for number, each in enumerate(wrong)}
         self.far, self.period = contexts.known.far, period(contexts.model)
@@ -118,13 +115,7 @@ class Chain:
 
     def drawn(self, place: int, places: int) -> np.ndarray:
         """The probability of each input at a place of numbers of so many digits."""
-        items, digits = self.contexts.sampler.task.operation.items, self.rules.digits
-        if place >= places:
-            possible = (digits == 0).all(1)
-        elif place == places - 1 and not items:
-            possible = (digits != 0).all(1)
-        else:
-            possible = np.ones(len(digits), bool)
+        possible = self.contexts.task.can_stand(self.rules.digits, place, places)
         return possible / possible.sum()
 
     def repeat(self, matches: Matches, mass: Mass, draw: np.ndarray, periods: int) -> Mass:

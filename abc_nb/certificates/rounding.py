@@ -100,7 +100,8 @@ class Rounded(States):
         total = torch.zeros_like(margin)
         for gradient, (_, size) in zip(gradients, self.noted, strict=True):
             if gradient is not None:
-                total += (gradient.abs() * size).flatten(1).sum(1)
+                change = (gradient.abs() * size).flatten(1).sum(1)  # of keys for one key of all contexts after another
+                total += change.unflatten(0, (-1, self.count)).sum(0)
         return margin.detach(), total.detach()
 
 

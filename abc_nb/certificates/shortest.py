@@ -7,11 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from abc_nb.certificates.contexts import Candidate
-from abc_nb.certificates.counterexamples import Counterexample, decoded, typed
+from abc_nb.certificates.counterexamples import Counterexample, decoded
 from abc_nb.model.transformer import Transformer
-from abc_nb.problems.expressions import widen
-from abc_nb.problems.sampling import Sampler, generator, make_batch, random_factors
-from abc_nb.problems.tasks import Digits, Task
+from abc_nb.problems.sampling import Sampler, generator
+from abc_nb.problems.tasks import single
 from abc_nb.training.evaluation import TEST_SEED, exact_match
 
 LONGEST = 40  # places
@@ -42,29 +41,10 @@ def shortest_wrong(model: Transformer, sampler: Sampler, samples: int = 200, lon
 
 def wrong_problems(model: Transformer, sampler: Sampler, places: int, samples: int) -> list[Counterexample]:
     """Of `samples` problems of so many places the shortest ones whose tokens are not all right, at most TRIED."""
-    task, width = sampler.task, sampler.task.width_for(places, sampler.regime)
-    operands = widen(hard_operands(task, places, samples), width, task)
-    wrong = np.flatnonzero(~exact_match(model, make_batch(task, operands, width, sampler.arrangement)).cpu().numpy())
+    task, width = sampler.task, single(sampler.task.width_for(places, sampler.regime))
+    operands = task.widen(task.hard_operands(places, samples, generator(TEST_SEED, places)), width)
+    wrong = np.flatnonzero(~exact_match(model, sampler.batch(operands, width)).cpu().numpy())
     alone = ([digits[row : row + 1] for digits in operands] for row in wrong)
-    problems = {typed(task, each, zeros=False): each for each in alone}
+    problems = {task.typed(each): each for each in alone}
     in_order = sorted(problems, key=lambda text: (len(text), text))[:TRIED]
     return decoded(model, sampler, [Candidate(width, problems[text]) for text in in_order])
-
-
-def hard_operands(task: Task, places: int, samples: int) -> list[Digits]:
-    """Operands with at most `places` digits, the first with exactly so many (fewer only if they are all zero).
-
-    Every second one has no more than two different digits, so that long carries and repeated digits come up. A
-    second number is as long as the first in half of the problems, and shorter in the others.
-    """
-    rng = generator(TEST_SEED, places)
-    first = random_factors(task, samples, places, rng)
-    if not task.operation.items:
-        first[:, -1] = np.maximum(first[:, -1], places > 1)
-    if task.operation.second == 0:
-        return [first]
-    second = random_factors(task, samples, task.operand_places(places)[1], rng)
-    if task.operation.second is None:
-        shorter = rng.integers(1, places + 1, samples)[:, None]
-        second[(np.arange(places) >= shorter) & (rng.random((samples, 1)) < 0.5)] = 0
-    return [first, second]

@@ -6,14 +6,9 @@ of an operand from the row or the column, or is a symbol. Which keys are open de
 the cell from the four edges of the table, up to the largest offset K of a line. Where a line follows the first factor
 from row to row, or the second one from column to column, it also depends on how far the cell stands past the end of
 that factor. So sizes up to 3 (K + 2) show every shape of a step of every size: also those far past the end of a
-factor that has a middle. The right cell is decided by a few tokens, which the task's rule names. Those that no line
-shows are tried as well, and then no answer would be right for all of them.
-
-Atoms are named by where they stand, as seen from the cell in row r and column c:
-
-    ("by column", o, k)   the token of operand o at place c - k
-    ("by row", o, k)      the token of operand o at place r - k
-    ("cell", i, j)        the cell in row r + i and column c + j; (0, -1) is the token before, whatever that is
+factor that has a middle. The right cell is decided by a few tokens, which the task names (`needed`). Those that no
+line shows are tried as well, and then no answer would be right for all of them. Atoms are named as in
+`problems.tables`.
 """
 
 from __future__ import annotations
@@ -29,15 +24,15 @@ import torch
 from abc_nb.bias.base import CLOSED, ENCODER_DECODER, Attention, OpenKeys
 from abc_nb.bias.lines import OUTPUT, Lines, on_lines
 from abc_nb.certificates.contexts import Block, Candidate, Context, Contexts, Site
-from abc_nb.certificates.local import BEFORE, PARITY, Where, rule_of
 from abc_nb.certificates.shapes import Atom, Node, Shape, Token
 from abc_nb.common.errors import InputError
 from abc_nb.model.positions import NoPosition
 from abc_nb.model.transformer import Transformer
+from abc_nb.problems.digits import Digits
 from abc_nb.problems.layouts import EOS, SOS, Layout
-from abc_nb.problems.rewriting import COMBINE
-from abc_nb.problems.sampling import Batch, Sampler, draw_operands, make_batch
-from abc_nb.problems.tasks import PAD, Digits, Width
+from abc_nb.problems.sampling import Batch, Sampler
+from abc_nb.problems.tables import BEFORE, PARITY, Tables, Where
+from abc_nb.problems.tasks import Width
 from abc_nb.training.evaluation import exact_match
 
 CHUNK = 2**16  # contexts computed at once
@@ -129,14 +124,20 @@ class Steps:
         return "by cell" if by_cell else "by row" if direction == "by row" else "by column", number, offset
 
 
-class Tables(Contexts):
+def followed(kind: str, where: Where) -> int:
+    """The place of an operand that a line of offset zero opens at a cell."""
+    return {"by column": where.column, "by row": where.row, "by cell": where.row * where.columns + where.column}[kind]
+
+
+class TableContexts(Contexts):
     """The contexts of a table's cells; zeros in front of a number are always a part of the problems."""
 
+    task: Tables
     narrowest = 1
 
     def __init__(self, model: Transformer, sampler: Sampler) -> None:
         super().__init__(model, sampler)
-        self.far, self.rule = furthest(model), rule_of(sampler.task)
+        self.far = furthest(model)
         self.reach = {"furthest": self.far}
         self.known: dict[Width, Steps] = {}
 
@@ -148,10 +149,7 @@ class Tables(Contexts):
     @property
     def sizes(self) -> list[Width]:
         """Sizes that show every shape of a step."""
-        most = 3 * (self.far + EDGE)
-        if self.task.operation.second is None:
-            return [(first, second) for first in range(1, most + 1) for second in range(1, most + 1)]
-        return [*range(1, 2 * most + 1)]
+        return [*self.task.sizes(3 * (self.far + EDGE))]
 
     def check(self) -> None:
         """One small table is read for that."""
@@ -166,14 +164,14 @@ class Tables(Contexts):
         return found
 
     def shape(self, width: Width, step: int) -> Shape:
-        steps, rule = self.steps(width), self.rule
+        steps, task = self.steps(width), self.task
         where, root = steps.where(step), steps.root(step)
-        needed = [] if where.end else rule.needed(where)
+        needed = [] if where.end else task.needed(where)
         names = tuple(sorted(root.atoms | {*needed}))
-        if PARITY in rule.hidden and PARITY not in names and any(atom[0] == "cell" for atom in names):
+        if PARITY in task.hidden and PARITY not in names and any(atom[0] == "cell" for atom in names):
             names = (*names, PARITY)
-        label = self.task.token(EOS) if where.end else None
-        counts = tuple(rule.cells(where, atom, self.task.base) for atom in names if atom[0] == "cell")
+        label = task.token(EOS) if where.end else None
+        counts = tuple(task.cells_at(where, atom) for atom in names if atom[0] == "cell")
         return Shape(root, names, (where.row == 0, where.column == 0, tuple(needed), counts), label)
 
     def where(self, shape: Shape) -> Where:
@@ -183,11 +181,14 @@ class Tables(Contexts):
 
     def choices(self, shape: Shape) -> list[np.ndarray]:
         """What can stand at each atom, cells without the offset of their tokens."""
-        digits, where = np.arange(self.task.base), self.where(shape)
-        if self.task.operation.nested:
-            digits = np.array([*digits, *(self.task.token(symbol) for symbol in (PAD, *COMBINE))])
-        cells = {PARITY[0]: lambda atom: 2, "cell": lambda atom: self.rule.cells(where, atom, self.task.base)}
-        return [np.arange(cells[atom[0]](atom)) if atom[0] in cells else digits for atom in shape.atoms]
+        where = self.where(shape)
+
+        def values(atom: Atom) -> np.ndarray:
+            if atom == PARITY:
+                return np.arange(2)
+            return np.arange(self.task.cells_at(where, atom)) if atom[0] == "cell" else self.task.inputs
+
+        return [values(atom) for atom in shape.atoms]
 
     def count(self, shape: Shape) -> int:
         """All tokens, also those that cannot stand together."""
@@ -205,19 +206,16 @@ class Tables(Contexts):
     def block(self, shape: Shape, values: Mapping[Atom, np.ndarray], size: int) -> Block:
         """Those of some contexts that can occur, as tokens."""
         where, first = self.where(shape), self.task.first_cell
-        if shape.label is None:
-            right = first + self.rule.right(where, values, self.task.base)
-        else:
-            right = np.full(size, shape.label)
+        right = first + self.task.right(where, values) if shape.label is None else np.full(size, shape.label)
         if not values:
             return Block(np.empty((size, 0), np.int64), right)
         tokens = np.stack([each + first * (atom[0] == "cell") for atom, each in values.items()], axis=1)
-        fine = self.rule.possible(where, values, self.task.base)
+        fine = self.task.possible(where, values)
         return Block(tokens[fine], right[fine])
 
     def seen(self, batch: Batch, step: int) -> tuple[Shape, Block]:
-        places = tuple(operand.places for operand in batch.layout.operands)
-        width = places if len(places) > 1 else places[0]
+        first, *second = (operand.places for operand in batch.layout.operands)
+        width: Width = (first, second[0]) if second else first
         shape, where = self.shape(width, step), self.steps(width).where(step)
 
         def tokens(kind: str, x: int, y: int) -> np.ndarray:
@@ -225,8 +223,7 @@ class Tables(Contexts):
                 return np.full(len(batch.target), (where.row + where.column) % 2)
             if kind == "cell":
                 return batch.target[:, 1 + step + x * where.columns + y].numpy()
-            columns = batch.layout.operands[x - 1].columns
-            return batch.source[:, columns[(where.column if kind == "by column" else where.row) - y]].numpy()
+            return batch.source[:, batch.layout.operands[x - 1].columns[followed(kind, where) - y]].numpy()
 
         values = np.empty((len(batch.source), len(shape.atoms)), np.int64)
         for number, atom in enumerate(shape.atoms):
@@ -241,8 +238,8 @@ class Tables(Contexts):
             if kind == "cell":
                 cells.append((step + x * where.columns + y, token))
             elif kind != PARITY[0]:
-                given.append((x - 1, (where.column if kind == "by column" else where.row) - y, token))
-        operands = draw_operands(self.task, np.empty(0, np.int64), BRED, width, rng)
+                given.append((x - 1, followed(kind, where) - y, token))
+        operands = self.sampler.draw(np.empty(0, np.int64), BRED, width, rng)
         for _ in range(GENERATIONS):
             for operand, place, token in given:
                 operands[operand][:, place] = token
@@ -251,7 +248,7 @@ class Tables(Contexts):
             if held.max() == len(cells):
                 return [digits[held.argmax()][None] for digits in operands]
             parents = rng.choice(np.flatnonzero(held == held.max()), BRED)
-            fresh = draw_operands(self.task, np.empty(0, np.int64), BRED, width, rng)
+            fresh = self.sampler.draw(np.empty(0, np.int64), BRED, width, rng)
             operands = [
                 np.where(rng.random(new.shape) < 0.4, new, old[parents])
                 for new, old in zip(fresh, operands, strict=True)
@@ -262,8 +259,8 @@ class Tables(Contexts):
         """Random problems of training widths that a teacher-forced pass gets wrong."""
         found, rng = list[Candidate](), np.random.default_rng(0)
         for width in sorted(self.sampler.widths, key=str) if [*wrong] else []:
-            operands = draw_operands(self.task, np.empty(0, np.int64), DRAWN, width, rng)
-            right = exact_match(self.model, make_batch(self.task, operands, width, self.sampler.arrangement))
+            operands = self.sampler.draw(np.empty(0, np.int64), DRAWN, width, rng)
+            right = exact_match(self.model, self.sampler.batch(operands, width))
             for row in torch.nonzero(~right)[:, 0].tolist():
                 found.append(Candidate(width, [digits[row : row + 1] for digits in operands], True))
         return found
@@ -289,8 +286,7 @@ class Tables(Contexts):
         return dict(zip(names, texts, strict=True))
 
     def statement(self) -> str:
-        what = "factors of any two lengths" if self.task.operation.second is None else "lists of any length"
         return (
             f"Greedy decoding writes every token of the table right for every problem of {self.task.title} in base "
-            f"{self.task.base}: {what}, with any number of zeros in front of a number."
+            f"{self.task.base}: {self.task.covered(self.narrowest, self.zeros)}."
         )

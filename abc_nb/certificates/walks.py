@@ -9,18 +9,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
-from abc_nb.certificates.automaton import Automaton
 from abc_nb.certificates.contexts import Block
 from abc_nb.certificates.shapes import Shape
 from abc_nb.common.errors import InputError
+from abc_nb.problems.automaton import Automaton, Kind
 
 ROWS = 2**19  # pairs extended at once
 LARGEST = 2**62  # a number that still fits
-Kind = Literal["any", "zero", "lead"]  # what digits a place can hold: all, zeros alone, all but zeros alone
 Fixed = Mapping[int, Mapping[tuple[str, int], int]]  # what is given of a place: digits by operand, the output digit
 
 

@@ -1,0 +1,185 @@
+"""Practice: what is wrong is practised with problems of training alone, until a certificate finds nothing wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from certifying import UNNEEDED, rows, table_model
+from helpers import integers
+
+import abc_nb
+from abc_nb.bias.lines import Line
+from abc_nb.certificates import practice
+from abc_nb.certificates.certify import certify_model, contexts_of, weights_of
+from abc_nb.certificates.checksum import checksum
+from abc_nb.certificates.practice import Practised, practise, problems_to_practise
+from abc_nb.certificates.tables import TableContexts
+from abc_nb.certificates.tried import Tried, try_all
+from abc_nb.experiments.experiment import experiment
+from abc_nb.model.transformer import Transformer
+from abc_nb.problems.sampling import Batch, Sampler
+from abc_nb.problems.tasks import Task
+from abc_nb.training.progress import TrainingConfig
+from abc_nb.training.trainer import Trainer
+
+CONFIG = TrainingConfig(
+    steps=10, batch=32, held_batch=32, warmup=2, hold=3, learned=2.0, validate_every=5, validation=30
+)
+ROUNDS = 3
+NOTHING = 1e-30  # a rate at which weights stay as they are
+
+
+@contextmanager
+def watched() -> Iterator[list[Batch]]:
+    """Every batch that is trained on."""
+    seen: list[Batch] = []
+    original = Trainer.gradients
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            Trainer, "gradients", lambda self, batch, *rest: seen.append(batch) or original(self, batch, *rest)
+        )
+        yield seen
+
+
+def damaged(name: str = "parity-window-cyclic", noise: float = 0.5) -> tuple[Transformer, Sampler]:
+    """A shipped model that is certified, after noise on its weights: it is not any more."""
+    run = abc_nb.load(name)
+    model = run.model()
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for weights in model.parameters():
+            weights.add_(noise * torch.randn_like(weights) * weights.std(correction=0))
+    return model, run.experiment.sampler
+
+
+def test_a_model_made_wrong_is_certified_after_practice_with_numbers_of_training_alone() -> None:
+    model, sampler = damaged()
+    before = certify_model(model, sampler)
+    with watched() as seen:
+        found = practise(model, sampler, CONFIG, 0, ROUNDS)
+    after = certify_model(model, sampler)
+    assert before.wrong > 0 == after.wrong and after.certified and found.certified
+    facts = found.facts
+    assert (facts["wrong_before"], facts["wrong_after"], facts["certified"]) == (before.wrong, 0, True)
+    assert 1 <= facts["rounds"] <= ROUNDS
+    assert found.progress.step == len(seen) == CONFIG.steps * facts["rounds"]
+    assert [row["step"] for row in found.progress.history] == [*range(0, found.progress.step + 1, 5)]
+    every = [batch.operands(torch.arange(len(batch.source)), sampler.task)[0] for batch in seen]
+    assert 0 < max(max(integers(digits, 2)) for digits in every) <= 2**20
+
+
+def test_a_certified_model_is_left_as_it_is() -> None:
+    run = abc_nb.load("parity-window-cyclic")
+    model, before = run.model(), checksum(weights_of(run.model()))
+    found = practise(model, run.experiment.sampler, CONFIG, 0, ROUNDS)
+    assert found.progress.step == found.facts["rounds"] == 0 and found.certified
+    assert len(found.progress.history) == 1 and checksum(weights_of(model)) == before
+
+
+@pytest.mark.parametrize(("steps", "rounds"), [(1, 5), (4, 2), (50, 2)])
+def test_every_round_trains_and_practice_ends(steps: int, rounds: int) -> None:
+    """Also where the rate falls long before a round ends, and where nothing is learned."""
+    model, sampler = damaged()
+    config = replace(CONFIG, steps=steps, hold=2, learning_rate=NOTHING, matrix_learning_rate=NOTHING, validation=3)
+    with watched() as seen:
+        found = practise(model, sampler, config, 0, rounds)
+    assert found.facts["rounds"] == rounds and not found.certified
+    assert found.progress.step == len(seen) == rounds * min(steps, 20)
+    assert len(found.certificates) == rounds + 1
+    assert found.facts["wrong_before"] == found.facts["wrong_after"] > 0 and found.facts["named"]
+
+
+@pytest.mark.parametrize("rounds", [3, 8])
+def test_the_recipe_of_practice_trains_in_every_round(rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 1,800 steps: these numbers of rounds once certified a model again and again and trained no more."""
+    training = experiment("successor-window-cyclic-repaired").training
+    monkeypatch.setattr(Trainer, "step", lambda self, plan=None: advanced(self))
+    config = replace(training, steps=1800 // rounds, validate_every=10**6, validation=3)
+    model, sampler = damaged()
+    found = practise(model, sampler, config, 0, rounds)
+    assert found.facts["rounds"] == rounds and found.progress.step == rounds * min(200, 1800 // rounds)
+
+
+def advanced(trainer: Trainer) -> torch.Tensor:
+    trainer.progress.step += 1
+    return torch.zeros(())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["successor-window-cyclic", pytest.param("n-by-1-window-cyclic", marks=pytest.mark.long)]
+)
+def test_each_problem_that_is_practised_is_answered_wrong_in_training(name: str) -> None:
+    """At its width, with the index started somewhere."""
+    model, sampler = damaged(name, 0.1)
+    found = practised_problems(model, sampler)
+    assert found
+    for each in found[:: max(1, len(found) // 50)]:
+        assert each.width in sampler.widths and max(integers(each.operands[0], 10)) <= 2**20
+        batch, wrong = sampler.batch(each.operands, each.width), False
+        for phase in range(3):
+            with torch.inference_mode():
+                logits = model(batch.source, batch.target[:, :-1], batch.layout, phase=phase)
+            wrong |= bool((logits.argmax(-1) != batch.target[:, 1:]).any())
+        assert wrong
+
+
+def practised_problems(model: Transformer, sampler: Sampler) -> list:
+    contexts = contexts_of(model, sampler)
+    return problems_to_practise(contexts, try_all(contexts))
+
+
+def test_contexts_that_no_training_number_shows_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, sampler = damaged()
+    monkeypatch.setattr(practice, "fits", lambda *_: False)
+    found: Practised = practise(model, sampler, CONFIG, 0, ROUNDS)
+    assert found.facts["rounds"] == 0 and found.left == found.certificates[0].wrong > 0
+
+
+def of_context(contexts: TableContexts, batch: Batch, step: int) -> Tried:
+    shape, block = contexts.seen(batch, step)
+    return Tried(shape, contexts.shapes[shape], 1, 1, [], [(block.values[0], int(block.right[0]))])
+
+
+@pytest.mark.parametrize(("base", "more"), [(10, ()), (10, UNNEEDED[:2]), (3, UNNEEDED), (16, ()), (2, UNNEEDED[2:])])
+def test_a_context_of_a_training_table_is_found_again(base: int, more: tuple[Line, ...]) -> None:
+    task = Task("n-by-n", base)
+    sampler, rng = Sampler(task, width_count=3), np.random.default_rng(1)
+    contexts = TableContexts(table_model(task, more=more), sampler)
+    batch = sampler.batch(task.draw(np.empty(0, np.int64), 1, sampler.widest, rng), sampler.widest)
+    tried = [of_context(contexts, batch, step) for step in range(batch.layout.target_length)]
+    found = problems_to_practise(contexts, tried)
+    assert len(found) >= 0.9 * len(tried)
+    for each in found:
+        assert (np.array(each.width) <= np.array(sampler.widest)).all()
+    for step, one in enumerate(tried):
+        (problem,) = problems_to_practise(contexts, [one]) or [None]
+        if problem is not None:
+            again = sampler.batch(problem.operands, problem.width)
+            contexts_of_it = [contexts.seen(again, other) for other in range(again.layout.target_length)]
+            wanted = next(rows(contexts.seen(batch, step)[1]))
+            assert any(shape == one.shape and next(rows(block)) == wanted for shape, block in contexts_of_it)
+
+
+def test_practice_of_tables_trains_on_sizes_of_training() -> None:
+    task = Task("n-by-n", 2)
+    sampler = Sampler(task, width_count=3)
+    config = TrainingConfig(steps=4, batch=8, held_batch=8, warmup=1, hold=2, learned=2.0, validate_every=4)
+    with watched() as seen:
+        found = practise(table_model(task), sampler, config, 0, 2)
+    assert found.facts["wrong_before"] > 0 and found.progress.step == 8
+    sizes = np.array([[operand.places for operand in batch.layout.operands] for batch in seen])
+    assert (sizes <= np.array(sampler.widest)).all()
+
+
+def test_lists_are_practised_at_their_own_lengths() -> None:
+    model, sampler = damaged("listops-max-window-cyclic", 1.0)
+    with watched() as seen:
+        found = practise(model, sampler, replace(CONFIG, steps=2), 0, 1)
+    assert found.facts["wrong_before"] > 0 and len(seen) == 2
+    assert {batch.layout.width for batch in seen} <= {*sampler.widths}
