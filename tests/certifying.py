@@ -13,8 +13,8 @@ from abc_nb.bias.lines import OUTPUT, PROBLEM, Line, Lines
 from abc_nb.certificates.contexts import Block, Contexts
 from abc_nb.certificates.shapes import Shape
 from abc_nb.certificates.states import States
-from abc_nb.model.positions import NoPosition, PositionEncoding, Sinusoidal
 from abc_nb.model.config import ModelConfig
+from abc_nb.model.positions import NoPosition, PositionEncoding, Sinusoidal
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task
