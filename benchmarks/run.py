@@ -21,7 +21,6 @@ from unittest.mock import patch
 
 import pandas as pd
 import torch
-from abc_nb.training.muon import Muon
 from baselines import TorchTransformer, decode_from_the_start, draw_heads, line_means_in_loops
 from tqdm import tqdm
 
@@ -40,6 +39,7 @@ from abc_nb.runs import store
 from abc_nb.show.explorers.calibration import Bench, explore_calibration
 from abc_nb.show.explorers.frame import Explorer
 from abc_nb.training.evaluation import TEST_SEED, exact_match
+from abc_nb.training.optimizers import Muon
 from abc_nb.training.trainer import Trainer
 
 ROUNDS = 5  # measurements, of which the median is taken

@@ -293,19 +293,6 @@ class Shut(Bias):
         return matrix
 
 
-@pytest.mark.parametrize("path", ["dense", "recorded", "open keys"])
-@pytest.mark.parametrize("position", [NoPosition(), Relative(2)], ids=text)
-def test_a_query_with_nothing_open_gives_finite_logits_and_gradients(path: str, position: PositionEncoding) -> None:
-    layout, source_target = unary(5), tokens(unary(5))
-    model = build(replace(TINY, position=position, bias=Shut(few=path == "open keys")))
-    reference = build(replace(TINY, position=position, bias=Shut(few=True)))(*source_target, layout, dense=False)
-    record = Record() if path == "recorded" else None
-    logits = model(*source_target, layout, record=record, dense=path != "open keys")
-    assert logits.isfinite().all()
-    torch.testing.assert_close(logits, reference)
-    assert all(gradient.isfinite().all() for gradient in gradients(model, logits).values())
-
-
 def test_softmax_of_closed_rows_is_zero_and_of_others_the_usual() -> None:
     infinity = float("inf")
     logits = torch.tensor([[0.0, 1.0, -infinity], [-infinity, -infinity, -infinity]])
