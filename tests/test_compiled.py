@@ -121,4 +121,4 @@ def test_what_is_missing_is_said_and_recorded(there: bool, monkeypatch: pytest.M
         warnings.simplefilter("always")
         compiled.warn_without()
     assert len(caught) == (not there)
-    assert bool(compiled.note()) == there
+    assert bool(compiled.note(8)) == there and not compiled.note(64)

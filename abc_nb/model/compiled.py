@@ -59,9 +59,10 @@ def available() -> bool:
     return library(HEAD_SIZES[0]) is not None
 
 
-def note() -> str:
-    """What a manifest adds to the name of the device."""
-    return ", compiled attention" if available() and not torch.cuda.is_available() else ""
+def note(size: int) -> str:
+    """What the record of a run with heads of this size adds to the name of the device."""
+    used = not torch.cuda.is_available() and size in HEAD_SIZES and library(size) is not None
+    return ", compiled attention" if used else ""
 
 
 def warn_without() -> None:

@@ -24,7 +24,7 @@ from abc_nb.common.devices import device, device_name, one_thread
 from abc_nb.common.files import write_bytes
 from abc_nb.experiments.experiment import Experiment
 from abc_nb.model import compiled, lora
-from abc_nb.model.transformer import Transformer
+from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.runs import store
 from abc_nb.runs.run import Outcome, Run, checksum
 from abc_nb.training.checkpoints import save_checkpoint
@@ -60,7 +60,7 @@ def make(experiment: Experiment, seed: int, report: Report | None = None) -> Run
     tensors = best.model.cpu().state_dict()
     facts = {"steps": best.steps, "seconds": {"training": best.seconds, "evaluation": seconds}} | best.facts
     write_bytes(partial / store.WEIGHTS, save({name: tensor.contiguous() for name, tensor in tensors.items()}))
-    facts |= environment() | {"weights": checksum(tensors)}
+    facts |= environment(experiment.model) | {"weights": checksum(tensors)}
     tables = best.tables | {"evaluation": pd.DataFrame(outcomes, columns=Outcome._fields)}
     store.write_run(experiment, seed, partial, facts, tables)
     for checkpoint in partial.glob("attempt-*"):
@@ -69,10 +69,11 @@ def make(experiment: Experiment, seed: int, report: Report | None = None) -> Run
     return store.read_run(experiment, seed, folder)
 
 
-def environment() -> dict[str, Any]:
+def environment(model: ModelConfig) -> dict[str, Any]:
     """What a result should be read with: device, versions, date."""
     versions = {"python": platform.python_version()} | {name: version(name) for name in PACKAGES}
-    facts = {"device": device_name() + compiled.note(), "threads": torch.get_num_threads(), "versions": versions}
+    where = device_name() + compiled.note(model.head_size)
+    facts = {"device": where, "threads": torch.get_num_threads(), "versions": versions}
     return facts | {"date": datetime.now(UTC).date().isoformat(), "shipped": False}
 
 
