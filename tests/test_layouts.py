@@ -43,14 +43,6 @@ def test_every_column_has_exactly_one_token(layout: Layout) -> None:
 
 
 @given(WIDTHS)
-def test_units_stand_at_the_right_end_of_their_operand(width: int) -> None:
-    text = "$" + "a" * width + "+" + "b" * width + "&"
-    first, second = binary_natural(width, "+", width).operands
-    assert [*first.columns] == [i for i in reversed(range(len(text))) if text[i] == "a"]
-    assert [*second.columns] == [i for i in reversed(range(len(text))) if text[i] == "b"]
-
-
-@given(WIDTHS)
 def test_aligned_digits_of_one_place_stand_side_by_side(width: int) -> None:
     text = "$+" + "ab" * width + "&"
     layout = binary_aligned(width, "+")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from dataclasses import FrozenInstanceError, replace
 from functools import reduce
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from abc_nb.common.config import from_data, to_data
 from abc_nb.common.errors import InputError
 from abc_nb.problems.digits import DIGITS
 from abc_nb.problems.layouts import Arrangement
-from abc_nb.problems.numbers import Addition, Numbers
+from abc_nb.problems.numbers import Addition
 from abc_nb.problems.sampling import Sampler
 from abc_nb.problems.tables import Tables
 from abc_nb.problems.tasks import REGISTRY, Task, Width
@@ -56,14 +57,12 @@ def test_a_task_in_another_base_is_another_task() -> None:
 
 
 def test_a_class_in_a_notebook_cell_is_a_task_with_all_that_belongs_to_one() -> None:
-    class Doubling(Numbers, name="doubling"):
-        title, example, grows = "Doubling", "123", 1
-
-        def step(self, carry: Any, digit: Any) -> tuple[Any, Any]:
-            return (2 * digit + carry) % self.base, (2 * digit + carry) // self.base
-
+    """The one that the page on one's own tasks shows."""
+    page = (Path(__file__).parents[1] / "docs" / "add-your-own.md").read_text()
+    exec(page.split("```python\n")[1].split("```")[0], {"__name__": "cell"})
     try:
         task = Task("doubling", 7)
+        assert Task("doubling").right_answer("123") == "246"
         assert task.right_answer("0456") == np.base_repr(2 * int("456", 7), 7)
         batch = Sampler(task, width_count=3).training_batch(0, 0, 50)
         numbers = integers(batch.source[:, batch.layout.operands[0].columns].numpy(), 7)

@@ -31,6 +31,10 @@ class Numbers(Task):
 
     can_pad = True
 
+    @property
+    def long_operands(self) -> int:
+        return 2 if self.operator and not self.factor else 1
+
     # ---- lengths ---------------------------------------------------------------------------------
 
     def largest(self, number: int) -> int:
@@ -76,7 +80,7 @@ class Numbers(Task):
 
     def draw(self, pool: np.ndarray, count: int, width: Width, rng: np.random.Generator) -> list[Digits]:
         first = to_digits(rng.choice(pool, count), self.base, single(width))
-        if self.operator and not self.factor:
+        if self.long_operands == 2:
             return self.in_order(first, to_digits(rng.choice(pool, count), self.base, single(width)))
         return [first, *self.short_factor(count, rng)]
 
@@ -88,7 +92,7 @@ class Numbers(Task):
         """Each operand's numbers are distinct; a factor of a few digits is any number of so many."""
         low, high = self.range_of(single(length))
         first = distinct_digits(low, high, self.base, single(width), min(high - low, samples), rng)
-        if self.operator and not self.factor:
+        if self.long_operands == 2:
             return self.in_order(first, distinct_digits(low, high, self.base, single(width), len(first), rng))
         return [first, *self.short_factor(len(first), rng)]
 

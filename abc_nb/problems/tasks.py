@@ -17,14 +17,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import product
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import ClassVar, Literal, Self, get_args
 
 import numpy as np
 
 from abc_nb.common.errors import InputError
 from abc_nb.problems import layouts
-from abc_nb.problems.automaton import Automaton, Kind, enumerated
+from abc_nb.problems.automaton import Automaton, Machine
 from abc_nb.problems.digits import DIGITS, Digits, digit_count, distinct_digits, varied_digits
 from abc_nb.problems.layouts import EOS, SOS, Arrangement, Layout
 
@@ -50,7 +49,7 @@ def check_choice(value: object, kind: str, choices: Sequence[str]) -> None:
 
 
 @dataclass(frozen=True)
-class Task:
+class Task(Machine):
     """A task in a base. Raises InputError for an unknown name, or a base that the task cannot have."""
 
     name: str
@@ -64,7 +63,6 @@ class Task:
     operator: ClassVar[str] = ""
     unit: ClassVar[str] = "digits"  # what the length of a problem counts
     grows: ClassVar[int] = 0  # places that the result can need more than the operands
-    factor: ClassVar[int] = 0  # digits of a second operand that has only a few
     bases: ClassVar[Sequence[int]] = range(2, 17)
     can_pad: ClassVar[bool] = False  # whether a problem can be given at any width, with zeros in front
 
@@ -108,11 +106,6 @@ class Task:
     @property
     def words(self) -> tuple[str, ...]:
         return (self.operator,) if self.operator and self.operator not in SYMBOLS else ()
-
-    @property
-    def inputs(self) -> np.ndarray:
-        """The tokens that can stand at a place of an operand, zero first."""
-        return np.arange(self.base)
 
     def token(self, symbol: str) -> int:
         return self.vocabulary.index(symbol)
@@ -241,60 +234,6 @@ class Task:
     def hard_operands(self, places: int, count: int, rng: np.random.Generator) -> list[Digits]:
         """Operands of at most so many places, in which long carries and repeated digits come up."""
         return [self.inputs[varied_digits(len(self.inputs), count, places, rng)]]
-
-    # ---- the machine -----------------------------------------------------------------------------
-
-    @property
-    def start(self) -> int:
-        """The state before the units, or before the first item."""
-        return 0
-
-    def step(self, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
-        """The output digit of one place and the state after it, from the state before it and the place's digits.
-
-        A factor of a few digits comes last, as a number. All can be numbers, or arrays of them. InputError for a task
-        that is no machine with few states.
-        """
-        raise self.uncertified()
-
-    def answer(self, operands: Sequence[Digits]) -> Digits:
-        """The output tokens before the end, shape (samples, outputs): digits, place 0 first, or a table row by row."""
-        few = [operands[-1] @ self.base ** np.arange(self.factor)] if self.factor else []
-        state, output = self.start, []
-        for place in range(operands[0].shape[1]):
-            digits = (operand[:, place] for operand in operands[: len(operands) - len(few)])
-            digit, state = self.step(state, *digits, *few)
-            output.append(digit)
-        return np.stack(output, axis=1)
-
-    def automaton(self) -> Automaton:
-        """All states and what they do; InputError for a task that is no machine with few states."""
-        operands = len(self.operand_places(1)) - bool(self.factor)
-        inputs = np.array([*product(self.inputs.tolist(), repeat=operands)])
-        found = enumerated(self.step, self.start, self.base, inputs, self.factor)
-        if found is None:
-            raise self.uncertified()
-        return found
-
-    def uncertified(self) -> InputError:
-        return InputError(f"{self.title} has no certificate: what lower places mean for higher ones has no few states")
-
-    def kinds(self, width: int, lead: bool) -> list[Kind]:
-        """Which digits each place of a width can hold; `lead`: one operand has as many digits as fit."""
-        return ["any"] * width
-
-    def covered(self, narrowest: int, zeros: bool) -> str:
-        """The problems of a width W that a certificate covers, in words."""
-        raise NotImplementedError
-
-    def can_stand(self, digits: np.ndarray, place: int, places: int) -> np.ndarray:
-        """Which of some inputs (inputs, operands) a place can hold in test problems of so many places."""
-        return np.ones(len(digits), bool)
-
-    @property
-    def chance(self) -> float:
-        """How often a guess is right where the output is one digit; 0 elsewhere."""
-        return 0.0
 
     # ---- typed problems --------------------------------------------------------------------------
 
