@@ -10,7 +10,7 @@ STAMP   := $(VENV)/.installed
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help reproduce test test-all lint types lab figures bench lock clean
+.PHONY: help reproduce test test-all lint types lab figures bench lock models clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +62,10 @@ lock: ## resolve pyproject.toml anew into requirements.lock
 	  | sed 's/+[[:alnum:].]*$$//' | grep -Ev '^(nvidia|cuda|triton)' | LC_ALL=C sort -f; } > build/requirements.lock
 	mv build/requirements.lock requirements.lock
 	rm -rf build/lock
+
+models: $(STAMP) ## copy the story's models from results/ into the package
+	rm -rf abc_nb/data/models
+	$(BIN)/python -c 'from abc_nb.runs import store; store.pack_models()'
 
 clean: ## remove build files and caches (ALL=1: runs/ and .venv too)
 	rm -rf build figures/smoke *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -14,12 +14,14 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from abc_nb import __version__
+from abc_nb.common import paths
 from abc_nb.common.errors import InputError, in_words
 
 DESCRIPTION = """Small Transformers that learn arithmetic which holds at any length.
 Experiments are named TASK-MODEL, as in addition-vanilla; `abc-nb list` shows those that were trained,
 `abc-nb list --all` shows all."""
 
+INSTALLED = ("list", "compute", "evaluate", "certify")  # commands that work away from the checkout
 TRAINING = ("train", "sweep", "reproduce")  # commands that go on from a checkpoint
 OUT_OF_MEMORY = ("allocate memory", "out of memory")  # as torch says it, of the CPU and of a GPU
 MOST = 10_000  # seeds or lengths in one command
@@ -149,6 +151,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Carry out one command; imports wait until they are needed, so that --help is quick."""
     from abc_nb import commands
 
+    if not paths.CHECKOUT and arguments.command not in INSTALLED:
+        works = ", ".join(INSTALLED)
+        raise InputError(f"{arguments.command} needs the project's checkout: the installed package has {works}")
     name = {"list": "list_"}.get(arguments.command, arguments.command)
     return int(getattr(commands, name)(arguments) or 0)
 

@@ -7,9 +7,13 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent.parent
 ROOT = PACKAGE.parent
+CHECKOUT = (ROOT / "pyproject.toml").exists()  # or else the package is installed somewhere
+HOME = ROOT if CHECKOUT else Path.cwd()  # where what is made goes
 DATA = PACKAGE / "data"  # the paper's numbers and claims
+MODELS = DATA / "models"  # the story's eight models, which an installed package has
 NOTEBOOKS = ROOT / "notebooks"
-SHIPPED = Path(os.environ.get("ABC_NB_RESULTS") or ROOT / "results").absolute()  # that come with the project
+RESULTS = ROOT / "results" if CHECKOUT else MODELS
+SHIPPED = Path(os.environ.get("ABC_NB_RESULTS") or RESULTS).absolute()  # results that come with the project
 BUILD = ROOT / "build"  # executed copies of notebooks
 
 
@@ -20,7 +24,7 @@ def certificates() -> Path:
 
 def runs() -> Path:
     """Folder of the runs made here; the environment variable ABC_NB_RUNS moves it."""
-    return Path(os.environ.get("ABC_NB_RUNS") or ROOT / "runs").absolute()
+    return Path(os.environ.get("ABC_NB_RUNS") or HOME / "runs").absolute()
 
 
 def figures(profile: str = "quick") -> Path:
@@ -28,5 +32,5 @@ def figures(profile: str = "quick") -> Path:
 
     The environment variable ABC_NB_FIGURES moves it.
     """
-    folder = Path(os.environ.get("ABC_NB_FIGURES") or ROOT / "figures").absolute()
+    folder = Path(os.environ.get("ABC_NB_FIGURES") or HOME / "figures").absolute()
     return folder if profile == "quick" else folder / profile

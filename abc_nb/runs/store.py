@@ -18,12 +18,13 @@ from filelock import FileLock
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_text
-from abc_nb.experiments.experiment import Experiment
+from abc_nb.experiments.experiment import Experiment, experiment
 from abc_nb.runs import pack
 from abc_nb.runs.run import TABLES, Weights
 from abc_nb.runs.run import Run as Run
 
 ANYWHERE = ("runs", "shipped")  # made here, or come with the project
+MODELS = ("window-cyclic", "abc")  # that an installed package has
 RECORD, WEIGHTS = "run.json", "weights.safetensors"  # the files of a run's folder
 
 
@@ -75,10 +76,11 @@ def write_run(
 
 
 def nothing_shipped() -> str:
-    """What to do where no results are shipped at all, as the end of a sentence; empty where there are some."""
-    if (paths.SHIPPED / pack.RUNS).exists():
+    """What to do where not all results are at hand, as the end of a sentence; empty where they are."""
+    if (paths.SHIPPED / pack.RUNS).exists() and paths.SHIPPED != paths.MODELS:
         return ""
-    return f", or set ABC_NB_RESULTS to the folder results of a checkout, for {paths.SHIPPED} holds no shipped results"
+    some = "only the story's models" if paths.SHIPPED == paths.MODELS else "no shipped results"
+    return f", or set ABC_NB_RESULTS to the folder results of a checkout, for {paths.SHIPPED} holds {some}"
 
 
 def seeds() -> dict[str, list[int]]:
@@ -107,3 +109,10 @@ def ship(run: Run, weights: bool) -> Path:
     with lock("pack"):
         pack.add(paths.SHIPPED, [run], {run.key} if weights else ())
     return paths.SHIPPED
+
+
+def pack_models(folder: Path = paths.MODELS) -> None:
+    """Write the pack that an installed package has: ABS and ABC of four tasks, seed 0, as they are shipped."""
+    names = [f"{task}-{model}" for task in ("successor", "addition", "n-by-1", "parity") for model in MODELS]
+    runs = [run for name in names if (run := shipped(experiment(name), 0))]
+    pack.add(folder, runs, {run.key for run in runs})
