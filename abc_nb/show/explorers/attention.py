@@ -16,11 +16,11 @@ from matplotlib.figure import Figure
 from abc_nb.analysis.attention import AttentionStudy, Decoded, HeadMap
 from abc_nb.bias.base import Attention
 from abc_nb.common.errors import InputError
-from abc_nb.experiments import names
 from abc_nb.experiments.experiment import experiment, train_command
 from abc_nb.runs import store
 from abc_nb.show import pictures
 from abc_nb.show.explorers.frame import Controls, Explorer, View, choice, labelled, or_sentence, slider
+from abc_nb.specs.studies import names
 
 LONGEST = 64  # places: more do not fit on the picture
 SIZE = (940, 440)  # of the picture, in pixels
