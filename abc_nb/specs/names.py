@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import chain
 
 from abc_nb.common.errors import InputError
 from abc_nb.problems.tasks import REGISTRY, Task
@@ -31,23 +32,24 @@ class Name:
         return f"{self.task}-{self.model}" + ("" if usual else f"-base{self.base}")
 
 
-def renderings() -> dict[str, Name]:
-    """Every name that people can type, second names included, by its text."""
-    return {text: name for task in REGISTRY for text, name in of_task(task).items()}
-
-
 @lru_cache
-def of_task(task: str) -> dict[str, Name]:
-    """The names of one task, by their texts."""
-    known = dict[str, Name]()
-    for model in models_of(Task(task)):
-        for base in Task(task).bases:
-            name = Name(task, model, base)
-            known[str(name)] = name
-            for second, first in SECOND_NAMES.items():
-                if first == model:
-                    known.setdefault(str(Name(task, second, base)), name)
-    return known
+def renderings(task: str, base: int) -> dict[str, Name]:
+    """The names of one task in a base, second names of models included, by the texts that people type."""
+    names = [Name(task, model, base) for model in models_of(Task(task, base))]
+    known = {str(name): name for name in reversed(names)}  # the plain model is the first, and the one classifier
+    second = {
+        str(Name(task, other, base)): Name(task, model, base)
+        for other, model in SECOND_NAMES.items()
+        if model in models_of(Task(task, base))
+    }
+    return second | known
+
+
+def look_up(text: str) -> Name | None:
+    """The name that is rendered so, or None; those in the usual bases are looked at first."""
+    usual = [(task, Task(task).base) for task in REGISTRY]
+    others = ((task, base) for task in REGISTRY for base in Task(task).bases)
+    return next((names[text] for place in chain(usual, others) if text in (names := renderings(*place))), None)
 
 
 def parse(text: str | Name, base: int | None = None) -> Name | None:
@@ -57,7 +59,7 @@ def parse(text: str | Name, base: int | None = None) -> Name | None:
     """
     if not isinstance(text, str | Name):
         raise InputError(f"{text!r} is no experiment: give a name, as in 'addition-vanilla'")
-    name = text if isinstance(text, Name) else renderings().get(text)
+    name = text if isinstance(text, Name) else look_up(text)
     if name is None or base in (None, name.base):
         return name
     if name.base != Task(name.task).base or isinstance(text, Name):

@@ -19,7 +19,7 @@ from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tables import Tables
-from abc_nb.problems.tasks import Task
+from abc_nb.problems.tasks import REGISTRY, Task
 from abc_nb.specs import recipes
 from abc_nb.specs.changes import changed, without
 from abc_nb.specs.models import PERIOD, Model, layers, models_of
@@ -142,7 +142,8 @@ def specify(identity: Name, profile: str, changes: tuple[str, ...] = ()) -> Spec
 
 def unknown(name: str) -> str:
     """One sentence on a name that no experiment has."""
-    near = difflib.get_close_matches(name, renderings(), 3)
+    known = [text for task in REGISTRY for text in renderings(task, Task(task).base)]
+    near = difflib.get_close_matches(name, known, 3)
     question = f"did you mean {', '.join(near)}? " if near else ""
     return f"unknown experiment {name!r}: {question}`abc-nb list` shows all"
 

@@ -1,0 +1,235 @@
+"""Specs: names are looked up, recipes come in layers, a changed field is another run, new tasks need no other room."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from abc_nb.bias import ALiBi, Window
+from abc_nb.calibration.calibrate import Calibration
+from abc_nb.common.config import from_data, to_data
+from abc_nb.common.errors import InputError
+from abc_nb.model.positions import NoPosition, PositionEncoding, Rotary, Sinusoidal
+from abc_nb.problems.numbers import Numbers
+from abc_nb.problems.tasks import REGISTRY, Task
+from abc_nb.specs import models, studies
+from abc_nb.specs.names import Name, parse, renderings
+from abc_nb.specs.recipes import PROFILES, TESTS
+from abc_nb.specs.spec import Spec, calibrated, spec, train_command
+
+EVERY = [(profile, name) for profile in PROFILES for name in studies.names(profile)]
+
+
+# ---- names ------------------------------------------------------------------------------------------
+
+
+TYPED = [(text, name) for task in REGISTRY for text, name in renderings(task, Task(task).base).items()]
+
+
+def test_every_rendering_stands_for_its_name_alone() -> None:
+    for text, name in TYPED:
+        assert parse(text) == name
+    assert all(parse(str(name)) == name for name in studies.names()), "what notebooks show can be typed"
+
+
+@given(st.sampled_from(TYPED), st.integers(2, 16))
+def test_a_base_can_be_given_or_be_part_of_the_name(typed: tuple[str, Name], base: int) -> None:
+    text, name = typed
+    if base not in Task(name.task).bases:
+        with pytest.raises(InputError, match=f"base {base} is not (possible|supported)"):
+            parse(text, base)
+    else:
+        other = replace(name, base=base)
+        assert parse(text, base) == parse(str(other)) == other
+        with pytest.raises(InputError, match=r"leave one of the two out|base 1 is not"):
+            parse(str(other), 1 if base == name.base else name.base)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("addition-abs", "addition-window-cyclic"),
+        ("n-by-n-abs", "n-by-n-abs"),
+        ("addition-abs-base4", "addition-window-cyclic-base4"),
+        ("parity-classifier", "parity-classifier"),
+        ("addition-abc-base10", None),
+        ("addition", None),
+        ("addition-nothing", None),
+        ("", None),
+    ],
+)
+def test_what_a_text_stands_for(text: str, expected: str | None) -> None:
+    name = parse(text)
+    assert (name and str(name)) == expected
+
+
+@pytest.fixture
+def addition_mod() -> Iterator[str]:
+    """A task whose name begins with that of another one."""
+
+    class AdditionModulo(Numbers, name="addition-mod"):
+        title, example, operator = "Addition, modulo", "12+34", "+"
+
+        def step(self, carry: Any, a: Any, b: Any) -> tuple[Any, Any]:
+            total = a + b + carry
+            return total % self.base, total // self.base
+
+    yield "addition-mod"
+    del REGISTRY["addition-mod"]
+
+
+def test_a_task_whose_name_begins_like_another_is_found(addition_mod: str) -> None:
+    own = spec("addition-mod-vanilla")
+    assert (own.task.name, own.identity.model) == (addition_mod, "vanilla")
+    operands = [np.array([[9, 9]]), np.array([[2, 0]])]
+    assert own.task.answer(operands).tolist() == [[1, 0]], "99 + 2, modulo 100"
+
+
+def test_an_unknown_name_is_a_sentence_with_what_is_near() -> None:
+    with pytest.raises(InputError, match="unknown experiment 'addition-vanila': did you mean addition-vanilla"):
+        spec("addition-vanila")
+    with pytest.raises(InputError, match="3 is no experiment: give a name"):
+        spec(3)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="unknown profile 'huge': choose one of smoke, quick, paper"):
+        spec("addition-vanilla", "huge")
+
+
+def test_the_command_that_trains_names_all_that_is_not_usual() -> None:
+    assert train_command("addition-abc") == "abc-nb train addition-abc"
+    assert train_command("addition-abc", 3, "smoke", 4) == "abc-nb train addition-abc --profile smoke --base 4 --seed 3"
+    assert spec("addition-abc", changes=["accept=0.5"]).name == "addition-abc --set accept=0.5"
+
+
+# ---- specs ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_every_experiment_has_a_spec_and_its_plain_data_say_all(profile: str) -> None:
+    digests: dict[str, list[Spec]] = {}
+    for name in studies.names(profile):
+        own = spec(name, profile)
+        assert own.task == Task(name.task, name.base) and own.tests and own.sampler.widths
+        assert json.loads(json.dumps(own.data)) == own.data
+        digests.setdefault(own.digest, []).append(own)
+    for same in digests.values():
+        assert all(each == same[0] for each in same), "one digest, one spec"
+
+
+def test_abs_and_abc_are_what_the_paper_says() -> None:
+    scaffold, abc = spec("addition-window-cyclic"), spec("addition-abc")
+    assert (scaffold.model.bias, scaffold.model.position) == (Window(1, "one"), Sinusoidal(3))
+    assert scaffold.sampler.arrangement == "aligned" and len(scaffold.sampler.widths) == 3
+    assert abc.parent == spec("addition-vanilla") and abc.calibration == Calibration() and abc.start == "new"
+    assert isinstance(abc.model.position, NoPosition) and abc.accept == 1.0
+    assert spec("addition-alibi").model.bias == ALiBi()
+    paper = spec("addition-vanilla", "paper")
+    assert (paper.model.encoder_layers, paper.model.decoder_layers, paper.model.width) == (1, 6, 128)
+    assert paper.sampler.regime == "padded" and paper.model.dropout == 0.3
+
+
+def test_a_plain_model_can_be_calibrated_in_any_base() -> None:
+    assert calibrated("addition-vanilla-base4") == spec("addition-abc-base4")
+    assert calibrated("addition-decoder-vanilla") == spec("addition-decoder-abc")
+    with pytest.raises(InputError, match="name a plain model such as addition-vanilla"):
+        calibrated("addition-abc")
+
+
+def test_a_test_length_that_a_position_does_not_reach_is_left_out() -> None:
+    lengths = [length for length, _ in spec("addition-learned").tests]
+    assert lengths and max(lengths) < 1024 < max(TESTS["far"])
+
+
+# ---- changes ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "read"),
+    [
+        ("training.steps=3200", lambda own: own.training.steps == 3200),
+        ("training.optimizer=adamw", lambda own: own.training.optimizer == "adamw"),
+        ("model.heads=4", lambda own: own.model.heads == 4),
+        ("model.position=Rotary", lambda own: own.model.position == Rotary()),
+        ('model.position={"type": "Sinusoidal", "period": 5}', lambda own: own.model.position == Sinusoidal(5)),
+        ('model.bias={"type": "Window", "w": 2}', lambda own: own.model.bias == Window(2)),
+        ("sampler.regime=padded", lambda own: own.sampler.regime == "padded"),
+        ("accept=0.5", lambda own: own.accept == 0.5),
+        ('calibration={"type": "Calibration", "share": 0.3}', lambda own: own.calibration == Calibration(share=0.3)),
+        ("parent.training.steps=99", lambda own: own.parent.training.steps == 99 and own.training.steps != 99),
+    ],
+)
+def test_any_field_can_be_set_and_gives_another_key(change: str, read: Any) -> None:
+    usual, own = spec("addition-abc"), spec("addition-abc", changes=[change])
+    assert read(own) and not read(usual)
+    assert own.digest != usual.digest and own.changes == (change,)
+
+
+def test_a_bias_made_by_hand_follows_the_size_that_is_set() -> None:
+    own = spec("addition-decoder-abs", changes=["model.heads=4", "model.decoder_layers=1"])
+    assert own.model.bias.heads == 4 and {line.layer for line in own.model.bias.lines} == {0}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ("training.steps", "give FIELD=VALUE"),
+        ("training.step=3", "a field is one of steps, batch"),
+        ("train.steps=3", "has no part 'train'"),
+        ("parent.start=new", "has no part 'parent'"),
+        ("training.steps=many", "cannot set steps to 'many': it is now 1600"),
+        ("training.steps=0", "a training cannot have steps=0: give 1 or more"),
+        ("model.position=Rotate", "cannot set position to 'Rotate'"),
+        ("model.heads=7", "7 heads cannot share a width of 64"),
+        ("sampler.regime=tihgt", "tihgt"),
+        ("identity=3", "a field is one of"),
+        ('model.bias={"type": "Wall"}', "unknown configuration type 'Wall'"),
+    ],
+)
+def test_a_change_that_is_not_possible_is_a_sentence(change: str, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        spec("addition-vanilla", changes=[change])
+
+
+# ---- studies and the table of models ----------------------------------------------------------------
+
+
+def test_a_study_is_a_product_and_smoke_has_a_corner_of_it() -> None:
+    whole, corner = (studies.names_of("readings", profile=profile) for profile in ("quick", "smoke"))
+    assert {(name.task, name.model) for name in whole} == {
+        (task, model) for task in studies.ARITHMETIC for model in models.READINGS
+    }
+    assert len(corner) == 3 and {name.task for name in corner} == {"successor"}
+
+
+def test_a_pattern_matches_what_studies_name() -> None:
+    assert [str(name) for name in studies.matching("addition-window")] == ["addition-window"]
+    assert all(str(name).endswith("-abc") for name in studies.matching("*-abc"))
+    with pytest.raises(InputError, match="no experiment matches 'division-"):
+        studies.matching("division-*")
+
+
+def test_models_have_titles_of_their_own() -> None:
+    """Two rows with one title are the same method in another family of tasks, kind of model, regime or training."""
+    assert all(model.title for model in (models.MODELS | models.TRACED).values())
+    basic = [model.title for model in models.BASIC.values()]
+    assert len(basic) == len({*basic})
+
+
+@pytest.mark.parametrize("cls", [PositionEncoding], ids=["positions"])
+def test_every_encoding_can_be_named_and_comes_back_from_plain_data(cls: type) -> None:
+    for each in cls.__subclasses__():
+        if not each.__module__.startswith("abc_nb."):
+            continue
+        own = spec("addition-vanilla", changes=[f"model.position={each.__name__}"])
+        data = to_data(own.model.position)
+        assert from_data(data, [each, *each.__subclasses__()]) == own.model.position
+
+
+def test_names_of_one_task_are_made_when_it_is_asked_for(addition_mod: str) -> None:
+    assert str(Name(addition_mod, "abc", 7)) in renderings(addition_mod, 7)
