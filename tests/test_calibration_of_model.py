@@ -15,15 +15,14 @@ from hypothesis import strategies as st
 
 from abc_nb.bias.base import Causal, key_count
 from abc_nb.bias.lines import Lines
-from abc_nb.bias.window import Sides, Window
+from abc_nb.bias.window import Window
 from abc_nb.calibration import of_model
 from abc_nb.calibration.calibrate import PAPER, Calibration, calibrate
 from abc_nb.calibration.of_model import SHARES, average_attention, bias_from_attention, calibrate_model
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.layouts import binary_natural, unary
-from abc_nb.problems.sampling import Batch, Sampler
-from abc_nb.problems.tasks import Task
+from abc_nb.problems.sampling import Batch
 from abc_nb.training.evaluation import correct_digits, record, skill
 
 # ---- averages ---------------------------------------------------------------------------------------
@@ -165,22 +164,6 @@ def test_skill_is_asked_with_every_key_off_the_lines_closed_and_no_other_change(
         opened = bias.covers(batch.layout, name, layer)
         expected = torch.where(opened, 0.0, -INFINITY)
         torch.testing.assert_close(under.config.bias.dense(batch.layout, name, layer, 2), expected)
-
-
-@pytest.mark.parametrize(("sides", "columns"), [("one", (0, 1)), ("both", (-1, 0, 1))])
-def test_a_model_that_follows_lines_keeps_its_answers_under_them(sides: Sides, columns: tuple[int, ...]) -> None:
-    """A window's attention lies on antidiagonals and two diagonals: nothing is lost with all of them."""
-    layout = unary(7)
-    torch.manual_seed(0)
-    model = Transformer(replace(TWO_LAYERS, bias=Window(1, sides)), len(Task("successor").vocabulary))
-    batch = Sampler(Task("successor")).calibration_batch(0, 20)
-    assert batch.layout == layout
-    found = calibrate_model(model, batch, Calibration(keep=1.0))
-    offsets = {(line.direction, line.offset) for line in found.bias.lines if line.span in ("operand 1", "output")}
-    assert offsets == {*(("antidiagonal", i) for i in columns), *(("diagonal", i) for i in (-1, 0))}
-    free = model.with_bias(replace(found.bias, lines=tuple(replace(x, value=0.0) for x in found.bias.lines)))
-    inputs = batch.source, batch.target[:, :-1], layout
-    torch.testing.assert_close(free(*inputs), model.eval()(*inputs), rtol=1e-4, atol=1e-5)
 
 
 WEIGHTS = torch.full((2, 8, 9), 1 / 9)

@@ -122,7 +122,7 @@ def client(address: str) -> Any:
 
         return Client(address, timeout=PATIENCE)
     except ImportError as error:
-        raise InputError("a sweep on a Dask cluster needs Dask: run `pip install -e '.[dask]'`") from error
+        raise InputError("a sweep on a Dask cluster needs Dask: run `pip install -e '.[sweep]'`") from error
     except (OSError, ValueError) as error:
         raise InputError(f"cannot reach a Dask scheduler at {address!r}: {str(error) or 'no answer'}") from error
 
