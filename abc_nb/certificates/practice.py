@@ -7,6 +7,7 @@ be among them.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -67,14 +68,15 @@ def practise(
     """Train a model on until it is certified, at most so many rounds; a certified model is left as it is.
 
     `config` is the training of one round. Of every second batch, `config.again` problems hold wrong contexts.
-    InputError for a model that can have no certificate.
+    The seconds of progress include those of certificates. InputError for a model that can have no certificate.
     """
-    contexts = contexts_of(model, sampler)
+    start, contexts = time.perf_counter(), contexts_of(model, sampler)
     progress = Progress(history=[first_row(Trainer(model, sampler, config, seed))])
     results, left = try_all(contexts), 0
     certificates = [certificate_of(contexts, results)]
     while len(certificates) <= rounds and not certificates[-1].certified:
         problems = problems_to_practise(contexts, results)
+        progress.seconds = time.perf_counter() - start
         left = certificates[-1].wrong - len(problems)
         if not problems:
             break
@@ -82,6 +84,7 @@ def practise(
         train_a_round(Trainer(model, sampler, config, seed, batches), progress, report)
         results = try_all(contexts)
         certificates.append(certificate_of(contexts, results))
+    progress.seconds = time.perf_counter() - start
     return Practised(tuple(certificates), left if certificates[-1].wrong else 0, progress)
 
 

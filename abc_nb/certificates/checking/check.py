@@ -42,7 +42,7 @@ def check(certificate: Mapping[str, Any], weights: Mapping[str, np.ndarray], bia
     InputError where it is no certificate, or where it belongs to other weights or another bias.
     """
     start = time.perf_counter()
-    facts, claim = read(certificate)
+    facts, claim = read(certificate, weights)
     if checksum(weights) != certificate["weights"] or checksum_of_data(bias) != certificate["bias"]:
         raise InputError("this certificate belongs to other weights or another bias: certify the model again")
     count, wrong, margin = 0, 0, float("inf")
@@ -57,10 +57,10 @@ def check(certificate: Mapping[str, Any], weights: Mapping[str, np.ndarray], bia
     return Check(agrees, count, wrong, margin, round(time.perf_counter() - start, 2))
 
 
-def read(certificate: Mapping[str, Any]) -> tuple[Facts, tuple[int, int, float]]:
+def read(certificate: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> tuple[Facts, tuple[int, int, float]]:
     """The facts and the claim of a certificate; InputError where one is missing or of another type."""
     try:
-        values: dict[str, Any] = {"kind": KINDS[0]} | dict(certificate["facts"])
+        values = dict(certificate["facts"]) | of_weights(weights)
         values = {name: values[name] for name in hints(Facts)}
         claim = certificate["contexts"], certificate["wrong"], certificate["margin"]
         strings = certificate["weights"], certificate["bias"]
@@ -72,6 +72,14 @@ def read(certificate: Mapping[str, Any]) -> tuple[Facts, tuple[int, int, float]]
     if not fine:
         raise InputError("this is no certificate: a field is missing or not of its type")
     return Facts(**values), claim
+
+
+def of_weights(weights: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """What the names of the weights say of a model."""
+    layers = [name for name in weights if name.startswith("decoder.") and name.endswith(".self_attention.query.weight")]
+    crosses = any(".cross_attention." in name for name in weights)
+    norm = "pre" if "decoder_norm.weight" in weights else "post"
+    return {"layers": len(layers), "norm": norm, "kind": KINDS[0] if crosses else KINDS[1]}
 
 
 def asked(facts: Facts, bias: dict[str, Any]) -> Iterator[tuple[Tree, Contexts]]:
