@@ -84,10 +84,9 @@ def test_a_layout_whose_tokens_do_not_fill_its_columns_is_refused(
 
 
 def test_a_layout_without_output_or_numbers_is_refused() -> None:
-    with pytest.raises(InputError, match="a layout needs an output token at least, not 0"):
-        Layout(3, (Operand(3, 1, 3),), ((0, "$"), (4, "&")), 0)
-    with pytest.raises(InputError, match="numbers fill a place at least, not 0"):
-        replace(unary(3), filled=0)
+    for wrong in ({"target_length": 0}, {"filled": 0}, {"row": 0}):
+        with pytest.raises(InputError, match="a layout needs an output token, a place that numbers fill and a cell"):
+            replace(unary(3), **wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("arrangement", ["units-first", "as-written"])

@@ -135,12 +135,6 @@ def test_calibration_problems_follow_from_the_seed_at_the_largest_width(name: st
     assert not same(batch, sampler.calibration_batch(4, 50))
 
 
-def test_of_a_table_calibration_sees_every_row() -> None:
-    padded, tight = (Sampler(Task("n-by-n"), regime=regime) for regime in ("padded", "tight"))
-    assert same(padded.calibration_batch(0, 20), padded.calibration_batch(0, 20, padding=True))
-    assert same(padded.calibration_batch(0, 20), tight.calibration_batch(0, 20))
-
-
 @pytest.mark.parametrize("name", [name for name, kind in REGISTRY.items() if not issubclass(kind, Tables)])
 def test_of_padded_problems_calibration_sees_the_digits_that_training_numbers_fill(name: str) -> None:
     task = Task(name)
@@ -216,15 +210,6 @@ def test_nested_lists_have_so_many_elements_and_are_one_list(length: int, base: 
     assert len({tuple(row) for row in tokens.tolist()}) == len(tokens)
 
 
-@pytest.mark.parametrize("name", ["successor", "addition", "n-by-1", "parity"])
-def test_numbers_of_two_thousand_digits_can_be_drawn(name: str) -> None:
-    task = Task(name)
-    first = drawn_for_test(task, 2000, 5)[0]
-    numbers = integers(first, task.base)
-    assert len(set(numbers)) == 5
-    assert all(10**1999 <= number < 10**2000 for number in numbers)
-
-
 def test_few_numbers_of_a_length_are_all_taken() -> None:
     numbers = integers(drawn_for_test(Task("successor"), 3, 10_000)[0], 10)
     assert sorted(numbers) == list(range(100, 1000))
@@ -240,12 +225,6 @@ def test_test_numbers_are_uniform_over_their_range(name: str, length: int) -> No
     leading = [int(str(number)[0]) for number in integers(digits, task.base)]
     shares = np.bincount(leading, minlength=10)[1:] / count
     np.testing.assert_allclose(shares, 1 / 9, atol=5 * (1 / 9 / count) ** 0.5)
-
-
-def test_single_digit_operand_takes_every_digit() -> None:
-    _, digit = drawn_for_test(Task("n-by-1", 7), 6, 500)
-    assert digit.shape == (500, 1)
-    assert set(digit[:, 0].tolist()) == set(range(7))
 
 
 @pytest.mark.parametrize("regime", ["tight", "padded"])

@@ -65,12 +65,8 @@ class Layout:
         stand = np.sort(np.concatenate(columns))
         if not np.array_equal(stand, np.arange(self.source_length)):
             raise InputError(f"each column from 0 to {self.source_length - 1} must hold one token: found {stand}")
-        if self.target_length < 1:
-            raise InputError(f"a layout needs an output token at least, not {self.target_length}")
-        if self.filled is not None and self.filled < 1:
-            raise InputError(f"numbers fill a place at least, not {self.filled}")
-        if self.row is not None and self.row < 1:
-            raise InputError(f"a row of a table has a cell at least, not {self.row}")
+        if min(count for count in (self.target_length, self.filled, self.row) if count is not None) < 1:
+            raise InputError("a layout needs an output token, a place that numbers fill and a cell in a row, at least")
 
     def is_short(self, operand: Operand) -> bool:
         """Whether an operand has so many places at any width: a factor of one digit, or a few."""

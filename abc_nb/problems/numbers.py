@@ -35,8 +35,6 @@ class Numbers(Task):
     def long_operands(self) -> int:
         return 2 if self.operator and not self.factor else 1
 
-    # ---- lengths ---------------------------------------------------------------------------------
-
     def largest(self, number: int) -> int:
         digits = python_digits(number, self.base)
         width = self.result_places(len(digits))
@@ -65,8 +63,6 @@ class Numbers(Task):
 
     def operand_places(self, width: Width) -> list[int]:
         return [single(width), self.factor or single(width)] if self.operator else [single(width)]
-
-    # ---- problems --------------------------------------------------------------------------------
 
     def aligned(self, width: Width) -> Layout:
         if not self.operator or self.factor > 1:
@@ -119,8 +115,6 @@ class Numbers(Task):
         """Two numbers of the same places, in an order that the task allows."""
         return [first, second]
 
-    # ---- certificates ----------------------------------------------------------------------------
-
     def kinds(self, width: int, lead: bool) -> list[Kind]:
         """The places that results alone can need hold zeros."""
         kinds: list[Kind] = ["any"] * (width - self.grows)
@@ -138,8 +132,6 @@ class Numbers(Task):
         if place >= places:
             return (digits == 0).all(1)
         return (digits != 0).all(1) if place == places - 1 else np.ones(len(digits), bool)
-
-    # ---- typed problems --------------------------------------------------------------------------
 
     def read(self, text: str, zeros: bool = False) -> list[Digits]:
         operands = super().read(text)

@@ -25,8 +25,6 @@ class Product(Tables, Numbers, name="n-by-n"):
     title, example, operator, lengths = "N x N", "123*456", "*", "factors of any two lengths"
     trained = ((4, 3), (5, 4), (6, 3), (3, 5), (6, 6))
 
-    # ---- the rule --------------------------------------------------------------------------------
-
     @property
     def cells(self) -> int:
         return self.base**2
@@ -84,8 +82,6 @@ class Product(Tables, Numbers, name="n-by-n"):
     def cell_text(self, cell: int) -> str:
         """Carry and digit."""
         return DIGITS[cell // self.base] + DIGITS[cell % self.base]
-
-    # ---- factors of two lengths ------------------------------------------------------------------
 
     def training_widths(self, regime: Regime, count: int) -> tuple[Width, ...]:
         """No number is larger than 2^20: factors have five digits at most in the bases from 11 to 16."""

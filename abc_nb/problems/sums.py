@@ -28,8 +28,6 @@ class SumOfMany(Tables, name="sum-of-many"):
     trained = ((4, 3), (5, 4), (6, 3), (3, 5), (6, 6))
     takes = "numbers with a + between them"
 
-    # ---- the rule --------------------------------------------------------------------------------
-
     @property
     def cells(self) -> int:
         return 2 * self.base
@@ -68,8 +66,6 @@ class SumOfMany(Tables, name="sum-of-many"):
     def cell_text(self, cell: int) -> str:
         """Carry and digit."""
         return DIGITS[cell // self.base] + DIGITS[cell % self.base]
-
-    # ---- rows of numbers -------------------------------------------------------------------------
 
     @property
     def inputs(self) -> np.ndarray:

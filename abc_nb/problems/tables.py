@@ -65,8 +65,6 @@ class Tables(Task):
     lengths: ClassVar[str]  # the problems that a certificate covers, in words
     can_pad = False
 
-    # ---- the rule --------------------------------------------------------------------------------
-
     @property
     def cells(self) -> int:
         """How many different cells there are."""
@@ -100,8 +98,6 @@ class Tables(Task):
         """Which values can stand together; InputError for a task that has no certificate."""
         raise InputError(f"{self.title} has no certificate: which of its cells can stand together is not known")
 
-    # ---- tokens and lengths ----------------------------------------------------------------------
-
     @property
     def words(self) -> tuple[str, ...]:
         return (*super().words, *(self.cell_text(cell) for cell in range(self.cells)))
@@ -117,8 +113,6 @@ class Tables(Task):
     def sizes(self, most: int) -> Iterator[Width]:
         """The widths of tables with at most so many rows and columns."""
         yield from range(1, most + 1)
-
-    # ---- problems --------------------------------------------------------------------------------
 
     def natural(self, width: Width) -> Layout:
         middle = Where(2, 2, 5, 5)
@@ -156,15 +150,11 @@ class Tables(Task):
         places = {"by column": where.column, "by row": where.row, "by cell": where.row * where.columns + where.column}
         return tokens[x - 1][places[kind] - y]
 
-    # ---- certificates ----------------------------------------------------------------------------
-
     def automaton(self) -> Automaton:
         raise self.uncertified()
 
     def covered(self, narrowest: int, zeros: bool) -> str:
         return f"{self.lengths}, with any number of zeros in front of a number"
-
-    # ---- written problems ------------------------------------------------------------------------
 
     def read_table(self, tokens: Sequence[int], row: int) -> np.ndarray:
         """The cells that output tokens stand for, (rows, columns): -1 for a token that is no cell."""

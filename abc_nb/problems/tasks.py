@@ -92,8 +92,6 @@ class Task(Machine):
                 f"base {self.base} is not supported: choose a base from {self.bases[0]} to {self.bases[-1]}"
             )
 
-    # ---- tokens ----------------------------------------------------------------------------------
-
     @cached_property
     def vocabulary(self) -> tuple[str, ...]:
         """Token `i` of the model: the base's digits, then + * $ & @, then what else the task's problems hold."""
@@ -112,8 +110,6 @@ class Task(Machine):
 
     def text(self, tokens: Sequence[int]) -> list[str]:
         return [self.vocabulary[token] for token in tokens]
-
-    # ---- lengths ---------------------------------------------------------------------------------
 
     def places(self, length: int) -> int:
         """Places of the longest operand of `length` digits or items."""
@@ -174,8 +170,6 @@ class Task(Machine):
         pairs = zip(operands, self.operand_places(width), strict=True)
         return [np.pad(digits, [(0, 0), (0, places - digits.shape[1])]) for digits, places in pairs]
 
-    # ---- problems --------------------------------------------------------------------------------
-
     def layout(self, width: Width, arrangement: Arrangement = "natural") -> Layout:
         """Where the tokens stand.
 
@@ -234,8 +228,6 @@ class Task(Machine):
     def hard_operands(self, places: int, count: int, rng: np.random.Generator) -> list[Digits]:
         """Operands of at most so many places, in which long carries and repeated digits come up."""
         return [self.inputs[varied_digits(len(self.inputs), count, places, rng)]]
-
-    # ---- typed problems --------------------------------------------------------------------------
 
     @property
     def problem(self) -> str:
