@@ -81,7 +81,7 @@ def test_answers_of_a_model_do_not_depend_on_their_company(name: str) -> None:
 def test_an_answer_by_name_is_that_of_the_trained_model(
     tiny: Experiment, folders: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(api, "experiment", lambda *_: tiny)
+    monkeypatch.setattr(api, "spec", lambda *_: tiny)
     with pytest.raises(InputError, match="not trained yet"):
         api.answer("successor-vanilla", "123")
     run = runner.ensure(tiny, 0)
