@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -27,37 +27,6 @@ def to_data(value: Any) -> Any:
 def type_name(value: Any) -> str:
     """The name of a value's class; where another one makes it, as `Task` makes every task, the other's."""
     return str(getattr(value, "MADE_BY", type(value).__name__))
-
-
-def essential(value: Any, without: Iterable[str] = ()) -> Any:
-    """Plain data that changes only with what a value does: fields at their default, and `without`, are left out.
-
-    A class that changes what its values do raises its number REVISION, which is 0 where none is given.
-    """
-    if isinstance(value, tuple):
-        return [essential(item) for item in value]
-    if not is_dataclass(value) or isinstance(value, type):
-        return value
-    revision = getattr(value, "REVISION", 0)
-    found = {"type": type_name(value)} | ({"revision": revision} if revision else {})
-    changed = [field for field in fields(value) if field.name not in without and not at_default(value, field)]
-    return found | {field.name: essential(getattr(value, field.name)) for field in changed}
-
-
-def at_default(value: Any, field: Field[Any]) -> bool:
-    """Whether a dataclass's field has the value that it has when none is given, of a class that was never revised."""
-    default = field.default if field.default_factory is MISSING else field.default_factory()
-    own = getattr(value, field.name)
-    return default is not MISSING and bool(own == default) and not revised(own)
-
-
-def revised(value: Any) -> bool:
-    """Whether a class in this value, at any depth, has changed what its values do."""
-    if isinstance(value, tuple):
-        return any(map(revised, value))
-    if not is_dataclass(value) or isinstance(value, type):
-        return False
-    return getattr(value, "REVISION", 0) > 0 or any(revised(getattr(value, field.name)) for field in fields(value))
 
 
 def from_data(data: Any, types: Iterable[type]) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -79,7 +79,7 @@ class Run:
     experiment: Experiment
     seed: int
     manifest: Mapping[str, Any]  # its facts: steps, seconds, device, versions, where it comes from
-    table: Callable[[str], pd.DataFrame]  # one of `TABLES` by its name
+    table: Callable[[str], pd.DataFrame] = field(compare=False)  # one of `TABLES` by its name
     weights: Weights | None  # None where only its numbers were shipped
     folder: Path  # of its files; of a shipped run, the folder of all shipped results
 
