@@ -126,10 +126,3 @@ def test_nothing_is_said_where_everything_holds() -> None:
     found = calibrate_model(model, batch)
     assert found.skill >= 2 / 3
     assert diagnose(model, batch, found) == []
-
-
-def test_a_model_in_training_is_asked_without_dropout_and_left_in_training() -> None:
-    model = build(replace(TWO_LAYERS, dropout=0.9))
-    batch = answered(model)
-    assert diagnose(model.train(), batch, with_skill(OPEN, 1.0)) == []
-    assert model.training
