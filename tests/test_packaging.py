@@ -144,7 +144,7 @@ PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 def test_code_that_pages_show_from_a_file_is_in_that_file() -> None:
     text = "\n".join(page.read_text() for page in PAGES)
     blocks = re.findall(r"```python\n# (abc_nb/\S+)\n(.*?)```", text, re.DOTALL)
-    assert len(blocks) >= 4, "a task, a position encoding, a bias and an experiment"
+    assert len(blocks) >= 3, "a position encoding, a bias and an experiment; another test runs the task of its page"
     for name, block in blocks:
         source = (ROOT / name).read_text()
         for part in re.split(r"\n\n(?=    \")", block.rstrip("\n")):
