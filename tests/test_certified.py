@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -63,5 +64,5 @@ def test_of_shipped_runs_no_certificate_is_made(run: store.Run, monkeypatch: pyt
     tried: list[object] = []
     monkeypatch.setattr(certified, "certify_model", lambda *given: tried.append(given))
     monkeypatch.setattr(certified, "names", lambda found: [NAME])
-    monkeypatch.setattr(Results, "runs", lambda *_: [store.Run(run.experiment, 0, run.source, {"shipped": True})])
+    monkeypatch.setattr(Results, "runs", lambda *_: [replace(run, manifest={**run.manifest, "shipped": True})])
     assert certified.certify_runs(Results("smoke", "any", [0])) == [] and not tried
