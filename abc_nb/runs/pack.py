@@ -113,7 +113,7 @@ class Pack:
 
     def run(self, experiment: Experiment, seed: int) -> Run | None:
         row = self.rows.get(name_of(experiment, seed))
-        if row is None:
+        if row is None or row["experiment"] != experiment.digest:
             return None
         weights = Weights(self.folder / row["file"], f"seed{seed}/") if "file" in row else None
         return Run(experiment, seed, facts_of(row), partial(self.table, row["run"]), weights, self.folder)

@@ -84,6 +84,8 @@ STUDIES = {
     "products in other bases": Study(("n-by-n",), ("abs",), (2, 16), profiles=TIGHT),
     "other tables": Study(("sorting", "listops-nested"), ("abs",), profiles=TIGHT),
     "limits": Study(LIMITS, ("vanilla",)),
+    "more tasks": Study(("subtraction", "cycle-navigation"), ("vanilla", "window-cyclic", "abc"), profiles=TIGHT),
+    "sums of many": Study(("sum-of-many",), ("vanilla", "abs", "abc"), profiles=TIGHT),
     "sizes": Study(("addition",), ("window-cyclic-both", *models.SIZED)),
     "smallest": Study(("addition",), tuple(models.SMALLEST), profiles=("quick",)),
     "decoder-only": Study(DECODED, tuple(models.DECODER_ONLY)),
