@@ -40,7 +40,7 @@ def answer(
     With `trace` the table that the model wrote comes first, as of `answer("n-by-n-abs", "123*456", trace=True)`.
     """
     run = load(name, seed, profile, base)
-    return next(answers(run.model(), run.experiment.sampler, [expression], trace))
+    return next(answers(run.model(), run.spec.sampler, [expression], trace))
 
 
 def certify(
@@ -57,7 +57,7 @@ def certify(
     `zeros`, any number of zeros may stand in front of the operands. InputError for a model that can have none.
     """
     run = load(name, seed, profile, base, changes)
-    return certify_model(run.model(), run.experiment.sampler, zeros)
+    return certify_model(run.model(), run.spec.sampler, zeros)
 
 
 def recheck(path: Path) -> Check:

@@ -98,7 +98,7 @@ def evaluate(arguments: Namespace) -> None:
     run = trained(arguments)
     tests = [(length, arguments.samples) for length in arguments.lengths]
     model = run.model().to(devices.device())
-    show(evaluation.evaluate(model, run.experiment.sampler, tests, run.experiment.name, run.seed), arguments.csv)
+    show(evaluation.evaluate(model, run.spec.sampler, tests, run.spec.name, run.seed), arguments.csv)
 
 
 @devices.one_thread()  # one token at a time is too little to share

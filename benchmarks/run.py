@@ -30,14 +30,14 @@ from abc_nb.calibration.of_model import calibrate_model
 from abc_nb.calibration.settings import PAPER, Calibration
 from abc_nb.common import devices, paths
 from abc_nb.common.files import write_text
-from abc_nb.experiments import ARITHMETIC, SEEDS, Experiment, experiment
-from abc_nb.experiments.experiment import calibrated
 from abc_nb.model import compiled
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.sampling import Batch
 from abc_nb.runs import store
 from abc_nb.show.explorers.calibration import Bench, explore_calibration
 from abc_nb.show.explorers.frame import Explorer
+from abc_nb.specs.spec import SEEDS, Spec, calibrated, spec
+from abc_nb.specs.studies import ARITHMETIC
 from abc_nb.training.evaluation import TEST_SEED, exact_match
 from abc_nb.training.optimizers import Muon
 from abc_nb.training.trainer import Trainer
@@ -98,7 +98,7 @@ def step_operations(trainer: Trainer) -> float:
     return float(counter.get_total_flops())
 
 
-def trainer_of(chosen: Experiment, seed: int = 0) -> Trainer:
+def trainer_of(chosen: Spec, seed: int = 0) -> Trainer:
     model = chosen.build(seed).to(devices.device())
     return Trainer(model, chosen.sampler, chosen.training, seed)
 
@@ -106,7 +106,7 @@ def trainer_of(chosen: Experiment, seed: int = 0) -> Trainer:
 def paper_step() -> Row:
     """1: a training step at the paper's size."""
     torch.set_num_threads(CORES)
-    chosen = experiment("addition-vanilla", "paper")
+    chosen = spec("addition-vanilla", "paper")
     trainer = trainer_of(chosen)
     theirs = TorchTransformer(chosen.model, len(chosen.task.vocabulary)).to(devices.device())
     optimizer = torch.optim.AdamW(theirs.parameters(), lr=1e-4, foreach=True)
@@ -131,7 +131,7 @@ def paper_step() -> Row:
 def paper_evaluation() -> Row:
     """2: exact match at 60 digits at the paper's size."""
     torch.set_num_threads(CORES)
-    chosen = experiment("addition-vanilla", "paper")
+    chosen = spec("addition-vanilla", "paper")
     model = chosen.build(0).to(devices.device()).eval()
     theirs = TorchTransformer(chosen.model, len(chosen.task.vocabulary)).to(devices.device()).eval()
     batch = chosen.sampler.test_batch(60, 256, TEST_SEED)
@@ -172,7 +172,7 @@ def calibration() -> Row:
 def training_rate(name: str, profile: str, goal: float) -> Row:
     """4: samples a second, and the share of the matrix-product rate, measured in turn."""
     torch.set_num_threads(CORES if profile == "paper" else 1)
-    chosen = experiment(name, profile)
+    chosen = spec(name, profile)
     trainer = trainer_of(chosen)
     operations, size = step_operations(trainer), chosen.training.held_batch
     rounds = 2 if profile == "paper" else ROUNDS
@@ -192,9 +192,9 @@ def training_rate(name: str, profile: str, goal: float) -> Row:
 def length_cost() -> Row:
     """5: time and peak memory of exact match at growing length."""
     torch.set_num_threads(1)
-    run = store.find(experiment("addition-abc"), 0)
+    run = store.find(spec("addition-abc"), 0)
     assert run is not None, "addition-abc comes with the project"
-    model, sampler = run.model().to(devices.device()), run.experiment.sampler
+    model, sampler = run.model().to(devices.device()), run.spec.sampler
     times, memory = [], []
     for length in LENGTHS:
         batch = sampler.test_batch(length, 1, TEST_SEED)
@@ -230,7 +230,7 @@ def peak_memory(action: Callable[[], object]) -> float:
 
 def from_nothing(seed: int) -> tuple[float, float]:
     """Seconds of training, calibration and retraining of addition-abc, and its accuracy at 60 digits."""
-    child = experiment("addition-abc")
+    child = spec("addition-abc")
     assert child.parent is not None
     start = time.perf_counter()
     trainer = trainer_of(child.parent, seed)
@@ -280,7 +280,7 @@ def reproduction() -> Row:
 def optimizer_rate() -> Row:
     """Our Muon against PyTorch's, on the matrices of the quick model."""
     torch.set_num_threads(1)
-    matrices = [p for p in experiment("addition-vanilla").build(0).decoder.parameters() if p.ndim == 2]
+    matrices = [p for p in spec("addition-vanilla").build(0).decoder.parameters() if p.ndim == 2]
     for p in matrices:
         p.grad = torch.randn_like(p)
     ours = Muon(matrices, lr=0.0)
@@ -322,7 +322,7 @@ def slider_time() -> Row:
         explorer = explore_calibration(f"{task}-vanilla")
         assert isinstance(explorer, Explorer)
         bench = Bench(load(f"{task}-vanilla"), calibrated(f"{task}-vanilla"))
-        shares, longer = itertools.cycle(SHARES), bench.parent.experiment.sampler.layout(explorer.values["length"])
+        shares, longer = itertools.cycle(SHARES), bench.parent.spec.sampler.layout(explorer.values["length"])
 
         def ours(explorer: Explorer = explorer, shares: Iterator[float] = shares) -> None:
             explorer.controls["share"].value = next(shares)

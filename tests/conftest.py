@@ -13,8 +13,8 @@ from helpers import child_of, tiny_experiment
 from hypothesis import settings
 
 from abc_nb.common import paths
-from abc_nb.experiments.experiment import Experiment
 from abc_nb.runs import runner, store
+from abc_nb.specs.spec import Spec
 
 torch.set_num_threads(1)  # what the store trains with; bit-for-bit comparisons need a fixed count
 settings.register_profile("suite", deadline=None, max_examples=50)
@@ -45,7 +45,7 @@ class Folders:
     shipped: Path
 
 
-def copied(finished: Path, chosen: Experiment, folders: Folders) -> store.Run:
+def copied(finished: Path, chosen: Spec, folders: Folders) -> store.Run:
     """A finished run, copied into this test's runs folder."""
     shutil.copytree(finished, folders.runs / finished.name)
     found = store.find(chosen, 0)
@@ -62,19 +62,19 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folders:
 
 
 @pytest.fixture(scope="session")
-def tiny() -> Experiment:
+def tiny() -> Spec:
     """An experiment that trains in a fraction of a second."""
     return tiny_experiment()
 
 
 @pytest.fixture(scope="session")
-def child(tiny: Experiment) -> Experiment:
+def child(tiny: Spec) -> Spec:
     """An experiment that calibrates and retrains the tiny one."""
     return child_of(tiny)
 
 
 @pytest.fixture(scope="session")
-def finished(tiny: Experiment, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished(tiny: Spec, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run's folder, to be copied."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("ABC_NB_RUNS", str(tmp_path_factory.mktemp("finished")))
@@ -82,13 +82,13 @@ def finished(tiny: Experiment, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 @pytest.fixture
-def run(finished: Path, tiny: Experiment, folders: Folders) -> store.Run:
+def run(finished: Path, tiny: Spec, folders: Folders) -> store.Run:
     """A finished run in this test's runs folder."""
     return copied(finished, tiny, folders)
 
 
 @pytest.fixture(scope="session")
-def trained(child: Experiment, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(child: Spec, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of runs that holds the child and its parent, to be copied."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("ABC_NB_RUNS", str(tmp_path_factory.mktemp("calibrated")))
@@ -96,6 +96,6 @@ def trained(child: Experiment, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 @pytest.fixture
-def calibrated(trained: Path, child: Experiment, folders: Folders) -> store.Run:
+def calibrated(trained: Path, child: Spec, folders: Folders) -> store.Run:
     """A finished calibrated run in this test's runs folder."""
     return copied(trained / child.key(0), child, folders)

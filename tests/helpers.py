@@ -15,8 +15,6 @@ import torch.nn.functional as F
 from abc_nb.analysis.results import Results
 from abc_nb.calibration.calibrate import Calibration
 from abc_nb.common import paths
-from abc_nb.experiments.experiment import Experiment, experiment
-from abc_nb.experiments.names import Name
 from abc_nb.model.positions import Sinusoidal
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.paper import ledger, report
@@ -26,6 +24,8 @@ from abc_nb.problems.tasks import Task
 from abc_nb.runs import runner, store
 from abc_nb.runs.run import TABLES, Run
 from abc_nb.show import pictures, tables
+from abc_nb.specs.names import Name
+from abc_nb.specs.spec import Spec, spec
 from abc_nb.training import trainer as training
 from abc_nb.training.evaluation import exact_match, wilson
 from abc_nb.training.progress import Progress, TrainingConfig
@@ -103,28 +103,28 @@ def assert_same_weights(first: Trainer, second: Trainer) -> None:
     torch.testing.assert_close(first.model.state_dict(), second.model.state_dict(), rtol=0, atol=0)
 
 
-def tiny_experiment() -> Experiment:
+def tiny_experiment() -> Spec:
     """An experiment that trains in a fraction of a second."""
     return replace(
-        experiment("successor-vanilla", "smoke"),
+        spec("successor-vanilla", "smoke"),
         model=ModelConfig(width=8, heads=2, feed_forward=16, decoder_layers=1),
         training=TrainingConfig(steps=4, batch=8, warmup=2, validate_every=2, validation=8),
         tests=((1, 5), (3, 5)),
     )
 
 
-def renamed(experiment: Experiment, model: str) -> Experiment:
+def renamed(experiment: Spec, model: str) -> Spec:
     """The same experiment as if its model had this name."""
     return replace(experiment, identity=replace(experiment.identity, model=model))
 
 
-def longer_experiment() -> Experiment:
+def longer_experiment() -> Spec:
     """The tiny one with thirty validations, so that it can be killed in between."""
     tiny = renamed(tiny_experiment(), "longer")
     return replace(tiny, training=replace(tiny.training, steps=1500, hold=1500, learned=2.0, validate_every=50))
 
 
-def child_of(parent: Experiment) -> Experiment:
+def child_of(parent: Spec) -> Spec:
     """An experiment that calibrates and retrains the tiny one."""
     return replace(
         parent,
@@ -202,7 +202,7 @@ def rows(model: str, accuracy: dict[int, list[float]], task: str = "Addition") -
     return pd.DataFrame(made)
 
 
-def interrupted_and_resumed(chosen: Experiment, monkeypatch: pytest.MonkeyPatch) -> store.Run:
+def interrupted_and_resumed(chosen: Spec, monkeypatch: pytest.MonkeyPatch) -> store.Run:
     """The run of four steps that was stopped after three, was not there then, and went on."""
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
 

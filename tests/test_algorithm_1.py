@@ -10,8 +10,8 @@ import pytest
 
 from abc_nb.analysis.results import Results
 from abc_nb.bias.lines import Line, Lines
-from abc_nb.experiments import experiment
 from abc_nb.paper import algorithm_1
+from abc_nb.specs.spec import spec
 
 DIAGONAL = Line("self", 1, 0, "diagonal", "whole", 0, 0.0)
 FEW_CELLS = Line("self", 1, 0, "diagonal", "whole", -6, 0.0)  # of eight steps it is seen at the last two
@@ -21,7 +21,7 @@ OF_ANOTHER_LAYER = Line("cross", 0, 5, "antidiagonal", "whole", 0, 0.0)
 
 def run(*lines: Line, model: str = "algorithm-1-pooled") -> Any:
     return SimpleNamespace(
-        experiment=experiment(f"addition-{model}"),
+        experiment=spec(f"addition-{model}"),
         seed=3,
         validation=0.5,
         bias=lambda: Lines(8, lines),

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from abc_nb import api
 from abc_nb.common.errors import InputError
-from abc_nb.experiments.experiment import Experiment, experiment
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import runner
+from abc_nb.specs.spec import Spec, spec
 from abc_nb.training import answers as module
 from abc_nb.training.answers import answers
 
@@ -37,7 +37,7 @@ def perfect_decoder(task: Task):  # type: ignore[no-untyped-def]
 
 @given(st.lists(st.tuples(NUMBERS, NUMBERS, ZEROS), max_size=12))
 def test_answers_keep_their_order_whatever_their_widths(problems: list[tuple[int, int, int]]) -> None:
-    chosen = experiment("addition-vanilla", "smoke")
+    chosen = spec("addition-vanilla", "smoke")
     model = chosen.build(0)
     expressions = [f"{'0' * zeros}{a}+{b}" for a, b, zeros in problems]
     with pytest.MonkeyPatch.context() as patched:
@@ -47,7 +47,7 @@ def test_answers_keep_their_order_whatever_their_widths(problems: list[tuple[int
 
 @pytest.mark.parametrize("name", ["addition-window", "n-by-1-window", "n-by-1-vanilla", "parity-vanilla"])
 def test_a_model_is_asked_at_least_at_its_training_width(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen, asked = experiment(name, "smoke"), list[int]()
+    chosen, asked = spec(name, "smoke"), list[int]()
 
     def decode(model: object, source: Tensor, layout: Layout, start: int) -> Tensor:
         asked.append(layout.width)
@@ -65,7 +65,7 @@ def test_a_model_is_asked_at_least_at_its_training_width(name: str, monkeypatch:
     "name", ["addition-window", "n-by-1-rpe", "successor-rope", "parity-classifier", "listops-max-nope"]
 )
 def test_answers_of_a_model_do_not_depend_on_their_company(name: str) -> None:
-    chosen = experiment(name, "smoke")
+    chosen = spec(name, "smoke")
     model = chosen.build(0)
     expressions = {
         "addition": ["1+2", "123456789+1", "7+8"],
@@ -79,7 +79,7 @@ def test_answers_of_a_model_do_not_depend_on_their_company(name: str) -> None:
 
 
 def test_an_answer_by_name_is_that_of_the_trained_model(
-    tiny: Experiment, folders: object, monkeypatch: pytest.MonkeyPatch
+    tiny: Spec, folders: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(api, "spec", lambda *_: tiny)
     with pytest.raises(InputError, match="not trained yet"):

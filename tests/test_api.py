@@ -17,17 +17,17 @@ import abc_nb
 from abc_nb.calibration.calibrate import Calibration
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
-from abc_nb.experiments.experiment import experiment
 from abc_nb.runs import runner
+from abc_nb.specs.spec import spec
 
 
 def test_retraining_without_settings_is_training_the_calibrated_experiment(
     folders: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = abc_nb.retrain("successor-vanilla", seed=1, profile="smoke")
-    child = experiment("successor-abc", "smoke")
-    assert (run.experiment, run.seed, run.folder) == (child, 1, folders.runs / child.key(1))
-    assert (folders.runs / experiment("successor-vanilla", "smoke").key(1)).exists(), "the plain model was trained"
+    child = spec("successor-abc", "smoke")
+    assert (run.spec, run.seed, run.folder) == (child, 1, folders.runs / child.key(1))
+    assert (folders.runs / spec("successor-vanilla", "smoke").key(1)).exists(), "the plain model was trained"
     monkeypatch.setenv("ABC_NB_RUNS", str(tmp_path / "elsewhere"))
     other = runner.ensure(child, 1)
     assert other.folder != run.folder
@@ -47,7 +47,7 @@ def test_retraining_takes_other_settings_and_keeps_both_runs(folders: Folders) -
     plain = abc_nb.retrain("successor-vanilla", profile="smoke")
     settings = Calibration(share=0.5, directions=("antidiagonal", "vertical", "diagonal"), floor=-4.0)
     run = abc_nb.retrain("successor-vanilla", settings, profile="smoke")
-    assert run.experiment == replace(experiment("successor-abc", "smoke"), calibration=settings)
+    assert run.spec == replace(spec("successor-abc", "smoke"), calibration=settings)
     assert run.folder != plain.folder
     assert plain.folder.exists()
     bias = run.bias()
@@ -78,9 +78,9 @@ def test_what_is_no_seed_base_or_number_of_problems_is_an_input_error(folders: F
         abc_nb.load("addition-abc", seed="1")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="base 4 is not supported: choose a base from 2 to 16"):
         abc_nb.load("addition-abc", base="4")  # type: ignore[arg-type]
-    sampler = experiment("addition-vanilla", "smoke").sampler
+    sampler = spec("addition-vanilla", "smoke").sampler
     with pytest.raises(InputError, match="0 problems of 6 digits are too few: ask for one at least"):
-        abc_nb.evaluate(experiment("addition-vanilla", "smoke").build(0), sampler, [(6, 0)])
+        abc_nb.evaluate(spec("addition-vanilla", "smoke").build(0), sampler, [(6, 0)])
     assert not folders.runs.exists()
 
 
@@ -104,7 +104,7 @@ def test_the_documented_way_from_attention_to_a_bias_runs_as_it_stands(
     exec(applied, names)
     assert names["mixed"].isfinite().all(), "the step of the end has no line"
     assert (names["longer"][:, torch.arange(1000), 1000 - torch.arange(1000)] == 0).all()
-    run = runner.ensure(experiment("addition-vanilla", "smoke"), 0)
+    run = runner.ensure(spec("addition-vanilla", "smoke"), 0)
     monkeypatch.setattr(abc_nb, "load", lambda _: run)
     monkeypatch.setattr(abc_nb, "retrain", lambda *_: None)
     exec(own, names)

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from abc_nb.analysis import attention
-from abc_nb.experiments.experiment import experiment
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.layouts import SOS
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import runner
 from abc_nb.show import maps
+from abc_nb.specs.spec import spec
 from abc_nb.training.evaluation import greedy, record
 
 TASKS = ("successor", "addition", "n-by-1")
@@ -95,7 +95,7 @@ def test_a_heat_map_shows_the_weights_and_marks_wrong_tokens() -> None:
 @pytest.fixture
 def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> attention.AttentionStudy:
     monkeypatch.setenv("ABC_NB_RUNS", str(tmp_path))
-    return attention.AttentionStudy(runner.ensure(experiment("addition-vanilla", "smoke"), 0), length=10, samples=20)
+    return attention.AttentionStudy(runner.ensure(spec("addition-vanilla", "smoke"), 0), length=10, samples=20)
 
 
 def test_study_of_an_example_keeps_zeros_in_front(study: attention.AttentionStudy) -> None:

@@ -17,11 +17,11 @@ from abc_nb.bias.base import Attention
 from abc_nb.bias.lines import Line
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
-from abc_nb.experiments.experiment import experiment
 from abc_nb.model.attention import Record
 from abc_nb.problems.layouts import Layout
 from abc_nb.runs import runner, store
 from abc_nb.show import tables
+from abc_nb.specs.spec import spec
 
 ATTENTIONS: list[Attention] = ["self", "cross"]
 GONE = "the addition-vanilla that addition-abc was calibrated from is not there"
@@ -32,7 +32,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CalibrationStudy
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("ABC_NB_RUNS", str(tmp_path_factory.mktemp("study")))
         patched.setattr(paths, "SHIPPED", tmp_path_factory.mktemp("shipped"))
-        yield CalibrationStudy(runner.ensure(experiment("addition-abc", "smoke"), 0))
+        yield CalibrationStudy(runner.ensure(spec("addition-abc", "smoke"), 0))
 
 
 def column_of(line: Line, layout: Layout, step: int) -> int | None:
@@ -51,7 +51,7 @@ def column_of(line: Line, layout: Layout, step: int) -> int | None:
 @pytest.mark.parametrize("name", ["addition-vanilla", "addition-lora"])
 def test_a_run_without_calibration_is_an_error(study: CalibrationStudy, name: str) -> None:
     with pytest.raises(InputError, match=f"{name} has no calibrated bias: take an experiment such as addition-abc"):
-        CalibrationStudy(replace(study.run, experiment=experiment(name, "smoke")))
+        CalibrationStudy(replace(study.run, experiment=spec(name, "smoke")))
 
 
 def test_a_parent_that_is_gone_or_has_other_weights_is_not_taken(
@@ -66,7 +66,7 @@ def test_a_parent_that_is_gone_or_has_other_weights_is_not_taken(
 
 
 def test_averages_are_the_parents_attention_on_its_own_training_problems(study: CalibrationStudy) -> None:
-    parent = experiment("addition-vanilla", "smoke")
+    parent = spec("addition-vanilla", "smoke")
     run, batch, record = store.find(parent, 0), parent.sampler.calibration_batch(0), Record()
     assert run is not None
     with torch.inference_mode():
@@ -126,7 +126,7 @@ def test_the_bias_opens_the_same_places_with_the_same_values_at_two_lengths(
     study: CalibrationStudy, name: Attention
 ) -> None:
     """At all steps but those at which the shorter numbers end."""
-    task, reach = study.run.experiment.task, max(abs(line.offset) for line in study.bias.lines)
+    task, reach = study.run.spec.task, max(abs(line.offset) for line in study.bias.lines)
     steps, opened = task.width(12, "tight") - reach - 1, []
     for length in (12, 30):
         layout = task.layout(task.width(length, "tight"))
@@ -155,9 +155,9 @@ def test_costs_are_counted_to_the_first_validation_of_99_percent(
     child = pd.DataFrame([(10, 2.0, 0.98), (20, 4.0, 0.99), (30, 6.0, 1.0)], columns=columns)
     parent = pd.DataFrame([(25, 5.0, 0.4), (50, 10.0, 0.995)], columns=columns)
     own = replace(study.run, manifest={**study.run.manifest, "calibration_seconds": 1.0})
-    monkeypatch.setattr(store.Run, "history", lambda run: parent if run.experiment.parent is None else child)
+    monkeypatch.setattr(store.Run, "history", lambda run: parent if run.spec.parent is None else child)
     row = CalibrationStudy(own).cost()
-    training = study.run.experiment.training
+    training = study.run.spec.training
     assert training.batch == training.held_batch, "so problems are steps times this"
     assert (row["steps"], row["problems"], row["seconds"]) == (20 / 50, 20 / 50, pytest.approx(0.5))
 

@@ -44,13 +44,13 @@ def test_a_failing_model_names_the_shortest_problem(capsys: pytest.CaptureFixtur
     last = capsys.readouterr().out.splitlines()[-1]
     problem = last.rpartition(" ")[2]
     run = abc_nb.load("successor-window-cyclic")
-    assert abc_nb.answer("successor-window-cyclic", problem) != run.experiment.task.right_answer(problem)
+    assert abc_nb.answer("successor-window-cyclic", problem) != run.spec.task.right_answer(problem)
 
 
 @pytest.mark.slow
 def test_perturbed_weights_lose_the_certificate() -> None:
     run = abc_nb.load("parity-abc")
-    model, sampler = run.model(), run.experiment.sampler
+    model, sampler = run.model(), run.spec.sampler
     torch.manual_seed(0)
     with torch.no_grad():
         for weights in model.parameters():
@@ -70,7 +70,7 @@ def test_a_certified_model_is_right_with_any_number_of_zeros_in_front(task: str,
     assert data["statement"].endswith("with any number of zeros in front.")
     assert f"at every width W >= {data['facts']['narrowest']} " in data["statement"]
     run, width, rng = abc_nb.load(f"{task}-{model}", seed=1), 61, np.random.default_rng(0)
-    own = run.experiment.task
+    own = run.spec.task
     free, operands = width - own.grows, []
     for places in own.operand_places(width):
         digits = rng.integers(own.base, size=(free, places))
@@ -78,7 +78,7 @@ def test_a_certified_model_is_right_with_any_number_of_zeros_in_front(task: str,
         if places == width:
             digits[np.arange(width) > np.arange(free)[:, None]] = 0
         operands.append(rng.permutation(digits) if operands else digits)
-    batch = make_batch(own, operands, width, run.experiment.sampler.arrangement)
+    batch = make_batch(own, operands, width, run.spec.sampler.arrangement)
     assert data["facts"]["narrowest"] <= width and exact_match(run.model(), batch).all()
 
 

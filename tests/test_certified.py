@@ -12,8 +12,8 @@ from conftest import Folders
 from abc_nb.analysis import certified
 from abc_nb.analysis.results import Results
 from abc_nb.common import paths
-from abc_nb.experiments import Experiment
 from abc_nb.runs import runner, store
+from abc_nb.specs.spec import Spec
 
 NAME = "successor-abc"  # which the run below stands for
 OTHER = "parity-abc"  # of which no run is there
@@ -39,7 +39,7 @@ def contexts(origin: str) -> dict[str, int]:
 
 
 @pytest.fixture
-def run(tiny: Experiment, shipped: Path, monkeypatch: pytest.MonkeyPatch) -> store.Run:
+def run(tiny: Spec, shipped: Path, monkeypatch: pytest.MonkeyPatch) -> store.Run:
     """A run made here under the name of a shipped certificate."""
     found = runner.ensure(tiny, 0)
     monkeypatch.setattr(certified.store, "find", lambda experiment, *_: found if experiment.name == NAME else None)

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from abc_nb.analysis.results import Results
 from abc_nb.common.errors import InputError
-from abc_nb.experiments.studies import STUDIES
 from abc_nb.paper import claims, counts, ledger, measures
 from abc_nb.paper.claims import Verdict
 from abc_nb.paper.counts import Count
 from abc_nb.problems.tasks import Task
+from abc_nb.specs.studies import STUDIES
 
 THREE = ("successor", "addition", "n-by-1")
 FOUR = (*THREE, "parity")

@@ -13,22 +13,21 @@ from abc_nb import InputError
 from abc_nb.bias import Lines, RunningALiBi
 from abc_nb.calibration.calibrate import Calibration
 from abc_nb.calibration.of_model import bias_from_attention, calibrate_model
-from abc_nb.experiments import experiment
-from abc_nb.experiments.catalogue import DECODER_ONLY
-from abc_nb.experiments.experiment import Experiment
-from abc_nb.experiments.studies import ARITHMETIC
 from abc_nb.model.decoders import CrossDecoder, SequenceDecoder
 from abc_nb.model.layers import Layer
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.layouts import SOS, Layout
 from abc_nb.problems.sampling import Batch
+from abc_nb.specs.models import DECODER_ONLY
+from abc_nb.specs.spec import Spec, spec
+from abc_nb.specs.studies import ARITHMETIC
 from abc_nb.training.evaluation import greedy, record
 from abc_nb.training.trainer import Trainer
 
 
-def made(name: str, seed: int = 0) -> tuple[Experiment, Transformer, Batch]:
+def made(name: str, seed: int = 0) -> tuple[Spec, Transformer, Batch]:
     """A new small model, with weights larger than usual, and a few problems."""
-    found = experiment(name, "smoke")
+    found = spec(name, "smoke")
     model = found.build(seed).eval()
     assert isinstance(model.decoder, SequenceDecoder)
     with torch.no_grad():
@@ -105,7 +104,7 @@ def product_of(names: tuple[str, ...], layers: tuple[int, ...]) -> list[tuple[st
 
 
 def test_alibi_counts_distance_in_one_sequence() -> None:
-    layout = experiment("addition-decoder-alibi").sampler.layout(3)
+    layout = spec("addition-decoder-alibi").sampler.layout(3)
     count, sources = layout.source_length + layout.target_length, layout.source_length
     whole = torch.full((4, count, count), -math.inf)
     for head in range(4):
@@ -134,7 +133,7 @@ def window(layout: Layout, step: int) -> set[tuple[str, int]]:
 
 @pytest.mark.parametrize("task", ARITHMETIC)
 def test_abs_opens_a_window_and_one_key_of_it_to_a_head(task: str) -> None:
-    layout = experiment(f"{task}-decoder-abs").sampler.layout(8)
+    layout = spec(f"{task}-decoder-abs").sampler.layout(8)
     bias = Lines.one_key_a_head(layout, 8, 1)
     opened = {name: bias.opened(layout, name, 0) for name in ("self", "cross", "source")}
     for step in range(layout.target_length):
@@ -147,7 +146,7 @@ def test_abs_opens_a_window_and_one_key_of_it_to_a_head(task: str) -> None:
 
 
 def test_a_head_keeps_no_line_where_it_hardly_looks() -> None:
-    layout = experiment("addition-decoder-abs").sampler.layout(6)
+    layout = spec("addition-decoder-abs").sampler.layout(6)
     steps, cross = layout.target_length, torch.zeros(2, layout.target_length, layout.source_length)
     own = torch.zeros(2, steps, steps)
     columns = layout.operands[0].columns.tolist()
@@ -160,11 +159,11 @@ def test_a_head_keeps_no_line_where_it_hardly_looks() -> None:
 
 @pytest.mark.slow
 def test_a_model_is_trained_calibrated_and_retrained_under_its_lines() -> None:
-    found = experiment("successor-decoder-vanilla", "smoke")
+    found = spec("successor-decoder-vanilla", "smoke")
     model = found.build(0)
     Trainer(model, found.sampler, found.training, 0).run()
     bias = calibrate_model(model, found.sampler.calibration_batch(0, 50)).bias
-    child = experiment("successor-decoder-abc", "smoke").build(0, bias)
+    child = spec("successor-decoder-abc", "smoke").build(0, bias)
     before = [weights.clone() for weights in child.parameters()]
     Trainer(child, found.sampler, found.training, 0).run()
     assert isinstance(child.decoder, SequenceDecoder) and child.config.bias == bias
@@ -177,4 +176,4 @@ def test_a_model_is_trained_calibrated_and_retrained_under_its_lines() -> None:
 def test_a_decoder_only_model_has_no_encoder() -> None:
     with pytest.raises(InputError, match="has no encoder"):
         ModelConfig(kind="decoder-only", encoder_layers=1)
-    assert isinstance(experiment("addition-vanilla").build(0).decoder, CrossDecoder)
+    assert isinstance(spec("addition-vanilla").build(0).decoder, CrossDecoder)

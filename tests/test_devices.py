@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from abc_nb.common import devices
-from abc_nb.experiments.experiment import Experiment
 from abc_nb.runs import sweep
+from abc_nb.specs.spec import Spec
 
 
 @pytest.fixture(autouse=True)
@@ -37,6 +37,6 @@ def test_threads_are_given_back_by_work_inside_other_work() -> None:
     assert torch.get_num_threads() == 3
 
 
-def test_a_measured_step_gives_its_threads_back(tiny: Experiment) -> None:
+def test_a_measured_step_gives_its_threads_back(tiny: Spec) -> None:
     assert sweep.step_seconds(tiny, 0) > 0
     assert torch.get_num_threads() == 3

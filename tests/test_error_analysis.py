@@ -12,11 +12,11 @@ from torch import Tensor
 from abc_nb.analysis import error_analysis
 from abc_nb.bias.base import CLOSED, Attention, Causal
 from abc_nb.bias.near import Near
-from abc_nb.experiments.experiment import experiment
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.layouts import Layout, binary_natural, unary
 from abc_nb.problems.sampling import Batch
 from abc_nb.runs import store
+from abc_nb.specs.spec import spec
 
 
 @pytest.mark.parametrize("name", ["cross", "self"])
@@ -37,8 +37,8 @@ def test_far_digits_are_closed_and_nothing_else(layout: Layout, reach: int, name
 
 def test_far_digits_are_closed_at_test_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Open it is asked as it is, closed with `Near` and the same weights."""
-    run = store.Run(experiment("addition-nope"), 2, {}, lambda name: pd.DataFrame(), None, Path())
-    model = run.experiment.build(0)
+    run = store.Run(spec("addition-nope"), 2, {}, lambda name: pd.DataFrame(), None, Path())
+    model = run.spec.build(0)
     monkeypatch.setattr(store.Run, "model", lambda self: model)
     asked = []
 

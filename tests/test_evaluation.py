@@ -230,7 +230,7 @@ def test_table_has_a_tidy_row_for_each_length() -> None:
     assert [*table.columns] == COLUMNS
     assert table.length.tolist() == [1, 4, 12]
     assert table.samples.tolist() == [9, 20, 5]
-    assert set(table.experiment) == {"addition-vanilla"}
+    assert set(table.spec) == {"addition-vanilla"}
     assert set(table.seed) == {2}
     assert set(table.regime) == {"tight"}
     np.testing.assert_array_equal(table.accuracy, table.correct / table.samples)

@@ -21,7 +21,6 @@ from abc_nb.calibration.of_model import calibrate_model
 from abc_nb.calibration.settings import PAPER, Calibration
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
-from abc_nb.experiments.experiment import calibrated, experiment
 from abc_nb.model.positions import Sinusoidal
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task
@@ -30,6 +29,7 @@ from abc_nb.show import pictures
 from abc_nb.show.explorers import attention as explore
 from abc_nb.show.explorers import calibration as calibrating
 from abc_nb.show.explorers import contexts, window
+from abc_nb.specs.spec import calibrated, spec
 from abc_nb.training.answers import answers
 
 ATTENTIONS: list[Attention] = ["self", "cross"]
@@ -46,7 +46,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AttentionStudy]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("ABC_NB_RUNS", str(tmp_path_factory.mktemp("explore")))
         patched.setattr(paths, "SHIPPED", tmp_path_factory.mktemp("shipped"))
-        yield AttentionStudy(runner.ensure(experiment("addition-vanilla", "smoke"), 0), samples=20)
+        yield AttentionStudy(runner.ensure(spec("addition-vanilla", "smoke"), 0), samples=20)
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def bench(study: AttentionStudy) -> calibrating.Bench:
 def test_the_answer_is_what_compute_gives_and_the_right_one_what_python_gives(study: AttentionStudy, text: str) -> None:
     asked = explore.ask(study, text)
     right = str(sum(int(part) for part in text.split("+")))
-    assert asked.answer == next(answers(study.model, study.run.experiment.sampler, [text]))
+    assert asked.answer == next(answers(study.model, study.run.spec.sampler, [text]))
     assert asked.expected == right
     wrong = sum(a != b for a, b in zip(asked.decoded.outputs, asked.decoded.expected, strict=True))
     assert f"✗ wrong in {wrong} of {len(asked.decoded.outputs)} tokens; right is {right}" in explore.verdict(asked)
@@ -160,7 +160,7 @@ def test_open_keys_are_those_of_the_dense_mask(task: str, w: int | None, sides: 
 def test_what_was_trained_has_the_window_and_the_period_that_are_shown(sides: Sides) -> None:
     layout = Task("addition").layout(5, "aligned")
     for (w, t), name in window.TRAINED[sides].items():
-        model = experiment(f"addition-{name}").model
+        model = spec(f"addition-{name}").model
         assert isinstance(model.position, Sinusoidal) and model.position.period == t
         for attention in ATTENTIONS:
             opened = model.bias.opened(layout, attention, 0)[0].numpy()
@@ -172,9 +172,7 @@ def test_measured_accuracy_is_shown_and_what_is_missing_says_what_to_run(monkeyp
         def evaluation(self) -> pd.DataFrame:
             return rows("", {6: [1.0], 60: [0.25]})
 
-    monkeypatch.setattr(
-        store, "find", lambda wanted, seed: Finished() if wanted == experiment("addition-window") else None
-    )
+    monkeypatch.setattr(store, "find", lambda wanted, seed: Finished() if wanted == spec("addition-window") else None)
     found = window.measured("addition")
     assert found[["w", "T", "length", "accuracy"]].values.tolist() == [["1", "none", 6, 100], ["1", "none", 60, 25]]
 
@@ -195,7 +193,7 @@ def test_measured_accuracy_is_shown_and_what_is_missing_says_what_to_run(monkeyp
 
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_the_bench_reads_the_lines_that_calibration_reads(bench: calibrating.Bench, settings: Calibration) -> None:
-    batch = bench.parent.experiment.sampler.calibration_batch(0)
+    batch = bench.parent.spec.sampler.calibration_batch(0)
     assert bench.calibrate(settings) == calibrate_model(bench.parent.model(), batch, settings).bias
 
 
@@ -203,7 +201,7 @@ def test_the_bench_averages_over_what_the_retraining_will(
     bench: calibrating.Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Here as if problems were padded: the paper's way takes every step of them, ours the first ones."""
-    every = bench.parent.experiment.sampler.calibration_batch(0)
+    every = bench.parent.spec.sampler.calibration_batch(0)
 
     def cut(sampler: Sampler, seed: int, size: int = 1000, padding: bool = False) -> Batch:
         return every if padding else every.first(4)
@@ -234,7 +232,7 @@ def test_kept_lines_are_drawn_over_the_averaged_attention_and_closed_cells_of_th
         weights = bench.averages["cross", 0][line.head].numpy()
         tile = whole[row : row + weights.shape[0], column : column + weights.shape[1]]
         np.testing.assert_allclose(tile, (weights - weights.min()) / (weights.max() - weights.min()), rtol=1e-5)
-    dense = bias.dense(bench.parent.experiment.sampler.layout(12), "cross", 0, bias.heads)
+    dense = bias.dense(bench.parent.spec.sampler.layout(12), "cross", 0, bias.heads)
     assert np.isnan(np.ma.getdata(extended.images[0].get_array())).sum() == (~dense.isfinite()).sum()
     assert f"{len(bias.lines)} lines, {len(black)} of them in this map" in shown.text
     drawn = {str(line.get_label()): np.asarray(line.get_xydata()).tolist() for line in panel.get_lines()}
@@ -242,7 +240,7 @@ def test_kept_lines_are_drawn_over_the_averaged_attention_and_closed_cells_of_th
 
 
 def test_the_retraining_has_the_settings_and_a_name_for_its_curve(bench: calibrating.Bench) -> None:
-    assert bench.child(PAPER) == replace(experiment("addition-abc", "smoke"), calibration=PAPER)
+    assert bench.child(PAPER) == replace(spec("addition-abc", "smoke"), calibration=PAPER)
     assert calibrating.label(PAPER) == "kappa 4.5, 0.87, last layer, whole matrix, empty heads open"
     one = Calibration(share=0.25, directions=("vertical",))
     assert calibrating.label(one) == "share 0.25, each layer, operands, vertical"

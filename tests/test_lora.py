@@ -13,11 +13,11 @@ from helpers import SAMPLER, TINY, assert_same_result, build, interrupted_and_re
 from safetensors.torch import load_file
 from torch import Tensor
 
-from abc_nb.experiments.experiment import Experiment
-from abc_nb.experiments.names import Name
 from abc_nb.model import lora
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.runs import runner, store
+from abc_nb.specs.names import Name
+from abc_nb.specs.spec import Spec
 from abc_nb.training.trainer import loss_of
 
 CONFIG = replace(TINY, decoder_layers=2)
@@ -127,14 +127,14 @@ def test_merging_leaves_a_model_without_adaptation_as_it_is() -> None:
 
 
 @pytest.fixture(scope="session")
-def child(tiny: Experiment) -> Experiment:
+def child(tiny: Spec) -> Spec:
     """An experiment that adapts the tiny one."""
     recipe = replace(tiny.training, optimizer="adamw", learning_rate=0.05)
     return replace(tiny, identity=Name("successor", "lora", 10), parent=tiny, start="parent", rank=2, training=recipe)
 
 
 @pytest.fixture(scope="session")
-def trained(child: Experiment, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(child: Spec, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of runs that holds the child and its parent, to be copied."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("ABC_NB_RUNS", str(tmp_path_factory.mktemp("adapted")))
@@ -142,7 +142,7 @@ def trained(child: Experiment, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 def test_an_adapted_run_differs_from_its_parent_in_queries_and_keys_alone(
-    trained: Path, child: Experiment, tiny: Experiment
+    trained: Path, child: Spec, tiny: Spec
 ) -> None:
     start, found = (load_file(trained / each.key(0) / store.WEIGHTS) for each in (tiny, child))
     assert {*found} == {*start}
@@ -152,7 +152,7 @@ def test_an_adapted_run_differs_from_its_parent_in_queries_and_keys_alone(
 
 
 def test_an_adapted_run_gives_its_model_and_names_its_parent(
-    trained: Path, child: Experiment, tiny: Experiment, folders: Folders
+    trained: Path, child: Spec, tiny: Spec, folders: Folders
 ) -> None:
     shutil.copytree(trained / child.key(0), folders.runs / child.key(0))
     run = store.find(child, 0)
@@ -163,7 +163,7 @@ def test_an_adapted_run_gives_its_model_and_names_its_parent(
 
 
 def test_an_interrupted_adaptation_goes_on_where_it_was(
-    trained: Path, child: Experiment, tiny: Experiment, folders: Folders, monkeypatch: pytest.MonkeyPatch
+    trained: Path, child: Spec, tiny: Spec, folders: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(trained / tiny.key(0), folders.runs / tiny.key(0))
     run = interrupted_and_resumed(child, monkeypatch)

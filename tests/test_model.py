@@ -14,7 +14,6 @@ from abc_nb.bias.alibi import ALiBi
 from abc_nb.bias.base import Attention, Bias, Causal, OpenKeys, key_count
 from abc_nb.bias.lines import Line, Lines
 from abc_nb.bias.window import Sides, Window
-from abc_nb.experiments.catalogue import MODERN
 from abc_nb.model import attention as multihead
 from abc_nb.model.attention import MultiHeadAttention, Record, softmax_or_zero
 from abc_nb.model.dropout import Dropout
@@ -22,6 +21,7 @@ from abc_nb.model.layers import Layer
 from abc_nb.model.positions import NoPosition, PositionEncoding, Relative, Rotary, Sinusoidal
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.layouts import Layout, binary_aligned, binary_natural, unary
+from abc_nb.specs.models import MODERN
 
 VOCABULARY = 15
 TINY = ModelConfig(width=8, heads=2, feed_forward=16, encoder_layers=1, decoder_layers=2)

@@ -12,11 +12,11 @@ from helpers import SAMPLER, SHORT, TINY, assert_same_weights, build
 from torch import Tensor
 
 from abc_nb import experiments
-from abc_nb.experiments import profiles
-from abc_nb.experiments.catalogue import MODERN, WIDENED
-from abc_nb.experiments.experiment import experiment
 from abc_nb.model.positions import ShortRelative
 from abc_nb.runs import runner
+from abc_nb.specs import recipes as profiles
+from abc_nb.specs.models import MODERN, WIDENED
+from abc_nb.specs.spec import spec
 from abc_nb.training.answers import answers
 from abc_nb.training.trainer import Trainer, loss_of
 
@@ -71,7 +71,7 @@ def test_training_repeats_whatever_else_drew_random_numbers(name: str) -> None:
 @pytest.mark.parametrize("name", MODERN)
 @pytest.mark.usefixtures("folders")
 def test_it_is_trained_evaluated_to_sixty_digits_and_asked(name: str) -> None:
-    chosen = experiment(f"addition-{name}", "smoke")
+    chosen = spec(f"addition-{name}", "smoke")
     run = runner.ensure(chosen, seed=0)
     assert set(run.evaluation().length) >= {6, 60}
     assert run.history().loss.notna().all()
@@ -84,7 +84,7 @@ def test_it_is_trained_evaluated_to_sixty_digits_and_asked(name: str) -> None:
 @pytest.mark.parametrize("task", ["parity", "n-by-1", "listops-max"])
 def test_its_longest_test_fits(task: str, name: str, profile: str) -> None:
     """Where a table ends, an evaluation would end in an error."""
-    chosen = experiment(f"{task}-{name}", profile)
+    chosen = spec(f"{task}-{name}", profile)
     length = max(length for length, _ in chosen.tests)
     layout = chosen.task.layout(chosen.task.width(length, chosen.sampler.regime))
     with torch.device("meta"):
@@ -104,7 +104,7 @@ def test_they_come_with_the_project_and_are_trained_anew_on_demand(profile: str)
 @pytest.mark.parametrize(("name", "clip"), [("addition-rpe-short-by-place", 4), ("parity-rpe-short", 11)])
 def test_training_shows_every_vector_of_a_short_clip(name: str, clip: int) -> None:
     """Cross-attention has all distances from one end of the clip to the other, in the narrowest problems too."""
-    chosen = experiment(name)
+    chosen = spec(name)
     assert isinstance(chosen.model.position, ShortRelative)
     assert chosen.model.position.clip == clip
     layout = chosen.task.layout(min(chosen.sampler.widths))

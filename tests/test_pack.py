@@ -12,22 +12,22 @@ from helpers import assert_same_result
 
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
-from abc_nb.experiments.experiment import Experiment, experiment
-from abc_nb.experiments.names import Name
 from abc_nb.runs import pack, runner, store
 from abc_nb.runs.store import Run
+from abc_nb.specs.names import Name
+from abc_nb.specs.spec import Spec, spec
 
 
-def shipped(chosen: Experiment, seed: int = 0) -> Run:
+def shipped(chosen: Spec, seed: int = 0) -> Run:
     run = store.find(chosen, seed, ("shipped",))
     assert run is not None
     return run
 
 
 def test_a_shipped_run_is_the_run_to_the_bit(calibrated: Run) -> None:
-    assert store.find(calibrated.experiment, 0, ("shipped",)) is None
+    assert store.find(calibrated.spec, 0, ("shipped",)) is None
     store.ship(calibrated, weights=True)
-    found = shipped(calibrated.experiment)
+    found = shipped(calibrated.spec)
     assert_same_result(found, calibrated)
     assert found.bias() == calibrated.bias()
     pd.testing.assert_frame_equal(found.table("history"), calibrated.table("history"), check_dtype=False)
@@ -39,7 +39,7 @@ def test_a_shipped_run_is_the_run_to_the_bit(calibrated: Run) -> None:
 
 def test_without_weights_the_numbers_are_shipped_alone(run: Run) -> None:
     store.ship(run, weights=False)
-    found = shipped(run.experiment)
+    found = shipped(run.spec)
     assert not found.has_weights and found.checksum == run.checksum
     with pytest.raises(InputError, match="was shipped without its weights: run `abc-nb train successor-vanilla"):
         found.model()
@@ -47,12 +47,12 @@ def test_without_weights_the_numbers_are_shipped_alone(run: Run) -> None:
 
 def test_runs_are_added_and_replaced(run: Run, folders: Folders) -> None:
     """One run more leaves the others as they are; the same name and seed again takes the old one's place."""
-    second = runner.ensure(run.experiment, 1)
+    second = runner.ensure(run.spec, 1)
     for each in (second, run):
         store.ship(each, weights=True)
-    changed = replace(run.experiment, training=replace(run.experiment.training, steps=5))
+    changed = replace(run.spec, training=replace(run.spec.training, steps=5))
     store.ship(runner.ensure(changed, 0), weights=True)
-    assert_same_result(shipped(run.experiment, 1), second)
+    assert_same_result(shipped(run.spec, 1), second)
     assert shipped(changed).manifest["steps"] == 5
     rows = pack.Pack(folders.shipped).rows
     assert [row["seed"] for row in rows.values()] == [0, 1]
@@ -64,7 +64,7 @@ def test_a_damaged_table_is_named(run: Run, folders: Folders, file: str) -> None
     (folders.shipped / file).write_bytes(b"run\n1\n")
     pack.kept.cache_clear()
     with pytest.raises(InputError, match="the shipped results are damaged: copy"):
-        shipped(run.experiment).evaluation()
+        shipped(run.spec).evaluation()
 
 
 def test_weights_that_were_changed_are_refused(run: Run, folders: Folders) -> None:
@@ -74,7 +74,7 @@ def test_weights_that_were_changed_are_refused(run: Run, folders: Folders) -> No
     content[-5] ^= 1
     path.write_bytes(content)
     with pytest.raises(InputError, match="does not hold the weights of"):
-        shipped(run.experiment).model()
+        shipped(run.spec).model()
 
 
 def test_every_shipped_run_is_that_of_todays_recipe() -> None:
@@ -85,7 +85,7 @@ def test_every_shipped_run_is_that_of_todays_recipe() -> None:
         (row["task"], row["model"], row["base"], row["profile"]): row["experiment"] for row in known.rows.values()
     }
     for (task, model, base, profile), digest in digests.items():
-        assert experiment(Name(task, model, base), profile).digest == digest, f"{task}-{model}"
+        assert spec(Name(task, model, base), profile).digest == digest, f"{task}-{model}"
 
 
 def test_shipped_results_are_small() -> None:

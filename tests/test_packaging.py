@@ -17,9 +17,9 @@ from packaging.utils import canonicalize_name
 
 from abc_nb.analysis.results import Results
 from abc_nb.common import paths
-from abc_nb.experiments.catalogue import MODELS
 from abc_nb.paper import facts
 from abc_nb.runs import store
+from abc_nb.specs.models import MODELS
 
 ROOT = Path(__file__).resolve().parents[1]
 MACHINE_PATH = re.compile(r"(?<![\w.-])/" + "work" + r"/")

@@ -16,9 +16,9 @@ from matplotlib.text import Annotation
 
 from abc_nb.analysis import dataset, statistics
 from abc_nb.analysis.attention import HeadMap
-from abc_nb.experiments.catalogue import MODELS, SCAFFOLDS
 from abc_nb.problems.tasks import Task
 from abc_nb.show import maps, pictures, plots, tables
+from abc_nb.specs.models import MODELS, SCAFFOLDS
 
 
 def curves(frame: pd.DataFrame) -> Figure:

@@ -20,10 +20,10 @@ from abc_nb.certificates.checksum import checksum
 from abc_nb.certificates.practice import Practised, practise, problems_to_practise
 from abc_nb.certificates.tables import TableContexts
 from abc_nb.certificates.tried import Tried, try_all
-from abc_nb.experiments.experiment import experiment
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task
+from abc_nb.specs.spec import spec
 from abc_nb.training.progress import TrainingConfig
 from abc_nb.training.trainer import Trainer
 
@@ -54,7 +54,7 @@ def damaged(name: str = "parity-window-cyclic", noise: float = 0.5) -> tuple[Tra
     with torch.no_grad():
         for weights in model.parameters():
             weights.add_(noise * torch.randn_like(weights) * weights.std(correction=0))
-    return model, run.experiment.sampler
+    return model, run.spec.sampler
 
 
 def test_a_model_made_wrong_is_certified_after_practice_with_numbers_of_training_alone() -> None:
@@ -76,7 +76,7 @@ def test_a_model_made_wrong_is_certified_after_practice_with_numbers_of_training
 def test_a_certified_model_is_left_as_it_is() -> None:
     run = abc_nb.load("parity-window-cyclic")
     model, before = run.model(), checksum(weights_of(run.model()))
-    found = practise(model, run.experiment.sampler, CONFIG, 0, ROUNDS)
+    found = practise(model, run.spec.sampler, CONFIG, 0, ROUNDS)
     assert found.progress.step == found.facts["rounds"] == 0 and found.certified
     assert len(found.progress.history) == 1 and checksum(weights_of(model)) == before
 
@@ -97,7 +97,7 @@ def test_every_round_trains_and_practice_ends(steps: int, rounds: int) -> None:
 @pytest.mark.parametrize("rounds", [3, 8])
 def test_the_recipe_of_practice_trains_in_every_round(rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 1,800 steps: these numbers of rounds once certified a model again and again and trained no more."""
-    training = experiment("successor-window-cyclic-repaired").training
+    training = spec("successor-window-cyclic-repaired").training
     monkeypatch.setattr(Trainer, "step", lambda self, plan=None: advanced(self))
     config = replace(training, steps=1800 // rounds, validate_every=10**6, validation=3)
     model, sampler = damaged()

@@ -118,8 +118,8 @@ def test_what_is_predicted_of_shipped_models_was_sampled(task: str, seed: int) -
     if data["certified"]:
         pytest.skip("this model is certified today")
     rows = run.evaluation()
-    found = wrong_contexts(run.model(), run.experiment.sampler, data)
-    shares = predicted_accuracy(run.model(), run.experiment.sampler, found, [*rows.length, 10**6])
+    found = wrong_contexts(run.model(), run.spec.sampler, data)
+    shares = predicted_accuracy(run.model(), run.spec.sampler, found, [*rows.length, 10**6])
     predicted = rows.length.map(shares)
     assert predicted.between(rows.ci_low, rows.ci_high).all()
     assert 0 < shares[10**6] <= max(predicted) and min(predicted) < 1
@@ -131,7 +131,7 @@ def test_what_is_predicted_of_shipped_models_was_sampled(task: str, seed: int) -
 def test_contexts_read_back_from_a_certificate_are_those_that_are_wrong(task: str, seed: int) -> None:
     name = f"{task}-window-cyclic"
     run, data = abc_nb.load(name, seed), files.read(paths.certificates() / f"{name}-quick-seed{seed}.json")
-    model, sampler = run.model(), run.experiment.sampler
+    model, sampler = run.model(), run.spec.sampler
     data["counterexamples"] *= 2
     back = {each.shape: each.examples for each in wrong_contexts(model, sampler, data)}
     tried = {each.shape: each.examples for each in try_all(PlaceContexts(model, sampler)) if each.wrong}

@@ -12,7 +12,8 @@ from abc_nb.analysis import certified, repairs
 from abc_nb.analysis.results import Results
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
-from abc_nb.experiments import ABLATED, BASES, LISTS, Name
+from abc_nb.specs.names import Name
+from abc_nb.specs.studies import ABLATED, BASES, LISTS
 
 FOUND = Results("quick", "shipped", [0, 1, 2, 3, 4])
 

@@ -16,10 +16,10 @@ from abc_nb import experiments, reproduce
 from abc_nb.analysis.results import Results
 from abc_nb.cli import main
 from abc_nb.common import paths
-from abc_nb.experiments.experiment import Experiment
 from abc_nb.paper import claims, exhibits, ledger, report
 from abc_nb.runs import runner
 from abc_nb.show import notebooks
+from abc_nb.specs.spec import Spec
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (400).to_bytes(4, "big") + (300).to_bytes(4, "big") + b"the rest"
 SHIPPED = Results("quick", "shipped", experiments.SEEDS)
@@ -100,7 +100,7 @@ def test_without_any_result_one_sentence_says_what_to_run(folder: Path, capsys: 
 
 
 def test_runs_are_listed_with_what_their_manifests_say(
-    folder: Path, tiny: Experiment, monkeypatch: pytest.MonkeyPatch
+    folder: Path, tiny: Spec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = runner.ensure(tiny, 0)
     monkeypatch.setattr(experiments, "needed", lambda profile, everything=False: [tiny])

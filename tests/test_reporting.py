@@ -13,10 +13,10 @@ from helpers import rows
 from abc_nb.analysis import statistics
 from abc_nb.analysis.results import Results
 from abc_nb.common.errors import InputError
-from abc_nb.experiments.catalogue import MODELS
 from abc_nb.paper import tables as beside
 from abc_nb.problems.tasks import REGISTRY
 from abc_nb.show import tables
+from abc_nb.specs.models import MODELS
 from abc_nb.training.evaluation import wilson
 
 

@@ -14,18 +14,19 @@ from helpers import rows
 from abc_nb.analysis import results
 from abc_nb.analysis.results import AnyName, Results
 from abc_nb.common.errors import InputError
-from abc_nb.experiments import BINARY, STUDIES, Experiment, Name, experiment
-from abc_nb.experiments.catalogue import GRID_NAMES
-from abc_nb.experiments.studies import corner
 from abc_nb.model.positions import Sinusoidal
 from abc_nb.runs import runner, store
 from abc_nb.show import tables
+from abc_nb.specs.models import GRID_NAMES
+from abc_nb.specs.names import Name
+from abc_nb.specs.spec import Spec, spec
+from abc_nb.specs.studies import BINARY, STUDIES, corner
 
 NAME = "successor-vanilla"
 
 
 @pytest.fixture
-def run(tiny: Experiment, folders: Folders, monkeypatch: pytest.MonkeyPatch) -> store.Run:
+def run(tiny: Spec, folders: Folders, monkeypatch: pytest.MonkeyPatch) -> store.Run:
     """Seed 0 of the tiny experiment, made here; it stands for every name."""
     monkeypatch.setattr(results, "experiment", lambda *_: tiny)
     return runner.ensure(tiny, 0)
@@ -59,9 +60,7 @@ def test_seeds_that_no_run_has_are_an_error_that_names_those_which_are_there(ori
     assert Results("smoke", origin, [7]).there([NAME]) == []
 
 
-def test_of_runs_made_here_and_shipped_ones_those_of_the_seeds_asked_for_are_taken(
-    run: store.Run, tiny: Experiment
-) -> None:
+def test_of_runs_made_here_and_shipped_ones_those_of_the_seeds_asked_for_are_taken(run: store.Run, tiny: Spec) -> None:
     store.ship(runner.ensure(tiny, 1), weights=False)
     store.ship(runner.ensure(tiny, 2), weights=False)
     shutil.rmtree(runner.ensure(tiny, 1).folder)
@@ -70,7 +69,7 @@ def test_of_runs_made_here_and_shipped_ones_those_of_the_seeds_asked_for_are_tak
     assert [(each.seed, each.manifest["shipped"]) for each in found.runs([NAME])] == [(0, False), (1, True)]
 
 
-def test_provenance_says_how_many_runs_were_made_here(run: store.Run, tiny: Experiment) -> None:
+def test_provenance_says_how_many_runs_were_made_here(run: store.Run, tiny: Spec) -> None:
     store.ship(runner.ensure(tiny, 1), weights=False)
     shutil.rmtree(runner.ensure(tiny, 1).folder)
     said = {
@@ -157,10 +156,10 @@ class ByPeriod(Results):
         return [*names]
 
     def evaluation(self, names: Sequence[str | Name]) -> pd.DataFrame:
-        position = experiment(names[0]).model.position
+        position = spec(names[0]).model.position
         assert isinstance(position, Sinusoidal)
         share = (position.period or 0) / 10
-        return pd.concat([rows("any", {6: [1.0], 60: [share]}, experiment(name).task.name) for name in names])
+        return pd.concat([rows("any", {6: [1.0], 60: [share]}, spec(name).task.name) for name in names])
 
 
 @pytest.mark.parametrize("profile", ["smoke", "quick"])
@@ -202,8 +201,8 @@ class Trained(Results):
 
     def evaluation(self, names: Sequence[str | Name]) -> pd.DataFrame:
         (name,) = names
-        share = 0.25 * len(experiment(name, self.profile).sampler.widths)
-        return rows("any", {6: [1.0], 20: [share, share]}, experiment(name).task.title)
+        share = 0.25 * len(spec(name, self.profile).sampler.widths)
+        return rows("any", {6: [1.0], 20: [share, share]}, spec(name).task.title)
 
 
 def test_models_trained_at_one_width_and_at_several_stand_beside_each_other() -> None:

@@ -18,9 +18,9 @@ from helpers import assert_same_result, interrupted_and_resumed, longer_experime
 
 from abc_nb.calibration.calibrate import Calibration
 from abc_nb.common.errors import InputError
-from abc_nb.experiments.experiment import LABELS, Experiment, experiment
 from abc_nb.runs import runner, store
 from abc_nb.runs.store import Run
+from abc_nb.specs.spec import LABELS, Spec, spec
 from abc_nb.training import trainer
 from abc_nb.training.progress import Progress
 from abc_nb.training.trainer import Trainer
@@ -54,7 +54,7 @@ def changed(data: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", ["addition-vanilla", "n-by-1-abc", "successor-window-cyclic"])
 def test_every_field_that_training_depends_on_is_part_of_the_key(name: str) -> None:
-    chosen = experiment(name)
+    chosen = spec(name)
     every = changes(chosen)
     assert len(every) > 30
     for where, change in every:
@@ -63,23 +63,23 @@ def test_every_field_that_training_depends_on_is_part_of_the_key(name: str) -> N
 
 @pytest.mark.parametrize("field, value", [("steps", 5), ("learning_rate", 1e-3), ("clip", 2.0), ("validation", 9)])
 def test_another_recipe_is_another_run(run: Run, field: str, value: float) -> None:
-    other = replace(run.experiment, training=replace(run.experiment.training, **{field: value}))
+    other = replace(run.spec, training=replace(run.spec.training, **{field: value}))
     assert other.key(0) != run.key
     assert store.find(other, 0) is None, "the run of the usual recipe is not served for it"
 
 
-def test_the_parent_is_part_of_the_key(child: Experiment) -> None:
+def test_the_parent_is_part_of_the_key(child: Spec) -> None:
     assert child.parent is not None
     parent = replace(child.parent, training=replace(child.parent.training, steps=5))
     assert replace(child, parent=parent).key(0) != child.key(0)
 
 
-def test_tests_and_labels_are_no_part_of_the_key(tiny: Experiment) -> None:
+def test_tests_and_labels_are_no_part_of_the_key(tiny: Spec) -> None:
     assert replace(tiny, tests=((2, 5),), profile="quick").digest == tiny.digest
 
 
 @pytest.mark.parametrize("seed", [-1, 0.5, "0"])
-def test_a_seed_is_a_whole_number(tiny: Experiment, seed: Any) -> None:
+def test_a_seed_is_a_whole_number(tiny: Spec, seed: Any) -> None:
     with pytest.raises(InputError, match="seed"):
         tiny.key(seed)
 
@@ -88,11 +88,11 @@ def test_a_seed_is_a_whole_number(tiny: Experiment, seed: Any) -> None:
 
 
 def test_a_finished_run_is_not_made_again(run: Run) -> None:
-    assert_same_result(runner.ensure(run.experiment, 0, never), run)
+    assert_same_result(runner.ensure(run.spec, 0, never), run)
 
 
 def test_another_seed_is_another_run(run: Run) -> None:
-    other = runner.ensure(run.experiment, 1)
+    other = runner.ensure(run.spec, 1)
     assert other.checksum != run.checksum and other.seed == 1
 
 
@@ -100,7 +100,7 @@ def test_an_interrupted_run_goes_on_to_the_same_result(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ABC_NB_RUNS", str(tmp_path / "other"))
-    assert_same_result(interrupted_and_resumed(run.experiment, monkeypatch), run)
+    assert_same_result(interrupted_and_resumed(run.spec, monkeypatch), run)
 
 
 def train_and_die(folder: str) -> None:
@@ -127,7 +127,7 @@ def test_a_killed_run_goes_on_to_the_same_result(folders: Folders, monkeypatch: 
 
 
 def test_a_run_is_in_place_whole_or_not_at_all(
-    run: Run, tiny: Experiment, folders: Folders, monkeypatch: pytest.MonkeyPatch
+    run: Run, tiny: Spec, folders: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ABC_NB_RUNS", str(folders.runs / "other"))
 
@@ -168,7 +168,7 @@ def test_what_a_run_says_of_itself(run: Run) -> None:
     assert run.validation == run.history().accuracy.iloc[-1]
     tensors = run.model().state_dict()
     torch.manual_seed(0)
-    assert {name: tensor.shape for name, tensor in run.experiment.build(0).state_dict().items()} == {
+    assert {name: tensor.shape for name, tensor in run.spec.build(0).state_dict().items()} == {
         name: tensor.shape for name, tensor in tensors.items()
     }
 
@@ -190,7 +190,7 @@ def test_a_damaged_run_is_named_and_not_used(run: Run, damage: str) -> None:
     else:
         weights.write_bytes(b"" if damage == "no weights" else pickle.dumps({"head.weight": [0.0]}))
     with pytest.raises(InputError, match=r"train (it|the run) again"):
-        found = store.find(run.experiment, 0)
+        found = store.find(run.spec, 0)
         assert found is not None
         found.model()
     assert record.exists() and weights.exists(), "nothing is deleted"
@@ -199,7 +199,7 @@ def test_a_damaged_run_is_named_and_not_used(run: Run, damage: str) -> None:
 # ---- calibrated runs --------------------------------------------------------------------------------
 
 
-def test_a_calibrated_run_keeps_its_lines_and_where_they_are_from(calibrated: Run, child: Experiment) -> None:
+def test_a_calibrated_run_keeps_its_lines_and_where_they_are_from(calibrated: Run, child: Spec) -> None:
     assert child.parent is not None
     bias, parent = calibrated.bias(), runner.ensure(child.parent, 0)
     assert bias is not None and bias.lines
@@ -213,7 +213,7 @@ def test_a_calibrated_run_keeps_its_lines_and_where_they_are_from(calibrated: Ru
     assert thresholds is not None and thresholds.lines.tolist() == [len(bias.lines)]
 
 
-def test_new_weights_or_the_parents(child: Experiment, folders: Folders) -> None:
+def test_new_weights_or_the_parents(child: Spec, folders: Folders) -> None:
     """Before the first step: the parent's weights to the bit, or those of the seed."""
     assert child.parent is not None
     parent = runner.ensure(child.parent, 0)
@@ -225,13 +225,13 @@ def test_new_weights_or_the_parents(child: Experiment, folders: Folders) -> None
 
 
 @pytest.fixture
-def hard_to_please(child: Experiment) -> Experiment:
+def hard_to_please(child: Spec) -> Spec:
     """ABC that chooses its threshold itself, and whose validation is never good enough."""
     return replace(child, calibration=Calibration(keep=0.01), accept=2.0, start="new")
 
 
 def test_while_validation_is_too_low_more_lines_are_read(
-    hard_to_please: Experiment, folders: Folders, monkeypatch: pytest.MonkeyPatch
+    hard_to_please: Spec, folders: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Until none are left; the attempt that is best in validation is kept, with its lines."""
     validated, train = iter([0.2, 0.9, 0.5, *[0.1] * 9]), Trainer.run
@@ -252,7 +252,7 @@ def test_while_validation_is_too_low_more_lines_are_read(
     assert next(validated) < 0.5, "attempts go on after the best one"
 
 
-def test_a_finished_attempt_is_not_trained_again(hard_to_please: Experiment, folders: Folders) -> None:
+def test_a_finished_attempt_is_not_trained_again(hard_to_please: Spec, folders: Folders) -> None:
     class Stop(Exception):
         pass
 
@@ -276,7 +276,7 @@ def test_a_finished_attempt_is_not_trained_again(hard_to_please: Experiment, fol
 
 
 def test_a_test_that_is_asked_for_later_is_made_without_training(run: Run) -> None:
-    more = replace(run.experiment, tests=(*run.experiment.tests, (2, 4)))
+    more = replace(run.spec, tests=(*run.spec.tests, (2, 4)))
     assert runner.untrained(more, 0) == [more]
     tested = runner.ensure(more, 0, never)
     assert tested.evaluation().length.tolist() == [1, 3, 2] and tested.checksum == run.checksum
@@ -284,6 +284,6 @@ def test_a_test_that_is_asked_for_later_is_made_without_training(run: Run) -> No
 
 
 def test_the_largest_test_of_a_length_counts(run: Run) -> None:
-    more = replace(run.experiment, tests=((1, 8), (3, 5)))
+    more = replace(run.spec, tests=((1, 8), (3, 5)))
     rows = runner.ensure(more, 0, never).evaluation()
     assert rows.set_index("length").samples[1] == 8

@@ -15,11 +15,11 @@ from abc_nb.analysis import certified
 from abc_nb.analysis.results import Results
 from abc_nb.analysis.shortest import of_every_model, of_models_without_certificate
 from abc_nb.certificates.shortest import Shortest, shortest_wrong
-from abc_nb.experiments import experiment
 from abc_nb.problems.layouts import Arrangement
 from abc_nb.problems.sampling import Sampler
 from abc_nb.problems.tasks import Task
 from abc_nb.show import tables
+from abc_nb.specs.spec import spec
 from abc_nb.training.answers import answers
 
 
@@ -27,18 +27,18 @@ from abc_nb.training.answers import answers
 @pytest.mark.parametrize("task", ["successor", "n-by-1"])
 def test_what_is_found_is_wrong_and_has_the_fewest_places_of_those_tried(task: str) -> None:
     run = abc_nb.load(f"{task}-vanilla")
-    found = shortest_wrong(run.model(), run.experiment.sampler, samples=50)
+    found = shortest_wrong(run.model(), run.spec.sampler, samples=50)
     first, *factor = map(int, found.problem.split("*"))
     assert int(found.right) == (first * factor[0] if factor else first + 1)
     assert abc_nb.answer(f"{task}-vanilla", found.problem) == found.answer != found.right
     fewer = len(str(first)) - 1
-    assert fewer and not any(shortest_wrong(run.model(), run.experiment.sampler, samples=50, longest=fewer))
+    assert fewer and not any(shortest_wrong(run.model(), run.spec.sampler, samples=50, longest=fewer))
 
 
 @pytest.mark.slow
 def test_a_certified_model_has_none() -> None:
     run = abc_nb.load("successor-abc")
-    assert shortest_wrong(run.model(), run.experiment.sampler, samples=20, longest=12) == ("", "", "")
+    assert shortest_wrong(run.model(), run.spec.sampler, samples=20, longest=12) == ("", "", "")
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_search_that_found_none_is_told_apart_from_none_that_was_made(monkeypa
         Results,
         "existing",
         lambda found, names: [
-            SimpleNamespace(experiment=experiment(name), seed=0, shortest_wrong=lambda kept=kept: kept)
+            SimpleNamespace(experiment=spec(name), seed=0, shortest_wrong=lambda kept=kept: kept)
             for name, kept in searched.items()
             if name in [*map(str, names)]
         ],

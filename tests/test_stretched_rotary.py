@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from abc_nb.experiments.experiment import experiment
 from abc_nb.model.positions import Index, InterpolatedRotary, NTKRotary, Rotary
 from abc_nb.problems.layouts import Layout, binary_natural, unary
+from abc_nb.specs.spec import spec
 
 SIZE = 8
 LONG = unary(40)  # 42 tokens
@@ -80,12 +80,12 @@ def test_products_depend_on_the_offset_alone(encoding: Rotary) -> None:
 @pytest.mark.parametrize("profile", ["quick", "paper"])
 @pytest.mark.parametrize("task", ["addition", "parity", "listops-max"])
 def test_experiments_say_how_many_tokens_they_train_on(task: str, model: str, profile: str) -> None:
-    found = experiment(f"{task}-{model}", profile)
+    found = spec(f"{task}-{model}", profile)
     assert isinstance(found.model.position, InterpolatedRotary)
     batches = [found.sampler.training_batch(0, step, 4) for step in range(40)]
     assert found.model.position.trained == max(batch.source.shape[1] for batch in batches)
 
 
 def test_default_is_the_source_of_addition() -> None:
-    assert experiment("addition-rope-ntk").model.position == NTKRotary()
+    assert spec("addition-rope-ntk").model.position == NTKRotary()
     assert binary_natural(9, "+", 9).source_length == 21

@@ -9,11 +9,11 @@ from conftest import Folders
 from helpers import assert_same_result, child_of, renamed
 
 from abc_nb.common.errors import InputError
-from abc_nb.experiments.experiment import Experiment
 from abc_nb.runs import runner, store, sweep
+from abc_nb.specs.spec import Spec
 
 
-def test_a_parent_that_is_nowhere_is_made_first(child: Experiment, tiny: Experiment, folders: Folders) -> None:
+def test_a_parent_that_is_nowhere_is_made_first(child: Spec, tiny: Spec, folders: Folders) -> None:
     jobs = [(child, 0), (child, 1), (tiny, 1)]
     todo = sweep.missing(jobs)
     assert todo == [(tiny, 0), (child, 0), (tiny, 1), (child, 1)]
@@ -21,9 +21,7 @@ def test_a_parent_that_is_nowhere_is_made_first(child: Experiment, tiny: Experim
 
 
 @pytest.mark.slow
-def test_processes_give_what_one_process_gives(
-    child: Experiment, folders: Folders, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_processes_give_what_one_process_gives(child: Spec, folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = [(child, 0), (child, 1)]
     assert sweep.sweep(jobs, show=False, in_turn=True) == []
     alone = [store.find(*job) for job in jobs]
@@ -37,7 +35,7 @@ def test_processes_give_what_one_process_gives(
     assert sweep.missing(jobs) == []
 
 
-def test_a_failure_is_named_and_the_others_go_on(tiny: Experiment, folders: Folders) -> None:
+def test_a_failure_is_named_and_the_others_go_on(tiny: Spec, folders: Folders) -> None:
     broken = renamed(replace(tiny, tests=((1, 0),)), "broken")
     orphan = replace(child_of(broken), tests=())
     failures = sweep.sweep([(orphan, 0), (tiny, 0), (broken, 1)], show=False, in_turn=True)
@@ -52,7 +50,7 @@ def test_a_failure_is_named_and_the_others_go_on(tiny: Experiment, folders: Fold
 
 
 @pytest.mark.slow
-def test_a_dask_cluster_gives_the_same(tiny: Experiment, folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dask_cluster_gives_the_same(tiny: Spec, folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
     distributed = pytest.importorskip("distributed")
     alone = runner.ensure(tiny, 0)
     monkeypatch.setenv("ABC_NB_RUNS", str(folders.runs / "cluster"))
@@ -64,14 +62,14 @@ def test_a_dask_cluster_gives_the_same(tiny: Experiment, folders: Folders, monke
 
 
 def test_a_scheduler_that_does_not_answer_is_one_sentence(
-    tiny: Experiment, folders: Folders, monkeypatch: pytest.MonkeyPatch
+    tiny: Spec, folders: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sweep, "PATIENCE", 0.5)
     with pytest.raises(InputError, match=r"cannot reach a Dask scheduler at 'tcp://127\.0\.0\.1:9'"):
         sweep.sweep([(tiny, 0)], show=False, dask="tcp://127.0.0.1:9")
 
 
-def test_an_estimate_counts_every_step(tiny: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_estimate_counts_every_step(tiny: Spec, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep, "step_seconds", lambda *_: 0.5)
     monkeypatch.setattr(sweep, "workers", lambda: 2)
     assert sweep.estimate([(tiny, 0), (tiny, 1)]) == pytest.approx(4 * 0.5 * 2 / 2)

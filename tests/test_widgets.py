@@ -20,17 +20,17 @@ from abc_nb import cli
 from abc_nb.bias.lines import DIRECTIONS
 from abc_nb.certificates import files
 from abc_nb.common import paths
-from abc_nb.experiments.experiment import experiment
 from abc_nb.runs import runner, store
 from abc_nb.runs.run import Run, Weights, checksum
 from abc_nb.show.explorers import retraining
 from abc_nb.show.explorers.frame import Explorer
 from abc_nb.show.explorers.retraining import Retraining
+from abc_nb.specs.spec import spec
 from abc_nb.training import trainer as training
 from abc_nb.training.answers import answers
 from abc_nb.training.progress import Progress
 
-VANILLA = experiment("addition-vanilla", "smoke")
+VANILLA = spec("addition-vanilla", "smoke")
 ABS = "successor-window-cyclic"
 
 
@@ -39,7 +39,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of runs with two small models, to be copied."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("ABC_NB_RUNS", str(tmp_path_factory.mktemp("widgets")))
-        runner.ensure(experiment("addition-nope", "smoke"), 0)
+        runner.ensure(spec("addition-nope", "smoke"), 0)
         return runner.ensure(VANILLA, 0).folder.parent
 
 
@@ -131,11 +131,11 @@ def test_another_model_answers_the_same_problem(attention: Explorer, runs: Path)
     assert set(attention.controls["model"].options) == {"addition-vanilla", "addition-nope"}
     attention.controls["model"].value = "addition-nope"
     run = abc_nb.load("addition-nope", profile="smoke")
-    assert f"123+989 = {next(answers(run.model(), run.experiment.sampler, ['123+989']))} " in attention.text.value
+    assert f"123+989 = {next(answers(run.model(), run.spec.sampler, ['123+989']))} " in attention.text.value
 
 
 def test_a_model_that_has_gone_is_a_sentence(attention: Explorer, runs: Path) -> None:
-    shutil.rmtree(runs / experiment("addition-nope", "smoke").key(0))
+    shutil.rmtree(runs / spec("addition-nope", "smoke").key(0))
     attention.controls["model"].value = "addition-nope"
     assert "addition-nope is not here any more" in attention.message.value
 

@@ -152,15 +152,15 @@ class AttentionStudy:
 
     @property
     def title(self) -> str:
-        return self.run.experiment.task.title
+        return self.run.spec.task.title
 
     @property
     def places(self) -> int:
         """Places of the longest results in training."""
-        return self.run.experiment.task.places(TRAINED)
+        return self.run.spec.task.places(TRAINED)
 
     def batch(self, length: int) -> Batch:
-        return self.run.experiment.sampler.test_batch(length, self.samples, TEST_SEED)
+        return self.run.spec.sampler.test_batch(length, self.samples, TEST_SEED)
 
     def masses_at(self, length: int) -> pd.DataFrame:
         batch = self.batch(length)
@@ -215,7 +215,7 @@ class AttentionStudy:
 
     def example(self, text: str) -> Decoded:
         """A problem, decoded as wide as it is written (zeros in front count)."""
-        sampler = self.run.experiment.sampler
+        sampler = self.run.spec.sampler
         return decode(self.model, sampler.task, sampler.typed_batch(text))
 
     def best_maps(self, example: Decoded, *names: Attention) -> list[HeadMap]:

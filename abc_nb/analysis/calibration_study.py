@@ -37,10 +37,8 @@ class CalibrationStudy:
     run: Run
 
     def __post_init__(self) -> None:
-        if self.run.experiment.calibration is None:
-            raise InputError(
-                f"{self.run.experiment.name} has no calibrated bias: take an experiment such as addition-abc"
-            )
+        if self.run.spec.calibration is None:
+            raise InputError(f"{self.run.spec.name} has no calibrated bias: take an experiment such as addition-abc")
 
     @cached_property
     def bias(self) -> Lines:
@@ -51,7 +49,7 @@ class CalibrationStudy:
     @cached_property
     def known_parent(self) -> Run | None:
         """The run that was calibrated, if it is there: not another one of its name with other weights."""
-        experiment, wanted = self.run.experiment.parent, self.run.manifest["parent"]["weights"]
+        experiment, wanted = self.run.spec.parent, self.run.manifest["parent"]["weights"]
         assert experiment is not None
         runs = (store.find(experiment, self.run.seed, (origin,)) for origin in store.ANYWHERE)
         return next((run for run in runs if run is not None and run.checksum in (None, wanted)), None)
@@ -60,7 +58,7 @@ class CalibrationStudy:
     def parent_run(self) -> Run:
         """The run that was calibrated, made here or shipped. InputError if it is not there."""
         if self.known_parent is None:
-            name, experiment = self.run.experiment.name, self.run.experiment.parent
+            name, experiment = self.run.spec.name, self.run.spec.parent
             assert experiment is not None
             raise InputError(f"the {experiment.name} that {name} was calibrated from is not there: train {name} here")
         return self.known_parent
@@ -72,7 +70,7 @@ class CalibrationStudy:
     @cached_property
     def batch(self) -> Batch:
         """The training problems that attention was averaged over."""
-        return self.run.experiment.calibration_batch(self.run.seed)
+        return self.run.spec.calibration_batch(self.run.seed)
 
     @property
     def layout(self) -> Layout:
@@ -86,7 +84,7 @@ class CalibrationStudy:
     @property
     def last(self) -> int:
         """The last decoder layer, counted from 0."""
-        return self.run.experiment.model.decoder_layers - 1
+        return self.run.spec.model.decoder_layers - 1
 
     @cached_property
     def lines(self) -> pd.DataFrame:
@@ -102,7 +100,7 @@ class CalibrationStudy:
         """Layer and head (from 0) of the line in this direction that carries most attention."""
         chosen = self.lines[(self.lines.attention == name) & (self.lines.direction == direction)]
         if chosen.empty:
-            raise InputError(f"no {direction} line was kept in {name}-attention of {self.run.experiment.name}")
+            raise InputError(f"no {direction} line was kept in {name}-attention of {self.run.spec.name}")
         best = chosen.sort_values("share").iloc[-1]
         return int(best["layer"]) - 1, int(best["head"]) - 1
 
@@ -130,11 +128,11 @@ class CalibrationStudy:
 
     def extended(self, name: Attention, layer: int, digits: int) -> np.ndarray:
         """The bias (head, query, key) for problems of a length."""
-        return self.bias.dense(self.run.experiment.sampler.layout(digits), name, layer).numpy()
+        return self.bias.dense(self.run.spec.sampler.layout(digits), name, layer).numpy()
 
     def letters(self, digits: int | None = None) -> tuple[list[str], list[str]]:
         """`letters` of problems of `digits` digits, or of those that attention is averaged over."""
-        return letters(self.layout if digits is None else self.run.experiment.sampler.layout(digits))
+        return letters(self.layout if digits is None else self.run.spec.sampler.layout(digits))
 
     def verticals(self) -> pd.DataFrame:
         """Strong vertical lines of cross-attention wherever they stand: token, share of a head's attention.
@@ -151,7 +149,7 @@ class CalibrationStudy:
 
     def answers(self, problem: str) -> dict[str, str]:
         """What the plain model says, the same under the bias before any retraining, ABC, and what is right."""
-        sampler, under = self.run.experiment.sampler, self.parent.with_bias(self.bias)
+        sampler, under = self.run.spec.sampler, self.parent.with_bias(self.bias)
         models = {"Vanilla": self.parent, "Vanilla under the bias": under, "ABC": self.run.model()}
         said = {title: next(answers(model, sampler, [problem])) for title, model in models.items()}
         return said | {"right": sampler.task.right_answer(problem)}
@@ -166,7 +164,7 @@ class CalibrationStudy:
         assert tried is not None
         own, parent = self.run.reached(INTERPOLATES), self.parent_run.reached(INTERPOLATES)
         own["seconds"] += self.run.manifest["calibration_seconds"]
-        row = {"task": self.run.experiment.task.title, "seed": self.run.seed, "share": tried.share.iloc[-1]}
+        row = {"task": self.run.spec.task.title, "seed": self.run.seed, "share": tried.share.iloc[-1]}
         row |= {"lines": len(self.bias.lines), "skill": tried.skill.iloc[-1]}
         row |= {name: own[of] / parent[of] if parent[of] < math.inf else math.inf for name, of in COSTS.items()}
         return row | {"whole": self.run.problems() / self.parent_run.problems()}

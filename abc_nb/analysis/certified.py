@@ -15,10 +15,11 @@ from abc_nb.certificates.certify import certify_model, count_contexts, weights_o
 from abc_nb.certificates.checksum import checksum
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
-from abc_nb.experiments import ABLATED, ARITHMETIC, BASES, LISTS, STUDIES, Name, experiment
-from abc_nb.experiments.studies import Study
 from abc_nb.runs import store
 from abc_nb.runs.store import Run
+from abc_nb.specs.names import Name
+from abc_nb.specs.spec import spec
+from abc_nb.specs.studies import ABLATED, ARITHMETIC, BASES, LISTS, STUDIES, Study
 
 LASTING = ("scaffolds", "abc")  # whose windows to one side with an index modulo 3, and ABC, `reproduce` certifies
 MODELS = ("window-cyclic", "abc")
@@ -42,7 +43,7 @@ def made_here() -> Path:
 
 def file_name(run: Run) -> str:
     """Of a run's certificate."""
-    return f"{run.experiment.name}-{run.experiment.profile}-seed{run.seed}.json"
+    return f"{run.spec.name}-{run.spec.profile}-seed{run.seed}.json"
 
 
 def read(
@@ -76,7 +77,7 @@ def statement(found: Results, name: str) -> str:
 
 
 def has_run_made_here(certificate: dict[str, Any]) -> bool:
-    wanted = experiment(certificate["experiment"], certificate["profile"])
+    wanted = spec(certificate["experiment"], certificate["profile"])
     return store.find(wanted, certificate["seed"], ("runs",)) is not None
 
 
@@ -133,7 +134,7 @@ def smallest(found: Results) -> pd.DataFrame:
     """The study of small Addition models that have a certificate, one row a run, those with most parameters first."""
     study, rows = STUDIES["smallest"], []
     for each in read(found, study.models, study.tasks):
-        own = experiment(each["name"], found.profile)
+        own = spec(each["name"], found.profile)
         size = {"embedding size": own.model.width, "feed-forward": own.model.feed_forward}
         parameters = sum(weights.numel() for weights in own.build(0).parameters())
         rows.append(size | {"parameters": parameters} | {name: each[name] for name in SMALL})
@@ -174,7 +175,7 @@ def verdict_on(found: Results, name: Name, made: Mapping[Name, dict[str, Any]]) 
 
 def contexts_of(found: Results, name: Name) -> int | None:
     """How many contexts there are to try, counted without weights; None where a model's lines are not there."""
-    own = experiment(name, found.profile)
+    own = spec(name, found.profile)
     if own.calibration is None:
         return count_contexts(own.build(0), own.sampler)
     runs = found.existing([name])
@@ -191,10 +192,10 @@ def certify_runs(found: Results) -> list[Path]:
         path = made_here() / file_name(run)
         if not run.manifest["shipped"] and of_run(run, [made_here()]) is None:
             try:
-                certificate = certify_model(run.model(), run.experiment.sampler)
+                certificate = certify_model(run.model(), run.spec.sampler)
             except InputError:
                 continue
-            of = files.Of(run.experiment.name, run.seed, run.experiment.profile, run.experiment.recipe)
+            of = files.Of(run.spec.name, run.seed, run.spec.profile, run.spec.recipe)
             written.append(files.write(certificate, of, path))
     return written
 

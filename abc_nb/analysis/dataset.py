@@ -12,11 +12,11 @@ from torch import Tensor
 from abc_nb.analysis.attention import needed
 from abc_nb.bias.base import CLOSED
 from abc_nb.bias.window import Window
-from abc_nb.experiments import ARITHMETIC, LISTS
 from abc_nb.problems.digits import Digits, digit_count, to_digits
 from abc_nb.problems.products import Product
 from abc_nb.problems.sampling import split_numbers
 from abc_nb.problems.tasks import NUMBERS, Task, Width
+from abc_nb.specs.studies import ARITHMETIC, LISTS
 
 
 class Needs(NamedTuple):

@@ -21,7 +21,7 @@ def far_digits_closed(runs: Sequence[Run], lengths: Sequence[int], samples: int 
     for run in runs:
         model = run.model()
         for length in lengths:
-            batch = run.experiment.sampler.test_batch(length, samples, TEST_SEED)
+            batch = run.spec.sampler.test_batch(length, samples, TEST_SEED)
             head = identity(run) | {"seed": run.seed, "length": length, "samples": len(batch.source)}
             tested = {"open": model, "closed": model.with_bias(Near(reach))}
             shares = {name: 100 * exact_match(each, batch).float().mean().item() for name, each in tested.items()}

@@ -10,11 +10,11 @@ import torch
 from abc_nb.analysis import certified
 from abc_nb.analysis.calibration_study import CalibrationStudy
 from abc_nb.analysis.results import Results
-from abc_nb.experiments.catalogue import TRACED
 from abc_nb.problems.digits import as_integer
 from abc_nb.problems.products import Product
 from abc_nb.problems.sampling import Batch
 from abc_nb.runs.run import Run
+from abc_nb.specs.models import TRACED
 from abc_nb.training.evaluation import TEST_SEED, correct_digits
 
 SIZES = (6, 7, 20, 100, 1_000)  # digits of both factors
@@ -37,7 +37,7 @@ def of_sizes(run: Run, sizes: Iterable[tuple[int, int]], samples: int = 1) -> pd
     A problem is right if a teacher-forced pass gets every token right, and if the digits that its table leads to are
     those of the product of Python's integers.
     """
-    sampler, rows = run.experiment.sampler, []
+    sampler, rows = run.spec.sampler, []
     assert isinstance(sampler.task, Product)
     for size in sizes:
         batch = sampler.test_batch(size, samples, TEST_SEED)

@@ -12,8 +12,8 @@ from abc_nb.analysis.results import Results
 from abc_nb.certificates import files
 from abc_nb.certificates.prediction import predicted_accuracy, wrong_contexts
 from abc_nb.common.errors import InputError
-from abc_nb.experiments import experiment
 from abc_nb.runs.run import Run
+from abc_nb.specs.spec import spec
 
 LENGTHS = (60, 1_000, 10_000, 1_000_000)  # digits
 MOST = 10_000_000  # contexts of a model whose wrong ones are listed here
@@ -66,7 +66,7 @@ def total(part: pd.Series[float]) -> str:
 
 def repaired_from(certificate: dict[str, Any]) -> tuple[str, int]:
     """The experiment and seed of the model that a repaired one was made from."""
-    parent = experiment(certificate["experiment"], certificate["profile"]).parent
+    parent = spec(certificate["experiment"], certificate["profile"]).parent
     if parent is None:
         raise InputError(f"{certificate['experiment']} is no repaired model, but its certificate says so")
     return parent.name, certificate["seed"]
@@ -97,7 +97,7 @@ def predicted(found: Results, lengths: Sequence[int] = LENGTHS) -> pd.DataFrame:
 
 def rows_of(run: Run, certificate: dict[str, Any], lengths: Sequence[int]) -> pd.DataFrame:
     """The rows of one run; none where its wrong contexts are such that no accuracy can be computed from them."""
-    model, sampler = run.model(), run.experiment.sampler
+    model, sampler = run.model(), run.spec.sampler
     sampled = run.evaluation()
     every = sorted({*lengths, *sampled.length})
     wrong = wrong_contexts(model, sampler, certificate)
@@ -107,7 +107,7 @@ def rows_of(run: Run, certificate: dict[str, Any], lengths: Sequence[int]) -> pd
         return pd.DataFrame(columns=COLUMNS)
     frame = pd.DataFrame({"length": every, "predicted": [shares[length] for length in every]})
     frame = frame.merge(sampled[["length", "correct", "samples", "ci_low", "ci_high"]], on="length", how="left")
-    name = run.experiment.identity
+    name = run.spec.identity
     return frame.assign(task=name.task, model=name.model, seed=run.seed)[COLUMNS]
 
 

@@ -9,11 +9,13 @@ from typing import TypeVar
 import pandas as pd
 
 from abc_nb.common.errors import InputError
-from abc_nb.experiments import Name, experiment, names_of, train_command
-from abc_nb.experiments.profiles import PROFILES
 from abc_nb.runs import store
 from abc_nb.runs.run import Run
 from abc_nb.runs.store import ANYWHERE
+from abc_nb.specs.names import Name
+from abc_nb.specs.recipes import PROFILES
+from abc_nb.specs.spec import spec, train_command
+from abc_nb.specs.studies import names_of
 
 AnyName = TypeVar("AnyName", str, Name)
 
@@ -106,7 +108,7 @@ class Results:
     def by_seed(self, name: str | Name) -> dict[int, Run | None]:
         """The run of each seed."""
         origins = ANYWHERE if self.origin == "any" else (self.origin,)
-        wanted = experiment(name, self.profile)
+        wanted = spec(name, self.profile)
         return {seed: store.find(wanted, seed, origins) for seed in self.seeds}
 
     def evaluation(self, names: Sequence[str | Name]) -> pd.DataFrame:
@@ -139,7 +141,7 @@ class Results:
         seeds, dates = sorted({run.seed for run in runs}), sorted({run.manifest["date"] for run in runs})
         return (
             f"Profile {self.profile}: {len(runs)} runs, {origins(runs)}; {in_range('seed', seeds)}; "
-            f"{distinct(lambda run: run.experiment.sampler.regime)} problems; trained on "
+            f"{distinct(lambda run: run.spec.sampler.regime)} problems; trained on "
             f"{distinct(lambda run: run.manifest['device'].partition(' ')[0])}, {in_range('', dates)}, "
             f"torch {distinct(lambda run: run.manifest['versions']['torch'].partition('+')[0])}."
         )
@@ -162,5 +164,5 @@ def origins(runs: Sequence[Run]) -> str:
 
 def identity(run: Run) -> dict[str, str | int]:
     """The columns that say whose a row is: task, model and base, as in an experiment's name."""
-    name = run.experiment.identity
+    name = run.spec.identity
     return {"task": name.task, "model": name.model, "base": name.base}

@@ -9,7 +9,7 @@ import pandas as pd
 from abc_nb.analysis import certified
 from abc_nb.analysis.results import Results
 from abc_nb.certificates.files import PLAIN
-from abc_nb.experiments import ARITHMETIC
+from abc_nb.specs.studies import ARITHMETIC
 
 STUDIES = ("baselines", "lora", "variants", "methods", "places", "decoder-only")  # whose models are searched
 
@@ -22,7 +22,7 @@ def of_models_without_certificate(found: Results, tasks: Sequence[str] = ARITHME
     """
     rows = []
     for run in found.first.existing([name for name in found.names(*STUDIES) if name.task in tasks]):
-        example, name = run.shortest_wrong(), run.experiment.identity
+        example, name = run.shortest_wrong(), run.spec.identity
         if example is not None:
             about = {"task": name.task, "model": name.model, "seed": run.seed, "recipe": PLAIN}
             rows.append(about | example._asdict())

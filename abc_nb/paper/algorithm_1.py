@@ -9,9 +9,9 @@ import pandas as pd
 from abc_nb.analysis.results import Results, identity
 from abc_nb.analysis.statistics import percent
 from abc_nb.bias.lines import cells_of
-from abc_nb.experiments.catalogue import ALGORITHM_1, MODELS, SIX_LAYERS
 from abc_nb.runs.run import Run
 from abc_nb.show.titles import of_task
+from abc_nb.specs.models import ALGORITHM_1, MODELS, SIX_LAYERS
 
 COMPARED = ("abc", "abc-last-layer", *ALGORITHM_1)
 ENDS = ("", "-padded", *SIX_LAYERS)  # of the names of the same reading in other regimes and sizes
@@ -28,7 +28,7 @@ def runs(found: Results) -> pd.DataFrame:
     """A row a run of ABC and of Algorithm 1: task, model, reading, layers, regime, seed, and what `about` measures."""
     names = found.there(found.names("abc", "algorithm 1", "padded", "deep", "paper size"))
     wanted = {f"{model}{end}" for model in COMPARED for end in ENDS}
-    return pd.DataFrame([about(run) for run in found.runs(names) if run.experiment.identity.model in wanted])
+    return pd.DataFrame([about(run) for run in found.runs(names) if run.spec.identity.model in wanted])
 
 
 def about(run: Run) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def about(run: Run) -> dict[str, Any]:
     ours. Skill is what the plain model gets right under all lines alone; validation, twenty and sixty digits are the
     retrained model's. Problems padded to twenty digits have no columns for sixty.
     """
-    spec, bias, tried = run.experiment, run.bias(), run.thresholds()
+    spec, bias, tried = run.spec, run.bias(), run.thresholds()
     assert bias is not None and tried is not None
     last = max((line.layer for line in bias.lines), default=0)
     lines = [line for line in bias.lines if line.layer == last]

@@ -15,11 +15,11 @@ from abc_nb.analysis.results import Results
 from abc_nb.analysis.statistics import over_seeds
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
-from abc_nb.experiments import Name
 from abc_nb.paper import claims, ledger
 from abc_nb.paper.tables import beside_paper, setting, wide
 from abc_nb.show import maps, pictures, tables
 from abc_nb.show.titles import of_model
+from abc_nb.specs.names import Name
 
 OURS = re.compile(r"(figure|table)-(a?\d+)-(\d+)-[a-z][\w-]*")  # notebook, place in its reading order
 PAPERS = re.compile(r"(figure|table)-0?(\d+)(?:-[a-z][\w-]*)?")

@@ -10,11 +10,11 @@ import pandas as pd
 from abc_nb.analysis import certified, repairs
 from abc_nb.analysis.results import Results
 from abc_nb.analysis.statistics import percent
-from abc_nb.experiments import ARITHMETIC
 from abc_nb.paper.ledger import ledger, tally
 from abc_nb.runs.run import Run
 from abc_nb.show import tables
 from abc_nb.show.titles import of_models
+from abc_nb.specs.studies import ARITHMETIC
 
 ROWS = of_models(
     ["vanilla", "window-cyclic", "abc", "decoder-vanilla", "decoder-abs", "decoder-abc", "decoder-abc-twice"]

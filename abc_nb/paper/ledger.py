@@ -11,9 +11,9 @@ from filelock import FileLock
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_text
-from abc_nb.experiments.profiles import PROFILES
 from abc_nb.paper.claims import Verdict, known
 from abc_nb.paper.counts import VERDICTS
+from abc_nb.specs.recipes import PROFILES
 
 HEADLINES = ("C09", "C11", "C12", "C16", "C19", "C20", "C33")  # what ABS, ABC and Algorithm 1 do, as the paper has it
 CLAIM = ["id", "topic", "claim", "criterion"]

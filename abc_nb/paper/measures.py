@@ -13,9 +13,9 @@ from abc_nb.analysis.attention import AttentionStudy
 from abc_nb.analysis.calibration_study import CalibrationStudy
 from abc_nb.analysis.results import Results, identity
 from abc_nb.bias.base import ENCODER_DECODER
-from abc_nb.experiments import names_of
-from abc_nb.experiments.profiles import PROFILES
 from abc_nb.runs.run import Run
+from abc_nb.specs.recipes import PROFILES
+from abc_nb.specs.studies import names_of
 
 Row = dict[str, Any]
 ABOUT = ["task", "model", "base", "seed", "regime"]  # which run a row is of
@@ -36,7 +36,7 @@ def accuracies(runs: Iterable[Run]) -> list[Row]:
     """Percent right in validation and at every length (`at_60`), embedding size, and the positions' period T or 0."""
     rows = []
     for run in runs:
-        model, evaluation = run.experiment.model, run.evaluation()
+        model, evaluation = run.spec.model, run.evaluation()
         row = about(run) | {"width": model.width, "T": getattr(model.position, "period", None) or 0}
         row |= {"validation": 100 * run.validation}
         pairs = zip(evaluation.length, evaluation.accuracy, strict=True)
@@ -46,7 +46,7 @@ def accuracies(runs: Iterable[Run]) -> list[Row]:
 
 def about(run: Run) -> Row:
     """Which run a row is of."""
-    return identity(run) | {"seed": run.seed, "regime": run.experiment.sampler.regime}
+    return identity(run) | {"seed": run.seed, "regime": run.spec.sampler.regime}
 
 
 def plain(found: Results, task: str) -> list[AttentionStudy]:

@@ -17,12 +17,12 @@ from abc_nb.analysis.results import Results
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_text
-from abc_nb.experiments.profiles import PROFILES
 from abc_nb.paper import exhibits, facts
 from abc_nb.paper.ledger import ledger, tally, unlike_the_paper, usual_size
 from abc_nb.runs import store
 from abc_nb.runs.run import Run
 from abc_nb.show import notebooks
+from abc_nb.specs.recipes import PROFILES
 
 HEADLINE = "figure-0-1-headline"
 SHOWN_LENGTHS = (6, 10, 60)
@@ -136,7 +136,7 @@ def listed_runs(found: Results) -> list[Run]:
 def run_row(run: Run) -> dict[str, object]:
     """What was trained, how long, how well, where and when."""
     accuracy, manifest = run.evaluation().set_index("length").accuracy, run.manifest
-    row = {"experiment": run.experiment.name, "seed": run.seed, "steps": manifest["steps"], "seconds": seconds(run)}
+    row = {"experiment": run.spec.name, "seed": run.seed, "steps": manifest["steps"], "seconds": seconds(run)}
     row |= {f"right at {n} (%)": f"{100 * accuracy[n]:.1f}" if n in accuracy else "" for n in SHOWN_LENGTHS}
     made = {"made": "shipped" if manifest["shipped"] else "here"}
     return row | made | {key: manifest[key] for key in ("device", "date")}

@@ -7,10 +7,10 @@ import pandas as pd
 from abc_nb.analysis.results import Results
 from abc_nb.analysis.statistics import BAR, median_and_range, median_seed, over_seeds
 from abc_nb.common import paths
-from abc_nb.experiments import ARITHMETIC
-from abc_nb.experiments.catalogue import ALGORITHM_1, MODELS, READINGS
-from abc_nb.experiments.profiles import PROFILES, TABLE
 from abc_nb.show.titles import named, of_task
+from abc_nb.specs.models import ALGORITHM_1, MODELS, READINGS
+from abc_nb.specs.recipes import PROFILES, TABLE
+from abc_nb.specs.studies import ARITHMETIC
 
 TITLES = {"+ w=1": "Window", "+ T=3": "ABS", "NoPE + w=1": "Window, no positions"}  # the paper's names, and ours
 LENGTHS = {"table1": TABLE, "table3": (6, 10, 20, 60)}

@@ -21,8 +21,8 @@ from safetensors.torch import load_file, save
 
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_bytes
-from abc_nb.experiments.experiment import Experiment
 from abc_nb.runs.run import TABLES, Run, Weights
+from abc_nb.specs.spec import Spec
 
 RUNS, EXPERIMENTS = "runs.csv", "experiments.json"
 IDENTITY: dict[str, type] = {  # columns of runs.csv
@@ -64,7 +64,7 @@ ORDER = ("task", "profile", "base", "model", "seed")  # in which runs stand
 Row = dict[str, Any]  # of runs.csv, without empty cells
 
 
-def name_of(experiment: Experiment, seed: int) -> str:
+def name_of(experiment: Spec, seed: int) -> str:
     """What a run is called in the tables."""
     return f"{experiment.name}-{experiment.profile}-seed{seed}"
 
@@ -111,7 +111,7 @@ class Pack:
         frame, rows = self.tables[name]
         return frame.iloc[rows.get(run, [])].reset_index(drop=True)
 
-    def run(self, experiment: Experiment, seed: int) -> Run | None:
+    def run(self, experiment: Spec, seed: int) -> Run | None:
         row = self.rows.get(name_of(experiment, seed))
         if row is None or row["experiment"] != experiment.digest:
             return None
@@ -155,7 +155,7 @@ def add(folder: Path, runs: Sequence[Run], with_weights: Collection[str] = ()) -
 
     `with_weights` are the keys of the runs whose weights are shipped too. Nothing else may write there meanwhile.
     """
-    new = {name_of(run.experiment, run.seed): row_of(run, run.key in with_weights) for run in runs}
+    new = {name_of(run.spec, run.seed): row_of(run, run.key in with_weights) for run in runs}
     rows = Pack(folder).rows | new
     names = sorted(
         rows, key=lambda name: [rows[name][column] for column in ("task", "profile", "base", "model", "seed")]
@@ -163,7 +163,7 @@ def add(folder: Path, runs: Sequence[Run], with_weights: Collection[str] = ()) -
     for table, columns in TABLES.items():
         path = folder / file_of(table)
         old = read(path, {"run": str} | columns)
-        parts = [run.table(table).assign(run=name_of(run.experiment, run.seed)) for run in runs]
+        parts = [run.table(table).assign(run=name_of(run.spec, run.seed)) for run in runs]
         whole = pd.concat([old[~old.run.isin(new)], *(part for part in parts if len(part))])[["run", *columns]]
         whole = whole.sort_values(
             "run", key=lambda run: run.map({name: i for i, name in enumerate(names)}), kind="stable"
@@ -177,7 +177,7 @@ def add(folder: Path, runs: Sequence[Run], with_weights: Collection[str] = ()) -
 
 def row_of(run: Run, with_weights: bool) -> Row:
     """The run as a row of runs.csv."""
-    experiment, identity = run.experiment, run.experiment.identity
+    experiment, identity = run.spec, run.spec.identity
     row: Row = {"run": name_of(experiment, run.seed), "experiment": experiment.digest, "task": identity.task}
     row |= {"model": identity.model, "base": identity.base, "profile": experiment.profile, "seed": run.seed}
     for name in FACTS:
@@ -188,7 +188,7 @@ def row_of(run: Run, with_weights: bool) -> Row:
     return {name: value for name, value in row.items() if value is not None}
 
 
-def weights_file(experiment: Experiment) -> str:
+def weights_file(experiment: Spec) -> str:
     profile = "" if experiment.profile == "quick" else f"-{experiment.profile}"
     return f"weights/{experiment.name}{profile}.safetensors"
 
@@ -197,7 +197,7 @@ def write_weights(folder: Path, runs: Iterable[Run]) -> None:
     """Put the weights of runs into the files of their experiments."""
     files: dict[str, list[Run]] = {}
     for run in runs:
-        files.setdefault(weights_file(run.experiment), []).append(run)
+        files.setdefault(weights_file(run.spec), []).append(run)
     for name, own in files.items():
         tensors = load_file(folder / name) if (folder / name).exists() else {}
         for run in own:
@@ -210,6 +210,6 @@ def experiments_text(folder: Path, rows: Iterable[Row], runs: Iterable[Run]) -> 
     """What runs depend on, a line an experiment, in the order of the digests."""
     path = folder / EXPERIMENTS
     known = json.loads(path.read_bytes()) if path.exists() else {}
-    known |= {run.experiment.digest: run.experiment.data for run in runs}
+    known |= {run.spec.digest: run.spec.data for run in runs}
     lines = [f'"{name}": {json.dumps(known[name])}' for name in sorted({row["experiment"] for row in rows})]
     return ("{\n" + ",\n".join(lines) + "\n}\n").encode()

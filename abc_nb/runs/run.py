@@ -19,8 +19,8 @@ from abc_nb.certificates.certify import can_be_certified
 from abc_nb.certificates.shortest import Shortest, shortest_wrong
 from abc_nb.common.config import from_data
 from abc_nb.common.errors import InputError
-from abc_nb.experiments.experiment import Experiment, train_command
 from abc_nb.model.transformer import Transformer
+from abc_nb.specs.spec import Spec, train_command
 from abc_nb.training.evaluation import tidy
 from abc_nb.training.progress import schedule
 
@@ -76,7 +76,7 @@ def checksum(tensors: Mapping[str, Tensor]) -> str:
 class Run:
     """The result of an experiment for one seed, made here or shipped."""
 
-    experiment: Experiment
+    spec: Spec
     seed: int
     manifest: Mapping[str, Any]  # its facts: steps, seconds, device, versions, where it comes from
     table: Callable[[str], pd.DataFrame] = field(compare=False)  # one of `TABLES` by its name
@@ -85,7 +85,7 @@ class Run:
 
     @property
     def key(self) -> str:
-        return self.experiment.key(self.seed)
+        return self.spec.key(self.seed)
 
     def outcomes(self) -> list[Outcome]:
         """Every test that was made."""
@@ -96,17 +96,17 @@ class Run:
 
         While a length was not tested on as many problems as are asked for, the largest test of it stands there.
         """
-        wanted = dict(self.experiment.tests)
+        wanted = dict(self.spec.tests)
         least_wanted_first = sorted(self.outcomes(), key=lambda row: (row.asked == wanted.get(row.length), row.asked))
         best = {row.length: row for row in least_wanted_first}
         order = [*(length for length in wanted if length in best), *sorted(best.keys() - wanted.keys())]
         counts = [(length, best[length].samples, best[length].correct) for length in order]
-        return tidy(self.experiment.name, self.seed, self.experiment.sampler.regime, counts)
+        return tidy(self.spec.name, self.seed, self.spec.sampler.regime, counts)
 
     def untested(self) -> tuple[tuple[int, int], ...]:
         """The tests (length, samples) that the experiment asks for and that were not made."""
         made = {(row.length, row.asked) for row in self.outcomes()}
-        return tuple(test for test in self.experiment.tests if test not in made)
+        return tuple(test for test in self.spec.tests if test not in made)
 
     def history(self) -> pd.DataFrame:
         """A row a validation: step, seconds, loss, accuracy."""
@@ -120,7 +120,7 @@ class Run:
 
     def problems(self, steps: int | None = None) -> int:
         """How many problems the first `steps` steps (by default all) went through; the same on any machine."""
-        config, steps = self.experiment.training, int(self.manifest["steps"]) if steps is None else steps
+        config, steps = self.spec.training, int(self.manifest["steps"]) if steps is None else steps
         history: list[Any] = self.history().to_dict("records")
         held = min(steps, schedule(history, config).fall)
         return held * config.held_batch + (steps - held) * config.batch
@@ -151,7 +151,7 @@ class Run:
         lines = [{"type": "Line"} | row for row in self.table("lines").to_dict("records")]
         data = {"type": "Lines", "heads": kept["heads"], "floor": kept.get("floor"), "empty": kept["empty"]}
         bias: Lines = from_data(data | {"lines": lines}, (Lines, Line))
-        if bias.heads != self.experiment.model.heads:
+        if bias.heads != self.spec.model.heads:
             raise InputError(f"{self.key} has a bias of {bias.heads} heads, and its model has others: train it again")
         return bias
 
@@ -173,19 +173,19 @@ class Run:
         kept = [Shortest(*row) for row in self.table("shortest").itertuples(index=False)]
         if kept or not self.has_weights:
             return kept[0] if kept else None
-        model, sampler = self.model(), self.experiment.sampler
+        model, sampler = self.model(), self.spec.sampler
         return None if can_be_certified(model, sampler) else shortest_wrong(model, sampler)
 
     def model(self) -> Transformer:
         """The trained model, ready to evaluate; InputError where only its numbers were shipped."""
-        model = self.experiment.build(self.seed, self.bias())
+        model = self.spec.build(self.seed, self.bias())
         self.restore(model)
         return model.eval()
 
     def restore(self, model: Transformer) -> None:
         """Give a model the trained weights; InputError if they are not there, or not those of such a model."""
         if self.weights is None:
-            name, profile = self.experiment.name, self.experiment.profile
+            name, profile = self.spec.name, self.spec.profile
             command = train_command(name, self.seed, profile)
             raise InputError(f"{name} was shipped without its weights: run `{command}` first")
         tensors = self.weights.load()

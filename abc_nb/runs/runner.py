@@ -22,11 +22,11 @@ from abc_nb.common import paths
 from abc_nb.common.config import to_data
 from abc_nb.common.devices import device, device_name, one_thread
 from abc_nb.common.files import write_bytes
-from abc_nb.experiments.experiment import Experiment
 from abc_nb.model import compiled, lora
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.runs import store
 from abc_nb.runs.run import Outcome, Run, checksum
+from abc_nb.specs.spec import Spec
 from abc_nb.training.checkpoints import save_checkpoint
 from abc_nb.training.evaluation import evaluate
 from abc_nb.training.progress import Progress
@@ -36,7 +36,7 @@ Report = Callable[[Progress], None]
 PACKAGES = ("torch", "numpy", "pandas", "safetensors")
 
 
-def ensure(experiment: Experiment, seed: int, report: Report | None = None) -> Run:
+def ensure(experiment: Spec, seed: int, report: Report | None = None) -> Run:
     """The finished run, trained now if it is not there, and tested on what was not tested yet.
 
     Two processes do not do it twice.
@@ -50,7 +50,7 @@ def ensure(experiment: Experiment, seed: int, report: Report | None = None) -> R
 
 
 @one_thread()
-def make(experiment: Experiment, seed: int, report: Report | None = None) -> Run:
+def make(experiment: Spec, seed: int, report: Report | None = None) -> Run:
     """Train, or go on from the last checkpoint, evaluate, and move the folder into place once it is whole."""
     partial = paths.runs() / ".partial" / experiment.key(seed)
     partial.mkdir(parents=True, exist_ok=True)
@@ -90,7 +90,7 @@ class Attempt:
 
 
 def train_until_accepted(
-    experiment: Experiment, seed: int, parent: Run | None, partial: Path, report: Report | None
+    experiment: Spec, seed: int, parent: Run | None, partial: Path, report: Report | None
 ) -> Attempt:
     """Train; while validation is below what the experiment accepts, read more lines and train anew.
 
@@ -128,7 +128,7 @@ class Reading:
     seconds: float  # of all calibrations so far
 
 
-def biases(experiment: Experiment, seed: int, parent: Run | None) -> Iterator[Reading]:
+def biases(experiment: Spec, seed: int, parent: Run | None) -> Iterator[Reading]:
     """The bias of each attempt. Only an experiment that chooses its threshold itself has more lines to read."""
     settings = experiment.calibration
     if parent is None or settings is None:
@@ -150,7 +150,7 @@ def biases(experiment: Experiment, seed: int, parent: Run | None) -> Iterator[Re
             lines, skipped = {*more.bias.lines}, pd.DataFrame()
 
 
-def start(experiment: Experiment, seed: int, bias: Lines | None, parent: Run | None) -> Transformer:
+def start(experiment: Spec, seed: int, bias: Lines | None, parent: Run | None) -> Transformer:
     """The model to train: a new one, or one with the parent's weights."""
     model = experiment.build(seed, bias)
     if experiment.start == "parent" and parent is not None:
@@ -161,7 +161,7 @@ def start(experiment: Experiment, seed: int, bias: Lines | None, parent: Run | N
 
 
 def trained(
-    experiment: Experiment, model: Transformer, seed: int, checkpoint: Path, report: Report | None
+    experiment: Spec, model: Transformer, seed: int, checkpoint: Path, report: Report | None
 ) -> tuple[Progress, dict[str, Any]]:
     """Train a model, or practise with it in rounds that share the experiment's steps; with facts about practice."""
     settings = model, experiment.sampler
@@ -194,9 +194,7 @@ def line_tables(bias: Lines | None, tried: pd.DataFrame) -> dict[str, pd.DataFra
     return {"lines": pd.DataFrame(rows)} | ({"thresholds": tried} if "share" in tried else {})
 
 
-def timed_tests(
-    model: Transformer, experiment: Experiment, tests: Sequence[tuple[int, int]]
-) -> tuple[list[Outcome], float]:
+def timed_tests(model: Transformer, experiment: Spec, tests: Sequence[tuple[int, int]]) -> tuple[list[Outcome], float]:
     """The results of tests (length, samples), and the seconds that they took."""
     start = time.perf_counter()
     results = evaluate(model.to(device()), experiment.sampler, tests)
@@ -208,27 +206,27 @@ def timed_tests(
 @one_thread()
 def add_tests(run: Run) -> Run:
     """The same run with the tests that its experiment asks for by now; nothing is trained."""
-    rows, seconds = timed_tests(run.model(), run.experiment, run.untested())
+    rows, seconds = timed_tests(run.model(), run.spec, run.untested())
     spent = run.manifest["seconds"]
     facts = {**run.manifest, "seconds": spent | {"evaluation": round(spent["evaluation"] + seconds, 2)}}
     tables: Mapping[str, pd.DataFrame] = {name: run.table(name) for name in ("history", "thresholds", "lines")}
     outcomes = pd.DataFrame([*run.outcomes(), *rows], columns=Outcome._fields)
-    store.write_run(run.experiment, run.seed, run.folder, facts, {**tables, "evaluation": outcomes})
-    return store.read_run(run.experiment, run.seed, run.folder)
+    store.write_run(run.spec, run.seed, run.folder, facts, {**tables, "evaluation": outcomes})
+    return store.read_run(run.spec, run.seed, run.folder)
 
 
-def with_weights(experiment: Experiment, seed: int) -> Run | None:
+def with_weights(experiment: Spec, seed: int) -> Run | None:
     """The finished run, if there is one from which training can go on."""
     run = store.find(experiment, seed)
     return run if run is not None and run.has_weights else None
 
 
-def ensure_weights(experiment: Experiment, seed: int) -> Run:
+def ensure_weights(experiment: Spec, seed: int) -> Run:
     """A finished run from which training can go on, made now if there is none."""
     return with_weights(experiment, seed) or ensure(experiment, seed)
 
 
-def untrained(experiment: Experiment, seed: int) -> list[Experiment]:
+def untrained(experiment: Spec, seed: int) -> list[Spec]:
     """What is to be made for a run made here, in order: nothing, or the run, after a parent that is nowhere.
 
     A run that is there and lacks a test is to be made, too, which trains nothing.

@@ -18,17 +18,17 @@ from filelock import FileLock
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_text
-from abc_nb.experiments.experiment import Experiment, experiment
 from abc_nb.runs import pack
 from abc_nb.runs.run import TABLES, Weights
 from abc_nb.runs.run import Run as Run
+from abc_nb.specs.spec import Spec, spec
 
 ANYWHERE = ("runs", "shipped")  # made here, or come with the project
 MODELS = ("window-cyclic", "abc")  # that an installed package has
 RECORD, WEIGHTS = "run.json", "weights.safetensors"  # the files of a run's folder
 
 
-def find(experiment: Experiment, seed: int, origins: Sequence[str] = ANYWHERE) -> Run | None:
+def find(experiment: Spec, seed: int, origins: Sequence[str] = ANYWHERE) -> Run | None:
     """The finished run, from the first of `origins` that has it."""
     for origin in origins:
         run = shipped(experiment, seed) if origin == "shipped" else made_here(experiment, seed)
@@ -37,17 +37,17 @@ def find(experiment: Experiment, seed: int, origins: Sequence[str] = ANYWHERE) -
     return None
 
 
-def shipped(experiment: Experiment, seed: int) -> Run | None:
+def shipped(experiment: Spec, seed: int) -> Run | None:
     known = pack.open_pack(paths.SHIPPED)
     return None if known is None else known.run(experiment, seed)
 
 
-def made_here(experiment: Experiment, seed: int) -> Run | None:
+def made_here(experiment: Spec, seed: int) -> Run | None:
     folder = paths.runs() / experiment.key(seed)
     return read_run(experiment, seed, folder) if folder.exists() else None
 
 
-def read_run(experiment: Experiment, seed: int, folder: Path) -> Run:
+def read_run(experiment: Spec, seed: int, folder: Path) -> Run:
     """The run in a folder; InputError if that is not what was written there."""
     try:
         record = json.loads((folder / RECORD).read_bytes())
@@ -67,7 +67,7 @@ def frame(rows: list[Any], columns: Mapping[str, type]) -> pd.DataFrame:
 
 
 def write_run(
-    experiment: Experiment, seed: int, folder: Path, facts: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]
+    experiment: Spec, seed: int, folder: Path, facts: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]
 ) -> None:
     """Write the record of a run; `tables` by the names in `TABLES`, those that are not given are empty."""
     rows = {name: tables[name].to_dict("records") if name in tables else [] for name in TABLES}
@@ -114,5 +114,5 @@ def ship(run: Run, weights: bool) -> Path:
 def pack_models(folder: Path = paths.MODELS) -> None:
     """Write the pack that an installed package has: ABS and ABC of four tasks, seed 0, as they are shipped."""
     names = [f"{task}-{model}" for task in ("successor", "addition", "n-by-1", "parity") for model in MODELS]
-    runs = [run for name in names if (run := shipped(experiment(name), 0))]
+    runs = [run for name in names if (run := shipped(spec(name), 0))]
     pack.add(folder, runs, {run.key for run in runs})

@@ -16,13 +16,13 @@ from tqdm.auto import tqdm
 from abc_nb.bias.base import Causal
 from abc_nb.common import devices, paths
 from abc_nb.common.errors import InputError, in_words
-from abc_nb.experiments.experiment import Experiment
 from abc_nb.model import compiled
 from abc_nb.model.positions import Sinusoidal
 from abc_nb.runs import runner
+from abc_nb.specs.spec import Spec
 from abc_nb.training.trainer import Trainer
 
-Job = tuple[Experiment, int]  # an experiment and a seed
+Job = tuple[Spec, int]  # an experiment and a seed
 PATIENCE = 10  # seconds for a scheduler to answer
 
 
@@ -95,7 +95,7 @@ def generations(todo: Sequence[Job]) -> Iterator[list[Job]]:
         waiting = [job for job in waiting if job not in group]
 
 
-def attempt(experiment: Experiment, seed: int, runs: str) -> tuple[Failure | None, int]:
+def attempt(experiment: Spec, seed: int, runs: str) -> tuple[Failure | None, int]:
     """Make one run, in whatever process this is; an error becomes a `Failure`. Also its steps, for the bar."""
     os.environ["ABC_NB_RUNS"] = runs
     try:
@@ -141,7 +141,7 @@ def estimate(jobs: Sequence[Job]) -> float:
 
 
 @devices.one_thread()
-def step_seconds(experiment: Experiment, seed: int) -> float:
+def step_seconds(experiment: Spec, seed: int) -> float:
     """Seconds of one training step on one thread, after a first one to warm up."""
     model = experiment.build(seed).to(devices.device())
     trainer = Trainer(model, experiment.sampler, experiment.training, seed)

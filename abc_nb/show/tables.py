@@ -13,13 +13,14 @@ from abc_nb.analysis.statistics import BAR, median_and_range, median_seed, over_
 from abc_nb.bias.window import Window
 from abc_nb.common import paths
 from abc_nb.common.files import write_text
-from abc_nb.experiments import ABLATED, ARITHMETIC, Name, experiment
-from abc_nb.experiments.catalogue import MODELS, WIDTHS
-from abc_nb.experiments.studies import STUDIES, corner
 from abc_nb.model.positions import Sinusoidal
 from abc_nb.problems.tasks import LONGEST
 from abc_nb.runs.store import Run
 from abc_nb.show.titles import named, of_task
+from abc_nb.specs.models import MODELS, WIDTHS
+from abc_nb.specs.names import Name
+from abc_nb.specs.spec import spec
+from abc_nb.specs.studies import ABLATED, ARITHMETIC, STUDIES, corner
 
 ABOUT = ("task", "base", "model", "method", "seed", "length")  # columns that say what a row is about
 DEVELOPED = 5  # seeds, the first ones, with which methods were developed
@@ -100,7 +101,7 @@ def widths(found: Results, tasks: Sequence[str], lengths: Sequence[int]) -> pd.D
     parts = []
     for task, (one, several) in itertools.product(tasks, WIDTHS.items()):
         for name in found.there([Name(task, one), Name(task, several)]):
-            count = len(experiment(name, found.profile).sampler.widths)
+            count = len(spec(name, found.profile).sampler.widths)
             title = f"{MODELS[several].title}, {count} width{'s' * (count > 1)}"
             parts.append(found.evaluation([name]).assign(model=title))
     rows = pd.concat(parts)
@@ -111,7 +112,7 @@ def by_window_and_period(found: Results, study: str, *more: str) -> pd.DataFrame
     """The columns of `over_seeds` of a study and more models, with the window w (`–`: none) and period T (0: none)."""
     parts, chosen = [], corner(STUDIES[study], found.profile)
     for model in (*more, *chosen.models):
-        config = experiment(Name(chosen.tasks[0], model), found.profile).model
+        config = spec(Name(chosen.tasks[0], model), found.profile).model
         w = str(config.bias.w) if isinstance(config.bias, Window) else "–"
         t = config.position.period or 0 if isinstance(config.position, Sinusoidal) else 0
         if names := found.there([Name(task, model) for task in chosen.tasks]):  # `smoke` has a corner of it

@@ -16,10 +16,10 @@ from matplotlib.figure import Figure
 from abc_nb.analysis.attention import AttentionStudy, Decoded, HeadMap
 from abc_nb.bias.base import Attention
 from abc_nb.common.errors import InputError
-from abc_nb.experiments.experiment import experiment, train_command
 from abc_nb.runs import store
 from abc_nb.show import pictures
 from abc_nb.show.explorers.frame import Controls, Explorer, View, choice, labelled, or_sentence, slider
+from abc_nb.specs.spec import spec, train_command
 from abc_nb.specs.studies import names
 
 LONGEST = 64  # places: more do not fit on the picture
@@ -40,7 +40,7 @@ def explore_attention(
 
     @lru_cache(maxsize=4)
     def study(model: str) -> AttentionStudy:
-        run = store.find(experiment(model, profile), seed)
+        run = store.find(spec(model, profile), seed)
         if run is None:
             raise InputError(f"{model} is not here any more: run `{train_command(model, seed, profile)}`")
         return AttentionStudy(run, samples=100)
@@ -53,7 +53,7 @@ def explore_attention(
         """Another model has its own sizes, another attention its best head; a new problem is shown as a whole."""
         now = study(controls["model"].value)
         if changed in ("", "model", "attention"):
-            config = now.run.experiment.model
+            config = now.run.spec.model
             controls["layer"].max, controls["head"].max = config.decoder_layers, config.heads
             layer, head = now.ranked_heads(controls["attention"].value)[0]
             controls["layer"].value, controls["head"].value = layer + 1, head + 1
@@ -64,7 +64,7 @@ def explore_attention(
     def look(model: str, problem: str, **values: object) -> View:
         return view(asked(model, problem), **values)  # type: ignore[arg-type]
 
-    problem = problem or experiment(name, profile).task.problem
+    problem = problem or spec(name, profile).task.problem
     rows = [
         {
             "problem": labelled(w.Text, "problem", 340, value=problem, continuous_update=False),
@@ -92,9 +92,9 @@ class Asked(NamedTuple):
 
 def models(name: str, seed: int = 0, profile: str = "quick") -> list[str]:
     """The experiments of this one's task whose trained weights are here, made here or shipped."""
-    task = experiment(name, profile).identity.task
+    task = spec(name, profile).identity.task
     same = dict.fromkeys([*(str(other) for other in names(profile) if other.task == task), name])
-    runs = {other: store.find(experiment(other, profile), seed) for other in same}
+    runs = {other: store.find(spec(other, profile), seed) for other in same}
     return [other for other, run in runs.items() if run is not None and run.has_weights]
 
 
@@ -103,7 +103,7 @@ def ask(study: AttentionStudy, text: str) -> Asked:
 
     Raises InputError for a problem of another task, or one too long to be drawn.
     """
-    task = study.run.experiment.task
+    task = study.run.spec.task
     places = max(digits.shape[1] for digits in task.read(text, zeros=True))
     if places > LONGEST:
         raise InputError(f"a number of {places} digits is too long to be drawn: type at most {LONGEST}")

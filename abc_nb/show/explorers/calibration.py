@@ -20,7 +20,6 @@ from abc_nb.bias.base import Attention
 from abc_nb.bias.lines import DIRECTIONS, WHOLE, Lines, cells_of
 from abc_nb.calibration.of_model import Averages, average_attention, bias_from_attention
 from abc_nb.calibration.settings import PAPER, SHARE, Calibration
-from abc_nb.experiments.experiment import Experiment, calibrated
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.tasks import TRAINED
 from abc_nb.runs import store
@@ -28,6 +27,7 @@ from abc_nb.runs.store import Run
 from abc_nb.show import pictures
 from abc_nb.show.explorers.frame import Controls, Explorer, View, choice, labelled, or_sentence, slider, table
 from abc_nb.show.explorers.retraining import Retraining
+from abc_nb.specs.spec import Spec, calibrated
 
 SIZE = (940, 580)  # pixels
 COLUMNS = 4  # heads side by side
@@ -51,7 +51,7 @@ def explore_calibration(name: str = "addition-vanilla", seed: int = 0, profile: 
     def look(attention: Attention, layer: int, length: int, **values: Any) -> View:
         return view(bench, settings(**values), curves, attention, layer, length)
 
-    def wanted() -> tuple[str, Experiment]:
+    def wanted() -> tuple[str, Spec]:
         chosen = settings(**{name: value for name, value in explorer.values.items() if name not in VIEW})
         bench.calibrate(chosen)
         return label(chosen), bench.child(chosen)
@@ -68,7 +68,7 @@ def explore_calibration(name: str = "addition-vanilla", seed: int = 0, profile: 
 def controls_of(bench: Bench) -> list[dict[str, w.ValueWidget]]:
     """The settings of a calibration, and what is to be seen of it."""
     cross, own = PAPER.kappa or (0.0, 0.0)
-    layers = bench.parent.experiment.model.decoder_layers
+    layers = bench.parent.spec.model.decoder_layers
     return [
         {
             "threshold": choice("threshold", ["share", "kappa"], "share", 170),
@@ -121,7 +121,7 @@ class Bench:
     """A plain model to calibrate, and ABC of it; attention is averaged once, over the problems that ABC takes."""
 
     parent: Run
-    abc: Experiment
+    abc: Spec
 
     @cached_property
     def layout(self) -> Layout:
@@ -140,7 +140,7 @@ class Bench:
         averages = self.averages if same else average_attention(self.parent.model(), batch)
         return bias_from_attention(averages, batch.layout, settings)
 
-    def child(self, settings: Calibration) -> Experiment:
+    def child(self, settings: Calibration) -> Spec:
         """The retraining under that bias: ABC's recipe, tested on fewer problems."""
         tests = TESTS if self.abc.profile == "quick" else self.abc.tests
         return replace(self.abc, calibration=settings, tests=tests)
@@ -170,7 +170,7 @@ def view(
     averaged = bench.averages[attention, layer - 1].numpy()
     corners = draw_heads(figure, 0, averaged, f"averaged {where}, with the lines kept")
     draw_lines(figure, [(line.head, cells_of(line, bench.layout)) for line in lines], corners)
-    longer = bench.parent.experiment.sampler.layout(length)
+    longer = bench.parent.spec.sampler.layout(length)
     extended = bias.dense(longer, attention, layer - 1, bias.heads).numpy()
     draw_heads(figure, 1, extended, f"bias of {where}, for {length} digits")
     draw_curves(figure, curves)

@@ -16,7 +16,6 @@ from abc_nb.bias.base import Attention
 from abc_nb.certificates.reach import period, reach
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
-from abc_nb.experiments.experiment import experiment, train_command
 from abc_nb.model.attention import Record
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.automaton import Automaton
@@ -25,6 +24,7 @@ from abc_nb.runs import store
 from abc_nb.runs.run import Run
 from abc_nb.show import pictures
 from abc_nb.show.explorers.frame import Controls, Explorer, View, choice, or_sentence, slider
+from abc_nb.specs.spec import spec, train_command
 from abc_nb.training.evaluation import evaluating
 
 SIZE = (940, 330)  # pixels
@@ -50,7 +50,7 @@ def explore_contexts(name: str = "n-by-1-window-cyclic", seed: int = 2) -> Explo
     `name` and `seed` say which of the models with a certificate to begin with.
     """
     first, known = run_of(name, seed), models(name)
-    if (first.experiment.name, seed) not in known.values():
+    if (first.spec.name, seed) not in known.values():
         raise no_certificate(first)
 
     @lru_cache(maxsize=4)
@@ -73,7 +73,7 @@ def explore_contexts(name: str = "n-by-1-window-cyclic", seed: int = 2) -> Explo
 
     rows = [
         {
-            "model": choice("model", [*known.items()], (first.experiment.name, seed), 460),
+            "model": choice("model", [*known.items()], (first.spec.name, seed), 460),
             "wrong": choice("wrong context", [(OWN, 0)], 0, 440),
         },
         {name: slider(name.replace("_", " "), 0, 0, 9, 220) for name in DIGITS},
@@ -103,10 +103,10 @@ def fit(controls: Controls, contexts: Contexts) -> None:
 
 def models(name: str, profile: str = "quick") -> dict[str, tuple[str, int]]:
     """The models of the task of `name` whose weights are here with a certificate of them: name and seed by title."""
-    task, found = experiment(name, profile).identity.task, dict[str, tuple[str, int]]()
+    task, found = spec(name, profile).identity.task, dict[str, tuple[str, int]]()
     every = certified.files_in(paths.certificates()) | certified.files_in(certified.made_here())
     for _, each in sorted(every.items()):
-        own, seed = experiment(each["experiment"], profile), each["seed"]
+        own, seed = spec(each["experiment"], profile), each["seed"]
         run = store.find(own, seed) if own.identity.task == task and each["profile"] == profile else None
         certificate = certified.of_run(run) if run is not None and run.has_weights else None
         if certificate is not None:
@@ -116,7 +116,7 @@ def models(name: str, profile: str = "quick") -> dict[str, tuple[str, int]]:
 
 def run_of(name: str, seed: int, profile: str = "quick") -> Run:
     """A run whose weights are here; InputError says how to make it."""
-    run = store.find(experiment(name, profile), seed)
+    run = store.find(spec(name, profile), seed)
     if run is None or not run.has_weights:
         raise InputError(f"{name}, seed {seed}, has no weights here: run `{train_command(name, seed, profile)}` first")
     return run
@@ -124,7 +124,7 @@ def run_of(name: str, seed: int, profile: str = "quick") -> Run:
 
 def no_certificate(run: Run) -> InputError:
     """One sentence on a run whose weights have no certificate."""
-    name, path = run.experiment.name, certified.made_here() / certified.file_name(run)
+    name, path = run.spec.name, certified.made_here() / certified.file_name(run)
     command = f"abc-nb certify {name} --seed {run.seed} --output {path}"
     return InputError(
         f"{name}, seed {run.seed}, has no certificate of the weights that are here: run `{command}` first"
@@ -177,7 +177,7 @@ class Contexts:
     """One model, and problems that hold the contexts which a reader asks for."""
 
     def __init__(self, run: Run) -> None:
-        self.run, self.sampler = run, run.experiment.sampler
+        self.run, self.sampler = run, run.spec.sampler
         self.rules: Automaton = self.sampler.task.automaton()
         if self.rules.factor.shape[1] > 1:
             raise InputError(f"{self.sampler.task.title} has no explorer: it shows factors of one digit")

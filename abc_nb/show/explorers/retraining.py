@@ -8,9 +8,9 @@ from collections.abc import Callable
 import ipywidgets as w
 
 from abc_nb.common.errors import InputError
-from abc_nb.experiments.experiment import Experiment
 from abc_nb.runs import runner
 from abc_nb.runs.store import Run
+from abc_nb.specs.spec import Spec
 from abc_nb.training.progress import Progress, schedule
 
 RUNNING = threading.Lock()  # held by the one retraining of this process
@@ -23,9 +23,7 @@ class Stopped(Exception):
 class Retraining(w.HBox):
     """`wanted` gives a curve's name and the experiment to train for it; `done` gets the name and the finished run."""
 
-    def __init__(
-        self, seed: int, wanted: Callable[[], tuple[str, Experiment]], done: Callable[[str, Run], None]
-    ) -> None:
+    def __init__(self, seed: int, wanted: Callable[[], tuple[str, Spec]], done: Callable[[str, Run], None]) -> None:
         self.seed, self.wanted, self.done = seed, wanted, done
         self.start = w.Button(description="Retrain with this bias", button_style="primary", icon="play")
         self.stop = w.Button(description="Stop", icon="stop", disabled=True, layout=w.Layout(width="84px"))
@@ -52,7 +50,7 @@ class Retraining(w.HBox):
         self.thread = threading.Thread(target=self.work, args=(name, experiment), daemon=True)
         self.thread.start()
 
-    def work(self, name: str, experiment: Experiment) -> None:
+    def work(self, name: str, experiment: Spec) -> None:
         """Train; in a thread nobody else would see an error."""
         try:
             run = runner.ensure(experiment, self.seed, lambda progress: self.check(progress, experiment))
@@ -66,7 +64,7 @@ class Retraining(w.HBox):
             RUNNING.release()
             self.start.disabled, self.stop.disabled = False, True
 
-    def check(self, progress: Progress, experiment: Experiment) -> None:
+    def check(self, progress: Progress, experiment: Spec) -> None:
         """Called after every step: say how far it is, or stop."""
         step, end = progress.step, schedule(progress.history, experiment.training).end
         self.bar.max, self.bar.value, self.stop.disabled = end, step, step == end

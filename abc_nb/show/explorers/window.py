@@ -14,17 +14,17 @@ from matplotlib.figure import Figure
 from abc_nb.bias.base import Attention, Bias, Causal
 from abc_nb.bias.window import Sides, Window
 from abc_nb.common.errors import InputError
-from abc_nb.experiments import ARITHMETIC
-from abc_nb.experiments.catalogue import GRID_NAMES, GRID_T, GRID_W, WINDOWS
-from abc_nb.experiments.experiment import experiment, train_command
-from abc_nb.experiments.names import Name
-from abc_nb.experiments.profiles import TABLE
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import store
 from abc_nb.show import pictures
 from abc_nb.show.explorers.frame import Explorer, View, choice, labelled, or_sentence, slider, table
 from abc_nb.show.maps import percent_map
+from abc_nb.specs.models import GRID_NAMES, GRID_T, GRID_W, WINDOWS
+from abc_nb.specs.names import Name
+from abc_nb.specs.recipes import TABLE
+from abc_nb.specs.spec import spec, train_command
+from abc_nb.specs.studies import ARITHMETIC
 
 SIZE = (940, 560)  # pixels
 ATTENTIONS: tuple[Attention, ...] = ("cross", "self")
@@ -97,7 +97,7 @@ def measured(task: str, seed: int = 0, sides: Sides = "one") -> pd.DataFrame:
     """What finished runs say: w and T (as the sliders show them), length, accuracy (percent), samples."""
     parts = [pd.DataFrame(columns=["w", "T", "length", "accuracy", "samples"])]
     for (w, t), model in TRAINED[sides].items():
-        run = store.find(experiment(Name(task, model)), seed)
+        run = store.find(spec(Name(task, model)), seed)
         if run is not None:
             rows = run.evaluation()[["length", "accuracy", "samples"]]
             place = {"w": NONE if w is None else str(w), "T": NONE if t is None else str(t)}

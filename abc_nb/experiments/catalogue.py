@@ -1,1 +1,0 @@
-from abc_nb.specs.models import *  # noqa: F403

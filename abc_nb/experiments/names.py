@@ -1,1 +1,0 @@
-from abc_nb.specs.names import *  # noqa: F403

@@ -1,1 +1,0 @@
-from abc_nb.specs.recipes import *  # noqa: F403

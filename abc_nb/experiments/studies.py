@@ -1,1 +1,0 @@
-from abc_nb.specs.studies import *  # noqa: F403
