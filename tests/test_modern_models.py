@@ -11,10 +11,10 @@ import torch
 from helpers import SAMPLER, SHORT, TINY, assert_same_weights, build
 from torch import Tensor
 
-from abc_nb import experiments
 from abc_nb.model.positions import ShortRelative
 from abc_nb.runs import runner
 from abc_nb.specs import recipes as profiles
+from abc_nb.specs import studies
 from abc_nb.specs.models import MODERN, WIDENED
 from abc_nb.specs.spec import spec
 from abc_nb.training.answers import answers
@@ -96,9 +96,9 @@ def test_its_longest_test_fits(task: str, name: str, profile: str) -> None:
 @pytest.mark.parametrize("profile", ["quick", "paper"])
 def test_they_come_with_the_project_and_are_trained_anew_on_demand(profile: str) -> None:
     modern = {f"{task}-{name}" for task in experiments.ARITHMETIC for name in (*MODERN, *WIDENED)}
-    usual = {one.name for one in experiments.needed(profile)}
+    usual = {one.name for one in studies.needed(profile)}
     assert modern & usual == (modern if profile == "paper" else set())
-    assert modern <= {one.name for one in experiments.needed(profile, everything=True)}
+    assert modern <= {one.name for one in studies.needed(profile, everything=True)}
 
 
 @pytest.mark.parametrize(("name", "clip"), [("addition-rpe-short-by-place", 4), ("parity-rpe-short", 11)])

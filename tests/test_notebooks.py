@@ -18,7 +18,6 @@ import pandas as pd
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from abc_nb import experiments
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.paper import exhibits
@@ -26,6 +25,7 @@ from abc_nb.paper.counts import VERDICTS
 from abc_nb.reproduce import reproduce
 from abc_nb.runs import sweep
 from abc_nb.show import notebooks
+from abc_nb.specs import studies
 
 BOOKS = notebooks.sequence()
 NAME = re.compile(r'"((?:figure|table)-[\w-]+)"')
@@ -144,7 +144,7 @@ def run_here(notebook: Path, output: Path, parameters: dict[str, object]) -> Non
 
 def reproduced(folder: Path) -> Reproduced:
     """`abc-nb reproduce` in the smoke profile, where most runs are finished: a process for each would take minutes."""
-    jobs = [(each, 0) for each in experiments.needed("smoke") if each.name not in LEFT]
+    jobs = [(each, 0) for each in studies.needed("smoke") if each.name not in LEFT]
     printed = io.StringIO()
     with pytest.MonkeyPatch.context() as patched:
         for name, place in placed(folder).items():
@@ -170,14 +170,14 @@ def test_reproductions_from_nothing_two_at_once_end_well_and_another_reuses_thei
         assert process.wait() == 0, log.read_text()[-4000:]
     again = subprocess.run(COMMAND, capture_output=True, text=True, env={**os.environ, **placed(tmp_path)})
     assert again.returncode == 0, again.stderr[-4000:]
-    count = len(experiments.needed("smoke"))
+    count = len(studies.needed("smoke"))
     assert f"{count} runs, {count} of them finished before" in again.stdout
 
 
 @pytest.mark.notebooks
 def test_reproduce_trains_what_is_missing_and_writes_figures_tables_and_the_ledger(tmp_path: Path) -> None:
     """One test of one reproduction, as two workers would each make their own."""
-    found, count = reproduced(tmp_path), len(experiments.needed("smoke"))
+    found, count = reproduced(tmp_path), len(studies.needed("smoke"))
     assert f"{count} runs, {count - len(LEFT)} of them finished before" in found.printed
     assert f"training {len(LEFT)} runs" in found.printed
     for name in ("figure-04-extrapolation", "figure-01-abc", "figure-0-1-headline"):

@@ -12,7 +12,7 @@ import pytest
 from conftest import Folders
 from helpers import skip_without_shipped_figures
 
-from abc_nb import experiments, reproduce
+from abc_nb import reproduce
 from abc_nb.analysis.results import Results
 from abc_nb.cli import main
 from abc_nb.common import paths

@@ -12,7 +12,6 @@ from typing import Any
 import mistune
 import pandas as pd
 
-from abc_nb import experiments
 from abc_nb.analysis.results import Results
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
@@ -22,6 +21,7 @@ from abc_nb.paper.ledger import ledger, tally, unlike_the_paper, usual_size
 from abc_nb.runs import store
 from abc_nb.runs.run import Run
 from abc_nb.show import notebooks
+from abc_nb.specs import studies
 from abc_nb.specs.recipes import PROFILES
 
 HEADLINE = "figure-0-1-headline"
@@ -129,7 +129,7 @@ def escape(text: str) -> str:
 def listed_runs(found: Results) -> list[Run]:
     """The runs that notebooks read with these results; of those not made here, shipped ones."""
     origins = ("shipped",) if found.origin == "shipped" else store.ANYWHERE
-    jobs = [(experiment, seed) for experiment in experiments.needed(found.profile, True) for seed in found.seeds]
+    jobs = [(experiment, seed) for experiment in studies.needed(found.profile, True) for seed in found.seeds]
     return [run for job in jobs if (run := store.find(*job, origins)) is not None]
 
 
