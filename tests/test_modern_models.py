@@ -95,7 +95,7 @@ def test_its_longest_test_fits(task: str, name: str, profile: str) -> None:
 
 @pytest.mark.parametrize("profile", ["quick", "paper"])
 def test_they_come_with_the_project_and_are_trained_anew_on_demand(profile: str) -> None:
-    modern = {f"{task}-{name}" for task in experiments.ARITHMETIC for name in (*MODERN, *WIDENED)}
+    modern = {f"{task}-{name}" for task in studies.ARITHMETIC for name in (*MODERN, *WIDENED)}
     usual = {one.name for one in studies.needed(profile)}
     assert modern & usual == (modern if profile == "paper" else set())
     assert modern <= {one.name for one in studies.needed(profile, everything=True)}

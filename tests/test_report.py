@@ -19,10 +19,11 @@ from abc_nb.common import paths
 from abc_nb.paper import claims, exhibits, ledger, report
 from abc_nb.runs import runner
 from abc_nb.show import notebooks
-from abc_nb.specs.spec import Spec
+from abc_nb.specs import studies
+from abc_nb.specs.spec import SEEDS, Spec
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (400).to_bytes(4, "big") + (300).to_bytes(4, "big") + b"the rest"
-SHIPPED = Results("quick", "shipped", experiments.SEEDS)
+SHIPPED = Results("quick", "shipped", SEEDS)
 SMOKE = Results("smoke", "runs", [0])
 
 
@@ -103,7 +104,7 @@ def test_runs_are_listed_with_what_their_manifests_say(
     folder: Path, tiny: Spec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = runner.ensure(tiny, 0)
-    monkeypatch.setattr(experiments, "needed", lambda profile, everything=False: [tiny])
+    monkeypatch.setattr(studies, "needed", lambda profile, everything=False: [tiny])
     (folder / "figure-0-1-headline.png").write_bytes(PNG)
     text = report.write(SMOKE).read_text()
     for fact in (run.manifest["date"], f"torch {run.manifest['versions']['torch']}"):
@@ -123,7 +124,8 @@ def test_reproduce_ends_with_the_report(folder: Path, monkeypatch: pytest.Monkey
     def save_one(notebook: Path, output: Path, parameters: object) -> None:
         (folder / "figure-0-1-headline.png").write_bytes(PNG)
 
-    monkeypatch.setattr(experiments, "needed", lambda profile, everything=False: [])
+    monkeypatch.setattr(studies, "needed", lambda profile, everything=False: [])
+    monkeypatch.setattr(reproduce, "needed", lambda profile, everything=False: [])
     monkeypatch.setattr(reproduce.sweep, "sweep", lambda jobs: [])
     monkeypatch.setattr(reproduce.certified, "certify_runs", lambda found: [])
     monkeypatch.setattr(reproduce.notebooks, "execute", save_one)
