@@ -190,7 +190,7 @@ def checked(path: Path) -> int:
 def certificates(arguments: Namespace) -> None:
     from abc_nb.certificates import files
 
-    show(files.shipped(), arguments.csv)
+    show(pd.DataFrame([*files.shipped().values()], columns=files.COLUMNS), arguments.csv)
 
 
 def sweep(arguments: Namespace) -> int:
@@ -227,11 +227,16 @@ def notebooks(arguments: Namespace) -> None:
 
 
 def ship(arguments: Namespace) -> None:
+    from abc_nb.analysis import certified
+    from abc_nb.certificates import files
+
     experiment = chosen(arguments)
     run = store.find(experiment, arguments.seed, ("runs",))
     if run is None:
         raise InputError(f"{experiment.name}, seed {arguments.seed}, was not made here: there is nothing new to ship")
+    certificate = certified.of_run(run, ("runs",)) if arguments.weights else None
     print(f"{run.key} is in {store.ship(run, arguments.weights)}")
+    files.ship(certified.of(run).name, certificate)
 
 
 def bench(arguments: Namespace) -> int:

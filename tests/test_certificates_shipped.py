@@ -17,10 +17,12 @@ from abc_nb.analysis.results import Results
 from abc_nb.certificates import files
 from abc_nb.certificates.certify import weights_of
 from abc_nb.certificates.checking.check import check
-from abc_nb.common import paths
+from abc_nb.certificates.checksum import checksum
 from abc_nb.common.config import to_data
 from abc_nb.problems.sampling import make_batch
+from abc_nb.runs import store
 from abc_nb.show.explorers import contexts
+from abc_nb.specs.spec import spec
 from abc_nb.training.evaluation import exact_match
 
 
@@ -65,7 +67,7 @@ def test_perturbed_weights_lose_the_certificate() -> None:
 @pytest.mark.parametrize("model", ["window-cyclic", "abc"])
 def test_a_certified_model_is_right_with_any_number_of_zeros_in_front(task: str, model: str) -> None:
     """Trained on tight problems, it is asked padded ones of 61 columns: numbers of every length that these can hold."""
-    data = files.read(paths.certificates() / f"{task}-{model}-quick-seed1.json")
+    data = files.shipped()[f"{task}-{model}-quick-seed1"]
     assert data["certified"] and data["facts"]["zeros"]
     assert data["statement"].endswith("with any number of zeros in front.")
     assert f"at every width W >= {data['facts']['narrowest']} " in data["statement"]
@@ -98,9 +100,16 @@ def test_shipped_certificates_are_listed(capsys: pytest.CaptureFixture[str]) -> 
     assert cli.main(["certificates", "--csv"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "experiment,seed,recipe,certified,contexts,wrong,margin,seconds"
-    assert len(lines) == 1 + len(list(paths.certificates().glob("*.json"))) > 1
-    for row in files.shipped().itertuples():
-        assert row.certified == (row.wrong == 0) == (row.margin > 0)
+    assert len(lines) == 1 + len(files.shipped()) > 1
+    for own in files.shipped().values():
+        assert own["certified"] == (own["wrong"] == 0) == (own["margin"] > 0)
+
+
+def test_every_shipped_certificate_is_of_shipped_weights() -> None:
+    for own in files.shipped().values():
+        run = store.shipped(spec(own["experiment"], own["profile"]), own["seed"])
+        assert run is not None and run.weights is not None
+        assert checksum({name: tensor.numpy() for name, tensor in run.weights.load().items()}) == own["weights"]
 
 
 def test_wrong_contexts_are_those_of_the_certificate() -> None:

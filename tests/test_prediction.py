@@ -17,7 +17,6 @@ from abc_nb.certificates.places import PlaceContexts
 from abc_nb.certificates.prediction import Chain, predicted_accuracy, wrong_contexts
 from abc_nb.certificates.reach import period
 from abc_nb.certificates.tried import Tried, try_all
-from abc_nb.common import paths
 from abc_nb.model.positions import Sinusoidal
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.digits import to_digits
@@ -114,7 +113,7 @@ FAILING = [("successor", 0), ("successor", 4), ("n-by-1", 2), ("n-by-1", 3)]
 @pytest.mark.parametrize(("task", "seed"), FAILING)
 def test_what_is_predicted_of_shipped_models_was_sampled(task: str, seed: int) -> None:
     name = f"{task}-window-cyclic"
-    run, data = abc_nb.load(name, seed), files.read(paths.certificates() / f"{name}-quick-seed{seed}.json")
+    run, data = abc_nb.load(name, seed), files.shipped()[f"{name}-quick-seed{seed}"]
     if data["certified"]:
         pytest.skip("this model is certified today")
     rows = run.evaluation()
@@ -130,7 +129,7 @@ def test_what_is_predicted_of_shipped_models_was_sampled(task: str, seed: int) -
 @pytest.mark.parametrize(("task", "seed"), FAILING[1:3])
 def test_contexts_read_back_from_a_certificate_are_those_that_are_wrong(task: str, seed: int) -> None:
     name = f"{task}-window-cyclic"
-    run, data = abc_nb.load(name, seed), files.read(paths.certificates() / f"{name}-quick-seed{seed}.json")
+    run, data = abc_nb.load(name, seed), files.shipped()[f"{name}-quick-seed{seed}"]
     model, sampler = run.model(), run.spec.sampler
     data["counterexamples"] *= 2
     back = {each.shape: each.examples for each in wrong_contexts(model, sampler, data)}

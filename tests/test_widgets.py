@@ -19,7 +19,6 @@ import abc_nb
 from abc_nb import cli
 from abc_nb.bias.lines import DIRECTIONS
 from abc_nb.certificates import files
-from abc_nb.common import paths
 from abc_nb.runs import runner, store
 from abc_nb.runs.run import Run, Weights, checksum
 from abc_nb.show.explorers import retraining
@@ -279,9 +278,7 @@ def test_a_model_made_here_is_not_given_the_certificate_of_the_shipped_one(retra
     command = says.split("`")[1]
     cli.main(command.split()[1:])
     explorer = built(abc_nb.explore_contexts(ABS, 0))
-    own, shipped = (
-        files.read(path) for path in (Path(command.split()[-1]), paths.certificates() / f"{ABS}-quick-seed0.json")
-    )
+    own, shipped = files.read(Path(command.split()[-1])), files.shipped()[f"{ABS}-quick-seed0"]
     options = [text for text, _ in explorer.controls["wrong"].options[1:]]
     assert options == [f"{each['problem']}, output {each['token']}" for each in own["counterexamples"]]
     assert own["weights"] != shipped["weights"]

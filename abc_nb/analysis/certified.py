@@ -13,7 +13,6 @@ from abc_nb.analysis.results import Results
 from abc_nb.certificates import files
 from abc_nb.certificates.certify import certify_model, count_contexts, weights_of
 from abc_nb.certificates.checksum import checksum
-from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.runs import store
 from abc_nb.runs.store import Run
@@ -36,14 +35,9 @@ def names(found: Results) -> list[Name]:
     return [name for name in found.names(*LASTING) if name.model in MODELS]
 
 
-def made_here() -> Path:
-    """The folder of the certificates that were made here."""
-    return paths.runs() / "certificates"
-
-
-def file_name(run: Run) -> str:
-    """Of a run's certificate."""
-    return f"{run.spec.name}-{run.spec.profile}-seed{run.seed}.json"
+def of(run: Run) -> files.Of:
+    """Whose certificate a run has."""
+    return files.Of(run.spec.name, run.seed, run.spec.profile, run.spec.recipe)
 
 
 def read(
@@ -55,19 +49,14 @@ def read(
     was made here replaces the shipped one, and a run that was made here has no shipped one: that is of other weights.
     """
     wanted = {str(name): name for name in Study(tuple(tasks), tuple(models), tuple(bases)).names}
-    made = files_in(made_here()) if found.origin != "shipped" else {}
-    shipped = files_in(paths.certificates()) if found.origin != "runs" else {}
+    made = files.made_here() if found.origin != "shipped" else {}
+    shipped = files.shipped() if found.origin != "runs" else {}
     if found.origin == "any":
         shipped = {name: each for name, each in shipped.items() if not has_run_made_here(each)}
     mine = [each for each in (shipped | made).values() if each["profile"] == found.profile]
     mine = [each for each in mine if each["seed"] in found.seeds and each["experiment"] in wanted]
     mine = [each | {"name": wanted[each["experiment"]]} for each in mine]
     return sorted(mine, key=lambda each: (each["recipe"] != files.PLAIN, each["experiment"], each["seed"]))
-
-
-def files_in(folder: Path) -> dict[str, dict[str, Any]]:
-    """The certificates in a folder, by the names of their files."""
-    return {path.name: files.read(path) for path in folder.glob("*.json")}
 
 
 def statement(found: Results, name: str) -> str:
@@ -189,14 +178,12 @@ def certify_runs(found: Results) -> list[Path]:
     """
     written = []
     for run in [*found.runs(names(found)), *repaired_runs(found)]:
-        path = made_here() / file_name(run)
-        if not run.manifest["shipped"] and of_run(run, [made_here()]) is None:
+        if not run.manifest["shipped"] and of_run(run, ("runs",)) is None:
             try:
                 certificate = certify_model(run.model(), run.spec.sampler)
             except InputError:
                 continue
-            of = files.Of(run.spec.name, run.seed, run.spec.profile, run.spec.recipe)
-            written.append(files.write(certificate, of, path))
+            written.append(files.write(certificate, of(run), of(run).path))
     return written
 
 
@@ -206,9 +193,9 @@ def repaired_runs(found: Results) -> list[Run]:
     return [run for run in found.existing(repaired) if run.has_weights]
 
 
-def of_run(run: Run, folders: Sequence[Path] = ()) -> dict[str, Any] | None:
-    """The certificate of a run's weights in one of these folders, by default made here or shipped; None without one."""
-    own = checksum(weights_of(run.model()))
-    paths_of_it = [folder / file_name(run) for folder in folders or (made_here(), paths.certificates())]
-    found = (files.read(path) for path in paths_of_it if path.exists())
-    return next((each for each in found if each["weights"] == own), None)
+def of_run(run: Run, origins: Sequence[str] = store.ANYWHERE) -> dict[str, Any] | None:
+    """The certificate of a run's weights, made here or shipped; None without one."""
+    own, name = checksum(weights_of(run.model())), of(run).name
+    known = {"runs": files.made_here, "shipped": files.shipped}
+    found = (known[origin]().get(name) for origin in origins)
+    return next((each for each in found if each is not None and each["weights"] == own), None)

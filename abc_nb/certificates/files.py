@@ -1,4 +1,4 @@
-"""Certificates as small JSON files, and the list of those that come with the project."""
+"""Certificates as files: those that come with the project in one, a line each, and one for each that is made here."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from abc_nb.certificates.certify import Certificate
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_text
 
-LARGEST = 2**20  # bytes
-COLUMNS = ["experiment", "seed", "recipe", "certified", "contexts", "wrong", "margin", "seconds"]
+LARGEST = 2**20  # bytes of one certificate
+KINDS = {"type": str, "experiment": str, "profile": str, "seed": int, "recipe": str, "base": int}
+COLUMNS = ["experiment", "seed", "recipe", "certified", "contexts", "wrong", "margin", "seconds"]  # that are listed
 PLAIN = "plain"  # the recipe of a model that was trained on random problems alone
 REPAIRED = "repaired"  # of one that was trained on with problems that hold its wrong contexts
+
+Data = dict[str, Any]  # a certificate as plain data, with whose it is
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,20 @@ class Of:
     profile: str
     recipe: str = PLAIN
 
+    @property
+    def name(self) -> str:
+        return f"{self.experiment}-{self.profile}-seed{self.seed}"
+
+    @property
+    def path(self) -> Path:
+        """Where its certificate is if it was made here."""
+        return paths.certificates_made_here() / f"{self.name}.json"
+
+
+def name_of(data: Data) -> str:
+    """The name of the run that a certificate is about."""
+    return Of(data["experiment"], data["seed"], data["profile"]).name
+
 
 def write(certificate: Certificate, of: Of, path: Path) -> Path:
     """Write a certificate as JSON."""
@@ -36,22 +51,38 @@ def write(certificate: Certificate, of: Of, path: Path) -> Path:
     return write_text(path, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
 
 
-def read(path: Path) -> dict[str, Any]:
+def read(path: Path) -> Data:
     """A certificate as plain data; InputError for a file that is none."""
     if not path.is_file():
         raise InputError(f"there is no certificate {path}: give the path of a file that `abc-nb certify` wrote")
+    return parsed(path.read_text("utf-8", "replace") if path.stat().st_size <= LARGEST else "", path)
+
+
+def parsed(text: str, path: Path) -> Data:
     try:
-        data = json.loads(path.read_text("utf-8")) if path.stat().st_size <= LARGEST else None
+        data = json.loads(text)
     except (ValueError, RecursionError):
         data = None
-    kinds = {"type": str, "experiment": str, "profile": str, "seed": int, "recipe": str, "base": int}
-    if not isinstance(data, dict) or not all(isinstance(data.get(name), kind) for name, kind in kinds.items()):
+    if not isinstance(data, dict) or not all(isinstance(data.get(name), kind) for name, kind in KINDS.items()):
         raise InputError(f"{path} holds no certificate: give a file that `abc-nb certify --output FILE` wrote")
     return data
 
 
-def shipped() -> pd.DataFrame:
-    """The certificates that come with the project, a row each."""
-    found = [read(path) for path in sorted(paths.certificates().glob("*.json"))]
-    rows = [[data.get(column) for column in COLUMNS] for data in found]
-    return pd.DataFrame(rows, columns=COLUMNS)
+def made_here() -> dict[str, Data]:
+    """The certificates that were made here, by the names of their runs."""
+    return {path.stem: read(path) for path in sorted(paths.certificates_made_here().glob("*.json"))}
+
+
+def shipped() -> dict[str, Data]:
+    """The certificates that come with the project, by the names of their runs."""
+    path = paths.certificates()
+    lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    return {name_of(data): data for data in (parsed(line, path) for line in lines)}
+
+
+def ship(name: str, certificate: Data | None) -> None:
+    """Give a shipped run this certificate in place of the one that it has; with None it has none."""
+    known = {each: data for each, data in shipped().items() if each != name}
+    known |= {name: certificate} if certificate is not None else {}
+    ordered = sorted(known.values(), key=lambda data: (data["experiment"], data["profile"], data["seed"]))
+    write_text(paths.certificates(), "".join(json.dumps(data, ensure_ascii=False) + "\n" for data in ordered))

@@ -18,8 +18,12 @@ BUILD = ROOT / "build"  # executed copies of notebooks
 
 
 def certificates() -> Path:
-    """Folder of the certificates that come with the project."""
-    return SHIPPED / "certificates"
+    """The certificates that come with the project, a line each."""
+    return SHIPPED / "certificates.jsonl"
+
+
+def certificates_made_here() -> Path:
+    return runs() / "certificates"
 
 
 def runs() -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pandas as pd
 
@@ -57,19 +56,6 @@ def fresh_seeds(found: Results) -> str:
             f"{own.right.sum()} of {own.runs.sum()} {name} models are right on every problem, the worst on {worst}%"
         )
     return f"At {rows.length.max()} digits {'; '.join(parts)}."
-
-
-def fresh_certificates(found: Results) -> str:
-    """How many models of those seeds are certified, in a sentence; only seeds whose weights were kept were tried."""
-    rows = certified.certificates(replace(found, seeds=tables.FRESH), certified.MODELS)
-    tried = replace(found, seeds=sorted(rows.seed.unique().tolist()))
-    parts = [
-        f"{own.certified.sum()} of {len(runs_of(tried, str(model)))} {ROWS[str(model)]} models"
-        for model, own in rows.groupby("model", sort=False)
-    ]
-    return (
-        f"Of seeds {tried.seeds[0]} to {tried.seeds[-1]}, whose weights were kept, {' and '.join(parts)} are certified."
-    )
 
 
 def verdicts(profile: str) -> str:

@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 
 from abc_nb.analysis import certified
 from abc_nb.bias.base import Attention
+from abc_nb.certificates import files
 from abc_nb.certificates.reach import period, reach
-from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.model.attention import Record
 from abc_nb.model.transformer import Transformer
@@ -104,7 +104,7 @@ def fit(controls: Controls, contexts: Contexts) -> None:
 def models(name: str, profile: str = "quick") -> dict[str, tuple[str, int]]:
     """The models of the task of `name` whose weights are here with a certificate of them: name and seed by title."""
     task, found = spec(name, profile).identity.task, dict[str, tuple[str, int]]()
-    every = certified.files_in(paths.certificates()) | certified.files_in(certified.made_here())
+    every = files.shipped() | files.made_here()
     for _, each in sorted(every.items()):
         own, seed = spec(each["experiment"], profile), each["seed"]
         run = store.find(own, seed) if own.identity.task == task and each["profile"] == profile else None
@@ -124,7 +124,7 @@ def run_of(name: str, seed: int, profile: str = "quick") -> Run:
 
 def no_certificate(run: Run) -> InputError:
     """One sentence on a run whose weights have no certificate."""
-    name, path = run.spec.name, certified.made_here() / certified.file_name(run)
+    name, path = run.spec.name, certified.of(run).path
     command = f"abc-nb certify {name} --seed {run.seed} --output {path}"
     return InputError(
         f"{name}, seed {run.seed}, has no certificate of the weights that are here: run `{command}` first"
