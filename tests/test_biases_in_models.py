@@ -10,7 +10,7 @@ from torch import Tensor
 
 from abc_nb.bias import CLOSED, Attention, Bias, Causal, Line, Lines, OpenKeys, Window
 from abc_nb.bias.alibi import ALiBi, PlacedALiBi, RunningALiBi
-from abc_nb.bias.near import Near
+from abc_nb.bias.window import Near
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.layouts import SOS, Layout, binary_natural, units_first

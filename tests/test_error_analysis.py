@@ -11,7 +11,7 @@ from torch import Tensor
 
 from abc_nb.analysis import error_analysis
 from abc_nb.bias.base import CLOSED, Attention, Causal
-from abc_nb.bias.near import Near
+from abc_nb.bias.window import Near
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.layouts import Layout, binary_natural, unary
 from abc_nb.problems.sampling import Batch

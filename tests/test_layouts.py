@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abc_nb.bias import ALiBi, Bias, Window
-from abc_nb.bias.near import Near
+from abc_nb.bias.window import Near
 from abc_nb.common.errors import InputError
 from abc_nb.problems.layouts import (
     Arrangement,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from abc_nb.analysis.results import identity
-from abc_nb.bias.near import Near
+from abc_nb.bias.window import Near
 from abc_nb.runs.store import Run
 from abc_nb.training.evaluation import TEST_SEED, exact_match
 

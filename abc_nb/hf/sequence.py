@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from abc_nb.bias.base import CLOSED, Added, Bias, OpenKeys, causal
-from abc_nb.bias.sequence import as_matrix, over_sequence
+from abc_nb.bias.base import CLOSED, Added, Bias, OpenKeys, as_matrix, causal, over_sequence
 from abc_nb.common.errors import InputError
 from abc_nb.problems.layouts import Layout
 

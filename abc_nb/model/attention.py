@@ -73,6 +73,13 @@ def opened(bias: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     return bias.masked_fill(closed, 0.0), closed
 
 
+def room(like: KeysValues, tokens: int) -> KeysValues:
+    """Zeros for keys and values of so many tokens, which lie in memory as a linear layer's (B, tokens, D)."""
+    batch, heads, _, size = like[0].shape
+    key, value = (x.new_zeros(batch, tokens, heads, size).transpose(1, 2) for x in like)
+    return key, value
+
+
 @dataclass
 class Record:
     """Attention that a forward pass leaves behind on request: (B, H, query, key), or its mean (H, query, key)."""
@@ -101,12 +108,6 @@ class MultiHeadAttention(nn.Module):
     def keys_values(self, memory: Tensor, index: Tensor) -> KeysValues:
         """Keys, rotated to their index if the position encoding does that, and values."""
         return self.position.rotate(self.split(self.key(memory)), index), self.split(self.value(memory))
-
-    def no_keys_values(self, like: Tensor, tokens: int) -> KeysValues:
-        """Room for those of so many tokens, of a batch as `like` (B, S, D)."""
-        empty = (like.new_zeros(len(like), tokens, like.shape[2]) for _ in range(2))
-        key, value = map(self.split, empty)
-        return key, value
 
     def attend(
         self,

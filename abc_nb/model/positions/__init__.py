@@ -1,13 +1,14 @@
 """Position encodings: what a token's place does to its embedding or to the attention logits.
 
-A position encoding is a frozen value, one a file; `base.py` says what it can do. The files of this folder are found.
+A position encoding is a frozen value, and a file holds one family of them; `base.py` says what it can do. The classes
+in this folder's files are found.
 """
 
 from typing import Any
 
 from abc_nb.common.collect import collect
-from abc_nb.model.positions.base import AttentionPosition, Index, NoPosition, PositionEncoding
-from abc_nb.model.positions.sinusoidal import Sinusoidal
+from abc_nb.model.positions.absolute import NoPosition, Sinusoidal
+from abc_nb.model.positions.base import AttentionPosition, Index, PositionEncoding
 
 __all__ = ["AttentionPosition", "Index", "NoPosition", "PositionEncoding", "Sinusoidal"]
 

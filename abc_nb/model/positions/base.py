@@ -49,7 +49,7 @@ def offsets(index: tuple[Tensor, Tensor], chosen: Tensor | None = None) -> Tenso
 
 @dataclass(frozen=True)
 class PositionEncoding:
-    """What every encoding can be asked; each overrides what it does."""
+    """What every encoding can be asked; a kind of encoding overrides what it does."""
 
     def trained_on(self, layout: Layout) -> PositionEncoding:
         """The same encoding, which knows the longest layout of its training."""
@@ -84,23 +84,6 @@ class PositionEncoding:
 
     def attention(self, head_size: int, heads: int) -> AttentionPosition:
         return AttentionPosition()
-
-
-@dataclass(frozen=True)
-class Centred(PositionEncoding):
-    """The digit that a query needs stands at distance zero, as with ALiBi.
-
-    For biases that are the same on both sides of zero, where other distances could not be told apart, and
-    for those that shrink distances as the length grows, which leaves zero alone.
-    """
-
-    def place(self, index: Index, layout: Layout, head_size: int, training: bool) -> Index:
-        return from_units(index, layout)
-
-
-@dataclass(frozen=True)
-class NoPosition(PositionEncoding):
-    """No position encoding at all (NoPE, Kazemnejad et al. 2023)."""
 
 
 def from_units(index: Index, layout: Layout) -> Index:

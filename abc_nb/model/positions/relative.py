@@ -1,4 +1,4 @@
-"""Relative positions (RPE, Shaw et al. 2018)."""
+"""Relative positions that queries are multiplied with: RPE, Transformer-XL's, and these at random positions."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from abc_nb.model.positions.base import AttentionPosition, PositionEncoding, offsets
+from abc_nb.common.errors import InputError
+from abc_nb.model.positions.absolute import Sinusoidal
+from abc_nb.model.positions.base import AttentionPosition, Index, PositionEncoding, offsets
 from abc_nb.problems.layouts import Layout
 
 
 @dataclass(frozen=True)
 class Relative(PositionEncoding):
-    """A learned vector for each clipped offset is added to the keys (Shaw et al. 2018, equation 4)."""
+    """A learned vector for each clipped offset is added to the keys (RPE, Shaw et al. 2018, equation 4)."""
 
     clip: int = 16
 
@@ -43,3 +45,75 @@ class RelativeAttention(AttentionPosition):
         by_offset = query @ self.table.T / query.shape[-1] ** 0.5  # (batch, head, query, 2 * clip + 1)
         row = offsets(index, chosen).clamp(-self.clip, self.clip) + self.clip
         return by_offset.gather(-1, row.expand(*query.shape[:-1], row.shape[-1]))
+
+
+@dataclass(frozen=True)
+class TransformerXL(PositionEncoding):
+    """(q + u) k_j + (q + v) W R_(i-j): keys of sinusoids, learned u and v (Dai et al. 2019, section 3.3).
+
+    In cross-attention i - j takes both signs; the sinusoids R do, too.
+    """
+
+    def attention(self, head_size: int, heads: int) -> AttentionPosition:
+        return TransformerXLAttention(head_size, heads)
+
+
+class TransformerXLAttention(AttentionPosition):
+    """The second term. The first one is there: here queries have a bias, which is u.
+
+    So q + v is the query, with its bias u, plus `v_minus_u`.
+    """
+
+    def __init__(self, head_size: int, heads: int) -> None:
+        super().__init__()
+        self.key = nn.Linear(head_size * heads, head_size * heads, bias=False)  # W
+        self.v_minus_u = nn.Parameter(torch.zeros(heads, 1, head_size))
+
+    def logits(self, query: Tensor, index: tuple[Tensor, Tensor], chosen: Tensor | None = None) -> Tensor:
+        distance, column = (-offsets(index, chosen)).unique(return_inverse=True)
+        heads, _, size = self.v_minus_u.shape
+        query = query + self.v_minus_u
+        if chosen is None and len(distance) > heads * size:
+            return self.turned(query, *index) / size**0.5
+        key = self.key(Sinusoidal().embedding(distance, heads * size)).unflatten(-1, (heads, size)).transpose(0, 1)
+        by_distance = query @ key.mT / size**0.5  # (batch, head, query, distance): few, not one a cell
+        return by_distance.gather(-1, column.expand(*query.shape[:-1], column.shape[-1]))
+
+    def turned(self, query: Tensor, index: Tensor, keys: Tensor) -> Tensor:
+        """The same where distances are many: sinusoids of i - j are those of j, turned by i."""
+        heads, _, size = self.v_minus_u.shape
+        by_sinusoid = query @ self.key.weight.unflatten(0, (heads, size))  # (batch, head, query, width)
+        sine, cosine = by_sinusoid[..., ::2], by_sinusoid[..., 1::2]
+        here, there = (Sinusoidal().embedding(places, heads * size) for places in (index, keys))
+        turned = [cosine * here[:, ::2] - sine * here[:, 1::2], sine * here[:, ::2] + cosine * here[:, 1::2]]
+        return torch.stack(turned, -1).flatten(-2) @ there.mT
+
+
+@dataclass(frozen=True)
+class Randomized(TransformerXL):
+    """Tokens stand at a sorted random subset of a longer range (Ruoss et al. 2023, section 3).
+
+    One subset for each part of a batch. Source and target share it, and the digit of a place stands where
+    the output token of that place is predicted: other distances are drawn anew, this one is zero. Evaluation
+    draws as well, as in the paper: one subset for each number of tokens, always the same. Under Transformer-XL's
+    encoding, the best in that paper.
+    """
+
+    longest: int = 2048  # N
+    drawn: int = 0  # seed of the subsets of evaluation
+
+    def fits(self, layout: Layout) -> bool:
+        return self.needed(layout) <= self.longest
+
+    def needed(self, layout: Layout) -> int:
+        """How many positions a problem has: its source's, or more where the target goes on beyond it."""
+        behind = layout.source_length - 1 - layout.units  # tokens from the end of the source to the units
+        return max(layout.source_length, behind + layout.target_length)
+
+    def place(self, index: Index, layout: Layout, head_size: int, training: bool) -> Index:
+        count = self.needed(layout)
+        if not self.fits(layout):
+            raise InputError(f"{count} tokens are too many: this model draws their positions from {self.longest}")
+        fixed = None if training else torch.Generator().manual_seed(self.drawn << 20 | count)
+        chosen = torch.randperm(self.longest, generator=fixed)[:count].sort().values.to(index.source.device)
+        return Index(chosen[index.source], chosen[index.target + index.source[layout.units]])

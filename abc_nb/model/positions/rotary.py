@@ -1,13 +1,14 @@
-"""Rotary positions (RoPE, Su et al. 2021)."""
+"""Rotary positions (RoPE, Su et al. 2021), and two ways to stretch them beyond the training length."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from abc_nb.model.positions.base import AttentionPosition, PositionEncoding
+from abc_nb.model.positions.base import AttentionPosition, Index, PositionEncoding, from_units, longer_side
+from abc_nb.problems.layouts import Layout
 
 
 @dataclass(frozen=True)
@@ -26,3 +27,39 @@ class RotaryAttention(AttentionPosition):
         sin, cos = angle.sin(), angle.cos()
         even, odd = x[..., 0::2], x[..., 1::2]
         return torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1).flatten(-2)
+
+
+@dataclass(frozen=True)
+class InterpolatedRotary(Rotary):
+    """Beyond the training length, positions are squeezed into it (Chen et al. 2023, section 2.3).
+
+    A problem s times as long as any in training has its positions divided by s. The paper goes on
+    training then; here nothing is ever trained on longer problems. The source is counted from the units:
+    the distance zero is the only one that stays what it was.
+    """
+
+    trained: int = 21  # tokens of the longest training problem (here: Addition's, at three widths)
+
+    def trained_on(self, layout: Layout) -> InterpolatedRotary:
+        return replace(self, trained=longer_side(layout))
+
+    def place(self, index: Index, layout: Layout, head_size: int, training: bool) -> Index:
+        index = from_units(index, layout)
+        factor = self.factor(max(1.0, longer_side(layout) / self.trained), head_size).to(index.source.device)
+        return Index(index.source[:, None] * factor, index.target[:, None] * factor)
+
+    def factor(self, stretch: float, head_size: int) -> Tensor:
+        """What positions are multiplied with: one number, or one a pair of coordinates."""
+        return torch.tensor([1 / stretch])
+
+
+@dataclass(frozen=True)
+class NTKRotary(InterpolatedRotary):
+    """The base 10000 becomes 10000 s^(d / (d - 2)) for heads of size d (bloc97 2023, "NTK-Aware Scaled RoPE").
+
+    That divides the position of pair m by s^(2m / (d - 2)): the fastest pair turns as in training,
+    the slowest is interpolated. As s follows the length, this is the variant called dynamic.
+    """
+
+    def factor(self, stretch: float, head_size: int) -> Tensor:
+        return stretch ** (-torch.arange(0, head_size, 2) / max(1, head_size - 2))

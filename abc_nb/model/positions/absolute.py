@@ -1,9 +1,10 @@
-"""Learned absolute positions (Gehring et al. 2017, section 3.1; Vaswani et al. 2017, section 3.5)."""
+"""Encodings that add a vector to each token: of its index, computed or learned."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
 from abc_nb.common.errors import InputError
@@ -12,8 +13,33 @@ from abc_nb.problems.layouts import Layout
 
 
 @dataclass(frozen=True)
+class NoPosition(PositionEncoding):
+    """No position encoding at all (NoPE, Kazemnejad et al. 2023)."""
+
+
+@dataclass(frozen=True)
+class Sinusoidal(PositionEncoding):
+    """Sines and cosines of the index (Vaswani et al. 2017, section 3.5).
+
+    With a `period` T the index is taken modulo T first: cyclic position indexing (v4 section 3.1).
+    """
+
+    period: int | None = None
+
+    def embedding(self, index: Tensor, width: int) -> Tensor:
+        if self.period is not None:
+            index = index % self.period
+        frequency = 10000 ** (-torch.arange(0, width, 2, device=index.device) / width)
+        angle = index[..., None] * frequency
+        return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2)
+
+    def phases(self) -> int:
+        return self.period or 1
+
+
+@dataclass(frozen=True)
 class Learned(PositionEncoding):
-    """A trained vector for each position, the same for source and target, as those of tokens are.
+    """A trained vector for each position, the same for source and target (Gehring et al. 2017, section 3.1).
 
     Vectors of positions that training never reached stay as they were drawn. Beyond the table there
     is none: InputError.

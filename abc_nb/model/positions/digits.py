@@ -1,4 +1,4 @@
-"""Position coupling: of numbers (Cho et al. 2024), and of a table (Cho et al. 2025)."""
+"""Learned positions of digits by their place in the number: Abacus, and position coupling."""
 
 from __future__ import annotations
 
@@ -8,10 +8,43 @@ import torch
 from torch import Tensor, nn
 
 from abc_nb.common.errors import InputError
-from abc_nb.model.positions.abacus import Abacus
+from abc_nb.model.positions.absolute import Learned, Table
 from abc_nb.model.positions.base import Index
-from abc_nb.model.positions.learned import Table
 from abc_nb.problems.layouts import EOS, SOS, Layout
+
+
+@dataclass(frozen=True)
+class Abacus(Learned):
+    """A trained vector for a digit's place in its number, the same in operands and output (McLeish et al. 2024).
+
+    Units are at 1, what is no digit at 0. In training each problem counts from a random start: so
+    vectors of places are trained that its numbers do not have. The paper evaluates from the first
+    start, after much longer training; here one problem in 200 would have begun there, so evaluation
+    puts a number into the middle of the starts.
+    """
+
+    longest: int = 1024
+    starts: int = 200  # the longest tests have as many places (Parity: 665)
+
+    def phases(self) -> int:
+        return self.starts
+
+    def place(self, index: Index, layout: Layout, head_size: int, training: bool) -> Index:
+        self.check(layout)
+        start = 0 if training else max(0, self.starts - self.needed(layout)) // 2
+        places = self.places(Index(torch.from_numpy(layout.digit_places).to(index.source.device), index.target), layout)
+        return Index(self.shifted(places.source, start), self.shifted(places.target, start))
+
+    def places(self, index: Index, layout: Layout) -> Index:
+        """Positions from the first start, of digit places in the source and steps of the target."""
+        return index  # SOS of the target at 0, then the units
+
+    def needed(self, layout: Layout) -> int:
+        return max(int(layout.digit_places.max()) + 1, layout.target_length)
+
+    def shifted(self, index: Tensor, phase: Tensor | int, stride: int = 1) -> Tensor:
+        """Digits are shifted, in places wherever their columns are; what is no digit stays at 0."""
+        return torch.where(index > 0, index + phase, 0)
 
 
 @dataclass(frozen=True)
@@ -19,11 +52,9 @@ class Coupling(Abacus):
     """Digits of one place share a position, in operands and output (Cho et al. 2024, section 3).
 
     The operator and what comes before the output (the paper's =, here its first token) stand next to
-    the units, at 1; a place p (units = 0) is at p + 2, and the ends of the source are at 0. Starts, and
-    the one of evaluation, are those of `Abacus`; the authors evaluate from the first one. (For Parity their
-    code couples the token before an output with the bit that it needs; here they are next to each other,
-    as on the other tasks.) The paper counts the other way, from the highest place: no more than another
-    name for the same positions.
+    the units, at 1; a place p (units = 0) is at p + 2, and the ends of the source are at 0. The authors evaluate from
+    the first start. (For Parity their code couples the token before an output with the bit that it needs; here they
+    are next to each other, as on the other tasks.)
     """
 
     def places(self, index: Index, layout: Layout) -> Index:
@@ -41,9 +72,8 @@ class TableCoupling(Abacus):
 
     A token has three numbers, and the sum of their vectors is added to it. A digit of the first factor shares its
     column with the cells of that column, a digit of the second one its row with the cells of that row. Cells with
-    the same sum of row and column share a place. The paper writes a sign in front of each row, which stands at the
-    row's beginning. This table has none: the last cell of the row above stands there in its stead, with its own place.
-    Each number has a start of its own in training.
+    the same sum of row and column share a place. The paper writes a sign at the beginning of each row; here the last
+    cell of the row above stands in its stead, with its own place. Each number has a start of its own in training.
     """
 
     def phases(self) -> int:

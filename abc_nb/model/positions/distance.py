@@ -1,0 +1,108 @@
+"""Encodings that add a function of the distance to the logits, whatever the query: KERPLE, Sandwich and FIRE.
+
+Those that are the same on both sides of zero could not tell other distances apart, and FIRE shrinks all but zero as the
+length grows. So the digit that a query needs stands at distance zero, as with ALiBi.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from abc_nb.model.positions.base import AttentionPosition, Index, PositionEncoding, from_units, offsets
+from abc_nb.problems.layouts import Layout
+
+SMALLEST = 1e-2  # of KERPLE's r1 and r2, as in the authors' code
+
+
+@dataclass(frozen=True)
+class Centred(PositionEncoding):
+    """What these encodings share: the source is counted from its units."""
+
+    def place(self, index: Index, layout: Layout, head_size: int, training: bool) -> Index:
+        return from_units(index, layout)
+
+
+@dataclass(frozen=True)
+class Kerple(Centred):
+    """-r1 log(1 + r2 |i - j|) with r1, r2 > 0 learned by each head: KERPLE's logarithmic kind (Chi et al. 2022)."""
+
+    def attention(self, head_size: int, heads: int) -> AttentionPosition:
+        return KerpleAttention(heads)
+
+
+class KerpleAttention(AttentionPosition):
+    """First r1 is uniform in [0, 2], r2 in [0, 1], as in the authors' code."""
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        self.r1 = nn.Parameter(2 * torch.rand(heads, 1, 1))
+        self.r2 = nn.Parameter(torch.rand(heads, 1, 1))
+
+    def logits(self, query: Tensor, index: tuple[Tensor, Tensor], chosen: Tensor | None = None) -> Tensor:
+        with torch.no_grad():  # the parameters themselves: one that was clamped in passing would learn no more
+            for parameter in (self.r1, self.r2):
+                parameter.clamp_(min=SMALLEST)
+        return (-self.r1 * torch.log1p(self.r2 * offsets(index, chosen).abs()))[None]
+
+
+@dataclass(frozen=True)
+class Sandwich(Centred):
+    """p_i p_j = sum over m of cos((i - j) / 10000^(2m / size)), divided by 8h / H in head h of H (Chi et al. 2023)."""
+
+    size: int = 128  # of the sinusoids, whatever the model's is
+
+    def attention(self, head_size: int, heads: int) -> AttentionPosition:
+        return SandwichAttention(self.size, heads)
+
+
+class SandwichAttention(AttentionPosition):
+    def __init__(self, size: int, heads: int) -> None:
+        super().__init__()
+        self.size, self.heads = size, heads
+
+    def logits(self, query: Tensor, index: tuple[Tensor, Tensor], chosen: Tensor | None = None) -> Tensor:
+        offset = offsets(index, chosen)
+        frequency = 10000 ** (-torch.arange(0, self.size, 2, device=offset.device) / self.size)
+        product = (offset[..., None] * frequency).cos().sum(-1)
+        head = torch.arange(1, self.heads + 1, device=offset.device)[:, None, None]
+        return (product / (8 * head / self.heads))[None]
+
+
+@dataclass(frozen=True)
+class Fire(Centred):
+    """f(psi(i - j) / psi(max(L, i))) with psi(x) = log(1 + c x) (FIRE, Li et al. 2024, section 3).
+
+    f is a small network with one output a head; c and L are learned. In cross-attention a key can come
+    after the query: there psi is continued as an odd function, and i becomes the position of the last key.
+    The quotient stays in [-1, 1], is the paper's where j <= i, and is 0 at any length on the digit that is needed.
+    """
+
+    hidden: int = 32
+    first_limit: float = 4.0  # L at first: about a quarter of the training length, as the paper's 512 of 2048
+
+    def attention(self, head_size: int, heads: int) -> AttentionPosition:
+        return FireAttention(self.hidden, self.first_limit, heads)
+
+
+class FireAttention(AttentionPosition):
+    """`c` is 0.1 at first, and L is learned as a multiple of its first value, as the authors do."""
+
+    def __init__(self, hidden: int, first_limit: float, heads: int) -> None:
+        super().__init__()
+        self.network = nn.Sequential(nn.Linear(1, hidden), nn.ReLU(), nn.Linear(hidden, heads))
+        self.first_limit = first_limit
+        self.c, self.multiple = nn.Parameter(torch.tensor(0.1)), nn.Parameter(torch.tensor(1.0))
+
+    def psi(self, x: Tensor) -> Tensor:
+        return torch.log1p((self.c * x).abs())
+
+    def logits(self, query: Tensor, index: tuple[Tensor, Tensor], chosen: Tensor | None = None) -> Tensor:
+        offset, (queries, keys) = offsets(index, chosen), index
+        length = torch.where(offset > 0, keys.max(), queries[:, None])
+        limit = torch.maximum(length, (self.multiple * self.first_limit).abs())
+        quotient = -offset.sign() * self.psi(offset) / (self.psi(limit) + 1e-6)
+        biases: Tensor = self.network(quotient[..., None])  # (query, key, head)
+        return biases.permute(2, 0, 1)[None]
