@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 from conftest import Folders
 
 from abc_nb import commands
-from abc_nb.analysis import certified
+from abc_nb.analysis import certified, predicted
 from abc_nb.analysis.results import Results
 from abc_nb.certificates import files
 from abc_nb.certificates.certify import weights_of
 from abc_nb.certificates.checksum import checksum
+from abc_nb.certificates.shortest import Shortest
 from abc_nb.cli import main
 from abc_nb.common import paths
+from abc_nb.common.errors import InputError
 from abc_nb.runs import runner, store
-from abc_nb.specs.spec import Spec
+from abc_nb.show import tables
+from abc_nb.specs.names import Name
+from abc_nb.specs.spec import Spec, spec
+from abc_nb.specs.studies import ABLATED, BASES, LISTS
 
+ABS = "successor-window-cyclic"
+Known = dict[str, files.Data]  # certificates by name
+FOUND = Results("quick", "shipped", [0, 1, 2, 3, 4])
 NAME = "successor-abc"  # which the run below stands for
 OTHER = "parity-abc"  # of which no run is there
 
@@ -26,7 +36,7 @@ OTHER = "parity-abc"  # of which no run is there
 def certificate(name: str, contexts: int) -> files.Data:
     """Of seed 0, told apart by its number of contexts."""
     data = {"type": "certificate", "experiment": name, "profile": "smoke", "seed": 0, "recipe": "plain", "base": 10}
-    return data | {"contexts": contexts}
+    return data | {"contexts": contexts, "rounding": {"bound": 0.1}}
 
 
 def write_here(data: files.Data) -> None:
@@ -42,7 +52,8 @@ def shipped(folders: Folders) -> None:
 
 
 def contexts(origin: str) -> dict[str, int]:
-    return {each["experiment"]: each["contexts"] for each in certified.read(Results("smoke", origin, [0]))}
+    rows = certified.table(Results("smoke", origin, [0]))
+    return dict(zip(rows.experiment, rows.contexts, strict=True))
 
 
 @pytest.fixture
@@ -86,3 +97,115 @@ def test_a_shipped_run_brings_the_certificate_of_its_weights_and_no_other(
     write_here(own)
     assert main(["ship", tiny.name, "--weights"]) == 0 and files.shipped() == {name: own}
     assert main(["ship", tiny.name]) == 0 and files.shipped() == {}
+
+
+# ---- repair and prediction ----
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch) -> Known:
+    """Certificates of Successor under ABS alone: seed 0 is not certified, and its repaired model is."""
+    shipped = files.shipped()
+    known = {name: shipped[name] for name in (f"{ABS}-quick-seed{seed}" for seed in range(5))}
+    data = known[f"{ABS}-quick-seed0"]
+    known[f"{ABS}-quick-seed0"] = data | {"certified": False, "wrong": 2}
+    repaired = {"experiment": f"{ABS}-repaired", "recipe": "repaired", "certified": True, "wrong": 0}
+    known[f"{ABS}-repaired-quick-seed0"] = data | repaired | {"counterexamples": []}
+    monkeypatch.setattr(files, "shipped", lambda: known)
+    return known
+
+
+def test_a_repaired_model_counts_after_and_not_before(known: Known) -> None:
+    made = [data for data in known.values() if data["recipe"] == "plain"]
+    count = sum(each["certified"] for each in made)
+    frame = certified.summary_with_repairs(FOUND)
+    assert frame.certified.to_dict() == {("successor", "window-cyclic"): f"{count} of {len(made)}"}
+    assert frame["after repair"].tolist() == [f"{count + 1} of {len(made)}"]
+    assert set(certified.certificates(FOUND).model) == {"window-cyclic", "window-cyclic-repaired"}
+    del known[f"{ABS}-repaired-quick-seed0"]
+    frame = certified.summary_with_repairs(FOUND)
+    assert frame["after repair"].tolist() == frame.certified.tolist() and frame["steps of repair"].tolist() == ["–"]
+
+
+def test_predicted_shares_stand_beside_samples(known: Known) -> None:
+    frame = predicted.accuracy(Results("quick", "shipped", [0]))
+    assert {60, 200, 10**6} <= {*frame.length} and {*frame.seed} == {0}
+    sampled = frame.dropna()
+    assert len(sampled) > 10 and sampled.predicted.between(sampled.ci_low, sampled.ci_high).all()
+    shown = predicted.side_by_side(frame)
+    assert [*shown.columns] == ["task", "model", "seed", *predicted.SHOWN]
+    assert shown[60].str.fullmatch(r"99\.\d{4}% \(\d+ of 1000\)").all()
+    assert shown[10**6].str.fullmatch(r"99\.\d{4}%").all()
+
+
+def test_lists_and_bases_have_a_verdict_or_their_contexts(known: Known) -> None:
+    """Certificates of Successor in base 10 stand for those in base 2: one that was repaired, and of ABC none."""
+    for recipe in ("", "-repaired"):
+        data, name = known[f"{ABS}{recipe}-quick-seed0"], f"{ABS}{recipe}-base2"
+        known[f"{name}-quick-seed0"] = data | {"experiment": name, "base": 2, "margin": 2.5}
+    frame = certified.lists_and_bases(FOUND).set_index(["task", "base", "model"])
+    row = frame.loc["successor", 2, "window-cyclic"]
+    assert (row.verdict, row.wrong, row.margin) == ("certified after repair", 2, 2.5) and row.problem == "78799"
+    others = frame[frame.verdict != "certified after repair"]
+    assert len(others) == len(frame) - 1
+    counted = {model: own.reset_index() for model, own in frame.groupby("model")}
+    assert len(counted["window-cyclic"]) == 3 + 3 * 4
+    made = [Name(task, "abc", base) for task, base in zip(counted["abc"].task, counted["abc"].base, strict=True)]
+    every = [Name(task, "abc") for task in LISTS] + [Name(task, "abc", base) for task in ABLATED for base in BASES]
+    assert made == FOUND.first.there(every)
+    assert (others.verdict == "no certificate").all() and (others.problem == "").all()
+    assert frame.loc["addition", 16, "window-cyclic"].contexts == 1_160_000_512
+    assert frame.loc["n-by-2", 4, "by-head"].contexts == 2_268_976
+    assert set(certified.certificates(FOUND).seed) == {0, 1, 2, 3, 4}
+
+
+def test_without_certificates_tables_are_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "shipped", dict)
+    assert certified.summary_with_repairs(FOUND).empty
+    assert predicted.side_by_side(predicted.accuracy(FOUND)).empty
+
+
+def test_a_model_whose_accuracy_cannot_be_computed_is_left_out(known: Known, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> dict[int, float]:
+        raise InputError("a wrong context depends on digits far from each other")
+
+    assert len(predicted.accuracy(FOUND))
+    monkeypatch.setattr(predicted, "predicted_accuracy", refused)
+    assert predicted.accuracy(FOUND).empty
+
+
+# ---- wrong problems ----
+
+
+@pytest.mark.slow
+def test_the_table_has_the_models_without_a_certificate_whose_weights_are_there() -> None:
+    frame = certified.searched(Results("quick", "shipped", [0, 1]), tasks=["parity"])
+    assert {*frame.model} >= {"vanilla", "decoder-vanilla"} and not {"abc", "window-cyclic"} & {*frame.model}
+    assert {*frame.seed} == {0} and not frame.duplicated(["task", "model"]).any()
+    for row in frame.itertuples():
+        assert not row.problem or (row.right == str(row.problem.count("1") % 2) and row.answer != row.right)
+
+
+def test_a_search_that_found_none_is_told_apart_from_none_that_was_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched = {"parity-nope": Shortest(), "addition-nope": Shortest("44+70", "84", "114"), "parity-rope": None}
+    monkeypatch.setattr(
+        Results,
+        "existing",
+        lambda found, names: [
+            SimpleNamespace(spec=spec(name), seed=0, shortest_wrong=lambda kept=kept: kept)
+            for name, kept in searched.items()
+            if name in [*map(str, names)]
+        ],
+    )
+    example = {"task": "n-by-1", "model": "decoder-abs", "seed": 4, "recipe": "plain", "problem": "6614*7"}
+    monkeypatch.setattr(certified, "counterexamples", lambda found: pd.DataFrame([example]))
+    frame = certified.shortest_wrong(Results("quick", "shipped", [0]))
+    assert frame[["task", "model", "problem", "found by"]].values.tolist() == [
+        ["n-by-1", "decoder-abs", "6614*7", "certificate"],
+        ["parity", "nope", "", "search"],
+        ["addition", "nope", "44+70", "search"],
+    ]
+    shown = tables.shortest_wrong(frame)
+    assert shown.columns.to_list() == ["Successor", "Addition", "N x 1", "Parity"]
+    assert shown.loc[("NoPE", 0, "search")].to_list() == ["", "44+70", "", "none"]
+    assert shown.loc[("ABS, one key a head, decoder-only", 4, "certificate")].to_list() == ["", "", "6614*7", ""]

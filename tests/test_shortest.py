@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import re
-from types import SimpleNamespace
 
 import numpy as np
-import pandas as pd
 import pytest
 from helpers import build, integers
 
 import abc_nb
-from abc_nb.analysis import certified
-from abc_nb.analysis.results import Results
-from abc_nb.analysis.shortest import of_every_model, of_models_without_certificate
-from abc_nb.certificates.shortest import Shortest, shortest_wrong
+from abc_nb.certificates.shortest import shortest_wrong
 from abc_nb.problems.layouts import Arrangement
 from abc_nb.problems.sampling import Sampler
 from abc_nb.problems.tasks import Task
-from abc_nb.show import tables
-from abc_nb.specs.spec import spec
 from abc_nb.training.answers import answers
 
 
@@ -53,40 +46,6 @@ def test_an_untrained_model_is_wrong_at_one_place_however_problems_are_written(
     assert re.fullmatch(r"\d\+\d", found.problem)
     assert int(found.right) == sum(map(int, found.problem.split("+")))
     assert [found.answer] == list(answers(model, sampler, [found.problem]))
-
-
-@pytest.mark.slow
-def test_the_table_has_the_models_without_a_certificate_whose_weights_are_there() -> None:
-    frame = of_models_without_certificate(Results("quick", "shipped", [0, 1]), tasks=["parity"])
-    assert {*frame.model} >= {"vanilla", "decoder-vanilla"} and not {"abc", "window-cyclic"} & {*frame.model}
-    assert {*frame.seed} == {0} and not frame.duplicated(["task", "model"]).any()
-    for row in frame.itertuples():
-        assert not row.problem or (row.right == str(row.problem.count("1") % 2) and row.answer != row.right)
-
-
-def test_a_search_that_found_none_is_told_apart_from_none_that_was_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    searched = {"parity-nope": Shortest(), "addition-nope": Shortest("44+70", "84", "114"), "parity-rope": None}
-    monkeypatch.setattr(
-        Results,
-        "existing",
-        lambda found, names: [
-            SimpleNamespace(experiment=spec(name), seed=0, shortest_wrong=lambda kept=kept: kept)
-            for name, kept in searched.items()
-            if name in [*map(str, names)]
-        ],
-    )
-    example = {"task": "n-by-1", "model": "decoder-abs", "seed": 4, "recipe": "plain", "problem": "6614*7"}
-    monkeypatch.setattr(certified, "counterexamples", lambda found: pd.DataFrame([example]))
-    frame = of_every_model(Results("quick", "shipped", [0]))
-    assert frame[["task", "model", "problem", "found by"]].values.tolist() == [
-        ["n-by-1", "decoder-abs", "6614*7", "certificate"],
-        ["parity", "nope", "", "search"],
-        ["addition", "nope", "44+70", "search"],
-    ]
-    shown = tables.shortest_wrong(frame)
-    assert shown.columns.to_list() == ["Successor", "Addition", "N x 1", "Parity"]
-    assert shown.loc[("NoPE", 0, "search")].to_list() == ["", "44+70", "", "none"]
-    assert shown.loc[("ABS, one key a head, decoder-only", 4, "certificate")].to_list() == ["", "", "6614*7", ""]
 
 
 @pytest.mark.parametrize("task", ["addition", "n-by-1", "parity"])

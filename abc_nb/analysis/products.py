@@ -7,7 +7,6 @@ from collections.abc import Iterable
 import pandas as pd
 import torch
 
-from abc_nb.analysis import certified
 from abc_nb.analysis.calibration_study import CalibrationStudy
 from abc_nb.analysis.results import Results
 from abc_nb.problems.digits import as_integer
@@ -61,8 +60,3 @@ def followed(study: CalibrationStudy) -> pd.DataFrame:
     lines = study.lines[study.lines.direction != "vertical"]
     own = lines[~((lines.span == "output") & (lines.direction == "diagonal") & (lines.offset == 0))]
     return own.groupby(["span", "direction", "offset"]).agg(heads=("head", "nunique")).reset_index()
-
-
-def certificates(found: Results) -> pd.DataFrame:
-    """A row a certificate of a model of N x N."""
-    return certified.certificates(found, tuple(TRACED), ["n-by-n"])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from abc_nb.analysis import certified, repairs
+from abc_nb.analysis import certified
 from abc_nb.analysis.results import Results
 from abc_nb.analysis.statistics import percent
 from abc_nb.paper.ledger import ledger, tally
@@ -30,10 +30,10 @@ def runs_of(found: Results, model: str) -> list[Run]:
 def worst_runs(found: Results) -> str:
     """By method the worst run at each length over tasks and seeds, in percent, and how many runs are certified.
 
-    A table in Markdown. Certificates are counted of all runs, before repair and after it. Methods without a run are
-    left out; without any the table is empty.
+    A table in Markdown. Certified models are counted before and after repair, of those with a certificate. Methods
+    without a run are left out; without any the table is empty.
     """
-    proven, rows = repairs.by_seed(found, certified.EVERY), [HEAD]
+    proven, rows = certified.repairs(found), [HEAD]
     for model, title in ROWS.items():
         if not (runs := runs_of(found, model)):
             continue
@@ -41,7 +41,7 @@ def worst_runs(found: Results) -> str:
         worst = [own[own.length == length].accuracy.min() for length in LENGTHS]
         cells = ["–" if value != value else percent(100 * value) for value in worst]
         mine = proven[proven.model == model]
-        cells += [f"{mine[when].sum()} of {len(runs)}" if len(mine) else "–" for when in ("before", "after")]
+        cells += [f"{mine[when].sum()} of {len(mine)}" if len(mine) else "–" for when in ("before", "after")]
         rows.append((title, *cells))
     return grid(rows) if len(rows) > 1 else ""
 

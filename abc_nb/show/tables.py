@@ -68,7 +68,7 @@ def ablations(found: Results, length: int = 60) -> pd.DataFrame:
 
 
 def shortest_wrong(frame: pd.DataFrame) -> pd.DataFrame:
-    """`shortest.of_every_model` for reading: a row a model, a column a task; `none` where a search found none."""
+    """`certified.shortest_wrong` for reading: a row a model, a column a task; `none` where a search found none."""
     cells = named(frame).replace({"problem": {"": "none"}})
     table = arranged(cells, ["model", "seed", "found by"], "task", cells.problem)
     return table.reindex(columns=[of_task(task) for task in ARITHMETIC], fill_value="")
