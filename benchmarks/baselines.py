@@ -1,8 +1,6 @@
-"""What people run today, to measure against: PyTorch's own Transformer, greedy decoding, loops, plain figures."""
+"""What people run today, to measure against: PyTorch's own Transformer and greedy decoding."""
 
 from __future__ import annotations
-
-from io import BytesIO
 
 import torch
 import torch.nn.functional as F
@@ -10,9 +8,6 @@ from torch import Tensor, nn
 
 from abc_nb.model.transformer import ModelConfig
 from abc_nb.problems.sampling import Batch
-from abc_nb.show import maps
-
-Attention = list[list[list[float]]]  # (head, query, key)
 
 
 class TorchTransformer(nn.Module):
@@ -57,24 +52,3 @@ def decode_from_the_start(model: TorchTransformer, batch: Batch) -> Tensor:
     for _ in range(batch.layout.target_length):
         tokens = torch.cat([tokens, model.decode(tokens, memory)[:, -1:].argmax(-1)], dim=1)
     return tokens[:, 1:]
-
-
-def line_means_in_loops(attention: Attention) -> list[list[list[float]]]:
-    """The loops of Algorithm 1 (`000` appendix F), for delta = 1, 0, -1: for every cell the mean of its line."""
-    found = []
-    for matrix in attention:
-        m, n = len(matrix), len(matrix[0])
-        for delta in (1, 0, -1):
-            means = [[0.0] * n for _ in range(m)]
-            for i in range(m):
-                for j in range(n):
-                    cells = [matrix[i + k][j + k * delta] for k in range(-i, m - i) if 0 <= j + k * delta < n]
-                    means[i][j] = sum(cells) / len(cells)
-            found.append(means)
-    return found
-
-
-def draw_heads(matrices: Tensor) -> None:
-    """Matrices (head, query, key) as a picture, with matplotlib as a notebook uses it."""
-    figure = maps.heads([*matrices.numpy()], [f"head {head + 1}" for head in range(len(matrices))])
-    figure.savefig(BytesIO(), format="png", dpi=100)
