@@ -96,22 +96,6 @@ def test_window_of_one_on_aligned_digits_opens_three_keys_to_one_side_and_four_t
     assert both[2].tolist() == [-INFINITY] * 5 + [0.0] * 4 + [-INFINITY] * 4  # $+ab(b)
 
 
-@given(st.integers(2, 20), st.integers(1, 4))
-def test_window_to_one_side_sees_digits_of_this_place_and_lower_ones_alone(width: int, w: int) -> None:
-    """Of each column the place is known by its name; what is right of the units is the end token."""
-    sources = {
-        unary(width): ["$", *(str(place) for place in reversed(range(width))), "&"],
-        binary_aligned(width, "+"): ["$", "+", *(str(place) for place in reversed(range(width)) for _ in "ab"), "&"],
-    }
-    for layout, text in sources.items():
-        matrix = dense(Window(w), layout, "cross")[0]
-        own = len(layout.operands)
-        for step in range(width):
-            seen = [text[key] for key in (matrix[step] == 0).nonzero().flatten().tolist()]
-            lower = [str(place) for place in reversed(range(step)) for _ in range(own)] + ["&"]
-            assert seen == [str(step)] * own + lower[:w]
-
-
 def test_a_window_is_open_to_one_side_unless_it_is_said() -> None:
     assert Window() == Window(1, "one")
     with pytest.raises(InputError, match="'left' is not possible as sides of a Window: choose one of one, both"):
@@ -135,26 +119,10 @@ def test_open_keys_are_the_dense_matrix_and_hold_no_key_twice(
         torch.testing.assert_close(row, expected[0, query])
 
 
-@given(LAYOUTS, WINDOWS, SIDES)
-def test_window_leaves_every_query_a_key_and_shows_no_future_token(layout: Layout, w: int, sides: Sides) -> None:
-    own, cross = (dense(Window(w, sides), layout, attention)[0] for attention in ATTENTIONS)
-    assert (own == 0).any(dim=1).all()
-    assert (cross == 0).any(dim=1).all()
-    assert (own.triu(1)[torch.ones_like(own, dtype=torch.bool).triu(1)] == -INFINITY).all()
-
-
 @pytest.mark.parametrize(("sides", "keys"), [("one", 3), ("both", 4)])
 def test_number_of_open_keys_does_not_grow_with_length(sides: Sides, keys: int) -> None:
     layouts = [binary_aligned(width, "+") for width in (5, 50, 5000)]
     assert {Window(1, sides).open_keys(layout, "cross", 0).index.shape[-1] for layout in layouts} == {keys}
-
-
-def test_rows_of_open_keys_are_rows_of_the_matrix() -> None:
-    layout = binary_aligned(6, "+")
-    keys = Window(1).open_keys(layout, "cross", 0)
-    torch.testing.assert_close(
-        keys.rows(slice(2, 4)).dense(layout.source_length), keys.dense(layout.source_length)[:, 2:4]
-    )
 
 
 def test_open_keys_become_dense_head_by_head() -> None:
@@ -187,10 +155,6 @@ def test_alibi_is_minus_slope_times_distance(heads: int, cross: bool) -> None:
             for j in range(i + 1):
                 expected[head, i, j] = -(2 ** (-8 * (head + 1) / heads)) * (i - j)
     torch.testing.assert_close(dense(ALiBi(cross), layout, "self", heads), expected)
-
-
-def test_alibi_leaves_cross_attention_alone_unless_asked() -> None:
-    assert ALiBi().dense(unary(5), "cross", 0, 2) is None
 
 
 def test_alibi_of_cross_attention_is_nearest_at_the_digit_of_the_place() -> None:

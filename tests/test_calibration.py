@@ -286,17 +286,6 @@ def test_of_one_direction_all_lines_that_are_seen_at_half_of_the_steps_are_kept(
     assert {line.offset for line in found} == {offset for offset, steps in seen.items() if 2 * steps >= queries}
 
 
-@given(LAYOUTS, st.integers(0, 10**6), st.sets(st.sampled_from(WITHOUT_TABLE), min_size=1))
-def test_only_the_directions_asked_for_are_searched(layout: Layout, seed: int, chosen: set[Direction]) -> None:
-    attention = random_attention(layout, "cross", 2, seed, contrast=3.0)
-    for kappa in (None, (0.0, 0.0)):
-        share = 0.05 if kappa is None else None
-        settings = Calibration(anchor="whole", share=share, kappa=kappa, directions=tuple(chosen))
-        found = {line.direction for line in calibrate(attention, layout, settings=settings)}
-        assert found
-        assert found <= chosen
-
-
 @given(LAYOUTS | TABLES, st.integers(0, 10**6), st.sampled_from(ATTENTIONS))
 def test_lines_at_operands_extend_and_all_others_are_left_out(layout: Layout, seed: int, name: Attention) -> None:
     found = calibrate(random_attention(layout, name, 2, seed, 3.0), layout, name, Calibration(share=0.02))
@@ -377,10 +366,6 @@ def test_every_setting_is_checked(fields: dict[str, Any]) -> None:
         Calibration(**fields)
     with pytest.raises(InputError, match="is no calibration: give one, as in"):
         calibrate(WEIGHTS, UNARY, settings=fields)  # type: ignore[arg-type]
-
-
-def test_the_largest_settings_are_possible() -> None:
-    assert Calibration(share=1.0, keep=1.0).share == 1.0
 
 
 @pytest.mark.parametrize(

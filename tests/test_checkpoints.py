@@ -82,24 +82,6 @@ def test_seconds_add_up_over_resumptions(tmp_path: Path, monkeypatch: pytest.Mon
     assert trainer().run(path).seconds == 8.0
 
 
-def test_a_checkpoint_written_by_halves_leaves_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, whole = tmp_path / "checkpoint.pt", trainer()
-    whole.run()
-    interrupt(trainer(), path, monkeypatch)
-
-    def dies(target: Path, content: bytes) -> None:
-        target.write_text("half a check")
-        raise Interrupted
-
-    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
-    with monkeypatch.context() as patched, pytest.raises(Interrupted):
-        patched.setattr(Path, "write_bytes", dies)
-        trainer().run(path)
-    again = trainer(seed=99)
-    again.run(path)
-    assert_same_weights(again, whole)
-
-
 # ---- damaged checkpoints ----------------------------------------------------------------------------
 
 

@@ -50,14 +50,6 @@ def test_coverage_is_the_attention_on_open_keys(width: int, seed: int, share: fl
     pd.testing.assert_frame_equal(coverage(given_averages, bias, layout), expected, rtol=1e-5)
 
 
-def test_a_finite_floor_covers_no_more_than_minus_infinity() -> None:
-    layout = binary_natural(4, "+", 4)
-    given_averages = averages(layout)
-    settings = Calibration(share=0.1), Calibration(share=0.1, floor=-5.0)
-    closed, finite = (bias_from_attention(given_averages, layout, each) for each in settings)
-    pd.testing.assert_frame_equal(coverage(given_averages, finite, layout), coverage(given_averages, closed, layout))
-
-
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [

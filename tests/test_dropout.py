@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from abc_nb.model.dropout import LEVELS, Dropout, drop, random_levels
+from abc_nb.model.dropout import Dropout, drop
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.3, 0.5, 0.9])
@@ -31,14 +31,6 @@ def test_neighbours_are_dropped_independently() -> None:
     for lag in (1, 2, 3, 4, 8, 64):
         correlation = torch.corrcoef(torch.stack([kept[:-lag], kept[lag:]]))[0, 1].item()
         assert abs(correlation) < 5 / kept.numel() ** 0.5
-
-
-def test_levels_are_uniform() -> None:
-    torch.manual_seed(2)
-    levels = random_levels(torch.Size((1_000_003,))).double()
-    assert levels.min() < -LEVELS * 0.4999 and levels.max() > LEVELS * 0.4999
-    counts = torch.histc(levels, bins=16)
-    assert (counts - 1_000_003 / 16).abs().max() < 6 * (1_000_003 / 16) ** 0.5
 
 
 @given(st.floats(0.05, 0.95), st.integers(0, 2**31))

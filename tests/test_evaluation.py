@@ -17,15 +17,11 @@ from abc_nb.bias.alibi import ALiBi
 from abc_nb.bias.base import Bias, Causal
 from abc_nb.bias.window import Window
 from abc_nb.model.positions import (
-    Coupling,
-    Fire,
     NoPosition,
-    NTKRotary,
     PositionEncoding,
     Relative,
     Rotary,
     Sinusoidal,
-    TransformerXL,
 )
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.layouts import SOS, Arrangement
@@ -163,32 +159,6 @@ def test_one_wrong_token_makes_a_problem_wrong() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        TINY,
-        replace(TINY, encoder_layers=1, bias=Window(1)),
-        replace(TINY, bias=ALiBi(cross=True)),
-        replace(TINY, position=Rotary(), source_index="place"),
-        replace(TINY, position=Relative(4), bias=Window(2)),
-        replace(TINY, position=TransformerXL()),
-        replace(TINY, position=Fire()),
-        replace(TINY, position=NTKRotary()),
-        replace(TINY, position=Coupling(starts=40, longest=100)),
-    ],
-    ids=lambda config: f"{config.position}-{config.bias}",
-)
-@pytest.mark.parametrize("dense", [None, True, False])
-def test_the_beginning_of_a_target_gives_the_beginning_of_the_logits(config: ModelConfig, dense: bool | None) -> None:
-    batch = problems(ADDITION, "aligned", 14, count=3)
-    model = untrained(config).eval()
-    whole = model(batch.source, batch.target[:, :-1], batch.layout, dense=dense)
-    for count in (1, 2, 7, 15):
-        torch.testing.assert_close(
-            model(batch.source, batch.target[:, :count], batch.layout, dense=dense), whole[:, :count]
-        )
-
-
 def test_most_of_what_is_wrong_from_the_start_is_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts of two problems; of the twelve, the model errs at the first token, at the last one, or nowhere."""
     batch = problems(ADDITION, length=6, count=12)
@@ -219,10 +189,6 @@ def test_interval_is_wilsons(samples: int, share: float) -> None:
     correct = round(share * samples)
     expected = binomtest(correct, samples).proportion_ci(method="wilson")
     np.testing.assert_allclose(wilson(correct, samples), (expected.low, expected.high), rtol=0, atol=1e-7)
-
-
-def test_interval_of_nothing_is_everything() -> None:
-    assert wilson(0, 0) == (0.0, 1.0)
 
 
 def test_table_has_a_tidy_row_for_each_length() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from abc_nb.bias.base import Attention, key_count
-from abc_nb.bias.lines import DIRECTIONS, Direction, Line, Lines, open_cells, spans, whole_matrix
+from abc_nb.bias.lines import DIRECTIONS, Direction, Line, Lines, spans
 from abc_nb.common import config
 from abc_nb.common.errors import InputError
 from abc_nb.problems.layouts import Arrangement, Layout, binary_aligned, binary_natural, table, unary
@@ -153,28 +153,6 @@ def test_lines_are_their_definition_cell_by_cell(
         torch.testing.assert_close(bias.dense(layout, attention, layer, heads), expected, rtol=0, atol=0)
 
 
-@given(st.one_of(LAYOUTS, TABLES))
-def test_spans_are_operands_with_a_token_on_either_side_and_symbols(layout: Layout) -> None:
-    for attention in ATTENTIONS:
-        found = {
-            span.name: (range(span.first, span.last + 1), span.origins, span.stride)
-            for span in spans(layout, attention)
-        }
-        assert set(found) == {*span_names(layout, attention)} - {"whole"}
-        for name, (columns, origins, stride) in found.items():
-            run, origin, step = run_of_keys(layout, attention, name)
-            assert (columns, set(origins.values())) == (run, {origin})
-            assert stride == step
-
-
-def test_spans_of_addition_as_they_are_written() -> None:
-    tokens = natural_tokens(3, 2)
-    found = {
-        span.name: "".join(tokens[span.first : span.last + 1]) for span in spans(binary_natural(3, "+", 2), "cross")
-    }
-    assert found == {"$": "$", "+": "+", "&": "&", "operand 1": "$a2a1a0+", "operand 2": "b1b0"}
-
-
 # ---- open keys --------------------------------------------------------------------------------------
 
 
@@ -210,14 +188,6 @@ def test_there_are_no_open_keys_where_a_head_sees_all(
     keys = Lines(heads, lines, empty="transparent").open_keys(layout, attention, 1)
     assert (keys is None) == (len(with_lines) < heads)
     assert Lines(heads, lines, floor=-3.0, empty="closed").open_keys(layout, attention, 1) is None
-
-
-def test_where_lines_meet_the_largest_value_counts() -> None:
-    lines = [Line("cross", 0, 0, "vertical", "&", 0, -1.0), Line("cross", 0, 0, "antidiagonal", "operand 1", 1, -2.0)]
-    for order in (lines, lines[::-1]):
-        matrix = Lines(1, tuple(order), empty="closed").dense(unary(3), "cross", 0, 1)
-        assert matrix[0, 0].tolist() == [-INFINITY] * 4 + [-1.0]
-        assert matrix[0, 1].tolist() == [-INFINITY] * 3 + [-2.0, -1.0]
 
 
 @pytest.mark.parametrize("layout", [unary(3), unary(40)])
@@ -303,22 +273,6 @@ def test_the_antidiagonal_of_an_operand_opens_the_digit_of_each_place(writing: s
     assert opened(line, layout, tokens)[:width] == digits
 
 
-@pytest.mark.parametrize("writing", WRITINGS)
-@given(st.integers(3, 40), st.integers(3, 40), st.integers(-2, 2))
-def test_a_line_opens_the_same_tokens_at_every_width(writing: str, narrow: int, wide: int, offset: int) -> None:
-    """All but the steps at which the narrower operand ends."""
-    lines = [
-        Line("cross", 0, 0, "antidiagonal", "operand 1", offset, 0.0),
-        Line("cross", 0, 0, "vertical", "$", 0, 0.0),
-        Line("cross", 0, 0, "vertical", "&", 0, 0.0),
-    ]
-    for line in lines:
-        first, second = (opened(line, *written(writing, width)) for width in (narrow, wide))
-        steps = min(narrow, wide) - 2
-        assert first[:steps] == second[:steps]
-        assert any(first)
-
-
 def test_a_single_digit_is_the_same_key_at_every_step() -> None:
     line = Line("cross", 0, 0, "vertical", "operand 2", 0, 0.0)
     for width in (2, 7, 30):
@@ -364,13 +318,6 @@ def test_one_key_a_head_follows_places_however_operands_and_answer_are_written(
             assert found == wanted or not wanted, "outside the operand only the token next to it may be open"
 
 
-@given(st.integers(2, 40), st.integers(-3, 0))
-def test_a_diagonal_of_the_output_opens_an_earlier_token(width: int, offset: int) -> None:
-    tokens = [str(step) for step in range(width + 1)]
-    found = opened(Line("self", 0, 0, "diagonal", "output", offset, 0.0), unary(width), tokens)
-    assert found == [str(step + offset) if step + offset >= 0 else "" for step in range(width + 1)]
-
-
 def extending(layout: Layout, attention: Attention) -> set[tuple[str, Direction]]:
     return {(span.name, each) for span in spans(layout, attention) for each in DIRECTIONS if each in span.along}
 
@@ -391,28 +338,6 @@ def test_numbers_extend_against_their_order_outputs_along_it_and_single_tokens_w
     assert extending(product, "cross") == symbols | operands
     assert extending(product, "self") == {("$", "vertical"), ("output", "diagonal"), ("output", "above")}
     assert extending(unary(5), "cross") == {("$", "vertical"), ("&", "vertical"), first}
-
-
-@given(st.integers(1, 9), st.integers(1, 9), st.integers(-10, 10))
-def test_antidiagonals_of_the_whole_matrix_start_in_its_top_right_corner(queries: int, keys: int, offset: int) -> None:
-    span = whole_matrix(queries, keys)
-    columns, inside = span.cells("antidiagonal", offset, queries)
-    assert columns.tolist() == [keys - 1 + offset - step for step in range(queries)]
-    assert inside.tolist() == [0 <= keys - 1 + offset - step < keys for step in range(queries)]
-
-
-@pytest.mark.parametrize("causal", [False, True])
-def test_lines_over_the_whole_matrix_need_no_layout(causal: bool) -> None:
-    lines = [Line("cross", 0, 0, "antidiagonal", "whole", -1, -0.5), Line("cross", 0, 1, "diagonal", "whole", 1, 0.0)]
-    lines += [Line("cross", 0, 1, "vertical", "whole", 1, -2.0)]
-    found = open_cells(lines, [whole_matrix(3, 4)], (3, 4), heads=2, causal=causal).dense(4)
-    expected = torch.full((2, 3, 4), -INFINITY)
-    for head, i, j, value in ((0, 0, 2, -0.5), (0, 1, 1, -0.5), (0, 2, 0, -0.5), (1, 0, 1, 0.0), (1, 1, 2, 0.0)):
-        expected[head, i, j] = value
-    expected[1, 1, 1] = expected[1, 2, 1] = -2.0
-    expected[1, 2, 3] = 0.0
-    expected[:, torch.ones(3, 4).triu(1).bool() & torch.tensor(causal)] = -INFINITY
-    torch.testing.assert_close(found, expected, rtol=0, atol=0)
 
 
 # ---- tables ------------------------------------------------------------------------------------------

@@ -14,8 +14,7 @@ from torch import Tensor
 from abc_nb.model.positions import ShortRelative
 from abc_nb.runs import runner
 from abc_nb.specs import recipes as profiles
-from abc_nb.specs import studies
-from abc_nb.specs.models import MODERN, WIDENED
+from abc_nb.specs.models import MODERN
 from abc_nb.specs.spec import spec
 from abc_nb.training.answers import answers
 from abc_nb.training.trainer import Trainer, loss_of
@@ -91,14 +90,6 @@ def test_its_longest_test_fits(task: str, name: str, profile: str) -> None:
         model = replace(chosen, model=replace(TINY, position=chosen.model.position)).build(0)
     model = model.to_empty(device="cpu").eval()
     model.frame(layout)
-
-
-@pytest.mark.parametrize("profile", ["quick", "paper"])
-def test_they_come_with_the_project_and_are_trained_anew_on_demand(profile: str) -> None:
-    modern = {f"{task}-{name}" for task in studies.ARITHMETIC for name in (*MODERN, *WIDENED)}
-    usual = {one.name for one in studies.needed(profile)}
-    assert modern & usual == (modern if profile == "paper" else set())
-    assert modern <= {one.name for one in studies.needed(profile, everything=True)}
 
 
 @pytest.mark.parametrize(("name", "clip"), [("addition-rpe-short-by-place", 4), ("parity-rpe-short", 11)])

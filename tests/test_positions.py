@@ -1,134 +1,200 @@
-"""Position encodings against their papers' formulas, written as loops."""
+"""Position encodings: each one against its paper's definition, written as a loop, and where tokens stand."""
 
 from __future__ import annotations
 
 import cmath
 import math
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from helpers import SAMPLER, SHORT, TINY
+from torch import Tensor
 
-from abc_nb.model.positions import Index, NoPosition, PositionEncoding, Relative, Rotary, Sinusoidal
+from abc_nb.common.errors import InputError
+from abc_nb.model.positions import (
+    Abacus,
+    AttentionPosition,
+    Coupling,
+    Fire,
+    Index,
+    InterpolatedRotary,
+    Kerple,
+    Learned,
+    NoPosition,
+    NTKRotary,
+    PositionEncoding,
+    Randomized,
+    Relative,
+    Rotary,
+    Sandwich,
+    Sinusoidal,
+    TableCoupling,
+    TransformerXL,
+)
 from abc_nb.model.transformer import ModelConfig, Transformer
-from abc_nb.problems.layouts import binary_natural
+from abc_nb.problems.layouts import Layout, SourceIndex, binary_aligned, binary_natural, table, unary
+from abc_nb.specs.spec import spec
+from abc_nb.training.trainer import Trainer
 
-PLAIN = [NoPosition(), Sinusoidal(), Sinusoidal(3), Rotary(), Relative()]
-
-
-def test_sinusoidal_is_the_formula_of_vaswani() -> None:
-    index, width = [0, 1, 2, 7, 60, 400], 12
-    expected = torch.empty(len(index), width, dtype=torch.float64)
-    for row, position in enumerate(index):
-        for i in range(width // 2):
-            angle = position / 10000 ** (2 * i / width)
-            expected[row, 2 * i], expected[row, 2 * i + 1] = math.sin(angle), math.cos(angle)
-    found = Sinusoidal().embedding(torch.tensor(index), width)
-    torch.testing.assert_close(found, expected.float(), rtol=0, atol=1e-4)
+SIZE, HEADS = 8, 3
+QUERIES, KEYS = torch.tensor([0, 1, 2, 9]), torch.tensor([30, 3, 2, 1, 0])  # counted from either end
 
 
-@given(st.integers(1, 9))
-def test_cyclic_positions_repeat_with_their_period(period: int) -> None:
-    table = Sinusoidal(period).embedding(torch.arange(40), 8)
-    torch.testing.assert_close(table[period:], table[:-period], rtol=0, atol=0)
-    torch.testing.assert_close(table[:period], Sinusoidal().embedding(torch.arange(period), 8), rtol=0, atol=0)
-    assert len(table.unique(dim=0)) == period
+def module(encoding: PositionEncoding) -> AttentionPosition:
+    """With parameters that all matter."""
+    torch.manual_seed(0)
+    made = encoding.attention(SIZE, HEADS)
+    for parameter in made.parameters():
+        with torch.no_grad():
+            parameter.add_(0.1 * torch.rand_like(parameter))
+    return made
 
 
-def test_each_sample_of_a_batch_has_positions_of_its_own() -> None:
-    index = torch.tensor([[0, 1, 2], [5, 6, 7]])
-    table = Sinusoidal(3).embedding(index, 8)
-    for row in range(2):
-        torch.testing.assert_close(table[row], Sinusoidal(3).embedding(index[row], 8), rtol=0, atol=0)
-    assert not torch.isclose(table[0], table[1]).all()
+def waves(position: float, width: int) -> list[float]:
+    """Sine and cosine of each frequency (Vaswani et al. 2017)."""
+    angles = [position / 10000 ** (2 * i / width) for i in range(width // 2)]
+    return [wave(angle) for angle in angles for wave in (math.sin, math.cos)]
 
 
-def test_rotation_is_multiplication_by_a_complex_number() -> None:
-    size, index = 8, [0, 1, 5, 33]
-    x = torch.randn(2, 3, len(index), size, generator=torch.Generator().manual_seed(0))
-    found = Rotary().attention(size, heads=2).rotate(x, torch.tensor(index))
-    for row, position in enumerate(index):
-        for pair in range(size // 2):
-            turn = cmath.exp(1j * position * 10000 ** (-2 * pair / size))
-            before = torch.view_as_complex(x[:, :, row, 2 * pair : 2 * pair + 2].contiguous())
-            after = torch.view_as_complex(found[:, :, row, 2 * pair : 2 * pair + 2].contiguous())
+def plain_index(layout: Layout, counted: SourceIndex = "right") -> Index:
+    return Index(torch.from_numpy(layout.source_index(counted)), torch.arange(layout.target_length))
+
+
+def placed(encoding: PositionEncoding, layout: Layout, training: bool = False) -> Index:
+    return encoding.place(plain_index(layout), layout, SIZE, training)
+
+
+# ---- definitions ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("period", [None, 1, 3, 7])
+def test_sinusoids_are_the_formula_of_vaswani_of_the_index_modulo_the_period(period: int | None) -> None:
+    index = [[0, 1, 2, 7], [60, 400, 5, 6]]  # of two samples
+    expected = [[waves(place if period is None else place % period, 12) for place in sample] for sample in index]
+    found = Sinusoidal(period).embedding(torch.tensor(index), 12)
+    torch.testing.assert_close(found, torch.tensor(expected), rtol=0, atol=1e-4)
+
+
+ANGLES: list[tuple[Rotary, Callable[[int, int, float], float]]] = [  # of a position and a pair, so much beyond training
+    (Rotary(), lambda position, pair, _: position * 10000 ** (-2 * pair / SIZE)),
+    (InterpolatedRotary(12), lambda position, pair, beyond: position / beyond * 10000 ** (-2 * pair / SIZE)),
+    (NTKRotary(12), lambda at, pair, beyond: at * (10000 * beyond ** (SIZE / (SIZE - 2))) ** (-2 * pair / SIZE)),
+]
+
+
+@pytest.mark.parametrize("width", [1, 6, 10, 40])
+@pytest.mark.parametrize(("encoding", "angle"), ANGLES)
+def test_a_rotation_is_multiplication_by_a_complex_number(
+    encoding: Rotary, angle: Callable[[int, int, float], float], width: int
+) -> None:
+    """Up to the training length, 12 tokens, all three are RoPE."""
+    layout = unary(width)
+    x = torch.randn(2, 3, layout.source_length, SIZE, generator=torch.Generator().manual_seed(0))
+    index = Index(torch.arange(layout.source_length) - layout.units, torch.arange(layout.target_length))
+    found = encoding.attention(SIZE, 2).rotate(x, encoding.place(index, layout, SIZE, training=False).source)
+    for column in range(layout.source_length):
+        for pair in range(SIZE // 2):
+            turn = cmath.exp(1j * angle(column - layout.units, pair, max(1, layout.source_length / 12)))
+            before, after = (
+                torch.view_as_complex(part[:, :, column, 2 * pair : 2 * pair + 2].contiguous()) for part in (x, found)
+            )
             torch.testing.assert_close(after, before * turn, rtol=1e-4, atol=1e-5)
 
 
-@given(st.integers(0, 100), st.integers(0, 100), st.integers(1, 200))
-def test_rotated_products_depend_on_the_offset_alone(query_at: int, key_at: int, shift: int) -> None:
-    query, key = torch.randn(2, 1, 1, 1, 16, generator=torch.Generator().manual_seed(1))
-    rotate = Rotary().attention(16, heads=1).rotate
-
-    def product(i: int, j: int) -> torch.Tensor:
-        return (rotate(query, torch.tensor([i])) * rotate(key, torch.tensor([j]))).sum()
-
-    torch.testing.assert_close(product(query_at + shift, key_at + shift), product(query_at, key_at), rtol=0, atol=1e-3)
+Formula = Callable[[AttentionPosition, Tensor, int, int, int], Tensor | float]  # of a query, head, i, j
 
 
-def test_rotated_products_do_depend_on_the_offset() -> None:
-    x = torch.ones(1, 1, 4, 8)
-    rotated = Rotary().attention(8, heads=1).rotate(x, torch.arange(4))
-    products = rotated[0, 0] @ rotated[0, 0, 0]
-    assert len(products.round(decimals=3).unique()) == 4
+def shaw(position: AttentionPosition, query: Tensor, head: int, i: int, j: int) -> Tensor:
+    """q_i a_clip(j - i) / sqrt(d), equation 4."""
+    return query @ position.get_parameter("table")[max(-3, min(3, j - i)) + 3] / math.sqrt(SIZE)
 
 
-@pytest.mark.parametrize("clip", [1, 3, 16])
-def test_relative_logits_are_shaws_equation_with_clipped_offsets(clip: int) -> None:
-    """e_ij - q_i k_j / sqrt(d) = q_i a_clip(j - i) / sqrt(d)."""
-    torch.manual_seed(0)
-    size, queries, keys = 4, [0, 1, 2, 9], [0, 1, 2, 3, 30]
-    position = Relative(clip).attention(size, heads=2)
-    (table,) = (parameter.detach() for parameter in position.parameters())
-    query = torch.randn(2, 3, len(queries), size)
-    expected = torch.empty(2, 3, len(queries), len(keys))
-    for batch in range(2):
-        for head in range(3):
-            for row, i in enumerate(queries):
-                for column, j in enumerate(keys):
-                    vector = table[max(-clip, min(clip, j - i)) + clip]
-                    product = sum(float(a * b) for a, b in zip(query[batch, head, row], vector, strict=True))
-                    expected[batch, head, row, column] = product / math.sqrt(size)
-    index = (torch.tensor(queries), torch.tensor(keys))
-    torch.testing.assert_close(position.logits(query, index), expected, check_stride=False)
+def transformer_xl(position: AttentionPosition, query: Tensor, head: int, i: int, j: int) -> Tensor:
+    """(q + v) W R_(i-j) / sqrt(d), section 3.3; the query has its bias u already."""
+    key = position.get_parameter("key.weight") @ torch.tensor(waves(i - j, SIZE * HEADS))
+    here = query + position.get_parameter("v_minus_u")[head, 0]
+    return here @ key[head * SIZE : (head + 1) * SIZE] / math.sqrt(SIZE)
 
 
-@pytest.mark.parametrize("encoding", [NoPosition(), Rotary(), Relative()])
-def test_encodings_inside_attention_leave_embeddings_alone(encoding: PositionEncoding) -> None:
-    assert encoding.embedding(torch.arange(5), 8) is None
+def kerple(position: AttentionPosition, query: Tensor, head: int, i: int, j: int) -> float:
+    r1, r2 = (position.get_parameter(name).flatten()[head].item() for name in ("r1", "r2"))
+    return -r1 * math.log(1 + r2 * abs(i - j))
 
 
-@pytest.mark.parametrize("encoding", [NoPosition(), Sinusoidal(), Sinusoidal(3)])
-def test_encodings_of_embeddings_leave_attention_alone(encoding: PositionEncoding) -> None:
-    x = torch.randn(1, 2, 5, 4, generator=torch.Generator().manual_seed(0))
-    attention = encoding.attention(4, heads=2)
-    torch.testing.assert_close(attention.rotate(x, torch.arange(5)), x, rtol=0, atol=0)
-    assert attention.logits(x, (torch.arange(5), torch.arange(5))) is None
-    assert [*attention.parameters()] == []
+def sandwich(position: AttentionPosition, query: Tensor, head: int, i: int, j: int) -> float:
+    product = sum(a * b for a, b in zip(waves(i, 16), waves(j, 16), strict=True))
+    return product / (8 * (head + 1) / HEADS)
 
 
-@pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize("encoding", PLAIN)
-def test_plain_encodings_take_the_index_as_it_is(encoding: PositionEncoding, training: bool) -> None:
-    layout = binary_natural(4, "+", 4)
-    index = Index(torch.arange(layout.source_length), torch.arange(layout.target_length))
-    assert encoding.place(index, layout, 8, training) is index
-    assert encoding.trained_on(layout) is encoding
-    assert encoding.table(8) is None
-    shifted = encoding.shifted(index.source, torch.tensor([[0], [2]]), stride=2)
-    assert shifted.tolist() == [index.source.tolist(), (index.source + 4).tolist()]
+def fire(position: AttentionPosition, query: Tensor, head: int, i: int, j: int, last: int = 30) -> Tensor:
+    """Section 3; for keys after the query the function is odd, and the last key takes the query's place as limit."""
+    c, limit = position.get_parameter("c").item(), 4 * position.get_parameter("multiple").item()
+    quotient = math.log(c * abs(i - j) + 1) / math.log(c * max(limit, i if j <= i else last) + 1)
+    first, _, second = position.get_submodule("network").children()
+    hidden = torch.relu(first(torch.tensor([math.copysign(quotient, i - j)])))
+    out: Tensor = second(hidden)[head]
+    return out
 
 
-def test_only_a_cyclic_index_starts_anywhere() -> None:
-    assert [encoding.phases() for encoding in PLAIN] == [1, 1, 3, 1, 1]
+FORMULAS: list[tuple[PositionEncoding, Formula]] = [
+    (Relative(3), shaw), (TransformerXL(), transformer_xl), (Kerple(), kerple), (Sandwich(16), sandwich), (Fire(), fire)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("keys", [KEYS, torch.arange(31)], ids=["few", "many"])  # Transformer-XL has a way for each
+@pytest.mark.parametrize(("encoding", "formula"), FORMULAS)
+@torch.no_grad()
+def test_added_logits_are_the_formula_one_query_and_key_at_a_time(
+    encoding: PositionEncoding, formula: Formula, keys: Tensor
+) -> None:
+    position, query = module(encoding), torch.randn(2, HEADS, len(QUERIES), SIZE)
+    found = position.logits(query, (QUERIES, keys))
+    assert found is not None
+    found = found.expand(2, HEADS, len(QUERIES), len(keys))
+    for head in range(HEADS):
+        for row, i in enumerate(QUERIES.tolist()):
+            for column, j in enumerate(keys.tolist()):
+                wanted = [float(formula(position, each[head, row], head, i, j)) for each in query]
+                torch.testing.assert_close(found[:, head, row, column], torch.tensor(wanted), rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize(("encoding", "_"), FORMULAS)
+def test_keys_of_each_query_alone_get_the_logits_of_all_keys(encoding: PositionEncoding, _: Formula) -> None:
+    position, query = module(encoding), torch.randn(2, HEADS, len(QUERIES), SIZE)
+    near = torch.tensor([[0, 4], [1, 2], [4, 3], [0, 1]])
+    few, every = (position.logits(query, (QUERIES, KEYS), chosen) for chosen in (near, None))
+    assert few is not None and every is not None
+    expected = every.expand(2, HEADS, 4, 5).gather(-1, near.expand(2, HEADS, 4, 2))
+    torch.testing.assert_close(few.expand_as(expected), expected)
+
+
+def test_a_parameter_of_kerple_below_its_floor_is_put_back_on_it_and_learns() -> None:
+    position = module(Kerple())
+    r2 = position.get_parameter("r2")
+    torch.nn.init.constant_(r2, -1.0)
+    logits = position.logits(torch.zeros(1, HEADS, len(QUERIES), SIZE), (QUERIES, KEYS))
+    assert logits is not None
+    logits.sum().backward()
+    assert (r2 == 0.01).all()
+    assert r2.grad is not None and (r2.grad != 0).all()
+
+
+def test_a_learned_vector_of_the_index_is_added_to_each_token() -> None:
+    layout = unary(5)
+    model = Transformer(replace(TINY, encoder_layers=0, position=Learned(20)), 15)
+    tokens = torch.randint(15, (2, layout.source_length), generator=torch.Generator().manual_seed(1))
+    found, table = model.encode(tokens, model.frame(layout)), model.get_parameter("position.weight")
+    expected = 8**0.5 * (model.embedding.weight[tokens] + table[: layout.source_length].flip(0))
+    torch.testing.assert_close(found, expected)
+    assert table.shape == (20, 8)
 
 
 @pytest.mark.parametrize(
     ("encoding", "end", "parameters", "expected"),
     [
         (NoPosition(), "right", 75, [-0.07609, 0.39936, -0.41759, -0.44438]),
-        (NoPosition(), "left", 75, [-0.07609, 0.39936, -0.41759, -0.44438]),
         (Sinusoidal(), "right", 75, [-0.19369, 0.29663, -0.43956, -0.40778]),
         (Sinusoidal(), "left", 75, [-0.19600, 0.29913, -0.43680, -0.40669]),
         (Sinusoidal(3), "right", 75, [-0.12022, 0.52655, -0.60000, -0.20952]),
@@ -145,8 +211,225 @@ def test_models_give_what_they_gave_when_the_shipped_runs_were_trained(
     """Initial weights from a seed and the logits of the last token, written down then."""
     layout, rng = binary_natural(4, "+", 4), torch.Generator().manual_seed(1)
     torch.manual_seed(0)
-    model = Transformer(ModelConfig(8, 2, 16, 1, 2, position=encoding, source_index=end), 15).eval()
+    model = Transformer(ModelConfig(8, 2, 16, 1, 2, position=encoding, source_index=end), 15).eval()  # type: ignore[arg-type]
     source, target = (torch.randint(15, (3, length), generator=rng) for length in (11, 5))
     assert len(model.state_dict()) == parameters
     found = model(source, target, layout)[0, -1, :4]
     torch.testing.assert_close(found, torch.tensor(expected), rtol=0, atol=2e-5)
+
+
+# ---- where an encoding acts -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("encoding", "where"),
+    [
+        (NoPosition(), None),
+        (Sinusoidal(3), "embedding"),
+        (Learned(), "table"),
+        (Abacus(), "table"),
+        (Rotary(), "rotate"),
+        *((encoding, "logits") for encoding, _ in FORMULAS),
+    ],
+)
+def test_an_encoding_changes_one_thing_and_leaves_the_others_alone(
+    encoding: PositionEncoding, where: str | None
+) -> None:
+    x, index, position = torch.randn(1, HEADS, 5, SIZE), torch.arange(5), module(encoding)
+    acts = {
+        "embedding": encoding.embedding(index, SIZE) is not None,
+        "table": encoding.table(SIZE) is not None,
+        "rotate": not torch.equal(position.rotate(x, index), x),
+        "logits": position.logits(x, (index, index)) is not None,
+    }
+    assert {name for name, changed in acts.items() if changed} == ({where} if where else set())
+
+
+@pytest.mark.parametrize(("width", "second"), [(3, 3), (30, 30), (8, 1), (9, 2)])
+@pytest.mark.parametrize("counted", ["right", "place"])
+@pytest.mark.parametrize("encoding", [Kerple(), Sandwich(), Fire()])
+def test_the_digit_that_a_query_needs_is_at_distance_zero(
+    encoding: PositionEncoding, counted: SourceIndex, width: int, second: int
+) -> None:
+    """Those of both operands by place; from the right, those of the last one that is not short."""
+    layout = binary_natural(width, "+", second)
+    source, target = encoding.place(plain_index(layout, counted), layout, SIZE, training=False)
+    last = layout.operands[1:] if second == width else layout.operands[:1]
+    for operand in layout.operands if counted == "place" else last:
+        assert source[operand.columns.tolist()].tolist() == target[: operand.places].tolist()
+
+
+@pytest.mark.parametrize("model", ["rope-interpolated", "rope-ntk"])
+@pytest.mark.parametrize("task", ["addition", "parity", "listops-max"])
+def test_specs_say_how_many_tokens_they_train_on(task: str, model: str) -> None:
+    chosen = spec(f"{task}-{model}")
+    assert isinstance(chosen.model.position, InterpolatedRotary)
+    batches = [chosen.sampler.training_batch(0, step, 4) for step in range(40)]
+    assert chosen.model.position.trained == max(batch.source.shape[1] for batch in batches)
+
+
+# ---- positions of digits: Abacus, coupling ----------------------------------------------------------
+
+ABACUS, COUPLING = Abacus(starts=1), Coupling(starts=1)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "layout", "source", "target"),
+    [
+        (ABACUS, unary(3), [0, 3, 2, 1, 0], [0, 1, 2, 3]),  # $ 3 2 1 &
+        (ABACUS, unary(2, "SM"), [0, 0, 2, 1, 0], [0, 1, 2]),  # $ SM 2 1 &
+        (ABACUS, unary(3, outputs=1), [0, 3, 2, 1, 0], [0, 1]),
+        (ABACUS, binary_natural(3, "*", 1), [0, 3, 2, 1, 0, 1, 0], [0, 1, 2, 3]),  # $ 3 2 1 * 1 &
+        (ABACUS, binary_aligned(3, "+"), [0, 0, 3, 3, 2, 2, 1, 1, 0], [0, 1, 2, 3]),  # $ + 3 3 2 2 1 1 &
+        (COUPLING, unary(3), [0, 4, 3, 2, 0], [1, 2, 3, 4]),  # the operator and SOS stand beside the units
+        (COUPLING, unary(2, "SM"), [0, 1, 3, 2, 0], [1, 2, 3]),
+        (COUPLING, binary_natural(3, "*", 1), [0, 4, 3, 2, 1, 2, 0], [1, 2, 3, 4]),
+        (COUPLING, binary_aligned(2, "+"), [0, 1, 3, 3, 2, 2, 0], [1, 2, 3]),
+    ],
+)
+def test_places_are_counted_from_the_units_of_each_number(
+    encoding: Abacus, layout: Layout, source: list[int], target: list[int]
+) -> None:
+    index = placed(encoding, layout)
+    assert (index.source.tolist(), index.target.tolist()) == (source, target)
+
+
+@pytest.mark.parametrize("position", [Abacus(), Coupling()])
+@pytest.mark.parametrize("layout", [binary_natural(6, "+", 6), binary_aligned(6, "+")])
+def test_digits_of_one_place_get_the_same_vector_in_operands_and_output(layout: Layout, position: Abacus) -> None:
+    model = Transformer(replace(TINY, encoder_layers=0, position=position), 15).eval()
+    index, one, phase = placed(position, layout), torch.full((1, layout.source_length), 5), torch.tensor([[7]])
+    source = model.encode(one, model.frame(layout), phase, layout.operands[0].stride)[0]
+    target = model.embed(one[:, : layout.target_length], position.shifted(index.target, phase))[0]
+    for operand in layout.operands:  # the digit of place p is token p + 1
+        torch.testing.assert_close(source[operand.columns.tolist()], target[1:], rtol=0, atol=0)
+    assert len(target.unique(dim=0)) == layout.target_length
+
+
+def test_what_is_no_digit_stays_at_zero_wherever_counting_starts() -> None:
+    shifted = Abacus().shifted(torch.tensor([0, 3, 2, 1, 0]), torch.tensor([[0], [4]]), stride=2)
+    assert shifted.tolist() == [[0, 3, 2, 1, 0], [0, 7, 6, 5, 0]]
+    moved = TableCoupling(starts=7).shifted(torch.tensor([[2, 1, 0], [0, 5, 6]]), torch.tensor([[3 + 4 * 7 + 6 * 49]]))
+    assert moved.tolist() == [[[5, 5, 0], [0, 9, 12]]], "column, row and place start each for itself"
+
+
+@pytest.mark.parametrize(("encoding", "width", "start"), [(Abacus, 7, 46), (Coupling, 7, 46), (Abacus, 120, 0)])
+def test_evaluation_starts_in_the_middle_of_trainings_starts(encoding: type[Abacus], width: int, start: int) -> None:
+    """With as many places below the number as above it; a number longer than the starts begins at the first."""
+    first, middle = (placed(encoding(starts=101), unary(width), training) for training in (True, False))
+    for here, there in zip(first, middle, strict=True):
+        assert there.tolist() == [place + start if place else 0 for place in here.tolist()]
+
+
+@pytest.mark.parametrize("position", [Abacus(64, starts=50), Coupling(64, starts=50)])
+def test_each_problem_of_a_training_step_starts_at_random_and_within_the_table(position: Abacus) -> None:
+    model = Transformer(replace(TINY, position=position), len(SAMPLER.task.vocabulary))
+    trainer = Trainer(model, SAMPLER, SHORT, seed=0)
+    phases = [torch.as_tensor(trainer.phases(step, 500)) for step in range(2)]
+    assert set(torch.cat(phases).flatten().tolist()) == {*range(50)}
+    torch.testing.assert_close(torch.as_tensor(trainer.phases(0, 500)), phases[0], rtol=0, atol=0)
+    assert len(model.get_parameter("position.weight")) == 63 + 49 + 1  # to the last place, from the last start
+
+
+def papers_positions(a: str, b: str, answer: str) -> tuple[list[int], list[int]]:
+    """Section 3, from start 1, as the authors count: of `a+b=` and of the answer, units first."""
+    end = 1 + max(len(a), len(b)) + 1
+    problem = [*range(end - len(a), end + 1), *range(end - len(b), end + 1)]
+    return problem, [*range(end - len(answer), end)][::-1]
+
+
+def test_coupled_positions_are_the_papers_counted_from_the_other_end() -> None:
+    problem, answer = papers_positions("653", "049", "702")
+    index = placed(COUPLING, binary_natural(3, "+", 3))
+    dollar, *middle, ampersand = index.source.tolist()
+    assert (dollar, ampersand) == (0, 0)
+    assert [*middle, index.target[0]] == [1 + max(problem) - position for position in problem]
+    assert index.target[1:].tolist() == [1 + max(problem) - position for position in answer]
+
+
+def papers_numbers(digits: int, rows: int) -> dict[str, tuple[int, int, int]]:
+    """Cho et al. 2025, from start 1, of products: a sign before each row, and no row of sums of its own."""
+    numbers = {f"a{place}": (1 + 1 + place, 0, 0) for place in range(digits)}
+    numbers |= {f"b{row}": (0, 1 + row, 0) for row in range(rows)}
+    for row in range(rows + 1):
+        numbers[f"sign{row}"] = (1, 1 + row, 1 + row)
+        numbers |= {f"{row},{column}": (2 + column, 1 + row, 2 + row + column) for column in range(digits + 1)}
+    return numbers
+
+
+@pytest.mark.parametrize(("digits", "rows"), [(3, 2), (2, 4), (1, 1)])
+def test_numbers_of_a_table_are_the_papers_but_that_a_row_begins_with_the_end_of_the_last(
+    digits: int, rows: int
+) -> None:
+    wanted = papers_numbers(digits, rows)
+    layout = table((digits, rows), "*", (rows, digits + 1), (1,))
+    index = placed(TableCoupling(starts=1), layout)
+    first, second = (index.source[operand.columns.tolist()].tolist() for operand in layout.operands)
+    assert first == [[*wanted[f"a{place}"]] for place in range(digits)]
+    assert second == [[*wanted[f"b{row}"]] for row in range(rows)]
+    assert {tuple(index.source[column].tolist()) for column, _ in layout.symbols} == {(0, 0, 0)}
+    start, *cells = index.target.tolist()
+    assert start == [*wanted["sign0"]]
+    for number, cell in enumerate(cells):
+        row, column = divmod(number, digits + 1)
+        sign = wanted[f"sign{row + 1}"][:2] if column == digits else wanted[f"{row},{column}"][:2]
+        assert cell == [*sign, wanted[f"{row},{column}"][2]]
+
+
+# ---- randomized positions ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("layout", [unary(5), binary_natural(7, "+", 7)])
+def test_random_positions_are_in_order_and_the_digits_stand_where_they_are_needed(
+    layout: Layout, training: bool
+) -> None:
+    source, target = placed(Randomized(longest=100), layout, training)
+    ordered, last = source.flip(0), layout.operands[-1]
+    assert (ordered.diff() > 0).all() and ordered[0] >= 0 and ordered[-1] < 100
+    assert target[: last.places].tolist() == source[last.columns.tolist()].tolist()
+    assert (target.diff() > 0).all() and {*target.tolist()} <= {*source.tolist()}
+
+
+def test_in_training_every_subset_is_as_likely() -> None:
+    torch.manual_seed(0)  # three tokens of five positions: ten subsets
+    drawn = [tuple(placed(Randomized(longest=5), unary(1), training=True).source.tolist()) for _ in range(2000)]
+    counts = [drawn.count(subset) for subset in {*drawn}]
+    assert len(counts) == 10 and min(counts) > 150 and max(counts) < 250
+
+
+def test_evaluation_draws_one_subset_a_length_whatever_else_was_drawn() -> None:
+    def subsets(position: Randomized) -> list[list[int]]:
+        torch.rand(3)
+        return [placed(position, unary(width)).source.tolist() for width in range(1, 50)]
+
+    assert subsets(Randomized()) == subsets(Randomized())
+    assert all(one != other for one, other in zip(subsets(Randomized()), subsets(Randomized(drawn=1)), strict=True))
+
+
+# ---- too long ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("encoding", "widest"),
+    [(Learned(12), 10), (Abacus(12, starts=1), 11), (Coupling(12, starts=1), 10), (Randomized(longest=12), 10)],
+)
+@pytest.mark.parametrize("training", [True, False])
+def test_what_has_no_position_is_an_error_that_says_how_many_there_are(
+    encoding: PositionEncoding, widest: int, training: bool
+) -> None:
+    index = placed(encoding, unary(widest), training)
+    assert max(index.source.max(), index.target.max()) == 11
+    with pytest.raises(InputError, match=r"^13 (positions|tokens) are too many: .* 12$"):
+        placed(encoding, unary(widest + 1), training)
+
+
+def test_the_target_of_a_product_may_go_on_beyond_its_source() -> None:
+    """$ and nine digits, *, a digit, &; ten output tokens, the first one at the units."""
+    source, target = placed(Randomized(longest=13), binary_natural(9, "*", 1), training=True)
+    assert (source.flip(0).tolist(), target.tolist()) == ([*range(13)], [*range(3, 13)])
+
+
+def test_positions_by_row_and_column_need_a_table() -> None:
+    with pytest.raises(InputError, match="need an output that is a table"):
+        placed(TableCoupling(), unary(3))
