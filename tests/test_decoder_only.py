@@ -7,14 +7,13 @@ from dataclasses import replace
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from abc_nb import InputError
 from abc_nb.bias import Lines, RunningALiBi
 from abc_nb.calibration.calibrate import Calibration
 from abc_nb.calibration.of_model import bias_from_attention, calibrate_model
 from abc_nb.model.decoders import CrossDecoder, SequenceDecoder
-from abc_nb.model.layers import Layer
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.layouts import SOS, Layout
 from abc_nb.problems.sampling import Batch
@@ -36,41 +35,6 @@ def made(name: str, seed: int = 0) -> tuple[Spec, Transformer, Batch]:
     return found, model, found.sampler.training_batch(seed, 0, 8)
 
 
-def torch_layer(layer: Layer, config: ModelConfig) -> nn.TransformerEncoderLayer:
-    """PyTorch's own layer with the weights of one of ours."""
-    ours, theirs = layer.self_attention, nn.TransformerEncoderLayer(
-        config.width, config.heads, config.feed_forward, 0.0, batch_first=True, norm_first=True
-    )  # fmt: skip
-    pairs = {"in_proj_weight": "weight", "in_proj_bias": "bias"}
-    own = {
-        f"self_attn.{name}": torch.cat([getattr(part, kind) for part in (ours.query, ours.key, ours.value)])
-        for name, kind in pairs.items()
-    }
-    own |= {f"self_attn.out_proj.{name}": value for name, value in ours.out.state_dict().items()}
-    parts = {"norm1": layer.self_residual.norm, "norm2": layer.forward_residual.norm}
-    parts |= {"linear1": layer.feed_forward[0], "linear2": layer.feed_forward[3]}
-    for name, part in parts.items():
-        own |= {f"{name}.{key}": value for key, value in part.state_dict().items()}
-    theirs.load_state_dict(own)
-    return theirs.eval()
-
-
-@torch.no_grad()
-def test_logits_are_those_of_pytorch_layers_over_the_whole_sequence() -> None:
-    _, model, batch = made("addition-decoder-vanilla")
-    sequence = torch.cat([batch.source, batch.target[:, :-1]], dim=1)
-    count, width = sequence.shape[1], model.config.width
-    rates = 10000.0 ** (-torch.arange(0, width, 2) / width)
-    angle = torch.arange(count)[:, None] * rates
-    x = model.embedding(sequence) * width**0.5 + torch.stack([angle.sin(), angle.cos()], -1).flatten(1)
-    mask = torch.full((count, count), -math.inf).triu(1)
-    for layer in model.layers:
-        x = torch_layer(layer, model.config)(x, src_mask=mask)
-    wanted = model.head(model.decoder_norm(x[:, batch.layout.source_length :]))
-    found = model(batch.source, batch.target[:, :-1], batch.layout)
-    assert torch.allclose(found, wanted, atol=1e-4)
-
-
 @pytest.mark.parametrize("task", ARITHMETIC)
 @pytest.mark.parametrize("name", [name for name in DECODER_ONLY if DECODER_ONLY[name].calibration is None])
 @torch.no_grad()
@@ -89,18 +53,14 @@ def test_attention_on_problem_and_answer_adds_up_to_one() -> None:
     _, model, batch = made("n-by-1-decoder-rpe")
     deep = Transformer(replace(model.config, decoder_layers=2), model.embedding.num_embeddings)
     weights = record(deep, batch).weights
-    both = [*product_of(("self", "cross"), (0, 1)), ("source", 0)]
-    assert weights.keys() == {*both}, "nobody looks at the problem's states after the last layer"
+    both = {(name, layer) for name in ("self", "cross") for layer in (0, 1)}
+    assert weights.keys() == both | {("source", 0)}, "nobody looks at the problem's states after the last layer"
     for layer in (0, 1):
         total = weights["cross", layer].sum(-1) + weights["self", layer].sum(-1)
         assert torch.allclose(total, torch.ones_like(total), atol=1e-5)
     problem = weights["source", 0]
     assert torch.allclose(problem.sum(-1), torch.ones(problem.shape[:-1]), atol=1e-5)
     assert (problem.triu(1) == 0).all()
-
-
-def product_of(names: tuple[str, ...], layers: tuple[int, ...]) -> list[tuple[str, int]]:
-    return [(name, layer) for name in names for layer in layers]
 
 
 def test_alibi_counts_distance_in_one_sequence() -> None:
