@@ -99,7 +99,7 @@ def torch_layer(ours: Layer, config: ModelConfig) -> nn.Module:
 
 
 def torch_logits(model: Transformer, source: Tensor, target: Tensor) -> Tensor:
-    """The same weights in torch.nn's layers with a causal mask; sinusoids where there is no encoder, else no positions."""
+    """The same weights in torch.nn's layers with a causal mask; sinusoids in a decoder alone, else no positions."""
     config, causal = model.config, nn.Transformer.generate_square_subsequent_mask
     scale = config.width**0.5
     if config.kind == "decoder-only":
@@ -126,7 +126,7 @@ def test_equals_torch_transformer_layers(norm: str, encoder_layers: int | None) 
     """Without a number of encoder layers, a decoder alone, with the index of one sequence."""
     config = replace(TINY, norm=norm, encoder_layers=encoder_layers or 0, position=NoPosition())  # type: ignore[arg-type]
     if encoder_layers is None:
-        config = replace(config, kind="decoder-only", position=Sinusoidal())
+        config = replace(config, kind="decoder-only", position=Sinusoidal(), source_index="running")
     model, layout = build(config), binary_natural(4, "+", 4)
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.5)  # norms and biases too, or their places could be swapped unseen
