@@ -35,9 +35,9 @@ def trained(make: Make, starts: list[Tensor], steps: int = 4) -> list[Tensor]:
     return [parameter.detach() for parameter in parameters]
 
 
-@pytest.mark.parametrize("shape", [(16, 16), (8, 24), (24, 8)], ids=str)
-def test_muon_moves_like_pytorchs(shape: tuple[int, int]) -> None:
-    starts = [random(*shape, seed=50 + i) for i in range(3)]
+def test_muon_moves_matrices_of_several_shapes_like_pytorchs() -> None:
+    shapes = [(16, 16), (8, 24), (16, 16), (24, 8), (24, 8)]
+    starts = [random(*shape, seed=50 + i) for i, shape in enumerate(shapes)]
     ours = trained(lambda parameters: Muon(parameters, lr=0.1, momentum=0.9), starts)
     theirs = trained(
         lambda p: torch.optim.Muon(p, lr=0.1, momentum=0.9, weight_decay=0.0, adjust_lr_fn="match_rms_adamw"), starts
@@ -45,16 +45,6 @@ def test_muon_moves_like_pytorchs(shape: tuple[int, int]) -> None:
     for start, our, their in zip(starts, ours, theirs, strict=True):
         # Theirs is computed in bfloat16, which keeps eight bits.
         assert (our - their).norm() < 0.02 * (their - start).norm()
-
-
-def test_matrices_of_several_shapes_move_as_they_would_alone() -> None:
-    starts = [random(8, 8), random(8, 16), random(8, 8, seed=1), random(16, 8)]
-    together = trained(lambda parameters: Muon(parameters, lr=0.1), starts, steps=1)
-    for i, start in enumerate(starts):
-        alone = start.clone().requires_grad_()
-        alone.grad = random(*start.shape, seed=i)
-        Muon([alone], lr=0.1).step()
-        torch.testing.assert_close(together[i], alone.detach())
 
 
 @pytest.mark.parametrize("gradient", [None, torch.zeros(4, 4)], ids=["none", "zero"])

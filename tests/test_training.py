@@ -109,23 +109,16 @@ def test_every_field_of_a_recipe_is_checked() -> None:
     assert {*AT_LEAST, *POSITIVE, "optimizer"} == {field.name for field in fields(TrainingConfig)}
 
 
-@given(st.sampled_from([*AT_LEAST]), st.integers())
-def test_a_count_is_refused_exactly_if_it_is_too_small(name: str, value: int) -> None:
-    if value >= AT_LEAST[name]:
+@given(
+    st.tuples(st.sampled_from([*AT_LEAST]), st.integers())
+    | st.tuples(st.sampled_from(POSITIVE), st.floats() | st.integers())
+)
+def test_a_number_is_refused_exactly_if_a_training_cannot_have_it(given_field: tuple[str, float]) -> None:
+    name, value = given_field
+    if value >= AT_LEAST[name] if name in AT_LEAST else 0 < value < math.inf:
         assert getattr(replace(SHORT, **{name: value}), name) == value
     else:
-        with pytest.raises(InputError, match=f"a training cannot have {name}={value}: give {AT_LEAST[name]} or more"):
-            replace(SHORT, **{name: value})
-
-
-@given(st.sampled_from(POSITIVE), st.floats() | st.integers())
-def test_a_rate_is_refused_exactly_if_it_is_no_positive_number(name: str, value: float) -> None:
-    if 0 < value < math.inf:
-        assert getattr(replace(SHORT, **{name: value}), name) == value
-    else:
-        with pytest.raises(
-            InputError, match=re.escape(f"a training cannot have {name}={value}: give a positive number")
-        ):
+        with pytest.raises(InputError, match=re.escape(f"a training cannot have {name}={value}: give ")):
             replace(SHORT, **{name: value})
 
 
@@ -153,14 +146,10 @@ def test_rate_warms_up_stays_and_falls_to_zero(step: int, rate: float) -> None:
 @pytest.mark.parametrize(
     ("accuracies", "fall", "end"),
     [
-        ({}, 70, 110),
         ({20: 0.5, 40: 0.899}, 70, 110),
-        ({20: 0.9}, 20, 110),
         ({20: 0.5, 40: 1.0, 60: 0.95}, 40, 110),
-        ({20: 0.95, 40: 0.5}, 20, 110),
         ({60: 0.5, 80: 1.0}, 70, 110),
         ({5: 0.5, 8: 1.0}, 8, 80),
-        ({11: 0.9}, 11, 110),
     ],
 )
 def test_rate_falls_once_validation_shows_learning_and_ten_times_as_many_steps_are_enough(
@@ -170,21 +159,16 @@ def test_rate_falls_once_validation_shows_learning_and_ten_times_as_many_steps_a
     assert schedule(history, LONG) == (fall, end)
 
 
-def test_each_optimizer_runs_at_its_own_rate_times_the_schedule() -> None:
-    run = trainer(replace(SHORT, learning_rate=0.5, matrix_learning_rate=0.25, warmup=4, hold=5))
-    for relative in (0.25, 0.5, 0.75, 1.0, 1.0, 1.0, 2 / 3, 1 / 3):
-        run.step()
-        assert rates_of(run) == pytest.approx([0.5 * relative, 0.25 * relative])
-
-
 def test_a_round_takes_the_steps_it_is_given_whatever_was_learned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "exact_match", always_right)
-    run = trainer(replace(SHORT, warmup=2, held_batch=20))
-    rates: list[float] = []
+    """Each optimizer runs at its own rate times the schedule."""
+    run = trainer(replace(SHORT, learning_rate=0.5, matrix_learning_rate=0.25, warmup=2, held_batch=20))
+    rates: list[list[float]] = []
     for fall, end in ((1, 3), (4, 7)):
-        run.train(report=lambda _: rates.append(rates_of(run)[0] / run.rates[0]), of_round=Schedule(fall, end))
+        run.train(report=lambda _: rates.append(rates_of(run)), of_round=Schedule(fall, end))
         assert run.progress.step == end
-    assert rates == pytest.approx([0.5, 1.0, 0.5, 1.0, 1.0, 2 / 3, 1 / 3])
+    for first, second, relative in zip(*zip(*rates, strict=True), [0.5, 1.0, 0.5, 1.0, 1.0, 2 / 3, 1 / 3], strict=True):
+        assert (first, second) == pytest.approx((0.5 * relative, 0.25 * relative))
 
 
 def always_right(model: Transformer, batch: Batch) -> Tensor:
@@ -328,10 +312,8 @@ def test_a_batch_holds_the_problems_that_come_again_and_fresh_ones(sampler: Samp
 
 def test_training_starts_cyclic_positions_anywhere_in_the_period_and_others_at_zero() -> None:
     cyclic = trainer(model=replace(TINY, position=Sinusoidal(3)))
-    phases = [torch.as_tensor(cyclic.phases(step, 12)) for step in range(10)]
-    assert all(phase.shape == (12, 1) for phase in phases)
+    phases, again = ([torch.as_tensor(cyclic.phases(step, 12)) for step in range(10)] for _ in range(2))
     assert set(torch.cat(phases).flatten().tolist()) == {0, 1, 2}
-    again = [torch.as_tensor(cyclic.phases(step, 12)) for step in range(10)]
     torch.testing.assert_close(phases, again, msg="a resumed training sees the same phases")
     assert trainer().phases(3, 12) == 0
 
@@ -339,8 +321,5 @@ def test_training_starts_cyclic_positions_anywhere_in_the_period_and_others_at_z
 def test_each_sample_has_its_own_phase() -> None:
     model, batch = build(replace(TINY, position=Sinusoidal(3))), SAMPLER.training_batch(0, 0, 4)
     together = model(batch.source, batch.target[:, :-1], batch.layout, phase=torch.tensor([[0], [1], [2], [1]]))
-    for sample, phase in enumerate((0, 1, 2, 1)):
-        alone = model(
-            batch.source[sample : sample + 1], batch.target[sample : sample + 1, :-1], batch.layout, phase=phase
-        )
-        torch.testing.assert_close(together[sample : sample + 1], alone)
+    for part, phase, expected in zip(batch.split(1), (0, 1, 2, 1), together.split(1), strict=True):
+        torch.testing.assert_close(model(part.source, part.target[:, :-1], part.layout, phase=phase), expected)
