@@ -1,0 +1,149 @@
+"""The page on adding one's own: each file is put where it says, and each command and cell is run, in a copy."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from abc_nb.specs.spec import spec
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = (ROOT / "docs" / "add-your-own.md").read_text()
+SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
+TRIED = r"[\d,]+ contexts in .* wrong, smallest margin|no certificate: there are [\d,]+ contexts"
+
+
+def blocks(section: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", SECTIONS[section], re.MULTILINE | re.DOTALL)
+
+
+def files(section: str) -> dict[str, str]:
+    """The code that the section puts into files, by the path in its first line."""
+    shown = (re.match(r"# (abc_nb/\S+\.py)\n", block) for block in blocks(section, "python"))
+    return {match[1]: match.string[match.end() :] for match in shown if match}
+
+
+RUN = """
+import contextlib, io, json, sys
+from abc_nb.cli import main
+said = []
+for command in json.load(sys.stdin):
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as error:
+        code = main(command)
+    said.append((code, out.getvalue() + error.getvalue()))
+print(json.dumps(said))
+"""
+
+
+class Copy:
+    """A copy of the package, with runs of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        shutil.copytree(ROOT / "abc_nb", folder / "abc_nb", ignore=shutil.ignore_patterns("__pycache__", "models"))
+        (folder / "pyproject.toml").write_text("")  # what makes a folder a checkout
+
+    def python(self, code: str, given: str = "") -> str:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("ABC_NB_")}
+        environment |= {"PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1", "CUDA_VISIBLE_DEVICES": ""}
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, cwd=self.folder, env=environment, input=given, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def write(self, section: str) -> None:
+        """Put the section's files where it says; each is new."""
+        for name, code in files(section).items():
+            assert not (self.folder / name).exists()
+            (self.folder / name).write_text(code)
+
+    def commands(self, section: str) -> dict[str, str]:
+        """What each command of the section prints. A model of 20 steps need not be certified, but it is tried."""
+        lines = "".join(blocks(section, "sh")).splitlines()
+        words = [shlex.split(line) for line in lines]
+        assert {program for program, *_ in words} == {"abc-nb"}
+        said = json.loads(self.python(RUN, json.dumps([arguments for _, *arguments in words])))
+        for line, (code, text) in zip(lines, said, strict=True):
+            fine = re.search(TRIED, text) is not None if line.startswith("abc-nb certify") else code == 0
+            assert fine, f"{line}\n{text}"
+        return {line: text for line, (_, text) in zip(lines, said, strict=True)}
+
+    def runs(self) -> list[str]:
+        return sorted(path.name for path in (self.folder / "runs").glob("[!.]*"))
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Copy:
+    return Copy(tmp_path)
+
+
+@pytest.mark.slow
+def test_a_task_is_one_file_and_gets_a_certificate(copy: Copy) -> None:
+    copy.write("A task")
+    said = copy.commands("A task")
+    assert {line.split()[1] for line in said} == {"train", "compute", "certify"}
+    assert {run.partition("-smoke")[0] for run in copy.runs()} == {
+        "doubling-window-cyclic",
+        "doubling-vanilla",
+        "doubling-abc",
+    }
+
+
+@pytest.mark.slow
+def test_a_task_can_stand_in_a_cell(copy: Copy) -> None:
+    cells = blocks("A task", "python")
+    assert len(cells) == 2
+    answer, contexts = copy.python("\n\n".join(cells)).splitlines()
+    assert answer == "246" and int(contexts) > 0
+    assert len(copy.runs()) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("section", ["A position encoding", "A bias"])
+def test_an_encoding_and_a_bias_are_one_file(copy: Copy, section: str) -> None:
+    (path,) = files(section)
+    copy.write(section)
+    assert len(copy.runs()) == 0
+    said = copy.commands(section)
+    trainings = [line for line in said if line.startswith("abc-nb train")]
+    assert len(copy.runs()) == len(trainings)
+    name = re.findall(r"class (\w+)", files(section)[path])[0]
+    assert all(name in (copy.folder / "runs" / run / "run.json").read_text() for run in copy.runs())
+
+
+@pytest.mark.slow
+def test_other_training_settings_are_another_run_and_no_file(copy: Copy) -> None:
+    assert files("Other training settings") == {}
+    said = copy.commands("Other training settings")
+    assert any(": 30 steps in " in text for text in said.values())
+    (run,) = copy.runs()
+    assert run != spec("addition-vanilla", "smoke").key(0)
+
+
+@pytest.mark.slow
+def test_a_row_gives_a_model_a_name(copy: Copy) -> None:
+    copy.write("A bias")
+    ((name, row),) = files("A name for a model").items()
+    path = copy.folder / name
+    assert "at the end of the table `BASIC`" in SECTIONS["A name for a model"]
+    before, table, after = re.split(r"(^BASIC = \{.*?^)(?=\}$)", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+    assert "Write `Pairs` into the import from `abc_nb.bias`" in SECTIONS["A name for a model"]
+    before = before.replace("from abc_nb.bias import ", "from abc_nb.bias import Pairs, ")
+    path.write_text(before + table + row + after)
+    copy.commands("A name for a model")
+    assert [run.partition("-smoke")[0] for run in copy.runs()] == ["addition-pairs"]
+
+
+def test_the_page_has_no_other_code() -> None:
+    """What no test above runs: nothing."""
+    fences = re.findall(r"^```(\w+)$", PAGE, re.MULTILINE)
+    assert set(fences) == {"python", "sh"}
+    assert len(SECTIONS) == 5
