@@ -14,7 +14,6 @@ import torch.nn.functional as F
 
 from abc_nb.analysis.results import Results
 from abc_nb.calibration.calibrate import Calibration
-from abc_nb.common import paths
 from abc_nb.model.positions import Sinusoidal
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.paper import ledger, report
@@ -156,12 +155,6 @@ def assert_same_result(first: Run, second: Run) -> None:
 
 
 # ---- reports ----------------------------------------------------------------------------------------
-
-
-def skip_without_shipped_figures() -> None:
-    """Figures that `reproduce` has written from runs made here are not those that came with the project."""
-    if "here" in set(pd.read_csv(paths.ROOT / "figures" / "runs.csv").made):
-        pytest.skip("the figures are those of runs made here")
 
 
 def write_report(version: int) -> None:

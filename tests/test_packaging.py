@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import yaml
-from helpers import skip_without_shipped_figures
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -141,16 +140,6 @@ def test_no_file_names_a_path_of_the_machine() -> None:
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 
 
-def test_code_that_pages_show_from_a_file_is_in_that_file() -> None:
-    text = "\n".join(page.read_text() for page in PAGES)
-    blocks = re.findall(r"```python\n# (abc_nb/\S+)\n(.*?)```", text, re.DOTALL)
-    assert len(blocks) >= 3, "a position encoding, a bias and an experiment; another test runs the task of its page"
-    for name, block in blocks:
-        source = (ROOT / name).read_text()
-        for part in re.split(r"\n\n(?=    \")", block.rstrip("\n")):
-            assert part in source, f"{name} has no longer\n{part}"
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_of_a_page_lead_to_files_of_the_project(page: Path) -> None:
     links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text())
@@ -180,5 +169,4 @@ def test_the_numbers_of_the_readme_are_those_of_the_shipped_results() -> None:
     found = Results("quick", "shipped", [0, 1, 2, 3, 4])
     assert facts.worst_runs(found) in readme
     assert f"{facts.fresh_seeds(found)}" in readme
-    skip_without_shipped_figures()
     assert facts.verdicts("quick") in readme

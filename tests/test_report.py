@@ -10,7 +10,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from conftest import Folders
-from helpers import skip_without_shipped_figures
 
 from abc_nb import reproduce
 from abc_nb.analysis.results import Results
@@ -51,7 +50,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folders: Folders) ->
 
 
 def test_the_report_that_comes_with_the_project_is_that_of_its_results(written: Path) -> None:
-    skip_without_shipped_figures()
     text = (written / "REPORT.md").read_text()
     moved = re.sub(r"\]\([./\w-]+(notebooks/\w+\.ipynb)\)", r"](../\1)", text)  # the copy lies elsewhere
     assert moved == (paths.ROOT / "figures" / "REPORT.md").read_text(), "the results have changed: run `abc-nb report`"
