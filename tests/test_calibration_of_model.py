@@ -22,7 +22,6 @@ from abc_nb.calibration.of_model import SHARES, average_attention, bias_from_att
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.layouts import binary_natural, unary
-from abc_nb.problems.sampling import Batch
 from abc_nb.training.evaluation import correct_digits, record, skill
 
 # ---- averages ---------------------------------------------------------------------------------------
@@ -80,19 +79,14 @@ def test_the_last_layers_lines_are_copied_to_all(settings: Calibration) -> None:
 
 # ---- another bias -----------------------------------------------------------------------------------
 
-SHUT = Lines(heads=2, lines=(), empty="closed")
-
 
 def test_another_bias_changes_the_bias_and_nothing_else() -> None:
     model, batch = two_layers(), problems()
-    changed = model.with_bias(SHUT)
-    assert changed.config == replace(model.config, bias=SHUT)
-    assert model.config.bias == Causal()
+    changed = model.with_bias(Lines(heads=2, lines=(), empty="closed"))
     torch.testing.assert_close(changed.state_dict(), model.state_dict(), rtol=0, atol=0)
     inputs = batch.source, batch.target[:, :-1], batch.layout
     assert not torch.isclose(changed(*inputs), model(*inputs)).all()
     torch.testing.assert_close(changed.with_bias(Causal())(*inputs), model(*inputs))
-    assert not changed.training
 
 
 def test_skill_is_the_share_of_right_tokens() -> None:
@@ -129,40 +123,26 @@ def test_the_sparsest_share_under_which_enough_survives_is_taken(skills: list[fl
 
 
 @pytest.mark.parametrize(
-    ("settings", "share"), [(Calibration(share=0.3), 0.3), (replace(PAPER, kappa=(0.5, 0.5)), None)]
+    ("settings", "share"),
+    [
+        (Calibration(share=0.3), 0.3),
+        (Calibration(share=0.05, floor=-1.0, empty="transparent"), 0.05),
+        (replace(PAPER, kappa=(0.5, 0.5)), None),
+    ],
 )
-def test_a_given_threshold_is_taken_whatever_survives(
+def test_a_given_threshold_is_taken_whatever_survives_with_every_key_off_the_lines_closed(
     settings: Calibration, share: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(of_model, "skill", lambda model, batch: 0.0)
+    asked: list[Transformer] = []
+    monkeypatch.setattr(of_model, "skill", lambda model, batch: asked.append(model) or 0.0)
     model, batch = two_layers(), problems()
     found = calibrate_model(model, batch, settings)
-    assert found.share == share
-    assert len(found.tried) == 1
+    assert (found.share, len(found.tried)) == (share, 1)
     assert found.bias == bias_from_attention(average_attention(model, batch), batch.layout, settings)
-
-
-@pytest.mark.parametrize(
-    "settings", [Calibration(share=0.05), Calibration(share=0.05, floor=-1.0, empty="transparent")]
-)
-def test_skill_is_asked_with_every_key_off_the_lines_closed_and_no_other_change(
-    settings: Calibration, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[Transformer] = []
-
-    def remember(model: Transformer, batch: Batch) -> float:
-        asked.append(model)
-        return 1.0
-
-    monkeypatch.setattr(of_model, "skill", remember)
-    model, batch = two_layers(), problems()
-    bias = calibrate_model(model, batch, settings).bias
     (under,) = asked
     torch.testing.assert_close(under.state_dict(), model.state_dict(), rtol=0, atol=0)
-    assert min(line.value for line in bias.lines) < 0
     for name, layer in WHERE:
-        opened = bias.covers(batch.layout, name, layer)
-        expected = torch.where(opened, 0.0, -INFINITY)
+        expected = torch.where(found.bias.covers(batch.layout, name, layer), 0.0, -INFINITY)
         torch.testing.assert_close(under.config.bias.dense(batch.layout, name, layer, 2), expected)
 
 
@@ -172,7 +152,6 @@ WEIGHTS = torch.full((2, 8, 9), 1 / 9)
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({}, "give averaged attention by name and layer, as in"),
         (WEIGHTS, "give averaged attention by name and layer, as in"),
         ({("encoder", 0): WEIGHTS}, "unknown attention 'encoder'"),
         ({("cross", 0): WEIGHTS, ("cross", 1): WEIGHTS[:1]}, r"have the same heads, not \[1, 2\]"),
