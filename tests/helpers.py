@@ -11,8 +11,10 @@ import pandas as pd
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from abc_nb.analysis.results import Results
+from abc_nb.bias.base import OpenKeys
 from abc_nb.calibration.calibrate import Calibration
 from abc_nb.model.positions import Sinusoidal
 from abc_nb.model.transformer import ModelConfig, Transformer
@@ -210,3 +212,19 @@ def interrupted_and_resumed(chosen: Spec, monkeypatch: pytest.MonkeyPatch) -> st
     run = runner.ensure(chosen, 0, lambda progress: steps.append(progress.step))
     assert steps == [4]
     return run
+
+
+# ---- biases -----------------------------------------------------------------------------------------
+
+
+def assert_open_keys_are(keys: OpenKeys, matrix: Tensor) -> None:
+    """Slot by slot the dense matrix (heads, query, key), with no key twice in a head's row."""
+    for head, rows_of_head in enumerate(matrix):
+        for query, expected in enumerate(rows_of_head):
+            pairs = zip(keys.index[query].tolist(), keys.value[head, query].tolist(), strict=True)
+            opened = [(index, value) for index, value in pairs if value > -float("inf")]
+            assert len({index for index, _ in opened}) == len(opened)
+            row = torch.full_like(expected, -float("inf"))
+            for index, value in opened:
+                row[index] = value
+            torch.testing.assert_close(row, expected, rtol=0, atol=0)

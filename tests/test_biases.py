@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 import torch
+from helpers import assert_open_keys_are
 from hypothesis import given
 from hypothesis import strategies as st
 
 from abc_nb.bias.alibi import ALiBi, PlacedALiBi
-from abc_nb.bias.base import Attention, Bias, Causal, OpenKeys, key_count
+from abc_nb.bias.base import Attention, Bias, Causal, OpenKeys
 from abc_nb.bias.window import Sides, Window
 from abc_nb.common.errors import InputError
 from abc_nb.problems.layouts import Layout, binary_aligned, binary_natural, unary
@@ -20,7 +23,6 @@ LAYOUTS = st.one_of(
     st.builds(binary_aligned, WIDTHS, st.just("+")),
 )
 SIDES: st.SearchStrategy[Sides] = st.sampled_from(["one", "both"])
-ATTENTIONS: tuple[Attention, Attention] = ("self", "cross")
 INFINITY = float("inf")
 
 
@@ -59,33 +61,22 @@ def test_window_of_self_attention_is_the_token_and_w_before_it(layout: Layout, w
     torch.testing.assert_close(dense(Window(w, sides), layout, "self"), expected)
 
 
-@given(WIDTHS, st.sampled_from(["", "SM"]), WINDOWS, SIDES)
-def test_window_on_a_unary_source_is_the_anti_diagonal_and_w_beside_it(
-    width: int, operator: str, w: int, sides: Sides
-) -> None:
-    text = [*("$", operator)[: 1 + bool(operator)], *["a"] * width, "&"]
-    units = len(text) - 2
-    rows = [{units - i + side for side in range(-left(w, sides), w + 1)} for i in range(width + 1)]
-    torch.testing.assert_close(dense(Window(w, sides), unary(width, operator), "cross"), opened(rows, len(text)))
-
-
 @given(WIDTHS, WINDOWS, SIDES)
-def test_window_on_an_aligned_source_is_a_pair_and_w_beside_it(width: int, w: int, sides: Sides) -> None:
-    text = "$+" + "ab" * width + "&"
-    rows = []
-    for i in range(width + 1):
-        first = len(text) - 3 - 2 * i  # of the pair for place i; at the end of the sequence: SOS and operator
-        rows.append(set(range(first - left(w, sides), first + 2 + w)))
-    torch.testing.assert_close(dense(Window(w, sides), binary_aligned(width, "+"), "cross"), opened(rows, len(text)))
-
-
-@given(WIDTHS, WINDOWS, SIDES)
-def test_window_on_a_natural_source_slides_over_both_operands(width: int, w: int, sides: Sides) -> None:
-    text = "$" + "a" * width + "+" + "b" * width + "&"
-    units = text.rindex("a"), text.rindex("b")
-    rows = [{unit - i + side for unit in units for side in range(-left(w, sides), w + 1)} for i in range(width + 1)]
-    found = dense(Window(w, sides), binary_natural(width, "+", width), "cross")
-    torch.testing.assert_close(found, opened(rows, len(text)))
+def test_window_of_cross_attention_is_the_digits_of_the_place_and_w_beside(width: int, w: int, sides: Sides) -> None:
+    """Of an aligned source a pair at a time: at the end of the sequence, SOS and operator."""
+    both = 2 * width + 3
+    cases: list[tuple[Layout, int, list[int], int]] = [  # keys, the first one of each operand at step 0, tokens a place
+        (unary(width), width + 2, [width], 1),
+        (unary(width, "SM"), width + 3, [width + 1], 1),
+        (binary_natural(width, "+", width), both, [width, both - 2], 1),
+        (binary_aligned(width, "+"), both, [both - 3], 2),
+    ]
+    for layout, keys, firsts, stride in cases:
+        rows = [
+            {first - stride * i + side for first in firsts for side in range(-left(w, sides), stride + w)}
+            for i in range(width + 1)
+        ]
+        torch.testing.assert_close(dense(Window(w, sides), layout, "cross"), opened(rows, keys))
 
 
 def test_window_of_one_on_aligned_digits_opens_three_keys_to_one_side_and_four_to_both() -> None:
@@ -108,15 +99,7 @@ def test_open_keys_are_the_dense_matrix_and_hold_no_key_twice(
     attention: Attention, layout: Layout, w: int, sides: Sides
 ) -> None:
     keys = Window(w, sides).open_keys(layout, attention, layer=0)
-    expected = dense(Window(w, sides), layout, attention)
-    for query in range(layout.target_length):
-        pairs = zip(keys.index[query].tolist(), keys.value[0, query].tolist(), strict=True)
-        open_pairs = [(index, value) for index, value in pairs if value > -INFINITY]
-        assert len({index for index, _ in open_pairs}) == len(open_pairs)
-        row = torch.full((key_count(layout, attention),), -INFINITY)
-        for index, value in open_pairs:
-            row[index] = value
-        torch.testing.assert_close(row, expected[0, query])
+    assert_open_keys_are(keys, dense(Window(w, sides), layout, attention))
 
 
 @pytest.mark.parametrize(("sides", "keys"), [("one", 3), ("both", 4)])
@@ -146,25 +129,18 @@ def test_causal_hides_the_future_and_leaves_the_source_open(layout: Layout) -> N
 
 
 @pytest.mark.parametrize("heads", [1, 2, 4, 8])
-@pytest.mark.parametrize("cross", [False, True])
-def test_alibi_is_minus_slope_times_distance(heads: int, cross: bool) -> None:
-    layout = unary(5)
-    expected = torch.full((heads, layout.target_length, layout.target_length), -INFINITY)
-    for head in range(heads):
-        for i in range(layout.target_length):
-            for j in range(i + 1):
-                expected[head, i, j] = -(2 ** (-8 * (head + 1) / heads)) * (i - j)
-    torch.testing.assert_close(dense(ALiBi(cross), layout, "self", heads), expected)
-
-
-def test_alibi_of_cross_attention_is_nearest_at_the_digit_of_the_place() -> None:
-    text = "$aaaa&"
-    expected = torch.empty(2, 5, len(text))
-    for head, slope in enumerate((2**-4, 2**-8)):
-        for i in range(5):
-            for j in range(len(text)):
-                expected[head, i, j] = -slope * abs(j - (len(text) - 2 - i))
-    torch.testing.assert_close(dense(ALiBi(cross=True), unary(4), "cross", 2), expected)
+def test_alibi_is_minus_slope_times_distance_to_the_digit_of_the_place_in_the_source(heads: int) -> None:
+    layout, text = unary(5), "$aaaaa&"
+    own = torch.full((heads, 6, 6), -INFINITY)
+    cross = torch.empty(heads, 6, len(text))
+    for head, i in product(range(heads), range(6)):
+        slope = 2 ** (-8 * (head + 1) / heads)
+        own[head, i, : i + 1] = torch.tensor([-slope * (i - j) for j in range(i + 1)])
+        cross[head, i] = torch.tensor([-slope * abs(j - (len(text) - 2 - i)) for j in range(len(text))])
+    for bias in (ALiBi(), ALiBi(cross=True)):
+        torch.testing.assert_close(dense(bias, layout, "self", heads), own)
+    torch.testing.assert_close(dense(ALiBi(cross=True), layout, "cross", heads), cross)
+    assert ALiBi().dense(layout, "cross", 0, heads) is None
 
 
 @pytest.mark.parametrize("layout", [binary_natural(6, "+", 6), binary_natural(7, "*", 1)], ids=str)
