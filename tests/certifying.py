@@ -21,7 +21,7 @@ from abc_nb.problems.tasks import Task
 from abc_nb.training.evaluation import evaluating
 
 TASKS = ("successor", "addition", "n-by-1", "parity", "listops-max")
-BASES = {"parity": 2, "n-by-2": 2}
+BASES = {"parity": 2, "n-by-2": 2, "cycle-navigation": 5}
 POSITIONS = (Sinusoidal(3), NoPosition())
 BIASES = ("window", "lines", "decoder-only")
 # Lines of a table that no cell needs: neighbours of the digits and of the cells that it does need.
@@ -52,7 +52,7 @@ def lines_of(task: str) -> Lines:
     operand = Line("cross", 0, 0, "antidiagonal", "operand 1", 0, 0.5)
     lines = [replace(operand, layer=layer) for layer in (0, 1)]
     lines += [replace(operand, head=1, offset=1), Line("cross", 1, 1, "vertical", "&", 0, 0.25)]
-    if task == "addition":
+    if task in ("addition", "subtraction"):
         lines += [replace(operand, span="operand 2", layer=layer, head=1, value=-0.5) for layer in (0, 1)]
     if task == "n-by-1":
         lines += [Line("cross", layer, 1, "vertical", "operand 2", 0, 0.0) for layer in (0, 1)]

@@ -40,7 +40,13 @@ CASES = [  # of every task and bias one position; the other one is long
     for i, task in enumerate(TASKS)
     for j, kind in enumerate(BIASES)
     for k, position in enumerate(POSITIONS)
-] + [pytest.param("n-by-2", "lines", NoPosition())]
+]
+CASES += [pytest.param(task, "lines", NoPosition()) for task in ("n-by-2", "subtraction", "cycle-navigation")]
+CASES += [
+    pytest.param("subtraction", "window", Sinusoidal(3)),
+    pytest.param("cycle-navigation", "window", NoPosition()),
+]
+CASES += [pytest.param(task, "decoder-only", Sinusoidal(3)) for task in ("subtraction", "cycle-navigation")]
 
 
 @pytest.mark.slow

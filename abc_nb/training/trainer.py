@@ -51,14 +51,12 @@ class Trainer:
             load_checkpoint(checkpoint, self)
         return self.train(checkpoint, report)
 
-    def train(
-        self, checkpoint: Path | None = None, report: Report | None = None, of_round: Schedule | None = None
-    ) -> Progress:
-        """Train to the end, or that of one round; save to `checkpoint` every few seconds."""
+    def train(self, checkpoint: Path | None = None, report: Report | None = None) -> Progress:
+        """Train to the end; save to `checkpoint` every few seconds."""
         validation = self.sampler.validation_batches(self.seed, self.config.validation)
         start, saved = time.perf_counter() - self.progress.seconds, time.monotonic()
         self.model.train()
-        while self.progress.step < (plan := of_round or schedule(self.progress.history, self.config)).end:
+        while self.progress.step < (plan := schedule(self.progress.history, self.config)).end:
             loss = self.step(plan)
             self.progress.seconds = time.perf_counter() - start
             if self.progress.step % self.config.validate_every == 0:

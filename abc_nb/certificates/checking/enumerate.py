@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from abc_nb.certificates.checking.geometry import Atom, Facts, Tree, Width, atoms, renamed
+from abc_nb.certificates.checking.geometry import LISTS, Atom, Facts, Tree, Width, atoms, renamed
 from abc_nb.common.errors import InputError
 
 MOST = 2**22  # rows at once
@@ -24,10 +24,13 @@ class Question:
 
 def place_once(facts: Facts, run: np.ndarray, factor: np.ndarray, digits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The output digit and what is carried on, from what was carried and the digits (rows, operands) of a place."""
-    if facts.task.startswith("listops") or facts.task == "parity":
+    if facts.task in LISTS or facts.task == "parity":
         combine = {"listops-max": np.maximum, "listops-min": np.minimum}.get(facts.task)
         value = (run + digits[:, 0]) % facts.base if combine is None else combine(run, digits[:, 0])
         return value, value
+    if facts.task == "subtraction":
+        total = digits[:, 0] - digits[:, 1] - run
+        return total % facts.base, -(total // facts.base)
     total = run + (factor * digits[:, 0] if facts.short else digits.sum(1))
     return total % facts.base, total // facts.base
 
@@ -41,7 +44,8 @@ def beginning(facts: Facts) -> tuple[np.ndarray, np.ndarray]:
 
 def inputs(facts: Facts, kind: str) -> np.ndarray:
     """The digits that a place can hold: (choices, operands)."""
-    grid = np.stack(np.meshgrid(*[np.arange(facts.base)] * facts.long, indexing="ij"), -1).reshape(-1, facts.long)
+    one = np.array([0, 1, 4]) if facts.task == "cycle-navigation" else np.arange(facts.base)  # a step back is four on
+    grid = np.stack(np.meshgrid(*[one] * facts.long, indexing="ij"), -1).reshape(-1, facts.long)
     return {"any": grid, "zero": grid[:1], "lead": grid[1:]}[kind]
 
 

@@ -20,9 +20,10 @@ Tree = tuple[Any, ...]
 KINDS = ("encoder-decoder", "decoder-only")
 TABLE = "n-by-n"  # the task whose output is a table: see `tables`
 FACTORS = {"n-by-1": 1, "n-by-2": 2, "n-by-3": 3}  # digits of the short one
-OPERATORS = {"addition": "+", "listops-sm": "SM", "listops-max": "MAX", "listops-min": "MIN"}
-OPERATORS |= dict.fromkeys(FACTORS, "*")
-KNOWN = ("successor", "parity", *OPERATORS, TABLE)
+WORDS = {"listops-sm": "SM", "listops-max": "MAX", "listops-min": "MIN"}
+LISTS = (*WORDS, "cycle-navigation")
+OPERATORS = {"addition": "+", "subtraction": "-"} | WORDS | dict.fromkeys(FACTORS, "*")
+KNOWN = ("successor", "parity", "cycle-navigation", *OPERATORS, TABLE)
 SIDES = {"one": 0, "both": 1}
 
 
@@ -59,10 +60,11 @@ class Facts:
     @property
     def long(self) -> int:
         """Operands of many digits."""
-        return 2 if self.task == "addition" else 1
+        return 2 if self.task in ("addition", "subtraction") else 1
 
     def token(self, symbol: str) -> int:
-        return self.base + ["+", "*", "$", "&", "@", "SM", "MAX", "MIN"].index(symbol)
+        own = ["-"] if self.task == "subtraction" else [*WORDS.values()]
+        return self.base + ["+", "*", "$", "&", "@", *own].index(symbol)
 
 
 @dataclass
@@ -79,8 +81,8 @@ class Width:
         facts, width = self.facts, self.width
         operator = OPERATORS.get(facts.task)
         digits = [[("digit", 0, place) for place in reversed(range(width))]]
-        aligned = facts.arrangement == "aligned" and facts.task in ("addition", "n-by-1")
-        if facts.task == "addition":
+        aligned = facts.arrangement == "aligned" and facts.task in ("addition", "subtraction", "n-by-1")
+        if facts.long == 2:
             digits.append([("digit", 1, place) for place in reversed(range(width))])
         if facts.short:
             digits.append([("factor", 0, place) for place in reversed(range(facts.short))] * (width if aligned else 1))
@@ -210,7 +212,7 @@ class Width:
         free = self.width - self.facts.grows
         if place >= free:
             return "zero"
-        number = not self.facts.task.startswith("listops")
+        number = self.facts.task not in LISTS
         strict = number and not self.facts.zeros and self.width > self.facts.narrowest
         return "lead" if strict and place == free - 1 else "any"
 
