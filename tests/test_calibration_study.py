@@ -51,7 +51,7 @@ def column_of(line: Line, layout: Layout, step: int) -> int | None:
 @pytest.mark.parametrize("name", ["addition-vanilla", "addition-lora"])
 def test_a_run_without_calibration_is_an_error(study: CalibrationStudy, name: str) -> None:
     with pytest.raises(InputError, match=f"{name} has no calibrated bias: take an experiment such as addition-abc"):
-        CalibrationStudy(replace(study.run, experiment=spec(name, "smoke")))
+        CalibrationStudy(replace(study.run, spec=spec(name, "smoke")))
 
 
 def test_a_parent_that_is_gone_or_has_other_weights_is_not_taken(

@@ -28,7 +28,7 @@ NAME = "successor-vanilla"
 @pytest.fixture
 def run(tiny: Spec, folders: Folders, monkeypatch: pytest.MonkeyPatch) -> store.Run:
     """Seed 0 of the tiny experiment, made here; it stands for every name."""
-    monkeypatch.setattr(results, "experiment", lambda *_: tiny)
+    monkeypatch.setattr(results, "spec", lambda *_: tiny)
     return runner.ensure(tiny, 0)
 
 
