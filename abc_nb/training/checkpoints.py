@@ -46,11 +46,8 @@ def load_checkpoint(path: Path, trainer: Trainer) -> None:
 
 def read_checkpoint(path: Path) -> dict[str, Any] | None:
     """What a checkpoint holds; None if it is damaged. PyTorch writes an archive whose entries have checksums."""
-    content = io.BytesIO(path.read_bytes())
     try:
-        with zipfile.ZipFile(content) as archive:
-            whole = archive.testzip() is None
-        content.seek(0)
-        return torch.load(content, "cpu", weights_only=True) if whole else None
+        with zipfile.ZipFile(path) as archive:
+            return torch.load(path, "cpu", weights_only=True) if archive.testzip() is None else None
     except (zipfile.BadZipFile, pickle.UnpicklingError, ValueError, RuntimeError, EOFError):
         return None

@@ -70,12 +70,9 @@ class Muon(Uncompiled):
                 self.step_together(same, group["lr"], group["momentum"])
 
     def step_together(self, params: list[Tensor], rate: float, momentum: float) -> None:
-        """One step for parameters of the same shape."""
-        for p in params:
-            if "momentum_buffer" not in self.state[p]:
-                self.state[p]["momentum_buffer"] = torch.zeros_like(p)
+        """One step for parameters of the same shape, which have gradients."""
         grads = [p.grad for p in params if p.grad is not None]
-        buffers = [self.state[p]["momentum_buffer"] for p in params]
+        buffers = [self.state[p].setdefault("momentum_buffer", torch.zeros_like(p)) for p in params]
         torch._foreach_lerp_(buffers, grads, 1 - momentum)
         update = torch.stack(torch._foreach_lerp(grads, buffers, momentum))
         tall = update.shape[1] > update.shape[2]

@@ -21,7 +21,7 @@ from abc_nb.training.batches import Batches
 from abc_nb.training.checkpoints import load_checkpoint, save_checkpoint
 from abc_nb.training.evaluation import exact_match
 from abc_nb.training.optimizers import build_optimizers
-from abc_nb.training.progress import Progress, Schedule, TrainingConfig, schedule
+from abc_nb.training.progress import Progress, TrainingConfig, schedule
 
 CHECKPOINT_SECONDS = 5.0
 PART = 2**20  # embedded numbers of a batch (tokens times width) that go through the model at once
@@ -46,18 +46,14 @@ class Trainer:
         self.progress = Progress()
 
     def run(self, checkpoint: Path | None = None, report: Report | None = None) -> Progress:
-        """Resume from `checkpoint` if it is there, and train to the end."""
+        """Resume from `checkpoint` if it is there, and train to the end; save to it every few seconds."""
         if checkpoint is not None and checkpoint.exists():
             load_checkpoint(checkpoint, self)
-        return self.train(checkpoint, report)
-
-    def train(self, checkpoint: Path | None = None, report: Report | None = None) -> Progress:
-        """Train to the end; save to `checkpoint` every few seconds."""
         validation = self.sampler.validation_batches(self.seed, self.config.validation)
         start, saved = time.perf_counter() - self.progress.seconds, time.monotonic()
         self.model.train()
-        while self.progress.step < (plan := schedule(self.progress.history, self.config)).end:
-            loss = self.step(plan)
+        while self.progress.step < schedule(self.progress.history, self.config).end:
+            loss = self.step()
             self.progress.seconds = time.perf_counter() - start
             if self.progress.step % self.config.validate_every == 0:
                 self.validate(validation, loss)
@@ -69,10 +65,10 @@ class Trainer:
         self.model.eval()
         return self.progress
 
-    def step(self, plan: Schedule | None = None) -> Tensor:
+    def step(self) -> Tensor:
         """One optimiser step, which gives the mean loss; it counts only when it is complete."""
         step, config = self.progress.step, self.config
-        plan = plan or schedule(self.progress.history, config)
+        plan = schedule(self.progress.history, config)
         seed = torch.default_generator if self.device.type == "cpu" else torch  # for all devices: half a millisecond
         seed.manual_seed(stream(self.seed, step))
         size = config.held_batch if step < plan.fall else config.batch
