@@ -24,11 +24,11 @@ SHARES = {  # from 0 to 1, and what readers see
 }
 
 
-def runs(found: Results) -> pd.DataFrame:
+def runs(results: Results) -> pd.DataFrame:
     """A row a run of ABC and of Algorithm 1: task, model, reading, layers, regime, seed, and what `about` measures."""
-    names = found.there(found.names("abc", "algorithm 1", "padded", "deep", "paper size"))
+    names = results.there(results.names("abc", "algorithm 1", "padded", "deep", "paper size"))
     wanted = {f"{model}{end}" for model in COMPARED for end in ENDS}
-    return pd.DataFrame([about(run) for run in found.runs(names) if run.spec.identity.model in wanted])
+    return pd.DataFrame([about(run) for run in results.runs(names) if run.spec.identity.model in wanted])
 
 
 def about(run: Run) -> dict[str, Any]:

@@ -90,12 +90,12 @@ def of_notebook(notebook: str) -> list[str]:
     return [claim.id for claim in known().values() if claim.notebook == notebook]
 
 
-def judge(found: Results, ids: Sequence[str]) -> list[Verdict]:
+def judge(results: Results, ids: Sequence[str]) -> list[Verdict]:
     """The verdicts on some claims, from the results that are there."""
 
     @cache
     def read(rows: str) -> pd.DataFrame:
-        return measured(found, rows)
+        return measured(results, rows)
 
     claims, counts = known(), counted()
     return [verdict(claims[id], parts_of([count for count in counts if count.id == id], read)) for id in ids]
@@ -104,15 +104,15 @@ def judge(found: Results, ids: Sequence[str]) -> list[Verdict]:
 def verdict(claim: Claim, parts: dict[str, Part]) -> Verdict:
     """The verdict on a claim from its parts."""
     runs = parts.get("runs", Part(nothing(frame([]))))
-    found = by_rule(claim, runs)
-    if found == "not run":
-        return Verdict(claim.id, found, "None was trained.", reading=claim.reading, size=claim.size)
-    if found in (claim.at_most, "in part") and not meets(claim.needs, parts):
-        found = claim.otherwise
+    judgement = by_rule(claim, runs)
+    if judgement == "not run":
+        return Verdict(claim.id, judgement, "None was trained.", reading=claim.reading, size=claim.size)
+    if judgement in (claim.at_most, "in part") and not meets(claim.needs, parts):
+        judgement = claim.otherwise
     decides = claim.rule in ("counted", "some")
     return Verdict(
         claim.id,
-        found,
+        judgement,
         claim.finding.format_map(parts),
         runs=f"{runs.total} runs agree" if decides else "",
         reading=claim.reading,
@@ -129,9 +129,9 @@ def by_rule(claim: Claim, runs: Part) -> Judgement:
     """
     if claim.rule in VERDICTS:
         return claim.rule
-    found = by_counts(runs.counts.values(), claim.at_most, some=claim.rule == "some")
-    few = claim.rule != "algebra" and found != "not run" and runs.seeds[0] < SEEDS
-    return "undecided" if few else found
+    judgement = by_counts(runs.counts.values(), claim.at_most, some=claim.rule == "some")
+    few = claim.rule != "algebra" and judgement != "not run" and runs.seeds[0] < SEEDS
+    return "undecided" if few else judgement
 
 
 def meets(needs: str, parts: dict[str, Part]) -> bool:

@@ -102,15 +102,15 @@ class Exhibits:
         frame = over_seeds(rows[rows.length.isin(lengths)])
         self.figure(name, maps.accuracy_map(frame))
 
-    def ledger(self, found: Results) -> None:
+    def ledger(self, results: Results) -> None:
         """Judge the claims of this notebook and record the verdicts; show each with its runs and one sentence."""
-        verdicts = claims.judge(found, claims.of_notebook(self.notebook))
+        verdicts = claims.judge(results, claims.of_notebook(self.notebook))
         book = ledger.record(verdicts, self.notebook, self.profile)
         display(Markdown("\n".join(line_of(row) for row in book.itertuples())))
 
-    def provenance(self, found: Results, names: Sequence[str | Name]) -> None:
+    def provenance(self, results: Results, names: Sequence[str | Name]) -> None:
         """Where the results of these experiments come from, in one line."""
-        display(Markdown(found.provenance(names)))
+        display(Markdown(results.provenance(names)))
 
 
 def line_of(row: Any) -> str:

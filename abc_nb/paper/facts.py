@@ -22,20 +22,20 @@ LENGTHS = (6, 60, 200)
 HEAD = ("", *(f"{length} digits" for length in LENGTHS), "certified", "after repair")
 
 
-def runs_of(found: Results, model: str) -> list[Run]:
+def runs_of(results: Results, model: str) -> list[Run]:
     """The runs of a model that are there, of the paper's four tasks."""
-    return found.existing([f"{task}-{model}" for task in ARITHMETIC])
+    return results.existing([f"{task}-{model}" for task in ARITHMETIC])
 
 
-def worst_runs(found: Results) -> str:
+def worst_runs(results: Results) -> str:
     """By method the worst run at each length over tasks and seeds, in percent, and how many runs are certified.
 
     A table in Markdown. Certified models are counted before and after repair, of those with a certificate. Methods
     without a run are left out; without any the table is empty.
     """
-    proven, rows = certified.repairs(found), [HEAD]
+    proven, rows = certified.repairs(results), [HEAD]
     for model, title in ROWS.items():
-        if not (runs := runs_of(found, model)):
+        if not (runs := runs_of(results, model)):
             continue
         own = pd.concat([run.evaluation() for run in runs])
         worst = [own[own.length == length].accuracy.min() for length in LENGTHS]
@@ -46,9 +46,9 @@ def worst_runs(found: Results) -> str:
     return grid(rows) if len(rows) > 1 else ""
 
 
-def fresh_seeds(found: Results) -> str:
+def fresh_seeds(results: Results) -> str:
     """What ABS and ABC get right at the greatest length in seeds that were trained once at the end, in a sentence."""
-    rows, parts = tables.fresh_seeds(found), []
+    rows, parts = tables.fresh_seeds(results), []
     rows = rows[(rows.seeds != "0 to 4") & (rows.length == rows.length.max())]
     for model, own in rows.groupby("model", sort=False):
         name, worst = ROWS[str(model)], percent(own.worst.min())

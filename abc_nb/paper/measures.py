@@ -21,10 +21,10 @@ Row = dict[str, Any]
 ABOUT = ["task", "model", "base", "seed", "regime"]  # which run a row is of
 
 
-def measured(found: Results, rows: str) -> pd.DataFrame:
+def measured(results: Results, rows: str) -> pd.DataFrame:
     """The rows of a measure, by its name in `MEASURES`, or else of the runs of a study that are there."""
-    measure = MEASURES.get(rows, lambda found: accuracies(found.existing(names_of(rows, profile=found.profile))))
-    return frame(measure(found))
+    measure = MEASURES.get(rows, lambda results: accuracies(results.existing(names_of(rows, profile=results.profile))))
+    return frame(measure(results))
 
 
 def frame(rows: list[Row]) -> pd.DataFrame:
@@ -49,19 +49,19 @@ def about(run: Run) -> Row:
     return identity(run) | {"seed": run.seed, "regime": run.spec.sampler.regime}
 
 
-def plain(found: Results, task: str) -> list[AttentionStudy]:
+def plain(results: Results, task: str) -> list[AttentionStudy]:
     """The attention of every plain model of a task whose weights are there."""
-    return [AttentionStudy(run) for run in found.every_seed(f"{task}-vanilla") if run.has_weights]
+    return [AttentionStudy(run) for run in results.every_seed(f"{task}-vanilla") if run.has_weights]
 
 
-def needed_cells(found: Results) -> list[Row]:
+def needed_cells(results: Results) -> list[Row]:
     """Of each attention of Successor its best head's on the needed cell, inside the training length and beyond.
 
     `left` is how much of what is more than evenly spread attention inside is left beyond. (Evenly spread over the few
     tokens before it, self-attention has much of the cell anyway.)
     """
     rows = []
-    for study in plain(found, "successor"):
+    for study in plain(results, "successor"):
         row, heads = about(study.run), study.best_heads()
         columns = [f"{study.length} digits, {part}" for part in ("inside", "beyond")]
         for name in ENCODER_DECODER:
@@ -74,10 +74,10 @@ def needed_cells(found: Results) -> list[Row]:
     return rows
 
 
-def operands(found: Results) -> list[Row]:
+def operands(results: Results) -> list[Row]:
     """Of Addition how many heads look at one operand at least twice as much as at the other: first, second, heads."""
     rows = []
-    for study in plain(found, "addition"):
+    for study in plain(results, "addition"):
         sources = study.by_operand()
         ratio = sources["operand 1"] / sources["operand 2"]
         counts = {"first": int((ratio >= 2).sum()), "second": int((ratio <= 0.5).sum()), "heads": len(ratio)}
@@ -85,32 +85,32 @@ def operands(found: Results) -> list[Row]:
     return rows
 
 
-def needed_digits(found: Results) -> list[Row]:
+def needed_digits(results: Results) -> list[Row]:
     """Over output digits the correlation of attention on the needed digit with accuracy, and the latter's spread."""
     rows = []
-    for study in [*plain(found, "successor"), *plain(found, "addition")]:
+    for study in [*plain(results, "successor"), *plain(results, "addition")]:
         mass, accuracy = study.steps.mass, study.steps.accuracy
         correlation = float(np.corrcoef(mass, accuracy)[0, 1])
         rows.append(about(study.run) | {"correlation": correlation, "spread": float(np.ptp(accuracy))})
     return rows
 
 
-def calibrated(found: Results) -> list[CalibrationStudy]:
+def calibrated(results: Results) -> list[CalibrationStudy]:
     """ABC's runs."""
-    return [CalibrationStudy(run) for run in found.runs(found.names("abc"))]
+    return [CalibrationStudy(run) for run in results.runs(results.names("abc"))]
 
 
-def costs(found: Results) -> list[Row]:
+def costs(results: Results) -> list[Row]:
     """`seconds` to 99% in validation, ABC's over the plain model's."""
-    return [about(study.run) | {"seconds": study.cost()["seconds"]} for study in calibrated(found)]
+    return [about(study.run) | {"seconds": study.cost()["seconds"]} for study in calibrated(results)]
 
 
-def followed(found: Results) -> list[Row]:
+def followed(results: Results) -> list[Row]:
     """How many heads of the last layer have lines that follow something in cross-attention.
 
     Of the two operands only the `first`, or only the `second`; the `number` or its sign; the `digit` of N x 1.
     """
-    return [about(study.run) | heads_by_lines(study) for study in calibrated(found)]
+    return [about(study.run) | heads_by_lines(study) for study in calibrated(results)]
 
 
 def heads_by_lines(study: CalibrationStudy) -> Row:
@@ -128,28 +128,28 @@ def heads_by_lines(study: CalibrationStudy) -> Row:
     }
 
 
-def verticals(found: Results) -> list[Row]:
+def verticals(results: Results) -> list[Row]:
     """Of the attention on vertical lines the `share` on tokens that carry no digit: a row a seed, over all tasks."""
-    rows, regime = [], PROFILES[found.profile].regime
-    for seed, lines in enumerate(calibration_study.verticals(found, [str(name) for name in found.names("abc")])):
+    rows, regime = [], PROFILES[results.profile].regime
+    for seed, lines in enumerate(calibration_study.verticals(results, [str(name) for name in results.names("abc")])):
         digits = lines.token.str.startswith("operand")
         share = lines.share[~digits].sum() / lines.share.sum()
         rows.append({"task": "", "model": "abc", "base": 0, "seed": seed, "regime": regime, "share": float(share)})
     return rows
 
 
-def indices(found: Results) -> list[Row]:
+def indices(results: Results) -> list[Row]:
     """Whether RPE and ABC use the same index, and the strongest offset of each on Successor."""
-    offsets = connections.on_successor(found)
+    offsets = connections.on_successor(results)
     strongest = {name.lower(): int(offsets.sort_values(name)["offset"].iloc[-1]) for name in ("ABC", "RPE")}
-    row = about(found.one("successor-abc")) | {"equal": connections.same_index_at_every_size(12)}
+    row = about(results.one("successor-abc")) | {"equal": connections.same_index_at_every_size(12)}
     return [row | strongest]
 
 
-def changes(found: Results) -> list[Row]:
+def changes(results: Results) -> list[Row]:
     """How far the change of the logits differs between inputs, by ABC's bias and by LoRA, on Parity."""
-    spread = connections.on_parity(found).groupby("method").spread.max()
-    return [about(found.one("parity-lora")) | {"abc": spread["ABC"], "lora": spread["LoRA"]}]
+    spread = connections.on_parity(results).groupby("method").spread.max()
+    return [about(results.one("parity-lora")) | {"abc": spread["ABC"], "lora": spread["LoRA"]}]
 
 
 MEASURES: dict[str, Callable[[Results], list[Row]]] = {

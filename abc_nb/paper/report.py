@@ -46,26 +46,26 @@ th, td {{ padding: .3rem .7rem; text-align: left; vertical-align: top; border-bo
 """
 
 
-def write(found: Results) -> Path:
+def write(results: Results) -> Path:
     """Write `report.html`, `REPORT.md` and `runs.csv` next to the profile's figures; returns the path of the page.
 
-    The runs that it lists are those of `found`. InputError if the profile has no figure and no table.
+    The runs that it lists are those of `results`. InputError if the profile has no figure and no table.
     """
-    folder = paths.figures(found.profile)
+    folder = paths.figures(results.profile)
     if not [*folder.glob("figure-*.png"), *folder.glob("table-*.csv")]:
-        command = f"abc-nb reproduce --profile {found.profile}"
-        raise InputError(f"the profile {found.profile} has no figure and no table yet: run `{command}`")
-    runs = listed_runs(found)
-    text = markdown(found, runs)
+        command = f"abc-nb reproduce --profile {results.profile}"
+        raise InputError(f"the profile {results.profile} has no figure and no table yet: run `{command}`")
+    runs = listed_runs(results)
+    text = markdown(results, runs)
     write_text(folder / "REPORT.md", text)
     write_text(folder / "runs.csv", pd.DataFrame([run_row(run) for run in runs]).to_csv(index=False))
     return write_text(folder / "report.html", html(text, folder))
 
 
-def markdown(found: Results, runs: Sequence[Run]) -> str:
+def markdown(results: Results, runs: Sequence[Run]) -> str:
     """The report; `runs` are those of `listed_runs`."""
-    folder, profile = paths.figures(found.profile), found.profile
-    book, worst = ledger(profile), facts.worst_runs(found)
+    folder, profile = paths.figures(results.profile), results.profile
+    book, worst = ledger(profile), facts.worst_runs(results)
     differing = unlike_the_paper(book)
     blocks = [f"# Arithmetic that holds at any length: report of the profile {profile}", ABOUT]
     blocks += [f"Profile {profile}: {PROFILES[profile].purpose}. `abc-nb report` writes the same as one HTML file."]
@@ -78,7 +78,7 @@ def markdown(found: Results, runs: Sequence[Run]) -> str:
     blocks += ["## The paper's claims", f"Verdicts on {len(book)} claims: {tally(book)}. {setting(profile)}"]
     blocks += [claims_table(book, folder), "## Where it comes from"]
     blocks += ["\n".join(f"- {link(notebooks.title(path), path, folder)}" for path in notebooks.sequence())]
-    blocks += ["\n".join(f"- {name}: {escape(text)}" for name, text in facts_of(runs, found.origin).items())]
+    blocks += ["\n".join(f"- {name}: {escape(text)}" for name, text in facts_of(runs, results.origin).items())]
     blocks += ["Every run, a line each: [runs.csv](runs.csv)."] if runs else []
     return "\n\n".join(blocks) + "\n"
 
@@ -126,10 +126,10 @@ def escape(text: str) -> str:
     return re.sub(r"([\\|$*_<`\[\]])", r"\\\1", text)
 
 
-def listed_runs(found: Results) -> list[Run]:
+def listed_runs(results: Results) -> list[Run]:
     """The runs that notebooks read with these results; of those not made here, shipped ones."""
-    origins = ("shipped",) if found.origin == "shipped" else store.ANYWHERE
-    jobs = [(experiment, seed) for experiment in studies.needed(found.profile, True) for seed in found.seeds]
+    origins = ("shipped",) if results.origin == "shipped" else store.ANYWHERE
+    jobs = [(experiment, seed) for experiment in studies.needed(results.profile, True) for seed in results.seeds]
     return [run for job in jobs if (run := store.find(*job, origins)) is not None]
 
 

@@ -55,10 +55,10 @@ def wide(frame: pd.DataFrame) -> pd.DataFrame:
     return table.loc[list(order.itertuples(index=False, name=None))].fillna("")
 
 
-def interpolation(found: Results) -> pd.DataFrame:
+def interpolation(results: Results) -> pd.DataFrame:
     """Table 2: does Vanilla interpolate (validation) and extrapolate (60 digits) at 99% or better?"""
     names = [f"{task}-vanilla" for task in ARITHMETIC]
-    rows = named(found.evaluation(names))
+    rows = named(results.evaluation(names))
     by_task = rows[rows.length == 60].groupby("task", sort=False)
     return interpolation_table(by_task.validation.agg(median_seed), by_task.accuracy.agg(median_seed))
 
@@ -78,7 +78,7 @@ def interpolation_table(validation: pd.Series, longest: pd.Series) -> pd.DataFra
     return pd.DataFrame(columns).loc[list(validation.index)].rename_axis("task").reset_index()
 
 
-def readings(found: Results, regime: str) -> pd.DataFrame:
+def readings(results: Results, regime: str) -> pd.DataFrame:
     """ABC in every reading: runs at the bar at 60 digits, of those made, by task.
 
     Rows say whose lines, which positions and which initial weights.
@@ -86,7 +86,7 @@ def readings(found: Results, regime: str) -> pd.DataFrame:
     end = "" if regime == "tight" else f"-{regime}"
     shown = {f"{model}{end}": MODELS[model].title for model in ("abc", *READINGS, *ALGORITHM_1)}
     shown[f"abc{end}"] = "ABC: no positions, new weights"
-    rows = found.rows("abc", "readings", "algorithm 1", "padded")
+    rows = results.rows("abc", "readings", "algorithm 1", "padded")
     rows = rows[(rows.length == 60) & rows.model.isin(shown)]
     counts = rows.accuracy.ge(BAR).groupby([rows.model, rows.task]).agg(["sum", "size"])
     cells = (counts["sum"].astype(str) + " of " + counts["size"].astype(str)).unstack(fill_value="")

@@ -134,10 +134,10 @@ class Machine:
     def automaton(self) -> Automaton:
         """All states and what they do; InputError for a task that is no machine with few states."""
         inputs = np.array([*product(self.inputs.tolist(), repeat=self.long_operands)])
-        found = enumerated(self.step, self.start, self.base, inputs, self.factor)
-        if found is None:
+        automaton = enumerated(self.step, self.start, self.base, inputs, self.factor)
+        if automaton is None:
             raise self.uncertified()
-        return found
+        return automaton
 
     def uncertified(self) -> InputError:
         return InputError(f"{self.title} has no certificate: what lower places mean for higher ones has no few states")

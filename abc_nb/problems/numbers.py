@@ -71,8 +71,8 @@ class Numbers(Task):
 
     def operands(self, source: np.ndarray, layout: Layout) -> list[Digits]:
         """The numbers; of a digit that fills every place of an aligned problem, the digit."""
-        found = super().operands(source, layout)
-        return [found[0], found[1][:, : self.factor]] if self.factor else found
+        operands = super().operands(source, layout)
+        return [operands[0], operands[1][:, : self.factor]] if self.factor else operands
 
     def draw(self, pool: np.ndarray, count: int, width: Width, rng: np.random.Generator) -> list[Digits]:
         first = to_digits(rng.choice(pool, count), self.base, single(width))

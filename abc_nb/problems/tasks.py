@@ -75,7 +75,7 @@ class Task(Machine):
         kind = REGISTRY.get(name) if isinstance(name, str) else None
         kind = cls if name and cls.registered == name else kind
         if kind is None or not issubclass(kind, cls):
-            known = [other for other, each in REGISTRY.items() if issubclass(each, cls)]
+            known = [other for other, task in REGISTRY.items() if issubclass(task, cls)]
             raise InputError(f"unknown task {name!r}: choose one of {', '.join(known)}")
         return object.__new__(kind)
 
@@ -232,8 +232,8 @@ class Task(Machine):
     @property
     def problem(self) -> str:
         """The example, in the digits of the task's base."""
-        digits = (str(min(int(each), self.base - 1)) if each.isdigit() else each for each in self.example)
-        return "".join(digits)
+        symbols = (str(min(int(symbol), self.base - 1)) if symbol.isdigit() else symbol for symbol in self.example)
+        return "".join(symbols)
 
     @property
     def takes(self) -> str:

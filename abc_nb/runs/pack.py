@@ -82,8 +82,8 @@ def read(path: Path, columns: dict[str, type]) -> pd.DataFrame:
         name: float if kind is int and path.name == RUNS else kind for name, kind in columns.items()
     }
     try:
-        found = pd.read_csv(path, dtype=kinds, keep_default_na=False, na_values=gaps)
-        return found[[*columns]]
+        table = pd.read_csv(path, dtype=kinds, keep_default_na=False, na_values=gaps)
+        return table[[*columns]]
     except (ValueError, KeyError, gzip.BadGzipFile) as error:
         raise InputError(f"the shipped results are damaged: copy {path} anew from where it came from") from error
 
@@ -202,7 +202,7 @@ def write_weights(folder: Path, runs: Iterable[Run]) -> None:
         tensors = load_file(folder / name) if (folder / name).exists() else {}
         for run in own:
             assert run.weights is not None
-            tensors |= {f"seed{run.seed}/{each}": tensor for each, tensor in run.weights.load().items()}
+            tensors |= {f"seed{run.seed}/{part}": tensor for part, tensor in run.weights.load().items()}
         write_bytes(folder / name, save(tensors))
 
 

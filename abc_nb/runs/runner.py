@@ -136,12 +136,12 @@ def biases(experiment: Spec, seed: int, parent: Run | None) -> Iterator[Reading]
         return
     start, model = time.perf_counter(), parent.model().to(device())
     batch = experiment.calibration_batch(seed)
-    found = calibrate_model(model, batch, settings)
-    yield Reading(found.bias, found.tried, round(time.perf_counter() - start, 3))
+    first = calibrate_model(model, batch, settings)
+    yield Reading(first.bias, first.tried, round(time.perf_counter() - start, 3))
     if settings.share is not None or settings.kappa is not None:
         return
-    lines, seconds, skipped = {*found.bias.lines}, time.perf_counter() - start, pd.DataFrame()
-    for share in [share for share in SHARES if share < found.tried.share.iloc[-1]]:
+    lines, seconds, skipped = {*first.bias.lines}, time.perf_counter() - start, pd.DataFrame()
+    for share in [share for share in SHARES if share < first.tried.share.iloc[-1]]:
         start = time.perf_counter()
         more = calibrate_model(model, batch, replace(settings, share=share))
         skipped, seconds = pd.concat([skipped, more.tried]), seconds + time.perf_counter() - start

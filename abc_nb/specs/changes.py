@@ -18,12 +18,12 @@ Configuration = TypeVar("Configuration")
 
 def without(prefix: str, changes: Iterable[str]) -> tuple[str, ...]:
     """The changes of what stands at `prefix`, as `steps=1` of `training.steps=1`."""
-    return tuple(each.removeprefix(f"{prefix}.") for each in changes if each.startswith(f"{prefix}."))
+    return tuple(change.removeprefix(f"{prefix}.") for change in changes if change.startswith(f"{prefix}."))
 
 
 def changed(value: Configuration, prefix: str, changes: Sequence[str]) -> Configuration:
     """A configuration with those changes that are of its own fields; InputError for one that is not possible."""
-    own = without(prefix, changes) if prefix else [each for each in changes if "." not in each.partition("=")[0]]
+    own = without(prefix, changes) if prefix else [change for change in changes if "." not in change.partition("=")[0]]
     for change in own:
         name, sign, text = change.partition("=")
         kinds: dict[str, Any] = get_type_hints(type(value))

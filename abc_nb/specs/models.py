@@ -201,13 +201,13 @@ def six_layers(names: Sequence[str], end: str, **changes: Any) -> dict[str, Mode
 
     Their names end in `end`. `changes` are their size and regime, and the same for the plain model that ABC is of.
     """
-    found = {}
+    deeper = {}
     for name in names:
         model = (BASIC | ALGORITHM_1)[name]
         training: Kind = "deep" if model.calibration is None else "short"
         settings: dict[str, Any] = {"parent": f"vanilla{end}", "training": training, "accept": 0.0, "tested": "few"}
-        found[f"{name}{end}"] = replace(model, title=f"{model.title}, {SIX_LAYERS[end]}", **settings | changes)
-    return found
+        deeper[f"{name}{end}"] = replace(model, title=f"{model.title}, {SIX_LAYERS[end]}", **settings | changes)
+    return deeper
 
 
 # In the profile's width and without dropout. Of 21 columns there are as many lines as Algorithm 1 needs, and a step

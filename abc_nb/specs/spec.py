@@ -165,11 +165,13 @@ def model_config(model: Model, sampler: Sampler, profile: str, changes: tuple[st
     own: dict[str, Any] = dict(layers(0, 4)) if takes_longer(sampler.task, profile) else {}
     own |= {"dropout": 0.0} if model.recipe == "ours" else {}
     own |= dict(model.size) | {"source_index": model.source_index, "kind": model.kind, "position": model.position}
-    config = changed(replace(PROFILES[profile].size, **own), "model", [each for each in changes if "bias" not in each])
+    config = changed(
+        replace(PROFILES[profile].size, **own), "model", [change for change in changes if "bias" not in change]
+    )
     layout = sampler.task.layout(sampler.widest, sampler.arrangement)
     bias = model.bias if isinstance(model.bias, Bias) else model.bias(layout, config.heads, config.decoder_layers)
     config = replace(config, position=config.position.trained_on(layout), bias=bias)
-    return changed(config, "model", [each for each in changes if "bias" in each])
+    return changed(config, "model", [change for change in changes if "bias" in change])
 
 
 def tests(model: Model, sampler: Sampler, config: ModelConfig, profile: str) -> tuple[tuple[int, int], ...]:

@@ -38,8 +38,8 @@ class Study:
     @property
     def names(self) -> list[Name]:
         """Every experiment of it, base by base, model by model."""
-        found = itertools.product(self.bases or (0,), self.models, self.tasks)
-        return [Name(task, model, base) for base, model, task in found]
+        parts = itertools.product(self.bases or (0,), self.models, self.tasks)
+        return [Name(task, model, base) for base, model, task in parts]
 
 
 def trained_grid() -> dict[tuple[int | None, int | None], str]:
@@ -117,10 +117,10 @@ def names(profile: str = "quick") -> list[Name]:
 
 def matching(pattern: str, profile: str = "quick") -> list[Name]:
     """Names that match a pattern with wildcards; InputError if none do."""
-    found = [name for name in names(profile) if fnmatch.fnmatch(str(name), pattern)]
-    if not found:
+    matched = [name for name in names(profile) if fnmatch.fnmatch(str(name), pattern)]
+    if not matched:
         raise InputError(f"no experiment matches {pattern!r}, a pattern as in 'addition-*': `abc-nb list` shows all")
-    return found
+    return matched
 
 
 def needed(profile: str, everything: bool = False) -> Sequence[Spec]:
