@@ -140,31 +140,20 @@ def test_a_layout_does_not_change_what_the_paper_finds() -> None:
 # ---- strongest first: planted lines -----------------------------------------------------------------
 
 
+def cells(layout: Layout, name: Attention, place: Place) -> list[tuple[int, int]]:
+    """Queries and keys of a line."""
+    opened = Lines(1, (Line(name, 0, 0, *place, 0.0),), empty="closed").dense(layout, name, 0, 1)[0]
+    return [(int(step), int(key)) for step, key in opened.isfinite().nonzero()]
+
+
 def plant(layout: Layout, name: Attention, lines: list[Place], shares: list[float], seed: int = 0) -> Tensor:
-    """One head's attention: on each line its share, the rest on random keys; lines as tokens, written by hand."""
+    """One head's attention: on each line its share, the rest on random keys."""
     attention = random_attention(layout, name, 1, seed)
-    for step in range(layout.target_length):
-        cells = [column_of(layout, place, step) for place in lines]
-        found = [(cell, share) for cell, share in zip(cells, shares, strict=True) if cell is not None]
-        attention[0, step] *= 1 - sum(share for _, share in found)
-        for cell, share in found:
-            attention[0, step, cell] += share
-    return attention
-
-
-def column_of(layout: Layout, place: Place, step: int) -> int | None:
-    """Where a line is at a step: at the digit of this place and so many columns to the right, or at a symbol."""
-    _, span, offset = place
-    if span == "output":
-        return step + offset if step + offset >= 0 else None
-    if span.startswith("operand"):
-        operand = layout.operands[int(span[-1]) - 1]
-        if operand.places == 1:
-            return operand.last
-        column = operand.last - operand.stride * step + offset
-        reach = operand.last - operand.stride * operand.places, operand.last + operand.stride
-        return column if max(reach[0], 0) <= column <= min(reach[1], layout.source_length - 1) else None
-    return next(column for column, symbol in [*layout.symbols] if symbol == span)
+    planted = torch.zeros_like(attention)
+    for place, share in zip(lines, shares, strict=True):
+        for step, key in cells(layout, name, place):
+            planted[0, step, key] += share
+    return attention * (1 - planted.sum(-1, keepdim=True)) + planted
 
 
 NATURAL, BY_DIGIT, UNARY = binary_natural(8, "+", 8), binary_natural(8, "*", 1), unary(8)
@@ -193,10 +182,7 @@ def test_several_lines_of_a_head_are_found_with_the_strongest_at_zero() -> None:
     found = calibrate(attention, NATURAL, settings=Calibration(share=0.15))
     assert places(found) == {*lines}
     assert {line.span: line.value for line in found}["operand 2"] == 0.0
-    means = {}
-    for place in lines:
-        cells = [(step, column_of(NATURAL, place, step)) for step in range(9)]
-        means[place[1]] = fmean(attention[0, step, column].item() for step, column in cells if column is not None)
+    means = {place[1]: fmean(attention[0, *cell].item() for cell in cells(NATURAL, "cross", place)) for place in lines}
     for line in found:
         assert line.value == pytest.approx(means[line.span] - means["operand 2"], abs=1e-6)
 
@@ -216,10 +202,8 @@ def test_logits_are_weighed_as_attention_and_give_values_in_their_own_unit() -> 
     lines: list[Place] = [("antidiagonal", "operand 1", 0), ("vertical", "&", 0)]
     logits = torch.full((1, 9, NATURAL.source_length), -30.0)
     for place, logit in zip(lines, (-7.0, -7.5), strict=True):
-        for step in range(9):
-            column = column_of(NATURAL, place, step)
-            assert column is not None
-            logits[0, step, column] = logit
+        for cell in cells(NATURAL, "cross", place):
+            logits[0, *cell] = logit
     found = calibrate(logits, NATURAL, settings=Calibration(source="logits", share=0.2))
     assert {line.span: line.value for line in found} == {"operand 1": 0.0, "&": -0.5}
 

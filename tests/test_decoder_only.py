@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from abc_nb import InputError
-from abc_nb.bias import Lines, RunningALiBi
+from abc_nb.bias import RunningALiBi
 from abc_nb.calibration.calibrate import Calibration
 from abc_nb.calibration.of_model import bias_from_attention, calibrate_model
 from abc_nb.model.decoders import CrossDecoder, SequenceDecoder
 from abc_nb.model.transformer import ModelConfig, Transformer
-from abc_nb.problems.layouts import SOS, Layout
+from abc_nb.problems.layouts import SOS
 from abc_nb.problems.sampling import Batch
 from abc_nb.specs.models import DECODER_ONLY
 from abc_nb.specs.spec import Spec, spec
@@ -75,34 +75,6 @@ def test_alibi_counts_distance_in_one_sequence() -> None:
     assert torch.equal(bias.dense(layout, "source", 0, 4), whole[:, :sources, :sources])
     assert torch.equal(bias.dense(layout, "cross", 0, 4), whole[:, sources:, :sources])
     assert torch.equal(bias.dense(layout, "self", 0, 4), whole[:, sources:, sources:])
-
-
-def window(layout: Layout, step: int) -> set[tuple[str, int]]:
-    """The keys of one step: the digits of its place and of the one below, a short factor, and the last two tokens."""
-    keys = {("self", key) for key in (step, step - 1) if key >= 0}
-    for operand in layout.operands:
-        columns = operand.columns.tolist()
-        if layout.is_short(operand):
-            keys |= {("cross", column) for column in columns}
-            continue
-        keys |= {("cross", columns[place]) for place in (step, step - 1) if 0 <= place < len(columns)}
-        keys |= {("cross", operand.last + 1)} if step == 0 else set()  # what stands behind the units
-        keys |= {("cross", columns[-1] - 1)} if step == len(columns) else set()  # and before the highest place
-    return keys
-
-
-@pytest.mark.parametrize("task", ARITHMETIC)
-def test_abs_opens_a_window_and_one_key_of_it_to_a_head(task: str) -> None:
-    layout = spec(f"{task}-decoder-abs").sampler.layout(8)
-    bias = Lines.one_key_a_head(layout, 8, 1)
-    opened = {name: bias.opened(layout, name, 0) for name in ("self", "cross", "source")}
-    for step in range(layout.target_length):
-        found = {
-            (name, key) for name in ("self", "cross") for key in opened[name][:, step].any(0).nonzero()[:, 0].tolist()
-        }
-        assert found == window(layout, step)
-    assert ((opened["self"].sum(-1) + opened["cross"].sum(-1)) <= 1).all()
-    assert torch.equal(opened["source"], torch.eye(layout.source_length, dtype=torch.bool).expand(8, -1, -1))
 
 
 def test_a_head_keeps_no_line_where_it_hardly_looks() -> None:

@@ -39,17 +39,9 @@ TABLES = st.builds(
 ATTENTIONS: list[Attention] = ["self", "cross"]
 
 
-def unary_tokens(width: int) -> list[str]:
-    return ["$", *(f"a{place}" for place in reversed(range(width))), "&"]
-
-
 def natural_tokens(width: int, second: int) -> list[str]:
     first, other = ([f"{name}{place}" for place in reversed(range(n))] for name, n in (("a", width), ("b", second)))
     return ["$", *first, "+", *other, "&"]
-
-
-def aligned_tokens(width: int) -> list[str]:
-    return ["$", "+", *(f"{name}{place}" for place in reversed(range(width)) for name in "ab"), "&"]
 
 
 # ---- the definition, cell by cell -------------------------------------------------------------------
@@ -219,15 +211,6 @@ def test_number_of_open_keys_is_that_of_the_lines_places_at_every_length() -> No
 # ---- lines that hold at any length ------------------------------------------------------------------
 
 
-def written(writing: str, width: int) -> tuple[Layout, list[str]]:
-    """A layout, and what stands in each of its columns: a letter an operand, a number a place."""
-    if writing == "unary":
-        return unary(width), unary_tokens(width)
-    if writing == "natural":
-        return binary_natural(width, "+", width), natural_tokens(width, width)
-    return binary_aligned(width, "+"), aligned_tokens(width)
-
-
 def opened(line: Line, layout: Layout, tokens: Sequence[str]) -> list[str]:
     """The token that a line opens at each step; an empty text where it opens none."""
     matrix = Lines(1, (line,), empty="closed").dense(layout, line.attention, 0, 1)[0]
@@ -235,21 +218,24 @@ def opened(line: Line, layout: Layout, tokens: Sequence[str]) -> list[str]:
     return ["".join(tokens[int(j)] for j in row.nonzero()) for row in matrix > -INFINITY]
 
 
-@pytest.mark.parametrize(
-    ("writing", "operand"), [("unary", 1), ("natural", 1), ("natural", 2), ("aligned", 1), ("aligned", 2)]
-)
 @given(st.integers(1, 60))
-def test_the_antidiagonal_of_an_operand_opens_the_digit_of_each_place(writing: str, operand: int, width: int) -> None:
-    line = Line("cross", 0, 0, "antidiagonal", f"operand {operand}", 0, 0.0)
-    layout, tokens = written(writing, width)
-    digits = [f"{' ab'[operand]}{place}" for place in range(width)]
-    assert opened(line, layout, tokens)[:width] == digits
+def test_an_operands_line_opens_the_digit_of_each_place_and_a_single_digit_at_every_step(width: int) -> None:
+    first, second = (Line("cross", 0, 0, "antidiagonal", f"operand {number}", 0, 0.0) for number in (1, 2))
+    a, b = ([f"{name}{place}" for place in range(width)] for name in "ab")
+    cases: list[tuple[Layout, list[str], dict[Line, list[str]]]] = [
+        (unary(width), ["$", *a[::-1], "&"], {first: a}),
+        (binary_natural(width, "+", width), natural_tokens(width, width), {first: a, second: b}),
+        (binary_aligned(width, "+"), ["$", "+", *interleaved(a[::-1], b[::-1]), "&"], {first: a, second: b}),
+    ]
+    single = replace(second, direction="vertical")
+    cases += [(binary_natural(width, "*", 1), natural_tokens(width, 1), {single: ["b0"] * width})] * (width > 1)
+    for layout, tokens, lines in cases:
+        for line, digits in lines.items():
+            assert opened(line, layout, tokens)[:width] == digits
 
 
-def test_a_single_digit_is_the_same_key_at_every_step() -> None:
-    line = Line("cross", 0, 0, "vertical", "operand 2", 0, 0.0)
-    for width in (2, 7, 30):
-        assert opened(line, binary_natural(width, "*", 1), natural_tokens(width, 1)) == ["b0"] * (width + 1)
+def interleaved(first: list[str], second: list[str]) -> list[str]:
+    return [token for pair in zip(first, second, strict=True) for token in pair]
 
 
 @pytest.mark.parametrize(("few", "heads"), [(1, 8), (2, 8), (3, 8), (2, 3), (3, 1)])
@@ -289,28 +275,30 @@ def test_one_key_a_head_follows_places_however_operands_and_answer_are_written(
             wanted = [column for column, token in enumerate(written) if token == (name, place - below)]
             found = cells[step].nonzero().flatten().tolist()
             assert found == wanted or not wanted, "outside the operand only the token next to it may be open"
+    assert ((bias.opened(layout, "self", 0).sum(-1) + bias.opened(layout, "cross", 0).sum(-1)) <= 1).all()
+    own = bias.opened(layout, "source", 0)
+    assert torch.equal(own, torch.eye(layout.source_length, dtype=torch.bool).expand_as(own))
 
 
-def extending(layout: Layout, attention: Attention) -> set[tuple[str, Direction]]:
-    return {(span.name, each) for span in spans(layout, attention) for each in DIRECTIONS if each in span.along}
-
-
-def test_numbers_extend_against_their_order_outputs_along_it_and_single_tokens_where_they_are() -> None:
-    symbols: set[tuple[str, Direction]] = {("$", "vertical"), ("+", "vertical"), ("&", "vertical")}
-    first: tuple[str, Direction] = ("operand 1", "antidiagonal")
-    for layout in (binary_natural(5, "+", 5), binary_aligned(5, "+")):
-        assert extending(layout, "cross") == symbols | {first, ("operand 2", "antidiagonal")}
-        assert extending(layout, "self") == {("$", "vertical"), ("output", "diagonal")}
-    for few in (1, 2, 4):
-        assert extending(binary_natural(5, "+", few), "cross") == symbols | {first, ("operand 2", "vertical")}
-    of_table = table((4, 3), "*", (3, 5), (1,))
-    symbols = {("$", "vertical"), ("*", "vertical"), ("&", "vertical")}
-    operands: set[tuple[str, Direction]] = {
-        (f"operand {n}", each) for n in (1, 2) for each in ("antidiagonal", "by row")
-    }
-    assert extending(of_table, "cross") == symbols | operands
-    assert extending(of_table, "self") == {("$", "vertical"), ("output", "diagonal"), ("output", "above")}
-    assert extending(unary(5), "cross") == {("$", "vertical"), ("&", "vertical"), first}
+@pytest.mark.parametrize(
+    ("layout", "attention", "expected"),
+    [
+        (unary(5), "cross", "$: vertical, &: vertical, operand 1: antidiagonal"),
+        (binary_natural(5, "+", 5), "cross", "$+&: vertical, operand 1: antidiagonal, operand 2: antidiagonal"),
+        (binary_aligned(5, "+"), "cross", "$+&: vertical, operand 1: antidiagonal, operand 2: antidiagonal"),
+        (binary_natural(5, "+", 2), "cross", "$+&: vertical, operand 1: antidiagonal, operand 2: vertical"),
+        (table((4, 3), "*", (3, 5), (1,)), "cross", "$*&: vertical, operand 1: antidiagonal, operand 1: by row, "
+         "operand 2: antidiagonal, operand 2: by row"),
+        (unary(5), "self", "$: vertical, output: diagonal"),
+        (table((4, 3), "*", (3, 5), (1,)), "self", "$: vertical, output: diagonal, output: above"),
+    ],
+)  # fmt: skip
+def test_numbers_extend_against_their_order_outputs_along_it_and_single_tokens_where_they_are(
+    layout: Layout, attention: Attention, expected: str
+) -> None:
+    pairs = [pair.split(": ") for pair in expected.split(", ")]
+    wanted = {(name, way) for names, way in pairs for name in ([*names] if names[0] == "$" else [names])}
+    assert {(span.name, way) for span in spans(layout, attention) for way in span.along} == wanted
 
 
 # ---- tables ------------------------------------------------------------------------------------------

@@ -160,16 +160,6 @@ def test_added_logits_are_the_formula_one_query_and_key_at_a_time(
                 torch.testing.assert_close(found[:, head, row, column], torch.tensor(wanted), rtol=1e-4, atol=2e-5)
 
 
-@pytest.mark.parametrize(("encoding", "_"), FORMULAS)
-def test_keys_of_each_query_alone_get_the_logits_of_all_keys(encoding: PositionEncoding, _: Formula) -> None:
-    position, query = module(encoding), torch.randn(2, HEADS, len(QUERIES), SIZE)
-    near = torch.tensor([[0, 4], [1, 2], [4, 3], [0, 1]])
-    few, every = (position.logits(query, (QUERIES, KEYS), chosen) for chosen in (near, None))
-    assert few is not None and every is not None
-    expected = every.expand(2, HEADS, 4, 5).gather(-1, near.expand(2, HEADS, 4, 2))
-    torch.testing.assert_close(few.expand_as(expected), expected)
-
-
 def test_a_parameter_of_kerple_below_its_floor_is_put_back_on_it_and_learns() -> None:
     position = module(Kerple())
     r2 = position.get_parameter("r2")
