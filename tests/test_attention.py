@@ -116,14 +116,3 @@ def test_best_heads_are_those_with_most_mass_at_the_training_length(study: atten
         assert head.title == f"{name}-attention, layer {ranked[0][0] + 1}, head {ranked[0][1] + 1}"
         masses = [study.known.inside[name, "all", layer, number] for layer, number in ranked]
         assert masses == sorted(masses, reverse=True)
-
-
-def test_evenly_spread_attention_and_shares_of_operands_are_those_of_a_uniform_model(
-    study: attention.AttentionStudy,
-) -> None:
-    vars(study)["model"] = uniform_model(Task("addition"))
-    for name in ("cross", "self"):
-        rows = attention.by_head(study.masses).loc[name].loc["all"][["inside", "beyond"]].to_numpy()
-        np.testing.assert_allclose(rows, np.tile(study.even(name), (4, 1)), rtol=1e-5)  # type: ignore[arg-type]
-    layout = study.batch(6).layout
-    np.testing.assert_allclose(study.by_operand(), layout.width / layout.source_length, rtol=1e-5)

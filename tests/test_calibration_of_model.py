@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from calibrating import INFINITY, TWO_LAYERS, WHERE, answered, averages, problems, two_layers
-from helpers import SAMPLER, build
+from calibrating import INFINITY, TWO_LAYERS, WHERE, averages, problems, two_layers
+from helpers import build
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from abc_nb.bias.base import Causal, key_count
-from abc_nb.bias.lines import Lines
+from abc_nb.bias.base import key_count
 from abc_nb.bias.window import Window
 from abc_nb.calibration import of_model
 from abc_nb.calibration.calibrate import PAPER, Calibration, calibrate
@@ -22,9 +21,7 @@ from abc_nb.calibration.of_model import SHARES, average_attention, bias_from_att
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.layouts import binary_natural, unary
-from abc_nb.training.evaluation import correct_digits, record, skill
-
-# ---- averages ---------------------------------------------------------------------------------------
+from abc_nb.training.evaluation import record
 
 
 @pytest.mark.parametrize("config", [TWO_LAYERS, replace(TWO_LAYERS, bias=Window(1)), replace(TWO_LAYERS, dropout=0.5)])
@@ -52,9 +49,6 @@ def test_average_logits_are_finite_with_the_lowest_one_where_the_mask_closes() -
     assert not (found["self", 0] == found["self", 0].max()).triu(1).any()
 
 
-# ---- lines for every layer --------------------------------------------------------------------------
-
-
 def test_each_layer_is_read_on_its_own() -> None:
     layout = binary_natural(6, "+", 6)
     given_averages, settings = averages(layout), Calibration(share=0.1)
@@ -75,31 +69,6 @@ def test_the_last_layers_lines_are_copied_to_all(settings: Calibration) -> None:
         assert last == calibrate(given_averages[name, 1], layout, name, settings, 1)
         assert first == [replace(line, layer=0) for line in last]
         assert last != calibrate(given_averages[name, 0], layout, name, settings, 1), "the layers are not the same"
-
-
-# ---- another bias -----------------------------------------------------------------------------------
-
-
-def test_another_bias_changes_the_bias_and_nothing_else() -> None:
-    model, batch = two_layers(), problems()
-    changed = model.with_bias(Lines(heads=2, lines=(), empty="closed"))
-    torch.testing.assert_close(changed.state_dict(), model.state_dict(), rtol=0, atol=0)
-    inputs = batch.source, batch.target[:, :-1], batch.layout
-    assert not torch.isclose(changed(*inputs), model(*inputs)).all()
-    torch.testing.assert_close(changed.with_bias(Causal())(*inputs), model(*inputs))
-
-
-def test_skill_is_the_share_of_right_tokens() -> None:
-    model = two_layers()
-    batch = answered(model)
-    assert skill(model, batch) == 1.0
-    batch.target[0, 1:4] = (batch.target[0, 1:4] + 1) % len(SAMPLER.task.vocabulary)
-    right = correct_digits(model, batch)
-    assert skill(model, batch) == pytest.approx(int(right.sum()) / right.numel())
-    assert skill(model, batch) < 1.0
-
-
-# ---- the threshold ----------------------------------------------------------------------------------
 
 
 @examples(max_examples=20)

@@ -81,9 +81,6 @@ def test_seconds_add_up_over_resumptions(tmp_path: Path, monkeypatch: pytest.Mon
     assert trainer().run(path).seconds == 8.0
 
 
-# ---- damaged checkpoints ----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "damaged", [b"", b"this is not a checkpoint\n" * 100, None], ids=["emptied", "text", "truncated"]
 )

@@ -28,9 +28,6 @@ def with_skill(bias: Lines, left: float, settings: Calibration | None = None) ->
     return Calibrated(bias, 0.2, tried, settings or Calibration())
 
 
-# ---- coverage ---------------------------------------------------------------------------------------
-
-
 @given(st.integers(2, 5), st.integers(0, 100), st.sampled_from([0.1, 0.3]))
 def test_coverage_is_the_attention_on_open_keys(width: int, seed: int, share: float) -> None:
     layout = binary_natural(width, "+", width)
@@ -62,9 +59,6 @@ def test_what_is_no_attention_under_this_bias_is_one_sentence(change: Callable[.
     attention = averages(layout)
     with pytest.raises(InputError, match=sentence):
         coverage(*change(attention, bias_from_attention(attention, layout), layout))
-
-
-# ---- what it says -----------------------------------------------------------------------------------
 
 
 OPEN = Lines(2, (), empty="transparent")

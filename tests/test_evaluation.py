@@ -49,22 +49,9 @@ def untrained(config: ModelConfig = TINY, task: Task = ADDITION) -> Transformer:
     return Transformer(config, len(task.vocabulary))
 
 
-def decoded_by_definition(model: Transformer, batch: Batch, start: int) -> Tensor:
-    """Greedy decoding without a cache: a whole pass for each token."""
-    target = torch.full((len(batch.source), 1), start)
-    for step in range(batch.layout.target_length):
-        filled = torch.nn.functional.pad(target, (0, batch.layout.target_length - step - 1))
-        logits = model(batch.source, filled, batch.layout)
-        target = torch.cat([target, logits[:, step].argmax(-1, keepdim=True)], dim=1)
-    return target[:, 1:]
-
-
 def first_wrong(right: Tensor) -> list[int]:
     """Place of the first wrong token of each problem, or the number of tokens."""
     return [row.index(False) if False in row else len(row) for row in right.tolist()]
-
-
-# ---- teacher forcing and greedy decoding ------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -97,16 +84,6 @@ def test_exact_match_is_greedy_decoding_without_a_wrong_token(
         assert first_wrong(correct_digits(model, tested)) == first_wrong(decoded)
 
 
-@pytest.mark.parametrize("bias", [Causal(), Window(1)], ids=str)
-@pytest.mark.parametrize("length", [3, 90])
-def test_greedy_decoding_with_a_cache_is_greedy_decoding(bias: Bias, length: int) -> None:
-    batch = problems(ADDITION, "aligned", length, count=4)
-    model = untrained(replace(TINY, encoder_layers=1, decoder_layers=2, bias=bias)).eval()
-    start = ADDITION.token(SOS)
-    cached, plain = greedy(model, batch.source, batch.layout, start), decoded_by_definition(model, batch, start)
-    assert cached.tolist() == plain.tolist()
-
-
 @pytest.mark.parametrize("training", [True, False])
 def test_measuring_ignores_dropout_and_leaves_the_model_as_it_was(training: bool) -> None:
     batch = problems(ADDITION)
@@ -118,9 +95,6 @@ def test_measuring_ignores_dropout_and_leaves_the_model_as_it_was(training: bool
     decoded, expected = (greedy(each, batch.source, batch.layout, 12) for each in (model, plain))
     assert decoded.tolist() == expected.tolist()
     assert model.training is training
-
-
-# ---- counting ---------------------------------------------------------------------------------------
 
 
 class Fixed(torch.nn.Module):

@@ -93,9 +93,6 @@ def test_a_merged_change_has_no_more_than_the_rank_and_nothing_else_changes(rank
     assert changed == {name for name in before if is_adapted(name)}
 
 
-# ---- in the store -----------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="session")
 def child(tiny: Spec) -> Spec:
     """An experiment that adapts the tiny one."""

@@ -75,8 +75,6 @@ def text(value: object) -> str:
 biases = pytest.mark.parametrize("bias", BIASES, ids=text)
 positions = pytest.mark.parametrize("position", POSITIONS, ids=text)
 
-# ---- torch.nn ---------------------------------------------------------------------------------------
-
 
 def torch_layer(ours: Layer, config: ModelConfig) -> nn.Module:
     """PyTorch's own layer with the weights of one of ours; a decoder layer where ours has cross-attention."""
@@ -137,9 +135,6 @@ def test_equals_torch_transformer_layers(norm: str, encoder_layers: int | None) 
     torch.testing.assert_close(by_us, by_them, rtol=1e-3, atol=1e-4)
 
 
-# ---- positions and biases reach the attention -------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("layout", "end", "index"),
     [
@@ -179,9 +174,6 @@ def test_recorded_logits_are_the_scaled_products_plus_position_and_bias(bias: Bi
                     keys = keys + attention.position.get_parameter("table")[max(-2, min(2, j - i)) + 2]
                 expected = (query[:, i, head] * keys).sum(-1) / 2 + added[head % len(added), i, j]
                 torch.testing.assert_close(record.logits["self", 0][:, head, i, j], expected)
-
-
-# ---- paths ------------------------------------------------------------------------------------------
 
 
 @biases
@@ -248,9 +240,6 @@ def test_blocks_of_queries_give_what_all_together_give(
         together = model(*tokens(layout), layout, dense=False)
         monkeypatch.setattr(multihead, "BLOCK", 1)
         torch.testing.assert_close(model(*tokens(layout), layout, dense=False), together)
-
-
-# ---- dropout ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bias", [Causal(), ALiBi()], ids=text)

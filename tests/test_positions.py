@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import cmath
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 from helpers import SAMPLER, SHORT, TINY
 from torch import Tensor
 
+from abc_nb.common.collect import collect
 from abc_nb.common.errors import InputError
+from abc_nb.model import positions
 from abc_nb.model.positions import (
     Abacus,
     AttentionPosition,
@@ -423,3 +427,14 @@ def test_the_target_of_a_product_may_go_on_beyond_its_source() -> None:
 def test_positions_by_row_and_column_need_a_table() -> None:
     with pytest.raises(InputError, match="need an output that is a table"):
         placed(TableCoupling(), unary(3))
+
+
+def test_a_new_file_is_found_by_its_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "room").mkdir()
+    (tmp_path / "room" / "mine.py").write_text("class Mine:\n    pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert [*collect("room", [str(tmp_path / "room")])] == ["Mine"]
+    for name in ("room", "room.mine"):
+        sys.modules.pop(name, None)
+    with pytest.raises(AttributeError, match="no position encoding is called 'Rotory': there are Abacus"):
+        positions.Rotory  # noqa: B018

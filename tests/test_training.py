@@ -17,7 +17,8 @@ from torch import Tensor
 
 from abc_nb.bias.window import Window
 from abc_nb.common.errors import InputError
-from abc_nb.model.positions import Sinusoidal
+from abc_nb.model import positions
+from abc_nb.model.positions import PositionEncoding, Sinusoidal
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.layouts import SOS
 from abc_nb.problems.sampling import Batch, Sampler
@@ -27,8 +28,6 @@ from abc_nb.training.batches import Batches
 from abc_nb.training.evaluation import evaluate, greedy
 from abc_nb.training.progress import Schedule, TrainingConfig, schedule
 from abc_nb.training.trainer import Trainer, loss_of, stream
-
-# ---- learning ---------------------------------------------------------------------------------------
 
 
 def test_a_small_task_is_learned_at_every_length() -> None:
@@ -88,8 +87,11 @@ def test_every_seed_and_step_has_a_stream_of_its_own() -> None:
     assert len(drawn) == len(pairs)
 
 
-def test_dropout_and_data_follow_from_the_step_whatever_else_drew_random_numbers() -> None:
-    model = replace(TINY, dropout=0.1)
+@pytest.mark.parametrize("position", [Sinusoidal(3), positions.Randomized(), positions.Abacus()])
+def test_dropout_positions_and_data_follow_from_the_step_whatever_else_drew_random_numbers(
+    position: PositionEncoding,
+) -> None:
+    model = replace(TINY, dropout=0.1, position=position)
     first, second = trainer(model=model), trainer(model=model)
     for run, disturbance in ((first, 0), (second, 7)):
         for _ in range(3):
@@ -97,8 +99,6 @@ def test_dropout_and_data_follow_from_the_step_whatever_else_drew_random_numbers
             run.step()
     assert_same_weights(first, second)
 
-
-# ---- recipe -----------------------------------------------------------------------------------------
 
 AT_LEAST = {"steps": 1, "batch": 1, "held_batch": 1, "hold": 1, "validate_every": 1, "validation": 1}
 AT_LEAST |= {"warmup": 0, "again": 0}
@@ -131,16 +131,7 @@ def test_a_value_of_another_type_is_refused(field: Field[Any], value: Any) -> No
         replace(SHORT, **{field.name: value})
 
 
-# ---- schedule ---------------------------------------------------------------------------------------
-
 LONG = TrainingConfig(steps=110, warmup=10, hold=70, learned=0.9)
-RATES = [(0, 0.1), (4, 0.5), (9, 1.0), (10, 1.0), (69, 1.0), (70, 1.0), (71, 0.975), (90, 0.5), (109, 0.025)]
-
-
-@pytest.mark.parametrize(("step", "rate"), RATES)
-def test_rate_warms_up_stays_and_falls_to_zero(step: int, rate: float) -> None:
-    assert Schedule(70, 110).rate(step, warmup=10) == pytest.approx(rate)
-    assert Schedule(70, 110).rate(step, warmup=0) == min(1.0, (110 - step) / 40)
 
 
 @pytest.mark.parametrize(
@@ -208,9 +199,6 @@ def test_a_batch_in_parts_gives_the_gradients_of_the_whole(
     torch.testing.assert_close([parameter.grad for parameter in run.model.parameters()], expected)
 
 
-# ---- validation and the end -------------------------------------------------------------------------
-
-
 def test_a_finished_training_ends_in_evaluation_mode_and_does_not_go_on() -> None:
     run = trainer()
     run.run()
@@ -228,8 +216,6 @@ def test_a_model_can_be_trained_after_it_was_evaluated() -> None:
     loss_of(build(), SAMPLER.test_batch(33, 4, seed=0))[0].backward()
     assert all(p.grad is not None for p in model.parameters())
 
-
-# ---- practised again --------------------------------------------------------------------------------
 
 DIGIT = Sampler(Task("n-by-1"), width_count=3)
 RECIPE = replace(SHORT, batch=30, again=5)
@@ -300,9 +286,6 @@ def test_a_batch_holds_the_problems_that_come_again_and_fresh_ones(sampler: Samp
         assert len({*problems_of(batch)}) == 10
         target = sampler.task.target(batch.operands(torch.arange(10), sampler.task))
         np.testing.assert_array_equal(batch.target.numpy(), target)
-
-
-# ---- cyclic positions -------------------------------------------------------------------------------
 
 
 def test_training_starts_cyclic_positions_anywhere_in_the_period_and_others_at_zero() -> None:
