@@ -12,21 +12,24 @@ The six steps of Algorithm 1 are those of `calibrate` and of what it returns:
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import get_args
+from typing import NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
-from abc_nb.bias.base import Attention, key_count, query_count
-from abc_nb.bias.lines import Line, spans, whole_matrix
-from abc_nb.calibration.candidates import candidates, line_means
+from abc_nb.bias.base import CLOSED, Attention, key_count, query_count
+from abc_nb.bias.lines import DIRECTIONS, Direction, Line, Span, spans, whole_matrix
 from abc_nb.calibration.settings import PAPER, SCRIPT, SHARE, Calibration, given
-from abc_nb.calibration.thresholds import ROUNDING, above_threshold, enough_cells, strongest_first, sums_above
 from abc_nb.common.errors import InputError
 from abc_nb.problems.layouts import Layout
 
 __all__ = ["PAPER", "SCRIPT", "SHARE", "Calibration", "calibrate", "given"]
+
+ROUNDING = 1e-2  # of the weights of a query, which may be those of a model of half precision
+Kept = tuple[Tensor, Tensor]  # (head, line) each: whether a line is kept, and its value
 
 
 def calibrate(
@@ -46,7 +49,7 @@ def calibrate(
     if layout is None:
         settings = replace(settings, anchor="whole")
     attention = checked(attention, layout, name, settings, layer)
-    places = spans(layout, name) if layout and not settings.whole_matrix else [whole_matrix(*attention.shape[1:])]
+    places = spans(layout, name) if layout and settings.anchor == "operands" else [whole_matrix(*attention.shape[1:])]
     found = candidates(places, name, settings, attention.shape[1])
     means = line_means(attention, found)
     if settings.kappa is None:
@@ -87,3 +90,113 @@ def checked(attention: Tensor, layout: Layout | None, name: Attention, settings:
         if (most := numbers.sum(-1).max().item()) > 1 + ROUNDING:
             raise InputError(f"a query's weights add up to {most:.3g}, not to 1: give the mean over problems")
     return numbers
+
+
+# ---- steps 1 and 2: lines, and the attention on each
+
+
+class Candidates(NamedTuple):
+    """Lines that could be kept, and their cells."""
+
+    lines: list[tuple[Direction, str, int]]  # direction, name of the span, offset
+    columns: Tensor  # (query, line)
+    inside: Tensor  # (query, line): where the line has a cell
+
+
+def candidates(places: Sequence[Span], name: Attention, settings: Calibration, queries: int) -> Candidates:
+    """Every line with a cell; anchored at operands, only those that extend to any length."""
+    lines, columns, inside = list[tuple[Direction, str, int]](), list[Tensor](), list[Tensor]()
+    for span in places:
+        for direction in searched(span, name, settings):
+            offsets = offsets_of(span, direction, queries, ahead=settings.anchor == "whole" or name == "cross")
+            key, there = span.cells(direction, offsets, queries)
+            some = there.any(0)
+            lines += [(direction, span.name, offset) for offset in offsets[some].tolist()]
+            columns.append(key[:, some].where(there[:, some], 0))
+            inside.append(there[:, some])
+    if not columns:
+        fitting = "antidiagonal and vertical" if name == "cross" else "diagonal and vertical"
+        wanted = ", ".join(settings.directions)
+        raise InputError(f"no line of the directions {wanted} extends in {name}-attention: {fitting} lines do")
+    return Candidates(lines, torch.cat(columns, dim=1), torch.cat(inside, dim=1))
+
+
+def searched(span: Span, name: Attention, settings: Calibration) -> list[Direction]:
+    """The directions in which lines of a span are looked for."""
+    possible: tuple[Direction, ...] = span.along
+    if settings.anchor == "whole":
+        possible = tuple(span.origins)
+        if settings.script:  # that in which operands and outputs are written
+            possible = ("antidiagonal",) if name == "cross" else ("diagonal",)
+    return [direction for direction in settings.directions if direction in possible and direction in span.origins]
+
+
+def offsets_of(span: Span, direction: Direction, queries: int, ahead: bool) -> Tensor:
+    """Offsets of the lines that could have a cell in the span, in order; `ahead`: also of diagonals of the future."""
+    start, _ = span.cells(direction, 0, queries)
+    last = int(span.last - start.min())
+    return torch.arange(int(span.first - start.max()), (last if ahead or direction != "diagonal" else min(last, 0)) + 1)
+
+
+def line_means(attention: Tensor, found: Candidates) -> Tensor:
+    """The mean attention d_l on each line, shape (head, line), of `attention` (head, query, key)."""
+    queries, keys = attention.shape[1:]
+    cells = torch.arange(0, queries * keys, keys)[:, None] + found.columns
+    inside = found.inside.to(attention.dtype)
+    sums = [(head.index_select(0, cells.flatten()).view(cells.shape) * inside).sum(0) for head in attention.flatten(1)]
+    return torch.stack(sums) / inside.sum(0)
+
+
+def enough_cells(found: Candidates, name: Attention) -> Candidates:
+    """Leave out lines that are seen at less than half of the steps: what they meet beyond was never seen."""
+    seen = found.inside
+    if name != "cross":
+        seen = seen & (found.columns <= torch.arange(len(seen))[:, None])
+    return found._replace(inside=seen & (2 * seen.sum(0) >= len(seen)))
+
+
+# ---- steps 3 and 4: which lines are kept, and with which values
+
+
+def above_threshold(means: Tensor, found: Candidates, kappa: float, pooled: bool) -> Kept:
+    """Algorithm 1: lines whose mean d_l exceeds mu + kappa sigma of their direction, with the value d_l - d_max.
+
+    `pooled`: of all lines together. The text compares d_l - d_max with the threshold, which is computed from d_l.
+    """
+    own = torch.tensor([0 if pooled else DIRECTIONS.index(direction) for direction, _, _ in found.lines])
+    members = torch.zeros(len(own), len(DIRECTIONS)).scatter_(1, own[:, None], 1.0).to(means.dtype)  # (line, direction)
+    count = members.sum(0).clamp(min=1)
+    mean = means @ members / count
+    deviation = ((means - mean[:, own]).square() @ members / count).sqrt()
+    highest = torch.full_like(mean, CLOSED).scatter_reduce_(1, own.expand(len(means), -1), means, "amax")
+    return means > (mean + kappa * deviation)[:, own], means - highest[:, own]
+
+
+def sums_above(sums: Tensor, kappa: float) -> Kept:
+    """The authors' script: of the sums (head, line) that are not zero, those above mu + kappa sigma, as they are."""
+    known = sums.masked_fill(sums == 0, math.nan)
+    mean = known.nanmean(1, keepdim=True)
+    deviation = (known - mean).square().nanmean(1, keepdim=True).sqrt()
+    return sums > mean + kappa * deviation, sums
+
+
+def strongest_first(weights: Tensor, means: Tensor, found: Candidates, share: float) -> Kept:
+    """This package's way: lines that carry at least `share` of their head's attention, relative to its best one.
+
+    The strongest line is taken first and its cells count for no other line, so that a line does not
+    seem strong because it crosses one that is. A head keeps its strongest line in any case, unless all the attention
+    that it gives here is less than `share`: in a decoder-only model it divides its attention between two matrices.
+    """
+    looked_at = weights.sum(-1).mean(-1)
+    rest, queries = weights.clone(), weights.shape[1]
+    kept = torch.zeros(means.shape, dtype=torch.bool)
+    steps = torch.arange(queries)[:, None]
+    for head in range(len(rest)):
+        while True:
+            mass = (rest[head, steps, found.columns] * found.inside).sum(0) / queries
+            mass, top = mass.masked_fill(~found.inside.any(0), CLOSED).max(0)
+            if mass == CLOSED or (mass < share and (kept[head].any() or looked_at[head] < share - ROUNDING)):
+                break
+            kept[head, top] = True
+            rest[head, steps[found.inside[:, top], 0], found.columns[found.inside[:, top], top]] = 0
+    return kept, means - means.masked_fill(~kept, CLOSED).amax(1, keepdim=True)

@@ -34,14 +34,9 @@ class Calibration:
     empty: Literal["transparent", "closed"] = "closed"  # a head without any line
 
     @property
-    def whole_matrix(self) -> bool:
-        """Whether lines run through the whole matrix, as in the paper."""
-        return self.anchor == "whole"
-
-    @property
     def padding(self) -> bool:
         """Whether attention is averaged over rows of padding too, as the text has it."""
-        return self.whole_matrix and not self.script
+        return self.anchor == "whole" and not self.script
 
     def __post_init__(self) -> None:
         known = isinstance(self.directions, tuple) and all(direction in DIRECTIONS for direction in self.directions)

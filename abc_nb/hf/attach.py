@@ -38,48 +38,33 @@ def attach(model: PreTrainedModel, bias: Bias, layout: Layout, period: int | Non
     check_bias(bias, layout)
     if model.config._attn_implementation == NAME:
         raise InputError("this model has a bias already: detach it first")
-    handle = Attached(model, bias, layout, period)
+    if period is not None:
+        cyclic_positions(layout, period)
     dense_bias(bias, layout, 0, config.num_attention_heads)
     register()
-    previous = model.config._attn_implementation
-    model.set_attn_implementation(NAME)
-    if model.config._attn_implementation != NAME:
-        raise InputError(
-            f"{type(model).__name__} does not use the AttentionInterface of transformers: it takes no bias"
-        )
-    handle.start(previous)
-    return handle
+    return Attached(model, bias, layout, period)
 
 
 class Attached:
     """A bias on a model: a context manager, and the handle with which the bias is taken off again."""
 
     def __init__(self, model: PreTrainedModel, bias: Bias, layout: Layout, period: int | None) -> None:
-        self.model, self.bias, self.period = model, bias, period
+        self.model, self.bias, self.layout, self.period = model, bias, layout, period
         self.matrix = lru_cache(KEPT)(self.build)
-        self.layout = layout
-
-    @property
-    def layout(self) -> Layout:
-        """Where the tokens of the problems to come stand."""
-        return self._layout
-
-    @layout.setter
-    def layout(self, layout: Layout) -> None:
-        check_bias(self.bias, layout)
-        self._layout = layout
-        self.positions = None if self.period is None else cyclic_positions(layout, self.period)
+        self.previous = model.config._attn_implementation
+        model.set_attn_implementation(NAME)
+        if model.config._attn_implementation != NAME:
+            raise InputError(
+                f"{type(model).__name__} does not use the AttentionInterface of transformers: it takes no bias"
+            )
+        self.attentions = [module for module in model.modules() if hasattr(module, "layer_idx")]
+        for module in self.attentions:
+            setattr(module, NAME, self)
+        self.hook = model.register_forward_pre_hook(self.place, with_kwargs=True)
 
     def build(self, layout: Layout, layer: int, heads: int, device: torch.device, dtype: torch.dtype) -> Tensor:
         with torch.inference_mode(False):  # kept, and used in training later
             return dense_bias(self.bias, layout, layer, heads).to(device, dtype)
-
-    def start(self, previous: str | None) -> None:
-        self.previous = previous
-        self.attentions = [module for module in self.model.modules() if hasattr(module, "layer_idx")]
-        for module in self.attentions:
-            setattr(module, NAME, self)
-        self.hook = self.model.register_forward_pre_hook(self.place, with_kwargs=True)
 
     def detach(self) -> None:
         """Leave the model as it was; a second call does nothing."""
@@ -116,8 +101,9 @@ class Attached:
                 f"{token_count(self.layout)} in all: set the handle's layout to that of these problems, with one token "
                 "for each digit, which a tokenizer must not merge"
             )
-        if self.positions is not None:
-            given = given | {"position_ids": self.positions[None, here].to(tokens.device)}
+        if self.period is not None:
+            index = cyclic_positions(self.layout, self.period)
+            given = given | {"position_ids": index[None, here].to(tokens.device)}
         return args, given
 
     def rows(self, layer: int, query: Tensor, keys: int) -> Tensor:

@@ -87,12 +87,7 @@ def exact_match(model: Transformer, batch: Batch) -> Tensor:
 
 
 def evaluate(
-    model: Transformer,
-    sampler: Sampler,
-    tests: Iterable[tuple[int, int]],
-    name: str = "",
-    seed: int = 0,
-    test_seed: int = TEST_SEED,
+    model: Transformer, sampler: Sampler, tests: Iterable[tuple[int, int]], name: str = "", seed: int = 0
 ) -> pd.DataFrame:
     """Tidy rows of accuracy (a fraction) with its Wilson 95% interval, one for each (length, samples).
 
@@ -102,7 +97,7 @@ def evaluate(
     for length, samples in tests:
         if samples < 1:
             raise InputError(f"{samples} problems of {length} digits are too few: ask for one at least")
-        right = exact_match(model, sampler.test_batch(length, samples, test_seed))
+        right = exact_match(model, sampler.test_batch(length, samples, TEST_SEED))
         rows.append((length, len(right), int(right.sum())))
     return tidy(name, seed, sampler.regime, rows)
 
