@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -111,40 +110,6 @@ def test_the_strongest_head_has_the_line_with_the_largest_share_and_telling_head
         for place in study.telling_heads("cross", 9)
     ]
     assert kinds and all(kinds.count(kind) == 1 for kind in kinds)
-
-
-def tokens(layout: Layout) -> list[str]:
-    """What stands in each column: a number and a place, or a symbol."""
-    names = dict(layout.symbols)
-    for number, operand in enumerate(layout.operands, 1):
-        names |= {column: f"{number}:{place}" for place, column in enumerate(operand.columns.tolist())}
-    return [names[column] for column in range(layout.source_length)]
-
-
-@pytest.mark.parametrize("name", ATTENTIONS)
-def test_the_bias_opens_the_same_places_with_the_same_values_at_two_lengths(
-    study: CalibrationStudy, name: Attention
-) -> None:
-    """At all steps but those at which the shorter numbers end."""
-    task, reach = study.run.spec.task, max(abs(line.offset) for line in study.bias.lines)
-    steps, opened = task.width(12, "tight") - reach - 1, []
-    for length in (12, 30):
-        layout = task.layout(task.width(length, "tight"))
-        keys = tokens(layout) if name == "cross" else [str(step) for step in range(layout.target_length)]
-        bias = study.extended(name, 0, length)
-        assert bias.shape == (2, layout.target_length, len(keys))
-        rows = [row for matrix in bias for row in matrix[:steps]]
-        opened.append([{keys[column]: row[column] for column in np.flatnonzero(np.isfinite(row))} for row in rows])
-    assert steps > 3 and opened[0] == opened[1] and any(opened[0])
-
-
-def test_costs_are_those_of_calibration_and_retraining_over_those_of_the_parent(study: CalibrationStudy) -> None:
-    row = study.cost()
-    assert row["problems"] == math.inf, "neither reaches 99% in twenty steps"
-    assert row["whole"] == 1, "both take twenty steps of 32 problems in this profile"
-    tried = study.run.table("thresholds").iloc[-1]
-    assert (row["share"], row["skill"]) == (tried.share, tried.skill)
-    assert (row["task"], row["seed"], row["lines"]) == ("Addition", 0, len(study.bias.lines))
 
 
 def test_costs_are_counted_to_the_first_validation_of_99_percent(

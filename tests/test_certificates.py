@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 from certifying import (
@@ -33,7 +32,6 @@ from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.sampling import Sampler
 from abc_nb.problems.tasks import Task
 from abc_nb.training.answers import answers
-from abc_nb.training.evaluation import exact_match
 
 NOWHERE = NoPosition()
 CASES = [  # of every task and bias one position; the other one is long
@@ -65,34 +63,6 @@ def test_contexts_of_long_problems_are_listed_with_the_same_logits(
             torch.testing.assert_close(logits_of(contexts, shape, block), logits[:, step], atol=2e-4, rtol=1e-4)
 
 
-def every_window(length: int) -> list[int]:
-    """Digits in base 3 in which every sequence of so many digits occurs once (a de Bruijn sequence, greedily)."""
-    digits, seen = [0] * length, {(0,) * length}
-    while True:
-        following = [(*digits[len(digits) - length + 1 :], digit) for digit in (2, 1, 0)]
-        new = next((window for window in following if window not in seen), None)
-        if new is None:
-            return digits
-        seen.add(new)
-        digits.append(new[-1])
-
-
-@torch.inference_mode()
-def test_one_number_that_holds_every_window_of_digits_is_covered() -> None:
-    """All windows of five digits, twice: an odd number of digits, so that residues differ."""
-    sampler = sampler_of("successor")
-    model = model_of(sampler, lines_of("successor"), Sinusoidal(2))
-    windows = every_window(5)
-    assert len({*zip(*(windows[i:] for i in range(5)), strict=False)}) == 3**5 and len(windows) % 2 == 1
-    number = np.array([[*windows, *windows, 0]])
-    batch, contexts, met = sampler.batch([number], number.shape[1]), PlaceContexts(model, sampler), {}
-    for step in range(batch.layout.target_length):
-        shape, block = contexts.seen(batch, step)
-        met.setdefault(shape, set()).update(rows(block))
-    for shape, found in met.items():
-        assert found <= listed(contexts, shape)
-
-
 def test_contexts_are_the_same_in_small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     sampler = sampler_of("addition")
     contexts = PlaceContexts(model_of(sampler, lines_of("addition")), sampler)
@@ -111,34 +81,6 @@ def test_states_are_the_same_however_few_are_computed_at_once(monkeypatch: pytes
     torch.testing.assert_close(torch.cat(alone), together[:20], atol=1e-4, rtol=1e-4)
     monkeypatch.setattr("abc_nb.certificates.states.ROWS", 7)
     torch.testing.assert_close(logits_of(contexts, shape, block), together, atol=1e-4, rtol=1e-4)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", BIASES)
-def test_a_problem_is_right_exactly_if_all_its_contexts_are(kind: str) -> None:
-    """Of a model that gets some problems right: the wrong contexts explain every failure and nothing else."""
-    sampler = sampler_of("parity")
-    model = model_of(sampler, bias_of("parity", kind))
-    learn(model, sampler)
-    contexts, batch = PlaceContexts(model, sampler), problems(sampler, 20, 300, seed=1)
-    right = torch.ones(300, dtype=torch.bool)
-    for step in range(batch.layout.target_length):
-        shape, block = contexts.seen(batch, step)
-        right &= logits_of(contexts, shape, block).argmax(-1) == torch.from_numpy(block.right)
-    assert torch.equal(right, exact_match(model, batch))
-    assert 0 < right.sum() < 300
-
-
-def learn(model: Transformer, sampler: Sampler) -> None:
-    """Train until some of 300 problems are right and some wrong."""
-    optimizer, batch = torch.optim.AdamW(model.parameters(), lr=0.003), problems(sampler, 20, 300)
-    for _ in range(300):
-        if 0.1 < exact_match(model, batch).float().mean() < 0.9:
-            return
-        logits = model(batch.source, batch.target[:, :-1], batch.layout)
-        optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch.target[:, 1:].flatten()).backward()
-        optimizer.step()
 
 
 @pytest.mark.slow

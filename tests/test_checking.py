@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict
 
-import numpy as np
 import pytest
-import torch
 from certifying import (
     BIASES,
     POSITIONS,
@@ -16,20 +13,14 @@ from certifying import (
     bias_of,
     lines_of,
     model_of,
-    problems,
     sampler_of,
     table_model,
 )
 
 from abc_nb import InputError, certify_model
-from abc_nb.bias import Window
 from abc_nb.bias.lines import Line
 from abc_nb.certificates.certify import weights_of
-from abc_nb.certificates.checking import check as checking
-from abc_nb.certificates.checking import enumerate as enumerating
 from abc_nb.certificates.checking.check import check
-from abc_nb.certificates.checking.forward import Forward
-from abc_nb.certificates.checking.geometry import Facts, Width
 from abc_nb.common.config import to_data
 from abc_nb.model.positions import NoPosition, PositionEncoding, Sinusoidal
 from abc_nb.problems.sampling import Sampler
@@ -77,40 +68,6 @@ def test_a_check_does_not_accept_other_weights_or_a_swapped_line() -> None:
     assert not check(data | {"wrong": 0, "certified": True}, weights, bias).agrees
     with pytest.raises(InputError, match="no certificate"):
         check({"facts": {}}, weights, bias)
-
-
-def test_a_flipped_digit_of_the_enumeration_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    sampler = sampler_of("successor")
-    model = model_of(sampler, lines_of("successor"))
-    data, original = asdict(certify_model(model, sampler)), enumerating.contexts
-
-    def flipped(question: enumerating.Question) -> Iterator[tuple[dict, np.ndarray]]:
-        for values, right in original(question):
-            other = right.copy()
-            other[0] = (other[0] + 1) % 3
-            yield values, other
-
-    monkeypatch.setattr(checking, "contexts", flipped)
-    assert not check(data, weights_of(model), to_data(model.config.bias)).agrees
-
-
-def test_the_check_has_its_own_logits_right() -> None:
-    """Every output of a whole problem, computed from its tree alone, against the model's pass in float64."""
-    sampler = sampler_of("addition", aligned=True)
-    model = model_of(sampler, Window(1), Sinusoidal(3)).double()
-    batch = problems(sampler, 16, 5)
-    with torch.inference_mode():
-        logits = model(batch.source, batch.target[:, :-1], batch.layout)
-    own = {"layers": 2, "norm": "pre", "kind": "encoder-decoder"}
-    facts = Facts("addition", 3, "aligned", "right", 3, True, 2, zeros=True, narrowest=8, **own)  # type: ignore[arg-type]
-    width, forward = Width(facts, to_data(Window(1)), 16, 3), Forward(weights_of(model), facts)
-    for step in range(17):
-        tree, values = width.tree(2, step), {}
-        for atom in enumerating.atoms(tree):
-            kind, _, place = atom
-            column = batch.target[:, place + 1] if kind == "output" else batch.source[:, width.columns.index(atom)]
-            values[atom] = column.numpy()
-        np.testing.assert_allclose(forward.logits(tree, values, 5), logits[:, step].numpy(), atol=1e-5)
 
 
 @pytest.mark.parametrize(

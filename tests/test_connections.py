@@ -12,7 +12,7 @@ import torch
 from helpers import SAMPLER, TINY, build
 
 from abc_nb.analysis import connections
-from abc_nb.analysis.connections import abc_index, adapted_in_one, learned_by_offset, logit_change, rpe_index
+from abc_nb.analysis.connections import abc_index, adapted_in_one, logit_change
 from abc_nb.analysis.results import Results
 from abc_nb.bias.base import Attention
 from abc_nb.bias.lines import Line, Lines
@@ -22,12 +22,6 @@ from abc_nb.training.evaluation import record
 ATTENTIONS: list[Attention] = ["self", "cross"]
 CLIP = 3
 BATCH = SAMPLER.test_batch(3, 6, seed=0)
-
-
-@pytest.mark.parametrize(("queries", "keys", "clip"), [(4, 6, 2), (6, 4, 3), (1, 5, 0), (5, 5, 9)])
-def test_the_index_of_relative_positions_is_the_clipped_offset(queries: int, keys: int, clip: int) -> None:
-    expected = [[min(max(j - i, -clip), clip) for j in range(keys)] for i in range(queries)]
-    np.testing.assert_array_equal(rpe_index(queries, keys, clip), expected)
 
 
 @pytest.mark.parametrize(
@@ -42,31 +36,6 @@ def test_the_index_of_calibration_is_the_diagonal_where_the_small_matrix_had_one
             expected[i, j] = j - i
     np.testing.assert_array_equal(abc_index(*size, read), expected)
     assert connections.same_index(*size, read)
-
-
-@pytest.mark.parametrize("wrong", [1.0, np.nan])
-def test_indices_that_differ_in_one_cell_are_not_the_same(wrong: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    changed = abc_index(4, 6, (3, 4))
-    changed[2, 2] = wrong
-    monkeypatch.setattr(connections, "abc_index", lambda *_: changed)
-    assert not connections.same_index(4, 6, (3, 4))
-
-
-def test_the_learned_bias_is_what_is_added_to_the_logits() -> None:
-    """Where keys are zero, the mean over queries of what is added is that of the logits."""
-    model = build(replace(TINY, position=Relative(CLIP), source_index="left")).eval()
-    (layer,) = model.layers
-    with torch.no_grad():
-        for parameter in layer.cross_attention.key.parameters():
-            parameter.zero_()
-        layer.cross_attention.query.weight.zero_()  # all queries the same
-    logits = record(model, BATCH).logits["cross", 0]
-    learned = learned_by_offset(model, BATCH).set_index(["head", "offset"]).value
-    index = rpe_index(*logits.shape[2:], CLIP)
-    assert len(set(index.flatten().tolist())) == 2 * CLIP + 1
-    for head in range(2):
-        expected = np.vectorize(lambda offset, head=head: learned[head + 1, offset])(index)
-        np.testing.assert_allclose(logits[0, head].numpy(), expected, atol=1e-5)
 
 
 def test_the_learned_bias_is_a_mean_over_queries_and_stands_beside_the_lines_of_the_same_column() -> None:

@@ -18,7 +18,6 @@ from abc_nb.analysis import dataset, statistics
 from abc_nb.analysis.attention import HeadMap
 from abc_nb.problems.tasks import Task
 from abc_nb.show import maps, pictures, plots, tables
-from abc_nb.specs.models import MODELS, SCAFFOLDS
 
 
 def curves(frame: pd.DataFrame) -> Figure:
@@ -37,11 +36,6 @@ def test_curves_are_the_median_over_seeds_and_named_where_they_end() -> None:
     assert set(at) == set(ends) and at["Vanilla"] == (20, 0) and at["ABS"] == (60, 99)
     assert at["ABC"][1] >= at["ABS"][1] + plots.GAP, "names do not lie on each other"
     assert [label.get_text() for label in panel.get_xticklabels()] == ["1", "6", "10", "60"]
-
-
-def test_every_model_of_the_headline_has_its_own_colour() -> None:
-    drawn = [MODELS[name].title for name in ("vanilla", *SCAFFOLDS, "abc")]
-    assert len({plots.LOOKS[title] for title in drawn}) == len(drawn)
 
 
 def test_reach_is_drawn_from_the_training_length_to_the_longest_that_holds() -> None:

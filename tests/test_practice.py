@@ -23,7 +23,6 @@ from abc_nb.certificates.tried import Tried, try_all
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task
-from abc_nb.specs.spec import spec
 from abc_nb.training.progress import TrainingConfig
 from abc_nb.training.trainer import Trainer
 
@@ -94,22 +93,6 @@ def test_every_round_trains_and_practice_ends(steps: int, rounds: int) -> None:
     assert found.facts["wrong_before"] == found.facts["wrong_after"] > 0 and found.facts["named"]
 
 
-@pytest.mark.parametrize("rounds", [3, 8])
-def test_the_recipe_of_practice_trains_in_every_round(rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 1,800 steps: these numbers of rounds once certified a model again and again and trained no more."""
-    training = spec("successor-window-cyclic-repaired").training
-    monkeypatch.setattr(Trainer, "step", lambda self, plan=None: advanced(self))
-    config = replace(training, steps=1800 // rounds, validate_every=10**6, validation=3)
-    model, sampler = damaged()
-    found = practise(model, sampler, config, 0, rounds)
-    assert found.facts["rounds"] == rounds and found.progress.step == rounds * min(200, 1800 // rounds)
-
-
-def advanced(trainer: Trainer) -> torch.Tensor:
-    trainer.progress.step += 1
-    return torch.zeros(())
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["successor-window-cyclic", pytest.param("n-by-1-window-cyclic", marks=pytest.mark.long)]
@@ -175,11 +158,3 @@ def test_practice_of_tables_trains_on_sizes_of_training() -> None:
     assert found.facts["wrong_before"] > 0 and found.progress.step == 8
     sizes = np.array([[operand.places for operand in batch.layout.operands] for batch in seen])
     assert (sizes <= np.array(sampler.widest)).all()
-
-
-def test_lists_are_practised_at_their_own_lengths() -> None:
-    model, sampler = damaged("listops-max-window-cyclic", 1.0)
-    with watched() as seen:
-        found = practise(model, sampler, replace(CONFIG, steps=2), 0, 1)
-    assert found.facts["wrong_before"] > 0 and len(seen) == 2
-    assert {batch.layout.width for batch in seen} <= {*sampler.widths}

@@ -89,25 +89,6 @@ def test_where_nothing_is_shipped_the_error_says_how_to_name_the_results(folders
         Results("quick", "shipped", [0]).runs([NAME])
 
 
-def test_runs_made_here_are_not_shipped_results_and_the_other_way_round(run: store.Run) -> None:
-    with pytest.raises(InputError, match="were shipped"):
-        Results("smoke", "shipped", [0]).runs([NAME])
-    store.ship(run, weights=False)
-    shutil.rmtree(run.folder)
-    with pytest.raises(InputError, match="were made here"):
-        Results("smoke", "runs", [0]).runs([NAME])
-
-
-@pytest.mark.parametrize("origin", ["runs", "shipped"])
-def test_maps_of_many_runs_take_shipped_ones_where_none_were_made_here(origin: str, run: store.Run) -> None:
-    found = Results("smoke", origin, [0, 1]).or_shipped()
-    assert found.first == Results("smoke", "any", [0])
-    assert found.runs([NAME]) == [run], "one made here comes first"
-    shipped = store.ship(run, weights=False)
-    shutil.rmtree(run.folder)
-    assert [(each.folder, each.seed) for each in found.runs([NAME])] == [(shipped, 0)]
-
-
 # ---- tables of many runs ----------------------------------------------------------------------------
 
 
@@ -183,14 +164,6 @@ def test_periods_are_those_of_the_models_that_have_them() -> None:
     assert set(found.w) == {"1"} and set(found.task) == {*BINARY}
     read = tables.by_period(found, [60])
     assert read.loc[("Addition", 60)].to_dict() == {t: f"{10 * t}.0" for t in range(2, 9)}
-
-
-def test_windows_have_a_row_a_width() -> None:
-    found = tables.by_window_and_period(ByPeriod("quick", "shipped", [0]), "windows", "window-cyclic")
-    read = tables.by_period(found, [60])
-    assert {*read.index} == {(task, w, 60) for task in ("Successor", "Addition") for w in "123"}
-    assert read.loc[("Addition", "2", 60)].to_dict() == {3: "30.0", 5: "50.0"}
-    assert read.loc[("Addition", "1", 60)].to_dict() == {3: "30.0", 5: ""}
 
 
 class Trained(Results):

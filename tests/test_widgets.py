@@ -102,15 +102,6 @@ def test_a_page_without_widgets_shows_a_picture_and_a_short_text(attention: Expl
 # ---- attention --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("problem", ["5+5", "123456789+987654321"])
-def test_a_typed_problem_is_answered_by_the_model(attention: Explorer, problem: str) -> None:
-    assert changed(attention, problem=problem) == (True, True)
-    run = abc_nb.load("addition-vanilla", profile="smoke")
-    answer = next(answers(run.model(), VANILLA.sampler, [problem]))
-    assert f"{problem} = {answer} " in attention.text.value
-    assert attention.controls["step"].value == attention.controls["step"].max > len(answer)
-
-
 def test_a_bad_problem_shows_its_sentence_until_a_good_one_comes(attention: Explorer) -> None:
     assert changed(attention, problem="<script>+1") == (False, False)
     assert changed(attention, head=2) == (False, False)
