@@ -26,7 +26,7 @@ from abc_nb.problems.tasks import Task
 from abc_nb.training import trainer as training
 from abc_nb.training.batches import Batches
 from abc_nb.training.evaluation import evaluate, greedy
-from abc_nb.training.progress import Schedule, TrainingConfig, schedule
+from abc_nb.training.progress import TrainingConfig, schedule
 from abc_nb.training.trainer import Trainer, loss_of, stream
 
 
