@@ -36,7 +36,7 @@ _HOME = {
     "Trainer": "abc_nb.training.trainer",
     "evaluate": "abc_nb.training.evaluation",
     "greedy": "abc_nb.training.evaluation",
-    "experiment": "abc_nb.specs.spec",
+    "spec": "abc_nb.specs.spec",
     "InputError": "abc_nb.common.errors",
     "explore_attention": "abc_nb.show.explorers.attention",
     "explore_window": "abc_nb.show.explorers.window",

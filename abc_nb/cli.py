@@ -122,9 +122,9 @@ def build_parser() -> Parser:
     sub = command("sweep", "train many experiments, in parallel by default")
     sub.add_argument("pattern", metavar="PATTERN", help="a task, or names with wildcards, as in 'addition-*'")
     sub.add_argument("--seeds", type=numbers("seed"), default=[0], help="as in 0,1 or 0-4 (default 0)")
-    place = sub.add_mutually_exclusive_group()
-    place.add_argument("--in-turn", action="store_true", help="one after another, in this process")
-    place.add_argument("--dask", metavar="ADDRESS", help="on a Dask cluster: its scheduler, as in tcp://host:8786")
+    where = sub.add_mutually_exclusive_group()
+    where.add_argument("--in-turn", action="store_true", help="one after another, in this process")
+    where.add_argument("--dask", metavar="ADDRESS", help="on a Dask cluster: its scheduler, as in tcp://host:8786")
 
     sub = command("reproduce", "train the models of the story, certify them, run all notebooks, write the report")
     sub.add_argument("--seeds", type=numbers("seed"), default=[0], help="as in 0,1 or 0-4 (default 0)")

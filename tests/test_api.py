@@ -108,4 +108,8 @@ def test_the_documented_way_from_attention_to_a_bias_runs_as_it_stands(
     monkeypatch.setattr(abc_nb, "load", lambda _: run)
     monkeypatch.setattr(abc_nb, "retrain", lambda *_: None)
     exec(own, names)
-    assert names["found"].bias.lines
+    assert names["calibrated"].bias.lines
+
+
+def test_every_name_that_the_package_offers_is_there() -> None:
+    assert [name for name in abc_nb.__all__ if getattr(abc_nb, name, None) is None] == []

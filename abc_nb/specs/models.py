@@ -13,7 +13,7 @@ from abc_nb.model import positions
 from abc_nb.problems.layouts import Arrangement, Layout, SourceIndex
 from abc_nb.problems.tables import Tables
 from abc_nb.problems.tasks import Regime, Task
-from abc_nb.specs.recipes import Kind, Recipe
+from abc_nb.specs.recipes import PaperTraining, TrainingName
 
 PERIOD, W = 3, 1  # T and w of the paper's table 1
 CAUSAL = Causal()
@@ -40,12 +40,12 @@ class Model:
     many: int = 0  # problems at the lengths `MANY`, if that is more
     size: tuple[tuple[str, int], ...] = ()  # fields of the model's size that are not the profile's
     regime: Regime | None = None  # tight, padded or unpadded, where it is not the profile's
-    training: Kind = "plain"
-    recipe: Recipe = "code"  # where the profile `paper` takes its learning rate from
+    training: TrainingName = "plain"
+    paper_training: PaperTraining = "code"  # which one the profile `paper` gives it
     kind: Literal["encoder-decoder", "decoder-only"] = "encoder-decoder"
 
 
-def width(size: int) -> tuple[tuple[str, int], ...]:
+def embedding_size(size: int) -> tuple[tuple[str, int], ...]:
     return ("width", size), ("feed_forward", 4 * size)
 
 
@@ -74,7 +74,7 @@ def reading(
     **changes: Any,
 ) -> Model:
     """ABC in one reading of the paper: positions, initial weights, and how lines are read out of attention."""
-    training: Kind = "retraining" if start == "parent" else "short"
+    training: TrainingName = "retraining" if start == "parent" else "short"
     settings: dict[str, Any] = {"extends": True, "tested": "few", "training": training}
     return Model(title, position, calibration=calibration, start=start, **settings | changes)
 
@@ -95,8 +95,8 @@ BASIC = {  # the papers' models, and variants that show why a baseline fails
     # New weights under the lines and no positions, as the method's text has it (v4 section 4).
     "abc": reading("ABC", positions.NoPosition(), "new", Calibration(), tested="beyond", training="anew", accept=1.0),
     "lora": Model("LoRA", positions.Sinusoidal(), extends=True, tested="beyond", rank=4, training="low_rank"),
-    "rope-128": Model("RoPE, size 128", positions.Rotary(), source_index="left", size=width(128)),
-    "rope-512": Model("RoPE, size 512", positions.Rotary(), source_index="left", size=width(512)),
+    "rope-128": Model("RoPE, size 128", positions.Rotary(), source_index="left", size=embedding_size(128)),
+    "rope-512": Model("RoPE, size 512", positions.Rotary(), source_index="left", size=embedding_size(512)),
     "rope-right": Model("RoPE, from the right", positions.Rotary()),
     "rpe-right": Model("RPE, from the right", positions.Relative()),
     "alibi-cross": Model("ALiBi, cross too", positions.NoPosition(), ALiBi(cross=True)),
@@ -204,7 +204,7 @@ def six_layers(names: Sequence[str], end: str, **changes: Any) -> dict[str, Mode
     deeper = {}
     for name in names:
         model = (BASIC | ALGORITHM_1)[name]
-        training: Kind = "deep" if model.calibration is None else "short"
+        training: TrainingName = "deep" if model.calibration is None else "short"
         settings: dict[str, Any] = {"parent": f"vanilla{end}", "training": training, "accept": 0.0, "tested": "few"}
         deeper[f"{name}{end}"] = replace(model, title=f"{model.title}, {SIX_LAYERS[end]}", **settings | changes)
     return deeper
@@ -244,8 +244,8 @@ SIZES = {  # layers of encoder and decoder, width, heads (claim C30); 0/2, 64, 8
     "1-6": ("1/6 layers", layers(1, 6)),
     "4-4": ("4/4 layers", layers(4, 4)),
     "6-1": ("6/1 layers", layers(6, 1)),
-    "width-32": ("embedding size 32", width(32)),
-    "width-128": ("embedding size 128", width(128)),
+    "width-32": ("embedding size 32", embedding_size(32)),
+    "width-128": ("embedding size 128", embedding_size(128)),
     "heads-1": ("1 head", (("heads", 1),)),
     "heads-4": ("4 heads", (("heads", 4),)),
 }
@@ -367,14 +367,15 @@ WIDTHS = {"vanilla": "vanilla-widened", "rope-right": "rope-widened", "rpe-right
 OURS = ("window-cyclic", "abc")
 METHODS = (*WIDENED, *MODERN, *OURS)  # what notebook 7 compares
 VARIANTS = ("rope-right", "rpe-right", "alibi-cross")  # baselines that show why a baseline fails
-TRAININGS: dict[str, Recipe] = {"text-rate": "text", "our-recipe": "ours"}
+TRAININGS: dict[str, PaperTraining] = {"text-rate": "text", "our-recipe": "ours"}
 PAPER_SETTING = {  # for the profile `paper`: the learning rate of the paper's text, and our training
-    f"{name}-{label}": replace(BASIC[name], recipe=recipe, parent=f"vanilla-{label}", many=0, tested="curve")
+    f"{name}-{label}": replace(BASIC[name], paper_training=chosen, parent=f"vanilla-{label}", many=0, tested="curve")
     for name in (*BASELINES, *SCAFFOLDS, "abc")
-    for label, recipe in TRAININGS.items()
+    for label, chosen in TRAININGS.items()
 }
 PAPER_SETTING |= {
-    f"{name}-our-recipe": replace(ALGORITHM_1[name], recipe="ours", parent="vanilla-our-recipe") for name in TEXT_LINES
+    f"{name}-our-recipe": replace(ALGORITHM_1[name], paper_training="ours", parent="vanilla-our-recipe")
+    for name in TEXT_LINES
 }
 MODELS = (
     BASIC

@@ -49,7 +49,7 @@ def look_up(text: str) -> Name | None:
     """The name that is rendered so, or None; those in the usual bases are looked at first."""
     usual = [(task, Task(task).base) for task in REGISTRY]
     others = ((task, base) for task in REGISTRY for base in Task(task).bases)
-    return next((names[text] for place in chain(usual, others) if text in (names := renderings(*place))), None)
+    return next((names[text] for task, base in chain(usual, others) if text in (names := renderings(task, base))), None)
 
 
 def parse(text: str | Name, base: int | None = None) -> Name | None:

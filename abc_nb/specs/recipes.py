@@ -9,7 +9,7 @@ from abc_nb.model.transformer import ModelConfig
 from abc_nb.problems.tasks import Regime
 from abc_nb.training.progress import TrainingConfig
 
-Kind = Literal[  # of training
+TrainingName = Literal[
     "plain",
     "deep",
     "scaffold",
@@ -22,7 +22,7 @@ Kind = Literal[  # of training
     "traced",
     "traced_plain",
 ]
-Recipe = Literal["code", "text", "ours"]  # of the profile `paper`: where its learning rate comes from
+PaperTraining = Literal["code", "text", "ours"]  # that of the authors' code, the same at the text's rate, or ours
 
 
 def slowly(training: TrainingConfig) -> TrainingConfig:
@@ -43,7 +43,7 @@ SCAFFOLD = replace(PLAIN, steps=1800, held_batch=64, hold=500, learned=0.99)
 ANEW = replace(PLAIN, steps=1000, held_batch=64, hold=300, learned=0.99, validation=4096)
 # A sixth of the budget, for a model that has been trained before.
 RETRAINING = replace(PLAIN, steps=300, held_batch=64, hold=100, learned=0.9, validate_every=10, validation=256)
-QUICK: dict[Kind, TrainingConfig] = {
+QUICK: dict[TrainingName, TrainingConfig] = {
     "plain": PLAIN,
     "deep": halved(PLAIN),
     "scaffold": SCAFFOLD,
@@ -59,12 +59,12 @@ QUICK: dict[Kind, TrainingConfig] = {
 }
 
 
-def of_one(training: TrainingConfig, **others: TrainingConfig) -> dict[Kind, TrainingConfig]:
-    """Every kind the same, but for those that are given and those that follow from another."""
-    same: dict[str, TrainingConfig] = dict.fromkeys(get_args(Kind), training) | others
+def of_one(training: TrainingConfig, **others: TrainingConfig) -> dict[TrainingName, TrainingConfig]:
+    """Every training the same, but for those that are given and those that follow from another."""
+    same: dict[str, TrainingConfig] = dict.fromkeys(get_args(TrainingName), training) | others
     derived = {"deep": halved(same["plain"]), "low_rank": replace(same["retraining"], optimizer="adamw")}
     derived |= {"practice": slowly(same["scaffold"]), "traced": same["plain"], "traced_plain": same["plain"]}
-    return {kind: (same | derived)[kind] for kind in get_args(Kind)}
+    return {name: (same | derived)[name] for name in get_args(TrainingName)}
 
 
 LONG = replace(
@@ -92,7 +92,7 @@ class Profile:
     purpose: str
     size: ModelConfig
     regime: Regime
-    trainings: dict[Kind, TrainingConfig]
+    trainings: dict[TrainingName, TrainingConfig]
 
 
 PROFILES = {
@@ -112,10 +112,10 @@ PROFILES = {
 }
 
 
-def training(profile: str, kind: Kind, recipe: Recipe = "code") -> TrainingConfig:
-    """A kind of training in a profile: with the rate of the authors' code, of the text (v4 section C.1), or ours."""
-    chosen = (OURS if recipe == "ours" and profile == "paper" else PROFILES[profile].trainings)[kind]
-    return replace(chosen, optimizer="adamw", learning_rate=1e-5) if recipe == "text" else chosen
+def training(profile: str, name: TrainingName, paper: PaperTraining = "code") -> TrainingConfig:
+    """A training in a profile, by name: with the rate of the authors' code, of the text (v4 section C.1), or ours."""
+    chosen = (OURS if paper == "ours" and profile == "paper" else PROFILES[profile].trainings)[name]
+    return replace(chosen, optimizer="adamw", learning_rate=1e-5) if paper == "text" else chosen
 
 
 def longer(training: TrainingConfig) -> TrainingConfig:
