@@ -158,6 +158,20 @@ def test_alibi_counts_from_the_units_of_the_number_behind_which_a_factor_stands(
     assert [int(matrix[0, i].argmax()) for i in range(7)] == [7, 6, 5, 4, 3, 2, 1]
 
 
+def test_alibi_counts_distance_in_one_sequence() -> None:
+    layout = binary_natural(3, "+", 3)
+    count, sources = layout.source_length + layout.target_length, layout.source_length
+    whole = torch.full((4, count, count), -INFINITY)
+    for head in range(4):
+        for query in range(count):
+            for key in range(query + 1):
+                whole[head, query, key] = -(2.0 ** (-2 * (head + 1))) * (query - key)
+    bias = RunningALiBi()
+    assert torch.equal(bias.dense(layout, "source", 0, 4), whole[:, :sources, :sources])
+    assert torch.equal(bias.dense(layout, "cross", 0, 4), whole[:, sources:, :sources])
+    assert torch.equal(bias.dense(layout, "self", 0, 4), whole[:, sources:, sources:])
+
+
 LAYOUT = binary_natural(4, "+", 4)
 KINDS = ("encoder-decoder", "decoder-only")
 

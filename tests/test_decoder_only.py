@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -10,7 +9,6 @@ import torch
 from torch import Tensor
 
 from abc_nb import InputError
-from abc_nb.bias import RunningALiBi
 from abc_nb.calibration.calibrate import Calibration
 from abc_nb.calibration.of_model import bias_from_attention, calibrate_model
 from abc_nb.model.decoders import CrossDecoder, SequenceDecoder
@@ -61,20 +59,6 @@ def test_attention_on_problem_and_answer_adds_up_to_one() -> None:
     problem = weights["source", 0]
     assert torch.allclose(problem.sum(-1), torch.ones(problem.shape[:-1]), atol=1e-5)
     assert (problem.triu(1) == 0).all()
-
-
-def test_alibi_counts_distance_in_one_sequence() -> None:
-    layout = spec("addition-decoder-alibi").sampler.layout(3)
-    count, sources = layout.source_length + layout.target_length, layout.source_length
-    whole = torch.full((4, count, count), -math.inf)
-    for head in range(4):
-        for query in range(count):
-            for key in range(query + 1):
-                whole[head, query, key] = -(2.0 ** (-2 * (head + 1))) * (query - key)
-    bias = RunningALiBi()
-    assert torch.equal(bias.dense(layout, "source", 0, 4), whole[:, :sources, :sources])
-    assert torch.equal(bias.dense(layout, "cross", 0, 4), whole[:, sources:, :sources])
-    assert torch.equal(bias.dense(layout, "self", 0, 4), whole[:, sources:, sources:])
 
 
 def test_a_head_keeps_no_line_where_it_hardly_looks() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -14,7 +13,7 @@ from abc_nb.bias.base import Bias, Causal, OpenKeys, key_count
 from abc_nb.bias.lines import Line, Lines
 from abc_nb.bias.window import Sides, Window
 from abc_nb.model import attention as multihead
-from abc_nb.model.attention import Record, softmax_or_zero
+from abc_nb.model.attention import Record
 from abc_nb.model.dropout import Dropout
 from abc_nb.model.layers import Layer
 from abc_nb.model.positions import NoPosition, PositionEncoding, Relative, Rotary, Sinusoidal
@@ -221,12 +220,6 @@ def test_open_keys_are_used_where_sources_are_long(sides: Sides, last: int) -> N
     widths = (2, last, last + 1, 200)
     kinds = {width: type(model.frame(binary_aligned(width, "+")).biases[0]["cross"]) for width in widths}
     assert kinds == {2: Tensor, last: Tensor, last + 1: OpenKeys, 200: OpenKeys}
-
-
-def test_softmax_of_closed_rows_is_zero_and_of_others_the_usual() -> None:
-    logits = torch.tensor([[0.0, 1.0, -math.inf], [-math.inf, -math.inf, -math.inf]])
-    expected = torch.stack([torch.softmax(logits[0], 0), torch.zeros(3)])
-    torch.testing.assert_close(softmax_or_zero(torch.zeros(2, 3), logits, -1), expected)
 
 
 @pytest.mark.parametrize("position", [NoPosition(), Relative(2)], ids=text)

@@ -288,18 +288,6 @@ def test_places_are_counted_from_the_units_of_each_number(
     assert (index.source.tolist(), index.target.tolist()) == (source, target)
 
 
-@pytest.mark.parametrize("position", [Abacus(), Coupling()])
-@pytest.mark.parametrize("layout", [binary_natural(6, "+", 6), binary_aligned(6, "+")])
-def test_digits_of_one_place_get_the_same_vector_in_operands_and_output(layout: Layout, position: Abacus) -> None:
-    model = Transformer(replace(TINY, encoder_layers=0, position=position), 15).eval()
-    index, one, phase = placed(position, layout), torch.full((1, layout.source_length), 5), torch.tensor([[7]])
-    source = model.encode(one, model.frame(layout), phase, layout.operands[0].stride)[0]
-    target = model.embed(one[:, : layout.target_length], position.shifted(index.target, phase))[0]
-    for operand in layout.operands:  # the digit of place p is token p + 1
-        torch.testing.assert_close(source[operand.columns.tolist()], target[1:], rtol=0, atol=0)
-    assert len(target.unique(dim=0)) == layout.target_length
-
-
 def test_what_is_no_digit_stays_at_zero_wherever_counting_starts() -> None:
     shifted = Abacus().shifted(torch.tensor([0, 3, 2, 1, 0]), torch.tensor([[0], [4]]), stride=2)
     assert shifted.tolist() == [[0, 3, 2, 1, 0], [0, 7, 6, 5, 0]]
