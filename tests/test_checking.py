@@ -68,6 +68,9 @@ def test_a_check_does_not_accept_other_weights_or_a_swapped_line() -> None:
     assert not check(data | {"wrong": 0, "certified": True}, weights, bias).agrees
     with pytest.raises(InputError, match="no certificate"):
         check({"facts": {}}, weights, bias)
+    bare = {name: array for name, array in weights.items() if not name.startswith("decoder_norm")}
+    with pytest.raises(InputError, match="knows no model whose LayerNorms come after"):
+        check(data, bare, bias)
 
 
 @pytest.mark.parametrize(

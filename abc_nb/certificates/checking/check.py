@@ -78,8 +78,9 @@ def of_weights(weights: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """What the names of the weights say of a model."""
     layers = [name for name in weights if name.startswith("decoder.") and name.endswith(".self_attention.query.weight")]
     crosses = any(".cross_attention." in name for name in weights)
-    norm = "pre" if "decoder_norm.weight" in weights else "post"
-    return {"layers": len(layers), "norm": norm, "kind": KINDS[0] if crosses else KINDS[1]}
+    if "decoder_norm.weight" not in weights:
+        raise InputError("the checker knows no model whose LayerNorms come after its sums: give one of norm 'pre'")
+    return {"layers": len(layers), "kind": KINDS[0] if crosses else KINDS[1]}
 
 
 def asked(facts: Facts, bias: dict[str, Any]) -> Iterator[tuple[Tree, Contexts]]:

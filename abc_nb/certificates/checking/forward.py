@@ -53,8 +53,7 @@ class Forward:
         return x
 
     def logits(self, tree: Tree, values: Values, count: int) -> np.ndarray:
-        states = self.layer(tree, values, count)
-        return self.linear("head", states if self.facts.norm == "post" else self.norm("decoder_norm", states))
+        return self.linear("head", self.norm("decoder_norm", self.layer(tree, values, count)))
 
     def states(self, tree: Tree, values: Values, count: int) -> Table:
         """Distinct states of a tree, and which of them each context has."""
@@ -76,8 +75,7 @@ class Forward:
         states, rows = self.states(tree[1], values, count)
         own = [(bias, self.states(key, values, count)) for bias, key in (*tree[2], *(tree[3] if alone else ()))]
         cross = [(bias, self.states(key, values, count)) for bias, key in (() if alone else tree[3])]
-        if self.facts.norm == "pre":
-            own = [(bias, (self.norm(f"{name}.self_residual.norm", key), at)) for bias, (key, at) in own]
+        own = [(bias, (self.norm(f"{name}.self_residual.norm", key), at)) for bias, (key, at) in own]
         of_answer = [self.key(f"{name}.self_attention", *each) for each in own]
         of_problem = [self.key(f"{name}.cross_attention", *each) for each in cross]
         found = np.empty((count, self.width))
@@ -98,7 +96,7 @@ class Forward:
         return Key(np.array(bias), keys / keys.shape[2] ** 0.5, values, rows)
 
     def residual(self, norm: str, x: np.ndarray, change: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-        return x + change(self.norm(norm, x)) if self.facts.norm == "pre" else self.norm(norm, x + change(x))
+        return x + change(self.norm(norm, x))
 
     def forward(self, name: str, x: np.ndarray) -> np.ndarray:
         inner = self.linear(f"{name}.0", x)

@@ -39,13 +39,12 @@ class Facts:
     cyclic: bool  # whether there are positions at all
     heads: int
     layers: int
-    norm: str
     zeros: bool  # whether zeros in front are part of the statement
     narrowest: int
     kind: str  # one of KINDS
 
     def __post_init__(self) -> None:
-        if self.task not in KNOWN or self.source_index not in ("right", "left", "place"):
+        if self.task not in KNOWN or (self.source_index != "right" and self.period > 1):
             raise InputError(f"the checker knows no task {self.task!r} with an index from {self.source_index!r}")
 
     @property
@@ -101,24 +100,8 @@ class Width:
         self.places = [width, *(len(operand) for operand in digits[1:])]
 
     def index(self, column: int) -> int:
-        """The residue of a source column's position."""
-        if self.facts.source_index == "left":
-            return column % self.facts.period
-        if self.facts.source_index == "right":
-            return (len(self.columns) - 1 - column) % self.facts.period
-        return self.by_place[column] % self.facts.period
-
-    @property
-    def by_place(self) -> list[int]:
-        """Digits by their place, units = 1; what stands before an operand is one place further on."""
-        found = [0] * len(self.columns)
-        for last, places in zip(self.last, self.places, strict=True):
-            for place in range(places):
-                found[last - self.stride * place] = place + 1
-        for last, places in zip(self.last, self.places, strict=True):
-            before = last - self.stride * (places - 1) - 1
-            found[before] = found[before] or places + 1
-        return found
+        """The residue of a source column's position, counted from the right."""
+        return (len(self.columns) - 1 - column) % self.facts.period
 
     def open(self, attention: str, layer: int, step: int) -> dict[int, tuple[float, ...]]:
         """Open keys with the bias of every head."""
