@@ -146,29 +146,26 @@ class Lines(Bias):
         if not all(value < math.inf for value in values) or any(abs(line.offset) > FURTHEST for line in self.lines):
             raise InputError(f"a line has a value that is no bias, or an offset beyond {FURTHEST:,} columns")
 
-    @classmethod
-    def by_head(cls, layout: Layout, heads: int, layers: int) -> Lines:
+    @staticmethod
+    def by_head(layout: Layout, heads: int, layers: int) -> Lines:
         """ABS made of lines, for factors of a few digits: every head looks at one key of the problem.
 
         That is this place of an operand, one of the places below it that such a factor reaches to, or one of the
         factor's digits. In self-attention all heads look at the last two tokens.
         """
         few = [operand.places for operand in layout.operands if layout.is_short(operand)]
-        keys = dealt(keys_of(layout, max(few, default=1)), heads)
-        keys += [(head, key) for head in range(heads) for key in LAST_TOKENS]
-        return cls(heads, in_each_layer(keys, layers), empty="closed")
+        return of_keys(keys_of(layout, max(few, default=1)), LAST_TOKENS, heads, layers)
 
-    @classmethod
-    def one_key_a_head(cls, layout: Layout, heads: int, layers: int) -> Lines:
+    @staticmethod
+    def one_key_a_head(layout: Layout, heads: int, layers: int) -> Lines:
         """ABS of a decoder-only model, where all keys share one softmax: every head looks at one key of a window.
 
         The window has the digits of this place and of the place below it, and the last two tokens of the answer; for
         a cell of a table, the digits of its column and row and the cells above it that it needs. Tokens of the problem
         look at themselves.
         """
-        keys = dealt(keys_of_cell(layout) if layout.row else [*keys_of(layout, 2), *LAST_TOKENS], heads)
-        keys += [(head, ("source", "diagonal", PROBLEM, 0)) for head in range(heads)]
-        return cls(heads, in_each_layer(keys, layers), empty="closed")
+        dealt = keys_of_cell(layout) if layout.row else [*keys_of(layout, 2), *LAST_TOKENS]
+        return of_keys(dealt, [("source", "diagonal", PROBLEM, 0)], heads, layers)
 
     def of(self, attention: Attention, layer: int) -> tuple[Line, ...]:
         """The lines of one attention; none for one that was not calibrated."""
@@ -206,16 +203,14 @@ LAST_TOKENS: tuple[Key, ...] = (("self", "diagonal", OUTPUT, 0), ("self", "diago
 
 def keys_of(layout: Layout, places: int) -> list[Key]:
     """Keys of cross-attention: of each long operand this place and those below it, of a short one every digit."""
-    found: list[Key] = []
+    keys: list[Key] = []
     for number, operand in enumerate(layout.operands, 1):
         if layout.is_short(operand):
-            found += [("cross", "vertical", f"operand {number}", -place) for place in range(operand.places)]
+            keys += [("cross", "vertical", f"operand {number}", -place) for place in range(operand.places)]
         else:
-            side = 1 if operand.stride > 0 else -1
-            found += [
-                ("cross", following(layout, operand), f"operand {number}", side * below) for below in range(places)
-            ]
-    return found
+            side, direction = 1 if operand.stride > 0 else -1, following(layout, operand)
+            keys += [("cross", direction, f"operand {number}", side * below) for below in range(places)]
+    return keys
 
 
 def keys_of_cell(layout: Layout) -> list[Key]:
@@ -230,18 +225,19 @@ def keys_of_cell(layout: Layout) -> list[Key]:
     return operands + [("self", "above", OUTPUT, right + 1) for right in layout.above]
 
 
-def dealt(keys: Sequence[Key], heads: int) -> list[tuple[int, Key]]:
-    """Keys dealt to heads in turn, until every head has one and every key is some head's."""
-    return [(number % heads, keys[number % len(keys)]) for number in range(max(heads, len(keys)))]
+def of_keys(dealt: Sequence[Key], every: Sequence[Key], heads: int, layers: int) -> Lines:
+    """Lines of the value zero, the same in every layer: some keys are dealt to the heads, others are every head's.
 
-
-def in_each_layer(keys: Sequence[tuple[int, Key]], layers: int) -> tuple[Line, ...]:
-    """The same lines in every layer, of the value zero."""
-    return tuple(
+    They are dealt in turn, until every head has one and every key is some head's.
+    """
+    keys = [(number % heads, dealt[number % len(dealt)]) for number in range(max(heads, len(dealt)))]
+    keys += [(head, key) for head in range(heads) for key in every]
+    lines = [
         Line(attention, layer, head, direction, span, offset, 0.0)
         for layer in range(layers)
         for head, (attention, direction, span, offset) in keys
-    )
+    ]
+    return Lines(heads, tuple(lines), empty="closed")
 
 
 def cells_of(line: Line, layout: Layout) -> tuple[Tensor, Tensor]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 
 from abc_nb.bias.base import Attention
 from abc_nb.common.errors import InputError
 from abc_nb.hf.sequence import token_count
 from abc_nb.problems.layouts import Layout
+from abc_nb.training.evaluation import evaluating
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 ROWS = 64  # sequences at once
 
 
-@torch.no_grad()
 def averaged_attention(
     model: PreTrainedModel, token_ids: Tensor, layout: Layout
 ) -> dict[tuple[Attention, int], Tensor]:
@@ -33,17 +32,13 @@ def averaged_attention(
     check_model(model)
     check_tokens(token_ids, layout)
     sums: list[Tensor] = []
-    training = model.training
-    model.eval()
-    try:
+    with evaluating(model) as device:
         for part in token_ids.split(ROWS):
-            found = [each.float().sum(0) for each in weights_of(model, part.to(model.device))]
-            sums = [old + new for old, new in zip(sums, found, strict=True)] if sums else found
-    finally:
-        model.train(training)
+            of_part = [weights.float().sum(0) for weights in weights_of(model, part.to(device))]
+            sums = [old + new for old, new in zip(sums, of_part, strict=True)] if sums else of_part
     split, averages = layout.source_length, dict[tuple[Attention, int], Tensor]()
-    for layer, each in enumerate(sums):
-        mean = (each / len(token_ids)).cpu()
+    for layer, total in enumerate(sums):
+        mean = (total / len(token_ids)).cpu()
         averages["cross", layer] = mean[:, split:, :split]
         averages["self", layer] = mean[:, split:, split:]
         averages["source", layer] = mean[:, :split, :split]

@@ -20,6 +20,7 @@ import platform
 import shutil
 import subprocess
 import warnings
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -47,19 +48,6 @@ class Sizes(ctypes.Structure):
     _fields_ = [(name, ctypes.c_int64) for name in ("batches", "heads", "queries", "keys", "threads")]
 
 
-def strides(x: Tensor) -> Strides:
-    return Strides(*x.stride()[:3])
-
-
-def address(x: Tensor | None) -> int | None:
-    return None if x is None else x.data_ptr()
-
-
-def available() -> bool:
-    """Whether attention can be compiled here."""
-    return library(HEAD_SIZES[0]) is not None
-
-
 def note(size: int) -> str:
     """What the record of a run with heads of this size adds to the name of the device."""
     used = not torch.cuda.is_available() and size in HEAD_SIZES and library(size) is not None
@@ -68,7 +56,7 @@ def note(size: int) -> str:
 
 def warn_without() -> None:
     """A warning where training could be faster."""
-    if not available() and not torch.cuda.is_available() and os.environ.get(OFF) != "0":
+    if library(HEAD_SIZES[0]) is None and not torch.cuda.is_available() and os.environ.get(OFF) != "0":
         warnings.warn(NO_COMPILER, stacklevel=2)
 
 
@@ -125,9 +113,19 @@ def attend(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None) -> Te
 
     bias is (batch or 1, head or 1, query, key). A query without an open key gives zero.
     """
-    rows = [x if x.stride(-1) == 1 else x.contiguous() for x in (query, key, value)]
-    found: Tensor = Compiled.apply(*rows, bias, torch.is_grad_enabled())
-    return found
+    mixed: Tensor = Compiled.apply(*map(in_rows, (query, key, value)), bias, torch.is_grad_enabled())
+    return mixed
+
+
+def in_rows(x: Tensor) -> Tensor:
+    """The same with the numbers of its last dimension together in memory."""
+    return x if x.stride(-1) == 1 else x.contiguous()
+
+
+def call(function: Any, arrays: Sequence[Tensor | None], sizes: Sizes, strided: Sequence[Tensor | None]) -> None:
+    """Call a function of `attention.c`, which takes no array for None; `strided` are those whose strides it is told."""
+    pointers = [None if x is None else x.data_ptr() for x in arrays]
+    function(*pointers, sizes, *(Strides() if x is None else Strides(*x.stride()[:3]) for x in strided))
 
 
 def by_token(like: Tensor, make: Any) -> Tensor:
@@ -145,12 +143,10 @@ class Compiled(torch.autograd.Function):
         assert functions is not None
         shape = (*query.shape[:3], key.shape[2])
         sizes = Sizes(*shape, torch.get_num_threads())
-        added = None if bias is None else bias.expand(shape)
-        added = None if added is None else added if added.stride(-1) == 1 else added.contiguous()
+        added = None if bias is None else in_rows(bias.expand(shape))
         out, weights = by_token(query, query.new_empty), query.new_empty(shape) if keep else None
-        parts = (query, key, value, added, out, weights)
-        by = [Strides() if x is None else strides(x) for x in (query, key, value, added, out)]
-        functions.forward(*map(address, parts), sizes, *by)
+        strided = (query, key, value, added, out)
+        call(functions.forward, (*strided, weights), sizes, strided)
         if keep:
             ctx.save_for_backward(query, key, value, weights)
             ctx.sizes, ctx.bias = sizes, None if bias is None else bias.shape
@@ -161,11 +157,10 @@ class Compiled(torch.autograd.Function):
         query, key, value, weights = ctx.saved_tensors
         functions = library(query.shape[-1])
         assert functions is not None
-        change = gradients[0] if gradients[0].stride(-1) == 1 else gradients[0].contiguous()
+        change = in_rows(gradients[0])
         of_query = by_token(query, query.new_empty)
         of_key, of_value = by_token(key, key.new_zeros), by_token(value, value.new_zeros)
         of_bias = torch.empty_like(weights) if ctx.needs_input_grad[3] else None
-        parts = (query, key, value, weights, change, of_query, of_key, of_value, of_bias)
-        by = map(strides, (query, key, value, change, of_query, of_key))
-        functions.backward(*map(address, parts), ctx.sizes, *by)
+        arrays = (query, key, value, weights, change, of_query, of_key, of_value, of_bias)
+        call(functions.backward, arrays, ctx.sizes, (query, key, value, change, of_query, of_key))
         return of_query, of_key, of_value, None if of_bias is None else of_bias.sum_to_size(ctx.bias), None

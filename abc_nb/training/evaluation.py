@@ -13,7 +13,7 @@ from math import sqrt
 
 import pandas as pd
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from abc_nb.common.errors import InputError
 from abc_nb.model.attention import Record
@@ -43,7 +43,7 @@ def parts(batch: Batch) -> list[Batch]:
 
 
 @contextmanager
-def evaluating(model: Transformer) -> Iterator[torch.device]:
+def evaluating(model: nn.Module) -> Iterator[torch.device]:
     """Without dropout and gradients, and as it was afterwards; gives the model's device."""
     training = model.training
     model.eval()
