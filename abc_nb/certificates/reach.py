@@ -25,7 +25,6 @@ W0 is the narrowest width. All these are read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -131,11 +130,6 @@ class Unrolled:
     def source(self, column: int) -> Token:
         return Token(self.columns[column], self.source_index[column])
 
-    def check_column(self, column: int, query: int | None) -> None:
-        kind, _, place = self.columns[column]
-        if kind == "digit":
-            self.check(place, query)
-
     def check(self, place: int, query: int | None) -> None:
         """InputError for a key that is far from the units, from the query's place and from the highest place."""
         apart = self.width if query is None else abs(place - query)
@@ -145,12 +139,20 @@ class Unrolled:
                 "what an output looks at grows apart with the length"
             )
 
-    def keys(self, layer: int, name: Attention, step: int) -> Iterator[tuple[bytes, int]]:
-        """The open keys of a query with their bias, in an order that does not depend on the step."""
-        index, value = self.rows[layer][name]
-        for slot, key in enumerate(index[step].tolist()):
-            if (value[step, slot] > CLOSED).any():
-                yield value[step, slot].tobytes(), key
+    def keys(
+        self, name: Attention, layer: int, query: int, place: int | None
+    ) -> tuple[tuple[bytes, Node | Token], ...]:
+        """The open keys of a query of a layer, which stands at a place: the bias of every head, and the key's tree."""
+        index, value = self.rows[layer - 1][name]
+        found = []
+        for slot, key in enumerate(index[query].tolist()):
+            if (value[query, slot] > CLOSED).any():
+                kind, _, at = ("digit", 0, key) if name == "self" else self.columns[key]
+                if kind == "digit":
+                    self.check(at, place)
+                below = self.node if name == "self" else self.problem
+                found.append((value[query, slot].tobytes(), below(layer - 1, key)))
+        return tuple(found)
 
     def node(self, layer: int, step: int) -> Node | Token:
         """The tree of a state; of layer 0 the embedded input token alone."""
@@ -158,14 +160,8 @@ class Unrolled:
             return self.target(step)
         where = ("answer", layer, step)
         if where not in self.known:
-            own, cross = [], []
-            for bias, key in self.keys(layer - 1, "self", step):
-                self.check(key, step)
-                own.append((bias, self.node(layer - 1, key)))
-            for bias, key in self.keys(layer - 1, "cross", step):
-                self.check_column(key, step)
-                cross.append((bias, self.problem(layer - 1, key)))
-            self.known[where] = Node(layer, self.node(layer - 1, step), tuple(own), tuple(cross))
+            own, cross = self.keys("self", layer, step, step), self.keys("cross", layer, step, step)
+            self.known[where] = Node(layer, self.node(layer - 1, step), own, cross)
         return self.known[where]
 
     def problem(self, layer: int, column: int) -> Node | Token:
@@ -175,11 +171,8 @@ class Unrolled:
         where = ("problem", layer, column)
         if where not in self.known:
             kind, _, place = self.columns[column]
-            own = []
-            for bias, key in self.keys(layer - 1, "source", column):
-                self.check_column(key, place if kind == "digit" else None)
-                own.append((bias, self.problem(layer - 1, key)))
-            self.known[where] = Node(layer, self.problem(layer - 1, column), tuple(own), ())
+            own = self.keys("source", layer, column, place if kind == "digit" else None)
+            self.known[where] = Node(layer, self.problem(layer - 1, column), own, ())
         return self.known[where]
 
 

@@ -153,18 +153,8 @@ class Width:
             return "in", atom, step % self.facts.period
         where = ("answer", layer, step)
         if where not in self.trees:
-            own = sorted(self.open("self", layer - 1, step).items())
-            cross = sorted(self.open("cross", layer - 1, step).items())
-            for key, _ in own:
-                self.must_be_near(key, step)
-            for key, _ in cross:
-                self.column_must_be_near(key, step)
-            self.trees[where] = (
-                layer,
-                self.tree(layer - 1, step),
-                tuple((bias, self.tree(layer - 1, key)) for key, bias in own),
-                tuple((bias, self.of_problem(layer - 1, key)) for key, bias in cross),
-            )
+            own, cross = (self.keys(attention, layer, step, step) for attention in ("self", "cross"))
+            self.trees[where] = layer, self.tree(layer - 1, step), own, cross
         return self.trees[where]
 
     def of_problem(self, layer: int, column: int) -> Tree:
@@ -174,16 +164,20 @@ class Width:
         where = ("problem", layer, column)
         if where not in self.trees:
             kind, _, place = self.columns[column]
-            keys = sorted(self.open("source", layer - 1, column).items())
-            for key, _ in keys:
-                self.column_must_be_near(key, place if kind == "digit" else None)
-            below = tuple((bias, self.of_problem(layer - 1, key)) for key, bias in keys)
-            self.trees[where] = (layer, self.of_problem(layer - 1, column), below, ())
+            own = self.keys("source", layer, column, place if kind == "digit" else None)
+            self.trees[where] = layer, self.of_problem(layer - 1, column), own, ()
         return self.trees[where]
 
-    def column_must_be_near(self, column: int, query: int | None) -> None:
-        if self.columns[column][0] == "digit":
-            self.must_be_near(self.columns[column][2], query)
+    def keys(self, attention: str, layer: int, query: int, place: int | None) -> tuple[tuple[Any, Tree], ...]:
+        """The open keys of a query, which stands at a place: their biases and trees."""
+        found = []
+        for key, bias in sorted(self.open(attention, layer - 1, query).items()):
+            kind, _, at = ("digit", 0, key) if attention == "self" else self.columns[key]
+            if kind == "digit":
+                self.must_be_near(at, place)
+            below = self.tree if attention == "self" else self.of_problem
+            found.append((bias, below(layer - 1, key)))
+        return tuple(found)
 
     def must_be_near(self, place: int, query: int | None) -> None:
         apart = self.width if query is None else abs(place - query)
