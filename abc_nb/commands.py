@@ -71,18 +71,17 @@ def pattern(text: str) -> str:
 def train(arguments: Namespace) -> None:
     experiment = chosen(arguments)
     paths.runs().mkdir(parents=True, exist_ok=True)  # a folder that cannot be written is named before the bar
-    todo = runner.untrained(experiment, arguments.seed)
-    if todo:
-        compiled.warn_without()
-    for each in todo:
-        with_bar(each, arguments.seed)
-    run = runner.ensure(experiment, arguments.seed)
+    compiled.warn_without()
+    run = store.find(experiment, arguments.seed, ("runs",))
+    for each in runner.untrained(experiment, arguments.seed):
+        run = with_bar(each, arguments.seed)
+    assert run is not None  # it was there, or it was the last one made
     seconds = run.manifest["seconds"]["training"]
     print(f"{experiment.name} seed {run.seed}: {run.manifest['steps']} steps in {seconds:.0f} s, kept in {run.folder}")
     show(run.evaluation(), csv=False)
 
 
-def with_bar(experiment: Spec, seed: int) -> None:
+def with_bar(experiment: Spec, seed: int) -> Run:
     """Train it, with a progress bar."""
     with tqdm(total=experiment.training.steps, unit="step", desc=experiment.name) as bar:
 
@@ -91,7 +90,7 @@ def with_bar(experiment: Spec, seed: int) -> None:
                 bar.set_postfix_str(f"validation {progress.history[-1]['accuracy']:.1%}", refresh=False)
             bar.update(progress.step - bar.n)
 
-        runner.ensure(experiment, seed, report)
+        return runner.ensure(experiment, seed, report)
 
 
 def evaluate(arguments: Namespace) -> None:
