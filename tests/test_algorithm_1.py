@@ -21,7 +21,7 @@ OF_ANOTHER_LAYER = Line("cross", 0, 5, "antidiagonal", "whole", 0, 0.0)
 
 def run(*lines: Line, model: str = "algorithm-1-pooled") -> Any:
     return SimpleNamespace(
-        experiment=spec(f"addition-{model}"),
+        spec=spec(f"addition-{model}"),
         seed=3,
         validation=0.5,
         bias=lambda: Lines(8, lines),
