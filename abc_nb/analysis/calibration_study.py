@@ -121,10 +121,10 @@ class CalibrationStudy:
         """Which cells (head, query, key) of the averaged attention lie on kept lines."""
         return self.bias.covers(self.layout, name, layer).numpy()
 
-    def with_lines(self, name: Attention, layer: int) -> tuple[np.ndarray, list[str], np.ndarray]:
+    def with_lines(self, name: Attention, layer: int) -> tuple[list[np.ndarray], list[str], list[np.ndarray]]:
         """Averaged attention, titles and the cells on kept lines, a head each: what `maps.heads` draws."""
         titles = [f"head {head + 1}" for head in range(self.bias.heads)]
-        return self.averages[name, layer].numpy(), titles, self.opened(name, layer)
+        return list(self.averages[name, layer].numpy()), titles, list(self.opened(name, layer))
 
     def extended(self, name: Attention, layer: int, digits: int) -> np.ndarray:
         """The bias (head, query, key) for problems of a length."""
