@@ -48,7 +48,8 @@ def workers() -> int:
 def missing(jobs: Sequence[Job]) -> list[Job]:
     """The jobs without a finished run made here, each after its parent if that is nowhere."""
     todo = [(experiment, seed) for job, seed in jobs for experiment in runner.untrained(job, seed)]
-    return list(dict.fromkeys(todo))
+    # By key: two models may be equal in a small profile, and each still has its own name and folder.
+    return list({experiment.key(seed): (experiment, seed) for experiment, seed in todo}.values())
 
 
 def sweep(jobs: Sequence[Job], show: bool = True, in_turn: bool = False, dask: str | None = None) -> list[Failure]:
