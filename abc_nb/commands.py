@@ -197,12 +197,12 @@ def sweep(arguments: Namespace) -> int:
 
     chosen = studies.matching(pattern(arguments.pattern), arguments.profile)
     jobs = [(spec(name, arguments.profile), seed) for seed in arguments.seeds for name in chosen]
-    missing = len(sweeping.missing(jobs))
-    print(f"runs asked for: {len(jobs)}, to be made: {missing}", flush=True)
-    failures = sweeping.sweep(jobs, in_turn=arguments.in_turn, dask=arguments.dask)
+    missing = sweeping.missing(jobs)
+    print(f"runs asked for: {len(jobs)}, to be made: {len(missing)}", flush=True)
+    failures = sweeping.sweep(missing, in_turn=arguments.in_turn, dask=arguments.dask)
     for failure in failures:
         print(f"abc-nb: {failure}", file=sys.stderr)
-    print(f"made: {missing - len(failures)}, failed: {len(failures)}; all are kept in {paths.runs()}")
+    print(f"made: {len(missing) - len(failures)}, failed: {len(failures)}; all are kept in {paths.runs()}")
     return 1 if failures else 0
 
 

@@ -28,7 +28,7 @@ def reproduce(profile: str, seeds: Sequence[int], everything: bool = False) -> i
     if todo:
         minutes = sweep.estimate(todo) / 60
         print(f"training {len(todo)} runs takes {minutes:.0f} min here, less where it stops early", flush=True)
-    failures = sweep.sweep(jobs)
+    failures = sweep.sweep(todo)
     for failure in failures:
         print(f"abc-nb: {failure}", file=sys.stderr)
     if failures:

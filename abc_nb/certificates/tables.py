@@ -124,11 +124,6 @@ class Steps:
         return "by cell" if by_cell else "by row" if direction == "by row" else "by column", number, offset
 
 
-def followed(kind: str, where: Where) -> int:
-    """The place of an operand that a line of offset zero opens at a cell."""
-    return {"by column": where.column, "by row": where.row, "by cell": where.row * where.columns + where.column}[kind]
-
-
 class TableContexts(Contexts):
     """The contexts of a table's cells; zeros in front of a number are always a part of the problems."""
 
@@ -223,7 +218,7 @@ class TableContexts(Contexts):
                 return np.full(len(batch.target), (where.row + where.column) % 2)
             if kind == "cell":
                 return batch.target[:, 1 + step + x * where.columns + y].numpy()
-            return batch.source[:, batch.layout.operands[x - 1].columns[followed(kind, where) - y]].numpy()
+            return batch.source[:, batch.layout.operands[x - 1].columns[where.followed(kind) - y]].numpy()
 
         values = np.empty((len(batch.source), len(shape.atoms)), np.int64)
         for number, atom in enumerate(shape.atoms):
@@ -238,7 +233,7 @@ class TableContexts(Contexts):
             if kind == "cell":
                 cells.append((step + x * where.columns + y, token))
             elif kind != PARITY[0]:
-                given.append((x - 1, followed(kind, where) - y, token))
+                given.append((x - 1, where.followed(kind) - y, token))
         operands = self.sampler.draw(np.empty(0, np.int64), BRED, width, rng)
         for _ in range(GENERATIONS):
             for operand, place, token in given:

@@ -5,7 +5,7 @@ Column `i` is place `i`, and nothing loops over samples.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -50,6 +50,11 @@ def as_integer(digits: np.ndarray, base: int) -> int:
 def without_zeros(digits: Digits) -> Digits:
     """One number without the zeros in front of it; zero has one digit."""
     return digits[:, : np.flatnonzero(digits[0]).max(initial=0) + 1]
+
+
+def written_number(digits: Iterable[str]) -> str:
+    """A number as people write it, from its digits, the highest first."""
+    return "".join(digits).lstrip("0") or "0"
 
 
 def fit(operands: Sequence[Digits], like: Sequence[Digits]) -> list[Digits]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,7 +52,7 @@ class Lists(Task):
     def said(self, digits: list[str]) -> str:
         return digits[-1]
 
-    def joined(self, digits: list[str]) -> str:
+    def joined(self, digits: Iterable[str]) -> str:
         """A list from its items."""
         return " ".join(digits)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -19,9 +19,10 @@ from abc_nb.problems.digits import (
     to_digits,
     varied_digits,
     without_zeros,
+    written_number,
 )
 from abc_nb.problems.layouts import Layout
-from abc_nb.problems.tasks import PADDED, TRAINED, FinalOnly, Regime, Task, Unreadable, Width, single
+from abc_nb.problems.tasks import PADDED, FinalOnly, Regime, Task, Unreadable, Width, single
 
 Step = tuple[np.ndarray, np.ndarray]  # the digit that is written, and the state after it
 
@@ -45,9 +46,9 @@ class Numbers(Task):
         return max(number, as_integer(self.answer(self.widen(known, width))[0], self.base))
 
     def training_widths(self, regime: Regime, count: int) -> tuple[Width, ...]:
-        """See `Task`; unpadded numbers have two digits or more, since of those of one too few are held out."""
+        """See `Task` for unpadded numbers; others begin at what results need, and padded ones have one width."""
         if regime == "unpadded":
-            return tuple(range(2, TRAINED + 1))
+            return super().training_widths(regime, count)
         narrowest = single(self.width(1, regime))
         return tuple(range(narrowest, narrowest + (1 if regime in PADDED else count)))
 
@@ -157,14 +158,13 @@ class Numbers(Task):
         if zeros:
             texts = [text[self.grows :] if len(text) == len(texts[0]) else text for text in texts]
             return self.operator.join(texts)
-        return self.operator.join(text.lstrip("0") or "0" for text in texts)
+        return self.operator.join(map(self.joined, texts))
 
     def said(self, digits: list[str]) -> str:
         return self.joined(digits[::-1])
 
-    def joined(self, digits: list[str]) -> str:
-        """A number from its digits, the highest first."""
-        return "".join(digits).lstrip("0") or "0"
+    def joined(self, digits: Iterable[str]) -> str:
+        return written_number(digits)
 
 
 class Successor(Numbers, name="successor"):

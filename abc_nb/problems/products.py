@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
 
-from abc_nb.problems.digits import DIGITS, Digits, digit_count, distinct_digits, varied_digits
+from abc_nb.problems.digits import Digits, digit_count, distinct_digits, varied_digits
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.numbers import Numbers
-from abc_nb.problems.tables import BEFORE, Atom, Tables, Values, Where
+from abc_nb.problems.tables import BEFORE, Atom, CarryTables, Values, Where
 from abc_nb.problems.tasks import NUMBERS, Regime, Width, pair
 
 
-class Product(Tables, Numbers, name="n-by-n"):
+class Product(CarryTables, Numbers, name="n-by-n"):
     """Row `r` adds `a * b_r` to the row above, which stands one column further left.
 
     Cell (r, c) is s = (digit of cell (r - 1, c + 1)) + a_c b_r + (carry of cell (r, c - 1)). Its digit is s modulo
@@ -23,7 +23,6 @@ class Product(Tables, Numbers, name="n-by-n"):
     """
 
     title, example, operator, lengths = "N x N", "123*456", "*", "factors of any two lengths"
-    trained = ((4, 3), (5, 4), (6, 3), (3, 5), (6, 6))
 
     @property
     def cells(self) -> int:
@@ -79,24 +78,11 @@ class Product(Tables, Numbers, name="n-by-n"):
         digits = table % self.base
         return np.concatenate([digits[:, :, 0], digits[:, -1, 1:]], axis=1)
 
-    def cell_text(self, cell: int) -> str:
-        """Carry and digit."""
-        return DIGITS[cell // self.base] + DIGITS[cell % self.base]
-
     def training_widths(self, regime: Regime, count: int) -> tuple[Width, ...]:
         """No number is larger than 2^20: factors have five digits at most in the bases from 11 to 16."""
         most = digit_count(NUMBERS + 1, self.base) - 1
         widths = [pair(width) for width in super().training_widths(regime, count)]
         return tuple(dict.fromkeys((min(first, most), min(second, most)) for first, second in widths))
-
-    def sizes(self, most: int) -> Iterator[Width]:
-        yield from ((first, second) for first in range(1, most + 1) for second in range(1, most + 1))
-
-    def width_for(self, places: int, regime: Regime) -> Width:
-        return places, places
-
-    def width_of(self, operands: Sequence[Digits], regime: Regime | None = None) -> Width:
-        return self.width_in(operands)
 
     def width_in(self, operands: Sequence[Digits]) -> Width:
         return operands[0].shape[1], operands[1].shape[1]

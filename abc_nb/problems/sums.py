@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from abc_nb.problems.digits import DIGITS, Digits, digit_count, varied_digits
 from abc_nb.problems.layouts import Layout
-from abc_nb.problems.tables import BEFORE, Atom, Tables, Values, Where
-from abc_nb.problems.tasks import Regime, Unreadable, Width, pair
+from abc_nb.problems.tables import BEFORE, Atom, CarryTables, Values, Where
+from abc_nb.problems.tasks import Unreadable, Width, pair
 
-ABOVE: Atom = ("cell", -1, 0)
 HERE: Atom = ("by cell", 1, 0)
 
 
-class SumOfMany(Tables, name="sum-of-many"):
+class SumOfMany(CarryTables, name="sum-of-many"):
     """Row `r` is the sum of the last `r + 1` numbers; a width is the digits of a number, and how many there are.
 
     The operand is written row by row as the table is, so that one line follows it from cell to cell: each number with
@@ -25,7 +24,6 @@ class SumOfMany(Tables, name="sum-of-many"):
     """
 
     title, example, lengths = "Sum of many numbers", "12+34+56", "any number of numbers of any length"
-    trained = ((4, 3), (5, 4), (6, 3), (3, 5), (6, 6))
     takes = "numbers with a + between them"
 
     @property
@@ -63,22 +61,9 @@ class SumOfMany(Tables, name="sum-of-many"):
     def result(self, table: np.ndarray) -> Digits:
         return table[:, -1] % self.base
 
-    def cell_text(self, cell: int) -> str:
-        """Carry and digit."""
-        return DIGITS[cell // self.base] + DIGITS[cell % self.base]
-
     @property
     def inputs(self) -> np.ndarray:
         return np.array([*range(self.base), self.token("+")])
-
-    def sizes(self, most: int) -> Iterator[Width]:
-        yield from ((digits, numbers) for digits in range(1, most + 1) for numbers in range(1, most + 1))
-
-    def width_for(self, places: int, regime: Regime) -> Width:
-        return places, places
-
-    def width_of(self, operands: Sequence[Digits], regime: Regime | None = None) -> Width:
-        return self.width_in(operands)
 
     def width_in(self, operands: Sequence[Digits]) -> Width:
         columns = 1 + int((operands[0][0] == self.token("+")).argmax())
@@ -124,6 +109,3 @@ class SumOfMany(Tables, name="sum-of-many"):
         digits, numbers = pair(self.width_in(operands))
         rows = operands[0][0].reshape(numbers, -1)[::-1, :digits][:, ::-1].tolist()
         return "+".join("".join(self.text(row)) if zeros else self.joined(self.text(row)) for row in rows)
-
-    def joined(self, digits: list[str]) -> str:
-        return "".join(digits).lstrip("0") or "0"

@@ -14,7 +14,7 @@ The same rule of a task computes its tables, a cell at a time for all samples, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -22,7 +22,7 @@ import numpy as np
 from abc_nb.common.errors import InputError
 from abc_nb.problems import layouts
 from abc_nb.problems.automaton import Automaton
-from abc_nb.problems.digits import Digits
+from abc_nb.problems.digits import DIGITS, Digits, written_number
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.tasks import Regime, Task, Width
 
@@ -51,6 +51,10 @@ class Where(NamedTuple):
     def holds(self, column: int) -> bool:
         """Whether the table has a column so many columns away."""
         return 0 <= self.column + column < self.columns
+
+    def followed(self, kind: str) -> int:
+        """The place of an operand's token that is followed by column, row or cell, at offset zero."""
+        return {"by column": self.column, "by row": self.row, "by cell": self.row * self.columns + self.column}[kind]
 
     def is_last(self, atom: Atom) -> bool:
         """Whether a cell stands in the last column."""
@@ -147,8 +151,7 @@ class Tables(Task):
             return cells[(where.row + x) * where.columns + where.column + y]
         if kind == "parity":
             return np.array((where.row + where.column) % 2)
-        places = {"by column": where.column, "by row": where.row, "by cell": where.row * where.columns + where.column}
-        return tokens[x - 1][places[kind] - y]
+        return tokens[x - 1][where.followed(kind) - y]
 
     def automaton(self) -> Automaton:
         raise self.uncertified()
@@ -178,3 +181,25 @@ class Tables(Task):
         rows = [[self.cell_text(cell) if cell >= 0 else "?" for cell in row[::-1]] for row in table.tolist()]
         size = max((len(text) for row in rows for text in row), default=0)
         return [" ".join(text.rjust(size) for text in row) for row in rows]
+
+
+class CarryTables(Tables):
+    """Tables of two sizes, each cell of which is the carry times the base, and a digit."""
+
+    trained = ((4, 3), (5, 4), (6, 3), (3, 5), (6, 6))
+
+    def sizes(self, most: int) -> Iterator[Width]:
+        yield from ((first, second) for first in range(1, most + 1) for second in range(1, most + 1))
+
+    def width_for(self, places: int, regime: Regime) -> Width:
+        return places, places
+
+    def width_of(self, operands: Sequence[Digits], regime: Regime | None = None) -> Width:
+        return self.width_in(operands)
+
+    def cell_text(self, cell: int) -> str:
+        """Carry and digit."""
+        return DIGITS[cell // self.base] + DIGITS[cell % self.base]
+
+    def joined(self, digits: Iterable[str]) -> str:
+        return written_number(digits)

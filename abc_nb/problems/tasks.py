@@ -14,7 +14,7 @@ registers another one, which is then sampled, read, written and certified as the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Literal, Self, get_args
@@ -275,7 +275,7 @@ class Task(Machine):
         """The answer as a person writes it, from the output's digits, units first."""
         raise NotImplementedError
 
-    def joined(self, digits: list[str]) -> str:
+    def joined(self, digits: Iterable[str]) -> str:
         """An operand or a result as a person writes it, from its digits or items, the leftmost first."""
         raise NotImplementedError
 

@@ -157,9 +157,7 @@ def add(folder: Path, runs: Sequence[Run], with_weights: Collection[str] = ()) -
     """
     new = {name_of(run.spec, run.seed): row_of(run, run.key in with_weights) for run in runs}
     rows = Pack(folder).rows | new
-    names = sorted(
-        rows, key=lambda name: [rows[name][column] for column in ("task", "profile", "base", "model", "seed")]
-    )
+    names = sorted(rows, key=lambda name: [rows[name][column] for column in ORDER])
     for table, columns in TABLES.items():
         path = folder / file_of(table)
         old = read(path, {"run": str} | columns)

@@ -68,13 +68,13 @@ def sweep(jobs: Sequence[Job], show: bool = True, in_turn: bool = False, dask: s
     bar = tqdm(total=sum(job.training.steps for job, _ in todo), unit="step", disable=not show, mininterval=0.5)
     with bar, backend(dask, 1 if in_turn else min(workers(), len(todo))) as parallel:
         for generation in generations(todo):
-            lost = {(failure.name, failure.seed): failure for failure in failures}
-            orphans = [job for job in generation if parent_of(job) in lost]
+            lost = {(failure.name, failure.seed) for failure in failures}
             failures += [
-                Failure(job[0].name, job[1], f"it is made from {lost[parent_of(job)].name}, which failed")
-                for job in orphans
+                Failure(job[0].name, job[1], f"it is made from {parent_of(job)[0]}, which failed")
+                for job in generation
+                if parent_of(job) in lost
             ]
-            tasks = [joblib.delayed(attempt)(*job, str(folder)) for job in generation if job not in orphans]
+            tasks = [joblib.delayed(attempt)(*job, str(folder)) for job in generation if parent_of(job) not in lost]
             for failure, steps in parallel(tasks):
                 bar.update(steps)
                 failures += [failure] if failure else []

@@ -2,82 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
-from abc_nb.bias import ALiBi, Bias, Causal, PlacedALiBi, RunningALiBi, Window
+from abc_nb.bias import ALiBi, PlacedALiBi, RunningALiBi
 from abc_nb.bias.lines import Lines
 from abc_nb.calibration.calibrate import PAPER, SCRIPT, Calibration
 from abc_nb.model import positions
-from abc_nb.problems.layouts import Arrangement, Layout, SourceIndex
+from abc_nb.problems.layouts import Arrangement
 from abc_nb.problems.tables import Tables
 from abc_nb.problems.tasks import Regime, Task
+from abc_nb.specs.model import (
+    PERIOD,
+    Model,
+    decoder_only,
+    embedding_size,
+    layers,
+    proposal,
+    reading,
+    scaffold,
+    traced,
+)
 from abc_nb.specs.recipes import PaperTraining, TrainingName
-
-PERIOD, W = 3, 1  # T and w of the paper's table 1
-CAUSAL = Causal()
-
-
-@dataclass(frozen=True)
-class Model:
-    """A column of the design: what a MODEL in TASK-MODEL stands for."""
-
-    title: str  # as the paper's tables call it
-    position: positions.PositionEncoding
-    bias: Bias | Callable[[Layout, int, int], Bias] = CAUSAL  # or its maker: layout, heads, layers
-    source_index: SourceIndex = "right"
-    arrangement: Arrangement = "natural"  # see `Task.layout`
-    extends: bool = False  # meant to extrapolate: trained on several widths
-    parent: str = "vanilla"  # the model that is retrained, if one is
-    parent_base: int | None = None  # where it is not the task's
-    calibration: Calibration | None = None  # how the bias is read out of the parent, before it is retrained
-    start: Literal["new", "parent"] = "parent"  # the weights at the beginning, where there is a parent
-    accept: float = 0.0  # validation accuracy below which more lines are read and the model is trained anew
-    rank: int = 0  # of a low-rank change of the parent's queries and keys
-    practice: int = 0  # rounds, at most: training on with what the parent gets wrong, then a certificate
-    tested: str = "curve"  # at which lengths: a key of `TESTS`
-    many: int = 0  # problems at the lengths `MANY`, if that is more
-    size: tuple[tuple[str, int], ...] = ()  # fields of the model's size that are not the profile's
-    regime: Regime | None = None  # tight, padded or unpadded, where it is not the profile's
-    training: TrainingName = "plain"
-    paper_training: PaperTraining = "code"  # which one the profile `paper` gives it
-    kind: Literal["encoder-decoder", "decoder-only"] = "encoder-decoder"
-
-
-def embedding_size(size: int) -> tuple[tuple[str, int], ...]:
-    return ("width", size), ("feed_forward", 4 * size)
-
-
-def layers(encoder: int, decoder: int) -> tuple[tuple[str, int], ...]:
-    return ("encoder_layers", encoder), ("decoder_layers", decoder)
-
-
-def scaffold(title: str, position: positions.PositionEncoding, w: int | None = W, **changes: Any) -> Model:
-    """ABS: a window, on aligned input. `sides` of the window is "one" unless it is given."""
-    sides = changes.pop("sides", "one")
-    bias = CAUSAL if w is None else Window(w, sides)
-    settings: dict[str, Any] = {"arrangement": "aligned", "extends": True, "tested": "beyond", "training": "scaffold"}
-    return Model(title, position, **{"bias": bias} | settings | changes)
-
-
-def proposal(title: str, position: positions.PositionEncoding) -> Model:
-    """Of others, in our training: several widths, the source counted from the right, where a place has one index."""
-    return Model(title, position, extends=True, tested="beyond")
-
-
-def reading(
-    title: str,
-    position: positions.PositionEncoding,
-    start: Literal["new", "parent"],
-    calibration: Calibration,
-    **changes: Any,
-) -> Model:
-    """ABC in one reading of the paper: positions, initial weights, and how lines are read out of attention."""
-    training: TrainingName = "retraining" if start == "parent" else "short"
-    settings: dict[str, Any] = {"extends": True, "tested": "few", "training": training}
-    return Model(title, position, calibration=calibration, start=start, **settings | changes)
-
 
 INDEX = {"none": positions.NoPosition(), "plain": positions.Sinusoidal(), "mod3": positions.Sinusoidal(PERIOD)}
 INDEX_TITLES = {"none": "no positions", "plain": "plain index", "mod3": "index modulo 3"}
@@ -237,7 +184,6 @@ WINDOWS = {  # other windows with the whole training (claim C34), to one side; w
     for w in (2, 3)
     for t in (3, 5)
 }
-PERIOD_MODELS = {PERIOD: "window-cyclic-both"} | {t: f"window-both-t{t}" for t in (2, 4, 5, 6, 7, 8)}  # by period T
 SIZES = {  # layers of encoder and decoder, width, heads (claim C30); 0/2, 64, 8 are `window-cyclic-both`
     "0-1": ("0/1 layers", layers(0, 1)),
     "0-4": ("0/4 layers", layers(0, 4)),
@@ -292,13 +238,6 @@ MODERN = {  # what others proposed
     "coupling": proposal("Position coupling", positions.Coupling()),
 }
 BASELINES = ("vanilla", "nope", "rope", "alibi", "rpe")
-WITHOUT_ENCODER = (("encoder_layers", 0),)
-
-
-def decoder_only(model: Model, **changes: Any) -> Model:
-    """The same as a decoder-only model: one index, or one distance, runs through problem and answer."""
-    settings: dict[str, Any] = {"kind": "decoder-only", "source_index": "running", "size": WITHOUT_ENCODER}
-    return replace(model, **settings | changes)
 
 
 FORMAT_REGIMES: dict[Arrangement, Regime | None] = {"units-first": None, "as-written": "unpadded"}
@@ -401,15 +340,6 @@ MODELS = (
     | SMALLEST
     | FORMATS
 )
-
-
-ONE_LAYER = (("encoder_layers", 0), ("decoder_layers", 1), ("feed_forward", 512))
-
-
-def traced(title: str, position: positions.PositionEncoding, **changes: Any) -> Model:
-    """Of a task whose output is a table: one layer, since every cell follows from a few others in one step."""
-    settings: dict[str, Any] = {"size": ONE_LAYER, "extends": True, "tested": "table", "training": "traced"}
-    return Model(title, position, **settings | changes)
 
 
 TRACED = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache
 from itertools import chain
 
 from abc_nb.common.errors import InputError
@@ -32,7 +32,7 @@ class Name:
         return f"{self.task}-{self.model}" + ("" if usual else f"-base{self.base}")
 
 
-@lru_cache
+@cache
 def renderings(task: str, base: int) -> dict[str, Name]:
     """The names of one task in a base, second names of models included, by the texts that people type."""
     names = [Name(task, model, base) for model in models_of(Task(task, base))]

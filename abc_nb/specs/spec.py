@@ -22,7 +22,8 @@ from abc_nb.problems.tables import Tables
 from abc_nb.problems.tasks import REGISTRY, Task
 from abc_nb.specs import recipes
 from abc_nb.specs.changes import changed, without
-from abc_nb.specs.models import PERIOD, Model, layers, models_of
+from abc_nb.specs.model import PERIOD, Model, layers
+from abc_nb.specs.models import models_of
 from abc_nb.specs.names import Name, parse, renderings
 from abc_nb.specs.recipes import PROFILES
 from abc_nb.training.progress import TrainingConfig

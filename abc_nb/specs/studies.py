@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 
 from abc_nb.common.errors import InputError
 from abc_nb.specs import models
-from abc_nb.specs.models import GRID_NAMES, PERIOD, W
+from abc_nb.specs.model import PERIOD, W
+from abc_nb.specs.models import GRID_NAMES
 from abc_nb.specs.names import Name
 from abc_nb.specs.spec import Spec, specify
 
