@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from functools import reduce
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from abc_nb.common.errors import InputError
@@ -93,14 +94,14 @@ def test_operands_are_digits_least_significant_first_and_zeros_in_front_count_wh
 @pytest.mark.parametrize(
     ("name", "base", "problem", "reason"),
     [
-        ("addition", 10, "12a+3", "'a' is no digit, and the sign is +"),
-        ("addition", 10, "", "numbers in it: 0, needed: 2"),
-        ("addition", 10, "1+", "numbers in it: 1, needed: 2"),
+        ("addition", 10, "12a+3", "'a' is no digit"),
+        ("addition", 10, "", "there is no number in it"),
+        ("addition", 10, "12", "numbers in it: 1, needed: 2"),
         ("addition", 10, "1+2+3", "numbers in it: 3, needed: 2"),
-        ("addition", 10, "-1+2", "'-' is no digit, and the sign is +"),
-        ("addition", 10, "1 2+3", "' ' is no digit, and the sign is +"),
-        ("addition", 10, "١+2", "'١' is no digit, and the sign is +"),  # an Arabic digit
-        ("addition", 2, "2+1", "'2' is no digit, and the sign is +"),
+        ("addition", 10, "0x1F+1", "'x' is no digit"),
+        ("addition", 10, "١+2", "'١' is no digit"),  # an Arabic digit
+        ("addition", 2, "2+1", "'2' is no digit"),
+        ("n-by-1", 10, "×4", "a number is missing before '×'"),
         ("n-by-1", 10, "12*34", "the second number has 2 digits, which is more than 1"),
         ("successor", 10, "1+1", "'+' is no digit"),
         ("parity", 2, "102", "'2' is no digit"),
@@ -111,6 +112,10 @@ def test_operands_are_digits_least_significant_first_and_zeros_in_front_count_wh
         ("listops-max", 10, "()", "there is no item"),
         ("listops-nested", 10, "SM 1", "its operators and items do not make one list"),
         ("listops-nested", 10, "1 2", "its operators and items do not make one list"),
+        ("listops-nested", 10, "[MED 1 2 3 ]", "'MED' is no item"),
+        ("listops-nested", 10, "SM 1 2]", "']' closes no list"),
+        ("listops-nested", 10, "(MAX 1 2", "'(' is not closed"),
+        ("sorting", 10, "3,,4", "an item is missing between two ','"),
     ],
 )
 def test_what_is_no_problem_of_the_task_is_one_sentence_with_an_example(
@@ -121,6 +126,91 @@ def test_what_is_no_problem_of_the_task_is_one_sentence_with_an_example(
         task.read(problem)
     takes = f"{task.title} takes a problem in digits 0-{base - 1}, as in {task.problem}"
     assert str(caught.value) == f"cannot read {problem!r}: {reason}; {takes}"
+
+
+def reason_of(task: Task, problem: str) -> str:
+    """What is said to be wrong with a problem, without the problem and without what the task takes."""
+    with pytest.raises(InputError) as caught:
+        task.read(problem)
+    takes = f"; {task.title} takes a problem in {task.takes}, as in {task.problem}"
+    return str(caught.value).removeprefix(f"cannot read {problem.strip()!r}: ").removesuffix(takes)
+
+
+@given(st.sampled_from([name for name in REGISTRY if Task(name).operator in ("+", "-", "*")]), NUMBERS, NUMBERS)
+def test_a_missing_number_a_stray_character_and_an_answer_are_called_so(name: str, a: int, b: int) -> None:
+    task = Task(name)
+    for sign in {"*": "*×x", "-": "-−"}.get(task.operator, task.operator):
+        assert reason_of(task, f" {sign}{a}{sign}{b}") == f"a number is missing before {sign!r}"
+        for problem in (f"{a}{sign}{sign} {b}", f"{a} {sign}", f"{a}{sign}{b}{sign}="):
+            assert reason_of(task, problem) == f"a number is missing after {sign!r}"
+        for stray in "zZ/._·?":
+            assert reason_of(task, f"{a}{sign}{b}{stray}") == f"{stray!r} is no digit"
+        assert reason_of(task, f"{a} {b}{sign}{b}") == f"white space stands inside of {f'{a} {b}'!r}"
+        assert reason_of(task, f"{a} {sign} {b} = {a}") == "leave out the '=' and what follows it"
+
+
+TYPED = st.lists(st.sampled_from([*"01259afxX+-*×−=,()[] ١\n", "SM", "MAX", "sum_mod", "-1", "12"]), max_size=9)
+
+
+@settings(max_examples=500)
+@given(st.sampled_from([*REGISTRY]), TYPED.map("".join))
+def test_what_is_wrong_with_a_problem_is_something_that_was_typed(name: str, problem: str) -> None:
+    task = Task(name)
+    try:
+        answer = task.right_answer(problem)
+    except InputError:
+        reason = reason_of(task, problem)
+        assert all(quoted in repr(problem) for quoted in re.findall("'(.*?)'", reason))
+        assert set("+-*×−=[]") & set(reason) <= set(problem)
+    else:
+        assert task.read_answer(answer) == answer
+        assert task.right_answer(f"{problem} =" if "=" not in problem else problem) == answer
+
+
+@pytest.mark.parametrize(
+    ("problem", "same"),
+    [
+        ("[SM 1 2 3 ]", "SM 1 SM 2 3"),
+        ("( ( ( [MAX 2 ) 9 ) [MIN 4 7 ] ) 0 ] )", "MAX 2 MAX 9 MAX MIN 4 7 0"),  # as in the published files
+        ("[SUM_MOD 1 [max 2 3 4 ] 5 ]", "SM 1 SM MAX 2 MAX 3 4 5"),
+        ("(SM (MAX 1 2) 3)", "SM MAX 1 2 3"),
+        ("SM(1, MIN(2, 3, 4))", "SM 1 MIN 2 MIN 3 4"),
+        ("[SM 3 MAX 2 5]", "SM 3 MAX 2 5"),
+        ("[MAX [SM 7 ] 2 3 ]", "MAX 7 MAX 2 3"),
+    ],
+)
+def test_lists_in_brackets_have_any_number_of_elements(problem: str, same: str) -> None:
+    task = Task("listops-nested")
+    assert task.typed(task.read(problem)) == same
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "written"),
+    [
+        ("addition", " 0046 ", "46"),
+        ("parity", "Even", "0"),
+        ("parity", "odd", "1"),
+        ("sorting", "[0, 3, 4]", "0 3 4"),
+    ],
+)
+def test_answers_are_read_as_people_write_them(name: str, answer: str, written: str) -> None:
+    assert Task(name).read_answer(answer) == written
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "reason"),
+    [
+        ("addition", "4 6", "white space stands inside of '4 6'; give it as in 579, which is that to 123+456"),
+        ("addition", "-4", "'-' is no digit"),
+        ("parity", "2", "'2' is none of 0, even, 1, odd"),
+        ("listops-max", "12", "'12' is no digit"),
+        ("listops-max", "1 2", "digits in it: 2, needed: 1"),
+        ("sorting", "", "there is no item"),
+    ],
+)
+def test_what_is_no_answer_is_one_sentence_with_an_example(name: str, answer: str, reason: str) -> None:
+    with pytest.raises(InputError, match=re.escape(f"cannot read the answer {answer!r}: {reason}")):
+        Task(name).read_answer(answer)
 
 
 @pytest.mark.parametrize("problem", [12, None, b"1+2"])

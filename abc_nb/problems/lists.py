@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from abc_nb.problems.digits import Digits
-from abc_nb.problems.tasks import PAD, SYMBOLS, FinalOnly, Regime, Task, Unreadable, Width, single
+from abc_nb.problems.tasks import PAD, SYMBOLS, FinalOnly, Regime, Task, Width, single
+from abc_nb.problems.typed import BRACKETS, Unreadable, items_in
 
 COMBINE: dict[str, Callable[..., np.ndarray]] = {  # the operators of lists, with their base
     "SM": lambda x, y, base: (x + y) % base,
     "MAX": lambda x, y, base: np.maximum(x, y),
     "MIN": lambda x, y, base: np.minimum(x, y),
 }
+OTHER_NAMES = {"SUM_MOD": "SM"}  # of operators
 
 
 class Lists(Task):
@@ -37,13 +38,33 @@ class Lists(Task):
 
     def parsed(self, text: str) -> list[Digits]:
         """The tokens of a list, with or without its operator in front."""
-        own = self.operator.lower()
-        written = re.sub(rf"^{own}(?![a-z])", "", text.strip(" ()")) if own else text
-        parts = re.split(r"[\s,()]+", written.strip(" ,()"))
-        parts = [part.upper() if part.upper() in COMBINE else part for part in parts]
-        if strange := [part for part in parts if part not in self.items]:
-            raise Unreadable(f"{strange[0]!r} is no item" if strange[0] else "there is no item")
-        return [np.array([[self.token(self.items[part]) for part in reversed(parts)]])]
+        items = [item for item in items_in(text) if item not in BRACKETS]
+        if self.operator and operator_of(items[0]) == self.operator:
+            items = items[1:]
+        return self.tokens(items)
+
+    def tokens(self, items: Sequence[str]) -> list[Digits]:
+        """The operand of a list's items; Unreadable for what is no item of the task."""
+        names = [operator_of(item) or item for item in items]
+        if strange := [item for item, name in zip(items, names, strict=True) if name not in self.items]:
+            raise Unreadable(f"{strange[0]!r} is no item")
+        if not names:
+            raise Unreadable("there is no item")
+        return [np.array([[self.token(self.items[name]) for name in reversed(names)]])]
+
+    def parsed_answer(self, text: str) -> str:
+        """One digit."""
+        items = self.digits_in(text)
+        if len(items) > 1:
+            raise Unreadable(f"digits in it: {len(items)}, needed: 1")
+        return items[0]
+
+    def digits_in(self, text: str) -> list[str]:
+        """The digits of a list; Unreadable if it holds something else."""
+        items = [item.lower() for item in items_in(text) if item not in BRACKETS]
+        if strange := [item for item in items if item not in {*self.digits}]:
+            raise Unreadable(f"{strange[0]!r} is no digit")
+        return items
 
     def typed(self, operands: Sequence[Digits], zeros: bool = False) -> str:
         names = {token: name for name, token in self.items.items()}
@@ -156,11 +177,55 @@ class Nested(Lists):
     def items(self) -> dict[str, str]:
         return super().items | {name: name for name in COMBINE}
 
+    def lengths(self, operands: Sequence[Digits]) -> tuple[int, ...]:
+        return ((operands[0].shape[1] + 1) // 2,)
+
     def parsed(self, text: str) -> list[Digits]:
-        operands = super().parsed(text)
+        """Lists in brackets can have any number of elements, as those of Nangia and Bowman (2018)."""
+        operands = self.tokens(in_twos(items_in(text)))
         if not is_one_list(self.text(operands[0][0, ::-1].tolist())):
             raise Unreadable("its operators and items do not make one list")
         return operands
+
+
+def operator_of(item: str) -> str | None:
+    """The operator that an item names, in capitals or not."""
+    name = OTHER_NAMES.get(item.upper(), item.upper())
+    return name if name in COMBINE else None
+
+
+def in_twos(items: Sequence[str]) -> list[str]:
+    """Lists of any number of elements as lists of two without brackets: `[SM 1 2 3]` is `SM 1 SM 2 3`.
+
+    All operators are associative. Beside square brackets, round ones say nothing: the published files have them where
+    a parser has made pairs. Unreadable if brackets do not match.
+    """
+    ignored, opened = "()" if "[" in items else "", [list[list[str]]()]  # elements of the lists that are not closed
+    for item in items:
+        if item in ignored:
+            continue
+        if item in "([":
+            opened.append([])
+        elif item not in ")]":
+            opened[-1].append([item])
+        elif len(opened) == 1:
+            raise Unreadable(f"{item!r} closes no list")
+        else:
+            made = chained(opened.pop())
+            opened[-1].append(made)
+    if len(opened) > 1:
+        raise Unreadable(f"{'[' if ignored else '('!r} is not closed")
+    return [item for element in opened[0] for item in element]
+
+
+def chained(elements: Sequence[list[str]]) -> list[str]:
+    """A list of any number of elements, an operator in front of all but the last; as it is if that was done."""
+    flat = [item for element in elements for item in element]
+    names = [operator_of(item) or item for item in flat]
+    if len(elements) < 2 or names[0] not in COMBINE or is_one_list(names):
+        return flat
+    operator, *others, last = elements
+    return [item for element in others for item in operator + element] + last
 
 
 def is_one_list(symbols: Sequence[str]) -> bool:

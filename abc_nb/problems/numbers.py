@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -22,7 +23,8 @@ from abc_nb.problems.digits import (
     written_number,
 )
 from abc_nb.problems.layouts import Layout
-from abc_nb.problems.tasks import PADDED, FinalOnly, Regime, Task, Unreadable, Width, single
+from abc_nb.problems.tasks import PADDED, FinalOnly, Regime, Task, Width, single
+from abc_nb.problems.typed import Unreadable, numbers_in
 
 Step = tuple[np.ndarray, np.ndarray]  # the digit that is written, and the state after it
 
@@ -139,16 +141,9 @@ class Numbers(Task):
         return operands if zeros else [without_zeros(digits) for digits in operands]
 
     def parsed(self, text: str) -> list[Digits]:
-        expression = text.replace("×", "*").replace("x", "*")
-        parts = [part.strip() for part in expression.split(self.operator)] if self.operator else [expression]
-        strange = [character for character in "".join(parts) if character not in self.digits]
-        if strange:
-            raise Unreadable(
-                f"{strange[0]!r} is no digit" + (f", and the sign is {self.operator}" * bool(self.operator))
-            )
-        wanted = 2 if self.operator else 1
-        if not all(parts) or len(parts) != wanted:
-            raise Unreadable(f"numbers in it: {sum(map(bool, parts))}, needed: {wanted}")
+        parts, wanted = numbers_in(text, self.operator, self.digits), 2 if self.operator else 1
+        if len(parts) != wanted:
+            raise Unreadable(f"numbers in it: {len(parts)}, needed: {wanted}")
         if self.factor and len(parts[-1]) > self.factor:
             raise Unreadable(f"the second number has {len(parts[-1])} digits, which is more than {self.factor}")
         return [np.array([[DIGITS.index(character) for character in reversed(part)]]) for part in parts]
@@ -236,6 +231,17 @@ class Parity(Numbers, name="parity"):
 
     def can_stand(self, digits: np.ndarray, place: int, places: int) -> np.ndarray:
         raise InputError("accuracy of Parity is not computed: its lengths are decimal, and their bits are not uniform")
+
+    def parsed(self, text: str) -> list[Digits]:
+        """Spaces or commas can stand between the bits."""
+        return super().parsed(re.sub(r"[\s,]", "", text))
+
+    def parsed_answer(self, text: str) -> str:
+        """0 or even, 1 or odd."""
+        words = {"0": "0", "even": "0", "1": "1", "odd": "1"}
+        if text.lower() not in words:
+            raise Unreadable(f"{text!r} is none of {', '.join(words)}")
+        return words[text.lower()]
 
     def said(self, digits: list[str]) -> str:
         return digits[-1]

@@ -51,6 +51,9 @@ class Sorting(Tables, Lists, name="sorting"):
                 fine &= cell // self.base == (values[PARITY] + atom[1] + atom[2]) % 2
         return fine & (values[PARITY] == 0) if where.row == where.column == 0 else fine
 
+    def parsed_answer(self, text: str) -> str:
+        return self.joined(self.digits_in(text))
+
     def result(self, table: np.ndarray) -> Digits:
         return table[:, -1] % self.base
 

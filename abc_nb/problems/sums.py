@@ -10,7 +10,8 @@ import numpy as np
 from abc_nb.problems.digits import DIGITS, Digits, digit_count, varied_digits
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.tables import BEFORE, Atom, CarryTables, Values, Where
-from abc_nb.problems.tasks import Unreadable, Width, pair
+from abc_nb.problems.tasks import Width, pair
+from abc_nb.problems.typed import numbers_in
 
 HERE: Atom = ("by cell", 1, 0)
 
@@ -96,14 +97,14 @@ class SumOfMany(CarryTables, name="sum-of-many"):
         return self.written(drawn)
 
     def parsed(self, text: str) -> list[Digits]:
-        parts = [part.strip() for part in text.split("+")]
-        if strange := [character for character in "".join(parts) if character not in self.digits]:
-            raise Unreadable(f"{strange[0]!r} is no digit, and the sign is +")
-        if not all(parts):
-            raise Unreadable("there is no number before or after a +")
+        parts = numbers_in(text, "+", self.digits)
         size = max(map(len, parts))
         rows = [[DIGITS.index(digit) for digit in reversed(part.rjust(size, "0"))] for part in reversed(parts)]
         return self.written(np.array([rows]))
+
+    def lengths(self, operands: Sequence[Digits]) -> tuple[int, ...]:
+        """The digits of the longest number, and how many numbers there are."""
+        return pair(self.width_in(operands))
 
     def typed(self, operands: Sequence[Digits], zeros: bool = False) -> str:
         digits, numbers = pair(self.width_in(operands))

@@ -24,8 +24,9 @@ import numpy as np
 from abc_nb.common.errors import InputError
 from abc_nb.problems import layouts
 from abc_nb.problems.automaton import Automaton, Machine
-from abc_nb.problems.digits import DIGITS, Digits, digit_count, distinct_digits, varied_digits
+from abc_nb.problems.digits import DIGITS, Digits, digit_count, distinct_digits, varied_digits, written_number
 from abc_nb.problems.layouts import EOS, SOS, Arrangement, Layout
+from abc_nb.problems.typed import Unreadable, numbers_in
 
 PAD = "@"
 SYMBOLS = ("+", "*", SOS, EOS, PAD)
@@ -37,10 +38,6 @@ LONGEST = len(str(NUMBERS))  # digits of the longest
 
 Width = int | tuple[int, int]  # columns given to an operand; of operands with two sizes, both of them
 REGISTRY: dict[str, type[Task]] = {}
-
-
-class Unreadable(Exception):
-    """What is wrong with a problem, as a part of a sentence."""
 
 
 def check_choice(value: object, kind: str, choices: Sequence[str]) -> None:
@@ -243,12 +240,15 @@ class Task(Machine):
     def read(self, text: str, zeros: bool = False) -> list[Digits]:
         """The operands of a problem as people write it, (1, places) each; InputError if it is none of the task's.
 
-        With `zeros`, those in front of a number count.
+        With `zeros`, those in front of a number count. An equals sign at the end is passed over.
         """
         if not isinstance(text, str):
             raise InputError(f"{text!r} is no problem: give it as text, as in {self.problem!r}")
         try:
-            return self.parsed(text.strip().lower())
+            problem, _, answer = text.partition("=")
+            if answer.strip():
+                raise Unreadable("leave out the '=' and what follows it")
+            return self.parsed(problem.strip())
         except Unreadable as reason:
             takes = f"{self.title} takes a problem in {self.takes}, as in {self.problem}"
             raise InputError(f"cannot read {text.strip()!r}: {reason}; {takes}") from None
@@ -256,6 +256,22 @@ class Task(Machine):
     def parsed(self, text: str) -> list[Digits]:
         """The operands as they are typed; Unreadable if the text is not one of the task's problems."""
         raise NotImplementedError
+
+    def read_answer(self, text: str) -> str:
+        """An answer that people write, as `write` has it; InputError if it is none of the task's."""
+        try:
+            return self.parsed_answer(text.strip())
+        except Unreadable as reason:
+            example = f"as in {self.right_answer(self.problem)}, which is that to {self.problem}"
+            raise InputError(f"cannot read the answer {text.strip()!r}: {reason}; give it {example}") from None
+
+    def parsed_answer(self, text: str) -> str:
+        """The answer in the task's own writing; Unreadable if the text is none."""
+        return written_number(numbers_in(text, "", self.digits)[0])
+
+    def lengths(self, operands: Sequence[Digits]) -> tuple[int, ...]:
+        """The lengths of a problem's operands."""
+        return tuple(digits.shape[1] for digits in operands)
 
     def typed(self, operands: Sequence[Digits], zeros: bool = False) -> str:
         """The first problem as a person types it; with `zeros` in front as far as a result leaves room for them."""
