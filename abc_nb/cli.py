@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import re
 import signal
@@ -180,6 +181,8 @@ def terminable() -> Iterator[None]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    if isinstance(sys.stdout, io.TextIOWrapper):  # what its encoding lacks is escaped, as on standard error
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         with terminable(), warnings.catch_warnings():
             warnings.showwarning = lambda message, *_, **__: print(f"abc-nb: {message}", file=sys.stderr)

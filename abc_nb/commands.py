@@ -6,7 +6,9 @@ import subprocess
 import sys
 import warnings
 from argparse import Namespace
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from io import TextIOWrapper
+from itertools import islice
 from pathlib import Path
 
 import pandas as pd
@@ -16,13 +18,14 @@ from abc_nb import api
 from abc_nb.common import devices, paths
 from abc_nb.common.errors import InputError
 from abc_nb.model import compiled
-from abc_nb.problems.tasks import REGISTRY, Task
+from abc_nb.model.transformer import Transformer
+from abc_nb.problems.sampling import Sampler
+from abc_nb.problems.tasks import REGISTRY
 from abc_nb.runs import runner, store
 from abc_nb.runs.run import Run
 from abc_nb.specs import models, names, studies
 from abc_nb.specs.spec import Spec, spec
-from abc_nb.training import evaluation
-from abc_nb.training.answers import answers
+from abc_nb.training import answers, evaluation
 from abc_nb.training.progress import Progress
 
 BLOCK = 256  # lines of standard input answered together
@@ -106,45 +109,35 @@ def compute(arguments: Namespace) -> int:
     if typed != "-":
         experiment.task.read(typed)  # bad input is named before a missing model
     model = trained(arguments).model()
-    refused: list[int] = []
-    lines = readable(experiment.task, sys.stdin, refused) if typed == "-" else iter([typed])
-    for block in in_blocks(lines, 1 if sys.stdin.isatty() else BLOCK):
-        for answer in answers(model, experiment.sampler, block, arguments.trace):
-            print(answer, flush=True)
+    if typed == "-":
+        return answer_lines(model, experiment.sampler, arguments.trace)
+    print(*answers.answers(model, experiment.sampler, [typed], arguments.trace))
+    return 0
+
+
+def answer_lines(model: Transformer, sampler: Sampler, trace: bool) -> int:
+    """Answer the lines of standard input, each with one line, which is empty where there is no answer.
+
+    Of a line that is not empty, why it has none is printed with its number, and the status is 2.
+    """
+    refused, lines = 0, enumerate(standard_input(), 1)
+    while block := list(islice(lines, 1 if sys.stdin.isatty() else BLOCK)):
+        for (number, line), outcome in zip(
+            block, answers.attempts(model, sampler, [line for _, line in block], trace), strict=True
+        ):
+            failed = isinstance(outcome, InputError)
+            print("" if failed else outcome, flush=True)
+            if failed and line.strip():
+                print(f"abc-nb: line {number}: {outcome}", file=sys.stderr)
+                refused += 1
     return 2 if refused else 0
 
 
-def readable(task: Task, lines: Iterable[str], refused: list[int]) -> Iterator[str]:
-    """The lines that are problems of the task; of another one the sentence is printed and its number is kept.
-
-    Empty lines are passed over. Raises InputError for what is no text.
-    """
-    try:
-        for number, line in enumerate(lines, 1):
-            try:
-                if line.strip():
-                    task.read(line)
-                    yield line
-            except InputError as error:
-                print(f"abc-nb: line {number}: {error}", file=sys.stderr)
-                refused.append(number)
-    except UnicodeDecodeError as error:
-        raise InputError("cannot read standard input: it is not text in UTF-8") from error
-
-
-def in_blocks(lines: Iterator[str], size: int) -> Iterator[list[str]]:
-    """The lines in lists of `size`; those before an error come first."""
-    block: list[str] = []
-    try:
-        for line in lines:
-            block.append(line)
-            if len(block) == size:
-                yield block
-                block = []
-    except InputError:
-        yield block
-        raise
-    yield block
+def standard_input() -> Iterable[str]:
+    """The lines of standard input, in UTF-8 with or without a byte-order mark; what is none is shown as a question."""
+    if isinstance(sys.stdin, TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf-8-sig", errors="replace")
+    return sys.stdin
 
 
 def certify(arguments: Namespace) -> int:

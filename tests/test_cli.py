@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import io
+import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,9 +15,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from conftest import Folders
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import abc_nb
-from abc_nb import cli
+from abc_nb import cli, commands
 from abc_nb.cli import main
 from abc_nb.common import paths
 from abc_nb.runs import runner
@@ -153,7 +158,7 @@ def test_compute_reads_lines_and_answers_each_in_order(
     problems = ["1+2", "99999999999+1", "  7 + 8  ", "0+0", "123456+654321"]
     alone = [output(capsys, "compute", "addition-vanilla", problem, *SMOKE) for problem in problems]
     assert all(answer.count("\n") == 1 for answer in alone)
-    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(problems) + "\n\n"))
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(problems) + "\n"))
     assert output(capsys, "compute", "addition-vanilla", "-", *SMOKE) == "".join(alone)
 
 
@@ -316,25 +321,68 @@ def test_the_advice_of_an_untrained_model_names_the_profile_and_base_it_was_aske
     assert_one_sentence(capsys, status, "`abc-nb train addition-vanilla-base7 --profile smoke --seed 3`")
 
 
+LINES = st.sampled_from([b"1+2", b"4+5", b"123456789+1", b"", b"  ", b"12a+3", b"+", b"\xff+3", b"0+0="])
+
+
 @pytest.mark.usefixtures("trained")
-def test_standard_input_that_is_no_text_is_one_sentence(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@given(lines=st.lists(LINES, max_size=9), block=st.integers(1, 4), mark=st.sampled_from([b"", b"\xef\xbb\xbf"]))
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_every_line_gets_one_line_and_those_without_an_answer_are_named(
+    lines: list[bytes], block: int, mark: bytes, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"1+2\n\xff\xfe+3\n"), encoding="utf-8"))
+    alone = abc_nb.load("addition-vanilla", profile="smoke")
+    good = {line for line in lines if re.fullmatch(rb"[0-9]+\+[0-9]+=?", line)}
+    expected = {line: abc_nb.answer(alone.spec.name, line.decode(), profile="smoke") for line in good}
+    refused = [number for number, line in enumerate(lines, 1) if line.strip() and line not in good]
     capsys.readouterr()
-    assert_one_sentence(capsys, main(["compute", "addition-vanilla", "-", *SMOKE]), "it is not text in UTF-8")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(commands, "BLOCK", block)
+        text = mark + b"".join(line + b"\n" for line in lines)
+        patched.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text), encoding="ascii"))
+        assert main(["compute", "addition-vanilla", "-", *SMOKE]) == (2 if refused else 0)
+    out, err = capsys.readouterr()
+    assert out.split("\n") == [expected.get(line, "") for line in lines] + [""]
+    assert re.findall(r"^abc-nb: line (\d+): cannot read '", err, re.MULTILINE) == [*map(str, refused)]
 
 
 @pytest.mark.usefixtures("trained")
-def test_a_bad_line_is_named_and_the_others_are_answered(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_a_problem_that_the_model_refuses_leaves_the_others_their_answers(
+    capsys: pytest.CaptureFixture[str], folders: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = "".join(output(capsys, "compute", "addition-vanilla", sum_, *SMOKE) for sum_ in ("1+2", "4+5"))
-    monkeypatch.setattr(sys, "stdin", io.StringIO("1+2\n\n12a+3\n4+5\n"))
-    assert main(["compute", "addition-vanilla", "-", *SMOKE]) == 2
+    monkeypatch.setenv("ABC_NB_RUNS", str(folders.runs))
+    few = ["--set", 'model.position={"type": "Learned", "longest": 30}', "--set", "training.steps=4"]
+    assert main(["train", "addition-vanilla", *SMOKE, *few]) == 0
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"1+2\n{'1' * 60}+1\n4+5\n"))
+    capsys.readouterr()
+    assert main(["compute", "addition-vanilla", "-", *SMOKE, *few]) == 2
     out, err = capsys.readouterr()
-    assert out == expected
-    assert err.startswith("abc-nb: line 3: cannot read '12a+3'") and err.count("\n") == 1
+    assert [bool(line) for line in out.splitlines()] == [True, False, True]
+    assert re.fullmatch(r"abc-nb: line 2: \d+ positions are too many: [^\n]*\n", err)
+
+
+def without_encoding(path: Path) -> list[str]:
+    """The calls of a module that open a text file in the encoding of the machine."""
+    calls = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)]
+    named = {call: ast.unparse(call.func) for call in calls if "encoding" not in {word.arg for word in call.keywords}}
+    opening = re.compile(r"(?!os\.|self\.)(.*\.(open|read_text|write_text)|open)")  # `self.open` is no file's
+    return [f"{path.name}:{call.lineno}" for call, name in named.items() if opening.fullmatch(name)]
+
+
+def test_every_text_file_is_opened_as_utf_8() -> None:
+    assert [call for path in paths.PACKAGE.rglob("*.py") for call in without_encoding(path)] == []
+
+
+@pytest.mark.slow
+def test_an_ascii_locale_stops_no_command(tmp_path: Path) -> None:
+    """In the C locale, where files and standard output are ASCII if a program does not say otherwise."""
+    places = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "ABC_NB_FIGURES": str(tmp_path)}
+    shutil.copytree(paths.figures(), tmp_path, dirs_exist_ok=True)
+    for words in (["list", "--all"], ["report"], ["compute", "addition-abc", "12*3"]):
+        command = [sys.executable, "-m", "abc_nb", *words]
+        done = subprocess.run(command, capture_output=True, cwd=paths.ROOT, env={**os.environ, **places}, check=False)
+        assert done.returncode == (2 if "compute" in words else 0), done.stderr.decode()
+    assert b"is no digit" in done.stderr
+    assert not (tmp_path / "REPORT.md").read_text(encoding="utf-8").isascii()
 
 
 def regular_file(folder: Path) -> Path:

@@ -55,7 +55,7 @@ def read(path: Path) -> Data:
     """A certificate as plain data; InputError for a file that is none."""
     if not path.is_file():
         raise InputError(f"there is no certificate {path}: give the path of a file that `abc-nb certify` wrote")
-    return parsed(path.read_text("utf-8", "replace") if path.stat().st_size <= LARGEST else "", path)
+    return parsed(path.read_text(encoding="utf-8", errors="replace") if path.stat().st_size <= LARGEST else "", path)
 
 
 def parsed(text: str, path: Path) -> Data:
@@ -76,7 +76,7 @@ def made_here() -> dict[str, Data]:
 def shipped() -> dict[str, Data]:
     """The certificates that come with the project, by the names of their runs."""
     path = paths.certificates()
-    lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     return {name_of(data): data for data in (parsed(line, path) for line in lines)}
 
 

@@ -34,6 +34,6 @@ def device_name() -> str:
     if device() == "cuda":
         return torch.cuda.get_device_name()
     info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
+    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
     model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
     return f"CPU ({model}, {os.cpu_count()} cores, {torch.backends.cpu.get_cpu_capability()})"

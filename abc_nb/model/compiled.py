@@ -90,7 +90,7 @@ def library(size: int) -> ctypes.CDLL | None:
 
 def built(command: list[str]) -> ctypes.CDLL | None:
     """What a compiler's command makes, kept for the next process; None if it fails."""
-    facts = [SOURCE.read_text(), *command, platform.machine(), processor()]
+    facts = [SOURCE.read_text(encoding="utf-8"), *command, platform.machine(), processor()]
     path = paths.BUILD / "compiled" / f"attention-{hashlib.sha256(repr(facts).encode()).hexdigest()[:16]}.so"
     try:
         if not path.exists():
@@ -104,7 +104,7 @@ def built(command: list[str]) -> ctypes.CDLL | None:
 def processor() -> str:
     """What the processor can do, so that what was compiled for another one is not used."""
     info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
+    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
     return next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())
 
 

@@ -75,13 +75,13 @@ class Claim:
 
 def known() -> dict[str, Claim]:
     """The paper's claims by id."""
-    with (paths.DATA / "claims.csv").open(newline="") as lines:
+    with (paths.DATA / "claims.csv").open(newline="", encoding="utf-8") as lines:
         return {row["id"]: Claim(**row) for row in csv.DictReader(lines)}  # type: ignore[arg-type]
 
 
 def counted() -> list[Counted]:
     """The runs that claims count."""
-    with (paths.DATA / "counts.csv").open(newline="") as lines:
+    with (paths.DATA / "counts.csv").open(newline="", encoding="utf-8") as lines:
         return [Counted(**row) for row in csv.DictReader(lines)]
 
 

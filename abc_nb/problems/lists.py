@@ -177,7 +177,7 @@ class Nested(Lists):
     def items(self) -> dict[str, str]:
         return super().items | {name: name for name in COMBINE}
 
-    def lengths(self, operands: Sequence[Digits]) -> tuple[int, ...]:
+    def lengths_of(self, operands: Sequence[Digits]) -> tuple[int, ...]:
         return ((operands[0].shape[1] + 1) // 2,)
 
     def parsed(self, text: str) -> list[Digits]:

@@ -102,7 +102,7 @@ class SumOfMany(CarryTables, name="sum-of-many"):
         rows = [[DIGITS.index(digit) for digit in reversed(part.rjust(size, "0"))] for part in reversed(parts)]
         return self.written(np.array([rows]))
 
-    def lengths(self, operands: Sequence[Digits]) -> tuple[int, ...]:
+    def lengths_of(self, operands: Sequence[Digits]) -> tuple[int, ...]:
         """The digits of the longest number, and how many numbers there are."""
         return pair(self.width_in(operands))
 

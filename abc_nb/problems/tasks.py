@@ -269,7 +269,7 @@ class Task(Machine):
         """The answer in the task's own writing; Unreadable if the text is none."""
         return written_number(numbers_in(text, "", self.digits)[0])
 
-    def lengths(self, operands: Sequence[Digits]) -> tuple[int, ...]:
+    def lengths_of(self, operands: Sequence[Digits]) -> tuple[int, ...]:
         """The lengths of a problem's operands."""
         return tuple(digits.shape[1] for digits in operands)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 SIGNS = {"*": "*×xX", "-": "-−"}  # how an operator can be typed, where there are several ways
 BRACKETS = "()[]"

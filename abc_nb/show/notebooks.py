@@ -28,7 +28,7 @@ def sequence() -> list[Path]:
 
 def title(notebook: Path) -> str:
     """The heading of a notebook."""
-    first = "".join(json.loads(notebook.read_text())["cells"][0]["source"])
+    first = "".join(json.loads(notebook.read_text(encoding="utf-8"))["cells"][0]["source"])
     return first.splitlines()[0].lstrip("# ")
 
 
