@@ -109,7 +109,7 @@ def test_a_notebooks_claims_are_judged_recorded_and_shown(
     shown: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def judge(found: Results, ids: list[str]) -> list[Verdict]:
-        assert ids == ["C30"]
+        assert ids == ["C30", "C41"]
         return [Verdict("C30", "differs", "It is another.", "1 of 2")]
 
     monkeypatch.setattr(claims, "judge", judge)

@@ -205,10 +205,13 @@ class AttentionStudy:
         )
         return float(row.inside.iloc[0]), float(row.beyond.iloc[0])
 
-    def by_operand(self) -> pd.DataFrame:
-        """The share of each cross-attention head (a row) on each operand (a column), where the model is right."""
+    def by_operand(self, model: Transformer | None = None) -> pd.DataFrame:
+        """The share of each cross-attention head (a row) on each operand (a column), on problems of training length.
+
+        Of the run's model, or of another one on the same problems.
+        """
         batch = self.batch(TRAINED)
-        kept = [each for (name, _), each in record(self.model, batch).weights.items() if name == "cross"]
+        kept = [each for (name, _), each in record(model or self.model, batch).weights.items() if name == "cross"]
         means = torch.cat([weights[:, :, : batch.layout.width].mean(dim=(0, 2)) for weights in kept])
         shares = {n: means[:, part.columns.tolist()].sum(-1) for n, part in enumerate(batch.layout.operands, 1)}
         return pd.DataFrame({f"operand {number}": share.numpy() for number, share in shares.items()})

@@ -1,8 +1,8 @@
 """Claims of the paper and their verdicts: each is a row that says which runs are counted, and at which bar.
 
 `data/claims.csv` has a row a claim, `data/counts.csv` what it counts. There `rows` names studies or a measure, `models`
-and `tasks` choose from them by patterns (`!` leaves out), `among` and `agrees` are conditions on a run's columns, and
-`label` groups the runs. The part `runs` decides; a finding tells other parts, too.
+and `tasks` choose from them by patterns (`!` leaves out), and `label` groups the runs. `among`, `undecided` and
+`agrees` are conditions on a run's columns. The part `runs` decides; a finding tells other parts, too.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import csv
 import fnmatch
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import cast
 
@@ -19,10 +19,11 @@ import pandas as pd
 
 from abc_nb.analysis.results import Results
 from abc_nb.common import paths
-from abc_nb.paper.counts import RUN, SEEDS, VERDICTS, Judgement, Part, by_counts
+from abc_nb.paper.counts import ABOUT, RUN, VERDICTS, Judgement, Part, by_counts
 from abc_nb.paper.measures import frame, measured
 from abc_nb.show import titles
 
+MORE = "more seeds, or trainings that go on until validation is at 99%."
 REGIMES = {"padded-20": "padded to twenty digits"}  # where a verdict calls one otherwise than runs do
 
 
@@ -33,7 +34,7 @@ class Verdict:
     id: str
     verdict: Judgement
     finding: str  # one sentence
-    runs: str = ""  # as in "19 of 20 runs agree": with the claim, of those that decide it; empty if none does
+    runs: str = ""  # as in "19 of 20 runs agree, 5 undecided"; empty if no run decides the claim
     reading: str = ""  # which reading of the paper was tried
     regime: str = "tight"
     seeds: str = ""  # of each task and model, as in "5" or "1 to 5"
@@ -50,6 +51,7 @@ class Counted:
     models: str
     tasks: str
     among: str
+    undecided: str
     agrees: str
     label: str
 
@@ -65,9 +67,8 @@ class Claim:
     criterion: str  # what is counted, in words
     rule: str  # see `by_rule`
     at_most: Judgement  # what it is where every run agrees
-    needs: str  # of another part, as in "some short": see `meets`
-    otherwise: Judgement  # what it is at most without that
     finding: str  # one sentence, with places for the parts: see `Part`
+    decide: str  # what would decide it, shown as long as nothing does
     reading: str
     size: str
     notebook: str  # that judges it
@@ -104,17 +105,17 @@ def judge(results: Results, ids: Sequence[str]) -> list[Verdict]:
 def verdict(claim: Claim, parts: dict[str, Part]) -> Verdict:
     """The verdict on a claim from its parts."""
     runs = parts.get("runs", Part(nothing(frame([]))))
-    judgement = by_rule(claim, runs)
-    if judgement == "not run":
-        return Verdict(claim.id, judgement, "None was trained.", reading=claim.reading, size=claim.size)
-    if judgement in (claim.at_most, "in part") and not meets(claim.needs, parts):
-        judgement = claim.otherwise
-    decides = claim.rule in ("counted", "some")
+    judgement, finding = by_rule(claim, runs), "None was trained."
+    if judgement != "not run":
+        finding = claim.finding.format_map(parts)
+    if judgement in ("undecided", "not tested"):
+        finding += f" To decide it: {claim.decide or MORE}"
+    decides = claim.rule in ABOUT and judgement != "not run"
     return Verdict(
         claim.id,
         judgement,
-        claim.finding.format_map(parts),
-        runs=f"{runs.total} runs agree" if decides else "",
+        finding,
+        runs=runs.total.sentence if decides else "",
         reading=claim.reading,
         regime=" and ".join(REGIMES.get(name, name) for name in runs.runs.regime.unique()),
         seeds=" to ".join(str(number) for number in dict.fromkeys([*runs.seeds[:1], *runs.seeds[-1:]])),
@@ -125,22 +126,13 @@ def verdict(claim: Claim, parts: dict[str, Part]) -> Verdict:
 def by_rule(claim: Claim, runs: Part) -> Judgement:
     """What a claim's rule says of its runs.
 
-    `counted` and `some` are `by_counts` and need five seeds; `algebra` needs one case; any other rule is the verdict.
+    `all`, `some` and `none` are those of `by_counts`; of `algebra` one run is enough; any other rule is the verdict.
     """
     if claim.rule in VERDICTS:
         return claim.rule
-    judgement = by_counts(runs.counts.values(), claim.at_most, some=claim.rule == "some")
-    few = claim.rule != "algebra" and judgement != "not run" and runs.seeds[0] < SEEDS
-    return "undecided" if few else judgement
-
-
-def meets(needs: str, parts: dict[str, Part]) -> bool:
-    """Whether a part has `no`, `some` or `most` runs that agree, as in `some short`."""
-    if not needs:
-        return True
-    quantity, part = needs.split()
-    count = parts[part].total
-    return {"no": not count.met, "some": count.met > 0, "most": count.most}[quantity]
+    if claim.rule == "algebra":
+        return by_counts([replace(count, undecided=0) for count in runs.counts.values()], claim.at_most)
+    return by_counts(runs.counts.values(), claim.at_most, claim.rule)
 
 
 def parts_of(counts: Sequence[Counted], read: Callable[[str], pd.DataFrame]) -> dict[str, Part]:
@@ -153,13 +145,14 @@ def parts_of(counts: Sequence[Counted], read: Callable[[str], pd.DataFrame]) -> 
 
 
 def chosen(runs: pd.DataFrame, count: Counted) -> pd.DataFrame:
-    """Those of the runs that a claim counts, with the columns `among`, `agrees`, `label`."""
+    """Those of the runs that a claim counts, with the columns `among`, `undecided`, `agrees`, `label`."""
     for column, patterns in (("task", count.tasks), ("model", count.models)):
         names = matching(patterns.split(), runs[column].unique())
         runs = runs[runs[column].isin(names)].sort_values(column, key=lambda own: own.map(names.index), kind="stable")
     if runs.empty:
         return nothing(runs)
-    runs = runs.assign(among=asked(runs, count.among), agrees=asked(runs, count.agrees))
+    asking = {name: asked(runs, getattr(count, name)) for name in ("among", "agrees")}
+    runs = runs.assign(**asking, undecided=asked(runs, count.undecided) if count.undecided else False)
     named = runs.assign(model=runs.model.map(titles.of_models(runs.model)), task=runs.task.map(titles.of_task))
     for field in reversed(re.findall(r"{(\w+)}", count.label)):  # groups stand in the order of the label's first field
         named = named.sort_values(field, key=lambda own: own.map(list(own.unique()).index), kind="stable")
@@ -169,7 +162,7 @@ def chosen(runs: pd.DataFrame, count: Counted) -> pd.DataFrame:
 
 def nothing(runs: pd.DataFrame) -> pd.DataFrame:
     """A frame without rows, with the columns of `chosen`."""
-    return runs.assign(among=True, agrees=True, label="")
+    return runs.assign(among=True, undecided=False, agrees=True, label="")
 
 
 def asked(runs: pd.DataFrame, condition: str) -> pd.Series:

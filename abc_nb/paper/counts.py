@@ -1,4 +1,14 @@
-"""Counting runs: the one rule by which they decide a claim, and how a finding tells the counts."""
+"""The one rule by which runs decide a claim, and how a finding tells the counts.
+
+Counted are runs, in groups: of a task, a model, a size or a regime. A run agrees with the claim, does not agree, or is
+undecided: it never learned the task that it was trained on, or it was never made though its group needs `SEEDS`.
+
+- A claim about all runs holds if every run agrees, and in part if half of them do or all of one group.
+- A claim that some model does a thing holds if one group does, with most of its runs, and in part if any run does.
+- A claim that no model does a thing holds if no run does, and in part if no group does, with most of its runs.
+- Otherwise the runs differ from the claim.
+- A claim is undecided if its undecided runs would change the verdict by agreeing.
+"""
 
 from __future__ import annotations
 
@@ -13,57 +23,71 @@ Judgement = Literal[
     "holds", "holds with changes", "in part", "differs", "undecided", "not tested", "definition", "not run"
 ]
 VERDICTS: tuple[Judgement, ...] = get_args(Judgement)
-MOST = 0.8  # of the runs: from here on a claim that not every run meets holds in part
-SEEDS = 5  # of every task and model; fewer decide nothing
+ABOUT = ("all", "some", "none")  # of the runs: what a claim says
+MOST, HALF = 0.8, 0.5  # four of five runs of a group; half of all runs
+SEEDS = 5  # of every task and model
 RUN = ["task", "base", "model", "seed"]  # columns that say which run a row is of
 
 
 @dataclass(frozen=True)
 class Count:
-    """How many runs agree with a claim, of those that decide it."""
+    """How many runs agree with a claim, of those that decide it, and how many decide nothing."""
 
     met: int
     runs: int
+    undecided: int = 0
 
     def __add__(self, other: Count) -> Count:
-        return Count(self.met + other.met, self.runs + other.runs)
+        return Count(self.met + other.met, self.runs + other.runs, self.undecided + other.undecided)
 
     def __str__(self) -> str:
-        return f"{self.met} of {self.runs}"
+        return f"{self.met} of {self.runs}" + (f" ({self.undecided} undecided)" if self.undecided else "")
 
     @property
-    def all(self) -> bool:
-        return self.met == self.runs > 0
+    def sentence(self) -> str:
+        """For the ledger."""
+        return f"{self.met} of {self.runs} runs agree" + (f", {self.undecided} undecided" if self.undecided else "")
 
-    @property
-    def most(self) -> bool:
-        """Whether four runs in five meet it."""
-        return self.met >= MOST * self.runs > 0
+    def decided(self, agree: bool) -> Count:
+        """What it would be if the undecided runs all agreed, or none."""
+        return Count(self.met + agree * self.undecided, self.runs + self.undecided)
+
+    def reaches(self, share: float) -> bool:
+        """Whether this share of the runs agrees."""
+        return self.met >= share * self.runs > 0
 
 
 def total(counts: Iterable[Count]) -> Count:
     return sum(counts, Count(0, 0))
 
 
-def by_counts(counts: Iterable[Count], at_most: Judgement = "holds", some: bool = False) -> Judgement:
-    """The verdict on a claim from how many runs of each group agree with it: the one rule for all claims.
-
-    All runs: `at_most`. Every run of a group, or most of all runs: in part. Fewer: differs. No runs: not run.
-    Of a claim that says that there is `some` group: most runs of one: `at_most`. Any run at all: in part.
-    """
+def by_counts(counts: Iterable[Count], at_most: Judgement = "holds", about: str = "all") -> Judgement:
+    """The verdict on a claim `about` all, some or none of the groups; `at_most` where every run agrees."""
     groups = list(counts)
-    everything = total(groups)
-    if not everything.runs:
+    if not total(groups).runs + total(groups).undecided:
         return "not run"
-    if everything.all or (some and any(count.most for count in groups)):
-        return at_most
-    in_part = everything.met > 0 if some else everything.most or any(count.all for count in groups)
-    return "in part" if in_part else "differs"
+    without, with_them = (
+        decided([group.decided(agree) for group in groups], at_most, about) for agree in (False, True)
+    )
+    return without if without == with_them else "undecided"
+
+
+def decided(groups: list[Count], at_most: Judgement, about: str) -> Judgement:
+    """`by_counts` of groups without undecided runs."""
+    everything = total(groups)
+    if about == "some":
+        all_of_it, part = any(group.reaches(MOST) for group in groups), everything.met > 0
+    elif about == "none":
+        others = [Count(group.runs - group.met, group.runs) for group in groups]
+        all_of_it, part = everything.reaches(1), not any(other.reaches(MOST) for other in others)
+    else:
+        all_of_it, part = everything.reaches(1), everything.reaches(HALF) or any(group.reaches(1) for group in groups)
+    return at_most if all_of_it else "in part" if part else "differs"
 
 
 @dataclass(frozen=True)
 class Values:
-    """A number of each run. As text `.2f` gives its range in each group, `median .2f` and `max .2f` one number."""
+    """A number of each run. As text `.2f` gives its range in each group, `median .2f` or `sum d` one number."""
 
     numbers: pd.Series
     labels: pd.Series
@@ -77,7 +101,8 @@ class Values:
 
 @dataclass(frozen=True)
 class Part:
-    """Runs that a claim counts, one a row: `RUN`, numbers, the group (label), and whether it is among those and agrees.
+    """Runs that a claim counts, one a row: `RUN`, numbers, the group (label), and whether it is among those, whether
+    it is undecided and whether it agrees.
 
     In a finding `{part}` is how many of all agree, `{part:each}` tells every group, `{part:met}` those of which some
     run agrees, `{part:most}` those of which most do, and `{part[column]:.2f}` a number of the runs.
@@ -88,8 +113,11 @@ class Part:
     @cached_property
     def counts(self) -> dict[str, Count]:
         """How many runs of each label agree."""
-        groups = self.runs[self.runs.among].groupby("label", sort=False).agrees
-        return {str(label): Count(int(agrees.sum()), len(agrees)) for label, agrees in groups}
+        counts = {}
+        for label, own in self.runs[self.runs.among].groupby("label", sort=False):
+            known = own[~own.undecided]
+            counts[str(label)] = Count(int(known.agrees.sum()), len(known), len(own) - len(known) + missing(own))
+        return counts
 
     @property
     def total(self) -> Count:
@@ -107,6 +135,10 @@ class Part:
     def __format__(self, which: str) -> str:
         if not which:
             return str(self.total)
-        wanted = {"each": lambda count: True, "met": lambda count: count.met > 0, "most": lambda count: count.most}
-        listed = [f"{label} {count}" for label, count in self.counts.items() if wanted[which](count)]
-        return "; ".join(listed) or "none"
+        share = {"each": -1.0, "met": 1e-9, "most": MOST}[which]
+        return "; ".join(f"{label} {n}" for label, n in self.counts.items() if share < 0 or n.reaches(share)) or "none"
+
+
+def missing(runs: pd.DataFrame) -> int:
+    """How many runs of these tasks and models were not made, of `SEEDS` each."""
+    return sum(max(0, SEEDS - made) for made in runs.groupby(RUN[:-1], dropna=False).size())

@@ -59,9 +59,10 @@ def fresh_seeds(results: Results) -> str:
 
 
 def verdicts(profile: str) -> str:
-    """How many claims of the papers have which verdict, as one sentence."""
+    """How many claims of the papers have which verdict, in two sentences."""
     book = ledger(profile)
-    return f"Verdicts on {len(book)} claims of the paper's four versions: {tally(book)}."
+    counted = f"Verdicts on {len(book)} claims of the paper's four versions: {tally(book)}."
+    return f"{counted} Their criteria were written after first results."
 
 
 def grid(rows: Sequence[Sequence[str]]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -13,9 +14,12 @@ from abc_nb.analysis.attention import AttentionStudy
 from abc_nb.analysis.calibration_study import CalibrationStudy
 from abc_nb.analysis.results import Results, identity
 from abc_nb.bias.base import ENCODER_DECODER
+from abc_nb.bias.lines import cells_of
+from abc_nb.calibration.diagnosis import INTERPOLATES
 from abc_nb.runs.run import Run
 from abc_nb.specs.recipes import PROFILES
 from abc_nb.specs.studies import names_of
+from abc_nb.training.evaluation import TEST_SEED
 
 Row = dict[str, Any]
 ABOUT = ["task", "model", "base", "seed", "regime"]  # which run a row is of
@@ -33,20 +37,20 @@ def frame(rows: list[Row]) -> pd.DataFrame:
 
 
 def accuracies(runs: Iterable[Run]) -> list[Row]:
-    """Percent right in validation and at every length (`at_60`), embedding size, and the positions' period T or 0."""
+    """Percent right at every length (`at_60`), embedding size, and the positions' period T or 0."""
     rows = []
     for run in runs:
         model, evaluation = run.spec.model, run.evaluation()
         row = about(run) | {"width": model.width, "T": getattr(model.position, "period", None) or 0}
-        row |= {"validation": 100 * run.validation}
         pairs = zip(evaluation.length, evaluation.accuracy, strict=True)
         rows.append(row | {f"at_{length}": 100 * accuracy for length, accuracy in pairs})
     return rows
 
 
 def about(run: Run) -> Row:
-    """Which run a row is of."""
-    return identity(run) | {"seed": run.seed, "regime": run.spec.sampler.regime}
+    """Which run a row is of, and how much of its validation is right, in percent."""
+    about = identity(run) | {"seed": run.seed, "regime": run.spec.sampler.regime}
+    return about | {"validation": 100 * run.validation}
 
 
 def plain(results: Results, task: str) -> list[AttentionStudy]:
@@ -75,14 +79,23 @@ def needed_cells(results: Results) -> list[Row]:
 
 
 def operands(results: Results) -> list[Row]:
-    """Of Addition how many heads look at one operand at least twice as much as at the other: first, second, heads."""
+    """Of Addition how many heads look at one operand at least twice as much as at the other: first, second, heads.
+
+    `untrained` is how many look at either so in the model that the training began with.
+    """
     rows = []
     for study in plain(results, "addition"):
-        sources = study.by_operand()
-        ratio = sources["operand 1"] / sources["operand 2"]
-        counts = {"first": int((ratio >= 2).sum()), "second": int((ratio <= 0.5).sum()), "heads": len(ratio)}
+        first, second = preferring(study.by_operand())
+        untrained = sum(preferring(study.by_operand(study.run.spec.build(study.run.seed))))
+        counts = {"first": first, "second": second, "untrained": untrained, "heads": len(study.by_operand())}
         rows.append(about(study.run) | counts)
     return rows
+
+
+def preferring(sources: pd.DataFrame) -> tuple[int, int]:
+    """How many heads look at the first operand at least twice as much as at the second, and the other way round."""
+    ratio = sources["operand 1"] / sources["operand 2"]
+    return int((ratio >= 2).sum()), int((ratio <= 0.5).sum())
 
 
 def needed_digits(results: Results) -> list[Row]:
@@ -101,8 +114,23 @@ def calibrated(results: Results) -> list[CalibrationStudy]:
 
 
 def costs(results: Results) -> list[Row]:
-    """`seconds` to 99% in validation, ABC's over the plain model's."""
-    return [about(study.run) | {"seconds": study.cost()["seconds"]} for study in calibrated(results)]
+    """Problems seen until 99% of the validation are right, ABC's over the plain model's, and seconds likewise.
+
+    Models are validated every 50 steps, so the share of problems lies between `low` and `high`.
+    """
+    rows = []
+    for study in calibrated(results):
+        (before, own), (parent_before, parent) = map(problems_seen, (study.run, study.parent_run))
+        ends = {"low": before / parent, "high": own / max(parent_before, 1)}
+        rows.append(about(study.run) | ends | {"seconds": study.cost()["seconds"]})
+    return rows
+
+
+def problems_seen(run: Run) -> tuple[int, float]:
+    """Problems seen at the last validation below 99%, and at the next one, infinite if there was none."""
+    reached, steps = run.reached(INTERPOLATES), run.history().step
+    below = steps[steps < reached["step"]]
+    return run.problems(int(below.max())) if len(below) else 0, reached["problems"]
 
 
 def followed(results: Results) -> list[Row]:
@@ -126,6 +154,40 @@ def heads_by_lines(study: CalibrationStudy) -> Row:
         "digit": sum("operand 2" in own for own in spans),
         "heads": len(spans),
     }
+
+
+def open_elements(results: Results) -> list[Row]:
+    """Of ABC the `share` of the open elements of the last layer's cross-attention that lie on anti-diagonals.
+
+    In how many of its `heads` there is one (`with_one`); and how many lines all layers keep in each attention.
+    """
+    rows = []
+    for study in calibrated(results):
+        lines = [line for line in study.bias.lines if (line.attention, line.layer) == ("cross", study.last)]
+        ours = [line for line in lines if line.direction == "antidiagonal"]
+        sizes = [sum(len(cells_of(line, study.layout)[0]) for line in chosen) for chosen in (ours, lines)]
+        row = {"share": sizes[0] / sizes[1], "with_one": len({line.head for line in ours}), "heads": study.bias.heads}
+        kept = Counter(line.attention for line in study.bias.lines)
+        rows.append(about(study.run) | row | {name: kept[name] for name in ENCODER_DECODER})
+    return rows
+
+
+def classified(results: Results) -> list[Row]:
+    """Accuracy of Parity as classification, its `least` and `most` from ten digits on, in percent.
+
+    At `constant` of the `lengths` that were tested it is that of one answer to every problem.
+    """
+    rows = []
+    for run in results.existing(names_of("classifier", profile=results.profile)):
+        tests, sampler = run.evaluation(), run.spec.sampler
+        constant = 0
+        for length, samples, accuracy in zip(tests.length, tests.samples, tests.accuracy, strict=True):
+            answers = sampler.test_batch(length, samples, TEST_SEED).target[:, 1]
+            constant += round(accuracy * len(answers)) in answers.bincount().tolist()
+        far = 100 * tests.accuracy[tests.length >= 10]
+        row = {"least": far.min(), "most": far.max(), "constant": constant, "lengths": len(tests)}
+        rows.append(about(run) | row)
+    return rows
 
 
 def verticals(results: Results) -> list[Row]:
@@ -154,5 +216,16 @@ def changes(results: Results) -> list[Row]:
 
 MEASURES: dict[str, Callable[[Results], list[Row]]] = {
     measure.__name__: measure
-    for measure in (needed_cells, operands, needed_digits, costs, followed, verticals, indices, changes)
+    for measure in (
+        needed_cells,
+        operands,
+        needed_digits,
+        classified,
+        costs,
+        followed,
+        open_elements,
+        verticals,
+        indices,
+        changes,
+    )
 }

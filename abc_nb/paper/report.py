@@ -103,7 +103,8 @@ def setting(profile: str) -> str:
     """What the verdicts are about."""
     return (
         f"Models have {usual_size(profile)}. A run is one task and one seed. Finding, criterion and regime of each "
-        "claim stand in claims.csv. Criteria were written with earlier results in view."
+        "claim stand in claims.csv. Criteria were written after first results. A run that never learned the task it "
+        "was trained on decides nothing, but for claims about learning."
     )
 
 
