@@ -1,15 +1,17 @@
-"""`make reproduce`: train what is missing, certify it, run every notebook, write the report."""
+"""`make reproduce`: train what is missing, certify it, run every notebook, and tell what came out as it is stated."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from abc_nb.analysis import certified
 from abc_nb.analysis.results import Results
 from abc_nb.common import paths
-from abc_nb.paper import report
+from abc_nb.paper import report, statements
 from abc_nb.runs import sweep
 from abc_nb.show import notebooks
 from abc_nb.specs.spec import SEEDS
@@ -17,32 +19,46 @@ from abc_nb.specs.studies import needed
 
 
 def reproduce(profile: str, seeds: Sequence[int], everything: bool = False) -> int:
-    """All figures and tables of a profile, from runs made here and, where none was, shipped ones; 1 if a run failed.
+    """All figures and tables of a profile, from runs made here and, where none was, shipped ones.
 
-    In the profile `quick` the models of the story are trained, or `everything`. All that is written goes into the
-    folder of builds: what is committed stays as it is.
+    In the profile `quick` the models of the story are trained, or `everything`, and compared with the shipped results.
+    All that is written goes into the folder of builds: what is committed stays as it is. 1 if a run failed, or a
+    statement of README or of the paper's tables did not come out the same.
     """
+    with stage("1 of 4: training"):
+        if failures := train(profile, seeds, everything):
+            print("\n".join(f"abc-nb: {failure}" for failure in failures), file=sys.stderr)
+            return 1
+    os.environ.setdefault("ABC_NB_FIGURES", str(paths.BUILD / "reproduced"))  # for this process and the kernels
+    compared = profile == "quick"  # models of `smoke` have learned nothing, and their lines reach anywhere
+    with stage("2 of 4: certificates of the models that are meant to hold at every length"):
+        certified.certify_runs(Results(profile, "any", seeds)) if compared else None
+    results = Results(profile, "any", sorted({*seeds, *SEEDS}) if compared else [*seeds])
+    with stage("3 of 4: notebooks"):
+        parameters = {"profile": profile, "results": results.origin, "seeds": results.seeds}
+        notebooks.execute_all(paths.BUILD / "notebooks" / profile, parameters)
+    with stage("4 of 4: report"):
+        page = report.write(results)
+        text, same = statements.report(profile, seeds) if compared else ("", True)
+    print(f"figures and tables are in {paths.figures(profile)}, all on one page: {page.name}\n\n{text}".rstrip())
+    return 0 if same else 1
+
+
+@contextmanager
+def stage(name: str) -> Iterator[None]:
+    """Say what begins, and in the end how long it took."""
+    print(f"stage {name}", flush=True)
+    start = time.perf_counter()
+    yield
+    print(f"stage {name.partition(':')[0]} took {time.perf_counter() - start:.0f} s", flush=True)
+
+
+def train(profile: str, seeds: Sequence[int], everything: bool) -> list[sweep.Failure]:
+    """Make the runs that are missing; those that failed."""
     jobs = [(spec, seed) for seed in seeds for spec in needed(profile, everything)]
     todo = sweep.missing(jobs)
     print(f"profile {profile}: {len(jobs)} runs, {len(jobs) - len(todo)} of them finished before")
     if todo:
         minutes = sweep.estimate(todo) / 60
         print(f"training {len(todo)} runs takes {minutes:.0f} min here, less where it stops early", flush=True)
-    failures = sweep.sweep(todo)
-    for failure in failures:
-        print(f"abc-nb: {failure}", file=sys.stderr)
-    if failures:
-        return 1
-    os.environ.setdefault("ABC_NB_FIGURES", str(paths.BUILD / "reproduced"))  # for this process and the kernels
-    shown = sorted({*seeds, *SEEDS}) if profile == "quick" else [*seeds]
-    results = Results(profile, "any", shown)
-    if profile == "quick":  # models of `smoke` have learned nothing, and their lines reach anywhere
-        print("certificates: every context of the models that are meant to hold at every length", flush=True)
-        certified.certify_runs(Results(profile, "any", seeds))
-    parameters = {"profile": profile, "results": results.origin, "seeds": shown}
-    for notebook in notebooks.sequence():
-        print(f"notebook {notebook.stem}", flush=True)
-        notebooks.execute(notebook, paths.BUILD / "notebooks" / profile / notebook.name, parameters)
-    page = report.write(results)
-    print(f"figures and tables are in {paths.figures(profile)}, all on one page: {page.name}")
-    return 0
+    return sweep.sweep(todo)

@@ -7,10 +7,9 @@ import os
 import re
 import subprocess
 import sys
-from contextlib import nullcontext, redirect_stdout
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import NamedTuple
-from unittest.mock import Mock
 
 import matplotlib.pyplot as plt
 import nbformat
@@ -98,17 +97,6 @@ def test_unknown_parameter_is_an_error(tmp_path: Path) -> None:
         notebooks.execute(BOOKS[0], tmp_path / "out.ipynb", {"profil": "quick"})
 
 
-@pytest.mark.parametrize(
-    ("error", "deaths", "starts"),
-    [("Kernel died before replying", 2, 3), ("Kernel died before replying", 9, 3), ("no", 9, 1)],
-)
-def test_a_kernel_whose_port_is_taken_is_started_anew(error: str, deaths: int, starts: int) -> None:
-    run = Mock(side_effect=[RuntimeError(error)] * deaths + [None])
-    with pytest.raises(RuntimeError, match=error) if deaths >= starts else nullcontext():
-        notebooks.with_a_kernel(run)
-    assert run.call_count == starts
-
-
 @pytest.mark.notebooks
 def test_a_bad_parameter_is_one_sentence(tmp_path: Path) -> None:
     """Of papermill's report of a failed cell; what `Results` refuses is tested there."""
@@ -132,7 +120,7 @@ def placed(folder: Path) -> dict[str, str]:
     return {"ABC_NB_RUNS": str(folder / "runs"), "ABC_NB_FIGURES": str(folder / "figures")}
 
 
-def run_here(notebook: Path, output: Path, parameters: dict[str, object]) -> None:
+def run_here(notebook: Path, output: Path, parameters: dict[str, object], bar: bool) -> None:
     """A notebook's cells in this process, in a shell of their own: a kernel for each notebook would take minutes."""
     shell = InteractiveShell()
     for cell in code_cells(notebook):
@@ -151,6 +139,7 @@ def reproduced(folder: Path) -> Reproduced:
             patched.setenv(name, place)
         assert sweep.sweep(jobs, show=False, in_turn=True) == []
         patched.setattr(notebooks, "execute", run_here)
+        patched.setattr(notebooks, "workers", lambda: 1)
         with redirect_stdout(printed):
             assert reproduce("smoke", [0]) == 0
     return Reproduced(printed.getvalue(), folder / "figures" / "smoke")

@@ -119,7 +119,7 @@ def test_the_command_writes_the_report_and_says_where(folder: Path, capsys: pyte
 
 
 def test_reproduce_ends_with_the_report(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def save_one(notebook: Path, output: Path, parameters: object) -> None:
+    def save_one(notebook: Path, output: Path, parameters: object, bar: bool) -> None:
         (folder / "figure-0-1-headline.png").write_bytes(PNG)
 
     monkeypatch.setattr(studies, "needed", lambda profile, everything=False: [])

@@ -32,7 +32,7 @@ def test_nothing_that_is_committed_is_written(tmp_path: Path, monkeypatch: pytes
     """Without trainings, and with a file from each notebook where its kernel would save its figures."""
     outputs: list[Path] = []
 
-    def save(notebook: Path, output: Path, parameters: object) -> None:
+    def save(notebook: Path, output: Path, parameters: object, bar: bool) -> None:
         outputs.append(output)
         paths.figures("smoke").mkdir(parents=True, exist_ok=True)
         (paths.figures("smoke") / f"table-{notebook.stem}.csv").write_text("a,b\n1,2\n")

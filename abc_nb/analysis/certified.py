@@ -6,16 +6,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import joblib
 import pandas as pd
 
 from abc_nb.analysis.results import Results
 from abc_nb.certificates import files
-from abc_nb.certificates.certify import certify_model, count_contexts, weights_of
+from abc_nb.certificates.certify import Certificate, certify_model, count_contexts, weights_of
 from abc_nb.certificates.checksum import checksum
+from abc_nb.common.devices import one_thread
 from abc_nb.common.errors import InputError
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import store
 from abc_nb.runs.store import Run
+from abc_nb.runs.sweep import workers
 from abc_nb.specs.models import TRACED
 from abc_nb.specs.names import Name
 from abc_nb.specs.spec import spec
@@ -247,16 +250,21 @@ def of_run(run: Run, origins: Sequence[str] = store.ANYWHERE) -> files.Data | No
 def certify_runs(found: Results) -> list[Path]:
     """Certify what was made here, is meant to hold and has no certificate for its weights yet; the files written.
 
-    A model for which no certificate exists is left out.
+    As many at the same time as there are cores. A model for which no certificate exists is left out.
     """
     repaired = found.names("repaired") if found.profile in STUDIES["repaired"].profiles else []
     repaired_runs = [run for run in found.existing(repaired) if run.has_weights]
-    written = []
-    for run in [*found.runs(names(found)), *repaired_runs]:
-        if not run.manifest["shipped"] and of_run(run, ("runs",)) is None:
-            try:
-                certificate = certify_model(run.model(), run.spec.sampler)
-            except InputError:
-                continue
-            written.append(files.write(certificate, of(run), of(run).path))
-    return written
+    runs = [*found.runs(names(found)), *repaired_runs]
+    runs = [run for run in runs if not run.manifest["shipped"] and of_run(run, ("runs",)) is None]
+    parallel = joblib.Parallel(min(workers(), len(runs) or 1), batch_size=1, return_as="generator_unordered")
+    made = parallel(joblib.delayed(certificate)(run) for run in runs)
+    return [files.write(data, of(run), of(run).path) for run, data in made if data is not None]
+
+
+@one_thread()
+def certificate(run: Run) -> tuple[Run, Certificate | None]:
+    """A run with its certificate, in whatever process this is."""
+    try:
+        return run, certify_model(run.model(), run.spec.sampler)
+    except InputError:
+        return run, None

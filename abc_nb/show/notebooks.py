@@ -1,4 +1,4 @@
-"""Running notebooks: with papermill, one after another, parameters checked first."""
+"""Running notebooks: with papermill, parameters checked first."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ import json
 import os
 import subprocess
 import sys
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import joblib
 
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import replacement, write_bytes
+from abc_nb.runs.sweep import workers
 
 TIMEOUT = 1800  # seconds a cell may take
-STARTS = 3  # of a kernel: its ports are free when they are chosen, and may be taken when it opens them
 KEPT_OUT = "metadata.papermill cell.metadata.papermill metadata.language_info.version"
 
 
@@ -49,19 +52,22 @@ def check_parameters(notebook: Path, parameters: Mapping[str, Any]) -> None:
             raise InputError(f"{notebook.stem} has no parameter {name!r}: it takes {', '.join(accepted)}")
 
 
-def execute(notebook: Path, output: Path, parameters: Mapping[str, Any]) -> None:
-    """Run `notebook` with these parameters; its executed copy goes to `output`, whole, even if a cell fails."""
+def execute(notebook: Path, output: Path, parameters: Mapping[str, Any], bar: bool = True) -> None:
+    """Run `notebook` with these parameters; its executed copy goes to `output`, whole, even if a cell fails.
+
+    The kernel is reached by files, not by ports, which another program could take before it opens them.
+    """
     import papermill
+    from traitlets.config import Config
 
     check_parameters(notebook, parameters)
-    options = {"kernel_name": "python3", "cwd": str(paths.NOTEBOOKS), "execution_timeout": TIMEOUT}
+    options: dict[str, Any] = {"kernel_name": "python3", "cwd": str(paths.NOTEBOOKS), "progress_bar": bar}
+    options["execution_timeout"] = TIMEOUT
     failure = None
-    with replacement(output) as temporary, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with tempfile.TemporaryDirectory() as folder, replacement(output) as temporary:
+        options["config"] = Config(KernelManager={"transport": "ipc", "connection_file": f"{folder}/kernel.json"})
         try:
-            with_a_kernel(
-                lambda: papermill.execute_notebook(str(notebook), str(temporary), dict(parameters), **options)
-            )
+            papermill.execute_notebook(str(notebook), str(temporary), dict(parameters), **options)
         except papermill.PapermillExecutionError as error:
             failure = error
     if failure is not None and says_enough(failure.ename):
@@ -70,21 +76,24 @@ def execute(notebook: Path, output: Path, parameters: Mapping[str, Any]) -> None
         raise failure
 
 
+def execute_all(folder: Path, parameters: Mapping[str, Any]) -> None:
+    """Run every notebook, as many at the same time as there are cores; the copies go into `folder`."""
+    books = sequence()
+
+    def timed(notebook: Path) -> str:
+        start = time.perf_counter()
+        execute(notebook, folder / notebook.name, parameters, bar=False)
+        return f"{notebook.stem}, {time.perf_counter() - start:.0f} s"
+
+    parallel = joblib.Parallel(workers(), backend="threading", return_as="generator_unordered")
+    for number, text in enumerate(parallel(joblib.delayed(timed)(notebook) for notebook in books), 1):
+        print(f"notebook {number} of {len(books)}: {text}", flush=True)
+
+
 def says_enough(name: str) -> bool:
     """Whether an error of this name is one sentence already: InputError, and what disks and files raise."""
     kind = getattr(builtins, name, None)
     return name == InputError.__name__ or (isinstance(kind, type) and issubclass(kind, OSError))
-
-
-def with_a_kernel(run: Callable[[], object]) -> None:
-    """Run a notebook; its kernel is started anew where another program was faster to take its port."""
-    for left in reversed(range(STARTS)):
-        try:
-            run()
-            return
-        except RuntimeError as error:
-            if not left or "Kernel died before replying" not in str(error):
-                raise
 
 
 def refresh(names: Sequence[str], parameters: Mapping[str, str]) -> None:

@@ -1,0 +1,229 @@
+"""What README and the paper's tables state of single models, beside what was made here: the end of `reproduce`.
+
+A statement counts test problems that are right, or models that are certified. It is compared with the shipped runs of
+all seeds, since another processor ends a training with other weights, as another seed does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+import pandas as pd
+from scipy.stats import fisher_exact, t
+
+from abc_nb.analysis import certified
+from abc_nb.analysis.results import Results
+from abc_nb.common import paths
+from abc_nb.common.files import write_text
+from abc_nb.paper.facts import LENGTHS, ROWS
+from abc_nb.paper.ledger import ledger
+from abc_nb.problems.tables import Tables
+from abc_nb.problems.tasks import Task
+from abc_nb.runs import store
+from abc_nb.show.titles import of_models, of_task
+from abc_nb.specs.names import Name
+from abc_nb.specs.recipes import TABLE
+from abc_nb.specs.spec import spec, train_command
+from abc_nb.specs.studies import names_of
+
+ALARM = 0.01  # chance that any count of the table differs where chance alone is at work
+TABULATED = {"baselines": "02_vanilla_failure", "scaffolds": "04_abs", "abc": "05_abc"}  # tables 1 to 3 of the paper
+STATED = TABULATED | {  # studies that README speaks of, and the notebooks that show them
+    "decoder-only": "08_decoder_only",
+    "products": "09_multiplication",
+    "more tasks": "a2_lists_bases_factors",
+    "sums of many": "a2_lists_bases_factors",
+}
+SHORT, LONG = sorted({*TABLE, *LENGTHS}), [20, 100, 1000]  # lengths; the latter of tasks whose output is a table
+SAME, DIFFERS, OPEN, NOT_MADE = "same", "not same", "undecided", "not made here"
+COLUMNS = ["statement", "shipped", "made here", "verdict"]
+Count = tuple[int, int]  # so many, of so many
+
+
+# ---- one statement -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What shipped runs say, a count a seed or one in all, and what was made here says, None where nothing was."""
+
+    what: str
+    shipped: Sequence[Count]
+    here: Count | None
+    advice: str  # what to do where it is not the same
+    proven: bool = False  # whether it counts certified models, of those that were trained until they are
+
+    def verdict(self, level: float) -> str:
+        """Same or not, by `accepts`; undecided where every outcome would be the same."""
+        if self.here is None:
+            return NOT_MADE
+        if self.accepts(0, level) and self.accepts(self.here[1], level):
+            return OPEN
+        return SAME if self.accepts(self.here[0], level) else DIFFERS
+
+    def accepts(self, right: int, level: float) -> bool:
+        """Whether such an outcome here would be the same: of proven models all, where all shipped ones are certified.
+
+        Another count is the same where chance explains the difference at this level. In the problems: Fisher's exact
+        test against all seeds together. Between trainings: the interval that Student's t predicts for one more seed.
+        """
+        assert self.here is not None
+        samples, known = self.here[1], np.array(self.shipped)
+        pooled, total = known.sum(axis=0)
+        if self.proven:
+            return bool(right == samples or pooled < total)
+        table = np.array([[right, samples - right], [pooled, total - pooled]])
+        if fisher_exact(table).pvalue >= level:
+            return True
+        shares, seeds = known[:, 0] / known[:, 1], len(known)
+        if seeds == 1:
+            return False
+        half = t.ppf(1 - level / 2, seeds - 1) * shares.std(ddof=1) * sqrt(1 + 1 / seeds)
+        return bool(abs(right / samples - shares.mean()) <= half)
+
+    def cells(self, level: float) -> tuple[str, ...]:
+        """The row of the table."""
+        here = "" if self.here is None else in_words([self.here])
+        return self.what, in_words(self.shipped), here, self.verdict(level)
+
+
+def in_words(counts: Sequence[Count]) -> str:
+    """`981 to 1,000 of 1,000, 10 seeds`; in percent where seeds have other numbers of problems."""
+    ordered = sorted(counts, key=lambda count: count[0] / count[1])
+    if len({samples for _, samples in counts}) == 1:
+        ends, unit = [f"{right:,}" for right, _ in ordered], f" of {counts[0][1]:,}"
+    else:
+        ends, unit = [f"{100 * right / samples:.1f}" for right, samples in ordered], "%"
+    return " to ".join(dict.fromkeys([ends[0], ends[-1]])) + unit + f", {len(counts)} seeds" * (len(counts) > 1)
+
+
+# ---- those of a profile ------------------------------------------------------------------------------
+
+
+def stated(profile: str) -> dict[Name, str]:
+    """The experiments of which README or a table of the paper states something, with the notebook that shows them."""
+    tabulated = names_of(*TABULATED, profile=profile)
+    found = {name: notebook for study, notebook in STATED.items() for name in names_of(study, profile=profile)}
+    return {name: notebook for name, notebook in found.items() if name in tabulated or name.model in (*ROWS, "abs")}
+
+
+def statements(profile: str, seeds: Sequence[int]) -> list[Statement]:
+    """What the shipped runs of a profile state, with what was made here for these seeds."""
+    every = sorted({seed for known in store.seeds().values() for seed in known} | {*seeds})
+    shipped, here = Results(profile, "shipped", every), Results(profile, "runs", seeds)
+    names = stated(profile)
+    titles = of_models(name.model for name in names)
+    return [*of_tests(names, titles, shipped, here), *of_certificates(names, titles, shipped, here)]
+
+
+def of_tests(names: dict[Name, str], titles: dict[str, str], shipped: Results, here: Results) -> Iterator[Statement]:
+    """How many problems are right: a statement a model and length, of each seed where one was made here."""
+    for name, notebook in names.items():
+        known, made, task = tests(shipped, name), tests(here, name), Task(name.task)
+        another = train_command(name, max(here.seeds) + 1, here.profile)
+        advice = f"read notebook {notebook}, and see whether another seed agrees: `{another}`"
+        for length in [each for each in (LONG if isinstance(task, Tables) else SHORT) if each in known]:
+            what = f"{titles[name.model]}, {of_task(name.task)}, {length} {task.unit}"
+            counts = [*known[length].values()]
+            if length not in made:
+                yield Statement(what, counts, None, advice)
+            for seed, count in made.get(length, {}).items():
+                yield Statement(f"{what}, seed {seed}", counts, count, advice)
+
+
+def tests(found: Results, name: Name) -> dict[int, dict[int, Count]]:
+    """Right problems, of how many, by length and seed."""
+    counted: dict[int, dict[int, Count]] = {}
+    for run in found.existing([name]):
+        for row in run.evaluation().to_dict("records"):
+            counted.setdefault(row["length"], {})[run.seed] = row["correct"], row["samples"]
+    return counted
+
+
+def of_certificates(
+    names: dict[Name, str], titles: dict[str, str], shipped: Results, here: Results
+) -> Iterator[Statement]:
+    """How many models are certified: each task alone of those that were trained until proven, else all together."""
+    proven = [name for name in names if spec(name, here.profile).practice]
+    groups = {f"{titles[name.model]}, {of_task(name.task)}, certified": [name] for name in proven}
+    for name in [name for name in names if name not in proven]:
+        groups.setdefault(f"{titles[name.model]}, all tasks, certified", []).append(name)
+    known, made = certified.table(shipped), certified.table(here)
+    for what, group in groups.items():
+        theirs, mine = (each[each.experiment.isin([*map(str, group)])] for each in (known, made))
+        wrong = [f"`abc-nb certify {row.experiment} --seed {row.seed}`" for row in mine[~mine.certified].itertuples()]
+        count = (int(mine.certified.sum()), len(mine)) if len(mine) else None
+        if len(theirs):
+            total, advice = (int(theirs.certified.sum()), len(theirs)), f"{', '.join(wrong)} names what is wrong"
+            yield Statement(what, [total], count, advice, proven=group[0] in proven)
+
+
+# ---- the table ---------------------------------------------------------------------------------------
+
+
+def report(profile: str, seeds: Sequence[int]) -> tuple[str, bool]:
+    """The table of what was made here with its verdicts, for reading, and whether all of it is the same.
+
+    All statements are written as CSV beside the profile's figures, and the text as Markdown.
+    """
+    every = statements(profile, seeds)
+    counts = [each for each in every if each.here is not None and not each.proven]
+    level = ALARM / max(1, len(counts))
+    frame = pd.DataFrame([each.cells(level) for each in every], columns=COLUMNS)
+    table = frame[frame.verdict != NOT_MADE].to_markdown(index=False, disable_numparse=True)
+    wrong = [f"- {each.what}: {each.advice}" for each in every if each.verdict(level) == DIFFERS]
+    text = "\n\n".join([table, how(counts, level), verdicts(profile), conclusion(frame.verdict.value_counts())])
+    text += "\n\nWhat to do where one was not:\n\n" * bool(wrong) + "\n".join(wrong)
+    folder = paths.figures(profile)
+    write_text(folder / "statements.csv", frame.to_csv(index=False))
+    write_text(folder / "statements.md", text + "\n")
+    return text, not wrong
+
+
+def how(counts: Sequence[Statement], level: float) -> str:
+    """How statements are compared, in sentences for under the table."""
+    alarms, held = held_out(counts, level)
+    return (
+        "A count is the same where chance explains its difference from the shipped ones: in the problems (Fisher's "
+        "exact test against all seeds together) or between trainings (the interval that Student's t predicts for one "
+        "more seed, since another processor ends a training with other weights, as another seed does). "
+        f"Each of the {len(counts)} counts is compared at the level {ALARM}/{len(counts)}: in at most {ALARM:.0%} of "
+        "reproductions chance makes any of them differ, if models are as good as the shipped ones or vary normally. "
+        f"Some models are worse than that: of {held:,} shipped counts, each compared with the other seeds, {alarms} "
+        f"{'differs' if alarms == 1 else 'differ'}. "
+        "A count is undecided where shipped seeds differ so much that every count would be the same. A model that was "
+        "trained until proven is the same if it is certified, as the shipped ones are."
+    )
+
+
+def held_out(counts: Sequence[Statement], level: float) -> tuple[int, int]:
+    """Each shipped count in turn taken for one made here: how many are not the same as the others, of how many."""
+    every = {each.what.partition(", seed ")[0]: each.shipped for each in counts}
+    held = [
+        Statement("", [*shipped[:i], *shipped[i + 1 :]], own, "")
+        for shipped in every.values()
+        for i, own in enumerate(shipped)
+        if len(shipped) > 1
+    ]
+    return sum(each.verdict(level) == DIFFERS for each in held), len(held)
+
+
+def verdicts(profile: str) -> str:
+    """How many verdicts on the paper's claims are those that are committed, in a sentence that names the others."""
+    known = pd.read_csv(paths.HOME / "figures" / "claims.csv", dtype=str).set_index("id").verdict.to_dict()
+    found = ledger(profile).set_index("id").verdict.to_dict()
+    others = [f"{id} was {known[id]!r} and is {now!r}" for id, now in found.items() if known[id] != now]
+    text = f"{len(found) - len(others)} of {len(found)} verdicts on the paper's claims are those in figures/claims.csv"
+    return "; ".join([text, *others]) + "."
+
+
+def conclusion(verdicts: pd.Series) -> str:
+    """How many statements were reproduced, of those of which something was made here and that can be decided."""
+    same, wrong, undecided, not_made = (int(verdicts.get(each, 0)) for each in (SAME, DIFFERS, OPEN, NOT_MADE))
+    return (
+        f"{same} of {same + wrong} statements reproduced on this machine. Of those that were made here, {undecided} "
+        f"more are undecided; {not_made} were taken from the shipped results."
+    )

@@ -1,0 +1,133 @@
+"""The last table of a reproduction: which statements came out the same, against numbers worked out by hand."""
+
+from __future__ import annotations
+
+from math import comb
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from abc_nb import reproduce
+from abc_nb.analysis.results import Results
+from abc_nb.cli import main
+from abc_nb.common import paths
+from abc_nb.paper import facts, statements
+from abc_nb.paper.statements import DIFFERS, NOT_MADE, OPEN, SAME, Count, Statement
+from abc_nb.problems.tasks import Task
+from abc_nb.runs import store
+from abc_nb.specs.spec import spec
+from abc_nb.specs.studies import ARITHMETIC
+
+LEVEL = 1e-4
+PERFECT: list[Count] = [(1000, 1000)] * 5
+
+
+def verdict(here: Count | None, shipped: list[Count], level: float = LEVEL, proven: bool = False) -> str:
+    return Statement("", shipped, here, "", proven).verdict(level)
+
+
+@pytest.mark.parametrize("wrong", [0, 1, 5, 6, 500])
+def test_where_no_shipped_seed_is_wrong_the_problems_decide(wrong: int) -> None:
+    """With all wrong answers of 6,000 among the 1,000 made here, Fisher's test has one table that is as unlikely."""
+    chance = comb(1000, wrong) / comb(6000, wrong)
+    assert verdict((1000 - wrong, 1000), PERFECT) == (SAME if chance >= LEVEL else DIFFERS)
+    assert verdict((wrong, 1000), [(0, 1000)] * 5) == (SAME if chance >= LEVEL else DIFFERS)
+
+
+@pytest.mark.parametrize(("right", "expected"), [(996, SAME), (997, DIFFERS), (4, SAME), (3, DIFFERS)])
+def test_where_shipped_seeds_vary_one_more_seed_may_as_well(right: int, expected: str) -> None:
+    """Mean 0.5, deviation 0.1, Student's t of two degrees at 97.5% 4.3027: 4.3027 * 0.1 * sqrt(4/3) is 0.4968."""
+    assert verdict((right, 1000), [(400, 1000), (500, 1000), (600, 1000)], level=0.05) == expected
+
+
+@pytest.mark.parametrize(
+    ("here", "shipped"), [((0, 1000), [(0, 1000), (500, 1000), (1000, 1000)]), ((0, 1), [(1, 1)] * 5)]
+)
+def test_where_every_count_would_be_the_same_nothing_is_decided(here: Count, shipped: list[Count]) -> None:
+    assert verdict(here, shipped) == OPEN
+
+
+@pytest.mark.parametrize(
+    ("here", "shipped", "expected"),
+    [((1, 1), (20, 20), SAME), ((0, 1), (20, 20), DIFFERS), ((1, 2), (20, 20), DIFFERS), ((0, 1), (19, 20), OPEN)],
+)
+def test_a_model_that_was_trained_until_proven_has_to_be_certified(here: Count, shipped: Count, expected: str) -> None:
+    assert verdict(here, [shipped], proven=True) == expected
+
+
+def test_what_was_not_made_here_has_no_other_verdict() -> None:
+    assert verdict(None, PERFECT) == NOT_MADE
+
+
+@given(st.integers(0, 1000), st.integers(1, 8))
+def test_a_count_that_every_seed_has_never_differs(right: int, seeds: int) -> None:
+    assert verdict((right, 1000), [(right, 1000)] * seeds) == SAME
+
+
+def test_chance_alone_makes_a_count_differ_no_more_often_than_the_level_says() -> None:
+    """Six models that are equally good, drawn 400 times; at most the level and three deviations of its estimate."""
+    rng, level = np.random.default_rng(0), 0.05
+    drawn = [[(int(right), 300) for right in rng.binomial(300, 0.97, 6)] for _ in range(400)]
+    differing = sum(verdict(own[0], own[1:], level) == DIFFERS for own in drawn)
+    assert differing <= 400 * level + 3 * np.sqrt(400 * level * (1 - level))
+
+
+# ---- the table --------------------------------------------------------------------------------------
+
+
+def made_here(name: str, right_at_6: int) -> None:
+    """A run made here with the numbers of the shipped one, but for those of six digits."""
+    shipped = Results("quick", "shipped", [0]).one(name)
+    rows = shipped.table("evaluation").assign(asked=1000)
+    rows.loc[rows.length == 6, "correct"] = right_at_6
+    folder = paths.runs() / shipped.key
+    store.write_run(spec(name), 0, folder, {**shipped.manifest, "shipped": False}, {"evaluation": rows})
+
+
+@pytest.fixture
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Empty folders for runs and figures."""
+    monkeypatch.setenv("ABC_NB_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("ABC_NB_FIGURES", str(tmp_path / "figures"))
+    return tmp_path / "figures"
+
+
+@pytest.mark.parametrize(("right", "status"), [(1000, 0), (900, 1)])
+def test_a_run_that_differs_makes_the_reproduction_fail_and_says_what_to_do(
+    places: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], right: int, status: int
+) -> None:
+    """Of one model that was made here: its counts at five lengths, one of which was changed."""
+    made_here("addition-vanilla", right)
+    monkeypatch.setattr(reproduce, "train", lambda *_: [])
+    monkeypatch.setattr(reproduce.certified, "certify_runs", lambda found: [])
+    monkeypatch.setattr(reproduce.notebooks, "execute_all", lambda *_: None)
+    monkeypatch.setattr(reproduce.report, "write", lambda found: places / "report.html")
+    assert main(["reproduce"]) == status
+    said = capsys.readouterr().out
+    table = pd.read_csv(places / "statements.csv", keep_default_na=False).set_index("statement")
+    row = table.loc["Vanilla, Addition, 6 digits, seed 0"]
+    assert (row["made here"], row.verdict) == (f"{right:,} of 1,000", DIFFERS if status else SAME)
+    assert row.shipped.startswith("1,000 of 1,000")
+    counts = table.verdict.value_counts()
+    assert counts[SAME] == 5 - status and counts[NOT_MADE] == len(table) - 5
+    assert f"\n{5 - status} of 5 statements reproduced on this machine." in said
+    assert f"{counts[NOT_MADE]} were taken from the shipped results" in said
+    assert ("`abc-nb train addition-vanilla --seed 1`" in said) == bool(status)
+    assert ("02_vanilla_failure" in said) == bool(status)
+    assert (places / "statements.md").read_text().strip() in said
+
+
+def test_every_number_of_the_readmes_table_is_a_statement() -> None:
+    """Each model and length of it, of each task: as many as the shipped results have, and no dash among them."""
+    found, every = Results("quick", "shipped", [0]), statements.statements("quick", [0])
+    whats = [each.what for each in every]
+    for model, title in facts.ROWS.items():
+        for task in ARITHMETIC:
+            tested = found.evaluation([f"{task}-{model}"]).length
+            for length in facts.LENGTHS:
+                what = f"{title}, {Task(task).title}, {length} {Task(task).unit}"
+                assert whats.count(what) == (length in set(tested)), what
