@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
+
 from abc_nb.calibration.calibrate import Calibration, given
 from abc_nb.certificates.certify import Certificate, certify_model, weights_of
 from abc_nb.certificates.checking.check import Check, check
@@ -15,6 +17,7 @@ from abc_nb.common.errors import InputError
 from abc_nb.runs import runner, store
 from abc_nb.runs.run import Run
 from abc_nb.specs.spec import calibrated, spec, train_command
+from abc_nb.training import from_file
 from abc_nb.training.answers import answers
 
 
@@ -41,6 +44,27 @@ def answer(
     """
     run = load(name, seed, profile, base)
     return next(answers(run.model(), run.spec.sampler, [expression], trace))
+
+
+def evaluate_file(
+    name: str | Run,
+    path: str | Path,
+    format: str | None = None,
+    problem: Sequence[str] = (),
+    answer: str = "",
+    seed: int = 0,
+    profile: str = "quick",
+) -> pd.DataFrame:
+    """A trained model's answers to a file of problems: `evaluate_file("addition-abc", "problems.txt")`.
+
+    A row for each line: `line`, `problem`, `expected`, `answer`, `right`, `correct`, lengths and `reason`, as
+    `training.from_file.frame_of` gives them. `format` is lines, csv, tsv or jsonl; without it the file's ending says
+    so. `problem` names the column of the problem, or those of its operands; `answer` that of the answer. InputError
+    if the file or a named column is not there.
+    """
+    run = load(name, seed, profile) if isinstance(name, str) else name
+    found = from_file.evaluated(run.model(), run.spec.sampler, Path(path), format, problem, answer)
+    return pd.concat([*found], ignore_index=True)
 
 
 def certify(
