@@ -192,8 +192,7 @@ def how(counts: Sequence[Statement], level: float) -> str:
         "more seed, since another processor ends a training with other weights, as another seed does). "
         f"Each of the {len(counts)} counts is compared at the level {ALARM}/{len(counts)}: in at most {ALARM:.0%} of "
         "reproductions chance makes any of them differ, if models are as good as the shipped ones or vary normally. "
-        f"Some models are worse than that: of {held:,} shipped counts, each compared with the other seeds, {alarms} "
-        f"{'differs' if alarms == 1 else 'differ'}. "
+        f"Compared with the other seeds in the same way, {alarms} of {held:,} shipped counts differ. "
         "A count is undecided where shipped seeds differ so much that every count would be the same. A model that was "
         "trained until proven is the same if it is certified, as the shipped ones are."
     )
@@ -215,7 +214,7 @@ def verdicts(profile: str) -> str:
     """How many verdicts on the paper's claims are those that are committed, in a sentence that names the others."""
     known = pd.read_csv(paths.HOME / "figures" / "claims.csv", dtype=str).set_index("id").verdict.to_dict()
     found = ledger(profile).set_index("id").verdict.to_dict()
-    others = [f"{id} was {known[id]!r} and is {now!r}" for id, now in found.items() if known[id] != now]
+    others = [f"{id} was {known.get(id)} and is {now}" for id, now in found.items() if known.get(id) != now]
     text = f"{len(found) - len(others)} of {len(found)} verdicts on the paper's claims are those in figures/claims.csv"
     return "; ".join([text, *others]) + "."
 
