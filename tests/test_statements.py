@@ -104,9 +104,11 @@ def test_a_run_that_differs_makes_the_reproduction_fail_and_says_what_to_do(
     made_here("addition-vanilla", right)
     monkeypatch.setattr(reproduce, "train", lambda *_: [])
     monkeypatch.setattr(reproduce.certified, "certify_runs", lambda found: [])
-    monkeypatch.setattr(reproduce.notebooks, "execute_all", lambda *_: None)
+    given: list[object] = []
+    monkeypatch.setattr(reproduce.notebooks, "execute_all", lambda folder, parameters: given.append(parameters))
     monkeypatch.setattr(reproduce.report, "write", lambda found: places / "report.html")
     assert main(["reproduce"]) == status
+    assert given == [{"profile": "quick", "results": "any", "seeds": [0, 1, 2, 3, 4]}]
     said = capsys.readouterr().out
     table = pd.read_csv(places / "statements.csv", keep_default_na=False).set_index("statement")
     row = table.loc["Vanilla, Addition, 6 digits, seed 0"]
