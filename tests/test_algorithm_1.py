@@ -6,7 +6,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
-import pytest
 
 from abc_nb.analysis.results import Results
 from abc_nb.bias.lines import Line, Lines
@@ -35,11 +34,6 @@ def test_a_row_counts_the_last_layers_lines_and_heads() -> None:
     assert (found["lines"], found["short"], found["open_heads"]) == (3, 1, 14 / 16)
     assert (found["skill"], found["validation"], found["twenty"], found["sixty"]) == (0.75, 0.5, 0.4, 0.25)
     assert (found["layers"], found["regime"], found["seed"]) == (2, "tight", 3)
-
-
-@pytest.mark.parametrize("end", algorithm_1.ENDS)
-def test_a_reading_has_one_title_in_every_regime_and_size(end: str) -> None:
-    assert algorithm_1.reading_of(f"algorithm-1-none-new{end}") == algorithm_1.reading_of("algorithm-1-none-new")
 
 
 def test_tasks_and_seeds_are_written_as_a_range() -> None:

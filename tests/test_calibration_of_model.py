@@ -24,8 +24,10 @@ from abc_nb.calibration.diagnosis import coverage, diagnose
 from abc_nb.calibration.of_model import SHARES, Calibrated, average_attention, bias_from_attention, calibrate_model
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import ModelConfig, Transformer
-from abc_nb.problems.layouts import binary_natural, unary
-from abc_nb.training.evaluation import record
+from abc_nb.problems.layouts import SOS, binary_natural, unary
+from abc_nb.specs.spec import spec
+from abc_nb.training.evaluation import greedy, record
+from abc_nb.training.trainer import Trainer
 
 
 @pytest.mark.parametrize("config", [TWO_LAYERS, replace(TWO_LAYERS, bias=Window(1)), replace(TWO_LAYERS, dropout=0.5)])
@@ -53,26 +55,18 @@ def test_average_logits_are_finite_with_the_lowest_one_where_the_mask_closes() -
     assert not (found["self", 0] == found["self", 0].max()).triu(1).any()
 
 
-def test_each_layer_is_read_on_its_own() -> None:
-    layout = binary_natural(6, "+", 6)
-    given_averages, settings = averages(layout), Calibration(share=0.1)
-    found = bias_from_attention(given_averages, layout, settings)
-    for name, layer in WHERE:
-        own = found.of(name, layer)
-        assert [*own] == calibrate(given_averages[name, layer], layout, name, settings, layer)
-
-
-@pytest.mark.parametrize("settings", [Calibration(share=0.1, layers="last"), replace(PAPER, kappa=(0.5, 0.5))])
-def test_the_last_layers_lines_are_copied_to_all(settings: Calibration) -> None:
+@pytest.mark.parametrize("settings", [Calibration(share=0.1), Calibration(share=0.1, layers="last")])
+def test_each_layer_is_read_on_its_own_or_the_last_one_copied_to_all(settings: Calibration) -> None:
     layout = binary_natural(6, "+", 6)
     given_averages = averages(layout)
     found = bias_from_attention(given_averages, layout, settings)
     assert (found.floor, found.empty) == (settings.floor, settings.empty)
-    for name in ("self", "cross"):
-        first, last = ([*found.of(name, layer)] for layer in (0, 1))
-        assert last == calibrate(given_averages[name, 1], layout, name, settings, 1)
-        assert first == [replace(line, layer=0) for line in last]
-        assert last != calibrate(given_averages[name, 0], layout, name, settings, 1), "the layers are not the same"
+    for name, layer in WHERE:
+        read = 1 if settings.layers == "last" else layer
+        own = calibrate(given_averages[name, read], layout, name, settings, read)
+        assert [*found.of(name, layer)] == [replace(line, layer=layer) for line in own]
+    first, second = (calibrate(given_averages["cross", layer], layout) for layer in (0, 1))
+    assert first != second, "the layers are not the same"
 
 
 @examples(max_examples=20)
@@ -119,20 +113,55 @@ def test_a_given_threshold_is_taken_whatever_survives_with_every_key_off_the_lin
         torch.testing.assert_close(under.config.bias.dense(batch.layout, name, layer, 2), expected)
 
 
+def test_a_head_of_a_decoder_only_model_keeps_no_line_where_it_hardly_looks() -> None:
+    layout = spec("addition-decoder-abs").sampler.layout(6)
+    steps, cross = layout.target_length, torch.zeros(2, layout.target_length, layout.source_length)
+    own = torch.zeros(2, steps, steps)
+    columns = layout.operands[0].columns.tolist()
+    for step in range(steps):
+        cross[0, step, columns[min(step, len(columns) - 1)]], own[0, step, step] = 0.9, 0.1
+        cross[1, step, columns[min(step, len(columns) - 1)]], own[1, step, step] = 0.1, 0.9
+    found = bias_from_attention({("cross", 0): cross, ("self", 0): own}, layout, Calibration(share=0.3))
+    assert {(line.attention, line.head) for line in found.lines} == {("cross", 0), ("self", 1)}
+
+
+@pytest.mark.slow
+def test_a_decoder_only_model_is_trained_calibrated_and_retrained_under_its_lines() -> None:
+    plain = spec("successor-decoder-vanilla", "smoke")
+    model = plain.build(0)
+    Trainer(model, plain.sampler, plain.training, 0).run()
+    bias = calibrate_model(model, plain.sampler.calibration_batch(0, 50)).bias
+    child = spec("successor-decoder-abc", "smoke").build(0, bias)
+    before = [weights.clone() for weights in child.parameters()]
+    Trainer(child, plain.sampler, plain.training, 0).run()
+    assert child.config.bias == bias and child.config.kind == "decoder-only"
+    assert any(not torch.equal(old, new) for old, new in zip(before, child.parameters(), strict=True))
+    batch = plain.sampler.test_batch(30, 2, 0)
+    said = greedy(child, batch.source, batch.layout, plain.task.token(SOS))
+    assert said.shape == (2, batch.layout.target_length)
+
+
 WEIGHTS = torch.full((2, 8, 9), 1 / 9)
+FINE = bias_from_attention({("cross", 0): WEIGHTS}, unary(7))
+READ, COVERED = (lambda given: bias_from_attention(given, unary(7))), (lambda given: coverage(given, FINE, unary(7)))
 
 
 @pytest.mark.parametrize(
-    ("given", "sentence"),
+    ("make", "sentence"),
     [
-        (WEIGHTS, "give averaged attention by name and layer, as in"),
-        ({("encoder", 0): WEIGHTS}, "unknown attention 'encoder'"),
-        ({("cross", 0): WEIGHTS, ("cross", 1): WEIGHTS[:1]}, r"have the same heads, not \[1, 2\]"),
+        (lambda: READ(WEIGHTS), "give averaged attention by name and layer, as in"),
+        (lambda: READ({("encoder", 0): WEIGHTS}), "unknown attention 'encoder'"),
+        (lambda: READ({("cross", 0): WEIGHTS, ("cross", 1): WEIGHTS[:1]}), r"have the same heads, not \[1, 2\]"),
+        (lambda: COVERED({("cross", 0): WEIGHTS[:, 1:]}), "the layout has 8 queries"),
+        (lambda: COVERED({("cross", 0): WEIGHTS[:1]}), "1 heads and the bias 2"),
+        (lambda: FINE.dense(7, "cross", 0), "a bias is made for a Layout and one of self, cross, source"),  # type: ignore[arg-type]
+        (lambda: FINE.dense(unary(7), "encoder", 0), "a bias is made for a Layout and one of self, cross, source"),  # type: ignore[arg-type]
+        (lambda: FINE.dense(unary(7), "cross", "0"), "'0' is no layer: give a whole number, counted from 0"),  # type: ignore[arg-type]
     ],
 )
-def test_attention_that_is_none_is_one_sentence(given: Any, sentence: str) -> None:
+def test_what_is_no_attention_or_no_place_in_a_bias_is_one_sentence(make: Callable[[], Any], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
-        bias_from_attention(given, unary(7))
+        make()
 
 
 def test_the_last_layer_is_that_of_the_same_attention() -> None:
@@ -141,15 +170,6 @@ def test_the_last_layer_is_that_of_the_same_attention() -> None:
     given_averages = {("self", 0): every["self", 0], ("cross", 1): every["cross", 1]}
     found = bias_from_attention(given_averages, layout, Calibration(layers="last", share=0.1))  # type: ignore[arg-type]
     assert {(line.attention, line.layer) for line in found.lines} == set(given_averages)
-
-
-def test_a_bias_is_asked_for_a_layout_an_attention_and_a_layer() -> None:
-    bias = bias_from_attention({("cross", 0): WEIGHTS}, unary(7))
-    for wrong in ((7, "cross", 0), (unary(7), "encoder", 0)):
-        with pytest.raises(InputError, match="a bias is made for a Layout and one of self, cross, source"):
-            bias.dense(*wrong)
-    with pytest.raises(InputError, match="'0' is no layer: give a whole number, counted from 0"):
-        bias.dense(unary(7), "cross", "0")  # type: ignore[arg-type]
 
 
 def with_skill(bias: Lines, left: float, settings: Calibration | None = None) -> Calibrated:
@@ -175,20 +195,6 @@ def test_coverage_is_the_attention_on_open_keys(width: int, seed: int, share: fl
             rows.append((name, step, sum(masses) / 4, max(masses)))
     expected = pd.DataFrame(rows, columns=["attention", "step", "mean", "highest"])
     pd.testing.assert_frame_equal(coverage(given_averages, bias, layout), expected, rtol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        (lambda given, bias, layout: (given, bias, binary_natural(5, "+", 5)), "the layout has 6 queries"),
-        (lambda given, bias, layout: ({at: x[:1] for at, x in given.items()}, bias, layout), "1 heads and the bias 2"),
-    ],
-)  # fmt: skip
-def test_what_is_no_attention_under_this_bias_is_one_sentence(change: Callable[..., Any], sentence: str) -> None:
-    layout = binary_natural(4, "+", 4)
-    attention = averages(layout)
-    with pytest.raises(InputError, match=sentence):
-        coverage(*change(attention, bias_from_attention(attention, layout), layout))
 
 
 OPEN = Lines(2, (), empty="transparent")

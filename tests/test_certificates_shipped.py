@@ -14,7 +14,6 @@ from abc_nb.analysis import certified
 from abc_nb.analysis.results import Results
 from abc_nb.certificates import files
 from abc_nb.certificates.checksum import checksum
-from abc_nb.problems.sampling import make_batch
 from abc_nb.runs import store
 from abc_nb.show.explorers import contexts
 from abc_nb.specs.spec import spec
@@ -62,7 +61,7 @@ def test_a_certified_model_is_right_with_any_number_of_zeros_in_front(task: str,
         if places == width:
             digits[np.arange(width) > np.arange(free)[:, None]] = 0
         operands.append(rng.permutation(digits) if operands else digits)
-    batch = make_batch(own, operands, width, run.spec.sampler.arrangement)
+    batch = run.spec.sampler.batch(operands, width)
     assert data["facts"]["narrowest"] <= width and exact_match(run.model(), batch).all()
 
 

@@ -67,19 +67,17 @@ def test_an_exponential_is_within_what_certificates_allow_for() -> None:
 
 
 @needs_compiler
-def test_a_training_step_is_repeatable_bit_for_bit_and_close_to_pytorchs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_training_step_is_close_to_pytorchs(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = tiny_experiment()
-    batch = chosen.sampler.training_batch(0, 0, 64)
 
     def gradients() -> list[Tensor]:
         model = chosen.build(0)
-        loss_of(model, batch)[0].backward()
+        loss_of(model, chosen.sampler.training_batch(0, 0, 64))[0].backward()
         return [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
 
-    first, again = gradients(), gradients()
-    assert all(torch.equal(*pair) for pair in zip(first, again, strict=True))
+    ours = gradients()
     monkeypatch.setattr(compiled, "fits", lambda *_: False)
-    torch.testing.assert_close(gradients(), first, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(gradients(), ours, rtol=1e-4, atol=1e-6)
 
 
 @needs_compiler

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -50,9 +49,7 @@ def test_what_is_no_configuration_is_a_sentence(data: Any, sentence: str) -> Non
 
 
 def test_digest_does_not_depend_on_the_order_of_settings() -> None:
-    assert config.digest({"a": 1, "b": [2]}) == config.digest({"b": [2], "a": 1})
-    assert config.digest({"a": 1, "b": [2]}) != config.digest({"a": 1, "b": [3]})
-    assert len({config.digest(config.to_data(replace(PAPER, keep=keep))) for keep in (0.1, 0.2, 0.3)}) == 3
+    assert config.digest({"a": 1, "b": [2]}) == config.digest({"b": [2], "a": 1}) != config.digest({"a": 1, "b": [3]})
 
 
 @pytest.mark.parametrize(
@@ -61,6 +58,7 @@ def test_digest_does_not_depend_on_the_order_of_settings() -> None:
         (lambda: Calibration(anchor="operand"), "'operand' is not possible as anchor of a Calibration: choose one of "),  # type: ignore[arg-type]
         (lambda: Calibration(kappa=(1.0,)), "is not possible as kappa of a Calibration"),  # type: ignore[arg-type]
         (lambda: ModelConfig(norm="none"), "'none' is not possible as norm of a ModelConfig: choose one of pre, post"),  # type: ignore[arg-type]
+        (lambda: ModelConfig(kind="decoder-only", encoder_layers=1), "a decoder-only model has no encoder"),
         (lambda: TrainingConfig(steps=1.5), "1.5 is not possible as steps of a TrainingConfig"),  # type: ignore[arg-type]
     ],
 )

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from conftest import Folders
+from conftest import Folders, copied
 from helpers import SAMPLER, TINY, assert_same_result, build, interrupted_and_resumed
 from torch import Tensor
 
 from abc_nb.model import lora
-from abc_nb.model.transformer import ModelConfig, Transformer
+from abc_nb.model.transformer import Transformer
 from abc_nb.runs import runner, store
 from abc_nb.specs.names import Name
 from abc_nb.specs.spec import Spec
@@ -29,9 +28,9 @@ def outputs(model: Transformer) -> Tensor:
     return out
 
 
-def adapted(config: ModelConfig = CONFIG, rank: int = 2) -> Transformer:
+def adapted(rank: int = 2) -> Transformer:
     """A model under adaptation whose B, which starts at zero, has become something."""
-    model = build(config)
+    model = build(CONFIG)
     lora.adapt(model, rank, seed=0)
     for name, parameter in model.named_parameters():
         if name.endswith(".b"):
@@ -69,59 +68,32 @@ def test_adaptation_changes_no_output_at_first_follows_from_its_seed_and_disturb
     assert not torch.equal(found[0], found[2])
 
 
-def test_a_merged_model_is_an_ordinary_one_with_the_same_outputs() -> None:
-    plain, model = build(CONFIG), adapted()
-    expected = outputs(model)
-    lora.merge(model)
-    torch.testing.assert_close(outputs(model), expected)
-    assert {*model.state_dict()} == {*plain.state_dict()}
-    assert {name for name, _ in model.named_parameters()} == {name for name, _ in plain.named_parameters()}
-    assert all(parameter.requires_grad for parameter in model.parameters())
-    plain.load_state_dict(model.state_dict())
-    torch.testing.assert_close(outputs(plain), expected)
-
-
 @pytest.mark.parametrize("rank", [1, 2, 4])
-def test_a_merged_change_has_no_more_than_the_rank_and_nothing_else_changes(rank: int) -> None:
-    before, model = build(CONFIG).state_dict(), adapted(rank=rank)
+def test_a_merged_model_is_an_ordinary_one_whose_change_has_no_more_than_the_rank(rank: int) -> None:
+    plain, model = build(CONFIG), adapted(rank)
+    before, expected = {name: p.clone() for name, p in plain.state_dict().items()}, outputs(model)
     lora.merge(model)
-    changed = set()
-    for name, tensor in model.state_dict().items():
-        if not torch.equal(tensor, before[name]):
-            assert rank_of(tensor - before[name]) == rank
-            changed.add(name)
-    assert changed == {name for name in before if is_adapted(name)}
+    after = model.state_dict()
+    changes = {name: after[name] - old for name, old in before.items() if not torch.equal(after[name], old)}
+    assert {*changes} == {name for name in before if is_adapted(name)}
+    assert {rank_of(change) for change in changes.values()} == {rank}
+    assert all(parameter.requires_grad for parameter in model.parameters())
+    plain.load_state_dict(after)  # the same names
+    for merged in (model, plain):
+        torch.testing.assert_close(outputs(merged), expected)
 
 
-@pytest.fixture(scope="session")
-def child(tiny: Spec) -> Spec:
-    """An experiment that adapts the tiny one."""
-    recipe = replace(tiny.training, optimizer="adamw", learning_rate=0.05)
-    return replace(tiny, identity=Name("successor", "lora", 10), parent=tiny, start="parent", rank=2, training=recipe)
-
-
-@pytest.fixture(scope="session")
-def trained(child: Spec, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of runs that holds the child and its parent, to be copied."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("ABC_NB_RUNS", str(tmp_path_factory.mktemp("adapted")))
-        return runner.ensure(child, 0).folder.parent
-
-
-def test_an_adapted_run_differs_from_its_parent_in_queries_and_keys_alone(
-    trained: Path, child: Spec, tiny: Spec
+def test_an_adapted_run_changes_queries_and_keys_alone_and_goes_on_where_it_was_interrupted(
+    tiny: Spec, finished: Path, folders: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start, run = (store.read_run(each, 0, trained / each.key(0)) for each in (tiny, child))
+    start = copied(finished, tiny, folders)
+    recipe = replace(tiny.training, optimizer="adamw", learning_rate=0.05)
+    adapting = replace(tiny, identity=Name("successor", "lora", 10), parent=tiny, start="parent", rank=2)
+    run = interrupted_and_resumed(replace(adapting, training=recipe), monkeypatch)
     before, after = start.model().state_dict(), run.model().state_dict()
     assert {*after} == {*before} and run.bias() is None
     changed = {name for name in before if not torch.equal(after[name], before[name])}
     assert changed == {name for name in before if is_adapted(name)}
     assert all(1 <= rank_of(after[name] - before[name]) <= 2 for name in changed)
-
-
-def test_an_interrupted_adaptation_goes_on_where_it_was(
-    trained: Path, child: Spec, tiny: Spec, folders: Folders, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shutil.copytree(trained / tiny.key(0), folders.runs / tiny.key(0))
-    run = interrupted_and_resumed(child, monkeypatch)
-    assert_same_result(run, store.read_run(child, 0, trained / child.key(0)))
+    elsewhere = run.folder.rename(folders.runs.parent / "interrupted")
+    assert_same_result(store.read_run(run.spec, 0, elsewhere), runner.ensure(run.spec, 0))

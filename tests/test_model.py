@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from abc_nb.bias.alibi import ALiBi
-from abc_nb.bias.base import Bias, Causal, OpenKeys, key_count
+from abc_nb.bias.base import ENCODER_DECODER, Bias, Causal, OpenKeys
 from abc_nb.bias.lines import Line, Lines
 from abc_nb.bias.window import Sides, Window
 from abc_nb.model import attention as multihead
 from abc_nb.model.attention import Record
-from abc_nb.model.dropout import Dropout
 from abc_nb.model.layers import Layer
 from abc_nb.model.positions import NoPosition, PositionEncoding, Relative, Rotary, Sinusoidal
 from abc_nb.model.transformer import ModelConfig, Transformer
@@ -153,10 +153,9 @@ def test_source_is_counted_as_asked(layout: Layout, end: str, index: list[int]) 
 
 
 @biases
-@pytest.mark.parametrize("position", [NoPosition(), Relative(2)], ids=text)
-def test_recorded_logits_are_the_scaled_products_plus_position_and_bias(bias: Bias, position: PositionEncoding) -> None:
+def test_recorded_logits_are_the_scaled_products_plus_the_bias(bias: Bias) -> None:
     """The first layer's self-attention, one query and key at a time."""
-    layout, config = binary_aligned(3, "+"), replace(TINY, position=position, bias=bias)
+    layout, config = binary_aligned(3, "+"), replace(TINY, position=NoPosition(), bias=bias)
     model, record = build(config), Record()
     source, target = tokens(layout, batch=2)
     model(source, target, layout, record=record)
@@ -165,24 +164,24 @@ def test_recorded_logits_are_the_scaled_products_plus_position_and_bias(bias: Bi
     query, key = (part(inner).view(2, -1, 2, 4) for part in (attention.query, attention.key))
     added = bias.dense(layout, "self", 0, 2)
     assert added is not None
-    for head in range(2):
-        for i in range(layout.target_length):
-            for j in range(layout.target_length):
-                keys = key[:, j, head]
-                if isinstance(position, Relative):
-                    keys = keys + attention.position.get_parameter("table")[max(-2, min(2, j - i)) + 2]
-                expected = (query[:, i, head] * keys).sum(-1) / 2 + added[head % len(added), i, j]
-                torch.testing.assert_close(record.logits["self", 0][:, head, i, j], expected)
+    for head, i, j in product(range(2), *[range(layout.target_length)] * 2):
+        expected = (query[:, i, head] * key[:, j, head]).sum(-1) / 2 + added[head % len(added), i, j]
+        torch.testing.assert_close(record.logits["self", 0][:, head, i, j], expected)
 
 
-@biases
-@positions
+ALONE = replace(TINY, kind="decoder-only", encoder_layers=0, source_index="running")
+CONFIGS = [replace(TINY, position=position) for position in POSITIONS]
+CONFIGS += [replace(ALONE, position=position) for position in POSITIONS[:5]]
+
+
+@pytest.mark.parametrize("bias", [Causal(), Window(1), LINES], ids=text)
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: f"{config.kind} {config.position}")
 @torch.inference_mode()
 def test_recording_decoding_step_by_step_and_the_beginning_of_a_target_give_the_same_logits(
-    bias: Bias, position: PositionEncoding
+    bias: Bias, config: ModelConfig
 ) -> None:
     """So no logit depends on a later token."""
-    model = build(replace(TINY, position=position, bias=bias))
+    model = build(replace(config, bias=bias))
     for layout in (*LAYOUTS, binary_aligned(40, "+")):
         source, target = tokens(layout)
         record = Record()
@@ -194,11 +193,17 @@ def test_recording_decoding_step_by_step_and_the_beginning_of_a_target_give_the_
         beginning = model(source, target[:, :3], layout)
         torch.testing.assert_close(beginning, together[:, :3], rtol=1e-4, atol=1e-4)
         for (name, layer), weights in record.weights.items():
-            assert weights.shape == (3, 2, layout.target_length, key_count(layout, name))
-            torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))
-            torch.testing.assert_close(weights, record.logits[name, layer].softmax(-1))
             closed = bias.dense(layout, name, layer, 2)
             assert closed is None or not weights[(closed == float("-inf")).expand_as(weights)].any()
+            if config.kind == "encoder-decoder" or name == "source":
+                torch.testing.assert_close(weights, record.logits[name, layer].softmax(-1))
+                torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))
+            elif name == "cross":  # problem and answer share one softmax
+                total = weights.sum(-1) + record.weights["self", layer].sum(-1)
+                torch.testing.assert_close(total, torch.ones_like(total))
+        outputs = {(name, layer) for name in ENCODER_DECODER for layer in (0, 1)}
+        last = {("source", 0)} if config.kind == "decoder-only" else set()  # nobody looks at the problem after that
+        assert record.weights.keys() == outputs | last
 
 
 @pytest.mark.parametrize("bias", [Window(0), Window(1), Window(1, "both"), Window(3), LINES, GAPS], ids=text)
@@ -238,18 +243,14 @@ def test_blocks_of_queries_give_what_all_together_give(
 @pytest.mark.parametrize("bias", [Causal(), ALiBi()], ids=text)
 def test_dropout_of_attention_is_that_of_its_weights(bias: Bias, monkeypatch: pytest.MonkeyPatch) -> None:
     """With dropout replaced by doubling, attention doubles; the path with dropout is otherwise the fast one."""
-    layout = unary(5)
-    model = build(replace(TINY, bias=bias, dropout=0.5)).train()
-    for part in model.modules():
-        if isinstance(part, Dropout):
-            part.p = 0.0
+    attention = multihead.MultiHeadAttention(8, 2, 0.5, NoPosition())
+    x, layout = torch.randn(3, 6, 8, generator=torch.Generator().manual_seed(0)), unary(5)
+    added, index = bias.dense(layout, "self", 0, 2), (torch.arange(6), torch.arange(6))
+    keys_values = attention.keys_values(x, index[0])
+    plain = attention.eval().attend(x, keys_values, added, index) - attention.out.bias
     monkeypatch.setattr(multihead, "drop", lambda x, rate: 2 * x)
-    doubled = model(*tokens(layout), layout)
-    plain = build(replace(TINY, bias=bias)).eval()
-    for attention in (part for part in plain.modules() if isinstance(part, multihead.MultiHeadAttention)):
-        attention.value.weight.data *= 2
-        attention.value.bias.data *= 2
-    torch.testing.assert_close(doubled, plain(*tokens(layout), layout))
+    doubled = attention.train().attend(x, keys_values, added, index) - attention.out.bias
+    torch.testing.assert_close(doubled, 2 * plain)
 
 
 @pytest.mark.parametrize("dense", [True, False])

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from operator import add, ge, mul, sub
+from typing import get_args
+
 import numpy as np
 import pytest
 import torch
@@ -45,12 +49,15 @@ def test_split_is_seven_to_one_disjoint_and_complete() -> None:
 
 
 @pytest.mark.parametrize("name", REGISTRY)
-def test_batch_follows_from_seed_and_step(name: str) -> None:
-    sampler = Sampler(Task(name))
+def test_batches_follow_from_seed_and_step(name: str) -> None:
+    sampler, again = (Sampler(Task(name), width_count=3) for _ in range(2))
     batch = sampler.training_batch(seed=3, step=7, size=64)
-    assert same(batch, Sampler(Task(name)).training_batch(seed=3, step=7, size=64))
+    assert same(batch, again.training_batch(seed=3, step=7, size=64))
     assert not same(batch, sampler.training_batch(seed=3, step=8, size=64))
     assert not same(batch, sampler.training_batch(seed=4, step=7, size=64))
+    averaged = sampler.calibration_batch(3, 50)
+    assert averaged.layout == sampler.task.layout(sampler.widest)
+    assert same(averaged, again.calibration_batch(3, 50)) and not same(averaged, sampler.calibration_batch(4, 50))
 
 
 @pytest.mark.parametrize("arrangement", ["natural", "aligned"])
@@ -68,14 +75,19 @@ def test_training_and_validation_numbers_come_from_their_own_part(
             assert set(numbers) <= validation
 
 
-@given(st.sampled_from(["addition", "n-by-1"]), BASES, st.sampled_from(["natural", "aligned"]))
-def test_batches_hold_right_answers(name: str, base: int, arrangement: Arrangement) -> None:
-    batch = Sampler(Task(name, base), arrangement).training_batch(0, 0, 20)
-    first, second = operands_of(batch, base)
-    if name == "n-by-1":
-        second = [number % base for number in second]  # aligned: the digit stands at every place
-    results = [a + b if name == "addition" else a * b for a, b in zip(first, second, strict=True)]
-    assert integers(batch.target[:, 1:-1].numpy(), base) == results
+COMPUTE: dict[str, Callable[..., int]] = {"successor": lambda a: a + 1, "addition": add, "subtraction": sub}
+COMPUTE |= dict.fromkeys(("n-by-1", "n-by-2", "n-by-3", "direct-n-by-n"), mul)
+
+
+@given(st.sampled_from([*COMPUTE]), BASES, st.sampled_from(get_args(Arrangement)), st.integers(1, 60))
+def test_batches_hold_right_answers(name: str, base: int, arrangement: Arrangement, length: int) -> None:
+    sampler = Sampler(Task(name, base), arrangement, width_count=3)
+    tested, trained = sampler.test_batch(length, 20, 1), sampler.training_batch(0, 0, 20)
+    for batch in (trained, tested, *sampler.validation_batches(0, 20)):
+        numbers = [integers(digits, base) for digits in batch.operands(torch.arange(len(batch.source)), sampler.task)]
+        answers = batch.target[:, 1:-1].flip(1) if arrangement == "as-written" else batch.target[:, 1:-1]
+        assert integers(answers.numpy(), base) == [*map(COMPUTE[name], *numbers)]
+        assert name != "subtraction" or all(map(ge, *numbers)), "the larger number is first"
 
 
 def test_widths_of_training() -> None:
@@ -125,16 +137,6 @@ def test_in_base_two_the_one_number_of_21_bits_is_left_out_where_its_result_need
         np.testing.assert_array_equal(numbers, every[every <= largest], "the split is that of all numbers")
 
 
-@pytest.mark.parametrize("name", REGISTRY)
-def test_calibration_problems_follow_from_the_seed_at_the_largest_width(name: str) -> None:
-    sampler = Sampler(Task(name), width_count=3)
-    batch = sampler.calibration_batch(3, 50)
-    assert batch.source.shape == (50, batch.layout.source_length)
-    assert batch.layout == sampler.task.layout(sampler.widest)
-    assert same(batch, sampler.calibration_batch(3, 50))
-    assert not same(batch, sampler.calibration_batch(4, 50))
-
-
 @pytest.mark.parametrize("name", [name for name, kind in REGISTRY.items() if not issubclass(kind, Tables)])
 def test_of_padded_problems_calibration_sees_the_digits_that_training_numbers_fill(name: str) -> None:
     task = Task(name)
@@ -156,7 +158,7 @@ def test_of_padded_problems_calibration_sees_the_digits_that_training_numbers_fi
 def test_operands_of_a_batch_are_what_it_was_made_of() -> None:
     operands = [array([123, 45, 6], 10, 4), array([7, 8, 9], 10, 4)]
     for arrangement in ("natural", "aligned"):
-        batch = sampling.make_batch(Task("addition"), operands, 4, arrangement)
+        batch = Sampler(Task("addition"), arrangement).batch(operands, 4)
         found = batch.operands(torch.tensor([True, False, True]), Task("addition"))
         assert [integers(digits, 10) for digits in found] == [[123, 6], [7, 9]]
 
@@ -172,22 +174,22 @@ def test_fit_writes_the_same_numbers_in_other_places(base: int, numbers: list[in
 # ---- test sets --------------------------------------------------------------------------------------
 
 
-@given(st.sampled_from(["successor", "addition"]), BASES, st.sampled_from([1, 2, 3, 6, 7, 8, 20, 60]))
-def test_test_numbers_are_distinct_and_have_exactly_so_many_digits(name: str, base: int, length: int) -> None:
-    task = Task(name, base)
-    for digits in drawn_for_test(task, length, 30):
-        numbers = integers(digits, base)
-        assert len(numbers) == len(set(numbers)) == min(base**length - base ** (length - 1), 30)
-        assert all(base ** (length - 1) <= number < base**length for number in numbers)
-
-
-@pytest.mark.parametrize("length", [1, 2, 6, 19, 60])
-def test_parity_takes_numbers_of_so_many_decimal_digits(length: int) -> None:
-    task = Task("parity")
-    (bits,) = drawn_for_test(task, length, 50)
-    numbers = integers(bits, 2)
-    assert len(set(numbers)) == len(numbers) == min(9 * 10 ** (length - 1), 50)
-    assert {len(str(number)) for number in numbers} == {length}
+@given(
+    st.sampled_from(["successor", "addition", "parity"]),
+    BASES,
+    st.sampled_from([1, 2, 3, 6, 7, 8, 20, 60]),
+    st.sampled_from([30, 10_000]),
+)
+def test_test_numbers_are_distinct_and_have_exactly_so_many_digits(
+    name: str, base: int, length: int, samples: int
+) -> None:
+    """Parity's have so many decimal digits. All are taken where there are fewer."""
+    task = Task(name, 2 if name == "parity" else base)
+    written = 10 if name == "parity" else base
+    for digits in drawn_for_test(task, length, samples):
+        numbers = integers(digits, task.base)
+        assert len(numbers) == len(set(numbers)) == min(written**length - written ** (length - 1), samples)
+        assert all(written ** (length - 1) <= number < written**length for number in numbers)
 
 
 @pytest.mark.parametrize("name", LISTS)
@@ -208,13 +210,6 @@ def test_nested_lists_have_so_many_elements_and_are_one_list(length: int, base: 
         assert sum(symbol in task.digits for symbol in symbols) == length
         assert is_one_list(symbols)
     assert len({tuple(row) for row in tokens.tolist()}) == len(tokens)
-
-
-def test_few_numbers_of_a_length_are_all_taken() -> None:
-    numbers = integers(drawn_for_test(Task("successor"), 3, 10_000)[0], 10)
-    assert sorted(numbers) == list(range(100, 1000))
-    bits = integers(drawn_for_test(Task("parity"), 2, 10_000)[0], 2)
-    assert sorted(bits) == list(range(10, 100))
 
 
 @pytest.mark.parametrize("name", ["successor", "parity"])

@@ -115,7 +115,8 @@ def of_operand(layout: Layout, number: int, keys: int) -> Span:
     if short:
         return Span(name, first, last, same_origin(operand.last, row), abs(stride), row=row)
     by_row: tuple[Direction, ...] = ("by row",) if row and not operand.rows else ()
-    origins = same_origin(operand.last - stride * layout.first_place, row)
+    first_place = 0 if layout.answer == "units first" else layout.target_length - 2
+    origins = same_origin(operand.last - stride * first_place, row)
     return Span(name, first, last, origins, abs(stride), (following(layout, operand), *by_row), row, operand.rows)
 
 

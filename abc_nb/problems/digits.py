@@ -6,7 +6,7 @@ Column `i` is place `i`, and nothing loops over samples.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
 
 import numpy as np
 
@@ -41,10 +41,7 @@ def python_digits(number: int, base: int) -> np.ndarray:
 
 def as_integer(digits: np.ndarray, base: int) -> int:
     """The Python integer of one number's digits (places,), least significant first."""
-    number = 0
-    for digit in reversed(digits.tolist()):
-        number = number * base + digit
-    return number
+    return reduce(lambda number, digit: number * base + digit, reversed(digits.tolist()), 0)
 
 
 def without_zeros(digits: Digits) -> Digits:
@@ -64,10 +61,7 @@ def fit(operands: Sequence[Digits], like: Sequence[Digits]) -> list[Digits]:
 
 
 def varied_digits(base: int, count: int, places: int, rng: np.random.Generator) -> Digits:
-    """Numbers of random digits; every second one has no more than two different digits.
-
-    What is decided by several digits meets rare neighbours more often where few of them differ, and long carries.
-    """
+    """Numbers of random digits; every second one has at most two different ones, so that carries are long."""
     digits = rng.integers(base, size=(count, places))
     pairs = rng.integers(base, size=(count, 2))
     few = np.take_along_axis(pairs, rng.integers(2, size=(count, places)), axis=1)

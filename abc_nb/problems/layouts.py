@@ -82,11 +82,6 @@ class Layout:
         return [operand for operand in self.operands if not self.is_short(operand)][-1].last
 
     @property
-    def first_place(self) -> int:
-        """The place of the first output token: the units', or the highest."""
-        return 0 if self.answer == "units first" else self.target_length - 2
-
-    @property
     def digit_places(self) -> np.ndarray:
         """The place of each column's digit, units = 1, and 0 where no digit stands: (source_length,)."""
         places = np.zeros(self.source_length, dtype=np.int64)
@@ -114,9 +109,8 @@ class Layout:
 
 def unary(width: int, operator: str = "", outputs: int | None = None) -> Layout:
     """`$ a_n ... a_1 &`, with the operator (if any) after `$` (v1 appendix C)."""
-    prefix = (SOS, operator) if operator else (SOS,)
-    last = len(prefix) + width - 1
-    symbols = (*enumerate(prefix), (last + 1, EOS))
+    last = width + bool(operator)
+    symbols = ((0, SOS), *([(1, operator)] if operator else []), (last + 1, EOS))
     return Layout(width, (Operand(last, 1, width),), symbols, (outputs or width) + 1)
 
 
@@ -153,4 +147,6 @@ def units_first(layout: Layout) -> Layout:
 
 def as_written(layout: Layout, more: int) -> Layout:
     """The same with the answer's units last, and `more` tokens for what it can be longer (Kazemnejad et al. 2023)."""
+    if layout.row is not None:
+        raise InputError("a table is written row by row, units first: choose another arrangement than as-written")
     return replace(layout, target_length=layout.target_length + more, answer="units last")

@@ -48,7 +48,7 @@ class Numbers(Task):
         return max(number, as_integer(self.answer(self.widen(known, width))[0], self.base))
 
     def training_widths(self, regime: Regime, count: int) -> tuple[Width, ...]:
-        """See `Task` for unpadded numbers; others begin at what results need, and padded ones have one width."""
+        """Unpadded numbers are as in `Task`; others begin at what results need, and padded ones have one width."""
         if regime == "unpadded":
             return super().training_widths(regime, count)
         narrowest = single(self.width(1, regime))
@@ -78,22 +78,20 @@ class Numbers(Task):
         return [operands[0], operands[1][:, : self.factor]] if self.factor else operands
 
     def draw(self, pool: np.ndarray, count: int, width: Width, rng: np.random.Generator) -> list[Digits]:
-        first = to_digits(rng.choice(pool, count), self.base, single(width))
-        if self.long_operands == 2:
-            return self.in_order(first, to_digits(rng.choice(pool, count), self.base, single(width)))
-        return [first, *self.short_factor(count, rng)]
+        drawn = (rng.choice(pool, count) for _ in range(self.long_operands))
+        return self.completed([to_digits(numbers, self.base, single(width)) for numbers in drawn], rng)
 
-    def short_factor(self, count: int, rng: np.random.Generator) -> list[Digits]:
-        """A second operand of a few digits, uniform; none if the task has none."""
-        return [rng.integers(self.base, size=(count, self.factor))] if self.factor else []
+    def completed(self, long: list[Digits], rng: np.random.Generator) -> list[Digits]:
+        """All operands: two long ones in an order that the task allows, or one and a uniform factor of few digits."""
+        if len(long) == 2:
+            return self.in_order(*long)
+        return [*long, rng.integers(self.base, size=(len(long[0]), self.factor))] if self.factor else long
 
     def test_operands(self, length: Width, samples: int, width: Width, rng: np.random.Generator) -> list[Digits]:
         """Each operand's numbers are distinct; a factor of a few digits is any number of so many."""
         low, high = self.range_of(single(length))
-        first = distinct_digits(low, high, self.base, single(width), min(high - low, samples), rng)
-        if self.long_operands == 2:
-            return self.in_order(first, distinct_digits(low, high, self.base, single(width), len(first), rng))
-        return [first, *self.short_factor(len(first), rng)]
+        drawn = (low, high, self.base, single(width), min(high - low, samples), rng)
+        return self.completed([distinct_digits(*drawn) for _ in range(self.long_operands)], rng)
 
     def range_of(self, length: int) -> tuple[int, int]:
         """The smallest number of a length, and the smallest longer one."""

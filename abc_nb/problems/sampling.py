@@ -49,12 +49,6 @@ class Batch:
         return task.operands(self.source[rows].cpu().numpy(), self.layout)
 
 
-def make_batch(task: Task, operands: Sequence[Digits], width: Width, arrangement: Arrangement) -> Batch:
-    layout = task.layout(width, arrangement)
-    source, target = task.source(operands, layout), task.target(operands, layout)
-    return Batch(torch.from_numpy(source), torch.from_numpy(target), layout)
-
-
 def generator(seed: int, *purpose: int) -> np.random.Generator:
     return np.random.default_rng((seed, *purpose))
 
@@ -101,46 +95,40 @@ class Sampler:
         """Whether zeros stand in front of numbers, so that the same problem can be given at any width."""
         return self.regime != "unpadded" and self.task.can_pad
 
-    def of_width(self, numbers: np.ndarray, width: Width) -> np.ndarray:
-        """Those of `numbers` that problems of a width can have: where no zeros are in front, of as many digits."""
-        if self.regime != "unpadded":
-            return numbers
-        assert isinstance(width, int)
-        base = self.task.base
-        return numbers[(numbers >= base ** (width - 1)) & (numbers < base**width)]
-
     def training_batch(
         self, seed: int, step: int, size: int, again: Sequence[Digits] = (), width: Width | None = None
     ) -> Batch:
         """Batch number `step`, of one of the training widths or of a given one; `again` are operands to put into it."""
         rng = generator(seed, TRAIN, step)
         width = width or self.widths[rng.integers(len(self.widths))]
-        if self.fixed is None:
-            fresh = size - (len(again[0]) if again else 0)
-            operands = self.draw(self.numbers(seed)[0], fresh, width, rng)
-            if again:
-                operands = [np.concatenate(pair) for pair in zip(operands, fit(again, operands), strict=True)]
-        else:
+        if self.fixed is not None:
             rows = rng.integers(self.fixed, size=size)
-            operands = [digits[rows] for digits in self.fixed_set(seed, width)]
+            return self.batch([digits[rows] for digits in self.fixed_set(seed, width)], width)
+        operands = self.draw(self.numbers(seed)[0], size - (len(again[0]) if again else 0), width, rng)
+        if again:
+            operands = [np.concatenate(pair) for pair in zip(operands, fit(again, operands), strict=True)]
         return self.batch(operands, width)
 
     def draw(self, pool: np.ndarray, count: int, width: Width, rng: np.random.Generator) -> list[Digits]:
-        """The operands of so many problems of a width, from those numbers of `pool` that it can have."""
-        return self.task.draw(self.of_width(pool, width), count, width, rng)
+        """The operands of so many problems, from numbers of `pool`: of unpadded ones, those that fill the width."""
+        if self.regime == "unpadded":
+            low, high = self.task.base ** (single(width) - 1), self.task.base ** single(width)
+            pool = pool[(pool >= low) & (pool < high)]
+        return self.task.draw(pool, count, width, rng)
 
     def batch(self, operands: Sequence[Digits], width: Width) -> Batch:
-        return make_batch(self.task, operands, width, self.arrangement)
+        layout = self.task.layout(width, self.arrangement)
+        source, target = self.task.source(operands, layout), self.task.target(operands, layout)
+        return Batch(torch.from_numpy(source), torch.from_numpy(target), layout)
 
     def calibration_batch(self, seed: int, size: int = 1000, padding: bool = False) -> Batch:
         """Training problems of the largest width, to average attention over (v4 appendix D, step 1).
 
-        Of padded ones up to the last digit that training numbers fill: after it zeros are written, for which
-        attention needs no line, and before it zeros are read, which say nothing of what a line meets in longer
-        numbers. With `padding`, as the paper averages, all columns.
+        Of padded ones up to the last digit that training numbers fill: zeros say nothing of what a line meets in
+        longer numbers. With `padding`, as the paper averages, all columns.
         """
-        rng, width = generator(seed, CALIBRATION), self.widest
-        batch = self.batch(self.draw(self.numbers(seed)[0], size, width, rng), width)
+        operands = self.draw(self.numbers(seed)[0], size, self.widest, generator(seed, CALIBRATION))
+        batch = self.batch(operands, self.widest)
         if padding or self.regime not in PADDED or batch.layout.row:
             return batch
         cut = batch.first(self.task.training_width)

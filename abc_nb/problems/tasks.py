@@ -1,15 +1,7 @@
 """A task: what is computed, how a problem is written, and what every family of tasks has in common.
 
 The vocabulary and the tasks of the paper are those of v4 section 2, v2/3 section 3.3 and v1 appendix C. A task is a
-class: `Task("addition", 4)` makes an instance of the one that is registered under that name, and
-
-    class Doubling(Numbers, name="doubling"):
-        title, example, grows = "Doubling", "123", 1
-
-        def step(self, carry, digit):
-            return (2 * digit + carry) % self.base, (2 * digit + carry) // self.base
-
-registers another one, which is then sampled, read, written and certified as the others are.
+class with a name: `Task("addition", 4)` makes an instance of the one that is registered as `addition`.
 """
 
 from __future__ import annotations
@@ -122,14 +114,16 @@ class Task(Machine):
     def training_width(self) -> int:
         """Narrowest width in training, tight regime: what the largest result of training numbers needs.
 
-        So that a carry into the highest place, and the end after it, are seen in training. 2^20 itself,
-        one number in a million, is left out where it needs a place more, which would else be zero always.
+        So that a carry into the highest place, and the end after it, are seen in training.
         """
         return digit_count(self.largest(NUMBERS - 1), self.base)
 
     @cached_property
     def training_limit(self) -> int:
-        """The largest training number: 2^20, or one less where its result does not fit the training width."""
+        """The largest training number: 2^20, or one less where its result does not fit the training width.
+
+        It alone would need the place more, which would else be zero always.
+        """
         return NUMBERS - (self.largest(NUMBERS) >= self.base**self.training_width)
 
     def training_widths(self, regime: Regime, count: int) -> tuple[Width, ...]:
@@ -208,8 +202,9 @@ class Task(Machine):
         if layout is None or layout.answer == "units first":
             answer = self.answer(operands)
         else:
-            more = layout.target_length - 1 - layout.width
-            answer = self.answer([np.pad(digits, [(0, 0), (0, more)]) for digits in operands])[:, ::-1]
+            more, long = max(0, layout.target_length - 1 - layout.width), self.long_operands
+            longer = [np.pad(digits, [(0, 0), (0, more)]) for digits in operands[:long]]
+            answer = self.answer([*longer, *operands[long:]])[:, ::-1]
         ends = np.full((len(answer), 1), self.token(SOS)), np.full((len(answer), 1), self.token(EOS))
         return np.concatenate([ends[0], answer, ends[1]], axis=1, dtype=np.int64)
 
