@@ -17,6 +17,7 @@ import pandas as pd
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
+from abc_nb.analysis import results
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.paper import exhibits
@@ -97,11 +98,28 @@ def test_unknown_parameter_is_an_error(tmp_path: Path) -> None:
         notebooks.execute(BOOKS[0], tmp_path / "out.ipynb", {"profil": "quick"})
 
 
-@pytest.mark.notebooks
-def test_a_bad_parameter_is_one_sentence(tmp_path: Path) -> None:
-    """Of papermill's report of a failed cell; what `Results` refuses is tested there."""
-    with pytest.raises(InputError, match=r"^02_vanilla_failure: unknown[^\n]*choose one of[^\n]*$"):
-        notebooks.execute(BOOKS[2], tmp_path / "out.ipynb", {"results": "elsewhere"})
+BAD: dict[str, list[object]] = {
+    "profile": ["huge", 3, ["quick"], None],
+    "results": ["elsewhere", True, {}],
+    "seeds": [[], 0, "01", [0, 0], [-1], [True], [0.5], None],
+}
+
+
+@pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
+def test_every_parameter_is_checked_before_a_notebook_computes(path: Path, tmp_path: Path) -> None:
+    """Whoever runs it: papermill, or a reader who changes the cell; an error leaves no time for more than imports."""
+    first, second = code_cells(path)[:2]
+    given: dict[str, object] = {}
+    exec(first.source, given)
+    assert "parameters" in tags(first) and {*given} - {"__builtins__"} == {*BAD} == {*results.CHECKED}
+    for name, value in ((name, value) for name, values in BAD.items() for value in values):
+        for run in (
+            lambda: notebooks.execute(path, tmp_path / "out.ipynb", {name: value}),  # noqa: B023 (run at once)
+            lambda: exec(second.source, given | {name: value}),  # noqa: B023
+        ):
+            with pytest.raises(InputError, match=rf"^(unknown )?{name} [^\n]*: (choose one of|give a list) [^\n]*$"):
+                run()
+    assert not (tmp_path / "out.ipynb").exists()
 
 
 class Reproduced(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pandas as pd
 
@@ -20,6 +20,21 @@ from abc_nb.specs.studies import names_of
 AnyName = TypeVar("AnyName", str, Name)
 
 
+CHOICES: dict[str, Sequence[str]] = {"profile": [*PROFILES], "results": [*ANYWHERE, "any"]}  # of parameters
+CHECKED = (*CHOICES, "seeds")
+
+
+def check_parameters(**parameters: Any) -> None:
+    """InputError for a value that a notebook's parameter cannot have; those that are not among CHECKED pass."""
+    for name, choices in CHOICES.items():
+        if name in parameters and parameters[name] not in choices:
+            raise InputError(f"unknown {name} {parameters[name]!r}: choose one of {', '.join(choices)}")
+    seeds = parameters.get("seeds", [0])
+    listed = isinstance(seeds, Sequence) and all(type(seed) is int and seed >= 0 for seed in seeds)
+    if not listed or not seeds or len({*seeds}) < len(seeds):
+        raise InputError(f"seeds {seeds!r} are not possible: give a list of different whole numbers, as in [0, 1]")
+
+
 @dataclass(frozen=True)
 class Results:
     """The runs of a profile: those shipped with the project, those made here ("runs"), or either ("any")."""
@@ -29,13 +44,7 @@ class Results:
     seeds: Sequence[int]
 
     def __post_init__(self) -> None:
-        if self.profile not in PROFILES:
-            raise InputError(f"unknown profile {self.profile!r}: choose one of {', '.join(PROFILES)}")
-        listed = isinstance(self.seeds, Sequence) and len(self.seeds) > 0
-        if not listed or not all(isinstance(seed, int) for seed in self.seeds):
-            raise InputError(f"seeds {self.seeds!r} are not possible: give a list of whole numbers, as in [0, 1]")
-        if self.origin not in (*ANYWHERE, "any"):
-            raise InputError(f"unknown results {self.origin!r}: choose one of {', '.join(ANYWHERE)}, any")
+        check_parameters(profile=self.profile, results=self.origin, seeds=self.seeds)
 
     @property
     def first(self) -> Results:

@@ -15,6 +15,7 @@ from typing import Any
 
 import joblib
 
+from abc_nb.analysis import results
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import replacement, write_bytes
@@ -43,13 +44,14 @@ def path_of(name: str) -> Path:
 
 
 def check_parameters(notebook: Path, parameters: Mapping[str, Any]) -> None:
-    """papermill only warns about a parameter that a notebook does not have; here it is an error."""
+    """InputError for a value that is not possible, or a parameter that the notebook lacks: papermill only warns."""
     import papermill
 
     accepted = papermill.inspect_notebook(str(notebook))
     for name in parameters:
         if name not in accepted:
             raise InputError(f"{notebook.stem} has no parameter {name!r}: it takes {', '.join(accepted)}")
+    results.check_parameters(**parameters)
 
 
 def execute(notebook: Path, output: Path, parameters: Mapping[str, Any], bar: bool = True) -> None:
@@ -104,7 +106,10 @@ def refresh(names: Sequence[str], parameters: Mapping[str, str]) -> None:
     if parameters:
         os.environ.setdefault("ABC_NB_FIGURES", str(paths.BUILD / "figures"))  # for the notebook's kernel
     values = {name: json_or_text(value) for name, value in parameters.items()}
-    for notebook in [path_of(name) for name in names] or sequence():
+    books = [path_of(name) for name in names] or sequence()
+    for notebook in books:
+        check_parameters(notebook, values)
+    for notebook in books:
         output = paths.BUILD / "notebooks" / notebook.name
         execute(notebook, output, values)
         if values:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, is_dataclass, replace
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from abc_nb.bias import Bias
 from abc_nb.calibration.calibrate import Calibration
@@ -32,7 +32,9 @@ def changed(value: Configuration, prefix: str, changes: Sequence[str]) -> Config
             raise InputError(f"cannot set {change!r}: give FIELD=VALUE, where a field is one of {', '.join(known)}")
         new = read(text)
         if not fits(new, kinds[name]):
-            raise InputError(f"cannot set {name} to {text!r}: it is now {getattr(value, name)!r}")
+            choices = [choice for choice in get_args(kinds[name]) if isinstance(choice, str)]
+            advice = f"choose one of {', '.join(choices)}" if choices else f"it is now {getattr(value, name)!r}"
+            raise InputError(f"cannot set {name} to {text!r}: {advice}")
         value = replace(value, **{name: new})  # type: ignore[type-var]
     return value
 
