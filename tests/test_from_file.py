@@ -7,9 +7,11 @@ import io
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 import pandas as pd
 import pytest
+import torch
 from helpers import TINY, half_trained
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,10 +21,12 @@ from abc_nb.cli import main
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.files import Reader, Record, format_of
+from abc_nb.problems.layouts import Arrangement
 from abc_nb.problems.sampling import Sampler
 from abc_nb.problems.tasks import Task
 from abc_nb.training import from_file
 from abc_nb.training.answers import attempts
+from abc_nb.training.evaluation import exact_match
 
 ADDITION = Task("addition")
 NUMBERS = st.integers(0, 10**30)
@@ -149,14 +153,21 @@ def test_notations_are_read_as_people_write_them(
 # ---- answers ----------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def half() -> tuple[Transformer, Sampler, list[str]]:
-    """A model that knows a part of some problems by heart, and these problems."""
-    sampler = Sampler(ADDITION)
+@pytest.fixture(scope="module", params=get_args(Arrangement))
+def half(request: pytest.FixtureRequest) -> tuple[Transformer, Sampler, list[str]]:
+    """A model that knows a part of some problems by heart, and these problems; in every order of the digits.
+
+    What it knows are the digits as they stand in training: read or written in another order, all would be wrong.
+    """
+    sampler = Sampler(ADDITION, request.param)
     batch = sampler.training_batch(0, 0, 60)
     model = half_trained(TINY, batch, len(ADDITION.vocabulary))
     operands = ADDITION.operands(batch.source.numpy(), batch.layout)
-    return model, sampler, [ADDITION.typed([digits[row : row + 1] for digits in operands]) for row in range(60)]
+    problems = [ADDITION.typed([digits[row : row + 1] for digits in operands]) for row in range(60)]
+    frame = from_file.frame_of(model, sampler, [Record(row, problem) for row, problem in enumerate(problems)])
+    short = (frame[["length_1", "length_2"]].max(axis=1) < ADDITION.training_width).tolist()  # others are asked wider
+    assert frame.correct[short].tolist() == exact_match(model, batch)[torch.tensor(short)].tolist()
+    return model, sampler, problems
 
 
 @given(data=st.data())
