@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,6 +111,26 @@ def test_with_parameters_figures_go_where_they_are_wanted_or_to_the_build_folder
     (line,) = capsys.readouterr().out.splitlines()
     assert Path(line) == project.build / "notebooks" / "01_one.ipynb"
     assert printed(Path(line)) == f"[2, 3] {folder}"
+
+
+@pytest.mark.notebooks
+def test_notebooks_run_at_the_same_time_each_in_a_kernel_of_its_own(
+    project: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of two waits until the other has begun, in vain where one follows the other."""
+    monkeypatch.setattr(notebooks, "workers", lambda: 2)
+    for own, other in (("01_one", "02_two"), ("02_two", "01_one")):
+        book = nbformat.read(project.notebook, 4)
+        begun, there = project.build / own, f"pathlib.Path({str(project.build / other)!r}).exists()"
+        book.cells[-1].source = (
+            f"import pathlib, time\npathlib.Path({str(begun)!r}).touch()\n"
+            f"assert any({there} or time.sleep(0.1) for _ in range(900))\nprint({own!r})"
+        )
+        nbformat.write(book, project.notebook.with_name(f"{own}.ipynb"))
+    project.build.mkdir()
+    notebooks.execute_all(project.build / "made", {"value": 2})
+    assert [printed(project.build / "made" / f"{name}.ipynb") for name in ("01_one", "02_two")] == ["01_one", "02_two"]
+    assert re.findall(r"notebook (\d) of 2", capsys.readouterr().out) == ["1", "2"]
 
 
 @pytest.mark.parametrize(

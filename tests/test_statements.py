@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import comb
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -19,6 +20,7 @@ from abc_nb.paper import facts, statements
 from abc_nb.paper.statements import DIFFERS, NOT_MADE, OPEN, SAME, Count, Statement
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import store
+from abc_nb.specs.names import Name
 from abc_nb.specs.spec import spec
 from abc_nb.specs.studies import ARITHMETIC
 
@@ -74,6 +76,24 @@ def test_chance_alone_makes_a_count_differ_no_more_often_than_the_level_says() -
     drawn = [[(int(right), 300) for right in rng.binomial(300, 0.97, 6)] for _ in range(400)]
     differing = sum(verdict(own[0], own[1:], level) == DIFFERS for own in drawn)
     assert differing <= 400 * level + 3 * np.sqrt(400 * level * (1 - level))
+
+
+@pytest.mark.parametrize(("practice", "what"), [(9, "ABC, N x 1, certified"), (0, "ABC, all tasks, certified")])
+def test_a_model_that_is_not_certified_is_named_with_its_wrong_contexts(
+    monkeypatch: pytest.MonkeyPatch, practice: int, what: str
+) -> None:
+    """Of models trained until proven one is enough; of others three of four beside twenty of twenty are chance."""
+    tasks = ("addition", "n-by-1", "successor", "parity")
+    rows = [(f"{task}-abc", seed, task != "n-by-1" or seed > 0, 32, 2_531_900) for task in tasks for seed in range(6)]
+    every = pd.DataFrame(rows, columns=["experiment", "seed", "certified", "wrong", "contexts"])
+    tables = {"shipped": every[every.seed > 0], "runs": every[every.seed == 0]}
+    monkeypatch.setattr(statements.certified, "table", lambda found: tables[found.origin])
+    monkeypatch.setattr(statements, "spec", lambda *_: SimpleNamespace(practice=practice))
+    of = Results("quick", "shipped", [0]), Results("quick", "runs", [0])
+    found = {s.what: s for s in statements.of_certificates({Name(t, "abc"): "" for t in tasks}, {"abc": "ABC"}, *of)}
+    assert found[what].verdict(LEVEL) == (DIFFERS if practice else SAME)
+    assert found[what].cells(LEVEL)[1:3] == (("5 of 5", "0 of 1") if practice else ("20 of 20", "3 of 4"))
+    assert found[what].advice == "`abc-nb certify n-by-1-abc --seed 0` names what is wrong, in 32 of 2,531,900 contexts"
 
 
 # ---- the table --------------------------------------------------------------------------------------
