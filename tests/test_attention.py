@@ -113,3 +113,7 @@ def test_best_heads_are_those_with_most_mass_at_the_training_length(study: atten
         assert head.title == f"{name}-attention, layer {ranked[0][0] + 1}, head {ranked[0][1] + 1}"
         masses = [study.known.inside[name, "all", layer, number] for layer, number in ranked]
         assert masses == sorted(masses, reverse=True)
+    for head, (own, other) in zip(study.operand_heads(), ((0, 1), (1, 0)), strict=True):
+        last = frame[(frame.attention == "cross") & (frame.layer == frame.layer.max()) & frame.inside]
+        mass = last.groupby(["operand", "head"]).mass.mean()
+        assert head == (frame.layer.max(), (mass[own] - mass[other]).idxmax())

@@ -75,13 +75,14 @@ def figures_of_every_family() -> Iterator[Figure]:
     frame = rows("Vanilla", {1: [1.0], 6: [0.5]}).assign(step=[1, 2], mass=0.5, base=10)
     matrix = np.arange(12.0).reshape(3, 4) / 12
     yield curves(frame)
+    yield plots.by_length(frame, ["Addition"])
     yield plots.reach(tables.reach(frame, "Addition"))
     yield plots.mass_and_accuracy(frame, "Addition")
     yield plots.offsets(pd.DataFrame({"offset": [0, 1], "RPE": [0.5, 1], "ABC": [1, 0]}))
     head = HeadMap("head 1", matrix, list("abcd"), list("123"), [True, True, False], matrix > 0.5)
     yield maps.attention_maps([head, head])
     yield maps.bias_matrices([("window", matrix > 0.5)], across=1)
-    yield maps.dependencies("Addition", dataset.needs_of_sum("12+39"))
+    yield maps.dependencies({"a": dataset.needs_of("successor", "19"), "b": dataset.needs_of("addition", "12+39")})
     yield maps.trace(dataset.trace_of_product("12*34"))
     yield maps.accuracy_map(statistics.over_seeds(frame))
     yield maps.heads([matrix, matrix], ["head 1", "head 2"], [matrix > 0.5])
@@ -133,10 +134,12 @@ def test_a_small_matrix_is_text_with_tokens_and_dots_where_it_is_closed() -> Non
 
 
 def test_what_a_sum_and_a_product_are_made_from_is_that_of_paper() -> None:
-    needs = dataset.needs_of_sum("327+845")
+    needs = dataset.needs_of("addition", "327+845")
     tokens, digits = np.array(needs.source), [set(np.flatnonzero(row)) for row in needs.cells]
     assert [sorted(tokens[list(columns)]) for columns in digits[:3]] == [["5", "7"], ["2", "4"], ["3", "8"]]
     assert "".join(needs.target) == "2711" and needs.carries == [0, 2], "7 + 5 and 3 + 8"
+    one = dataset.needs_of("successor", "01399")
+    assert "".join(one.target).startswith("0041") and one.carries == [0, 1] and (one.cells.sum(1)[:5] == 1).all()
     trace = dataset.trace_of_product("8437*596")
     assert [sum(int(d) * 10**i for i, d in enumerate(digits)) for digits in (trace.first, trace.second)] == [8437, 596]
     last = sum(int(digit) * 10**i for i, digit in enumerate(trace.digits[-1])) * 100

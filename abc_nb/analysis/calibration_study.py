@@ -104,19 +104,6 @@ class CalibrationStudy:
         best = chosen.sort_values("share").iloc[-1]
         return int(best["layer"]) - 1, int(best["head"]) - 1
 
-    def telling_heads(self, name: Attention, count: int) -> list[tuple[int, int]]:
-        """Layer and head (from 0) of heads with different lines.
-
-        Heads that follow digits come before those that rest on a symbol, and the strongest line before others.
-        """
-        own = self.lines[self.lines.attention == name]
-        of_head = own.assign(share=own.share + own.span.str.startswith("operand")).groupby(["layer", "head"])
-        kinds = {place: frozenset(zip(own.span, own.direction, own.offset, strict=True)) for place, own in of_head}
-        chosen: dict[frozenset[object], tuple[int, int]] = {}
-        for layer, head in of_head.share.max().sort_values(ascending=False, kind="stable").index:
-            chosen.setdefault(kinds[layer, head], (layer - 1, head - 1))
-        return list(chosen.values())[:count]
-
     def opened(self, name: Attention, layer: int) -> np.ndarray:
         """Which cells (head, query, key) of the averaged attention lie on kept lines."""
         return self.bias.covers(self.layout, name, layer).numpy()

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from abc_nb.analysis.attention import needed
 from abc_nb.bias.base import CLOSED
-from abc_nb.bias.window import Window
+from abc_nb.bias.window import Sides, Window
 from abc_nb.problems.digits import Digits, digit_count, to_digits
 from abc_nb.problems.products import Product
 from abc_nb.problems.sampling import split_numbers
@@ -82,14 +82,15 @@ def training_lengths(seed: int = 0) -> pd.DataFrame:
     return pd.DataFrame({"digits": np.arange(1, count + 1), **shares})
 
 
-def window_matrices(w: int, width: int = 6) -> list[tuple[str, np.ndarray]]:
+def window_matrices(w: int, sides: Sides = "one", width: int = 6) -> list[tuple[str, np.ndarray]]:
     """The open cells of a window of `w`, True where open: decoder self-attention and cross-attention."""
     one, two = Task("successor").layout(width), Task("addition").layout(width, "aligned")
-    opened = Window(w).opened
+    opened = Window(w, sides).opened
+    first, last = ("cross-attention, ", "") if sides == "one" else ("", ", both sides")
     return [
         (f"self-attention, w={w}", opened(one, "self", 0)[0].numpy()),
-        ("cross-attention, unary", opened(one, "cross", 0)[0].numpy()),
-        ("cross-attention, binary", opened(two, "cross", 0)[0].numpy()),
+        (f"{first}unary{last}", opened(one, "cross", 0)[0].numpy()),
+        (f"{first}binary{last}", opened(two, "cross", 0)[0].numpy()),
     ]
 
 
@@ -107,14 +108,14 @@ def with_tokens(matrix: Tensor, rows: Sequence[str], columns: Sequence[str]) -> 
     return str(pd.DataFrame(cells, index=list(rows), columns=list(columns)).to_string())
 
 
-def needs_of_sum(problem: str) -> Needs:
-    """What the digits of a sum are made from."""
-    task = Task("addition")
+def needs_of(name: str, problem: str) -> Needs:
+    """What the digits of a sum are made from, or of a successor, which begins with a carry."""
+    task = Task(name)
     operands, width = on_paper(task, problem)
     layout = task.layout(width, "aligned")
-    cells, carry = needed(layout, "cross").numpy(), [0]
-    for a, b in zip(*(digits[0].tolist() for digits in operands), strict=True):
-        carry.append((a + b + carry[-1]) // task.base)
+    cells, carry = needed(layout, "cross").numpy(), [int(len(operands) == 1)]
+    for digits in zip(*(digits[0].tolist() for digits in operands), strict=True):
+        carry.append((sum(digits) + carry[-1]) // task.base)
     source, target = (task.source(operands, layout)[0], task.target(operands)[0, 1:-1])
     return Needs(task.text(source.tolist()), task.text(target.tolist()), cells, np.flatnonzero(carry[1:-1]).tolist())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from textwrap import fill
 from typing import Any
 
@@ -27,15 +27,15 @@ UNITS = {"T": "period T", "w": "window w", "model": ""}  # of an axis
 
 
 @rc_context(STYLE)
-def attention_maps(heads: Sequence[HeadMap]) -> Figure:
-    """Heat maps side by side on one scale, tokens on both axes; brighter is more attention (figures 5 and 6).
+def attention_maps(heads: Sequence[HeadMap], across: int = 0) -> Figure:
+    """Heat maps on one scale, `across` of them (or all) in a row; brighter is more attention (figures 5 and 6).
 
     Rows are queries, labelled with the token they produce; wrong tokens are red and bold. Cells that the algorithm
     needs are outlined.
     """
     height, wide = (max(head.weights.shape[0] for head in heads), [head.weights.shape[1] for head in heads])
     size = (CELL * sum(wide) / len(heads) + 1.1, CELL * height + 1.0)
-    figure, axes = new_figure(len(heads), size=size, width_ratios=wide)
+    figure, axes = new_figure(len(heads), across, size, width_ratios=wide[: across or None])
     for axis, head in zip(axes, heads, strict=True):
         image = heat_map(axis, head.weights, vmin=0, vmax=1, aspect="equal")
         with_tokens(axis, head.keys, head.outputs)
@@ -43,7 +43,8 @@ def attention_maps(heads: Sequence[HeadMap]) -> Figure:
             label.set(color="black" if right else "tab:red", fontweight="normal" if right else "bold")
         outline(axis, head.needed)
         axis.set(title=head.title, xlabel=head.xlabel)
-    axes[0].set_ylabel("output token")
+    for axis in axes[:: across or len(axes)]:
+        axis.set_ylabel("output token")
     figure.colorbar(image, ax=axes, label="attention", fraction=0.03, pad=0.01)
     return figure
 
@@ -63,26 +64,35 @@ def bias_matrices(matrices: Sequence[tuple[str, np.ndarray]], across: int) -> Fi
 
 
 @rc_context(STYLE)
-def dependencies(title: str, needs: Needs) -> Figure:
+def dependencies(problems: Mapping[str, Needs]) -> Figure:
     """What output digits depend on: a line for each digit that they need, an arrow for each carry (figure 7)."""
-    count, right = len(needs.target), len(needs.source) - 1
-    figure, (panel,) = new_figure(size=(0.4 * max(len(needs.source), count) + 1.4, 1.9))
+    wide = [len(needs.source) for needs in problems.values()]
+    figure, panels = new_figure(len(wide), size=(0.4 * sum(wide) / len(wide) + 1.4, 1.9), width_ratios=wide)
+    for panel, (title, needs) in zip(panels, problems.items(), strict=True):
+        depend(panel, needs)
+        panel.set_title(title)
+    return figure
+
+
+def depend(panel: Axes, needs: Needs) -> None:
+    """One problem of `dependencies`."""
+    count, right, stride = len(needs.target), len(needs.source) - 1, int(needs.cells[0].sum())
     look: dict[str, Any] = {"ha": "center", "va": "center", "family": "monospace"}
     for step, (token, color) in enumerate(zip(needs.target, sns.color_palette("colorblind", count), strict=True)):
-        at = right - 1 - 2 * step
+        at = right - 1 - stride * step
         for key in np.flatnonzero(needs.cells[step]).tolist():
             panel.plot([key, at], [0.12, 0.88], color=color, linewidth=1.4)
         panel.text(at, 1, token, **look)
         if step in needs.carries:
-            panel.annotate("", (at - 1.75, 1.1), (at, 1.1), arrowprops={"arrowstyle": "->", "color": "0.3"})
-            panel.text(at - 0.9, 1.24, "carry 1", ha="center", fontsize=7, color="0.3")
+            next_one = at - stride + 0.25
+            panel.annotate("", (next_one, 1.1), (at, 1.1), arrowprops={"arrowstyle": "->", "color": "0.3"})
+            panel.text((at + next_one) / 2, 1.24, "carry 1", ha="center", fontsize=7, color="0.3")
     for column, token in enumerate(needs.source):
         panel.text(column, 0, token, **look)
-    panel.set(title=title, xlim=(-0.8, right + 0.8), ylim=(-0.2, 1.4), xticks=[])
+    panel.set(xlim=(-0.8, right + 0.8), ylim=(-0.2, 1.4), xticks=[])
     panel.set_yticks([0, 1], ["input", "output"])
     panel.grid(False)
     sns.despine(ax=panel, left=True, bottom=True)
-    return figure
 
 
 @rc_context(STYLE)
@@ -200,15 +210,11 @@ def heads(
     return figure
 
 
-def biases(study: CalibrationStudy, digits: int, count: int = 3) -> Figure:
-    """The cross-attention bias of heads with different lines, for problems of `digits` digits (figures 10 and 11)."""
-    places = study.telling_heads("cross", count)
-    matrices = [study.extended("cross", layer, digits)[head] for layer, head in places]
-    titles = [
-        f"layer {layer + 1}, head {head + 1}: {values_of(matrix)}"
-        for (layer, head), matrix in zip(places, matrices, strict=True)
-    ]
-    return heads(matrices, titles, tokens=study.letters(digits), across=count)
+def biases(study: CalibrationStudy, digits: int) -> Figure:
+    """The last layer's cross-attention bias, for problems of `digits` digits (figures 10 and 11)."""
+    matrices = list(study.extended("cross", study.last, digits))
+    titles = [f"head {head}: {values_of(matrix)}" for head, matrix in enumerate(matrices, 1)]
+    return heads(matrices, titles, tokens=study.letters(digits))
 
 
 def values_of(bias: np.ndarray) -> str:

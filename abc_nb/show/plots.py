@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 from zlib import crc32
 
@@ -17,7 +18,7 @@ from abc_nb.analysis.calibration_study import CalibrationStudy, letters
 from abc_nb.analysis.statistics import median_seed
 from abc_nb.problems.tasks import TRAINED
 from abc_nb.show.pictures import COLORS, STYLE, WIDTH, heat_map, new_figure, outline, with_tokens
-from abc_nb.show.titles import length_unit, named, of_model
+from abc_nb.show.titles import length_unit, named, of_model, of_task
 
 LOOKS = {"Vanilla": 7, "NoPE": 6, "RoPE": 8, "ALiBi": 5, "RPE": 9, "Window": 1, "Window, no positions": 4}
 LOOKS |= {"ABS": 2, "ABC": 0}  # the colour of each model's curve
@@ -52,6 +53,16 @@ def curves(panel: Axes, rows: pd.DataFrame, trained: int = TRAINED) -> None:
     panel.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
     panel.set_xticks([], minor=True)
     label_ends(panel, ends)
+
+
+@rc_context(STYLE)
+def by_length(rows: pd.DataFrame, tasks: Sequence[str]) -> Figure:
+    """`curves` of the shown models, a panel a task (figures 1 and 4)."""
+    figure, panels = new_figure(len(tasks), size=(4.6, 3.0))
+    for panel, task in zip(panels, tasks, strict=True):
+        curves(panel, named(rows[rows.task == task]))
+        panel.set(title=of_task(task), xlim=(0.9, rows.length.max()))
+    return figure
 
 
 def label_ends(panel: Axes, ends: dict[str, tuple[float, float]]) -> None:
