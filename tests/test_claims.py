@@ -8,12 +8,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from conftest import Folders
 from hypothesis import given
 from hypothesis import strategies as st
 
+from abc_nb.analysis.calibration_study import CalibrationStudy
 from abc_nb.analysis.results import Results
 from abc_nb.common.errors import InputError
 from abc_nb.paper import claims, counts, ledger, measures
@@ -21,6 +23,7 @@ from abc_nb.paper.claims import Verdict
 from abc_nb.paper.counts import Count
 from abc_nb.problems.tasks import Task
 from abc_nb.specs.studies import STUDIES
+from abc_nb.training.evaluation import TEST_SEED
 
 THREE = ("successor", "addition", "n-by-1")
 FOUR = (*THREE, "parity")
@@ -111,7 +114,7 @@ def test_fewer_than_five_seeds_decide_nothing_and_none_is_not_run() -> None:
 
 def test_claims_whose_runs_are_not_there_are_not_run(folders: Folders) -> None:
     decided = [id for id, claim in claims.known().items() if claim.rule in counts.ABOUT]
-    own = {each.id for each in claims.counted() if each.rows in ("costs", "followed", "verticals", "open_elements")}
+    own = {each.id for each in claims.counted() if each.rows in ("costs", "followed", "verticals", "open elements")}
     found = claims.judge(Results("quick", "runs", [0]), [id for id in decided if id not in own])
     assert {verdict.verdict for verdict in found} == {"not run"} and len(found) > 20
 
@@ -210,7 +213,38 @@ def test_heads_are_counted_by_what_the_last_layers_lines_follow() -> None:
     spans = [(1, 0, "operand 1"), (1, 1, "operand 2"), (1, 1, "operand 1"), (1, 2, "*"), (0, 3, "operand 2")]
     lines = [SimpleNamespace(attention="cross", layer=layer, head=head, span=span) for layer, head, span in spans]
     study: Any = SimpleNamespace(bias=SimpleNamespace(heads=4, lines=lines), last=1)
-    assert measures.heads_by_lines(study) == {"first": 1, "second": 0, "number": 3, "digit": 1, "heads": 4}
+    assert measures.followed(study) == {"first": 1, "second": 0, "number": 3, "digit": 1, "heads": 4}
+
+
+def test_open_elements_of_a_shipped_bias_are_those_of_its_matrix() -> None:
+    """Counted cell by cell: an anti-diagonal's cells move to the left at each step, a vertical's do not."""
+    study = CalibrationStudy(Results("quick", "shipped", [0]).one("addition-abc"))
+    matrix = np.isfinite(study.extended("cross", study.last, 6))
+    moving = matrix.any(1).sum(1) > 2  # heads whose open columns change with the step
+    row = measures.open_elements(study)
+    assert (row["with_one"], row["heads"]) == (moving.sum(), len(matrix))
+    assert row["share"] == pytest.approx(matrix[moving].sum() / matrix.sum())
+
+
+def test_problems_seen_lie_between_two_validations(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Results("quick", "shipped", [0]).one("addition-abc")
+    history, held = run.history(), run.spec.training.held_batch
+    before, after = measures.problems_seen(run)
+    first = int(history.step[history.accuracy >= 0.99].iloc[0])
+    assert (before, after) == ((first - 50) * held, first * held)
+    monkeypatch.setattr(type(run), "history", lambda run: history.assign(accuracy=0.5))
+    assert measures.problems_seen(run)[1] == np.inf
+
+
+def test_one_answer_to_every_problem_is_called_constant() -> None:
+    row = measures.classified(Results("quick", "shipped", [3]))[0]
+    run = Results("quick", "shipped", [3]).one("parity-classifier")
+    constant = 0
+    for test in run.evaluation().itertuples():
+        batch = run.spec.sampler.test_batch(test.length, test.samples, TEST_SEED)
+        odd = sum(int(answer) == run.spec.task.token("1") for answer in batch.target[:, 1].tolist())
+        constant += test.correct in (odd, test.samples - odd)
+    assert (row["constant"], row["lengths"]) == (constant, 24) and constant < 24
 
 
 def test_every_claim_has_its_row_and_what_it_counts_exists() -> None:

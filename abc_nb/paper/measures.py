@@ -1,9 +1,9 @@
-"""What claims measure: tidy rows, one a run, with its task, base, model, seed, regime and numbers."""
+"""What claims measure: tidy rows, one a run, with its task, base, model, seed, regime, validation and numbers."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from abc_nb.analysis.attention import AttentionStudy
 from abc_nb.analysis.calibration_study import CalibrationStudy
 from abc_nb.analysis.results import Results, identity
 from abc_nb.bias.base import ENCODER_DECODER
-from abc_nb.bias.lines import cells_of
+from abc_nb.bias.lines import Line, cells_of
 from abc_nb.calibration.diagnosis import INTERPOLATES
 from abc_nb.runs.run import Run
 from abc_nb.specs.recipes import PROFILES
@@ -22,13 +22,14 @@ from abc_nb.specs.studies import names_of
 from abc_nb.training.evaluation import TEST_SEED
 
 Row = dict[str, Any]
-ABOUT = ["task", "model", "base", "seed", "regime"]  # which run a row is of
+ABOUT = ["task", "model", "base", "seed", "regime", "validation"]  # which run a row is of, and how well it learned
 
 
 def measured(results: Results, rows: str) -> pd.DataFrame:
-    """The rows of a measure, by its name in `MEASURES`, or else of the runs of a study that are there."""
-    measure = MEASURES.get(rows, lambda results: accuracies(results.existing(names_of(rows, profile=results.profile))))
-    return frame(measure(results))
+    """The rows of a measure, by its name in `MEASURES`, or else the accuracies of a study's runs that are there."""
+    if rows in MEASURES:
+        return frame(MEASURES[rows](results))
+    return frame([accuracies(run) for run in results.existing(names_of(rows, profile=results.profile))])
 
 
 def frame(rows: list[Row]) -> pd.DataFrame:
@@ -36,60 +37,58 @@ def frame(rows: list[Row]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=None if rows else ABOUT)
 
 
-def accuracies(runs: Iterable[Run]) -> list[Row]:
+def about(run: Run) -> Row:
+    """The columns `ABOUT`; validation in percent."""
+    learned = {"seed": run.seed, "regime": run.spec.sampler.regime, "validation": 100 * run.validation}
+    return identity(run) | learned
+
+
+def accuracies(run: Run) -> Row:
     """Percent right at every length (`at_60`), embedding size, and the positions' period T or 0."""
-    rows = []
-    for run in runs:
-        model, evaluation = run.spec.model, run.evaluation()
-        row = about(run) | {"width": model.width, "T": getattr(model.position, "period", None) or 0}
-        pairs = zip(evaluation.length, evaluation.accuracy, strict=True)
-        rows.append(row | {f"at_{length}": 100 * accuracy for length, accuracy in pairs})
+    model, tests = run.spec.model, run.evaluation()
+    row = about(run) | {"width": model.width, "T": getattr(model.position, "period", None) or 0}
+    return row | {f"at_{length}": 100 * right for length, right in zip(tests.length, tests.accuracy, strict=True)}
+
+
+# ---- plain models' attention ------------------------------------------------------------------------
+
+
+def plain(task: str, measure: Callable[[AttentionStudy], Row]) -> Callable[[Results], list[Row]]:
+    """A measure of every plain model of a task whose weights are there."""
+
+    def rows(results: Results) -> list[Row]:
+        runs = [run for run in results.every_seed(f"{task}-vanilla") if run.has_weights]
+        return [about(run) | measure(AttentionStudy(run)) for run in runs]
+
     return rows
 
 
-def about(run: Run) -> Row:
-    """Which run a row is of, and how much of its validation is right, in percent."""
-    about = identity(run) | {"seed": run.seed, "regime": run.spec.sampler.regime}
-    return about | {"validation": 100 * run.validation}
-
-
-def plain(results: Results, task: str) -> list[AttentionStudy]:
-    """The attention of every plain model of a task whose weights are there."""
-    return [AttentionStudy(run) for run in results.every_seed(f"{task}-vanilla") if run.has_weights]
-
-
-def needed_cells(results: Results) -> list[Row]:
-    """Of each attention of Successor its best head's on the needed cell, inside the training length and beyond.
+def needed_cells(study: AttentionStudy) -> Row:
+    """Of each attention its best head's on the needed cell, inside the training length and beyond.
 
     `left` is how much of what is more than evenly spread attention inside is left beyond. (Evenly spread over the few
     tokens before it, self-attention has much of the cell anyway.)
     """
-    rows = []
-    for study in plain(results, "successor"):
-        row, heads = about(study.run), study.best_heads()
-        columns = [f"{study.length} digits, {part}" for part in ("inside", "beyond")]
-        for name in ENCODER_DECODER:
-            own = heads[(heads.operand == "all") & (heads.attention == name)]
-            inside, beyond = own.sort_values(columns[0]).iloc[-1][columns]
-            even_inside, even_beyond = study.even(name)
-            left = (beyond - even_beyond) / (inside - even_inside)
-            row |= {f"{name}_inside": inside, f"{name}_beyond": beyond, f"{name}_left": left}
-        rows.append(row)
-    return rows
+    row: Row = {}
+    heads = study.best_heads()
+    columns = [f"{study.length} digits, {part}" for part in ("inside", "beyond")]
+    for name in ENCODER_DECODER:
+        own = heads[(heads.operand == "all") & (heads.attention == name)]
+        inside, beyond = own.sort_values(columns[0]).iloc[-1][columns]
+        even_inside, even_beyond = study.even(name)
+        left = (beyond - even_beyond) / (inside - even_inside)
+        row |= {f"{name}_inside": inside, f"{name}_beyond": beyond, f"{name}_left": left}
+    return row
 
 
-def operands(results: Results) -> list[Row]:
+def operands(study: AttentionStudy) -> Row:
     """Of Addition how many heads look at one operand at least twice as much as at the other: first, second, heads.
 
     `untrained` is how many look at either so in the model that the training began with.
     """
-    rows = []
-    for study in plain(results, "addition"):
-        first, second = preferring(study.by_operand())
-        untrained = sum(preferring(study.by_operand(study.run.spec.build(study.run.seed))))
-        counts = {"first": first, "second": second, "untrained": untrained, "heads": len(study.by_operand())}
-        rows.append(about(study.run) | counts)
-    return rows
+    first, second = preferring(study.by_operand())
+    untrained = preferring(study.by_operand(study.run.spec.build(study.run.seed)))
+    return {"first": first, "second": second, "untrained": sum(untrained), "heads": len(study.by_operand())}
 
 
 def preferring(sources: pd.DataFrame) -> tuple[int, int]:
@@ -98,32 +97,27 @@ def preferring(sources: pd.DataFrame) -> tuple[int, int]:
     return int((ratio >= 2).sum()), int((ratio <= 0.5).sum())
 
 
-def needed_digits(results: Results) -> list[Row]:
+def needed_digits(study: AttentionStudy) -> Row:
     """Over output digits the correlation of attention on the needed digit with accuracy, and the latter's spread."""
-    rows = []
-    for study in [*plain(results, "successor"), *plain(results, "addition")]:
-        mass, accuracy = study.steps.mass, study.steps.accuracy
-        correlation = float(np.corrcoef(mass, accuracy)[0, 1])
-        rows.append(about(study.run) | {"correlation": correlation, "spread": float(np.ptp(accuracy))})
-    return rows
+    mass, accuracy = study.steps.mass, study.steps.accuracy
+    return {"correlation": float(np.corrcoef(mass, accuracy)[0, 1]), "spread": float(np.ptp(accuracy))}
 
 
-def calibrated(results: Results) -> list[CalibrationStudy]:
-    """ABC's runs."""
-    return [CalibrationStudy(run) for run in results.runs(results.names("abc"))]
+# ---- calibrations -----------------------------------------------------------------------------------
 
 
-def costs(results: Results) -> list[Row]:
+def calibrated(measure: Callable[[CalibrationStudy], Row]) -> Callable[[Results], list[Row]]:
+    """A measure of every run of ABC."""
+    return lambda results: [about(run) | measure(CalibrationStudy(run)) for run in results.runs(results.names("abc"))]
+
+
+def costs(study: CalibrationStudy) -> Row:
     """Problems seen until 99% of the validation are right, ABC's over the plain model's, and seconds likewise.
 
     Models are validated every 50 steps, so the share of problems lies between `low` and `high`.
     """
-    rows = []
-    for study in calibrated(results):
-        (before, own), (parent_before, parent) = map(problems_seen, (study.run, study.parent_run))
-        ends = {"low": before / parent, "high": own / max(parent_before, 1)}
-        rows.append(about(study.run) | ends | {"seconds": study.cost()["seconds"]})
-    return rows
+    (before, own), (parent_before, parent) = map(problems_seen, (study.run, study.parent_run))
+    return {"low": before / parent, "high": own / max(parent_before, 1), "seconds": study.cost()["seconds"]}
 
 
 def problems_seen(run: Run) -> tuple[int, float]:
@@ -133,19 +127,18 @@ def problems_seen(run: Run) -> tuple[int, float]:
     return run.problems(int(below.max())) if len(below) else 0, reached["problems"]
 
 
-def followed(results: Results) -> list[Row]:
+def of_last_layer(study: CalibrationStudy) -> list[Line]:
+    return [line for line in study.bias.lines if (line.attention, line.layer) == ("cross", study.last)]
+
+
+def followed(study: CalibrationStudy) -> Row:
     """How many heads of the last layer have lines that follow something in cross-attention.
 
     Of the two operands only the `first`, or only the `second`; the `number` or its sign; the `digit` of N x 1.
     """
-    return [about(study.run) | heads_by_lines(study) for study in calibrated(results)]
-
-
-def heads_by_lines(study: CalibrationStudy) -> Row:
     spans: list[set[str]] = [set() for _ in range(study.bias.heads)]
-    for line in study.bias.lines:
-        if line.attention == "cross" and line.layer == study.last:
-            spans[line.head].add(line.span)
+    for line in of_last_layer(study):
+        spans[line.head].add(line.span)
     both = {"operand 1", "operand 2"}
     return {
         "first": sum(own & both == {"operand 1"} for own in spans),
@@ -156,20 +149,21 @@ def heads_by_lines(study: CalibrationStudy) -> Row:
     }
 
 
-def open_elements(results: Results) -> list[Row]:
-    """Of ABC the `share` of the open elements of the last layer's cross-attention that lie on anti-diagonals.
+def open_elements(study: CalibrationStudy) -> Row:
+    """The `share` of the open elements of the last layer's cross-attention that lie on anti-diagonals.
 
     In how many of its `heads` there is one (`with_one`); and how many lines all layers keep in each attention.
     """
-    rows = []
-    for study in calibrated(results):
-        lines = [line for line in study.bias.lines if (line.attention, line.layer) == ("cross", study.last)]
-        ours = [line for line in lines if line.direction == "antidiagonal"]
-        sizes = [sum(len(cells_of(line, study.layout)[0]) for line in chosen) for chosen in (ours, lines)]
-        row = {"share": sizes[0] / sizes[1], "with_one": len({line.head for line in ours}), "heads": study.bias.heads}
-        kept = Counter(line.attention for line in study.bias.lines)
-        rows.append(about(study.run) | row | {name: kept[name] for name in ENCODER_DECODER})
-    return rows
+    sizes: Counter[str] = Counter()
+    for line in of_last_layer(study):
+        sizes[line.direction] += len(cells_of(line, study.layout)[0])
+    with_one = {line.head for line in of_last_layer(study) if line.direction == "antidiagonal"}
+    kept = Counter(line.attention for line in study.bias.lines)
+    row = {"share": sizes["antidiagonal"] / sizes.total(), "with_one": len(with_one), "heads": study.bias.heads}
+    return row | {name: kept[name] for name in ENCODER_DECODER}
+
+
+# ---- other measures ---------------------------------------------------------------------------------
 
 
 def classified(results: Results) -> list[Row]:
@@ -179,14 +173,12 @@ def classified(results: Results) -> list[Row]:
     """
     rows = []
     for run in results.existing(names_of("classifier", profile=results.profile)):
-        tests, sampler = run.evaluation(), run.spec.sampler
-        constant = 0
-        for length, samples, accuracy in zip(tests.length, tests.samples, tests.accuracy, strict=True):
-            answers = sampler.test_batch(length, samples, TEST_SEED).target[:, 1]
-            constant += round(accuracy * len(answers)) in answers.bincount().tolist()
+        tests, constant = run.evaluation(), 0
+        for length, samples, correct in zip(tests.length, tests.samples, tests.correct, strict=True):
+            answers = run.spec.sampler.test_batch(length, samples, TEST_SEED).target[:, 1]
+            constant += correct in answers.bincount().tolist()
         far = 100 * tests.accuracy[tests.length >= 10]
-        row = {"least": far.min(), "most": far.max(), "constant": constant, "lengths": len(tests)}
-        rows.append(about(run) | row)
+        rows.append(about(run) | {"least": far.min(), "most": far.max(), "constant": constant, "lengths": len(tests)})
     return rows
 
 
@@ -215,17 +207,15 @@ def changes(results: Results) -> list[Row]:
 
 
 MEASURES: dict[str, Callable[[Results], list[Row]]] = {
-    measure.__name__: measure
-    for measure in (
-        needed_cells,
-        operands,
-        needed_digits,
-        classified,
-        costs,
-        followed,
-        open_elements,
-        verticals,
-        indices,
-        changes,
-    )
+    "needed cells": plain("successor", needed_cells),
+    "operands": plain("addition", operands),
+    "needed digits of successor": plain("successor", needed_digits),
+    "needed digits of addition": plain("addition", needed_digits),
+    "costs": calibrated(costs),
+    "followed": calibrated(followed),
+    "open elements": calibrated(open_elements),
+    "classified": classified,
+    "verticals": verticals,
+    "indices": indices,
+    "changes": changes,
 }
