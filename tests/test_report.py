@@ -1,10 +1,9 @@
-"""The report: a profile's worst runs and claims in Markdown, the same as one page that loads nothing, and its runs."""
+"""The report: a profile's worst runs and claims in Markdown, and its runs."""
 
 from __future__ import annotations
 
 import re
 import shutil
-from base64 import b64decode
 from pathlib import Path
 
 import pandas as pd
@@ -26,15 +25,11 @@ SHIPPED = Results("quick", "shipped", SEEDS)
 SMOKE = Results("smoke", "runs", [0])
 
 
-def pictures(page: str) -> list[bytes]:
-    return [b64decode(text, validate=True) for text in re.findall(r'src="data:image/png;base64,([^"]*)"', page)]
-
-
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the project's figures, with its report."""
     folder = tmp_path_factory.mktemp("project") / "figures"
-    shutil.copytree(paths.ROOT / "figures", folder, ignore=shutil.ignore_patterns("smoke", "report.html", "REPORT.md"))
+    shutil.copytree(paths.ROOT / "figures", folder, ignore=shutil.ignore_patterns("smoke", "REPORT.md"))
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("ABC_NB_FIGURES", str(folder))
         report.write(SHIPPED)
@@ -56,19 +51,15 @@ def test_the_report_that_comes_with_the_project_is_that_of_its_results(written: 
     assert (written / "runs.csv").read_bytes() == (paths.ROOT / "figures" / "runs.csv").read_bytes()
 
 
-def test_the_page_has_the_headline_every_claim_and_loads_nothing(written: Path) -> None:
-    page = (written / "report.html").read_text()
-    assert pictures(page) == [(written / f"{report.HEADLINE}.png").read_bytes()]
-    assert all(f"<td>{id}</td>" in page for id in claims.known())
-    assert not set(re.findall(r"<(\w+)", page)) & {"script", "link", "iframe", "object", "embed", "video", "base"}
-    assert re.findall(r'src="(?!data:)|srcset=|url\(|@import', page) == [] and len(page) < 1e6
-    assert "$" not in page, "a formula is left as it is typed"
+def test_the_page_has_the_headline_and_every_claim(written: Path) -> None:
+    page = (written / "REPORT.md").read_text()
+    assert f"![Accuracy by length]({report.HEADLINE}.png)" in page and len(page) < 50_000
+    assert all(f"| {id} |" in page for id in claims.known())
 
 
 def test_every_link_leads_to_a_file(written: Path) -> None:
     links = re.findall(r"\]\(([^)]+)\)", (written / "REPORT.md").read_text())
-    links += re.findall(r'href="([^"]+)"', (written / "report.html").read_text())
-    assert len(links) > 80
+    assert len(links) > 40
     assert [link for link in links if not (written / link).exists()] == []
 
 
@@ -88,8 +79,7 @@ def test_what_the_ledger_holds_is_escaped(folder: Path) -> None:
         [claims.Verdict("C02", "differs", "<script>alert(1)</script> $x$ | y", "0 of 1 runs agree")], "02", "smoke"
     )
     text = report.write(SMOKE).read_text()
-    assert "<script" not in text and "&lt;script&gt;" in text and pictures(text) == []
-    assert r"\$x\$ \| y" in (folder / "REPORT.md").read_text()
+    assert r"\<script>" in text and r"\$x\$ \| y" in text and "![" not in text
 
 
 def test_without_any_result_one_sentence_says_what_to_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -114,8 +104,7 @@ def test_runs_are_listed_with_what_their_manifests_say(
 def test_the_command_writes_the_report_and_says_where(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "figure-0-1-headline.png").write_bytes(PNG)
     assert main(["report", "--profile", "smoke", "--results", "runs", "--seeds", "0"]) == 0
-    assert Path(capsys.readouterr().out.strip()) == folder / "report.html"
-    assert (folder / "REPORT.md").exists()
+    assert Path(capsys.readouterr().out.strip()) == folder / "REPORT.md"
 
 
 def test_reproduce_ends_with_the_report(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,4 +117,4 @@ def test_reproduce_ends_with_the_report(folder: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(reproduce.certified, "certify_runs", lambda found: [])
     monkeypatch.setattr(reproduce.notebooks, "execute", save_one)
     assert reproduce.reproduce("smoke", [0]) == 0
-    assert pictures((folder / "report.html").read_text()) == [PNG]
+    assert f"({report.HEADLINE}.png)" in (folder / "REPORT.md").read_text()

@@ -47,7 +47,7 @@ def test_nothing_that_is_committed_is_written(tmp_path: Path, monkeypatch: pytes
     assert reproduce.reproduce("smoke", [0]) == 0
     assert [written(ROOT / folder) for folder in COMMITTED] == before
     assert paths.figures("smoke") == tmp_path / "build" / "reproduced" / "smoke"
-    assert (paths.figures("smoke") / "report.html").exists()
+    assert (paths.figures("smoke") / "REPORT.md").exists()
     assert all(output.is_relative_to(tmp_path / "build" / "notebooks") for output in outputs)
     assert len(outputs) == len(list((ROOT / "notebooks").glob("*.ipynb")))
 

@@ -126,7 +126,7 @@ def test_a_run_that_differs_makes_the_reproduction_fail_and_says_what_to_do(
     monkeypatch.setattr(reproduce.certified, "certify_runs", lambda found: [])
     given: list[object] = []
     monkeypatch.setattr(reproduce.notebooks, "execute_all", lambda folder, parameters: given.append(parameters))
-    monkeypatch.setattr(reproduce.report, "write", lambda found: places / "report.html")
+    monkeypatch.setattr(reproduce.report, "write", lambda found: places / "REPORT.md")
     assert main(["reproduce"]) == status
     assert given == [{"profile": "quick", "results": "any", "seeds": [0, 1, 2, 3, 4]}]
     said = capsys.readouterr().out

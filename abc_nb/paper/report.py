@@ -1,15 +1,13 @@
-"""The report of a profile: `REPORT.md`, two pages for a person; the same as one HTML file; and `runs.csv`."""
+"""The report of a profile: `REPORT.md`, one page for a person, and `runs.csv`."""
 
 from __future__ import annotations
 
 import os
 import re
-from base64 import b64encode
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import mistune
 import pandas as pd
 
 from abc_nb.analysis.results import Results
@@ -31,23 +29,10 @@ ABOUT = (
     "made by hand (ABS) or read out of a trained model (ABC), lets them go on to any length. This page reproduces "
     "Duan, Shi and Xu, *Attention Bias as an Inductive Bias: How to Teach Transformers Simple Arithmetic*."
 )
-PAGE = """<!DOCTYPE html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Arithmetic that holds at any length: report</title>
-<style>
-body {{ margin: 0 auto; max-width: 64rem; padding: 2rem 1.5rem; font: 1rem/1.6 Georgia, serif; }}
-img {{ max-width: 100%; }}
-table {{ border-collapse: collapse; font: .85rem/1.4 system-ui, sans-serif; }}
-th, td {{ padding: .3rem .7rem; text-align: left; vertical-align: top; border-bottom: 1px solid #d5d9de; }}
-</style>
-{body}</html>
-"""
 
 
 def write(results: Results) -> Path:
-    """Write `report.html`, `REPORT.md` and `runs.csv` next to the profile's figures; returns the path of the page.
+    """Write `REPORT.md` and `runs.csv` next to the profile's figures; returns the path of the page.
 
     The runs that it lists are those of `results`. InputError if the profile has no figure and no table.
     """
@@ -56,10 +41,8 @@ def write(results: Results) -> Path:
         command = f"abc-nb reproduce --profile {results.profile}"
         raise InputError(f"the profile {results.profile} has no figure and no table yet: run `{command}`")
     runs = listed_runs(results)
-    text = markdown(results, runs)
-    write_text(folder / "REPORT.md", text)
     write_text(folder / "runs.csv", pd.DataFrame([run_row(run) for run in runs]).to_csv(index=False))
-    return write_text(folder / "report.html", html(text, folder))
+    return write_text(folder / "REPORT.md", markdown(results, runs))
 
 
 def markdown(results: Results, runs: Sequence[Run]) -> str:
@@ -68,7 +51,7 @@ def markdown(results: Results, runs: Sequence[Run]) -> str:
     book, worst = ledger(profile), facts.worst_runs(results)
     differing = unlike_the_paper(book)
     blocks = [f"# Arithmetic that holds at any length: report of the profile {profile}", ABOUT]
-    blocks += [f"Profile {profile}: {PROFILES[profile].purpose}. `abc-nb report` writes the same as one HTML file."]
+    blocks += [f"Profile {profile}: {PROFILES[profile].purpose}."]
     if (folder / f"{HEADLINE}.png").exists():
         blocks += [f"![Accuracy by length]({HEADLINE}.png)", exhibits.caption(HEADLINE)]
     if worst:
@@ -81,16 +64,6 @@ def markdown(results: Results, runs: Sequence[Run]) -> str:
     blocks += ["\n".join(f"- {name}: {escape(text)}" for name, text in facts_of(runs, results.origin).items())]
     blocks += ["Every run, a line each: [runs.csv](runs.csv)."] if runs else []
     return "\n\n".join(blocks) + "\n"
-
-
-def html(text: str, folder: Path) -> str:
-    """The report as one page that loads nothing: its picture, in `folder`, is put into it."""
-    text = re.sub(r"\$(\w+)\^{(\w+)}\$", r"\1^\2^", text)  # the only formulas of captions that are shown here
-    body = str(mistune.create_markdown(escape=True, plugins=["table", "superscript"])(text))
-    for name in re.findall(r'src="([\w.-]+\.png)"', body):
-        picture = b64encode((folder / name).read_bytes()).decode()
-        body = body.replace(f'src="{name}"', f'src="data:image/png;base64,{picture}"')
-    return PAGE.format(body=body)
 
 
 def sentence(claim: Any) -> str:
