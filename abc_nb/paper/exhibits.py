@@ -17,7 +17,7 @@ from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.paper import claims, ledger
 from abc_nb.paper.tables import beside_paper, setting, wide
-from abc_nb.show import maps, pictures, tables
+from abc_nb.show import maps, pictures, plots, tables
 from abc_nb.show.titles import of_model
 from abc_nb.specs.names import Name
 
@@ -96,6 +96,10 @@ class Exhibits:
         """Evaluation rows over seeds: a row a task and model, a column a length."""
         frame = over_seeds(rows[rows.length.isin(lengths)])
         self.table(name, frame, tables.by_length(frame))
+
+    def curves(self, name: str, rows: pd.DataFrame, tasks: Sequence[str] = ("successor", "addition")) -> None:
+        """Evaluation rows over seeds as curves, a panel a task."""
+        self.figure(name, plots.by_length(rows, tasks))
 
     def heat_map(self, name: str, rows: pd.DataFrame, lengths: Sequence[int]) -> None:
         """Evaluation rows over seeds as a picture: methods down, lengths across, a panel a task."""
