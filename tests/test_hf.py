@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
+import io
 import math
 import sys
 from collections.abc import Callable, Iterator
@@ -15,7 +18,7 @@ from torch import Tensor, nn
 
 import abc_nb
 from abc_nb import InputError, Layout, Task
-from abc_nb.bias import CLOSED, Attention, Bias, Lines, RunningALiBi, Window
+from abc_nb.bias import CLOSED, Attention, Bias, Lines, Window
 from abc_nb.bias.base import causal, key_count, query_count
 
 transformers = pytest.importorskip("transformers")
@@ -222,26 +225,142 @@ def test_averages_have_the_form_that_calibration_reads(make: Make) -> None:
 ONE_KEY = Lines.one_key_a_head(LAYOUT, HEADS, LAYERS)
 
 
-@pytest.mark.filterwarnings("ignore:flex_attention called without")
-@pytest.mark.parametrize("bias", [ONE_KEY, Window(), RunningALiBi(), Drawn(), Bias()])
-@pytest.mark.parametrize("layout", [LAYOUT, Task("n-by-1").layout(6)])
+@families
 @torch.no_grad()
-def test_flex_attention_under_a_bias_is_the_same_as_with_the_dense_matrix(bias: Bias, layout: Layout) -> None:
-    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+def test_models_of_one_configuration_are_independent(make: Make) -> None:
+    """Each has its own bias or none, and what is set of one takes the bias off no other."""
+    old, tokens = made(make), sequences()
+    new, third = (type(old)(old.config).eval() for _ in range(2))
+    plain = old(tokens).logits
+    with hf.attach(new, ONE_KEY, LAYOUT) as handle:
+        under = new(tokens).logits
+        assert torch.equal(old(tokens).logits, plain)
+        with hf.attach(third, Window(), LAYOUT):
+            assert hf.attached(new) is handle and hf.attached(old) is None
+            old.set_attn_implementation("eager")
+            assert torch.equal(new(tokens).logits, under)
+    assert torch.allclose(old(tokens).logits, plain, atol=1e-4)
 
-    count, layer = layout.source_length + layout.target_length, 1
-    lines = Lines.one_key_a_head(layout, HEADS, LAYERS) if isinstance(bias, Lines) else bias
-    wanted = whole(lines, layout, layer)
-    assert torch.equal(hf.dense_bias(lines, layout, layer, HEADS), wanted)
-    score, mask = (make(lines, layout, layer, HEADS) for make in (hf.score_mod, hf.mask_mod))
-    cells = torch.meshgrid(torch.arange(HEADS), torch.arange(count), torch.arange(count), indexing="ij")
-    assert torch.equal(score(torch.zeros(()), torch.tensor(0), *cells), wanted)
-    assert torch.equal(mask(torch.tensor(0), *cells), wanted > -math.inf)
-    query, key, value = torch.randn(3, 2, HEADS, count, 8, generator=torch.Generator().manual_seed(0))
-    weights = (query @ key.transpose(-1, -2) / 8**0.5 + wanted).softmax(-1).nan_to_num(0.0)
-    blocks = create_block_mask(mask, None, HEADS, count, count, device="cpu")
-    found = flex_attention(query, key, value, score_mod=score, block_mask=blocks)
-    assert torch.allclose(found, weights @ value, atol=1e-5)
+
+@families
+@torch.no_grad()
+def test_attention_under_a_bias_is_read_and_what_is_set_meanwhile_takes_no_bias_off(make: Make) -> None:
+    model, tokens, sources = made(make), sequences(), LAYOUT.source_length
+    handle = hf.attach(model, Drawn(), LAYOUT)
+    under = model(tokens).logits
+    model.set_attn_implementation("eager")
+    assert torch.equal(model(tokens).logits, under)
+    with eager_with(model, Drawn()):
+        wanted = model(tokens, output_attentions=True).attentions
+    found = hf.averaged_attention(model, tokens, LAYOUT)
+    for layer in range(LAYERS):
+        assert torch.allclose(found["cross", layer], wanted[layer].mean(0)[:, sources:, :sources], atol=1e-5)
+        closed = whole(Drawn(), LAYOUT, layer)[:, sources:, :sources] == CLOSED
+        assert (found["cross", layer][closed] == 0).all()
+    assert model(tokens).attentions is None
+    handle.detach()
+    assert model.config._attn_implementation == "eager"
+    assert not torch.equal(model(tokens).logits, under)
+
+
+def test_lines_are_read_a_second_time_out_of_a_model_under_a_bias() -> None:
+    sampler = abc_nb.Sampler(Task("addition"))
+    model, batch = made(llama, vocab_size=len(sampler.task.vocabulary)), sampler.calibration_batch(0, 20)
+    with hf.attach(model, ONE_KEY, LAYOUT) as handle:
+        twice = hf.calibrate_model(model, batch, abc_nb.Calibration(share=0.1))
+        assert handle.bias is ONE_KEY and handle.layout == (LAYOUT,)
+    own = {(line.direction, line.span, line.offset) for line in ONE_KEY.lines if line.attention == "cross"}
+    assert {(line.direction, line.span, line.offset) for line in twice.bias.lines if line.attention == "cross"} <= own
+
+
+@torch.no_grad()
+def test_a_lost_bias_is_noticed_and_can_still_be_detached() -> None:
+    model, tokens = made(llama), sequences()
+    handle = hf.attach(model, Drawn(), LAYOUT)
+    model.model.layers[1].self_attn.config = model.config
+    with pytest.raises(InputError, match="was lost"):
+        model(tokens)
+    handle.detach()
+    assert model(tokens).logits.isfinite().all()
+
+
+@families
+@torch.no_grad()
+def test_arguments_by_position_are_those_by_name(make: Make) -> None:
+    model, tokens = made(make), sequences()
+    mask = torch.ones_like(tokens)
+    with hf.attach(model, Drawn(), LAYOUT):
+        wanted = model(tokens, use_cache=False).logits
+        first = model(tokens[:, :10])
+        names = list(inspect.signature(model.forward).parameters)
+        place = names.index("past_key_values")
+        rest = [None] * (place - 1)
+        assert torch.allclose(model(tokens[:, 10:], *rest, first.past_key_values).logits, wanted[:, 10:], atol=1e-4)
+        assert torch.equal(model.base_model(tokens, use_cache=False)[0], model.base_model(input_ids=tokens)[0])
+    with hf.attach(model, Drawn(), LAYOUT, period=3):
+        wanted = model(tokens, attention_mask=mask, use_cache=False).logits
+        given = {"attention_mask": mask, "position_ids": torch.arange(tokens.shape[1])[None]}
+        rest = [given.get(name) for name in names[1 : 1 + max(names.index(name) for name in given)]]
+        assert torch.equal(model(tokens, *rest, use_cache=False).logits, wanted)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("bias", [Lines(HEADS, (), floor=-1e6, empty="closed"), ONE_KEY, Drawn()])
+@torch.no_grad()
+def test_half_precision_does_what_single_precision_does(dtype: torch.dtype, bias: Bias) -> None:
+    """As near as the same weights without a bias; a floor beyond the type's range is no closed row."""
+    half, tokens = made(llama).to(dtype), sequences()
+    single = copy.deepcopy(half).float()
+    near = (half(tokens).logits.float() - single(tokens).logits).abs().max()
+    with hf.attach(half, bias, LAYOUT), hf.attach(single, bias, LAYOUT):
+        assert (half(tokens).logits.float() - single(tokens).logits).abs().max() < 3 * near
+
+
+@torch.no_grad()
+def test_a_model_that_is_saved_or_copied_under_a_bias_keeps_one_of_its_own() -> None:
+    model, tokens, file = made(llama), sequences(), io.BytesIO()
+    plain = model(tokens).logits
+    with hf.attach(model, Drawn(), LAYOUT) as handle:
+        under = model(tokens).logits
+        torch.save(model, file)
+        file.seek(0)
+        for other in (torch.load(file, weights_only=False), copy.deepcopy(model)):
+            assert torch.equal(other(tokens).logits, under)
+            own = hf.attached(other)
+            assert own is not None and own is not handle
+            own.detach()
+            assert torch.allclose(other(tokens).logits, plain, atol=1e-5)
+        assert torch.equal(model(tokens).logits, under)
+
+
+def test_attaching_leaves_modes_and_gradients_as_they_are() -> None:
+    model = made(llama).train()
+    model.model.layers[0].eval()
+    modes = [module.training for module in model.modules()]
+    with hf.attach(model, Drawn(), LAYOUT):
+        assert [module.training for module in model.modules()] == modes
+    assert all(weights.grad is None for weights in model.parameters())
+
+
+@pytest.mark.parametrize("leak", ["after", "past", "zero"])
+def test_attach_proves_itself_or_refuses(leak: str) -> None:
+    """A model whose tokens see those after them, or each other past the attention, or that adds to its logits."""
+    model = made(llama)
+    inner = model.model.layers[1]
+
+    def mixed(module: nn.Module, args: tuple[Any, ...], out: Tensor) -> Tensor:
+        if leak == "zero":
+            return out + (hf.attached(model) is not None)
+        beside = nn.functional.pad(out, (0, 0, 1, 1))
+        return out + 0.001 * (beside[:, 2:] if leak == "after" else beside[:, :-2])
+
+    hook = inner.register_forward_hook(mixed)
+    said = {"after": "come after", "past": "other ways", "zero": "one of zero changes"}[leak]
+    with pytest.raises(InputError, match=said):
+        hf.attach(model, Drawn(), LAYOUT)
+    hook.remove()
+    with hf.attach(model, Drawn(), LAYOUT):
+        pass
 
 
 def tokens_of(text: str, merges: list[tuple[str, str]]) -> Tensor:
@@ -310,8 +429,6 @@ def test_what_a_bias_does_not_work_with_is_said_in_use() -> None:
     with hf.attach(model, Drawn(), LAYOUT):
         with pytest.raises(InputError, match="a bias already"):
             hf.attach(model, Drawn(), LAYOUT)
-        with pytest.raises(InputError, match="no padding"):
-            model(tokens, attention_mask=torch.arange(tokens.shape[1]).expand_as(tokens).clamp(max=1))
         with pytest.raises(InputError, match="cache that grows"):
             prompt = tokens[:, : LAYOUT.source_length + 1]
             model.generate(prompt, max_new_tokens=2, pad_token_id=PAD, cache_implementation="static")

@@ -1,12 +1,16 @@
 """A bias on the attention of a causal language model of `transformers`, through its AttentionInterface.
 
 While a bias is attached, every layer's attention goes through `biased_attention`, this package's own attention with
-the layer's bias. The bias holds the causal mask too.
+the layer's bias. The bias holds the causal mask too. It lives on the model's attention modules: each gets a copy of
+its configuration, which names that attention, so that other models of the same configuration stay as they are.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
+import copy
+import inspect
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,67 +18,124 @@ from torch import Tensor, nn
 
 from abc_nb.bias.base import CLOSED, Bias
 from abc_nb.common.errors import InputError
-from abc_nb.hf.averages import check_model
-from abc_nb.hf.sequence import check_bias, cyclic_positions, dense_bias, token_count
-from abc_nb.model.attention import over_all_keys
+from abc_nb.hf.attention import NAME, register
+from abc_nb.hf.probe import check_model, prove
+from abc_nb.hf.rows import Rows, place
+from abc_nb.hf.sequence import check_bias, cyclic_positions, dense_bias
 from abc_nb.problems.layouts import Layout
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-NAME = "abc_nb"  # of the attention implementation, and of the attribute of an attention module that holds its bias
 KEPT = 128  # matrices
+Layouts = Layout | Sequence[Layout]
 
 
-def attach(model: PreTrainedModel, bias: Bias, layout: Layout, period: int | None = None) -> Attached:
+def attach(model: PreTrainedModel, bias: Bias, layout: Layouts, period: int | None = None) -> Attached:
     """Put a bias on a model's attention, until the handle that is returned is detached or its `with` block ends.
 
-    `layout` is that of the problems to come; set the handle's `layout` before problems of another width. With a
-    `period` the model's `position_ids` are cyclic, whatever is passed. Training, evaluation and `generate` with its
-    usual cache work; the prompt is the problem and the answer's first token. Raises InputError for a model that does
-    not use the interface, has a bias already or has a sliding window, and for a bias of other heads.
+    `layout` is that of the problems to come, or one for each row of a batch, whose `attention_mask` then says where
+    padding stands, on the left or on the right. Set the handle's `layout` before other problems. With a `period` the
+    model's `position_ids` are cyclic, whatever is passed. Training, evaluation and `generate` with or without its
+    cache work; the prompt is the problem and the answer's first token.
+
+    A few tokens are run to see that the bias acts: a zero bias changes nothing, a closed key has no influence on the
+    logits, and no token sees one that comes after it. Raises InputError for a model of which that does not hold, which
+    has a bias already or has a sliding window, and for a bias of other heads.
     """
-    config = check_model(model)
-    check_bias(bias, layout)
-    if model.config._attn_implementation == NAME:
-        raise InputError("this model has a bias already: detach it first")
-    if period is not None:
-        cyclic_positions(layout, period)
-    dense_bias(bias, layout, 0, config.num_attention_heads)
+    check_model(model)
+    if attached(model) is not None:
+        raise InputError("this model has a bias already: detach it first, with hf.attached(model).detach()")
+    layouts = as_layouts(layout)
+    for each in layouts:
+        check_bias(bias, each)
+        if period is not None:
+            cyclic_positions(each, period)
     register()
-    return Attached(model, bias, layout, period)
+    handle = Attached(model)
+    try:
+        prove(model, handle)
+        handle.bias, handle.layout, handle.period = bias, layouts, period
+        if period is not None and "position_ids" not in handle.names:
+            raise InputError(f"{type(model).__name__} takes no position_ids: a period is not possible")
+        dense_bias(bias, layouts[0], 0, handle.heads)
+    except BaseException:
+        handle.detach()
+        raise
+    return handle
+
+
+def attached(model: nn.Module) -> Attached | None:
+    """The handle of the bias that is on a model, or None."""
+    found = (vars(module)[NAME] for module in model.modules() if NAME in vars(module))
+    return next((handle for handle, _ in found), None)
+
+
+def as_layouts(layout: Layouts) -> tuple[Layout, ...]:
+    """One layout for all rows, or one for each; InputError for none."""
+    many = tuple(layout) if isinstance(layout, Sequence) else (layout,)
+    if not many or not all(isinstance(each, Layout) for each in many):
+        raise InputError(f"give a Layout, or a list of one for each row, not {layout!r}")
+    return many
 
 
 class Attached:
     """A bias on a model: a context manager, and the handle with which the bias is taken off again."""
 
-    def __init__(self, model: PreTrainedModel, bias: Bias, layout: Layout, period: int | None) -> None:
-        self.model, self.bias, self.layout, self.period = model, bias, layout, period
-        self.matrix = lru_cache(KEPT)(self.build)
-        self.previous = model.config._attn_implementation
-        model.set_attn_implementation(NAME)
-        if model.config._attn_implementation != NAME:
-            raise InputError(
-                f"{type(model).__name__} does not use the AttentionInterface of transformers: it takes no bias"
-            )
-        self.attentions = [module for module in model.modules() if hasattr(module, "layer_idx")]
-        for module in self.attentions:
-            setattr(module, NAME, self)
-        self.hook = model.register_forward_pre_hook(self.place, with_kwargs=True)
+    def __init__(self, model: nn.Module) -> None:
+        from transformers import PreTrainedModel
 
-    def build(self, layout: Layout, layer: int, heads: int, device: torch.device, dtype: torch.dtype) -> Tensor:
-        with torch.inference_mode(False):  # kept, and used in training later
-            return dense_bias(self.bias, layout, layer, heads).to(device, dtype)
+        self.bias, self.heads = Bias(), 1
+        self.period: int | None = None
+        self.layout: Layouts = ()
+        self.rows: Rows | None = None  # of the pass that runs
+        self.weights_wanted = False
+        self.countable = False  # whether the model can be told where its tokens stand, and counts from 0 itself
+        self.kept: dict[Any, Tensor] = {}  # matrices of a bias
+        self.kept_of = self.bias
+        self.layers: list[Any] = []  # in the order in which they attend
+        self.configs = [
+            (module, module.config, private_copy(module.config))
+            for module in model.modules()
+            if hasattr(vars(module).get("config"), "_attn_implementation") and not isinstance(module, PreTrainedModel)
+        ]
+
+    def install(self, inner: nn.Module) -> None:
+        """Put this package's attention in the place of the own one of `inner`, which all calls of a model run."""
+        self.base: Any = inner
+        self.names = list(inspect.signature(inner.forward).parameters)
+        for module, _, private in self.configs:
+            module.config = private
+            setattr(module, NAME, (self, None))
+        self.hook = self.base.register_forward_pre_hook(self.before, with_kwargs=True)
+
+    def keep_layers(self) -> None:
+        """Leave alone what has a configuration and does not attend."""
+        for module, own, _ in self.configs:
+            if vars(module)[NAME][1] is None:
+                module.config = own
+                delattr(module, NAME)
+        self.configs = [each for each in self.configs if NAME in vars(each[0])]
 
     def detach(self) -> None:
         """Leave the model as it was; a second call does nothing."""
-        if not self.attentions:
-            return
-        self.hook.remove()
-        for module in self.attentions:
-            delattr(module, NAME)
-        self.attentions = []
-        self.model.set_attn_implementation(self.previous)
+        if hasattr(self, "hook"):
+            self.hook.remove()
+        for module, own, private in self.configs:
+            if vars(module).get("config") is private:
+                module.config = own
+            vars(module).pop(NAME, None)
+        self.configs = []
+
+    @contextmanager
+    def lent(self, bias: Bias, layout: Layouts) -> Iterator[Attached]:
+        """Another bias for other problems in the place of its own, for a `with` block."""
+        own = self.bias, self.layout
+        self.bias, self.layout = bias, layout
+        try:
+            yield self
+        finally:
+            self.bias, self.layout = own
 
     def __enter__(self) -> Attached:
         return self
@@ -82,83 +143,68 @@ class Attached:
     def __exit__(self, *_: object) -> None:
         self.detach()
 
-    def place(
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"kept": {}, "rows": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        register()  # in the process that loads a model under a bias
+        vars(self).update(state)
+
+    def before(
         self, _: nn.Module, args: tuple[Any, ...], given: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Before the model's forward pass: check its length, and give its tokens their cyclic index."""
-        inputs = (*args[:1], given.get("input_ids"), given.get("inputs_embeds"))
-        tokens = next((each for each in inputs if each is not None), None)
-        if tokens is None:
-            return args, given
-        cache = given.get("past_key_values")
-        before = 0 if cache is None else int(cache.get_seq_length())
-        here = slice(before, before + tokens.shape[1])
-        # A prompt fed in token by token is one, too; several tokens that are not even the problem are too few.
-        too_few = before == 0 and 1 < here.stop <= self.layout.source_length
-        if too_few or here.stop > token_count(self.layout):
+        """Before a forward pass: find the rows of its tokens, and give these their positions."""
+        if any(module.config._attn_implementation != NAME for module in self.layers):
             raise InputError(
-                f"a sequence has {here.stop} tokens and the layout {self.layout.source_length} of the problem and "
-                f"{token_count(self.layout)} in all: set the handle's layout to that of these problems, with one token "
-                "for each digit, which a tokenizer must not merge"
+                "the bias on this model was lost, since its attention has another configuration: detach the handle, "
+                "and attach the bias again"
             )
+        given = dict(zip(self.names, args, strict=False)) | given
+        tokens = next((given[name] for name in ("input_ids", "inputs_embeds") if given.get(name) is not None), None)
+        if tokens is None:
+            return (), given
+        cache, mask = given.get("past_key_values"), given.get("attention_mask")
+        self.weights_wanted = bool(given.get("output_attentions") or self.base.config.output_attentions)
+        seen = 0 if cache is None else int(cache.get_seq_length())
+        self.rows = place(as_layouts(self.layout), mask, tuple(tokens.shape[:2]), seen, self.rows)
         if self.period is not None:
-            index = cyclic_positions(self.layout, self.period)
-            given = given | {"position_ids": index[None, here].to(tokens.device)}
-        return args, given
+            given["position_ids"] = self.rows.positions(self.period).to(tokens.device)
+        elif given.get("position_ids") is None and self.rows.shifted is not None:
+            if not self.countable:
+                raise InputError("this model's positions are its own: put padding behind the problems, not before them")
+            given["position_ids"] = self.rows.shifted.to(tokens.device)
+        return (), given
 
-    def rows(self, layer: int, query: Tensor, keys: int) -> Tensor:
-        """The bias (1, head, query, key) of the last queries, like `query` (batch, head, query, size) in type."""
-        matrix = self.matrix(self.layout, layer, query.shape[1], query.device, query.dtype)
-        return matrix[None, :, keys - query.shape[2] : keys, :keys]
+    def bias_of(self, module: nn.Module, layer: int | None, query: Tensor, keys: int) -> Tensor:
+        """What is added to a layer's logits (row or 1, head, query, key), like `query` (row, head, token, size)."""
+        if layer is None:
+            layer, self.heads = len(self.layers), query.shape[1]
+            self.layers.append(module)
+            setattr(module, NAME, (self, layer))
+        rows = self.rows
+        if rows is None or query.shape[2] != rows.tokens - rows.before or keys < rows.tokens:
+            raise InputError(
+                "a bias needs the whole sequence, or a cache that keeps all tokens before: give one of both"
+            )
+        return rows.bias(lambda layout: self.matrix(layout, layer, query), keys)
 
-
-def register() -> None:
-    """Make the attention known to transformers; InputError if that is not installed."""
-    try:
-        from transformers import AttentionInterface, AttentionMaskInterface
-    except ImportError as error:
-        raise InputError("transformers is not installed: pip install 'abc-nb[hf]'") from error
-    AttentionInterface.register(NAME, biased_attention)
-    AttentionMaskInterface.register(NAME, no_mask)
-
-
-def biased_attention(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    dropout: float = 0.0,
-    scaling: float | None = None,
-    softcap: float | None = None,
-    **_: object,
-) -> tuple[Tensor, None]:
-    """Attention (batch, query, head, size) under the module's bias; a query without an open key attends to nothing.
-
-    Several heads of queries can share a head of keys and values.
-    """
-    if softcap is not None:
-        raise InputError("this model caps its attention logits: take a configuration without attn_logit_softcapping")
-    bias = getattr(module, NAME).rows(module.layer_idx, query, key.shape[2])
-    if attention_mask is not None:
-        own = attention_mask.dtype == torch.bool
-        bias = bias.masked_fill(~attention_mask, CLOSED) if own else bias + attention_mask
-    key, value = (x.repeat_interleave(query.shape[1] // key.shape[1], dim=1) for x in (key, value))
-    if scaling is not None:
-        query = query * (scaling * query.shape[-1] ** 0.5)
-    return over_all_keys(query, key, value, bias, dropout).transpose(1, 2).contiguous(), None
+    def matrix(self, layout: Layout, layer: int, like: Tensor) -> Tensor:
+        """A layer's bias (head, token, token), kept; the largest of each row is 0, so that no type is too small."""
+        if self.kept_of is not self.bias:
+            self.kept, self.kept_of = {}, self.bias
+        key = (layout, layer, like.shape[1], like.device, like.dtype)
+        if key not in self.kept:
+            if len(self.kept) >= KEPT:
+                self.kept.pop(next(iter(self.kept)))
+            with torch.inference_mode(False):  # used in training later
+                whole = dense_bias(self.bias, layout, layer, like.shape[1])
+                largest = whole.amax(-1, keepdim=True)
+                self.kept[key] = (whole - largest.masked_fill(largest == CLOSED, 0.0)).to(like.device, like.dtype)
+        return self.kept[key]
 
 
-def no_mask(
-    q_length: int, kv_length: int, q_offset: int = 0, attention_mask: Tensor | None = None, **_: object
-) -> None:
-    """The mask that transformers adds to the bias: none. InputError where the bias's rows would not be the queries'.
-
-    The usual mask would take the cyclic index for several sequences in one row, and close them to each other.
-    """
-    if attention_mask is not None and not attention_mask.all():
-        raise InputError(
-            "a bias knows no padding: give problems of one width together, and a pad_token_id that none of them holds"
-        )
-    if kv_length != q_offset + q_length:
-        raise InputError("a bias needs the cache that grows with the sequence: generate without cache_implementation")
+def private_copy(config: Any) -> Any:
+    """A configuration of one module's own, in which the attention is this package's."""
+    private = copy.copy(config)
+    private._attn_implementation_internal = NAME
+    return private

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from abc_nb.bias.base import Attention
 from abc_nb.common.errors import InputError
+from abc_nb.hf.attach import attached
+from abc_nb.hf.probe import check_model
 from abc_nb.hf.sequence import token_count
 from abc_nb.problems.layouts import Layout
 from abc_nb.training.evaluation import evaluating
@@ -25,14 +28,16 @@ def averaged_attention(
     """Weights (head, query, key) of each attention and layer, the mean over problems of one layout.
 
     `token_ids` (batch, source_length + target_length) hold one token for a digit: the problem, and then the answer's
-    input tokens. The result goes to `bias_from_attention`. The model must be made with
-    `attn_implementation="eager"`, or set to it. Raises InputError for tokens that do not fit the layout, for a model
-    that returns no weights and for one with a sliding window of its own.
+    input tokens. The result goes to `bias_from_attention`. A model without a bias must be made with
+    `attn_implementation="eager"`, or set to it; of one under a bias, the weights are those under the bias. Raises
+    InputError for tokens that do not fit the layout, for a model that returns no weights and for one with a sliding
+    window of its own.
     """
     check_model(model)
     check_tokens(token_ids, layout)
     sums: list[Tensor] = []
-    with evaluating(model) as device:
+    handle = attached(model)
+    with evaluating(model) as device, handle.lent(handle.bias, layout) if handle else nullcontext():
         for part in token_ids.split(ROWS):
             of_part = [weights.float().sum(0) for weights in weights_of(model, part.to(device))]
             sums = [old + new for old, new in zip(sums, of_part, strict=True)] if sums else of_part
@@ -66,17 +71,3 @@ def check_tokens(token_ids: Tensor, layout: Layout) -> None:
             f"a sequence has {token_ids.shape[1]} tokens and the layout {token_count(layout)}: give the problem and "
             "the answer's input tokens, with one token for each digit, which a tokenizer must not merge"
         )
-
-
-def check_model(model: Any) -> Any:
-    """The configuration of a causal language model's text; InputError for what is none, or has a sliding window."""
-    if not hasattr(getattr(model, "config", None), "get_text_config"):
-        raise InputError(f"{type(model).__name__} is no model of transformers: give a causal language model")
-    config = model.config.get_text_config(decoder=True)
-    kinds = getattr(config, "layer_types", None) or getattr(config, "attention_layers", None) or []
-    if getattr(config, "sliding_window", None) or any(kind not in ("full_attention", "global") for kind in kinds):
-        raise InputError(
-            f"{type(model).__name__} has layers without full attention, such as a sliding window of its own: "
-            "take a model, or a configuration, in which every token can see all those before it"
-        )
-    return config

@@ -37,10 +37,7 @@ def dense_bias(bias: Bias, layout: Layout, layer: int, heads: int) -> Tensor:
     answers = over_sequence(cross, own, sources)
     assert isinstance(answers, Tensor)  # since its parts are
     of_problem = pad(as_matrix(problem, sources, sources), (0, layout.target_length), value=CLOSED)
-    for part in (answers, of_problem):
-        if len(part) not in (1, heads):
-            raise InputError(f"the bias has {len(part)} heads and the model {heads}: they must be the same")
-    return torch.cat([part.expand(heads, -1, -1) for part in (of_problem, answers)], dim=1) + causal(tokens)
+    return torch.cat([of_heads(part, heads) for part in (of_problem, answers)], dim=1) + causal(tokens)
 
 
 @torch.inference_mode(False)
@@ -54,8 +51,15 @@ def open_bias(bias: Bias, layout: Layout, layer: int, heads: int) -> OpenKeys | 
     slots = max(answers.index.shape[1], problem.index.shape[1])
     wider = [(part, (0, slots - part.index.shape[1])) for part in (problem, answers)]
     index = torch.cat([pad(part.index, more) for part, more in wider])
-    values = [pad(part.value.expand(heads, -1, -1), more, value=CLOSED) for part, more in wider]
+    values = [pad(of_heads(part.value, heads), more, value=CLOSED) for part, more in wider]
     return OpenKeys(index, torch.cat(values, dim=1))
+
+
+def of_heads(part: Tensor, heads: int) -> Tensor:
+    """Values (heads or 1, ...) as those of all heads; InputError for a bias of other heads."""
+    if len(part) not in (1, heads):
+        raise InputError(f"the bias has {len(part)} heads and the model {heads}: they must be the same")
+    return part.expand(heads, -1, -1)
 
 
 def cyclic_positions(layout: Layout, period: int) -> Tensor:

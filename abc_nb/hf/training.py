@@ -12,10 +12,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from abc_nb.bias.base import Bias
 from abc_nb.bias.lines import Lines
 from abc_nb.calibration.calibrate import Calibration, given
 from abc_nb.calibration.of_model import Calibrated, sparsest
-from abc_nb.hf.attach import Attached, attach
+from abc_nb.hf.attach import Attached, attach, attached
 from abc_nb.hf.averages import averaged_attention
 from abc_nb.problems.sampling import Batch, Sampler
 
@@ -75,12 +76,19 @@ def calibrate_model(model: PreTrainedModel, batch: Batch, settings: Calibration 
     """A bias from a model's own attention on problems that it was trained on, as `abc_nb.calibrate_model` reads it.
 
     Without a fixed share the sparsest lines are taken under which the model still gets `keep` of its answers' tokens
-    right. Raises InputError as `averaged_attention` does.
+    right. Of a model under a bias, that is its attention under the bias, and the lines are tried in the bias's place.
+    Raises InputError as `attach` does.
     """
-    averages = averaged_attention(model, sequence(batch), batch.layout)
+    own = attached(model)
+    handle = own or attach(model, Bias(), batch.layout)
 
     def skill(bias: Lines) -> float:
-        with attach(model, bias, batch.layout) as attached:
-            return correct_tokens(model, batch, attached).float().mean().item()
+        with handle.lent(bias, batch.layout):
+            return correct_tokens(model, batch, handle).float().mean().item()
 
-    return sparsest(averages, batch.layout, given(settings), skill)
+    try:
+        averages = averaged_attention(model, sequence(batch), batch.layout)
+        return sparsest(averages, batch.layout, given(settings), skill)
+    finally:
+        if own is None:
+            handle.detach()

@@ -44,14 +44,15 @@ def parts(batch: Batch) -> list[Batch]:
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[torch.device]:
-    """Without dropout and gradients, and as it was afterwards; gives the model's device."""
-    training = model.training
+    """Without dropout and gradients, and each module as it was afterwards; gives the model's device."""
+    modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
         with torch.inference_mode():
             yield next(model.parameters()).device
     finally:
-        model.train(training)
+        for module, training in modes:
+            module.training = training
 
 
 def correct_digits(model: Transformer, batch: Batch, first: int | None = None) -> Tensor:

@@ -1,0 +1,125 @@
+"""A proof, by a few tokens, that a bias acts on a model of `transformers` as it should."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from abc_nb.bias.base import Bias
+from abc_nb.bias.lines import Lines
+from abc_nb.common.errors import InputError
+from abc_nb.hf.sequence import token_count
+from abc_nb.problems.layouts import unary
+from abc_nb.training.evaluation import evaluating
+
+if TYPE_CHECKING:
+    from abc_nb.hf.attach import Attached
+
+LAYOUT, CHANGED = unary(2), 2  # what is run, and the token that is another one in the second row
+NOISE = 64  # units in the last place that equal rows may differ by
+
+
+def prove(model: Any, handle: Attached) -> None:
+    """Put the handle's attention on the model; InputError unless it does what a bias should.
+
+    Two rows of tokens are run, which differ in one token. A zero bias leaves the logits as they are; no token sees one
+    that comes after it; and where all keys are closed, the token that differs has no influence on the others.
+    """
+    tokens = two_rows(model)
+    with models_run(model) as found:
+        plain = logits(model, tokens)
+    handle.install(found[-1])
+    name, unit = type(model).__name__, torch.finfo(model.dtype).eps * plain.abs().max().item()
+    with handle.lent(Bias(), LAYOUT):
+        zero = logits(model, tokens)
+        if "position_ids" in handle.names:
+            counted = logits(model, tokens, position_ids=torch.arange(tokens.shape[1], device=tokens.device)[None])
+            handle.countable = bool((counted - zero).abs().max() <= NOISE * unit)
+    if not handle.layers:
+        raise InputError(f"{name} does not use the AttentionInterface of transformers: it takes no bias")
+    if not (zero - plain).abs().max() <= unit / torch.finfo(model.dtype).eps ** 0.5:
+        raise InputError(
+            f"{name} takes no bias: one of zero changes its logits, since its attention is of another kind"
+        )
+    if not influence(zero)[:CHANGED].max() <= NOISE * unit:
+        raise InputError(f"{name} takes no bias: its tokens see those that come after them")
+    with handle.lent(Lines(1, (), empty="closed"), LAYOUT):
+        closed = logits(model, tokens)
+    if not influence(closed).max() <= NOISE * unit:
+        raise InputError(f"{name} takes no bias: its tokens see each other in other ways than by its attention")
+    handle.keep_layers()
+
+
+@contextmanager
+def models_run(model: nn.Module) -> Iterator[list[nn.Module]]:
+    """The models of transformers that run, each inside the one before, as long as they make the mask themselves.
+
+    The last of them runs however the model is called.
+    """
+    from transformers import PreTrainedModel
+
+    found: list[nn.Module] = []
+
+    def note(module: nn.Module, _: object, given: dict[str, Any]) -> None:
+        if given.get("attention_mask") is None:
+            found.append(module)
+
+    models = [module for module in model.modules() if isinstance(module, PreTrainedModel)]
+    hooks = [each.register_forward_pre_hook(note, with_kwargs=True) for each in models]
+    try:
+        yield found
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def influence(found: Tensor) -> Tensor:
+    """How much the token that differs changes the logits of each other token: (token,)."""
+    change = (found[0] - found[1]).abs().amax(-1)
+    change[CHANGED] = 0.0
+    return change
+
+
+def two_rows(model: Any) -> Tensor:
+    """Token ids (2, tokens) without special ones, of which two columns differ."""
+    facts = model.config.get_text_config(decoder=True).to_dict() | model.config.to_dict()
+    special = {number for name, number in facts.items() if name.endswith("token_id") and isinstance(number, int)}
+    count = token_count(LAYOUT)
+    plain = [number for number in range(model.get_input_embeddings().num_embeddings) if number not in special]
+    if len(plain) < 2:
+        raise InputError(f"{type(model).__name__} has fewer than two tokens that are not special")
+    rows = torch.tensor([plain[number % len(plain)] for number in range(count)], device=model.device).repeat(2, 1)
+    rows[1, CHANGED] = plain[(CHANGED + 1) % len(plain)]
+    return rows
+
+
+def logits(model: nn.Module, tokens: Tensor, **more: Tensor) -> Tensor:
+    """What a model says of tokens, (row, token, vocabulary); InputError if it cannot be run on them."""
+    try:
+        with evaluating(model):
+            found: Tensor = model(input_ids=tokens, use_cache=False, **more).logits
+            return found.float()
+    except InputError:
+        raise
+    except Exception as error:
+        reason = str(error).partition("\n")[0]
+        raise InputError(f"{type(model).__name__} cannot be run on input_ids alone: {reason}") from error
+
+
+def check_model(model: Any) -> Any:
+    """The configuration of a causal language model's text; InputError for what is none, or has a sliding window."""
+    if not hasattr(getattr(model, "config", None), "get_text_config"):
+        raise InputError(f"{type(model).__name__} is no model of transformers: give a causal language model")
+    config = model.config.get_text_config(decoder=True)
+    kinds = getattr(config, "layer_types", None) or getattr(config, "attention_layers", None) or []
+    narrow = getattr(config, "index_topk", None) or (getattr(config, "sliding_window", None) and not kinds)
+    if narrow or any(kind not in ("full_attention", "global") for kind in kinds):
+        raise InputError(
+            f"{type(model).__name__} has layers without full attention, such as a sliding window of its own: "
+            "take a model, or a configuration, in which every token can see all those before it"
+        )
+    return config

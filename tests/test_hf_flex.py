@@ -1,0 +1,115 @@
+"""FlexAttention under a bias is attention with the dense matrix: interpreted, and compiled where a compiler is."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from test_hf import HEADS, LAYERS, Drawn, whole
+from torch import Tensor
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+from abc_nb import InputError, Layout, Task
+from abc_nb.bias import Bias, Lines, RunningALiBi, Window
+
+pytest.importorskip("transformers")
+hf = pytest.importorskip("abc_nb.hf")
+
+LAYER, SIZE = 1, 16
+ADDITION = Task("addition")
+interpreted = pytest.mark.filterwarnings("ignore:flex_attention called without")
+compiler = pytest.mark.skipif(not shutil.which("g++"), reason="there is no C++ compiler (g++)")
+biases = pytest.mark.parametrize(
+    "bias", [Lines.one_key_a_head(ADDITION.layout(3), HEADS, LAYERS), Window(), RunningALiBi(), Drawn(), Bias()]
+)
+
+
+def count(layout: Layout) -> int:
+    return layout.source_length + layout.target_length
+
+
+def random(*shape: int) -> Tensor:
+    return torch.randn(*shape, SIZE, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+def check(attend: Callable[..., Any], bias: Bias, layout: Layout, tokens: int, new: int = 0, shared: int = 1) -> None:
+    """Against softmax with the matrix cell by cell: `tokens` with padding, the last `new` computed, heads shared."""
+    known, new = count(layout), new or tokens
+    first = tokens - new
+    query, key, value = random(2, HEADS, new), random(2, HEADS // shared, tokens), random(2, HEADS // shared, tokens)
+    wanted = torch.full((HEADS, tokens, tokens), -math.inf)
+    wanted[:, :known, :known] = whole(bias, layout, LAYER)[:, :tokens, :tokens]
+    keys, values = (x.repeat_interleave(shared, 1) for x in (key, value))
+    weights = (query @ keys.mT / SIZE**0.5 + wanted[:, first:]).softmax(-1).nan_to_num(0.0)
+    score = hf.score_mod(bias, layout, LAYER, HEADS, offset=first)
+    if first:
+        mask = hf.mask_mod(bias, layout, LAYER, HEADS, offset=torch.tensor(first))
+        blocks = create_block_mask(mask, None, HEADS, new, tokens, device="cpu")
+    else:
+        blocks = hf.block_mask(bias, layout, LAYER, HEADS, tokens=tokens)
+        made = create_block_mask(hf.mask_mod(bias, layout, LAYER, HEADS), None, HEADS, tokens, tokens, device="cpu")
+        assert torch.equal(blocks.to_dense(), made.to_dense())
+    found = attend(query, key, value, score_mod=score, block_mask=blocks, enable_gqa=shared > 1)
+    assert torch.allclose(found, weights @ values, atol=1e-5)
+
+
+@interpreted
+@biases
+@pytest.mark.parametrize("width", [3, 60])
+@torch.no_grad()
+def test_interpreted_it_is_the_same_as_with_the_dense_matrix(bias: Bias, width: int) -> None:
+    layout = ADDITION.layout(width)
+    known = count(layout)
+    check(flex_attention, bias, layout, known)
+    check(flex_attention, bias, layout, -(-known // 128) * 128)
+    check(flex_attention, bias, layout, known - 4, shared=2)
+    check(flex_attention, bias, layout, known - 1, new=1)
+    check(flex_attention, bias, layout, known, new=3, shared=2)
+
+
+@compiler
+@torch.no_grad()
+def test_compiled_once_it_is_the_same_at_another_width() -> None:
+    torch.compiler.reset()
+    attend = torch.compile(flex_attention)
+    for width in (10, 70):
+        check(attend, Window(), ADDITION.layout(width), count(ADDITION.layout(width)))
+
+
+@compiler
+@pytest.mark.long
+@biases
+@torch.no_grad()
+def test_compiled_once_it_is_the_same_at_every_width_padded_with_shared_heads_and_a_cache(bias: Bias) -> None:
+    torch.compiler.reset()
+    attend, layout = torch.compile(flex_attention), ADDITION.layout(30)
+    for width in (10, 20, 70):
+        check(attend, bias, ADDITION.layout(width), count(ADDITION.layout(width)))
+    check(attend, bias, layout, 128)
+    check(attend, bias, layout, count(layout), shared=2)
+    check(attend, bias, layout, count(layout) - 1, new=1)
+
+
+@biases
+def test_what_is_computed_is_the_bias_cell_by_cell(bias: Bias) -> None:
+    layout = Task("n-by-1").layout(6)
+    own = Lines.one_key_a_head(layout, HEADS, LAYERS) if isinstance(bias, Lines) else bias
+    wanted = whole(own, layout, LAYER)
+    cells = torch.meshgrid(torch.arange(HEADS), torch.arange(count(layout)), torch.arange(count(layout)), indexing="ij")
+    score, mask = (make(own, layout, LAYER, HEADS) for make in (hf.score_mod, hf.mask_mod))
+    assert torch.equal(hf.dense_bias(own, layout, LAYER, HEADS), wanted)
+    assert torch.equal(score(torch.zeros(()), torch.tensor(0), *cells), wanted)
+    assert torch.equal(mask(torch.tensor(0), *cells), wanted > -math.inf)
+    beyond = score(torch.zeros(()), torch.tensor(0), torch.tensor(HEADS), torch.tensor(8), torch.tensor(8))
+    assert not beyond > -math.inf
+
+
+@pytest.mark.parametrize("make", [hf.mask_mod, hf.score_mod, hf.block_mask])
+@pytest.mark.parametrize("bias", [Lines(4, (), empty="closed"), Lines(4, ())])
+def test_a_bias_of_other_heads_is_refused(make: Callable[..., object], bias: Bias) -> None:
+    with pytest.raises(InputError, match="4 heads and the model 6"):
+        make(bias, ADDITION.layout(3), 0, 6)

@@ -1,0 +1,156 @@
+"""Problems of other widths in one batch, with padding: each row gives what it gives alone."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from test_hf import HEADS, LAYERS, PAD, SIZES, TOKENS, Drawn, gpt2, llama, made, neox, whole
+from torch import Tensor
+
+from abc_nb import InputError, Layout, Task
+from abc_nb.bias import Lines
+from abc_nb.hf.rows import place
+
+transformers = pytest.importorskip("transformers")
+hf = pytest.importorskip("abc_nb.hf")
+
+WIDTHS = (2, 3, 5)
+LAYOUTS = [Task("addition").layout(width) for width in WIDTHS]
+BIAS = Lines.one_key_a_head(LAYOUTS[0], HEADS, LAYERS)
+
+
+def gemma2(**other: Any) -> Any:
+    """Logits are capped, and all layers have full attention, though the configuration has a sliding window."""
+    config = SIZES | {"num_key_value_heads": 2, "head_dim": 8, "layer_types": ["full_attention"] * LAYERS}
+    return transformers.Gemma2ForCausalLM(transformers.Gemma2Config(**config | other))
+
+
+def qwen3(**other: Any) -> Any:
+    return transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**SIZES | {"num_key_value_heads": 2} | other))
+
+
+def opt(**other: Any) -> Any:
+    sizes = {"vocab_size": TOKENS + 1, "hidden_size": 32, "num_hidden_layers": LAYERS, "ffn_dim": 48}
+    more = {"num_attention_heads": HEADS, "word_embed_proj_dim": 32, "eos_token_id": None, "pad_token_id": PAD}
+    return transformers.OPTForCausalLM(transformers.OPTConfig(**sizes | more | other))
+
+
+six = pytest.mark.parametrize("make", [llama, gpt2, neox, gemma2, qwen3, opt])
+
+
+def count(layout: Layout) -> int:
+    return layout.source_length + layout.target_length
+
+
+def padded(parts: list[Tensor], sides: list[str]) -> tuple[Tensor, Tensor]:
+    """Rows of tokens, and their mask."""
+    longest = max(len(part) for part in parts)
+    rows, mask = torch.full((len(parts), longest), PAD), torch.zeros(len(parts), longest, dtype=torch.long)
+    for row, (part, side) in enumerate(zip(parts, sides, strict=True)):
+        first = longest - len(part) if side == "left" else 0
+        rows[row, first : first + len(part)], mask[row, first : first + len(part)] = part, 1
+    return rows, mask
+
+
+def drawn(seed: int, lengths: list[int]) -> list[Tensor]:
+    rng = torch.Generator().manual_seed(seed)
+    return [torch.randint(TOKENS, (length,), generator=rng) for length in lengths]
+
+
+@six
+@pytest.mark.parametrize("period", [None, 3])
+@torch.no_grad()
+def test_a_row_beside_others_gives_what_it_gives_alone(make: Any, period: int | None) -> None:
+    model, parts = made(make), drawn(1, [count(layout) for layout in LAYOUTS])
+    tokens, mask = padded(parts, ["left", "right", "left"])
+    with hf.attach(model, BIAS, LAYOUTS, period) as handle:
+        together = model(tokens, attention_mask=mask).logits
+        for row, layout in enumerate(LAYOUTS):
+            handle.layout = layout
+            alone = model(parts[row][None]).logits[0]
+            assert torch.allclose(together[row, mask[row] == 1], alone, atol=1e-4 * alone.abs().max())
+    assert together.isfinite().all()
+
+
+@six
+@pytest.mark.parametrize("period", [None, 3])
+def test_mixed_widths_are_generated_together_with_the_cache_and_without(make: Any, period: int | None) -> None:
+    """The cache, beams and a batch answer as each row does alone; a short row goes on behind its end meanwhile."""
+    model, parts = made(make), drawn(2, [layout.source_length + 1 for layout in LAYOUTS])
+    tokens, mask = padded(parts, ["left"] * len(parts))
+    more = {"do_sample": False, "pad_token_id": PAD, "max_new_tokens": LAYOUTS[-1].target_length}
+    with hf.attach(model, BIAS, LAYOUTS, period) as handle:
+        found = [
+            model.generate(tokens, attention_mask=mask, use_cache=cache, **more)[:, tokens.shape[1] :]
+            for cache in (True, False)
+        ]
+        beams = model.generate(tokens, attention_mask=mask, num_beams=2, **more)[:, tokens.shape[1] :]
+        for row, layout in enumerate(LAYOUTS):
+            handle.layout, end = layout, layout.target_length
+            own = more | {"max_new_tokens": end}
+            alone = model.generate(parts[row][None], use_cache=False, **own)[0, len(parts[row]) :]
+            assert all(torch.equal(each[row, :end], alone) for each in found)
+            if layout is LAYOUTS[-1]:
+                best = model.generate(parts[row][None], num_beams=2, **own)[0, len(parts[row]) :]
+                assert torch.equal(beams[row, :end], best)
+
+
+@given(st.data())
+def test_the_bias_of_rows_is_the_one_of_the_definition(data: st.DataObject) -> None:
+    """A token of a problem has that problem's bias to its tokens; all else is closed, cell by cell."""
+    layouts = data.draw(st.lists(st.sampled_from(LAYOUTS), min_size=1, max_size=3))
+    free = max(count(layout) for layout in layouts) + data.draw(st.integers(0, 3))
+    real = [sorted(data.draw(st.permutations(range(free)))[: count(layout)]) for layout in layouts]
+    mask = torch.zeros(len(layouts), free, dtype=torch.long)
+    for row, columns in enumerate(real):
+        mask[row, columns] = 1
+    new, more = data.draw(st.integers(1, free)), data.draw(st.integers(0, 2))
+    rows = place(layouts, mask, (len(layouts), new), free - new, None)
+    matrices = {layout: whole(Drawn(), layout, 1) for layout in layouts}
+    found = rows.bias(matrices.__getitem__, free + more).expand(len(layouts), -1, -1, -1)
+    wanted = torch.full((len(layouts), HEADS, free, free + more), -math.inf)
+    for row, (layout, columns) in enumerate(zip(layouts, real, strict=True)):
+        for query, at in enumerate(columns):
+            for key, under in enumerate(columns):
+                wanted[row, :, at, under] = matrices[layout][:, query, key]
+    assert torch.equal(found, wanted[:, :, free - new :])
+
+
+def test_rows_that_do_not_fit_are_refused_in_a_sentence() -> None:
+    model, parts = made(llama), drawn(3, [count(layout) for layout in LAYOUTS])
+    tokens, mask = padded(parts, ["left"] * len(parts))
+    with hf.attach(model, BIAS, LAYOUTS) as handle:
+        with pytest.raises(InputError, match="19 tokens and the layout 7 of the problem and 10"):
+            model(tokens)
+        with pytest.raises(InputError, match="2 rows and the handle 3 layouts"):
+            model(tokens[:2], attention_mask=mask[:2])
+        with pytest.raises(InputError, match=r"attention_mask \(row, token\) of 3 x 19"):
+            model(tokens, attention_mask=mask[:, 1:])
+        cache = model(tokens[:, :-1], attention_mask=mask[:, :-1]).past_key_values
+        with pytest.raises(InputError, match="the attention_mask of all tokens at every step"):
+            model(tokens[:, -1:], past_key_values=cache)
+        handle.layout = LAYOUTS[::-1]
+        with pytest.raises(InputError, match="or to one for each row"):
+            model(tokens, attention_mask=mask)
+        handle.layout = []
+        with pytest.raises(InputError, match="one for each row"):
+            model(tokens)
+
+
+def test_a_model_that_counts_its_positions_itself_takes_padding_behind_problems_alone() -> None:
+    sizes = {"encoder_layers": LAYERS, "decoder_layers": LAYERS, "d_model": 32, "encoder_ffn_dim": 8}
+    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": HEADS, "decoder_ffn_dim": 48}
+    ids = {"vocab_size": TOKENS + 1, "pad_token_id": PAD, "bos_token_id": 1, "eos_token_id": 2, "is_decoder": True}
+    config = transformers.BartConfig(**sizes | heads | ids, decoder_start_token_id=1)
+    model, parts = transformers.BartForCausalLM(config).eval(), drawn(4, [count(layout) for layout in LAYOUTS])
+    with hf.attach(model, BIAS, LAYOUTS):
+        tokens, mask = padded(parts, ["right"] * len(parts))
+        assert model(tokens, attention_mask=mask).logits.isfinite().all()
+        tokens, mask = padded(parts, ["left"] * len(parts))
+        with pytest.raises(InputError, match="put padding behind the problems"):
+            model(tokens, attention_mask=mask)
