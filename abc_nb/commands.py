@@ -6,7 +6,7 @@ import subprocess
 import sys
 import warnings
 from argparse import Namespace
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from io import TextIOWrapper
 from itertools import islice
@@ -116,6 +116,7 @@ def evaluate_file(run: Run, arguments: Namespace) -> int:
     """Accuracy by lengths and the first wrong answers; each line that has no answer is named, and the status is 2."""
     model, path, tally = run.model().to(devices.device()), Path(arguments.file), Tally(run.spec.task)
     options = arguments.format, arguments.problem, arguments.answer
+    draw = arguments.plot and drawing()
     with nullcontext() if arguments.rows is None else replacement(Path(arguments.rows)) as rows:
         for frame in evaluated(model, run.spec.sampler, path, *options):
             if rows is not None:
@@ -127,11 +128,18 @@ def evaluate_file(run: Run, arguments: Namespace) -> int:
         show(tally.table, csv=True)
     else:
         print(tally.text())
-    if arguments.plot is not None:
-        from abc_nb.show import maps, pictures
-
-        write_bytes(Path(arguments.plot), pictures.png(maps.by_lengths(tally.table, f"{run.spec.name}, {path.name}")))
+    if draw and len(tally.table):
+        write_bytes(Path(arguments.plot), draw(tally.table, f"{run.spec.name}, {path.name}"))
     return 2 if tally.refused else 0
+
+
+def drawing() -> Callable[[pd.DataFrame, str], bytes]:
+    """What makes a PNG of accuracies by length; InputError if the libraries that draw are not installed."""
+    try:
+        from abc_nb.show import maps, pictures
+    except ImportError as error:
+        raise InputError(f"{error.name} is not installed: pip install 'abc-nb[notebooks]'") from error
+    return lambda table, title: pictures.png(maps.by_lengths(table, title))
 
 
 @devices.one_thread()  # one token at a time is too little to share

@@ -240,6 +240,16 @@ def test_the_command_shows_lengths_mistakes_and_lines_without_an_answer(
     assert ((table.ci_low <= table.accuracy) & (table.accuracy <= table.ci_high)).all()
 
 
+def test_a_file_of_which_nothing_can_be_read_has_no_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "own.txt").write_text("x\n1+\n", encoding="utf-8")
+    arguments = ["evaluate", "addition-abc", "--file", str(tmp_path / "own.txt")]
+    assert main([*arguments, "--plot", str(tmp_path / "map.png")]) == 2
+    out, err = capsys.readouterr()
+    assert out == "0 of 0 answers are right; lines without an answer: 2\n" and err.count("\n") == 2
+    assert main([*arguments, "--csv"]) == 2
+    assert capsys.readouterr().out == "length_1,length_2,samples,correct,accuracy,ci_low,ci_high\n"
+
+
 def test_a_task_of_one_length_has_one_row_of_the_map(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "bits.tsv").write_text("bits\tparity\n1011\todd\n11\teven\n0\teven\n", encoding="utf-8")
     options = ["--problem", "bits", "--answer", "parity", "--plot", str(tmp_path / "map.png")]

@@ -48,12 +48,12 @@ class Reader:
             raise InputError(f"there is no file {path}")
         with path.open(encoding="utf-8-sig", errors="replace") as lines:
             for number, line in enumerate(lines, 1):
-                text = line.strip()
+                text = line.rstrip("\n")
                 try:
-                    if text and not self.is_header(text):
+                    if text.strip() and not self.is_header(text):
                         yield Record(number, *self.parts(text))
                 except Unreadable as reason:
-                    yield Record(number, text, reason=str(reason))
+                    yield Record(number, text.strip(), reason=str(reason))
 
     def is_header(self, text: str) -> bool:
         """Whether this is the first line of a table, and names its columns."""

@@ -20,7 +20,7 @@ from abc_nb.training.answers import Problem, batches, checked_answers
 from abc_nb.training.evaluation import wilson
 
 SHOWN = 20  # wrong answers
-TEXTS = ("line", "problem", "expected", "answer", "right", "reason")
+TEXTS = ("problem", "expected", "answer", "right")
 WINDOW = 4096  # lines whose problems are sorted by width: what is held at a time, in any file
 
 
@@ -71,13 +71,14 @@ def frame_of(model: Transformer, sampler: Sampler, records: Sequence[Record]) ->
             answer, right = task.write(output, batch.layout), task.write(target, batch.layout)
             expected = found[number]["expected"] or right
             found[number] |= {"answer": answer, "right": right, "expected": expected, "correct": answer == expected}
-    frame = pd.DataFrame(found, columns=[*TEXTS[:5], "correct", *lengths, "reason"])
-    return frame.fillna(dict.fromkeys(TEXTS, "")).astype({"correct": "boolean"} | dict.fromkeys(lengths, "Int64"))
+    frame = pd.DataFrame(found, columns=["line", *TEXTS, "correct", *lengths, "reason"])
+    return frame.astype({"correct": "boolean"} | dict.fromkeys(lengths, "Int64"))
 
 
 def record_row(task: Task, record: Record) -> dict[str, Any]:
     """What is known of a line before the model is asked: its fields, lengths and operands, or the reason."""
-    row = {"line": record.line, "problem": record.problem, "expected": record.answer, "reason": record.reason}
+    texts = dict.fromkeys(TEXTS, "") | {"problem": record.problem, "expected": record.answer}
+    row = {"line": record.line, **texts, "reason": record.reason}
     if record.reason:
         return row
     try:
@@ -122,6 +123,8 @@ class Tally:
         if self.false:
             first = ", ".join(map(str, self.false[:SHOWN])) + ", ..." * (len(self.false) > SHOWN)
             lines += [f"lines whose own answer is not the right one: {len(self.false):,} ({first})"]
+        if table.empty:
+            return lines[0]
         percent = table.accuracy.map(lambda share: "100" if share == 1 else f"{min(100 * share, 99.9):.1f}")
         if "length_2" in table:
             lines += ["", "percent right, by the first operand's length (downward) and the second's (across)"]
