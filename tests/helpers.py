@@ -13,18 +13,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from abc_nb.analysis.results import Results
 from abc_nb.bias.base import OpenKeys
 from abc_nb.calibration.calibrate import Calibration
 from abc_nb.model.positions import Sinusoidal
 from abc_nb.model.transformer import ModelConfig, Transformer
-from abc_nb.paper import ledger, report
-from abc_nb.paper.claims import Verdict
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import runner, store
 from abc_nb.runs.run import TABLES, Run
-from abc_nb.show import pictures, tables
 from abc_nb.specs.names import Name
 from abc_nb.specs.spec import Spec, spec
 from abc_nb.training import trainer as training
@@ -154,32 +150,6 @@ def assert_same_result(first: Run, second: Run) -> None:
             second.table(table).drop(columns="seconds", errors="ignore"),
             check_dtype=False,
         )
-
-
-# ---- reports ----------------------------------------------------------------------------------------
-
-
-def write_report(version: int) -> None:
-    """A table, a figure, a verdict and the report, all of them different in the two versions."""
-    frame = pd.DataFrame({"length": [6, 60], "accuracy": [1.0, 0.25 * version]})
-    tables.save(frame, "table-1", "smoke")
-    figure, (panel,) = pictures.new_figure(1)
-    panel.plot(frame.length, frame.accuracy)
-    pictures.save(figure, "figure-1", "smoke")
-    ledger.record([Verdict("C01", "holds" if version else "differs", f"version {version}")], "01_data", "smoke")
-    report.write(Results("smoke", "shipped", [0]))
-
-
-def report_versions(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, set[bytes]]:
-    """What each file of the report can hold."""
-    found: dict[str, set[bytes]] = {}
-    with monkeypatch.context() as patched:
-        patched.setenv("ABC_NB_FIGURES", str(folder))
-        for version in (0, 1):
-            write_report(version)
-            for path in folder.rglob("[!.]*.*"):
-                found.setdefault(path.name, set()).add(path.read_bytes())
-    return found
 
 
 # ---- evaluation rows --------------------------------------------------------------------------------

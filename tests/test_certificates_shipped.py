@@ -15,7 +15,6 @@ from abc_nb.analysis.results import Results
 from abc_nb.certificates import files
 from abc_nb.certificates.checksum import checksum
 from abc_nb.runs import store
-from abc_nb.show.explorers import contexts
 from abc_nb.specs.spec import spec
 from abc_nb.training.evaluation import exact_match
 
@@ -91,19 +90,6 @@ def test_every_shipped_certificate_is_of_shipped_weights() -> None:
         run = store.shipped(spec(own["experiment"], own["profile"]), own["seed"])
         assert run is not None and run.weights is not None
         assert checksum({name: tensor.numpy() for name, tensor in run.weights.load().items()}) == own["weights"]
-
-
-def test_wrong_contexts_are_those_of_the_certificate() -> None:
-    own = contexts.Contexts(abc_nb.load("successor-window-cyclic"))
-    assert own.wrong
-    for number, (text, step) in enumerate(own.wrong):
-        seen = own.at_wrong(number)
-        said = seen.symbols[int(seen.logits.argmax())]
-        assert seen.step == step and seen.margin < 0
-        assert seen.symbols[seen.right] == str(int(text) + 1)[::-1][step] != said
-    right = own.at(contexts.Choice((9,), (9,), 0, 1, 0))
-    assert right.margin > 0 and right.symbols[right.right] == "0"
-    assert all(np.allclose(weights.sum(1), 1, atol=1e-5) for weights in right.weights.values())
 
 
 def test_a_statement_is_given_only_where_it_is_proved() -> None:

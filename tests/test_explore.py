@@ -1,20 +1,19 @@
-"""What the explorers show, by plain functions without widgets: against Python integers, plain loops and dense masks."""
+"""What the explorers say and draw, without widgets: against Python integers, plain loops and dense masks."""
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator
 from dataclasses import replace
 
-import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from helpers import rows
+from matplotlib.collections import PatchCollection
+from matplotlib.figure import Figure
 
+import abc_nb
 from abc_nb.analysis.attention import AttentionStudy
-from abc_nb.bias.base import Attention
+from abc_nb.bias.base import ENCODER_DECODER, Attention
 from abc_nb.bias.lines import cells_of
 from abc_nb.bias.window import Sides, Window
 from abc_nb.calibration.of_model import calibrate_model
@@ -32,7 +31,6 @@ from abc_nb.show.explorers import contexts, window
 from abc_nb.specs.spec import calibrated, spec
 from abc_nb.training.answers import answers
 
-ATTENTIONS: list[Attention] = ["self", "cross"]
 SETTINGS = [
     Calibration(share=0.1),
     Calibration(kappa=(0.5, 0.5), layers="last"),
@@ -41,12 +39,12 @@ SETTINGS = [
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AttentionStudy]:
+def study(tmp_path_factory: pytest.TempPathFactory) -> AttentionStudy:
     """A small model that has learned next to nothing, so that most of its digits are wrong."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("ABC_NB_RUNS", str(tmp_path_factory.mktemp("explore")))
         patched.setattr(paths, "SHIPPED", tmp_path_factory.mktemp("shipped"))
-        yield AttentionStudy(runner.ensure(spec("addition-vanilla", "smoke"), 0), samples=20)
+        return AttentionStudy(runner.ensure(spec("addition-vanilla", "smoke"), 0), samples=20)
 
 
 @pytest.fixture(scope="module")
@@ -54,17 +52,26 @@ def bench(study: AttentionStudy) -> calibrating.Bench:
     return calibrating.Bench(study.run, calibrated("addition-vanilla", "smoke"))
 
 
+@pytest.fixture
+def figure() -> Figure:
+    return pictures.fixed_figure(940, 580)
+
+
+def cells(figure: Figure, panel: int = 0) -> np.ndarray:
+    """What a panel shows as a heat map."""
+    return np.ma.getdata(figure.axes[panel].images[0].get_array())
+
+
 # ---- a problem --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("text", ["123+989", "0+0", " 999999 + 1 ", "123456789012+987654321098"])
 def test_the_answer_is_what_compute_gives_and_the_right_one_what_python_gives(study: AttentionStudy, text: str) -> None:
-    asked = explore.ask(study, text)
-    right = str(sum(int(part) for part in text.split("+")))
-    assert asked.answer == next(answers(study.model, study.run.spec.sampler, [text]))
-    assert asked.expected == right
-    wrong = sum(a != b for a, b in zip(asked.decoded.outputs, asked.decoded.expected, strict=True))
-    assert f"✗ wrong in {wrong} of {len(asked.decoded.outputs)} tokens; right is {right}" in explore.verdict(asked)
+    said, decoded = explore.ask(study, text)
+    answer = next(answers(study.model, study.run.spec.sampler, [text]))
+    wrong = sum(a != b for a, b in zip(decoded.outputs, decoded.expected, strict=True))
+    right = sum(int(part) for part in text.split("+"))
+    assert said == f"{text.strip()} = {answer} ✗ wrong in {wrong} of {len(decoded.outputs)} tokens; right is {right}"
 
 
 @pytest.mark.parametrize(
@@ -73,7 +80,6 @@ def test_the_answer_is_what_compute_gives_and_the_right_one_what_python_gives(st
         ("", "cannot read ''"),
         ("12*3", "Addition takes a problem in digits 0-9"),
         ("1+" + "9" * 65, "65 digits is too long to be drawn: type at most 64"),
-        ("<b>1+1", "cannot read '<b>1\\+1'"),
     ],
 )
 def test_what_is_no_problem_is_one_sentence(study: AttentionStudy, text: str, sentence: str) -> None:
@@ -81,11 +87,11 @@ def test_what_is_no_problem_is_one_sentence(study: AttentionStudy, text: str, se
         explore.ask(study, text)
 
 
-@pytest.mark.parametrize("name", ATTENTIONS)
+@pytest.mark.parametrize("name", ENCODER_DECODER)
 def test_the_sentence_of_a_step_names_the_largest_weights_and_the_needed_ones(
     study: AttentionStudy, name: Attention
 ) -> None:
-    decoded = explore.ask(study, "123456+989").decoded
+    decoded = explore.ask(study, "123456+989")[1]
     chosen = decoded.head(name, 0, 1)
     for step, weights in enumerate(chosen.weights.tolist(), 1):
         sentence = explore.step_sentence(decoded, chosen, step)
@@ -97,41 +103,20 @@ def test_the_sentence_of_a_step_names_the_largest_weights_and_the_needed_ones(
 
 
 @pytest.mark.parametrize("step", [1, 4, 8])
-def test_text_and_map_hide_later_steps_and_mark_wrong_tokens(study: AttentionStudy, step: int) -> None:
-    asked = explore.ask(study, "123+989")
-    shown = explore.view(asked, "cross", 1, 2, step)
-    table = explore.digits_table(asked.decoded, step)
-    assert table in shown.text and explore.verdict(asked) in shown.text
-    assert table.count("✗") == asked.decoded.right[:step].count(False)
-    assert table.count("·") == len(asked.decoded.outputs) - step
-    axes = shown.figure.axes[0]
-    cells = np.ma.getdata(axes.images[0].get_array())
-    np.testing.assert_array_equal(cells[:step], asked.decoded.weights["cross", 0][1][:step])
-    assert np.isnan(cells[step:]).all()
-    assert [label.get_text() for label in axes.get_xticklabels()] == asked.decoded.source
-    for label, said, right in zip(
-        axes.get_yticklabels(), asked.decoded.outputs[:step], asked.decoded.right, strict=False
-    ):
-        assert label.get_text() == ("" if right else "✗ ") + said
-        assert (label.get_fontweight() == "bold") == (not right)
-
-
-def test_a_picture_keeps_its_size_and_leaves_settings_alone(study: AttentionStudy) -> None:
-    asked = explore.ask(study, "123+989")
-    with matplotlib.rc_context({"savefig.bbox": "tight", "figure.dpi": 50, "axes.grid": True}):
-        before = dict(matplotlib.rcParams)
-        content = pictures.png(explore.view(asked, "self", 1, 1, 3).figure)
-        assert dict(matplotlib.rcParams) == before
-    assert struct.unpack(">II", content[16:24]) == explore.SIZE
-
-
-def test_a_mosaic_puts_every_tile_where_it_says() -> None:
-    tiles = [np.full((2, 3), value) for value in (0.1, 0.2, 0.3)]
-    whole, corners = pictures.mosaic(tiles, 2, (1, 2))
-    assert whole.shape == (6, 8) and corners == [(1, 0), (1, 5), (4, 0)]
-    for (row, column), tile in zip(corners, tiles, strict=True):
-        np.testing.assert_array_equal(whole[row : row + 2, column : column + 3], tile)
-    assert (whole > 1).sum() == whole.size - 3 * 6
+def test_text_and_map_hide_later_steps_and_mark_wrong_tokens(study: AttentionStudy, figure: Figure, step: int) -> None:
+    decoded = explore.ask(study, "123+989")[1]
+    table = explore.digits(decoded, step)
+    said = [("" if right else "✗ ") + token for token, right in zip(decoded.outputs, decoded.right, strict=True)]
+    shown = [f"[{said[step - 1]}]", *said[: step - 1][::-1]]
+    assert table.loc["model"].to_list() == ["·"] * (len(said) - step) + shown
+    explore.draw_head(figure, decoded.head("cross", 0, 1), step, mark=True)
+    np.testing.assert_array_equal(cells(figure)[:step], decoded.weights["cross", 0][1][:step])
+    assert np.isnan(cells(figure)[step:]).all()
+    labels = figure.axes[0].get_yticklabels()
+    assert [label.get_text() for label in labels[:step]] == said[:step]
+    assert [label.get_fontweight() == "bold" for label in labels[:step]] == [
+        not right for right in decoded.right[:step]
+    ]
 
 
 # ---- a window ---------------------------------------------------------------------------------------
@@ -141,39 +126,39 @@ def test_a_mosaic_puts_every_tile_where_it_says() -> None:
 @pytest.mark.parametrize("task", ["addition", "parity"])
 @pytest.mark.parametrize("w", [None, 0, 1, 3])
 def test_open_keys_are_those_of_the_dense_mask(task: str, w: int | None, sides: Sides) -> None:
-    layout = Task(task).layout(4, "aligned")
-    masks = {name: window.mask(layout, name, w, sides) for name in ATTENTIONS}
+    layout = Task(task).layout(Task(task).width(4, "tight"), "aligned")
+    masks = window.masks_of(task, w, sides, 4)
     counted = window.open_keys(masks).set_index("attention")
-    for name, cells in masks.items():
+    for name, opened in masks.items():
+        expected = np.tril(np.ones(opened.shape, bool)) if name == "self" else np.ones(opened.shape, bool)
         if w is not None:
             dense = Window(w, sides).dense(layout, name, 0, 1)
             assert dense is not None
-            np.testing.assert_array_equal(cells, dense[0].isfinite())
-        else:
-            expected = np.ones(cells.shape, bool)
-            np.testing.assert_array_equal(cells, np.tril(expected) if name == "self" else expected)
-        assert counted.loc[name, ["open", "cells"]].to_list() == [cells.sum(), cells.size]
-        assert counted["most a query"][name] == max(sum(row) for row in cells.tolist())
+            expected = dense[0].isfinite().numpy()
+        np.testing.assert_array_equal(opened, expected)
+        assert counted.loc[name, ["open", "cells"]].to_list() == [expected.sum(), expected.size]
+        assert counted["most a query"][name] == max(sum(row) for row in expected.tolist())
 
 
 @pytest.mark.parametrize("sides", ["one", "both"])
 def test_what_was_trained_has_the_window_and_the_period_that_are_shown(sides: Sides) -> None:
-    layout = Task("addition").layout(5, "aligned")
+    layout = Task("addition").layout(Task("addition").width(5, "tight"), "aligned")
     for (w, t), name in window.TRAINED[sides].items():
         model = spec(f"addition-{name}").model
         assert isinstance(model.position, Sinusoidal) and model.position.period == t
-        for attention in ATTENTIONS:
-            opened = model.bias.opened(layout, attention, 0)[0].numpy()
-            np.testing.assert_array_equal(opened, window.mask(layout, attention, w, sides))
+        for attention, opened in window.masks_of("addition", w, sides, 5).items():
+            np.testing.assert_array_equal(model.bias.opened(layout, attention, 0)[0].numpy(), opened)
 
 
-def test_measured_accuracy_is_shown_and_what_is_missing_says_what_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measured_accuracy_is_shown_and_what_is_missing_says_what_to_run(
+    figure: Figure, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Finished:
         def evaluation(self) -> pd.DataFrame:
             return rows("", {6: [1.0], 60: [0.25]})
 
     monkeypatch.setattr(store, "find", lambda wanted, seed: Finished() if wanted == spec("addition-window") else None)
-    found = window.measured("addition")
+    found = window.measured("addition", 0, "one")
     assert found[["w", "T", "length", "accuracy"]].values.tolist() == [["1", "none", 6, 100], ["1", "none", 60, 25]]
 
     def said(w: str, t: str, sides: Sides = "one", seed: int = 0) -> str:
@@ -183,9 +168,8 @@ def test_measured_accuracy_is_shown_and_what_is_missing_says_what_to_run(monkeyp
     assert said("1", "3", seed=3).endswith("not trained yet: run `abc-nb train addition-window-cyclic --seed 3`")
     assert said("none", "5", "both") == "w=none, T=5 is not trained yet: run `abc-nb train addition-grid-wx-t5`"
     assert said("1", "2").startswith("w=1, T=2 is no experiment")
-    shown = window.view(found, "addition", "one", "1", "none", length=6, tested=60)
-    assert said("1", "none") in shown.text
-    assert [text.get_text() for text in shown.figure.axes[-1].texts] == ["25"]
+    window.draw_accuracies(figure, found, "1", "none", 60)
+    assert [text.get_text() for text in figure.axes[-1].texts] == ["25"]
 
 
 # ---- a calibration ----------------------------------------------------------------------------------
@@ -213,30 +197,32 @@ def test_the_bench_averages_over_what_the_retraining_will(
     assert padded.calibrate(SETTINGS[0]) == ours
 
 
-def test_kept_lines_are_drawn_over_the_averaged_attention_and_closed_cells_of_the_bias_are_grey(
-    bench: calibrating.Bench,
+def test_cells_on_kept_lines_are_framed_and_closed_cells_of_the_bias_are_grey(
+    bench: calibrating.Bench, figure: Figure
 ) -> None:
-    """Each line from its first cell to its last one, on its own head's map."""
-    curves = {"Vanilla": rows("", {6: [1.0], 60: [0.5], 200: [0.0]}), "share 0.2": rows("", {6: [0.75]})}
     bias = bench.calibrate(SETTINGS[0])
-    shown = calibrating.view(bench, SETTINGS[0], curves, "cross", 1, 12)
-    averaged, extended, panel = shown.figure.axes
-    whole = np.ma.getdata(averaged.images[0].get_array())
-    black, white = (drawn.get_segments() for drawn in averaged.collections)  # type: ignore[attr-defined]
-    np.testing.assert_array_equal(black, white)
-    assert len(black) == len(bias.of("cross", 0)) > 0
-    for line, ((left, top), (right, bottom)) in zip(bias.of("cross", 0), black, strict=True):
-        steps, columns = cells_of(line, bench.layout)
-        assert (right - left, bottom - top) == (columns[-1] - columns[0], steps[-1] - steps[0])
-        row, column = int(top - steps[0]), int(left - columns[0])
-        weights = bench.averages["cross", 0][line.head].numpy()
-        tile = whole[row : row + weights.shape[0], column : column + weights.shape[1]]
-        np.testing.assert_allclose(tile, (weights - weights.min()) / (weights.max() - weights.min()), rtol=1e-5)
+    text = bench.draw(figure, SETTINGS[0], "cross", 0, 12)
+    framed: list[dict[tuple[int, int], float]] = []  # by head, the shown value of each cell with a frame
+    for drawn in figure.axes[0].collections[::2]:  # one of the two colours
+        assert isinstance(drawn, PatchCollection)
+        boxes = [path.get_extents().p0 + 0.5 for path in drawn.get_paths()]
+        framed.append({(int(x), int(y)): cells(figure)[int(y), int(x)] for x, y in boxes})
+    for head, weights in enumerate(bench.averages["cross", 0].numpy()):
+        lines = [line for line in bias.of("cross", 0) if line.head == head]
+        on_lines = {cell for line in lines for cell in zip(*map(tuple, cells_of(line, bench.layout)), strict=True)}
+        scaled = (weights - weights.min()) / (weights.max() - weights.min())
+        expected = sorted(scaled[int(step), int(column)] for step, column in on_lines)
+        np.testing.assert_allclose(sorted(framed[head].values()), expected, rtol=1e-5)
     dense = bias.dense(bench.parent.spec.sampler.layout(12), "cross", 0, bias.heads)
-    assert np.isnan(np.ma.getdata(extended.images[0].get_array())).sum() == (~dense.isfinite()).sum()
-    assert f"{len(bias.lines)} lines, {len(black)} of them in this map" in shown.text
-    drawn = {str(line.get_label()): np.asarray(line.get_xydata()).tolist() for line in panel.get_lines()}
-    assert drawn == {"Vanilla": [[6, 100], [60, 50]], "share 0.2": [[6, 75]]}
+    assert np.isnan(cells(figure, 1)).sum() == (~dense.isfinite()).sum()
+    assert f"{len(bias.lines)} lines, {len(bias.of('cross', 0))} of them in this map" in text
+
+
+def test_curves_are_the_evaluations(figure: Figure) -> None:
+    curves = {"Vanilla": rows("", {6: [1.0], 60: [0.5]}), "share 0.2": rows("", {6: [0.75]})}
+    calibrating.draw_curves(figure, curves)
+    lines = {str(line.get_label()): np.asarray(line.get_xydata()).tolist() for line in figure.axes[0].get_lines()}
+    assert (lines["Vanilla"], lines["share 0.2"]) == ([[6, 100], [60, 50]], [[6, 75]])
 
 
 def test_the_retraining_has_the_settings_and_a_name_for_its_curve(bench: calibrating.Bench) -> None:
@@ -249,26 +235,17 @@ def test_the_retraining_has_the_settings_and_a_name_for_its_curve(bench: calibra
 # ---- contexts ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("task", "second"), [("addition", 2), ("successor", 1), ("n-by-1", 1)])
-@pytest.mark.parametrize("residue", [0, 1, 2])
-def test_a_chosen_context_stands_in_the_problem(task: str, second: int, residue: int) -> None:
-    """The digits are at the step, and the digits below the place below carry into it what was asked for."""
-    sampler, factor = Sampler(Task(task), "natural"), 7 if task == "n-by-1" else 0
-    choice = contexts.Choice((3, 8)[:second], (9, 4)[:second], factor, 1, residue)
-    step, batch = contexts.problem(sampler, sampler.task.automaton(), choice, 4, 3)
-    assert step % 3 == residue
-    operands = [digits[0] for digits in batch.operands(torch.tensor([0]), sampler.task)]
-    numbers = [int("".join(map(str, digits[::-1]))) for digits in operands]
-    for digits, here, below in zip(operands, choice.here, choice.below, strict=False):
-        assert (digits[step], digits[step - 1]) == (here, below)
-    lower = [number % 10 ** (step - 1) for number in numbers[:second]]
-    total = lower[0] * factor if task == "n-by-1" else sum(lower) + (task == "successor")
-    assert total // 10 ** (step - 1) == choice.carry
-    if task == "n-by-1":
-        assert numbers[1] == factor
-
-
-def test_a_carry_that_no_digits_give_is_one_sentence() -> None:
-    sampler = Sampler(Task("n-by-1"), "natural")
-    with pytest.raises(InputError, match="no lower digits give this carry"):
-        contexts.problem(sampler, sampler.task.automaton(), contexts.Choice((1,), (1,), 3, 8, 0), 4, 1)
+def test_wrong_contexts_are_those_of_the_certificate(figure: Figure) -> None:
+    run = abc_nb.load("successor-window-cyclic")
+    model, sampler, sites = run.model(), run.spec.sampler, contexts.wrong_sites(run)
+    assert sites
+    for problem, step in sites:
+        drawn = pictures.fixed_figure(940, 330)
+        said = contexts.draw(drawn, model, sampler.task, sampler.typed_batch(problem), step)
+        assert f"Output {step} " in said and f"right is {str(int(problem) + 1)[::-1][step]}; margin -" in said
+    said = contexts.draw(figure, model, sampler.task, sampler.typed_batch("5992995"), 3)
+    assert "Output 3 (units = 0) is 2 ✓ right; margin " in said
+    maps = [np.ma.getdata(axes.images[0].get_array()) for axes in figure.axes[1:]]
+    assert len(maps) == 4 and all(np.allclose(weights.sum(1), 1, atol=1e-5) for weights in maps)
+    keys = [label.get_text() for axes in figure.axes[1:] for label in axes.get_xticklabels()]
+    assert {"a\n2", "a-1\n9", "y-1\n9", "y-2\n9"} <= {*keys}

@@ -1,4 +1,4 @@
-"""Figures: the arrays that are drawn, against hand-made frames; and the frames of the first notebook."""
+"""Figures: what is drawn, against hand-made frames; and the frames of the first notebooks."""
 
 from __future__ import annotations
 
@@ -12,30 +12,23 @@ import pytest
 import torch
 from helpers import rows
 from matplotlib.figure import Figure
-from matplotlib.text import Annotation
 
 from abc_nb.analysis import dataset, statistics
 from abc_nb.analysis.attention import HeadMap
+from abc_nb.bias.window import Window
 from abc_nb.problems.tasks import Task
 from abc_nb.show import maps, pictures, plots, tables
 
 
-def curves(frame: pd.DataFrame) -> Figure:
-    figure, (panel,) = pictures.new_figure()
-    with matplotlib.rc_context(pictures.STYLE):
-        plots.curves(panel, frame)
-    return figure
-
-
-def test_curves_are_the_median_over_seeds_and_named_where_they_end() -> None:
-    ends = {"ABC": {1: [1.0], 60: [1.0]}, "ABS": {1: [1.0], 60: [0.99]}, "Vanilla": {1: [1.0, 0.2, 0.8], 20: [0.0]}}
-    (panel,) = curves(pd.concat([rows(model, accuracy) for model, accuracy in ends.items()])).axes
-    lines = {len(line.get_xdata()) and tuple(line.get_ydata()) for line in panel.lines}
-    assert {(100, 100), (100, 99), (80, 0)} <= lines
-    at = {text.get_text(): text.xy for text in panel.texts if isinstance(text, Annotation)}
-    assert set(at) == set(ends) and at["Vanilla"] == (20, 0) and at["ABS"] == (60, 99)
-    assert at["ABC"][1] >= at["ABS"][1] + plots.GAP, "names do not lie on each other"
-    assert [label.get_text() for label in panel.get_xticklabels()] == ["1", "6", "10", "60"]
+def test_curves_are_the_median_over_seeds_with_a_band_from_the_worst_to_the_best() -> None:
+    frame = pd.concat([rows("ABC", {1: [1.0], 60: [0.99]}), rows("Vanilla", {1: [1.0, 0.2, 0.8], 20: [0.0]})])
+    first, second = plots.by_length(frame, "model").axes
+    assert [panel.get_title() for panel in (first, second)] == ["ABC", "Vanilla"]
+    assert first.lines[0].get_xydata().tolist() == [[1, 100], [60, 99]]  # type: ignore[union-attr]
+    assert second.lines[0].get_xydata().tolist() == [[1, 80], [20, 0]]  # type: ignore[union-attr]
+    (band,) = (drawn.get_paths()[0].vertices for drawn in second.collections)
+    assert {20.0, 100.0} <= {y for x, y in np.asarray(band).tolist() if x == 1}
+    assert [label.get_text() for label in second.get_xticklabels()] == ["1", "6", "20", "60"]
 
 
 def test_reach_is_drawn_from_the_training_length_to_the_longest_that_holds() -> None:
@@ -45,16 +38,13 @@ def test_reach_is_drawn_from_the_training_length_to_the_longest_that_holds() -> 
     assert "10,000" in [text.get_text() for text in panel.texts]
 
 
-def test_a_map_has_the_median_by_two_columns_and_leaves_empty_what_was_not_tested() -> None:
-    tested = [rows("FIRE", {6: [0.5], 60: [0.25], 200: [0.125]}), rows("Vanilla", {6: [1.0], 60: [0.0]})]
-    (panel,) = maps.accuracy_map(statistics.over_seeds(pd.concat(tested))).axes
-    assert [label.get_text() for label in panel.get_yticklabels()] == ["FIRE", "Vanilla"]
-    assert [text.get_text() for text in panel.texts] == ["50", "25", "12", "100", "0"]
+def test_a_map_has_the_median_by_window_and_period_and_leaves_empty_what_was_not_tested() -> None:
+    places = [("–", 0, 10.0), ("–", 3, 20.0), ("1", 0, 30.0), ("1", 3, 99.7), ("1", 4, 100.0)]
+    frame = pd.DataFrame(places, columns=["w", "T", "ours"]).assign(task="Addition", seeds=1)
+    (panel,) = maps.grid(frame).axes
     assert panel.get_title() == "Addition (one seed)"
-    places = [("–", 0, 10.0), ("–", 3, 20.0), ("1", 0, 30.0), ("1", 3, 99.7)]
-    frame = pd.DataFrame(places, columns=["w", "T", "ours"]).assign(task="Addition", seeds=5)
-    (panel,) = maps.accuracy_map(frame, "w", "T").axes
-    assert [text.get_text() for text in panel.texts] == ["10", "20", "30", "99.7"]
+    assert [label.get_text() for label in panel.get_yticklabels()] == ["–", "1"]
+    assert [text.get_text() for text in panel.texts] == ["10", "20", "30", "99.7", "100"]
 
 
 def test_a_line_is_numbered_by_the_column_at_which_it_meets_the_first_row() -> None:
@@ -74,19 +64,15 @@ def figures_of_every_family() -> Iterator[Figure]:
     """One small figure of each function that draws."""
     frame = rows("Vanilla", {1: [1.0], 6: [0.5]}).assign(step=[1, 2], mass=0.5, base=10)
     matrix = np.arange(12.0).reshape(3, 4) / 12
-    yield curves(frame)
-    yield plots.by_length(frame, ["Addition"])
-    yield plots.reach(tables.reach(frame, "Addition"))
+    yield plots.by_length(frame, "task")
     yield plots.mass_and_accuracy(frame, "Addition")
     yield plots.offsets(pd.DataFrame({"offset": [0, 1], "RPE": [0.5, 1], "ABC": [1, 0]}))
-    head = HeadMap("head 1", matrix, list("abcd"), list("123"), [True, True, False], matrix > 0.5)
-    yield maps.attention_maps([head, head])
-    yield maps.bias_matrices([("window", matrix > 0.5)], across=1)
-    yield maps.dependencies({"a": dataset.needs_of("successor", "19"), "b": dataset.needs_of("addition", "12+39")})
-    yield maps.trace(dataset.trace_of_product("12*34"))
-    yield maps.accuracy_map(statistics.over_seeds(frame))
-    yield maps.heads([matrix, matrix], ["head 1", "head 2"], [matrix > 0.5])
-    yield maps.directions(matrix, (list("abcd"), list("123")))
+    yield maps.attention_maps([HeadMap("head 1", matrix, list("abcd"), list("123"), [True, True, False], matrix > 0.5)])
+    yield maps.windows(Window(1, "both"))
+    yield maps.dependencies({"a": ("successor", "19"), "b": ("addition", "12+39")})
+    yield maps.trace("12*34")
+    yield maps.grid(statistics.over_seeds(frame[:1]).assign(w="1", T=3))
+    yield maps.heads([matrix, matrix], ["head 1", "head 2"], (list("abcd"), list("123")), [matrix > 0.5])
     yield maps.index_matrices({"RPE": matrix - 0.5})
 
 
@@ -94,28 +80,28 @@ def test_drawing_and_saving_use_one_style_and_leave_matplotlibs_settings_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ABC_NB_FIGURES", str(tmp_path))
-    frame = rows("Vanilla", {1: [1.0], 6: [0.5]})
-    plain = pictures.save(plots.reach(tables.reach(frame, "Addition")), "figure-x", "quick")
+    table = tables.reach(rows("Vanilla", {1: [1.0], 6: [0.5]}), "Addition")
+    plain = pictures.save(plots.reach(table), "figure-x", "quick")
     svg = (tmp_path / "figure-x.svg").read_bytes()
     chosen = {"font.size": 17.0, "axes.grid": True, "savefig.bbox": None, "figure.dpi": 50, "axes.facecolor": "0.2"}
     with matplotlib.rc_context(chosen):
         before = dict(matplotlib.rcParams)
         for figure in figures_of_every_family():
             assert dict(matplotlib.rcParams) == before, figure.axes[0].get_title()
-        again = pictures.save(plots.reach(tables.reach(frame, "Addition")), "figure-x", "quick")
+        again = pictures.save(plots.reach(table), "figure-x", "quick")
         assert dict(matplotlib.rcParams) == before
     assert again.data == plain.data == (tmp_path / "figure-x.png").read_bytes()
     assert (tmp_path / "figure-x.svg").read_bytes() == svg, "the same figure gives the same bytes"
 
 
-# ---- frames of the first notebooks ------------------------------------------------------------------
+# ---- the first notebooks ----------------------------------------------------------------------------
 
 
 def test_examples_have_the_right_answers_and_tokens() -> None:
     shown = dataset.task_examples().set_index("problem")
     assert shown.answer[["999", "123+456", "123*4"]].to_list() == ["1000", "579", "492"]
     assert list(shown.answer.loc["3 9 4"])[:3] == [str((3 + 9 + 4) % 10), "9", "3"]
-    tokens = dataset.example_tokens(Task("addition"), [123, 748], width=4)
+    tokens = dataset.tokens_of(Task("addition"), "123+748")
     assert tokens["source, natural"] == " ".join("$0123+0748&")
     assert tokens["target"] == " ".join("$1780&")
 
@@ -129,18 +115,20 @@ def test_shares_of_training_lengths_add_up() -> None:
 def test_a_small_matrix_is_text_with_tokens_and_dots_where_it_is_closed() -> None:
     lines = dataset.with_tokens(torch.tensor([[0.0, -torch.inf], [1.5, 2.0]]), "ab", "+&").splitlines()
     assert [line.split() for line in lines] == [["+", "&"], ["a", "0", "·"], ["b", "1.5", "2"]]
-    opened = dataset.window("addition", "12+34", w=1).isfinite()
-    assert [row.nonzero().flatten().tolist() for row in opened] == [[6, 7, 8], [4, 5, 6], [2, 3, 4], [0, 1, 2]]
 
 
 def test_what_a_sum_and_a_product_are_made_from_is_that_of_paper() -> None:
-    needs = dataset.needs_of("addition", "327+845")
-    tokens, digits = np.array(needs.source), [set(np.flatnonzero(row)) for row in needs.cells]
-    assert [sorted(tokens[list(columns)]) for columns in digits[:3]] == [["5", "7"], ["2", "4"], ["3", "8"]]
-    assert "".join(needs.target) == "2711" and needs.carries == [0, 2], "7 + 5 and 3 + 8"
-    one = dataset.needs_of("successor", "01399")
-    assert "".join(one.target).startswith("0041") and one.carries == [0, 1] and (one.cells.sum(1)[:5] == 1).all()
-    trace = dataset.trace_of_product("8437*596")
-    assert [sum(int(d) * 10**i for i, d in enumerate(digits)) for digits in (trace.first, trace.second)] == [8437, 596]
-    last = sum(int(digit) * 10**i for i, digit in enumerate(trace.digits[-1])) * 100
-    assert last // 1000 == 8437 * 596 // 1000, "the last row is the product's upper digits"
+    one, panel = maps.dependencies({"": ("successor", "1399"), " ": ("addition", "327+845")}).axes
+    tokens = {text.get_position()[0]: text.get_text() for text in panel.texts if text.get_position()[1] == 0}
+    needed = [tokens[line.get_xdata()[0]] for line in panel.lines]  # type: ignore[index]
+    assert [sorted(needed[2 * place : 2 * place + 2]) for place in range(3)] == [["5", "7"], ["2", "4"], ["3", "8"]]
+    said = [text.get_text() for text in panel.texts if text.get_text().startswith("carry")]
+    assert said == ["carry 1", "carry 0", "carry 1"], "7 + 5, 2 + 4 + 1, 3 + 8"
+    said = [text.get_text() for text in one.texts if text.get_text().startswith("carry")]
+    assert said == ["carry 1", "carry 1", "carry 0", "carry 0"] and len(one.lines) == 5
+    (table,) = maps.trace("8437*596").axes
+    last = {
+        -int(x): text.get_text() for text in table.texts for x, y in [text.get_position()] if (y, x <= 0) == (-2, True)
+    }
+    upper = int("".join(last[column] for column in sorted(last, reverse=True)))
+    assert upper == 8437 * 596 // 100, "the last row is the product's upper digits"

@@ -38,22 +38,17 @@ def test_runs_made_here_must_have_every_seed(run: store.Run) -> None:
         Results("smoke", "runs", [0, 1]).runs([NAME])
 
 
-@pytest.mark.parametrize("origin", ["shipped", "any"])
-def test_of_shipped_results_one_seed_is_enough(origin: str, run: store.Run) -> None:
+@pytest.mark.parametrize(
+    ("origin", "where"), [("shipped", "shipped"), ("any", "made here or shipped"), ("runs", "made here")]
+)
+def test_of_shipped_results_one_seed_is_enough_and_without_any_those_that_are_there_are_named(
+    origin: str, where: str, run: store.Run
+) -> None:
     store.ship(run, weights=False)
     shutil.rmtree(run.folder)
-    (found,) = Results("smoke", origin, [1, 0, 2]).runs([NAME])
-    assert (found.seed, found.manifest["shipped"]) == (0, True)
-    if origin == "shipped":
-        with pytest.raises(InputError, match=f"no results of {NAME}, seed 1, were .*shipped"):
-            Results("smoke", origin, [1, 2]).runs([NAME])
-
-
-@pytest.mark.parametrize("origin", ["shipped", "any", "runs"])
-def test_seeds_that_no_run_has_are_an_error_that_names_those_which_are_there(origin: str, run: store.Run) -> None:
-    store.ship(run, weights=False)
-    shutil.rmtree(run.folder)
-    where = {"shipped": "shipped", "any": "made here or shipped", "runs": "made here"}[origin]
+    if origin != "runs":
+        (found,) = Results("smoke", origin, [1, 0, 2]).runs([NAME])
+        assert (found.seed, found.manifest["shipped"]) == (0, True)
     says = rf"no results of {NAME}, seed 7, were {where}: run `abc-nb train {NAME} .*or take the seeds .*there \(0\)"
     with pytest.raises(InputError, match=says):
         Results("smoke", origin, [7]).runs([NAME])
@@ -61,26 +56,14 @@ def test_seeds_that_no_run_has_are_an_error_that_names_those_which_are_there(ori
 
 
 def test_of_runs_made_here_and_shipped_ones_those_of_the_seeds_asked_for_are_taken(run: store.Run, tiny: Spec) -> None:
-    store.ship(runner.ensure(tiny, 1), weights=False)
-    store.ship(runner.ensure(tiny, 2), weights=False)
-    shutil.rmtree(runner.ensure(tiny, 1).folder)
-    shutil.rmtree(runner.ensure(tiny, 2).folder)
+    for seed in (1, 2):
+        store.ship(runner.ensure(tiny, seed), weights=False)
+        shutil.rmtree(runner.ensure(tiny, seed).folder)
     found = Results("smoke", "runs", [0, 1, 7]).or_shipped()
     assert [(each.seed, each.manifest["shipped"]) for each in found.runs([NAME])] == [(0, False), (1, True)]
-
-
-def test_provenance_says_how_many_runs_were_made_here(run: store.Run, tiny: Spec) -> None:
-    store.ship(runner.ensure(tiny, 1), weights=False)
-    shutil.rmtree(runner.ensure(tiny, 1).folder)
-    said = {
-        ("runs", 0): "1 runs, made here; seed 0;",
-        ("shipped", 1): "1 runs, shipped; seed 1;",
-        ("any", 1): "1 runs, shipped; seed 1;",
-    }
-    for (origin, seed), words in said.items():
-        assert words in Results("smoke", origin, [seed]).provenance([NAME])
-    mixed = Results("smoke", "any", [0, 1]).provenance([NAME, NAME, NAME])
-    assert "6 runs, 3 made here and 3 shipped; seeds 0 to 1" in mixed
+    assert "6 runs, 3 made here and 3 shipped; seeds 0 to 1; tight" in found.provenance([NAME] * 3)
+    assert "1 runs, made here; seed 0; tight" in Results("smoke", "runs", [0]).provenance([NAME])
+    assert "1 runs, shipped; seed 1; tight" in Results("smoke", "any", [1]).provenance([NAME])
 
 
 def test_where_nothing_is_shipped_the_error_says_how_to_name_the_results(folders: Folders) -> None:
@@ -98,36 +81,18 @@ def test_ablations_come_with_the_lines_that_they_keep(monkeypatch: pytest.Monkey
     tested.append(rows("ABC", {60: [1.0]}, "Successor"))
     kept = pd.DataFrame({"task": ["Addition"] * 2, "model": ["kappa 2 (v1)", "ABC"], "lines": [12, 34]})
     monkeypatch.setattr(tables, "kept_lines", lambda runs: kept)
-
-    class Found:
-        def there(self, names: Sequence[AnyName]) -> list[AnyName]:
-            return [*names]
-
-        def names(self, *studies: str) -> list[str]:
-            return []
-
-        def runs(self, names: Sequence[str]) -> list[store.Run]:
-            return []
-
-        def evaluation(self, names: Sequence[AnyName]) -> pd.DataFrame:
-            assert "addition-abc-mod3-warm" in map(str, names), "the unchanged model is asked for"
-            return pd.concat(tested)
-
-    table = tables.ablations(Found())  # type: ignore[arg-type]
-    assert list(table.task) == ["Addition", "Addition", "Successor"]
-    found = table.set_index(["task", "model"])
-    assert len(found) == 3, "Vanilla is no ablation, and 20 digits are another table"
-    assert found.ours.to_dict() == {
-        ("Addition", "ABC"): 75.0,
-        ("Addition", "kappa 2 (v1)"): 12.5,
-        ("Successor", "ABC"): 100.0,
-    }
+    monkeypatch.setattr(Results, "there", lambda self, names: [*names])
+    monkeypatch.setattr(Results, "names", lambda self, *studies: [])
+    monkeypatch.setattr(Results, "runs", lambda self, names: [])
+    monkeypatch.setattr(Results, "evaluation", lambda self, names: asked.extend(map(str, names)) or pd.concat(tested))
+    asked: list[str] = []
+    table = tables.ablations(Results("quick", "shipped", [0]))
+    assert "addition-abc-mod3-warm" in asked, "the unchanged model is asked for"
+    assert list(table.task) == ["Addition", "Addition", "Successor"], "Vanilla is none, and 20 digits another table"
+    assert table.ours.to_list() == [75.0, 12.5, 100.0] and table.seeds.to_list() == [3, 3, 1]
     shown = tables.by_choice(table)
     assert shown.loc["ABC"].to_dict() == {"Addition": "75.0 (50.0–100.0) [34]", "Successor": "100.0"}
     assert shown.loc["kappa 2 (v1)"].to_dict() == {"Addition": "12.5 (0.0–25.0) [12]", "Successor": ""}
-    assert found.seeds.to_list() == [3, 3, 1]
-    shorter = tables.ablations(Found(), length=20)  # type: ignore[arg-type]
-    assert tables.by_choice(shorter).Addition.to_dict() == {"ABC": "0.0 [34]", "kappa 2 (v1)": "0.0 [12]"}
 
 
 class ByPeriod(Results):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
@@ -20,7 +19,7 @@ from abc_nb import cli
 from abc_nb.bias.lines import DIRECTIONS
 from abc_nb.certificates import files
 from abc_nb.runs import runner, store
-from abc_nb.runs.run import Run, Weights, checksum
+from abc_nb.runs.run import Weights, checksum
 from abc_nb.show.explorers import retraining
 from abc_nb.show.explorers.frame import Explorer
 from abc_nb.show.explorers.retraining import Retraining
@@ -75,22 +74,22 @@ def changed(explorer: Explorer, **values: Any) -> tuple[bool, bool]:
 
 
 @pytest.mark.parametrize(
-    ("call", "sentence"),
+    ("explore", "name", "sentence"),
     [
-        (lambda: abc_nb.explore_attention("additoin-vanilla"), "unknown experiment"),
-        (
-            lambda: abc_nb.explore_attention("addition-abc", profile="smoke"),
-            "run `abc-nb train addition-abc --profile smoke` first",
-        ),
-        (lambda: abc_nb.explore_window("division"), "choose one of successor, addition, n-by-1, parity"),
-        (lambda: abc_nb.explore_calibration("addition-abc", profile="smoke"), "is not trained yet"),
-        (lambda: abc_nb.explore_calibration("addition-nope", profile="smoke"), "name a plain model such as addition"),
-        (lambda: abc_nb.explore_contexts("addition-nope", 0), "run `abc-nb train addition-nope` first"),
+        ("attention", "additoin-vanilla", "unknown experiment"),
+        ("attention", "addition-abc", "run `abc-nb train addition-abc --profile smoke` first"),
+        ("calibration", "addition-abc", "is not trained yet"),
+        ("calibration", "addition-nope", "name a plain model such as addition"),
     ],
 )
-def test_what_cannot_be_shown_is_a_sentence(runs: Path, call: Callable[[], Any], sentence: str) -> None:
-    shown = call()
+def test_what_cannot_be_shown_is_a_sentence(runs: Path, explore: str, name: str, sentence: str) -> None:
+    shown = getattr(abc_nb, f"explore_{explore}")(name, profile="smoke")
     assert isinstance(shown, ipywidgets.HTML) and sentence in unescape(shown.value)
+
+
+def test_an_unknown_task_or_a_model_without_weights_is_a_sentence() -> None:
+    assert "choose one of successor, addition, n-by-1, parity" in unescape(abc_nb.explore_window("division").value)
+    assert "run `abc-nb train addition-nope` first" in unescape(abc_nb.explore_contexts("addition-nope", 0).value)
 
 
 def test_a_page_without_widgets_shows_a_picture_and_a_short_text(attention: Explorer) -> None:
@@ -110,24 +109,15 @@ def test_a_bad_problem_shows_its_sentence_until_a_good_one_comes(attention: Expl
     assert "⚠" not in attention.message.value
 
 
-def test_step_head_and_attention_show_another_map(attention: Explorer) -> None:
+def test_step_head_attention_and_model_show_another_map(attention: Explorer, runs: Path) -> None:
     assert changed(attention, step=2) == (True, True) and "Step 2 writes" in attention.text.value
     assert changed(attention, head=3 - attention.controls["head"].value) == (True, True)
     assert changed(attention, mark=False) == (False, True)
     assert changed(attention, attention="self") == (True, True)
-
-
-def test_another_model_answers_the_same_problem(attention: Explorer, runs: Path) -> None:
     assert set(attention.controls["model"].options) == {"addition-vanilla", "addition-nope"}
     attention.controls["model"].value = "addition-nope"
     run = abc_nb.load("addition-nope", profile="smoke")
     assert f"123+989 = {next(answers(run.model(), run.spec.sampler, ['123+989']))} " in attention.text.value
-
-
-def test_a_model_that_has_gone_is_a_sentence(attention: Explorer, runs: Path) -> None:
-    shutil.rmtree(runs / spec("addition-nope", "smoke").key(0))
-    attention.controls["model"].value = "addition-nope"
-    assert "addition-nope is not here any more" in attention.message.value
 
 
 # ---- window -----------------------------------------------------------------------------------------
@@ -136,13 +126,8 @@ def test_a_model_that_has_gone_is_a_sentence(attention: Explorer, runs: Path) ->
 def test_window_period_and_length_change_the_mask_and_its_keys(folders: Folders) -> None:
     bench = built(abc_nb.explore_window("addition"))
     assert "run `abc-nb train addition-window-cyclic`" in bench.text.value
-    assert changed(bench, sides="both") == (True, True)
-    assert "run `abc-nb train addition-grid-w1-t3`" in bench.text.value
-    assert changed(bench, w="0") == (True, True)
-    assert changed(bench, t="none") == (True, True)
-    assert "run `abc-nb train addition-grid-w0-tx`" in bench.text.value
-    assert changed(bench, length=9) == (True, True)
-    assert changed(bench, task="parity") == (True, True)
+    for values in ({"sides": "both"}, {"w": "0"}, {"t": "none"}, {"length": 9}, {"task": "parity"}):
+        assert changed(bench, **values) == (True, True)
     assert "run `abc-nb train parity-grid-w0-tx`" in bench.text.value
 
 
@@ -215,40 +200,42 @@ def test_a_stopped_retraining_leaves_a_checkpoint_and_goes_on(
     assert "Done" in pressed.status.value and not pressed.start.disabled
 
 
-def test_there_is_one_retraining_at_a_time(bench: Explorer) -> None:
+def test_one_that_cannot_start_or_fails_says_why(bench: Explorer, monkeypatch: pytest.MonkeyPatch) -> None:
     with retraining.RUNNING:
         pressed = press(bench)
     assert "⚠ a retraining is running" in pressed.status.value and not pressed.start.disabled
 
-
-def test_a_retraining_that_fails_says_why(bench: Explorer, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*arguments: Any) -> None:
         raise OSError("no space left")
 
     monkeypatch.setattr(runner, "ensure", fail)
-    pressed = press(bench)
-    assert pressed.status.value == "The retraining failed: no space left"
+    assert press(bench).status.value == "The retraining failed: no space left"
     assert not pressed.start.disabled and not retraining.RUNNING.locked()
 
 
 # ---- contexts ---------------------------------------------------------------------------------------
 
 
-def test_a_wrong_context_is_shown_first_and_a_choice_or_another_model_replaces_it() -> None:
+def test_a_wrong_context_is_shown_first_and_a_typed_problem_or_another_model_replaces_it() -> None:
     explorer = built(abc_nb.explore_contexts(ABS, 0))
-    first, wrong = explorer.picture.value, explorer.controls["wrong"]
-    assert wrong.value == 1 and "✗" in explorer.text.value
-    assert changed(explorer, residue=1) == (True, True)
-    assert wrong.value == 0 and "✓" in explorer.text.value
-    wrong.value = 1
+    first, wrong, step = explorer.picture.value, explorer.controls["wrong"], explorer.controls["step"]
+    assert wrong.index == 1 and "✗" in explorer.text.value
+    problem = explorer.controls["problem"].value
+    assert wrong.value == (problem, step.value) and step.max == 7
+    assert changed(explorer, step=0) == (True, True)
+    assert wrong.index == 0 and "Output 0" in explorer.text.value and "✓" in explorer.text.value
+    wrong.index = 1
     assert explorer.picture.value == first
-    assert explorer.controls["b_here"].layout.display == "none" != explorer.controls["a_here"].layout.display
+    assert changed(explorer, problem="1x") == (False, False) and "⚠" in explorer.message.value
     explorer.controls["model"].value = ("successor-abc", 0)
-    assert explorer.controls["residue"].max == 0 and wrong.value == 0 and "✓" in explorer.text.value
+    assert "⚠" in explorer.message.value, "the problem stays"
+    assert changed(explorer, problem=problem) == (True, True) and wrong.index == 0 and "✓" in explorer.text.value
 
 
-@pytest.fixture
-def retrained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+@pytest.mark.slow
+def test_a_model_made_here_is_not_given_the_certificate_of_the_shipped_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A run with the name and the seed of a shipped one, and other weights."""
     monkeypatch.setenv("ABC_NB_RUNS", str(tmp_path))
     shipped, find = abc_nb.load(ABS), store.find
@@ -257,19 +244,13 @@ def retrained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     facts = {**shipped.manifest, "weights": checksum(tensors)}
     run = replace(shipped, weights=Weights(tmp_path / "weights.safetensors"), manifest=facts)
     monkeypatch.setattr(store, "find", lambda own, seed, *more: run if own.name == ABS else find(own, seed, *more))
-    return run
-
-
-@pytest.mark.slow
-def test_a_model_made_here_is_not_given_the_certificate_of_the_shipped_one(retrained: Run) -> None:
     other = built(abc_nb.explore_contexts("successor-abc", 0))
     assert (ABS, 0) not in [value for _, value in other.controls["model"].options]
     says = unescape(abc_nb.explore_contexts(ABS, 0).value)
     assert f"{ABS}, seed 0, has no certificate of the weights that are here" in says
     command = says.split("`")[1]
     cli.main(command.split()[1:])
-    explorer = built(abc_nb.explore_contexts(ABS, 0))
-    own, shipped = files.read(Path(command.split()[-1])), files.shipped()[f"{ABS}-quick-seed0"]
+    explorer, own = built(abc_nb.explore_contexts(ABS, 0)), files.read(Path(command.split()[-1]))
     options = [text for text, _ in explorer.controls["wrong"].options[1:]]
     assert options == [f"{each['problem']}, output {each['token']}" for each in own["counterexamples"]]
-    assert own["weights"] != shipped["weights"]
+    assert own["weights"] != files.shipped()[f"{ABS}-quick-seed0"]["weights"]

@@ -86,41 +86,40 @@ def needed(layout: Layout, name: Attention, operand: int | None = None) -> Tenso
     section C.3. Self-attention: the output digit before, the sub-diagonal of the output tokens; a carry
     is known from it and from what was attended to when it was written.
     """
-    cells = torch.zeros(layout.target_length, key_count(layout, name), dtype=torch.bool)
+    cells = np.zeros((layout.target_length, key_count(layout, name)), bool)
     if name == "self":
-        return cells.fill_diagonal_(True)
-    chosen = layout.operands if operand is None else layout.operands[operand : operand + 1]
-    for part in chosen:
+        np.fill_diagonal(cells, True)
+        return torch.from_numpy(cells)
+    for part in layout.operands if operand is None else [layout.operands[operand]]:
         if layout.is_short(part):  # the digits of a short factor are needed at every place
-            cells[: layout.width, torch.from_numpy(part.columns.copy())] = True
+            cells[: layout.width, part.columns] = True
         else:
             steps = min(part.places, layout.target_length - 1)
-            cells[torch.arange(steps), torch.from_numpy(part.columns[:steps].copy())] = True
-    return cells
+            cells[np.arange(steps), part.columns[:steps]] = True
+    return torch.from_numpy(cells)
 
 
 def masses(weights: Mapping[tuple[Attention, int], Tensor], layout: Layout, trained: int) -> pd.DataFrame:
     """Mean attention on the needed cells: attention, layer, head, operand, step, inside (trained places), mass.
 
     `weights` are (batch, head, query, key). Mass is a fraction from 0 to 1; layers, heads and steps count from 0.
-    Rows with `operand` None count all operands together.
+    `operand` is a number from 1, or `all` for all operands together.
     """
     rows = []
-    for (name, layer), each in weights.items():
+    for (name, layer), own in weights.items():
         if name == "source":  # of a decoder-only model: no output token asks there
             continue
         several = name == "cross" and len(layout.operands) > 1
         for operand in [None, *range(len(layout.operands))] if several else [None]:
-            mass = (each * needed(layout, name, operand)).sum(-1).mean(0)[:, : layout.width]  # (head, step)
-            for head, by_step in enumerate(mass.tolist()):
-                rows += [(name, layer, head, operand, step, step < trained, x) for step, x in enumerate(by_step)]
+            mass = (own * needed(layout, name, operand)).sum(-1).mean(0)[:, : layout.width]  # (head, step)
+            title = "all" if operand is None else str(operand + 1)
+            rows += [(name, layer, head, title, at, at < trained, x.item()) for (head, at), x in np.ndenumerate(mass)]
     return pd.DataFrame(rows, columns=["attention", "layer", "head", "operand", "step", "inside", "mass"])
 
 
 def by_head(frame: pd.DataFrame) -> pd.DataFrame:
     """Mean mass by attention, operand (`all` or its number), layer and head: columns inside and beyond."""
-    named = frame.assign(operand=frame.operand.map(lambda i: "all" if pd.isna(i) else f"{int(i) + 1}"))
-    means = named.groupby(["attention", "operand", "layer", "head", "inside"]).mass.mean().unstack("inside")
+    means = frame.groupby(["attention", "operand", "layer", "head", "inside"]).mass.mean().unstack("inside")
     return means.rename(columns={True: "inside", False: "beyond"}).rename_axis(columns=None)
 
 
@@ -130,9 +129,8 @@ def weakest_operand(frame: pd.DataFrame) -> pd.Series:
     Each operand has a head that looks at its digit most; the operand that is looked at least decides.
     """
     cross = frame[frame.attention == "cross"]
-    if cross.operand.notna().any():
-        cross = cross[cross.operand.notna()]
-    return cross.fillna({"operand": 0}).groupby(["step", "operand"]).mass.max().groupby("step").min()
+    own = cross[cross.operand != "all"]
+    return (own if len(own) else cross).groupby(["step", "operand"]).mass.max().groupby("step").min()
 
 
 @dataclass(frozen=True)
@@ -200,10 +198,9 @@ class AttentionStudy:
         layout = self.batch(self.length).layout
         cells = torch.ones(1, 1, layout.target_length, key_count(layout, name))
         cells = cells.tril() if name == "self" else cells
-        row = (
-            by_head(masses({(name, 0): cells / cells.sum(-1, keepdim=True)}, layout, self.places)).loc[name].loc["all"]
-        )
-        return float(row.inside.iloc[0]), float(row.beyond.iloc[0])
+        spread = masses({(name, 0): cells / cells.sum(-1, keepdim=True)}, layout, self.places)
+        (row,) = by_head(spread).to_dict("records")
+        return row["inside"], row["beyond"]
 
     def by_operand(self, model: Transformer | None = None) -> pd.DataFrame:
         """The share of each cross-attention head (a row) on each operand (a column), on problems of training length.
@@ -211,15 +208,15 @@ class AttentionStudy:
         Of the run's model, or of another one on the same problems.
         """
         batch = self.batch(TRAINED)
-        kept = [each for (name, _), each in record(model or self.model, batch).weights.items() if name == "cross"]
-        means = torch.cat([weights[:, :, : batch.layout.width].mean(dim=(0, 2)) for weights in kept])
-        shares = {n: means[:, part.columns.tolist()].sum(-1) for n, part in enumerate(batch.layout.operands, 1)}
-        return pd.DataFrame({f"operand {number}": share.numpy() for number, share in shares.items()})
+        every = record(model or self.model, batch, average=True).weights
+        kept = [own for (name, _), own in every.items() if name == "cross"]
+        means = torch.cat([weights[:, : batch.layout.width].mean(1) for weights in kept]).numpy()  # (head, key)
+        operands = enumerate(batch.layout.operands, 1)
+        return pd.DataFrame({f"operand {number}": means[:, part.columns].sum(-1) for number, part in operands})
 
     def example(self, text: str) -> Decoded:
         """A problem, decoded as wide as it is written (zeros in front count)."""
-        sampler = self.run.spec.sampler
-        return decode(self.model, sampler.task, sampler.typed_batch(text))
+        return decode(self.model, self.run.spec.task, self.run.spec.sampler.typed_batch(text))
 
     def operand_heads(self) -> list[tuple[int, int]]:
         """Of the last layer the head that prefers the first operand's digits most, and the second's."""

@@ -58,9 +58,8 @@ class CalibrationStudy:
     def parent_run(self) -> Run:
         """The run that was calibrated, made here or shipped. InputError if it is not there."""
         if self.known_parent is None:
-            name, experiment = self.run.spec.name, self.run.spec.parent
-            assert experiment is not None
-            raise InputError(f"the {experiment.name} that {name} was calibrated from is not there: train {name} here")
+            name, parent = self.run.spec.name, str(self.run.spec.parent and self.run.spec.parent.name)
+            raise InputError(f"the {parent} that {name} was calibrated from is not there: train {name} here")
         return self.known_parent
 
     @cached_property
@@ -91,11 +90,6 @@ class CalibrationStudy:
         """Every kept line."""
         return line_table(self.bias.lines, self.averages, self.layout)
 
-    def strongest_lines(self, count: int) -> pd.DataFrame:
-        """The lines of cross-attention that carry most of their head's attention."""
-        cross = self.lines[self.lines.attention == "cross"].drop(columns="attention")
-        return cross.sort_values("share", ascending=False, kind="stable").head(count)
-
     def strongest_head(self, name: Attention, direction: str) -> tuple[int, int]:
         """Layer and head (from 0) of the line in this direction that carries most attention."""
         chosen = self.lines[(self.lines.attention == name) & (self.lines.direction == direction)]
@@ -107,11 +101,6 @@ class CalibrationStudy:
     def opened(self, name: Attention, layer: int) -> np.ndarray:
         """Which cells (head, query, key) of the averaged attention lie on kept lines."""
         return self.bias.covers(self.layout, name, layer).numpy()
-
-    def with_lines(self, name: Attention, layer: int) -> tuple[list[np.ndarray], list[str], list[np.ndarray]]:
-        """Averaged attention, titles and the cells on kept lines, a head each: what `maps.heads` draws."""
-        titles = [f"head {head + 1}" for head in range(self.bias.heads)]
-        return list(self.averages[name, layer].numpy()), titles, list(self.opened(name, layer))
 
     def extended(self, name: Attention, layer: int, digits: int) -> np.ndarray:
         """The bias (head, query, key) for problems of a length."""
@@ -126,12 +115,13 @@ class CalibrationStudy:
 
         Not of self-attention: there the first query sees one token alone, which is a vertical line by itself.
         """
-        wanted, rows = Calibration(anchor="whole", share=SHARE), []
+        tokens, wanted, rows = dict(self.layout.symbols), Calibration(anchor="whole", share=SHARE), []
+        for number, operand in enumerate(self.layout.operands, 1):
+            tokens |= dict.fromkeys(operand.columns.tolist(), f"operand {number}")
         for (name, layer), weights in self.averages.items():
             for line in calibrate(weights, None, "cross", wanted, layer) if name == "cross" else []:
                 if line.direction == "vertical":
-                    share = weights[line.head, :, line.offset].mean().item()
-                    rows.append((token_at(self.layout, line.offset), share))
+                    rows.append((tokens[line.offset], weights[line.head, :, line.offset].mean().item()))
         return pd.DataFrame(rows, columns=["token", "share"])
 
     def answers(self, problem: str) -> dict[str, str]:
@@ -168,24 +158,16 @@ def line_table(lines: Sequence[Line], averages: Averages, layout: Layout) -> pd.
     return pd.DataFrame(rows, columns=LINE)
 
 
-def token_at(layout: Layout, column: int) -> str:
-    """What stands in a column of the source: a symbol, or `operand 1`."""
-    owners = [number for number, operand in enumerate(layout.operands, 1) if column in operand.columns]
-    return f"operand {owners[0]}" if owners else dict(layout.symbols)[column]
-
-
 def letters(layout: Layout) -> tuple[list[str], list[str]]:
     """Keys and queries of cross-attention over many problems: `a` and `b` for digits of the numbers, and the places.
 
     Of a table each row's first cell has the row's number.
     """
-    keys = [dict(layout.symbols).get(column, "") for column in range(layout.source_length)]
+    keys, row = dict(layout.symbols), layout.row or 1
     for letter, operand in zip("ab", layout.operands, strict=False):
-        for column in operand.columns:
-            keys[column] = letter
-    row = layout.row or 1
+        keys |= dict.fromkeys(operand.columns.tolist(), letter)
     queries = [str(step // row + 1) if step % row == 0 else "" for step in range(layout.target_length - 1)]
-    return keys, [*queries, "&"]
+    return [keys.get(column, "") for column in range(layout.source_length)], [*queries, "&"]
 
 
 def verticals(found: Results, names: Collection[str]) -> list[pd.DataFrame]:
@@ -196,13 +178,3 @@ def verticals(found: Results, names: Collection[str]) -> list[pd.DataFrame]:
             by_seed.setdefault(study.run.seed, []).append(study)
     complete = [own for own in by_seed.values() if len(own) == len(names)]
     return [pd.concat([study.verticals() for study in own]) for own in complete]
-
-
-def costs(runs: Sequence[Run]) -> pd.DataFrame:
-    """`CalibrationStudy.cost`, a row a run."""
-    return pd.DataFrame([CalibrationStudy(run).cost() for run in runs])
-
-
-def median_costs(costs: pd.DataFrame) -> pd.DataFrame:
-    """`costs` for reading: the median of the seeds, a row a task."""
-    return costs.groupby("task", sort=False).median(numeric_only=True).drop(columns="seed").round(3)

@@ -23,9 +23,9 @@ from abc_nb.problems.sampling import Batch
 from abc_nb.training.evaluation import record
 
 
-def rpe_index(queries: int, keys: int, clip: int) -> np.ndarray:
-    """Which learned vector a cell uses in relative position encoding: clip(j - i, k) (figure 12, left)."""
-    return np.clip(np.arange(keys) - np.arange(queries)[:, None], -clip, clip)
+def offsets(queries: int, keys: int) -> np.ndarray:
+    """The number j - i of the diagonal that each cell is on."""
+    return np.arange(keys) - np.arange(queries)[:, None]
 
 
 def abc_index(queries: int, keys: int, read: tuple[int, int]) -> np.ndarray:
@@ -34,39 +34,38 @@ def abc_index(queries: int, keys: int, read: tuple[int, int]) -> np.ndarray:
     Found by step 2.1 itself: in the matrix that it reads every cell holds its j - i, so each diagonal's
     mean is the diagonal's number, and the lines are extended. Cells on no line are NaN.
     """
-    settings = Calibration(anchor="whole", directions=("diagonal",))
-    found = candidates([whole_matrix(*read)], "cross", settings, read[0])
-    numbers = torch.arange(read[1]) - torch.arange(read[0])[:, None]
-    means = line_means(numbers[None].double(), found)[0]
-    pairs = zip(found.lines, means.tolist(), strict=True)
-    lines = [Line("cross", 0, 0, *line, mean) for line, mean in pairs]
+    found = candidates([whole_matrix(*read)], "cross", Calibration(anchor="whole", directions=("diagonal",)), read[0])
+    means = line_means(torch.from_numpy(offsets(*read))[None].double(), found)[0]
+    lines = [Line("cross", 0, 0, *line, mean) for line, mean in zip(found.lines, means.tolist(), strict=True)]
     matrix = open_cells(lines, [whole_matrix(queries, keys)], (queries, keys), heads=1).dense(keys)[0].numpy()
     return np.where(np.isfinite(matrix), matrix, np.nan)
 
 
-def same_index(queries: int, keys: int, read: tuple[int, int]) -> bool:
-    """Whether ABC's index is j - i, and there is one exactly for the diagonals of the matrix that was read."""
-    unclipped, ours = rpe_index(queries, keys, clip=queries + keys), abc_index(queries, keys, read)
-    inside = (unclipped >= 1 - read[0]) & (unclipped <= read[1] - 1)
-    return bool((np.isfinite(ours) == inside).all() and (ours[inside] == unclipped[inside]).all())
-
-
 def indices() -> dict[str, np.ndarray]:
-    """Figure 12: the two indices of a matrix of 8 x 8, ABC's read from one of 3 x 5."""
-    return {"RPE, k = 3": rpe_index(8, 8, clip=3), "ABC, read from 3 x 5": abc_index(8, 8, read=(3, 5))}
+    """Figure 12: the two indices of a matrix of 8 x 8, RPE's clipped at 3 and ABC's read from one of 3 x 5."""
+    return {"RPE, k = 3": offsets(8, 8).clip(-3, 3), "ABC, read from 3 x 5": abc_index(8, 8, read=(3, 5))}
 
 
 def same_index_at_every_size(longest: int) -> bool:
-    """`same_index` of a square matrix, for every size that it could have been read from."""
-    sizes = range(1, longest + 1)
-    return all(same_index(longest, longest, (m, n)) for m in sizes for n in sizes)
+    """Whether ABC's index of a square matrix is j - i, whatever size it could have been read from.
+
+    It has one exactly for the diagonals of the matrix that was read.
+    """
+    wanted, sizes = offsets(longest, longest), range(1, longest + 1)
+    return all(
+        np.array_equal(
+            abc_index(longest, longest, (m, n)), np.where((wanted > -m) & (wanted < n), wanted, np.nan), equal_nan=True
+        )
+        for m in sizes
+        for n in sizes
+    )
 
 
 @torch.inference_mode()
-def learned_by_offset(model: Transformer, batch: Batch) -> pd.DataFrame:
-    """What RPE adds to cross-attention's logits at each j - i: layer, head, offset, value (mean over queries)."""
-    rows: list[tuple[int, int, int, float]] = []
-    for number, layer in enumerate(model.layers, 1):
+def learned_by_offset(model: Transformer, batch: Batch) -> pd.Series:
+    """What RPE adds to cross-attention's logits at each j - i, mean over queries, of the highest head of all layers."""
+    found = []
+    for layer in model.layers:
         assert isinstance(layer, DecoderLayer)
         attention, queries = layer.cross_attention, list[Tensor]()
         handle = attention.query.register_forward_hook(lambda _m, _i, out, kept=queries: kept.append(out))
@@ -75,13 +74,9 @@ def learned_by_offset(model: Transformer, batch: Batch) -> pd.DataFrame:
         assert isinstance(attention.position, RelativeAttention)
         table, clip = attention.position.table, attention.position.clip
         mean = attention.split(queries[0]).mean(dim=(0, 2))  # (head, size)
-        values = mean @ table.T / table.shape[1] ** 0.5
-        rows += [
-            (number, head, at - clip, value)
-            for head, own in enumerate(values.tolist(), 1)
-            for at, value in enumerate(own)
-        ]
-    return pd.DataFrame(rows, columns=["layer", "head", "offset", "value"])
+        found.append(mean @ table.T / table.shape[1] ** 0.5)
+    highest = torch.cat(found).amax(0).tolist()
+    return pd.Series(highest, index=np.arange(len(highest)) - clip)
 
 
 def by_offset(model: Transformer, study: CalibrationStudy, reach: int = 6) -> pd.DataFrame:
@@ -90,7 +85,7 @@ def by_offset(model: Transformer, study: CalibrationStudy, reach: int = 6) -> pd
     RPE counts the source from its right end, where the end of the sequence is 0 and the units are 1: the digit of
     place i stands at offset j - i = 1, and one column to its right at 0.
     """
-    learned = learned_by_offset(model, study.batch).groupby("offset").value.max()
+    learned = learned_by_offset(model, study.batch)
     lines = study.lines[(study.lines.attention == "cross") & (study.lines.direction == "antidiagonal")]
     shares = lines.groupby("offset").share.max()
     frame = pd.DataFrame({"RPE": learned.rename(index=lambda offset: 1 - offset), "ABC": shares})

@@ -19,13 +19,12 @@ def far_digits_closed(runs: Sequence[Run], lengths: Sequence[int], samples: int 
     """
     rows = []
     for run in runs:
-        model = run.model()
+        tested = {"open": run.model(), "closed": run.model().with_bias(Near(reach))}
         for length in lengths:
             batch = run.spec.sampler.test_batch(length, samples, TEST_SEED)
-            head = identity(run) | {"seed": run.seed, "length": length, "samples": len(batch.source)}
-            tested = {"open": model, "closed": model.with_bias(Near(reach))}
-            shares = {name: 100 * exact_match(each, batch).float().mean().item() for name, each in tested.items()}
-            rows.append(head | shares)
+            row = identity(run) | {"seed": run.seed, "length": length, "samples": len(batch.source)}
+            shares = {name: 100 * exact_match(model, batch).float().mean().item() for name, model in tested.items()}
+            rows.append(row | shares)
     return pd.DataFrame(rows)
 
 

@@ -22,8 +22,6 @@ SIZES = (6, 7, 20, 100, 1_000)  # digits of both factors
 def accuracy(found: Results) -> pd.DataFrame:
     """A row a model: how many seeds, and the worst run's percent right by size; NaN where a size was not tested."""
     rows = found.rows("products")
-    if rows.empty:
-        return pd.DataFrame(columns=["model", "seeds", *SIZES])
     worst = rows.pivot_table(index="model", columns="length", values="accuracy", aggfunc="min")
     worst = (100 * worst).reindex(columns=[*SIZES]).loc[[name for name in TRACED if name in worst.index]]
     worst.insert(0, "seeds", rows.groupby("model").seed.nunique())

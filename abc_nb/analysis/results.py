@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -108,12 +108,6 @@ class Results:
         """Evaluation rows of some models of one task."""
         return self.evaluation([f"{task}-{model}" for model in models])
 
-    def range_at(self, study: str, length: int) -> dict[str, float]:
-        """The worst and the best run of a study at one length, in percent."""
-        rows = self.rows(study)
-        accuracy = 100 * rows[rows.length == length].accuracy
-        return {"worst": float(accuracy.min()), "best": float(accuracy.max())}
-
     def by_seed(self, name: str | Name) -> dict[int, Run | None]:
         """The run of each seed."""
         origins = ANYWHERE if self.origin == "any" else (self.origin,)
@@ -122,12 +116,11 @@ class Results:
 
     def evaluation(self, names: Sequence[str | Name]) -> pd.DataFrame:
         """Evaluation rows with task, model, base, and the run's last validation accuracy (a fraction)."""
-        return self.frames(names, lambda run: run.evaluation().assign(validation=run.validation))
-
-    def frames(self, names: Sequence[str | Name], read: Callable[[Run], pd.DataFrame]) -> pd.DataFrame:
         if not names:
             raise InputError("none of the experiments that are wanted here has a result: see `abc-nb list`")
-        return pd.concat([read(run).assign(**identity(run)) for run in self.runs(names)], ignore_index=True)
+        runs = self.runs(names)
+        parts = [run.evaluation().assign(validation=run.validation, **identity(run)) for run in runs]
+        return pd.concat(parts, ignore_index=True)
 
     def trainings(self, names: Sequence[str | Name]) -> pd.DataFrame:
         """One row a run: steps, seconds, final validation accuracy, and when it first was 100% (infinite: never)."""
@@ -142,33 +135,24 @@ class Results:
 
     def provenance(self, names: Sequence[str | Name]) -> str:
         """Where the results of these experiments come from, in one line."""
-        runs = self.runs(names)
-
-        def distinct(read: Callable[[Run], object]) -> str:
-            return " and ".join(map(str, sorted({read(run) for run in runs}, key=str)))
-
-        seeds, dates = sorted({run.seed for run in runs}), sorted({run.manifest["date"] for run in runs})
+        facts = pd.DataFrame([origin_of(run) for run in self.runs(names)])
+        words = {name: " and ".join(sorted({*facts[name]})) for name in ("regime", "device", "torch")}
+        ends = [map(str, (facts[name].min(), facts[name].max())) for name in ("seed", "date")]
+        seeds, dates = (" to ".join(dict.fromkeys(pair)) for pair in ends)
+        counts = facts.origin.value_counts().sort_index()
+        origins = [f"{count} {word}" if len(counts) > 1 else str(word) for word, count in counts.items()]
         return (
-            f"Profile {self.profile}: {len(runs)} runs, {origins(runs)}; {in_range('seed', seeds)}; "
-            f"{distinct(lambda run: run.spec.sampler.regime)} problems; trained on "
-            f"{distinct(lambda run: run.manifest['device'].partition(' ')[0])}, {in_range('', dates)}, "
-            f"torch {distinct(lambda run: run.manifest['versions']['torch'].partition('+')[0])}."
+            f"Profile {self.profile}: {len(facts)} runs, {' and '.join(origins)}; "
+            f"seed{'s' * (facts.seed.nunique() > 1)} {seeds}; {words['regime']} problems; "
+            f"trained on {words['device']}, {dates}, torch {words['torch']}."
         )
 
 
-def in_range(name: str, ordered: Sequence[object]) -> str:
-    """`seed 0`, or `seeds 0 to 4`; without a name the first and the last alone."""
-    if ordered[0] == ordered[-1]:
-        return f"{name} {ordered[0]}".strip()
-    return f"{name and name + 's'} {ordered[0]} to {ordered[-1]}".strip()
-
-
-def origins(runs: Sequence[Run]) -> str:
-    """How many of the runs were made here and how many are shipped: `16 made here and 4 shipped`, or the word alone."""
-    shipped = sum(bool(run.manifest["shipped"]) for run in runs)
-    counts = {"made here": len(runs) - shipped, "shipped": shipped}
-    found = [(word, count) for word, count in counts.items() if count]
-    return found[0][0] if len(found) == 1 else " and ".join(f"{count} {word}" for word, count in found)
+def origin_of(run: Run) -> dict[str, object]:
+    """Where one run comes from: origin, seed, regime, device, date, torch."""
+    facts = {"origin": "shipped" if run.manifest["shipped"] else "made here", "seed": run.seed}
+    facts |= {"regime": run.spec.sampler.regime, "device": run.manifest["device"].partition(" ")[0]}
+    return facts | {"date": run.manifest["date"], "torch": run.manifest["versions"]["torch"].partition("+")[0]}
 
 
 def identity(run: Run) -> dict[str, str | int]:

@@ -17,7 +17,7 @@ from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.paper import claims, ledger
 from abc_nb.paper.tables import beside_paper, setting, wide
-from abc_nb.show import maps, pictures, plots, tables
+from abc_nb.show import pictures, plots, tables
 from abc_nb.show.titles import of_model
 from abc_nb.specs.names import Name
 
@@ -80,9 +80,9 @@ class Exhibits:
 
         `shown` is for readers, where that is not `frame` itself. A note, such as the setting, follows the caption.
         """
-        caption = f"{self.caption(name)} {note}".strip()
+        caption, shown = f"{self.caption(name)} {note}".strip(), frame if shown is None else shown
         tables.save(frame, name, self.profile, shown, caption, note)
-        display(Markdown(caption), HTML(tables.html(frame if shown is None else shown)))
+        display(Markdown(caption), HTML(tables.html(shown)))
 
     def beside_paper(
         self, name: str, rows: pd.DataFrame, paper: str, regime: str = "", models: Sequence[str] = ()
@@ -98,13 +98,12 @@ class Exhibits:
         self.table(name, frame, tables.by_length(frame))
 
     def curves(self, name: str, rows: pd.DataFrame, tasks: Sequence[str] = ("successor", "addition")) -> None:
-        """Evaluation rows over seeds as curves, a panel a task."""
-        self.figure(name, plots.by_length(rows, tasks))
+        """Evaluation rows as curves over the length, a panel a task, as the paper has them."""
+        self.figure(name, plots.by_length(rows[rows.task.isin(tasks)], "task"))
 
-    def heat_map(self, name: str, rows: pd.DataFrame, lengths: Sequence[int]) -> None:
-        """Evaluation rows over seeds as a picture: methods down, lengths across, a panel a task."""
-        frame = over_seeds(rows[rows.length.isin(lengths)])
-        self.figure(name, maps.accuracy_map(frame))
+    def by_method(self, name: str, rows: pd.DataFrame, lengths: Sequence[int]) -> None:
+        """Evaluation rows as curves over the length, a panel a method."""
+        self.figure(name, plots.by_length(rows[rows.length.isin(lengths)], "model"))
 
     def ledger(self, results: Results) -> None:
         """Judge the claims of this notebook and record the verdicts; show each with its runs and one sentence."""

@@ -55,7 +55,7 @@ def new_figure(
 def save(figure: Figure, name: str, profile: str) -> Image:
     """Write PNG and SVG into the profile's figures; returns the picture, which a notebook shows and keeps.
 
-    (A `Figure` made without pyplot would be shown as its name.)
+    (A `Figure` made without pyplot would be shown as its name.) Its letters have the size they were made for.
     """
     written = {}
     for kind, options in {"png": {"dpi": DENSITY}, "svg": {"metadata": {"Date": None}}}.items():
@@ -63,12 +63,8 @@ def save(figure: Figure, name: str, profile: str) -> Image:
         figure.savefig(buffer, format=kind, **options)  # type: ignore[arg-type]
         written[kind] = buffer.getvalue()
         write_bytes(paths.figures(profile) / f"{name}.{kind}", written[kind])
-    return Image(written["png"], width=on_screen(written["png"]))
-
-
-def on_screen(png: bytes) -> int:
-    """The width in pixels at which the letters of a saved picture have the size they were made for."""
-    return round(96 * int.from_bytes(png[16:20], "big") / DENSITY)  # its own width is in its header
+    width = int.from_bytes(written["png"][16:20], "big")  # in pixels, as its header says
+    return Image(written["png"], width=round(96 * width / DENSITY))
 
 
 def fixed_figure(width: int, height: int) -> Figure:
@@ -105,33 +101,35 @@ def heat_map(axes: Axes, matrix: np.ndarray, colors: str = "viridis", **options:
     return axes.imshow(shown, cmap=cmap, **({"aspect": "auto", "interpolation": "nearest"} | options))
 
 
-def with_tokens(axes: Axes, keys: Sequence[str], queries: Sequence[str], size: float = 7) -> None:
-    """What stands at each column and row of a matrix."""
+def with_tokens(
+    axes: Axes, keys: Sequence[str], queries: Sequence[str], size: float = 7, right: Sequence[bool] = ()
+) -> None:
+    """What stands at each column and row of a matrix; rows that are not `right` in red and bold."""
     look: dict[str, Any] = {"family": "monospace", "fontsize": size}
     axes.set_xticks(range(len(keys)), keys, **look)
     axes.set_yticks(range(len(queries)), queries, **look)
     axes.tick_params(length=0, pad=2)
+    for label in np.array(axes.get_yticklabels())[: len(right)][~np.array(right, bool)]:
+        label.set(color="tab:red", fontweight="bold")
 
 
-def outline(axes: Axes, cells: np.ndarray) -> None:
-    """Frames around cells, white on black, whole at the matrix's edge, too."""
-    boxes = [Rectangle((column - 0.5, row - 0.5), 1, 1) for row, column in np.argwhere(cells).tolist()]
+def outline(axes: Axes, cells: np.ndarray, corner: tuple[int, int] = (0, 0)) -> None:
+    """Frames around cells, white on black, whole at the matrix's edge, too; the matrix's first cell is at `corner`."""
+    boxes = [Rectangle((column - 0.5, row - 0.5), 1, 1) for row, column in (np.argwhere(cells) + corner).tolist()]
     for color, width in (("black", 1.6), ("white", 0.8)):
         axes.add_collection(
             PatchCollection(boxes, facecolor="none", edgecolor=color, linewidth=width), autolim=False
         ).set_clip_on(False)
 
 
-def frame(axes: Axes, column: float, row: float, width: int = 1, height: int = 1) -> None:
+def frame(axes: Axes, column: float, row: float, width: float = 1, height: float = 1) -> None:
     """A frame around a block of cells, whole at the edge of the axes, too; the first cell's column and row."""
     box = Rectangle((column - 0.5, row - 0.5), width, height, fill=False, edgecolor="#d55e00", linewidth=2.5)
     axes.add_patch(box).set_clip_on(False)
 
 
-def mosaic(
-    matrices: Sequence[np.ndarray], columns: int, gap: tuple[int, int]
-) -> tuple[np.ndarray, list[tuple[int, int]]]:
-    """Matrices of one size with values up to 1 in one, row by row; and where each begins (row, column).
+def mosaic(axes: Axes, matrices: Sequence[np.ndarray], columns: int, gap: tuple[int, int]) -> list[tuple[int, int]]:
+    """Draw matrices of one size with values up to 1, row by row; gives where each begins (row, column).
 
     `gap` is the white space above each (for its title) and between two columns, in cells.
     """
@@ -141,7 +139,8 @@ def mosaic(
     whole = np.full((-(-len(matrices) // columns) * step[0], columns * step[1] - gap[1]), 2.0)  # over 1 is white
     for (row, column), matrix in zip(corners, matrices, strict=True):
         whole[row : row + height, column : column + width] = matrix
-    return whole, corners
+    heat_map(axes, whole, vmin=0, vmax=1)
+    return corners
 
 
 def mask(axes: Axes, open_cells: np.ndarray) -> None:

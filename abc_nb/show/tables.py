@@ -23,8 +23,7 @@ from abc_nb.specs.spec import spec
 from abc_nb.specs.studies import ABLATED, ARITHMETIC, STUDIES, corner
 
 ABOUT = ("task", "base", "model", "method", "seed", "length")  # columns that say what a row is about
-DEVELOPED = 5  # seeds, the first ones, with which methods were developed
-FRESH = range(DEVELOPED, 10)  # those that were trained once, at the end
+DEVELOPED = 5  # seeds, the first ones, with which methods were developed; later ones were trained once, at the end
 
 
 def arranged(frame: pd.DataFrame, rows: list[str], column: str, cells: pd.Series) -> pd.DataFrame:
@@ -41,12 +40,20 @@ def medians(frame: pd.DataFrame) -> pd.Series:
 def by_length(frame: pd.DataFrame) -> pd.DataFrame:
     """`over_seeds` for reading: a row a task and model, a column a length, and below them the problems a length."""
     frame = named(frame)
-    frame = frame.assign(seeds=seed_counts(frame))
-    table = arranged(frame, ["task", "model", "seeds"], "length", medians(frame))
-    table.loc[("problems", "", ""), :] = frame.groupby("length").samples.agg(
-        lambda n: " to ".join(map(str, sorted(set(n))))
-    )
+    table = arranged(frame.assign(seeds=seed_counts(frame)), ["task", "model", "seeds"], "length", medians(frame))
+    counts = frame.groupby("length").samples.unique()
+    table.loc[("problems", "", ""), :] = counts.map(lambda n: " to ".join(map(str, sorted(n))))
     return table
+
+
+def ablations(found: Results, length: int = 60) -> pd.DataFrame:
+    """ABC and its ablations at one length, task by task: the columns of `over_seeds`, and the median of kept lines."""
+    names = [*found.there([Name(task, "abc-mod3-warm") for task in ABLATED]), *found.names("ablations")]
+    rows, kept = found.evaluation(names), kept_lines(found.runs(names))
+    rows = rows[(rows.length == length) & rows.model.isin(kept.model)]
+    table = over_seeds(rows).drop(columns=["length", "regime"]).merge(kept, how="left", on=["task", "model"])
+    order = list(dict.fromkeys(table.task))  # the rows of each task together
+    return table.sort_values("task", key=lambda tasks: tasks.map(order.index), kind="stable", ignore_index=True)
 
 
 def kept_lines(runs: Sequence[Run]) -> pd.DataFrame:
@@ -55,16 +62,11 @@ def kept_lines(runs: Sequence[Run]) -> pd.DataFrame:
     return pd.DataFrame(rows).groupby(["task", "model"], sort=False).lines.agg(median_seed).reset_index()
 
 
-def ablations(found: Results, length: int = 60) -> pd.DataFrame:
-    """ABC and its ablations at one length, task by task: the columns of `over_seeds`, and lines."""
-    unchanged = found.there([Name(task, "abc-mod3-warm") for task in ABLATED])
-    names = [*unchanged, *found.names("ablations")]
-    rows, kept = found.evaluation(names), kept_lines(found.runs(names))
-    wanted = rows[(rows.length == length) & rows.model.isin(kept.model)]
-    table = over_seeds(wanted).drop(columns=["length", "regime"])
-    table = table.merge(kept, how="left", on=["task", "model"])
-    order = list(dict.fromkeys(table.task))  # the rows of each task together
-    return table.sort_values("task", key=lambda tasks: tasks.map(order.index), kind="stable", ignore_index=True)
+def by_choice(table: pd.DataFrame) -> pd.DataFrame:
+    """`ablations` for reading: a row a choice, a column a task, in each cell `median (worst–best) [lines]`."""
+    table = named(table)
+    counted = table.lines.map(lambda lines: "" if pd.isna(lines) else f" [{lines:.0f}]")
+    return arranged(table, ["model"], "task", medians(table) + counted)[list(dict.fromkeys(table.task))]
 
 
 def shortest_wrong(frame: pd.DataFrame) -> pd.DataFrame:
@@ -79,21 +81,21 @@ def fresh_seeds(found: Results, lengths: Sequence[int] = (60, 200)) -> pd.DataFr
 
     `runs` says how many there are, and `right` how many of them are right on every problem.
     """
-    rows = replace(found, seeds=range(FRESH.stop)).rows("abc", "scaffolds")
+    rows = replace(found, seeds=range(2 * DEVELOPED)).rows("abc", "scaffolds")
     rows = rows[rows.length.isin(lengths) & rows.model.isin(["window-cyclic", "abc"])]
-    fresh = f"{DEVELOPED} to {rows.seed.max()}"
-    rows = rows.assign(seeds=[f"0 to {DEVELOPED - 1}" if seed < DEVELOPED else fresh for seed in rows.seed])
-    grouped = rows.groupby(["task", "model", "length", "seeds"], sort=False).accuracy
-    return grouped.agg(
-        worst=lambda part: 100 * part.min(), runs="size", right=lambda part: (part == 1).sum()
-    ).reset_index()
+    groups = {True: f"0 to {DEVELOPED - 1}", False: f"{DEVELOPED} to {rows.seed.max()}"}
+    rows = rows.assign(seeds=(rows.seed < DEVELOPED).map(groups), worst=100 * rows.accuracy, right=rows.accuracy == 1)
+    grouped = rows.groupby(["task", "model", "length", "seeds"], sort=False)
+    return grouped.agg(worst=("worst", "min"), runs=("worst", "size"), right=("right", "sum")).reset_index()
 
 
-def by_choice(table: pd.DataFrame) -> pd.DataFrame:
-    """`ablations` for reading: a row a choice, a column a task, in each cell `median (worst–best) [lines]`."""
-    table = named(table)
-    counted = table.lines.map(lambda lines: "" if pd.isna(lines) else f" [{lines:.0f}]")
-    return arranged(table, ["model"], "task", medians(table) + counted)[list(dict.fromkeys(table.task))]
+def by_group(frame: pd.DataFrame) -> pd.DataFrame:
+    """`fresh_seeds` for reading: a row a task and model, a column a length and a group of seeds."""
+    frame = named(frame.sort_values(["length", "seeds"], kind="stable"))
+    of_group = frame.groupby("seeds").runs.transform("max").astype(str)
+    group = frame.length.astype(str) + " digits, seeds " + frame.seeds + " (" + of_group + " runs)"
+    wide = frame.assign(group=group).pivot(index=["task", "model"], columns="group", values="worst")
+    return wide[list(dict.fromkeys(group))].round(2)
 
 
 def widths(found: Results, tasks: Sequence[str], lengths: Sequence[int]) -> pd.DataFrame:
@@ -127,20 +129,6 @@ def by_period(frame: pd.DataFrame, lengths: Sequence[int]) -> pd.DataFrame:
     return frame.assign(cell=medians(frame)).pivot(index=rows, columns="T", values="cell").fillna("")
 
 
-def by_seed(trainings: pd.DataFrame) -> pd.DataFrame:
-    """`Results.trainings` for reading: validation in percent, a row a model, a column a seed."""
-    return (100 * named(trainings).pivot(index="model", columns="seed", values="validation")).round(1)
-
-
-def by_group(frame: pd.DataFrame) -> pd.DataFrame:
-    """`fresh_seeds` for reading: a row a task and model, a column a length and a group of seeds."""
-    of_group = frame.groupby("seeds").runs.transform("max").astype(str)
-    group = frame.length.astype(str) + " digits, seeds " + frame.seeds + " (" + of_group + " runs)"
-    order = list(dict.fromkeys(group[frame.sort_values(["length", "seeds"]).index]))
-    wide = named(frame).assign(group=group).pivot(index=["task", "model"], columns="group", values="worst")
-    return wide[order].round(2)
-
-
 def reach(rows: pd.DataFrame, task: str, trained: int = LONGEST) -> pd.DataFrame:
     """How far beyond their training length systems hold: system, trained, tested (digits), source.
 
@@ -151,45 +139,31 @@ def reach(rows: pd.DataFrame, task: str, trained: int = LONGEST) -> pd.DataFrame
     ours = []
     for model, part in named(over_seeds(rows[rows.task == task])).groupby("model", sort=False):
         ordered = part.sort_values("length")
-        holds = ordered[(ordered.ours >= 100 * BAR).cummin()]
-        longest = int(holds.length.max()) if len(holds) else 0
-        ours.append((f"{model}, here", trained, longest, "this notebook"))
+        holds = ordered.length[(ordered.ours >= 100 * BAR).cummin()].max()
+        ours.append((f"{model}, here", trained, 0 if pd.isna(holds) else int(holds), "this notebook"))
     return pd.concat([others, pd.DataFrame(ours, columns=list(others))], ignore_index=True)
 
 
-def save(
-    frame: pd.DataFrame,
-    name: str,
-    profile: str,
-    display: pd.DataFrame | None = None,
-    caption: str = "",
-    setting: str = "",
-) -> None:
-    """Write `frame` as CSV and `display` (by default the same) as Markdown and LaTeX; first what a row is about.
+def save(frame: pd.DataFrame, name: str, profile: str, shown: pd.DataFrame, caption: str = "", note: str = "") -> None:
+    """Write `frame` as CSV and `shown` as Markdown and LaTeX; first what a row is about.
 
-    The caption stands below the table in Markdown and LaTeX, the setting in a column of the CSV file.
+    The caption stands below the table in Markdown and LaTeX, the note in a column of the CSV file.
     """
-    frame = flat(frame)
-    if setting:
-        frame = frame.assign(setting=setting)
-    folder = paths.figures(profile)
+    path, frame = paths.figures(profile) / name, flat(frame)
+    frame = frame.assign(setting=note) if note else frame
     frame = frame[[*(key for key in ABOUT if key in frame), *(column for column in frame if column not in ABOUT)]]
-    shown = named(frame if display is None else flat(display)).rename_axis(columns=None)
+    write_text(path.with_suffix(".csv"), frame.to_csv(index=False, float_format="%.6g"))
+    shown = readable(named(flat(shown)).rename_axis(columns=None))
+    escaped = shown.map(lambda cell: cell.replace("|", "\\|") if isinstance(cell, str) else cell)
+    written = escaped.to_markdown(index=False, disable_numparse=True)
+    write_text(path.with_suffix(".md"), f"{written}\n" + (caption and f"\n{caption}\n"))
     plain = caption.replace("*", "").replace("`", "")
-    write_text(folder / f"{name}.csv", frame.to_csv(index=False, float_format="%.6g"))
-    read = readable(shown)
-    escaped = read.map(lambda cell: cell.replace("|", "\\|") if isinstance(cell, str) else cell)
-    write_text(
-        folder / f"{name}.md",
-        escaped.to_markdown(index=False, disable_numparse=True) + "\n" + (caption and f"\n{caption}\n"),
-    )
-    write_text(folder / f"{name}.tex", read.to_latex(index=False, escape=True, caption=plain or None))
+    write_text(path.with_suffix(".tex"), shown.to_latex(index=False, escape=True, caption=plain or None))
 
 
 def html(frame: pd.DataFrame) -> str:
     """A table for a notebook: titles for names, four digits of a number, an index only where it has a name."""
-    shown, has_names = named(flat(frame)), frame.index.names[0] is not None
-    shown = readable(shown)
+    shown, has_names = readable(named(flat(frame))), frame.index.names[0] is not None
     shown = shown.set_index([*frame.index.names]) if has_names else shown
     return str(shown.to_html(border=0, index=has_names))
 

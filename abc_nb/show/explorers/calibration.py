@@ -11,48 +11,48 @@ from typing import Any
 import ipywidgets as w
 import numpy as np
 import pandas as pd
-from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
 from abc_nb.analysis.calibration_study import line_table
 from abc_nb.api import load
 from abc_nb.bias.base import Attention
-from abc_nb.bias.lines import DIRECTIONS, WHOLE, Lines, cells_of
+from abc_nb.bias.lines import DIRECTIONS, WHOLE, Lines
 from abc_nb.calibration.of_model import Averages, average_attention, bias_from_attention
 from abc_nb.calibration.settings import PAPER, SHARE, Calibration
 from abc_nb.problems.layouts import Layout
-from abc_nb.problems.tasks import TRAINED
 from abc_nb.runs import store
 from abc_nb.runs.store import Run
 from abc_nb.show import pictures
-from abc_nb.show.explorers.frame import Controls, Explorer, View, choice, labelled, or_sentence, slider, table
+from abc_nb.show.explorers.frame import Controls, Explorer, choice, control, or_sentence, slider, table
 from abc_nb.show.explorers.retraining import Retraining
+from abc_nb.show.plots import length_axis
 from abc_nb.specs.spec import Spec, calibrated
 
 SIZE = (940, 580)  # pixels
 COLUMNS = 4  # heads side by side
 TESTS = tuple((length, 200) for length in (1, 3, 6, 7, 8, 10, 12, 15, 20, 30, 40, 60, 100))
-TICKS = (1, 6, 20, 40, 60, 80, 100)  # digits
-VIEW = ("attention", "layer", "length")  # the controls that are no settings
+KAPPA = ("kappa_cross", "kappa_self")
 
 
 @or_sentence
-def explore_calibration(name: str = "addition-vanilla", seed: int = 0, profile: str = "quick") -> Explorer:
+def explore_calibration(name: str = "addition-vanilla", seed: int = 0, profile: str = "quick") -> w.Widget:
     """Calibrate a plain model with sliders, see lines and bias change, and retrain under that bias."""
     bench = Bench(load(name, seed, profile), calibrated(name, profile))
     curves = bench.earlier()
 
     def adjust(controls: Controls, changed: str) -> None:
         """The threshold in use is the one that can be moved."""
-        by_kappa = controls["threshold"].value == "kappa"
-        controls["share"].disabled = by_kappa
-        controls["kappa_cross"].disabled = controls["kappa_self"].disabled = not by_kappa
+        for name in ("share", *KAPPA):
+            controls[name].disabled = (name in KAPPA) != (controls["threshold"].value == "kappa")
 
-    def look(attention: Attention, layer: int, length: int, **values: Any) -> View:
-        return view(bench, settings(**values), curves, attention, layer, length)
+    def look(figure: Figure, attention: Attention, layer: int, length: int, **values: Any) -> str:
+        lines = bench.draw(figure, settings(**values), attention, layer - 1, length)
+        draw_curves(figure, curves)
+        return lines
 
     def wanted() -> tuple[str, Spec]:
-        chosen = settings(**{name: value for name, value in explorer.values.items() if name not in VIEW})
+        values = explorer.values
+        chosen = settings(**{name: values[name] for name in values.keys() - {"attention", "layer", "length"}})
         bench.calibrate(chosen)
         return label(chosen), bench.child(chosen)
 
@@ -60,21 +60,20 @@ def explore_calibration(name: str = "addition-vanilla", seed: int = 0, profile: 
         curves[name] = run.evaluation()
         explorer.update()
 
-    retraining = Retraining(seed, wanted, done)
-    explorer = Explorer(controls_of(bench), look, 200, adjust, [retraining])
+    layers = bench.parent.spec.model.decoder_layers
+    explorer = Explorer(controls(layers), look, SIZE, 200, adjust, [Retraining(seed, wanted, done)])
     return explorer
 
 
-def controls_of(bench: Bench) -> list[dict[str, w.ValueWidget]]:
+def controls(layers: int) -> list[dict[str, w.ValueWidget]]:
     """The settings of a calibration, and what is to be seen of it."""
     cross, own = PAPER.kappa or (0.0, 0.0)
-    layers = bench.parent.spec.model.decoder_layers
     return [
         {
             "threshold": choice("threshold", ["share", "kappa"], "share", 170),
-            "share": fraction("share", SHARE, 0.05, 0.6, 0.01),
-            "kappa_cross": fraction("kappa, cross", cross, 0.5, 6, 0.05),
-            "kappa_self": fraction("kappa, self", own, 0.5, 3, 0.01),
+            "share": control(w.FloatSlider, "share", 250, value=SHARE, min=0.05, max=0.6, step=0.01),
+            "kappa_cross": control(w.FloatSlider, "kappa, cross", 250, value=cross, min=0.5, max=6, step=0.05),
+            "kappa_self": control(w.FloatSlider, "kappa, self", 250, value=own, min=0.5, max=3, step=0.01),
         },
         {name: w.Checkbox(True, description=name, indent=False, layout=w.Layout(width="110px")) for name in DIRECTIONS}
         | {
@@ -90,30 +89,26 @@ def controls_of(bench: Bench) -> list[dict[str, w.ValueWidget]]:
     ]
 
 
-def fraction(description: str, value: float, low: float, high: float, step: float) -> Any:
-    return labelled(w.FloatSlider, description, 250, value=value, min=low, max=high, step=step)
-
-
-def settings(
-    threshold: str,
-    share: float,
-    kappa_cross: float,
-    kappa_self: float,
-    layers: str,
-    anchor: str,
-    open_heads: bool,
-    **directions: bool,
-) -> Calibration:
+def settings(threshold: str, share: float, open_heads: bool, **values: Any) -> Calibration:
     """What the controls say; InputError where that is not possible."""
     by_kappa = threshold == "kappa"
     return Calibration(
-        layers=layers,  # type: ignore[arg-type]
-        anchor=anchor,  # type: ignore[arg-type]
-        directions=tuple(name for name in DIRECTIONS if directions[name]),
+        layers=values["layers"],
+        anchor=values["anchor"],
+        directions=tuple(name for name in DIRECTIONS if values[name]),
         share=None if by_kappa else round(share, 2),
-        kappa=(round(kappa_cross, 2), round(kappa_self, 2)) if by_kappa else None,
+        kappa=(round(values["kappa_cross"], 2), round(values["kappa_self"], 2)) if by_kappa else None,
         empty="transparent" if open_heads else "closed",
     )
+
+
+def label(settings: Calibration) -> str:
+    """The settings in a legend's few words."""
+    threshold = f"share {settings.share:g}" if settings.kappa is None else "kappa {:g}, {:g}".format(*settings.kappa)
+    words = [threshold, f"{settings.layers} layer", "operands" if settings.anchor != WHOLE else "whole matrix"]
+    if len(settings.directions) < len(DIRECTIONS):
+        words.append("+".join(settings.directions))
+    return ", ".join(words) + (", empty heads open" if settings.empty == "transparent" else "")
 
 
 @dataclass(frozen=True)
@@ -150,43 +145,30 @@ class Bench:
         runs = {"Vanilla": self.parent, "ABC (threshold chosen by the model)": store.find(self.abc, self.parent.seed)}
         return {name: run.evaluation() for name, run in runs.items() if run is not None}
 
-
-def view(
-    bench: Bench,
-    settings: Calibration,
-    curves: Mapping[str, pd.DataFrame],
-    attention: Attention,
-    layer: int,
-    length: int,
-) -> View:
-    """Lines and the bias of one attention and layer, as a table and a picture, and accuracy beside them."""
-    bias = bench.calibrate(settings)
-    lines = bias.of(attention, layer - 1)
-    shown = line_table(lines, bench.averages, bench.layout).drop(columns=["attention", "layer"])
-    shown = shown.sort_values(["head", "share"], ascending=[True, False]).rename(columns={"span": "follows"})
-    count = f'<b class="abc-count">{len(bias.lines)} lines, {len(shown)} of them in this map</b>'
-    figure = pictures.fixed_figure(*SIZE)
-    where = f"{attention}-attention, layer {layer}"
-    averaged = bench.averages[attention, layer - 1].numpy()
-    corners = draw_heads(figure, 0, averaged, f"averaged {where}, with the lines kept")
-    draw_lines(figure, [(line.head, cells_of(line, bench.layout)) for line in lines], corners)
-    longer = bench.parent.spec.sampler.layout(length)
-    extended = bias.dense(longer, attention, layer - 1, bias.heads).numpy()
-    draw_heads(figure, 1, extended, f"bias of {where}, for {length} digits")
-    draw_curves(figure, curves)
-    return View(count + table(shown, 170), figure)
+    def draw(self, figure: Figure, settings: Calibration, attention: Attention, layer: int, length: int) -> str:
+        """Draw the lines of one attention and layer, and the bias for problems of a length; gives a table of lines."""
+        bias, where = self.calibrate(settings), f"{attention}-attention, layer {layer + 1}"
+        covered = bias.covers(self.layout, attention, layer).numpy()
+        averaged = self.averages[attention, layer].numpy()
+        draw_heads(figure, 0, averaged, f"averaged {where}, its lines framed", covered)
+        longer = bias.dense(self.parent.spec.sampler.layout(length), attention, layer, bias.heads).numpy()
+        draw_heads(figure, 1, longer, f"bias of {where}, for {length} digits")
+        shown = line_table(bias.of(attention, layer), self.averages, self.layout).drop(columns=["attention", "layer"])
+        shown = shown.sort_values(["head", "share"], ascending=[True, False]).rename(columns={"span": "follows"})
+        count = f'<b class="abc-count">{len(bias.lines)} lines, {len(shown)} of them in this map</b>'
+        return count + table(shown, 170)
 
 
-def draw_heads(figure: Figure, column: int, matrices: np.ndarray, title: str) -> list[tuple[int, int]]:
-    """Matrices (head, query, key), each on its own scale, in rows of four; where each begins, in cells."""
+def draw_heads(figure: Figure, column: int, matrices: np.ndarray, title: str, framed: np.ndarray | None = None) -> None:
+    """Matrices (head, query, key), each on its own scale, in rows of four; cells that are `framed` have a frame."""
     axes = pictures.panel(figure, 8 + 474 * column, 24, 452, 300, f"{title}; rows: output")
     _, height, width = matrices.shape
     gap = (max(1, round(height / 6)), max(1, width // 14))
-    cells, corners = pictures.mosaic([scaled(matrix) for matrix in matrices], COLUMNS, gap)
-    pictures.heat_map(axes, cells, vmin=0, vmax=1)
+    corners = pictures.mosaic(axes, [scaled(matrix) for matrix in matrices], COLUMNS, gap)
     for head, (row, left) in enumerate(corners):
         axes.text(left - 0.5, row - 0.5 - gap[0] * 0.15, f"head {head + 1}", fontsize=8, va="bottom")
-    return corners
+        if framed is not None:
+            pictures.outline(axes, framed[head], (row, left))
 
 
 def scaled(matrix: np.ndarray) -> np.ndarray:
@@ -197,35 +179,13 @@ def scaled(matrix: np.ndarray) -> np.ndarray:
     return found
 
 
-def draw_lines(figure: Figure, lines: list[tuple[int, Any]], corners: list[tuple[int, int]]) -> None:
-    """Lines over the first panel, each from its first cell to its last one on its head's map."""
-    segments = []
-    for head, (steps, columns) in lines:
-        row, column = corners[head]
-        if len(steps):
-            segments.append([(column + columns[end], row + steps[end]) for end in (0, -1)])
-    for color, width in (("black", 3.2), ("white", 1.6)):
-        drawn = LineCollection(segments, colors=color, linewidths=width, capstyle="round")
-        figure.axes[0].add_collection(drawn, autolim=False)
-
-
-def draw_curves(figure: Figure, curves: Mapping[str, pd.DataFrame], longest: int = TICKS[-1]) -> None:
+def draw_curves(figure: Figure, curves: Mapping[str, pd.DataFrame]) -> None:
     """Accuracy against length, a line an evaluation; its name stands in the legend."""
     axes = pictures.panel(figure, 46, 354, 500, 176, "exact match (%) by length; grey: trained")
     for i, (name, rows) in enumerate(curves.items()):
-        rows = rows[rows.length <= longest]
         look = {"color": pictures.COLORS[i % 10], "marker": "osD^vPX*"[i % 8], "label": fill(name, 40)}
         axes.plot(rows.length, 100 * rows.accuracy, **look)
-    axes.axvspan(0, TRAINED + 0.5, color="0.92", zorder=0)
-    axes.set(xlim=(0.5, longest + 2), ylim=(-4, 104), xlabel="digits", xticks=TICKS, yticks=[0, 50, 100])
+    length_axis(axes, 100)
+    axes.set(ylim=(-4, 104), xlabel="digits", yticks=[0, 50, 100])
     axes.grid(True, axis="y")
     figure.legend(loc="upper left", bbox_to_anchor=(560 / SIZE[0], 1 - 362 / SIZE[1]), frameon=False)
-
-
-def label(settings: Calibration) -> str:
-    """The settings in a legend's few words."""
-    threshold = f"share {settings.share:g}" if settings.kappa is None else "kappa {:g}, {:g}".format(*settings.kappa)
-    words = [threshold, f"{settings.layers} layer", "operands" if settings.anchor != WHOLE else "whole matrix"]
-    if len(settings.directions) < len(DIRECTIONS):
-        words.append("+".join(settings.directions))
-    return ", ".join(words) + (", empty heads open" if settings.empty == "transparent" else "")

@@ -6,50 +6,43 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from html import escape
-from typing import Any, NamedTuple, ParamSpec
+from typing import Any, TypeVar
 
 import ipywidgets as w
 import pandas as pd
 from matplotlib import rc_context
-from matplotlib.figure import Figure
 
 from abc_nb.common.errors import InputError
 from abc_nb.show import pictures
 
 WIDTH = 940  # pixels: fits a notebook next to an open sidebar
-Controls = Mapping[str, Any]  # widgets, by name
-Arguments = ParamSpec("Arguments")
-
-
-class View(NamedTuple):
-    """What an explorer shows for some values of its controls."""
-
-    text: str  # HTML
-    figure: Figure  # of `pictures.fixed_figure`, always of the same size
+Controls = dict[str, Any]  # widgets, by name
+Build = TypeVar("Build", bound=Callable[..., w.Widget])
 
 
 class Explorer(w.VBox):
-    """Shows the `View` that `look` makes of the controls' values, whenever one of these changes.
+    """Rows of controls, and below them what `look(figure, **values)` says and draws for their values.
 
-    Before that, `adjust(controls, changed)` may set controls that depend on the one that has changed (at first: "").
-    Where either raises InputError, its sentence stands in the line for messages, and text and picture stay.
+    `look` draws into an empty figure of `size` pixels and returns HTML of so many pixels' height. Whenever a control
+    changes, `adjust(controls, changed)` may first set those that depend on it (at the start `changed` is ""). Where
+    either raises InputError, its sentence stands in the line for messages, and text and picture stay.
     """
 
     def __init__(
         self,
         rows: Sequence[Mapping[str, w.ValueWidget]],
-        look: Callable[..., View],
-        text_height: int,
+        look: Callable[..., str],
+        size: tuple[int, int],
+        height: int,
         adjust: Callable[[Controls, str], None] = lambda controls, changed: None,
         below: Sequence[w.Widget] = (),
     ) -> None:
         super().__init__(layout=w.Layout(width=f"{WIDTH + 16}px", padding="2px", overflow="hidden"))
         self.controls: Controls = {name: control for row in rows for name, control in row.items()}
-        self.look, self.adjust, self.busy = look, adjust, False
-        self.message, self.text, self.picture = line(""), w.HTML(), w.Image(format="png")
-        self.text.layout = w.Layout(width=f"{WIDTH}px", height=f"{text_height}px", min_height=f"{text_height}px")
-        controls = [w.HBox([*row.values()]) for row in rows]
-        self.children = [*controls, *below, self.message, self.text, self.picture]
+        self.look, self.size, self.adjust, self.busy = look, size, adjust, False
+        self.message, self.text = line(""), w.HTML(layout=fixed(WIDTH, height))
+        self.picture = w.Image(format="png", layout=fixed(*size))
+        self.children = [*(w.HBox([*row.values()]) for row in rows), *below, self.message, self.text, self.picture]
         for name, control in self.controls.items():
             control.observe(lambda _, name=name: self.update(name), "value")
         self.update()
@@ -62,24 +55,17 @@ class Explorer(w.VBox):
         """Show what the controls say; changes that this makes to controls are not followed."""
         if self.busy:
             return
-        self.busy = True
+        self.busy, sentence = True, ""
         try:
             with rc_context(pictures.STYLE):
                 self.adjust(self.controls, changed)
-                self.show(self.look(**self.values))
-            self.say("")
+                figure = pictures.fixed_figure(*self.size)
+                text = self.look(figure, **self.values)
+                self.text.value, self.picture.value = text, pictures.png(figure)
         except InputError as error:
-            self.say(f"⚠ {error}")
+            sentence = f"⚠ {error}"
         finally:
             self.busy = False
-
-    def show(self, view: View) -> None:
-        """Text and picture; the picture keeps its size, so that nothing on the page moves."""
-        width, height = (f"{round(inches * pictures.SCREEN)}px" for inches in view.figure.get_size_inches())
-        self.text.value, self.picture.value = view.text, pictures.png(view.figure)
-        self.picture.layout = w.Layout(width=width, height=height, min_height=height, flex="0 0 auto")
-
-    def say(self, sentence: str) -> None:
         self.message.value = line(sentence).value
 
     def __repr__(self) -> str:
@@ -91,17 +77,22 @@ class Explorer(w.VBox):
         return {**super()._repr_mimebundle_(**options), **picture}
 
 
-def or_sentence(build: Callable[Arguments, Explorer]) -> Callable[Arguments, Explorer | w.HTML]:
+def or_sentence(build: Build) -> Build:
     """Where an explorer cannot be built, the sentence that says why stands in its place."""
 
     @wraps(build)
-    def built(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Explorer | w.HTML:
+    def built(*args: Any, **kwargs: Any) -> w.Widget:
         try:
             return build(*args, **kwargs)
         except InputError as error:
             return line(f"⚠ {error}")
 
-    return built
+    return built  # type: ignore[return-value]
+
+
+def fixed(width: int, height: int) -> w.Layout:
+    """Room that keeps its size, so that nothing on the page moves."""
+    return w.Layout(width=f"{width}px", height=f"{height}px", min_height=f"{height}px", flex="0 0 auto")
 
 
 def line(sentence: str) -> w.HTML:
@@ -111,22 +102,23 @@ def line(sentence: str) -> w.HTML:
     return w.HTML(f'<div role="status" style="font-weight:{weight}">{escape(sentence)}</div>', layout=look)
 
 
-def labelled(kind: type[w.ValueWidget], description: str, width: int = 240, **options: Any) -> Any:
+def control(kind: type[w.ValueWidget], description: str, width: int = 240, **options: Any) -> Any:
     """A control with its label, which has the room that it needs."""
     look, style = w.Layout(width=f"{width}px"), {"description_width": f"{7 * len(description) + 10}px"}
     return kind(description=description, layout=look, style=style, **options)
 
 
 def slider(description: str, value: int, low: int, high: int, width: int = 240) -> w.IntSlider:
-    return labelled(w.IntSlider, description, width, value=value, min=low, max=high)
+    return control(w.IntSlider, description, width, value=value, min=low, max=high)
 
 
 def choice(description: str, options: Any, value: Any, width: int = 240) -> w.Dropdown:
-    return labelled(w.Dropdown, description, width, options=options, value=value)
+    return control(w.Dropdown, description, width, options=options, value=value)
 
 
-def table(frame: pd.DataFrame, height: int) -> str:
+def table(frame: pd.DataFrame, height: int, index: bool = False, header: bool = True) -> str:
     """A frame as HTML of a fixed height that scrolls."""
     look = "<style>.abc-table td, .abc-table th {padding: 2px 5px; text-align: right; white-space: nowrap}</style>"
-    body = frame.to_html(index=False, border=0, float_format="{:.3f}".format, classes="abc-table")
+    number = "{:.3f}".format
+    body = frame.to_html(index=index, header=header, border=0, float_format=number, classes="abc-table")
     return f'{look}<div style="height:{height}px;overflow:auto;font-size:13px;line-height:1.3">{body}</div>'

@@ -25,11 +25,11 @@ class Retraining(w.HBox):
 
     def __init__(self, seed: int, wanted: Callable[[], tuple[str, Spec]], done: Callable[[str, Run], None]) -> None:
         self.seed, self.wanted, self.done = seed, wanted, done
-        self.start = w.Button(description="Retrain with this bias", button_style="primary", icon="play")
+        look = {"button_style": "primary", "icon": "play", "layout": w.Layout(width="190px")}
+        self.start = w.Button(description="Retrain with this bias", **look)
         self.stop = w.Button(description="Stop", icon="stop", disabled=True, layout=w.Layout(width="84px"))
         self.bar = w.IntProgress(value=0, max=1, layout=w.Layout(width="180px"))
         self.status = w.HTML(layout=w.Layout(width="450px")).add_class("abc-status")
-        self.start.layout.width = "190px"
         super().__init__([self.start, self.stop, self.bar, self.status])
         self.stopping, self.thread = threading.Event(), threading.Thread()
         self.start.on_click(lambda _: self.begin())
@@ -38,7 +38,7 @@ class Retraining(w.HBox):
     def begin(self) -> None:
         """Start the thread; where that is not possible, say why."""
         try:
-            name, experiment = self.wanted()
+            wanted = self.wanted()
             if not RUNNING.acquire(blocking=False):
                 raise InputError("a retraining is running: wait until it is finished, or stop it")
         except InputError as error:
@@ -47,14 +47,13 @@ class Retraining(w.HBox):
         self.stopping.clear()
         self.bar.value, self.start.disabled, self.stop.disabled = 0, True, False
         self.status.value = "calibrating"
-        self.thread = threading.Thread(target=self.work, args=(name, experiment), daemon=True)
+        self.thread = threading.Thread(target=self.work, args=wanted, daemon=True)
         self.thread.start()
 
     def work(self, name: str, experiment: Spec) -> None:
         """Train; in a thread nobody else would see an error."""
         try:
-            run = runner.ensure(experiment, self.seed, lambda progress: self.check(progress, experiment))
-            self.done(name, run)
+            self.done(name, runner.ensure(experiment, self.seed, lambda progress: self.check(progress, experiment)))
             self.status.value = f"Done: {name}."
         except Stopped:
             self.status.value = "Stopped. Press retrain again to go on from the last checkpoint."

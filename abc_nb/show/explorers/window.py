@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from functools import lru_cache
 from html import escape
-from typing import Any
 
-import ipywidgets
+import ipywidgets as w
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from abc_nb.bias.base import Attention, Bias, Causal
+from abc_nb.bias.base import ENCODER_DECODER, Attention, Bias, Causal
 from abc_nb.bias.window import Sides, Window
 from abc_nb.common.errors import InputError
-from abc_nb.problems.layouts import Layout
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import store
 from abc_nb.show import pictures
-from abc_nb.show.explorers.frame import Explorer, View, choice, labelled, or_sentence, slider, table
+from abc_nb.show.explorers.frame import Explorer, choice, control, or_sentence, slider, table
 from abc_nb.show.maps import percent_map
 from abc_nb.specs.models import GRID_NAMES, GRID_T, GRID_W, WINDOWS
 from abc_nb.specs.names import Name
@@ -26,10 +24,8 @@ from abc_nb.specs.recipes import TABLE
 from abc_nb.specs.spec import spec, train_command
 from abc_nb.specs.studies import ARITHMETIC
 
-SIZE = (940, 560)  # pixels
-ATTENTIONS: tuple[Attention, ...] = ("cross", "self")
-NONE = "none"
-W, T = ([NONE if value is None else str(value) for value in values] for values in (GRID_W, GRID_T))
+NUMBERS = {"none" if value is None else str(value): value for value in (*GRID_W, *GRID_T)}  # by their labels
+W, T = ([label for label, value in NUMBERS.items() if value in values] for values in (GRID_W, GRID_T))
 TRAINED: dict[Sides, dict[tuple[int | None, int | None], str]] = {  # models by window w and period T
     "one": {(1, None): "window", (1, 3): "window-cyclic"}
     | {(w, t): f"window-w{w}-t{t}" for w in GRID_W for t in GRID_T if f"window-w{w}-t{t}" in WINDOWS},
@@ -38,53 +34,39 @@ TRAINED: dict[Sides, dict[tuple[int | None, int | None], str]] = {  # models by 
 
 
 @or_sentence
-def explore_window(task: str = "addition", seed: int = 0) -> Explorer:
+def explore_window(task: str = "addition", seed: int = 0) -> w.Widget:
     """Window and period as sliders: the mask, its open keys, and the accuracy that was measured with them."""
     if task not in ARITHMETIC:
         raise InputError(f"there is no window bench for {task!r}: choose one of {', '.join(ARITHMETIC)}")
     known = lru_cache(lambda task, sides: measured(task, seed, sides))
 
-    def look(task: str, sides: Sides, **values: Any) -> View:
-        return view(known(task, sides), task, sides, seed=seed, **values)
+    def look(figure: Figure, task: str, w: str, t: str, sides: Sides, length: int, tested: int) -> str:
+        found, masks = known(task, sides), masks_of(task, NUMBERS[w], sides, length)
+        draw_masks(figure, masks, NUMBERS[t])
+        draw_accuracies(figure, found, w, t, tested)
+        said = sentence(task, found, w, t, sides, seed)
+        return f"<div>{escape(said)}</div>{table(open_keys(masks), 86)}"
 
     rows = [
         {
             "task": choice("task", [(Task(name).title, name) for name in ARITHMETIC], task, 200),
-            "w": labelled(ipywidgets.SelectionSlider, "window w", 320, options=W, value="1"),
-            "t": labelled(ipywidgets.SelectionSlider, "period T", 320, options=T, value="3"),
+            "w": control(w.SelectionSlider, "window w", 320, options=W, value="1"),
+            "t": control(w.SelectionSlider, "period T", 320, options=T, value="3"),
         },
         {
             "sides": choice("open to", [("one side", "one"), ("both sides", "both")], "one", 200),
             "length": slider("digits in the mask", 6, 1, 20, 320),
-            "tested": labelled(ipywidgets.SelectionSlider, "digits tested", 320, options=TABLE, value=60),
+            "tested": control(w.SelectionSlider, "digits tested", 320, options=TABLE, value=60),
         },
     ]
-    return Explorer(rows, look, 116)
+    return Explorer(rows, look, (940, 560), 116)
 
 
-def view(found: pd.DataFrame, task: str, sides: Sides, w: str, t: str, length: int, tested: int, seed: int = 0) -> View:
-    """The mask of a window, its open keys and what was `measured` with it, as text and a picture."""
-    layout = Task(task).layout(Task(task).width(length, "tight"), "aligned")
-    masks = {name: mask(layout, name, number(w), sides) for name in ATTENTIONS}
-    figure = pictures.fixed_figure(*SIZE)
-    draw_masks(figure, masks, number(t))
-    axes = pictures.panel(figure, 46, 336, 550, 180)
-    cells = found[found.length == tested].pivot(index="w", columns="T", values="accuracy").reindex(W, columns=T)
-    percent_map(axes, cells, f"exact match (%) at {tested} digits")
-    axes.set(xlabel="period T", ylabel="window w")
-    pictures.frame(axes, T.index(t) + 0.5, W.index(w) + 0.5)
-    said = sentence(task, found, w, t, sides, seed)
-    return View(f"<div>{escape(said)}</div>{table(open_keys(masks), 86)}", figure)
-
-
-def number(label: str) -> int | None:
-    return None if label == NONE else int(label)
-
-
-def mask(layout: Layout, name: Attention, w: int | None, sides: Sides = "one") -> np.ndarray:
+def masks_of(task: str, w: int | None, sides: Sides, length: int) -> dict[Attention, np.ndarray]:
     """Which keys each query may look at, booleans (query, key); without a window all but later tokens."""
+    layout = Task(task).layout(Task(task).width(length, "tight"), "aligned")
     bias: Bias = Causal() if w is None else Window(w, sides)
-    return bias.opened(layout, name, 0)[0].numpy()
+    return {name: bias.opened(layout, name, 0)[0].numpy() for name in ENCODER_DECODER[::-1]}
 
 
 def open_keys(masks: dict[Attention, np.ndarray]) -> pd.DataFrame:
@@ -93,16 +75,14 @@ def open_keys(masks: dict[Attention, np.ndarray]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["attention", "open", "cells", "%", "most a query"])
 
 
-def measured(task: str, seed: int = 0, sides: Sides = "one") -> pd.DataFrame:
+def measured(task: str, seed: int, sides: Sides) -> pd.DataFrame:
     """What finished runs say: w and T (as the sliders show them), length, accuracy (percent), samples."""
-    parts = [pd.DataFrame(columns=["w", "T", "length", "accuracy", "samples"])]
-    for (w, t), model in TRAINED[sides].items():
-        run = store.find(spec(Name(task, model)), seed)
-        if run is not None:
+    labels, parts = {value: label for label, value in NUMBERS.items()}, list[pd.DataFrame]()
+    for (window, period), model in TRAINED[sides].items():
+        if run := store.find(spec(Name(task, model)), seed):
             rows = run.evaluation()[["length", "accuracy", "samples"]]
-            place = {"w": NONE if w is None else str(w), "T": NONE if t is None else str(t)}
-            parts.append(rows.assign(accuracy=100 * rows.accuracy, **place))
-    return pd.concat(parts[len(parts) > 1 :], ignore_index=True)
+            parts.append(rows.assign(accuracy=100 * rows.accuracy, w=labels[window], T=labels[period]))
+    return pd.concat(parts or [pd.DataFrame(columns=["w", "T", "length", "accuracy", "samples"])], ignore_index=True)
 
 
 def sentence(task: str, found: pd.DataFrame, w: str, t: str, sides: Sides, seed: int = 0) -> str:
@@ -111,8 +91,7 @@ def sentence(task: str, found: pd.DataFrame, w: str, t: str, sides: Sides, seed:
     if len(rows):
         parts = [f"{accuracy:.1f}% at {length}" for length, accuracy in zip(rows.length, rows.accuracy, strict=True)]
         return f"Exact match on {rows.samples.iloc[0]} problems: {', '.join(parts)} digits."
-    model = TRAINED[sides].get((number(w), number(t)))
-    if model is None:
+    if (model := TRAINED[sides].get((NUMBERS[w], NUMBERS[t]))) is None:
         return f"w={w}, T={t} is no experiment: see the window that is open to both sides"
     return f"w={w}, T={t} is not trained yet: run `{train_command(Name(task, model), seed)}`"
 
@@ -129,3 +108,12 @@ def draw_masks(figure: Figure, masks: dict[Attention, np.ndarray], t: int | None
         pictures.with_tokens(axes, [*map(str, keys)], [*map(str, queries)], size)
         axes.set_xlabel("position index of the key" + (f", modulo {t}" if t else ""))
     figure.axes[0].set_ylabel("position index of the query")
+
+
+def draw_accuracies(figure: Figure, found: pd.DataFrame, w: str, t: str, tested: int) -> None:
+    """What was measured at one length, by window and period; the chosen ones are framed."""
+    axes = pictures.panel(figure, 46, 336, 550, 180)
+    cells = found[found.length == tested].pivot(index="w", columns="T", values="accuracy").reindex(W, columns=T)
+    percent_map(axes, cells, f"exact match (%) at {tested} digits")
+    axes.set(xlabel="period T", ylabel="window w")
+    pictures.frame(axes, T.index(t) + 0.5, W.index(w) + 0.5)
