@@ -10,7 +10,6 @@ from abc_nb.analysis import certified
 from abc_nb.analysis.results import Results
 from abc_nb.analysis.statistics import percent
 from abc_nb.paper.ledger import ledger, tally
-from abc_nb.runs.run import Run
 from abc_nb.show import tables
 from abc_nb.show.titles import of_models
 from abc_nb.specs.studies import ARITHMETIC
@@ -22,11 +21,6 @@ LENGTHS = (6, 60, 200)
 HEAD = ("", *(f"{length} digits" for length in LENGTHS), "certified", "after repair")
 
 
-def runs_of(results: Results, model: str) -> list[Run]:
-    """The runs of a model that are there, of the paper's four tasks."""
-    return results.existing([f"{task}-{model}" for task in ARITHMETIC])
-
-
 def worst_runs(results: Results) -> str:
     """By method the worst run at each length over tasks and seeds, in percent, and how many runs are certified.
 
@@ -35,7 +29,7 @@ def worst_runs(results: Results) -> str:
     """
     proven, rows = certified.repairs(results), [HEAD]
     for model, title in ROWS.items():
-        if not (runs := runs_of(results, model)):
+        if not (runs := results.existing([f"{task}-{model}" for task in ARITHMETIC])):
             continue
         own = pd.concat([run.evaluation() for run in runs])
         worst = [own[own.length == length].accuracy.min() for length in LENGTHS]

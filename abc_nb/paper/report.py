@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +61,8 @@ def markdown(results: Results, runs: Sequence[Run]) -> str:
     blocks += ["## The paper's claims", f"Verdicts on {len(book)} claims: {tally(book)}. {setting(profile)}"]
     blocks += [claims_table(book, folder), "## Where it comes from"]
     blocks += ["\n".join(f"- {link(notebooks.title(path), path, folder)}" for path in notebooks.sequence())]
-    blocks += ["\n".join(f"- {name}: {escape(text)}" for name, text in facts_of(runs, results.origin).items())]
-    blocks += ["Every run, a line each: [runs.csv](runs.csv)."] if runs else []
+    shipped = sum(run.manifest["shipped"] for run in runs)
+    blocks += [f"Runs: {len(runs)}, of which {shipped} came with the project. A line each: [runs.csv](runs.csv)."]
     return "\n\n".join(blocks) + "\n"
 
 
@@ -110,29 +110,8 @@ def listed_runs(results: Results) -> list[Run]:
 def run_row(run: Run) -> dict[str, object]:
     """What was trained, how long, how well, where and when."""
     accuracy, manifest = run.evaluation().set_index("length").accuracy, run.manifest
-    row = {"experiment": run.spec.name, "seed": run.seed, "steps": manifest["steps"], "seconds": seconds(run)}
+    row = {"experiment": run.spec.name, "seed": run.seed, "steps": manifest["steps"]}
+    row |= {"seconds": round(sum(manifest["seconds"].values()))}
     row |= {f"right at {n} (%)": f"{100 * accuracy[n]:.1f}" if n in accuracy else "" for n in SHOWN_LENGTHS}
-    made = {"made": "shipped" if manifest["shipped"] else "here"}
-    return row | made | {key: manifest[key] for key in ("device", "date")}
-
-
-def seconds(run: Run) -> int:
-    return round(sum(run.manifest["seconds"].values()))
-
-
-def facts_of(runs: Sequence[Run], origin: str) -> dict[str, str]:
-    """What the results should be read with, out of the runs' manifests."""
-    if not runs:
-        return {"Runs": f"none were found (results: {origin}), so devices and versions are not known"}
-
-    def distinct(read: Callable[[Run], Any]) -> str:
-        return "; ".join(str(value) for value in sorted({read(run) for run in runs}))
-
-    dates = sorted({run.manifest["date"] for run in runs})
-    return {
-        "Runs": f"{len(runs)}, of which {sum(run.manifest['shipped'] for run in runs)} came with the project",
-        "Time": f"{sum(map(seconds, runs)):,} seconds of training and evaluation, one run after another",
-        "Device": distinct(lambda run: run.manifest["device"]),
-        "Versions": distinct(lambda run: ", ".join(f"{name} {n}" for name, n in run.manifest["versions"].items())),
-        "Dates": " to ".join(dict.fromkeys([dates[0], dates[-1]])),
-    }
+    row |= {"made": "shipped" if manifest["shipped"] else "here"} | {key: manifest[key] for key in ("device", "date")}
+    return row | {"torch": manifest["versions"]["torch"]}
