@@ -200,7 +200,7 @@ def test_reproduce_trains_what_is_missing_and_writes_figures_tables_and_the_ledg
 def assert_every_claim_is_judged(path: Path) -> None:
     """Every claim has its row, and those of two notebooks a verdict."""
     book = pd.read_csv(path, keep_default_na=False)
-    assert len(book) == 35
+    assert len(book) == 41
     judged = book[book.notebook == "02_vanilla_failure"]
     assert set(judged.id) >= {"C01", "C02", "C03", "C04", "C05", "C14", "C15"}
     assert book.set_index("id").notebook["C31"] == "a1_other_methods"  # with the source counted by place, too

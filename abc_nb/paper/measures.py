@@ -159,7 +159,7 @@ def open_elements(study: CalibrationStudy) -> Row:
         sizes[line.direction] += len(cells_of(line, study.layout)[0])
     with_one = {line.head for line in of_last_layer(study) if line.direction == "antidiagonal"}
     kept = Counter(line.attention for line in study.bias.lines)
-    row = {"share": sizes["antidiagonal"] / sizes.total(), "with_one": len(with_one), "heads": study.bias.heads}
+    row = {"share": sizes["antidiagonal"] / max(1, sizes.total()), "with_one": len(with_one), "heads": study.bias.heads}
     return row | {name: kept[name] for name in ENCODER_DECODER}
 
 
