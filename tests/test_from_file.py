@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 import torch
 from helpers import TINY, half_trained
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import abc_nb
@@ -170,6 +170,7 @@ def half(request: pytest.FixtureRequest) -> tuple[Transformer, Sampler, list[str
     return model, sampler, problems
 
 
+@settings(max_examples=20)
 @given(data=st.data())
 def test_answers_are_those_of_greedy_decoding_whatever_the_file_says(
     half: tuple[Transformer, Sampler, list[str]], data: st.DataObject
