@@ -119,6 +119,14 @@ def test_text_and_map_hide_later_steps_and_mark_wrong_tokens(study: AttentionStu
     ]
 
 
+def test_all_heads_are_drawn_a_layer_a_column_and_white_between_them(study: AttentionStudy, figure: Figure) -> None:
+    decoded = explore.ask(study, "123+989")[1]
+    explore.draw_all_heads(figure, decoded, "cross", 0, 1)
+    weights = decoded.weights["cross", 0].numpy()
+    drawn = cells(figure)
+    np.testing.assert_array_equal(drawn[drawn <= 1].reshape(weights.shape), weights)
+
+
 # ---- a window ---------------------------------------------------------------------------------------
 
 
@@ -210,8 +218,7 @@ def test_cells_on_kept_lines_are_framed_and_closed_cells_of_the_bias_are_grey(
     for head, weights in enumerate(bench.averages["cross", 0].numpy()):
         lines = [line for line in bias.of("cross", 0) if line.head == head]
         on_lines = {cell for line in lines for cell in zip(*map(tuple, cells_of(line, bench.layout)), strict=True)}
-        scaled = (weights - weights.min()) / (weights.max() - weights.min())
-        expected = sorted(scaled[int(step), int(column)] for step, column in on_lines)
+        expected = sorted(weights[int(step), int(column)] for step, column in on_lines)
         np.testing.assert_allclose(sorted(framed[head].values()), expected, rtol=1e-5)
     dense = bias.dense(bench.parent.spec.sampler.layout(12), "cross", 0, bias.heads)
     assert np.isnan(cells(figure, 1)).sum() == (~dense.isfinite()).sum()

@@ -11,8 +11,6 @@ import pytest
 from helpers import rows
 
 from abc_nb.analysis import statistics
-from abc_nb.analysis.results import Results
-from abc_nb.common.errors import InputError
 from abc_nb.paper import tables as beside
 from abc_nb.problems.tasks import REGISTRY
 from abc_nb.show import tables
@@ -104,12 +102,3 @@ def test_saved_tables_can_be_read_back(figures: Path) -> None:
     assert r"100 \| 100.0" in lines[2]
     assert len({len(re.split(r"(?<!\\)\|", line)) for line in lines}) == 1, "every row has as many columns"
     assert "\\begin{tabular}" in (figures / "table-x.tex").read_text()
-
-
-def test_missing_results_and_unknown_ones_are_one_sentence() -> None:
-    message = r"addition-vanilla, seed 99, were shipped: run `abc-nb train addition-vanilla"
-    with pytest.raises(InputError, match=message):
-        Results("quick", "shipped", [99]).runs(["addition-vanilla"])
-    for profile, origin in (("fast", "runs"), ("quick", "elsewhere")):
-        with pytest.raises(InputError, match="choose one of"):
-            Results(profile, origin, [0])

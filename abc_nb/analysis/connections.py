@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -51,14 +52,12 @@ def same_index_at_every_size(longest: int) -> bool:
 
     It has one exactly for the diagonals of the matrix that was read.
     """
-    wanted, sizes = offsets(longest, longest), range(1, longest + 1)
-    return all(
-        np.array_equal(
-            abc_index(longest, longest, (m, n)), np.where((wanted > -m) & (wanted < n), wanted, np.nan), equal_nan=True
-        )
-        for m in sizes
-        for n in sizes
-    )
+    wanted = offsets(longest, longest)
+    for m, n in itertools.product(range(1, longest + 1), repeat=2):
+        expected = np.where((wanted > -m) & (wanted < n), wanted, np.nan)
+        if not np.array_equal(abc_index(longest, longest, (m, n)), expected, equal_nan=True):
+            return False
+    return True
 
 
 @torch.inference_mode()

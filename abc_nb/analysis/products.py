@@ -7,7 +7,6 @@ from collections.abc import Iterable
 import pandas as pd
 import torch
 
-from abc_nb.analysis.calibration_study import CalibrationStudy
 from abc_nb.analysis.results import Results
 from abc_nb.problems.digits import as_integer
 from abc_nb.problems.products import Product
@@ -51,10 +50,3 @@ def says_the_product(task: Product, batch: Batch, row: int) -> bool:
     first, second = (as_integer(digits[0], task.base) for digits in batch.operands(torch.tensor([row]), task))
     table = task.read_table(batch.target[row, 1:-1].tolist(), batch.layout.row)
     return as_integer(task.result(table[None])[0], task.base) == first * second
-
-
-def followed(study: CalibrationStudy) -> pd.DataFrame:
-    """The calibrated lines that move with a table's columns or rows, each once, with the heads that have it."""
-    lines = study.lines[study.lines.direction != "vertical"]
-    own = lines[~((lines.span == "output") & (lines.direction == "diagonal") & (lines.offset == 0))]
-    return own.groupby(["span", "direction", "offset"]).agg(heads=("head", "nunique")).reset_index()

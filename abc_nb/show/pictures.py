@@ -128,18 +128,20 @@ def frame(axes: Axes, column: float, row: float, width: float = 1, height: float
     axes.add_patch(box).set_clip_on(False)
 
 
-def mosaic(axes: Axes, matrices: Sequence[np.ndarray], columns: int, gap: tuple[int, int]) -> list[tuple[int, int]]:
-    """Draw matrices of one size with values up to 1, row by row; gives where each begins (row, column).
+def mosaic(
+    axes: Axes, matrices: Sequence[np.ndarray], columns: int, gap: tuple[int, int], low: float = 0, high: float = 1
+) -> list[tuple[int, int]]:
+    """Draw matrices of one size on one scale, row by row; gives where each begins (row, column).
 
     `gap` is the white space above each (for its title) and between two columns, in cells.
     """
     height, width = matrices[0].shape
     step = (height + gap[0], width + gap[1])
     corners = [(i // columns * step[0] + gap[0], i % columns * step[1]) for i in range(len(matrices))]
-    whole = np.full((-(-len(matrices) // columns) * step[0], columns * step[1] - gap[1]), 2.0)  # over 1 is white
+    whole = np.full((-(-len(matrices) // columns) * step[0], columns * step[1] - gap[1]), high + 1.0)  # white
     for (row, column), matrix in zip(corners, matrices, strict=True):
         whole[row : row + height, column : column + width] = matrix
-    heat_map(axes, whole, vmin=0, vmax=1)
+    heat_map(axes, whole, vmin=low, vmax=high)
     return corners
 
 

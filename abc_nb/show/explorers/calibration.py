@@ -160,23 +160,16 @@ class Bench:
 
 
 def draw_heads(figure: Figure, column: int, matrices: np.ndarray, title: str, framed: np.ndarray | None = None) -> None:
-    """Matrices (head, query, key), each on its own scale, in rows of four; cells that are `framed` have a frame."""
+    """Matrices (head, query, key) on one scale, in rows of four; cells that are `framed` have a frame."""
     axes = pictures.panel(figure, 8 + 474 * column, 24, 452, 300, f"{title}; rows: output")
-    _, height, width = matrices.shape
+    finite, (_, height, width) = matrices[np.isfinite(matrices)], matrices.shape
     gap = (max(1, round(height / 6)), max(1, width // 14))
-    corners = pictures.mosaic(axes, [scaled(matrix) for matrix in matrices], COLUMNS, gap)
+    low, high = (finite.min() - 0.1, finite.max()) if finite.size else (0, 1)
+    corners = pictures.mosaic(axes, list(matrices), COLUMNS, gap, low, high)
     for head, (row, left) in enumerate(corners):
         axes.text(left - 0.5, row - 0.5 - gap[0] * 0.15, f"head {head + 1}", fontsize=8, va="bottom")
         if framed is not None:
             pictures.outline(axes, framed[head], (row, left))
-
-
-def scaled(matrix: np.ndarray) -> np.ndarray:
-    """From the smallest value, 0, to the largest, 1; all 1 where these are the same. What is not finite stays."""
-    finite = matrix[np.isfinite(matrix)]
-    low, high = (finite.min(), finite.max()) if finite.size else (0.0, 1.0)
-    found: np.ndarray = (matrix - low) / (high - low) if high > low else matrix - low + 1
-    return found
 
 
 def draw_curves(figure: Figure, curves: Mapping[str, pd.DataFrame]) -> None:
