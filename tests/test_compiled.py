@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -97,18 +98,15 @@ def test_the_number_of_threads_changes_no_bit_of_output_and_gradients(keys: int)
     torch.testing.assert_close(found[0], found[1], rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("lacking", ["compiler", "folder", "switched off"])
+@pytest.mark.parametrize("name", ["CC", compiled.OFF, None])
 def test_without_a_compiler_or_a_folder_pytorchs_attention_is_used(
-    lacking: str, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+    name: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    folder = tmp_path_factory.mktemp("built")
-    monkeypatch.setattr(compiled.paths, "BUILD", folder)
-    if lacking == "compiler":
-        monkeypatch.setenv("CC", "no-such-compiler")
-    elif lacking == "folder":
-        (folder / "compiled").write_text("in the way")
+    monkeypatch.setattr(compiled.paths, "BUILD", tmp_path)
+    if name is None:
+        (tmp_path / "compiled").write_text("in the way of the folder")
     else:
-        monkeypatch.setenv(compiled.OFF, "0")
+        monkeypatch.setenv(name, {"CC": "no-such-compiler"}.get(name, "0"))
     assert compiled.library.__wrapped__(8) is None
 
 

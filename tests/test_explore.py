@@ -16,8 +16,8 @@ from abc_nb.analysis.attention import AttentionStudy
 from abc_nb.bias.base import ENCODER_DECODER, Attention
 from abc_nb.bias.lines import cells_of
 from abc_nb.bias.window import Sides, Window
+from abc_nb.calibration.calibrate import PAPER, Calibration
 from abc_nb.calibration.of_model import calibrate_model
-from abc_nb.calibration.settings import PAPER, Calibration
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.model.positions import Sinusoidal

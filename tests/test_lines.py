@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Literal
 
 import pytest
@@ -192,26 +191,6 @@ def opened(line: Line, layout: Layout, tokens: Sequence[str]) -> list[str]:
     matrix = Lines(1, (line,), empty="closed").dense(layout, line.attention, 0, 1)[0]
     assert (matrix > -INFINITY).sum(1).max() <= 1
     return ["".join(tokens[int(j)] for j in row.nonzero()) for row in matrix > -INFINITY]
-
-
-@given(st.integers(1, 60))
-def test_an_operands_line_opens_the_digit_of_each_place_and_a_single_digit_at_every_step(width: int) -> None:
-    first, second = (Line("cross", 0, 0, "antidiagonal", f"operand {number}", 0, 0.0) for number in (1, 2))
-    a, b = ([f"{name}{place}" for place in range(width)] for name in "ab")
-    cases: list[tuple[Layout, list[str], dict[Line, list[str]]]] = [
-        (unary(width), ["$", *a[::-1], "&"], {first: a}),
-        (binary_natural(width, "+", width), natural_tokens(width, width), {first: a, second: b}),
-        (binary_aligned(width, "+"), ["$", "+", *interleaved(a[::-1], b[::-1]), "&"], {first: a, second: b}),
-    ]
-    single = replace(second, direction="vertical")
-    cases += [(binary_natural(width, "*", 1), natural_tokens(width, 1), {single: ["b0"] * width})] * (width > 1)
-    for layout, tokens, lines in cases:
-        for line, digits in lines.items():
-            assert opened(line, layout, tokens)[:width] == digits
-
-
-def interleaved(first: list[str], second: list[str]) -> list[str]:
-    return [token for pair in zip(first, second, strict=True) for token in pair]
 
 
 @pytest.mark.parametrize(("few", "heads"), [(1, 8), (2, 8), (3, 8), (2, 3), (3, 1)])

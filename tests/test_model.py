@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
 
 import pytest
 import torch
@@ -150,23 +149,6 @@ def test_source_is_counted_as_asked(layout: Layout, end: str, index: list[int]) 
     frame = build(replace(TINY, source_index=end)).frame(layout)  # type: ignore[arg-type]
     assert frame.source.tolist() == index
     assert frame.target.tolist() == [*range(layout.target_length)]
-
-
-@biases
-def test_recorded_logits_are_the_scaled_products_plus_the_bias(bias: Bias) -> None:
-    """The first layer's self-attention, one query and key at a time."""
-    layout, config = binary_aligned(3, "+"), replace(TINY, position=NoPosition(), bias=bias)
-    model, record = build(config), Record()
-    source, target = tokens(layout, batch=2)
-    model(source, target, layout, record=record)
-    attention, norm = model.layers[0].self_attention, model.layers[0].self_residual.norm
-    inner = norm(model.embedding(target) * config.width**0.5)
-    query, key = (part(inner).view(2, -1, 2, 4) for part in (attention.query, attention.key))
-    added = bias.dense(layout, "self", 0, 2)
-    assert added is not None
-    for head, i, j in product(range(2), *[range(layout.target_length)] * 2):
-        expected = (query[:, i, head] * key[:, j, head]).sum(-1) / 2 + added[head % len(added), i, j]
-        torch.testing.assert_close(record.logits["self", 0][:, head, i, j], expected)
 
 
 ALONE = replace(TINY, kind="decoder-only", encoder_layers=0, source_index="running")

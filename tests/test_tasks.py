@@ -66,6 +66,11 @@ REFUSED: list[tuple[Callable[..., Any], list[Any], str]] = [
     (partial(Task("n-by-n").layout, 4), ["as-written"], "a table is written row by row, units first"),
     (partial(ADDITION.width, 4), ["tihgt"], "'tihgt' is no regime: choose one of tight, padded, padded-20, unpadded"),
     *((Task(name).places, [0, -3], "length .* is not possible") for name in ("addition", "parity", "listops-max")),
+    (
+        partial(Sampler(Task("parity"), regime="unpadded").validation_batches, size=9),
+        [1],
+        "no number of 2 digits in base",
+    ),
     (Sampler, ["addition"], "'addition' is not possible as task"),
     (partial(Sampler, ADDITION), ["algined"], "is not possible as arrangement of a Sampler: choose one of natural"),
     (partial(Sampler, ADDITION, "natural"), ["tihgt"], "not possible as regime of a Sampler: choose one of tight"),

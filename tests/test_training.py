@@ -43,18 +43,6 @@ def test_a_small_task_is_learned_at_every_length() -> None:
     assert evaluate(model, sampler, [(6, 100), (40, 100)]).accuracy.min() > 0.95
 
 
-def test_loss_is_the_mean_surprise_at_each_right_token() -> None:
-    model, batch = build(), SAMPLER.training_batch(0, 0, 4)
-    shares = model(batch.source, batch.target[:, :-1], batch.layout).softmax(-1)
-    surprises = [
-        -math.log(shares[row, place, batch.target[row, place + 1]].item())
-        for row in range(4)
-        for place in range(batch.layout.target_length)
-    ]
-    loss, _ = loss_of(model, batch)
-    assert loss.item() == pytest.approx(sum(surprises) / len(surprises), rel=1e-5)
-
-
 def test_a_problem_is_wrong_with_its_first_wrong_token() -> None:
     model, batch = build(), SAMPLER.training_batch(0, 0, 12)
     said = greedy(model.eval(), batch.source, batch.layout, SAMPLER.task.token(SOS))

@@ -15,8 +15,7 @@ from abc_nb.analysis.calibration_study import CalibrationStudy
 from abc_nb.analysis.results import Results
 from abc_nb.bias.base import ENCODER_DECODER, Attention
 from abc_nb.bias.lines import Line, open_cells, whole_matrix
-from abc_nb.calibration.calibrate import candidates, line_means
-from abc_nb.calibration.settings import Calibration
+from abc_nb.calibration.calibrate import Calibration, candidates, line_means
 from abc_nb.model.layers import DecoderLayer
 from abc_nb.model.positions import RelativeAttention
 from abc_nb.model.transformer import Transformer

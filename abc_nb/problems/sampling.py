@@ -114,6 +114,8 @@ class Sampler:
         if self.regime == "unpadded":
             low, high = self.task.base ** (single(width) - 1), self.task.base ** single(width)
             pool = pool[(pool >= low) & (pool < high)]
+            if not len(pool):
+                raise InputError(f"no number of {width} digits in base {self.task.base} is left: take another regime")
         return self.task.draw(pool, count, width, rng)
 
     def batch(self, operands: Sequence[Digits], width: Width) -> Batch:

@@ -8,14 +8,13 @@ takes. The update rule is the same, and a test holds the two together.
 
 from __future__ import annotations
 
-import inspect
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
+from torch.optim import AdamW, Optimizer
 
 if TYPE_CHECKING:
     from abc_nb.training.progress import TrainingConfig
@@ -31,29 +30,11 @@ def build_optimizers(model: nn.Module, config: TrainingConfig) -> list[Optimizer
     matrices = [p for p in layers.values() if p.ndim == 2 and min(p.shape) > 1] if config.optimizer == "muon" else []
     chosen = {id(p) for p in matrices}
     rest = [p for p in trained.values() if id(p) not in chosen]
-    adamw = AdamW(rest, lr=config.learning_rate, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
+    adamw: Optimizer = AdamW(rest, lr=config.learning_rate, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
     return [adamw, Muon(matrices, lr=config.matrix_learning_rate)] if matrices else [adamw]
 
 
-class Uncompiled(Optimizer):
-    """An optimiser whose methods are PyTorch's before it wraps them.
-
-    The wrappers load PyTorch's compiler to ask it to leave the methods alone. That costs every process that trains
-    two seconds and 70 MB, and nothing here uses it.
-    """
-
-    add_param_group = inspect.unwrap(Optimizer.add_param_group)
-    state_dict = inspect.unwrap(Optimizer.state_dict)
-    load_state_dict = inspect.unwrap(Optimizer.load_state_dict)
-
-
-class AdamW(Uncompiled, torch.optim.AdamW):
-    """`torch.optim.AdamW`; it computes the same, bit for bit."""
-
-    step = torch.no_grad()(inspect.unwrap(torch.optim.AdamW.step))
-
-
-class Muon(Uncompiled):
+class Muon(Optimizer):
     """Momentum, orthogonalised, for matrices; its size matches AdamW's usual update (Liu et al. 2025, section 2.2)."""
 
     def __init__(self, params: Iterable[Tensor], lr: float, momentum: float = 0.95) -> None:

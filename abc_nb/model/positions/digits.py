@@ -17,10 +17,9 @@ from abc_nb.problems.layouts import EOS, SOS, Layout
 class Abacus(Learned):
     """A trained vector for a digit's place in its number, the same in operands and output (McLeish et al. 2024).
 
-    Units are at 1, what is no digit at 0. In training each problem counts from a random start: so
-    vectors of places are trained that its numbers do not have. The paper evaluates from the first
-    start, after much longer training; here one problem in 200 would have begun there, so evaluation
-    puts a number into the middle of the starts.
+    Units are at 1, what is no digit at 0. In training each problem counts from a random start, so that vectors of
+    higher places are trained, too. The paper evaluates from the first start; here training is much shorter and seldom
+    begins there, so that evaluation puts a number into the middle of the starts.
     """
 
     longest: int = 1024
@@ -51,10 +50,9 @@ class Abacus(Learned):
 class Coupling(Abacus):
     """Digits of one place share a position, in operands and output (Cho et al. 2024, section 3).
 
-    The operator and what comes before the output (the paper's =, here its first token) stand next to
-    the units, at 1; a place p (units = 0) is at p + 2, and the ends of the source are at 0. The authors evaluate from
-    the first start. (For Parity their code couples the token before an output with the bit that it needs; here they
-    are next to each other, as on the other tasks.)
+    The operator and what comes before the output (the paper's =, here its first token) stand next to the units, at 1;
+    a place p (units = 0) is at p + 2, and the ends of the source are at 0. (For Parity the authors' code couples the
+    token before an output with the bit that it needs; here they are next to each other, as on the other tasks.)
     """
 
     def places(self, index: Index, layout: Layout) -> Index:

@@ -59,10 +59,7 @@ class TransformerXL(PositionEncoding):
 
 
 class TransformerXLAttention(AttentionPosition):
-    """The second term. The first one is there: here queries have a bias, which is u.
-
-    So q + v is the query, with its bias u, plus `v_minus_u`.
-    """
+    """The second term; the first is there, as queries have a bias, u. So q + v is the query plus `v_minus_u`."""
 
     def __init__(self, head_size: int, heads: int) -> None:
         super().__init__()
@@ -93,10 +90,9 @@ class TransformerXLAttention(AttentionPosition):
 class Randomized(TransformerXL):
     """Tokens stand at a sorted random subset of a longer range (Ruoss et al. 2023, section 3).
 
-    One subset for each part of a batch. Source and target share it, and the digit of a place stands where
-    the output token of that place is predicted: other distances are drawn anew, this one is zero. Evaluation
-    draws as well, as in the paper: one subset for each number of tokens, always the same. Under Transformer-XL's
-    encoding, the best in that paper.
+    One subset for each part of a batch. Source and target share it, and the digit of a place stands where the output
+    token of that place is predicted. Evaluation draws as well, as in the paper: one subset for each number of tokens,
+    always the same. Under Transformer-XL's encoding, the best in that paper.
     """
 
     longest: int = 2048  # N

@@ -17,8 +17,8 @@ from abc_nb.analysis.calibration_study import line_table
 from abc_nb.api import load
 from abc_nb.bias.base import Attention
 from abc_nb.bias.lines import DIRECTIONS, WHOLE, Lines
+from abc_nb.calibration.calibrate import PAPER, SHARE, Calibration
 from abc_nb.calibration.of_model import Averages, average_attention, bias_from_attention
-from abc_nb.calibration.settings import PAPER, SHARE, Calibration
 from abc_nb.problems.layouts import Layout
 from abc_nb.runs import store
 from abc_nb.runs.store import Run
