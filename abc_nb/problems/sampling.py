@@ -111,7 +111,7 @@ class Sampler:
 
     def draw(self, pool: np.ndarray, count: int, width: Width, rng: np.random.Generator) -> list[Digits]:
         """The operands of so many problems, from numbers of `pool`: of unpadded ones, those that fill the width."""
-        if self.regime == "unpadded":
+        if self.regime == "unpadded" and self.task.can_pad:
             low, high = self.task.base ** (single(width) - 1), self.task.base ** single(width)
             pool = pool[(pool >= low) & (pool < high)]
             if not len(pool):
