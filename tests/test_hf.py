@@ -208,10 +208,11 @@ def test_a_bias_takes_part_in_training_with_gradients_and_changes_with_the_layou
 @families
 @torch.no_grad()
 def test_averages_have_the_form_that_calibration_reads(make: Make) -> None:
-    """They are the weights that the library's own plain attention returns."""
-    model, tokens = made(make, attn_implementation="eager").train(), sequences(70)
+    """They are the weights that the library's own plain attention returns, whichever attention the model has."""
+    model, tokens = made(make).train(), sequences(70)
     found, sources = hf.averaged_attention(model, tokens, LAYOUT), LAYOUT.source_length
-    assert model.training
+    assert model.training and hf.attached(model) is None
+    model.set_attn_implementation("eager")
     weights = model.eval()(tokens, output_attentions=True).attentions
     for layer in range(LAYERS):
         wanted = weights[layer].mean(0)
@@ -355,7 +356,7 @@ def test_attach_proves_itself_or_refuses(leak: str) -> None:
         return out + 0.001 * (beside[:, 2:] if leak == "after" else beside[:, :-2])
 
     hook = inner.register_forward_hook(mixed)
-    said = {"after": "come after", "past": "other ways", "zero": "one of zero changes"}[leak]
+    said = {"after": "come after", "past": "other ways", "zero": "under a bias of zero"}[leak]
     with pytest.raises(InputError, match=said):
         hf.attach(model, Drawn(), LAYOUT)
     hook.remove()
@@ -398,7 +399,7 @@ def eager() -> Any:
 @pytest.mark.parametrize(
     ("said", "call"),
     [
-        ("returns no weights", lambda: hf.averaged_attention(made(llama), sequences(), LAYOUT)),
+        ("does not use the AttentionInterface", lambda: hf.averaged_attention(gptj(), sequences(), LAYOUT)),
         ("must not merge", lambda: hf.averaged_attention(eager(), sequences()[:, 1:], LAYOUT)),
         ("tensor of integers", lambda: hf.averaged_attention(eager(), sequences().float(), LAYOUT)),
         ("is no layout", lambda: hf.averaged_attention(eager(), sequences(), 3)),

@@ -54,7 +54,7 @@ def test_the_lines_of_the_page_carry_a_llama_from_six_digits_to_sixty(steps: int
     answers = names["answers"][:, names["prompts"].shape[1] :]
     assert answers.shape == long.target[:, 1:].shape
     assert ((answers == long.target[:, 1:]).all(1).float().mean() > 0.98) == (steps == 300)
-    assert model.config._attn_implementation == "eager"
+    assert model.config._attn_implementation == "sdpa"
 
 
 def test_training_goes_on_where_the_loss_is_that_of_the_answer_alone() -> None:
@@ -80,7 +80,7 @@ def test_training_goes_on_where_the_loss_is_that_of_the_answer_alone() -> None:
 
 @torch.no_grad()
 def test_lines_are_those_of_the_averages_and_the_sparsest_that_keep_enough() -> None:
-    model, batch = llama(attn_implementation="eager").eval(), SAMPLER.calibration_batch(0, 80)
+    model, batch = llama().eval(), SAMPLER.calibration_batch(0, 80)
     averages = hf.averaged_attention(model, training.sequence(batch), batch.layout)
     one = hf.calibrate_model(model, batch, abc_nb.Calibration(share=0.1))
     assert one.bias == abc_nb.bias_from_attention(averages, batch.layout, abc_nb.Calibration(share=0.1))

@@ -71,6 +71,18 @@ def attached(model: nn.Module) -> Attached | None:
     return next((handle for handle, _ in found), None)
 
 
+@contextmanager
+def under_own(model: PreTrainedModel, layout: Layouts) -> Iterator[Attached]:
+    """The handle of the bias that is on a model, or of one of zero for a `with` block."""
+    own = attached(model)
+    handle = own or attach(model, Bias(), layout)
+    try:
+        yield handle
+    finally:
+        if own is None:
+            handle.detach()
+
+
 def as_layouts(layout: Layouts) -> tuple[Layout, ...]:
     """One layout for all rows, or one for each; InputError for none."""
     many = tuple(layout) if isinstance(layout, Sequence) else (layout,)
@@ -94,8 +106,8 @@ class Attached:
         self.kept: dict[Any, Tensor] = {}  # matrices of a bias
         self.kept_of = self.bias
         self.layers: list[Any] = []  # in the order in which they attend
-        self.configs = [
-            (module, module.config, private_copy(module.config))
+        self.configs: list[tuple[Any, Any, Any]] = [  # a module, its own configuration, and the one in its place
+            (module, module.config, copy.copy(module.config))
             for module in model.modules()
             if hasattr(vars(module).get("config"), "_attn_implementation") and not isinstance(module, PreTrainedModel)
         ]
@@ -105,6 +117,7 @@ class Attached:
         self.base: Any = inner
         self.names = list(inspect.signature(inner.forward).parameters)
         for module, _, private in self.configs:
+            private._attn_implementation_internal = NAME
             module.config = private
             setattr(module, NAME, (self, None))
         self.hook = self.base.register_forward_pre_hook(self.before, with_kwargs=True)
@@ -201,10 +214,3 @@ class Attached:
                 largest = whole.amax(-1, keepdim=True)
                 self.kept[key] = (whole - largest.masked_fill(largest == CLOSED, 0.0)).to(like.device, like.dtype)
         return self.kept[key]
-
-
-def private_copy(config: Any) -> Any:
-    """A configuration of one module's own, in which the attention is this package's."""
-    private = copy.copy(config)
-    private._attn_implementation_internal = NAME
-    return private

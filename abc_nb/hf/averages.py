@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from abc_nb.bias.base import Attention
 from abc_nb.common.errors import InputError
-from abc_nb.hf.attach import attached
-from abc_nb.hf.probe import check_model
+from abc_nb.hf.attach import under_own
 from abc_nb.hf.sequence import token_count
 from abc_nb.problems.layouts import Layout
 from abc_nb.training.evaluation import evaluating
@@ -28,18 +25,15 @@ def averaged_attention(
     """Weights (head, query, key) of each attention and layer, the mean over problems of one layout.
 
     `token_ids` (batch, source_length + target_length) hold one token for a digit: the problem, and then the answer's
-    input tokens. The result goes to `bias_from_attention`. A model without a bias must be made with
-    `attn_implementation="eager"`, or set to it; of one under a bias, the weights are those under the bias. Raises
-    InputError for tokens that do not fit the layout, for a model that returns no weights and for one with a sliding
-    window of its own.
+    input tokens. Of a model under a bias, the weights are those under the bias. The result goes to
+    `bias_from_attention`. Raises InputError for tokens that do not fit the layout, and as `attach` does.
     """
-    check_model(model)
     check_tokens(token_ids, layout)
     sums: list[Tensor] = []
-    handle = attached(model)
-    with evaluating(model) as device, handle.lent(handle.bias, layout) if handle else nullcontext():
+    with under_own(model, layout) as handle, handle.lent(handle.bias, layout), evaluating(model) as device:
         for part in token_ids.split(ROWS):
-            of_part = [weights.float().sum(0) for weights in weights_of(model, part.to(device))]
+            found = model(input_ids=part.to(device), output_attentions=True, use_cache=False).attentions
+            of_part = [weights.float().sum(0) for weights in found]
             sums = [old + new for old, new in zip(sums, of_part, strict=True)] if sums else of_part
     split, averages = layout.source_length, dict[tuple[Attention, int], Tensor]()
     for layer, total in enumerate(sums):
@@ -48,17 +42,6 @@ def averaged_attention(
         averages["self", layer] = mean[:, split:, split:]
         averages["source", layer] = mean[:, :split, :split]
     return averages
-
-
-def weights_of(model: PreTrainedModel, token_ids: Tensor) -> Sequence[Tensor]:
-    """Each layer's weights (batch, head, query, key); InputError if the model returns none."""
-    found = model(input_ids=token_ids, output_attentions=True, use_cache=False).attentions
-    if not found or not all(isinstance(each, Tensor) and each.ndim == 4 for each in found):
-        name = model.config._attn_implementation
-        raise InputError(
-            f'the attention implementation {name!r} returns no weights: call model.set_attn_implementation("eager")'
-        )
-    return tuple(found)
 
 
 def check_tokens(token_ids: Tensor, layout: Layout) -> None:

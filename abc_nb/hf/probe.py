@@ -33,24 +33,23 @@ def prove(model: Any, handle: Attached) -> None:
     with models_run(model) as found:
         plain = logits(model, tokens)
     handle.install(found[-1])
-    name, unit = type(model).__name__, torch.finfo(model.dtype).eps * plain.abs().max().item()
     with handle.lent(Bias(), LAYOUT):
         zero = logits(model, tokens)
         if "position_ids" in handle.names:
             counted = logits(model, tokens, position_ids=torch.arange(tokens.shape[1], device=tokens.device)[None])
-            handle.countable = bool((counted - zero).abs().max() <= NOISE * unit)
-    if not handle.layers:
-        raise InputError(f"{name} does not use the AttentionInterface of transformers: it takes no bias")
-    if not (zero - plain).abs().max() <= unit / torch.finfo(model.dtype).eps ** 0.5:
-        raise InputError(
-            f"{name} takes no bias: one of zero changes its logits, since its attention is of another kind"
-        )
-    if not influence(zero)[:CHANGED].max() <= NOISE * unit:
-        raise InputError(f"{name} takes no bias: its tokens see those that come after them")
+            handle.countable = torch.allclose(counted, zero, rtol=1e-5)
     with handle.lent(Lines(1, (), empty="closed"), LAYOUT):
         closed = logits(model, tokens)
-    if not influence(closed).max() <= NOISE * unit:
-        raise InputError(f"{name} takes no bias: its tokens see each other in other ways than by its attention")
+    unit, size = torch.finfo(model.dtype).eps, plain.abs().max()
+    right = {
+        "does not use the AttentionInterface of transformers": bool(handle.layers),
+        "gives other logits under a bias of zero": (zero - plain).abs().max() <= size * unit**0.5,
+        "lets tokens see those that come after them": influence(zero)[:CHANGED].max() <= size * unit * NOISE,
+        "lets tokens see each other in other ways than by attention": influence(closed).max() <= size * unit * NOISE,
+    }
+    for what, holds in right.items():
+        if not holds:
+            raise InputError(f"{type(model).__name__} takes no bias: it {what}")
     handle.keep_layers()
 
 
@@ -80,21 +79,17 @@ def models_run(model: nn.Module) -> Iterator[list[nn.Module]]:
 def influence(found: Tensor) -> Tensor:
     """How much the token that differs changes the logits of each other token: (token,)."""
     change = (found[0] - found[1]).abs().amax(-1)
-    change[CHANGED] = 0.0
-    return change
+    return change.index_fill(0, torch.tensor(CHANGED, device=change.device), 0.0)
 
 
 def two_rows(model: Any) -> Tensor:
     """Token ids (2, tokens) without special ones, of which two columns differ."""
     facts = model.config.get_text_config(decoder=True).to_dict() | model.config.to_dict()
     special = {number for name, number in facts.items() if name.endswith("token_id") and isinstance(number, int)}
-    count = token_count(LAYOUT)
     plain = [number for number in range(model.get_input_embeddings().num_embeddings) if number not in special]
-    if len(plain) < 2:
-        raise InputError(f"{type(model).__name__} has fewer than two tokens that are not special")
-    rows = torch.tensor([plain[number % len(plain)] for number in range(count)], device=model.device).repeat(2, 1)
+    rows = torch.tensor([plain[number % len(plain)] for number in range(token_count(LAYOUT))]).repeat(2, 1)
     rows[1, CHANGED] = plain[(CHANGED + 1) % len(plain)]
-    return rows
+    return rows.to(model.device)
 
 
 def logits(model: nn.Module, tokens: Tensor, **more: Tensor) -> Tensor:
@@ -110,8 +105,8 @@ def logits(model: nn.Module, tokens: Tensor, **more: Tensor) -> Tensor:
         raise InputError(f"{type(model).__name__} cannot be run on input_ids alone: {reason}") from error
 
 
-def check_model(model: Any) -> Any:
-    """The configuration of a causal language model's text; InputError for what is none, or has a sliding window."""
+def check_model(model: Any) -> None:
+    """InputError for what is no causal language model, or has a sliding window."""
     if not hasattr(getattr(model, "config", None), "get_text_config"):
         raise InputError(f"{type(model).__name__} is no model of transformers: give a causal language model")
     config = model.config.get_text_config(decoder=True)
@@ -122,4 +117,3 @@ def check_model(model: Any) -> Any:
             f"{type(model).__name__} has layers without full attention, such as a sliding window of its own: "
             "take a model, or a configuration, in which every token can see all those before it"
         )
-    return config

@@ -12,11 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from abc_nb.bias.base import Bias
 from abc_nb.bias.lines import Lines
 from abc_nb.calibration.calibrate import Calibration, given
 from abc_nb.calibration.of_model import Calibrated, sparsest
-from abc_nb.hf.attach import Attached, attach, attached
+from abc_nb.hf.attach import Attached, under_own
 from abc_nb.hf.averages import averaged_attention
 from abc_nb.problems.sampling import Batch, Sampler
 
@@ -79,16 +78,11 @@ def calibrate_model(model: PreTrainedModel, batch: Batch, settings: Calibration 
     right. Of a model under a bias, that is its attention under the bias, and the lines are tried in the bias's place.
     Raises InputError as `attach` does.
     """
-    own = attached(model)
-    handle = own or attach(model, Bias(), batch.layout)
-
-    def skill(bias: Lines) -> float:
-        with handle.lent(bias, batch.layout):
-            return correct_tokens(model, batch, handle).float().mean().item()
-
-    try:
+    with under_own(model, batch.layout) as handle:
         averages = averaged_attention(model, sequence(batch), batch.layout)
+
+        def skill(bias: Lines) -> float:
+            with handle.lent(bias, batch.layout):
+                return correct_tokens(model, batch, handle).float().mean().item()
+
         return sparsest(averages, batch.layout, given(settings), skill)
-    finally:
-        if own is None:
-            handle.detach()
