@@ -8,7 +8,7 @@ keys or logits inside each attention.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from torch import Tensor, nn
 
@@ -51,6 +51,8 @@ def offsets(index: tuple[Tensor, Tensor], chosen: Tensor | None = None) -> Tenso
 class PositionEncoding:
     """What every encoding can be asked; a kind of encoding overrides what it does."""
 
+    from_units: ClassVar[bool] = False  # whether the source is counted from its units
+
     def trained_on(self, layout: Layout) -> PositionEncoding:
         """The same encoding, which knows the longest layout of its training."""
         return self
@@ -62,9 +64,10 @@ class PositionEncoding:
     def place(self, index: Index, layout: Layout, head_size: int, training: bool) -> Index:
         """The positions of tokens whose index, counted from the model's end of the source, is `index`.
 
-        What is drawn at random in training follows from torch's generator.
+        From the units, the digit of a place stands where the output token of that place is predicted, and what stands
+        behind the units comes before zero. What is drawn at random in training follows from torch's generator.
         """
-        return index
+        return Index(index.source - index.source[layout.units], index.target) if self.from_units else index
 
     def fits(self, layout: Layout) -> bool:
         """Whether it has a position for every token of a layout."""
@@ -84,14 +87,6 @@ class PositionEncoding:
 
     def attention(self, head_size: int, heads: int) -> AttentionPosition:
         return AttentionPosition()
-
-
-def from_units(index: Index, layout: Layout) -> Index:
-    """The source counted from the units: the digit of a place stands where the output token of that place is predicted.
-
-    What stands behind the units comes before zero.
-    """
-    return Index(index.source - index.source[layout.units], index.target)
 
 
 def longer_side(layout: Layout) -> int:

@@ -11,23 +11,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from abc_nb.model.positions.base import AttentionPosition, Index, PositionEncoding, from_units, offsets
-from abc_nb.problems.layouts import Layout
+from abc_nb.model.positions.base import AttentionPosition, PositionEncoding, offsets
 
 SMALLEST = 1e-2  # of KERPLE's r1 and r2, as in the authors' code
 
 
 @dataclass(frozen=True)
-class Centred(PositionEncoding):
-    """What these encodings share: the source is counted from its units."""
-
-    def place(self, index: Index, layout: Layout, head_size: int, training: bool) -> Index:
-        return from_units(index, layout)
-
-
-@dataclass(frozen=True)
-class Kerple(Centred):
+class Kerple(PositionEncoding):
     """-r1 log(1 + r2 |i - j|) with r1, r2 > 0 learned by each head: KERPLE's logarithmic kind (Chi et al. 2022)."""
+
+    from_units = True
 
     def attention(self, head_size: int, heads: int) -> AttentionPosition:
         return KerpleAttention(heads)
@@ -49,9 +42,10 @@ class KerpleAttention(AttentionPosition):
 
 
 @dataclass(frozen=True)
-class Sandwich(Centred):
+class Sandwich(PositionEncoding):
     """p_i p_j = sum over m of cos((i - j) / 10000^(2m / size)), divided by 8h / H in head h of H (Chi et al. 2023)."""
 
+    from_units = True
     size: int = 128  # of the sinusoids, whatever the model's is
 
     def attention(self, head_size: int, heads: int) -> AttentionPosition:
@@ -72,7 +66,7 @@ class SandwichAttention(AttentionPosition):
 
 
 @dataclass(frozen=True)
-class Fire(Centred):
+class Fire(PositionEncoding):
     """f(psi(i - j) / psi(max(L, i))) with psi(x) = log(1 + c x) (FIRE, Li et al. 2024, section 3).
 
     f is a small network with one output a head; c and L are learned. In cross-attention a key can come
@@ -80,6 +74,7 @@ class Fire(Centred):
     The quotient stays in [-1, 1], is the paper's where j <= i, and is 0 at any length on the digit that is needed.
     """
 
+    from_units = True
     hidden: int = 32
     first_limit: float = 4.0  # L at first: about a quarter of the training length, as the paper's 512 of 2048
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from abc_nb.model.positions.base import AttentionPosition, Index, PositionEncoding, from_units, longer_side
+from abc_nb.model.positions.base import AttentionPosition, Index, PositionEncoding, longer_side
 from abc_nb.problems.layouts import Layout
 
 
@@ -38,13 +38,14 @@ class InterpolatedRotary(Rotary):
     the distance zero is the only one that stays what it was.
     """
 
+    from_units = True
     trained: int = 21  # tokens of the longest training problem (here: Addition's, at three widths)
 
     def trained_on(self, layout: Layout) -> InterpolatedRotary:
         return replace(self, trained=longer_side(layout))
 
     def place(self, index: Index, layout: Layout, head_size: int, training: bool) -> Index:
-        index = from_units(index, layout)
+        index = super().place(index, layout, head_size, training)
         factor = self.factor(max(1.0, longer_side(layout) / self.trained), head_size).to(index.source.device)
         return Index(index.source[:, None] * factor, index.target[:, None] * factor)
 
