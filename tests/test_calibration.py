@@ -101,7 +101,6 @@ def test_paper_settings_are_algorithm_1_at_any_size(
 @pytest.mark.parametrize(("size", "larger"), [(6, 6), (9, 15)])
 def test_paper_settings_for_self_attention_are_algorithm_1_under_the_causal_mask(size: int, larger: int) -> None:
     attention = random_attention(unary(size - 1), "self", 3, seed=0)
-    assert attention.shape == (3, size, size)
     found = as_matrix(calibrate(attention, name="self", settings=PAPER), 3, larger, larger, "self")
     future = torch.ones(larger, larger).triu(1).bool()
     expected = algorithm_1(attention, larger, larger, 0.87).masked_fill(future, -INFINITY)

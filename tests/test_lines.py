@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 import pytest
@@ -146,7 +147,7 @@ def test_lines_are_their_definition_cell_by_cell(
 
 @pytest.mark.parametrize("attention", ATTENTIONS)
 @given(layouts_and_lines())
-def test_open_keys_are_the_dense_matrix_and_hold_no_key_twice(
+def test_open_keys_are_the_dense_matrix_and_hold_no_key_twice_and_there_are_none_where_a_head_sees_all(
     attention: Attention, drawn: tuple[Layout, int, tuple[Line, ...]]
 ) -> None:
     layout, heads, lines = drawn
@@ -154,18 +155,10 @@ def test_open_keys_are_the_dense_matrix_and_hold_no_key_twice(
     keys = bias.open_keys(layout, attention, 0)
     assert keys is not None
     assert_open_keys_are(keys, bias.dense(layout, attention, 0, heads))
-
-
-@pytest.mark.parametrize("attention", ATTENTIONS)
-@given(layouts_and_lines())
-def test_there_are_no_open_keys_where_a_head_sees_all(
-    attention: Attention, drawn: tuple[Layout, int, tuple[Line, ...]]
-) -> None:
-    layout, heads, lines = drawn
-    with_lines = {line.head for line in lines if (line.attention, line.layer) == (attention, 1)}
-    keys = Lines(heads, lines, empty="transparent").open_keys(layout, attention, 1)
-    assert (keys is None) == (len(with_lines) < heads)
-    assert Lines(heads, lines, floor=-3.0, empty="closed").open_keys(layout, attention, 1) is None
+    with_lines = {line.head for line in lines if (line.attention, line.layer) == (attention, 0)}
+    transparent = replace(bias, empty="transparent").open_keys(layout, attention, 0)
+    assert (transparent is None) == (len(with_lines) < heads)
+    assert replace(bias, floor=-3.0).open_keys(layout, attention, 0) is None
 
 
 def test_lines_that_a_layout_or_a_bias_has_no_place_for_are_an_error() -> None:
