@@ -193,7 +193,7 @@ def certify(arguments: Namespace) -> int:
         of = files.Of(experiment.name, arguments.seed, arguments.profile, experiment.recipe)
         files.write(found, of, Path(arguments.output))
     print(tried(found.contexts, found.wrong, found.margin, found.seconds))
-    print(f"rounding can change a margin by at most {found.rounding['bound']:.2g}")
+    print(f"rounding in float{found.rounding['bits']} leaves at least {found.rounding['left']:.2g} of a margin")
     if found.certified:
         print(f"certified: {found.statement}")
         return 0

@@ -11,6 +11,7 @@ import torch
 from abc_nb.bias import Bias, Window
 from abc_nb.bias.lines import OUTPUT, PROBLEM, Line, Lines
 from abc_nb.certificates.contexts import Block, Contexts
+from abc_nb.certificates.rounding import Rounding
 from abc_nb.certificates.shapes import Shape
 from abc_nb.certificates.states import States
 from abc_nb.model.config import ModelConfig
@@ -108,7 +109,8 @@ def problems(sampler: Sampler, width: int, samples: int, seed: int = 0) -> Batch
 
 def logits_of(contexts: Contexts, shape: Shape, block: Block) -> torch.Tensor:
     with evaluating(contexts.model):
-        return States(contexts.model, shape.atoms, block.values).logits(shape.root)  # type: ignore[arg-type]
+        states = States(Rounding(contexts.model), shape.atoms, contexts.task.base, len(block.right) / 2)
+        return states.take(block.values).logits(shape.root)  # type: ignore[arg-type]
 
 
 def rows(block: Block) -> Iterator[tuple[int, ...]]:

@@ -126,7 +126,7 @@ def test_contexts_that_no_training_number_shows_are_left(monkeypatch: pytest.Mon
 
 def of_context(contexts: TableContexts, batch: Batch, step: int) -> Tried:
     shape, block = contexts.seen(batch, step)
-    return Tried(shape, contexts.shapes[shape], 1, 1, [], [(block.values[0], int(block.right[0]))])
+    return Tried(shape, contexts.shapes[shape], 1, 1, examples=[(block.values[0], int(block.right[0]))])
 
 
 @pytest.mark.parametrize(("base", "more"), [(10, ()), (10, UNNEEDED[:2]), (3, UNNEEDED), (16, ()), (2, UNNEEDED[2:])])

@@ -19,7 +19,6 @@ from abc_nb.certificates.contexts import Contexts
 from abc_nb.certificates.counterexamples import Counterexample, counterexamples
 from abc_nb.certificates.places import PlaceContexts
 from abc_nb.certificates.reach import period
-from abc_nb.certificates.rounding import rounding
 from abc_nb.certificates.tables import TableContexts
 from abc_nb.certificates.tried import Tried, try_all
 from abc_nb.common.config import to_data
@@ -30,14 +29,21 @@ from abc_nb.problems.sampling import Sampler
 from abc_nb.problems.tables import Tables
 
 EXAMPLES = 64  # counterexamples that are looked for
+ARITHMETIC = {  # by the bits that `Tried` notes
+    32: "It does so in float32 on a processor, whatever order sums are taken in, and in exact arithmetic; TF32 and "
+    "bfloat16 are outside.",
+    64: "It does so in exact arithmetic and in float64, whatever order sums are taken in. For float32 no bound on "
+    "rounding is small enough: there the right token led in every context in one order of sums.",
+}
 
 
 @dataclass(frozen=True)
 class Certificate:
     """What trying every context of a model gave.
 
-    `certified` means: no context is wrong, and rounding cannot make one wrong, see `rounding`. `margin` is
-    the right logit minus the best other one.
+    `certified` means: no context is wrong, and rounding cannot make one wrong. `margin` is the right logit minus the
+    best other one. `rounding` is over all contexts: the `bits` of the arithmetic that it is about, the `bound` on what
+    rounding can change a margin by, and the least that is `left` of a margin.
     """
 
     task: str
@@ -67,6 +73,8 @@ def contexts_of(model: Transformer, sampler: Sampler, zeros: bool = True) -> Con
     """What the steps of a model can look at; InputError for a model that can have no certificate of this kind."""
     if not isinstance(model, Transformer) or not isinstance(sampler, Sampler):
         raise InputError("a certificate needs a Transformer and the Sampler of its problems")
+    if model.config.norm != "pre":
+        raise InputError("no certificate for a model whose LayerNorms come after its sums: choose one of norm 'pre'")
     if isinstance(sampler.task, Tables):
         return TableContexts(model, sampler)
     return PlaceContexts(model, sampler, zeros)
@@ -101,13 +109,13 @@ def count_contexts(model: Transformer, sampler: Sampler) -> int:
 def certificate_of(contexts: Contexts, results: Sequence[Tried], examples: int = EXAMPLES) -> Certificate:
     """The certificate that follows from what every context gave."""
     start, model, task = time.perf_counter(), contexts.model, contexts.task
-    error, wrong = rounding(model, results), sum(each.wrong for each in results)
+    wrong, left = sum(each.wrong for each in results), min(each.left for each in results)
     least = min(results, key=lambda each: each.margin)
     return Certificate(
         task=task.name,
         base=task.base,
-        statement=contexts.statement(),
-        certified=wrong == 0 and error["left"] > 0,
+        statement=f"{contexts.statement()} {ARITHMETIC[results[0].bits]}",
+        certified=wrong == 0 and left > 0,
         contexts=sum(each.contexts for each in results),
         wrong=wrong,
         margin=least.margin,
@@ -115,7 +123,7 @@ def certificate_of(contexts: Contexts, results: Sequence[Tried], examples: int =
         counterexamples=tuple(counterexamples(contexts, results, examples)),
         reach=contexts.reach,
         shapes=len(results),
-        rounding=error,
+        rounding={"bits": results[0].bits, "bound": max(each.bound for each in results), "left": left},
         seconds=round(time.perf_counter() - start, 2),
         device=model.head.weight.device.type,
         facts=facts(contexts),
@@ -126,7 +134,8 @@ def certificate_of(contexts: Contexts, results: Sequence[Tried], examples: int =
 
 def narrowest(contexts: Contexts, tried: Tried) -> dict[str, Any]:
     """Where the smallest margin of a shape is, and the tokens there."""
-    _, (values, right) = tried.narrow[0]
+    assert tried.least is not None
+    values, right = tried.least
     (width, step), tokens = tried.where[0], contexts.named(tried.shape, values)
     return {"width": width, "step": step, "right": contexts.task.vocabulary[right], "tokens": tokens}
 

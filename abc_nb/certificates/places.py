@@ -19,6 +19,7 @@ from abc_nb.model.transformer import Transformer
 from abc_nb.problems.automaton import Automaton, Kind
 from abc_nb.problems.digits import Digits
 from abc_nb.problems.layouts import EOS
+from abc_nb.problems.lists import Lists
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import single
 
@@ -180,6 +181,8 @@ class PlaceContexts(Contexts):
             f"Greedy decoding writes every token right for every problem of {self.task.title} in base "
             f"{self.task.base} at every width W >= {self.narrowest} ({self.sampler.regime}): "
             f"{self.task.covered(self.narrowest, self.zeros)}."
+            + " Numbers that are typed without them are given zeros up to the width."
+            * (not isinstance(self.task, Lists))
         )
 
 

@@ -1,129 +1,264 @@
-"""What rounding can change a margin by, for any order of summation, and what float64 says.
+"""How far rounding can move the state and the logits of every context, for any order of summation.
 
-A sum of n products, in any order, is off by at most gamma_n = n u / (1 - n u) times the sum of absolute
-values (Higham 2002, chapter 3), where u is half the distance from 1 to the next number. A margin changes
-by such an error times the margin's derivative at that number. Summed over all numbers of a context's
-computation this bounds the change of the margin to first order; second-order terms are a millionth of it.
-It is computed for the contexts with the smallest margins of every shape, in float64.
+**Arithmetic.** A sum, product, quotient or root is right up to a factor 1 + d with |d| <= u, where u is 2^-24 in
+float32 and 2^-53 in float64. So a sum of n products, in any order and with or without fused multiply-add, is off by at
+most gamma(n) = n u / (1 - n u) times the sum of absolute values (Higham 2002, section 3.1). Exponentials and sines are
+right up to 8 u. A variance comes from two passes, from one, or from Welford's recurrence. This holds for float32 on a
+processor at any batch shape and number of threads. Outside are TF32, bfloat16 and fast matrix products as Strassen's.
+
+**States.** Each state x has a number e such that every evaluation in this arithmetic, ours too, lies within e of the
+exact x in the 2-norm; exact is real arithmetic on the same weights. So another evaluation lies within 2 e of ours.
+The rules below give e from the e of what x is computed from. Norms of matrices come from float64. The rules are
+inequalities, not first-order estimates: what is of second order is inside. They cost O(D) for a context.
+
+**Margins.** Let E bound the error of the difference of the right logit and another one. If ours is larger than 2 E for
+every other token, then the exact difference is larger than E, and that of every evaluation is positive. E grows with
+u. So a bound for float32 holds for float64, too.
+
+Shapes: N states, K keys, H heads, d numbers a head, D = H d, V tokens.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from copy import deepcopy
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from abc_nb.certificates.shapes import Atom, Node, Token
-from abc_nb.certificates.states import Part, States
-from abc_nb.certificates.tried import Tried, margins
+from abc_nb.model.attention import MultiHeadAttention
 from abc_nb.model.transformer import Transformer
 
-AROUND = 8  # roundings that an exponential, a root or a division count for
+SLACK = 1.001  # more than what the arithmetic of the bound itself can lose
+FUNCTION = 8  # roundings that an exponential, a root or a sine counts for
+TINY = 1e-30  # more than what underflow can lose
+T = TypeVar("T")
+MOST = 64  # roundings of a mean square, where a head has at most so many numbers and keys together
+STEADY = 1e-3  # no bound where a variance can be off by a larger part of itself
 
 
-class Rounded(States):
-    """Computes each context on its own, and notes how far numbers of unit roundoff `u` could be off everywhere."""
+@dataclass(frozen=True)
+class Gain:
+    """A linear map of normed states: how much it makes of their error, and the rounding of its own.
 
-    def __init__(self, model: Transformer, atoms: Sequence[Atom], values: np.ndarray, u: float) -> None:
-        super().__init__(model, atoms, values)
-        self.u = u
-        self.noted: list[tuple[Tensor, Tensor]] = []  # where an error enters, and how large it can be there
-
-    def note(self, value: Tensor, terms: int, size: Tensor) -> Tensor:
-        """`value` is a sum of so many terms whose absolute values add up to `size`."""
-        error = torch.zeros_like(size, requires_grad=True)
-        gamma = terms * self.u / (1 - terms * self.u)
-        self.noted.append((error, gamma * size.detach().abs()))
-        return value + error
-
-    def part(self, root: Node | Token) -> Part:
-        if root not in self.parts:
-            found = super().part(root)
-            states = found.states[found.rows]
-            if isinstance(root, Token):
-                states = self.note(states, 3, states.abs() + 2)
-            self.parts[root] = Part(states, torch.arange(self.count, device=self.device))
-        return self.parts[root]
-
-    def distinct(self, atoms: Sequence[Atom]) -> tuple[np.ndarray, np.ndarray]:
-        return np.arange(self.count), np.arange(self.count)
-
-    def added(self, total: Tensor) -> Tensor:
-        return self.note(total, 1, total)
-
-    def mixed(self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor) -> Tensor:
-        """An error of a logit is one of its bias; one of a weight scales the value that it belongs to."""
-        keys, root = key.shape[1], query.shape[-1] ** 0.5
-        sizes = (query[:, None] * key).abs().sum(-1) / root + bias.masked_fill(bias.isinf(), 0.0).abs()
-        bias = self.note(bias, query.shape[-1] + 4, sizes)
-        value = value * self.note(torch.ones_like(sizes), keys + 8, torch.ones_like(sizes))[..., None]
-        absolute = super().mixed(query, key, value.abs(), bias)
-        return self.note(super().mixed(query, key, value, bias), keys, absolute)
-
-    def note_linear(self, module: nn.Linear, given: tuple[Any, ...], value: Tensor) -> Tensor:
-        size = nn.functional.linear(given[0].abs(), module.weight.abs(), module.bias.abs())
-        return self.note(value, module.in_features + 1, size)
-
-    def note_norm(self, module: nn.LayerNorm, given: tuple[Any, ...], value: Tensor) -> Tensor:
-        """The mean is off by gamma of the mean of absolute values, the quotient by its own roundings."""
-        x = given[0]
-        spread = (x.var(-1, correction=0, keepdim=True) + module.eps).sqrt()
-        centred = (x.abs().mean(-1, keepdim=True) + (x - x.mean(-1, keepdim=True)).abs()) / spread
-        return self.note(value, len(module.weight) + AROUND, 2 * module.weight.abs() * centred + module.bias.abs())
-
-    @contextmanager
-    def watching(self) -> Iterator[None]:
-        """Note every linear map and every LayerNorm."""
-        watched: dict[type, Any] = {nn.Linear: self.note_linear, nn.LayerNorm: self.note_norm}
-        hooks = [
-            module.register_forward_hook(watched[type(module)])
-            for module in self.model.modules()
-            if type(module) in watched
-        ]
-        try:
-            yield
-        finally:
-            for hook in hooks:
-                hook.remove()
-
-    def bound(self, root: Node, right: Tensor) -> tuple[Tensor, Tensor]:
-        """The margins of the contexts, and how far they can be off: (contexts,) each."""
-        with torch.inference_mode(False), torch.enable_grad(), self.watching():
-            margin = margins(self.logits(root), right)
-            gradients = torch.autograd.grad(margin.sum(), [error for error, _ in self.noted], allow_unused=True)
-        total = torch.zeros_like(margin)
-        for gradient, (_, size) in zip(gradients, self.noted, strict=True):
-            if gradient is not None:
-                change = (gradient.abs() * size).flatten(1).sum(1)  # of keys for one key of all contexts after another
-                total += change.unflatten(0, (-1, self.count)).sum(0)
-        return margin.detach(), total.detach()
-
-
-def rounding(model: Transformer, results: Sequence[Tried]) -> dict[str, float]:
-    """How far float32 and float64 differ at the smallest margins, and how far they can.
-
-    `difference` is the largest one of a margin, `bound` the largest bound, `left` the smallest margin less its bound.
+    The gain of the LayerNorm is a part of `error`; numbers, or one a head.
     """
-    exact, unit = deepcopy(model).double().eval(), torch.finfo(model.head.weight.dtype).eps / 2
-    difference, bound, left = 0.0, 0.0, math.inf
-    for each in results:
-        assert isinstance(each.shape.root, Node)
-        values = np.stack([values for _, (values, _) in each.narrow])
-        states = Rounded(exact, each.shape.atoms, values, unit)
-        right = torch.tensor([right for _, (_, right) in each.narrow], device=states.device)
-        margin, error = states.bound(each.shape.root, right)
-        usual = torch.tensor([margin for margin, _ in each.narrow], dtype=margin.dtype, device=margin.device)
-        difference = max(difference, float((usual - margin).abs().max()))
-        bound, left = max(bound, float(error.max())), min(left, float((margin - error).min()))
-    return {
-        "checked": float(sum(len(each.narrow) for each in results)),
-        "difference": difference,
-        "bound": bound,
-        "left": left,
-    }
+
+    error: Tensor
+    own: Tensor
+
+    def __call__(self, error: Tensor) -> Tensor:
+        return self.error * error + self.own
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A linear map of anything: its norm, that of its absolute values, and that of its bias."""
+
+    error: float
+    absolute: float
+    bias: float
+
+
+@dataclass(frozen=True)
+class Attention:
+    """The maps of one attention."""
+
+    query: Gain
+    by_head: Gain  # of queries
+    key: Gain
+    value: Gain
+    out: Plain
+    heads: Tensor  # (H,): the norm of each head's part of the output map
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large keys and values of one attention are."""
+
+    key: Tensor  # (H,): the length of the longest key
+    value: float  # the root of the sum, over heads, of the largest squared length of a value
+    bias: Tensor  # (H,): the largest bias of an open key
+    many: Tensor  # (H,): 1 where more than one key is open, else 0
+    length: float  # of the longest state that keys are made of, where no LayerNorm is before them
+
+    @classmethod
+    def of(cls, squares: Tensor, bias: Tensor, length: float) -> Sizes:
+        """From the squared lengths of all keys and values (R, 2 H), and the bias (K, H)."""
+        key, value = squares.amax(0).chunk(2)
+        finite, many = bias.masked_fill(bias.isinf(), 0.0).abs().amax(0), (~bias.isinf()).sum(0) > 1
+        return cls(key.sqrt() * SLACK, float(value.sum().sqrt()) * SLACK, finite, many.to(key), length)
+
+
+class Rounding:
+    """The rules for one model: evaluations in the arithmetic of unit roundoff `u`, by default that of its weights.
+
+    With a larger u, our own evaluation is as good as exact, and others are once E from it.
+    """
+
+    def __init__(self, model: Transformer, u: float | None = None) -> None:
+        self.model, self.weight, self.width = model, model.head.weight, model.config.width
+        own = torch.finfo(self.weight.dtype).eps / 2
+        self.u, self.times = u or own, 2 if u is None else 1
+        self.known: dict[tuple[object, ...], Any] = {}
+
+    def gamma(self, terms: int) -> float:
+        return terms * self.u / (1 - terms * self.u)
+
+    # ---- what follows from the weights
+
+    def once(self, make: Callable[..., T], *given: object) -> T:
+        """What `make` gives, computed once."""
+        if (make, *given) not in self.known:
+            self.known[make, *given] = make(*given)
+        found: T = self.known[make, *given]
+        return found
+
+    def gain(self, linear: nn.Linear, norm: nn.Module, length: float, parts: int = 1) -> Gain:
+        """A map after a LayerNorm, or of states of at most this length where there is none."""
+        weight, bias, (scale, shift) = linear.weight.double(), linear.bias.double().abs(), scales(norm, self.width)
+        length = self.width**0.5 if isinstance(norm, nn.LayerNorm) else length
+        error, own = [], []
+        for part, plus in zip(weight.chunk(parts), bias.chunk(parts), strict=True):
+            error.append(largest(part * scale))
+            terms = largest((part * scale).abs()) * length + float((part.abs() @ shift.abs() + plus).detach().norm())
+            own.append(self.gamma(self.width + 3) * terms * SLACK)
+        return Gain(self.weight.new_tensor(error), self.weight.new_tensor(own))
+
+    def plain(self, linear: nn.Linear) -> Plain:
+        return Plain(largest(linear.weight), largest(linear.weight.abs()), float(linear.bias.detach().double().norm()))
+
+    def attention(self, attention: MultiHeadAttention, norm: nn.Module, of_keys: nn.Module, length: float) -> Attention:
+        query, by_head = (self.gain(attention.query, norm, 0.0, parts) for parts in (1, attention.heads))
+        key, value = (self.gain(each, of_keys, length) for each in (attention.key, attention.value))
+        heads = [largest(part) for part in attention.out.weight.chunk(attention.heads, 1)]
+        return Attention(query, by_head, key, value, self.plain(attention.out), self.weight.new_tensor(heads))
+
+    def both(self, up: nn.Linear, down: nn.Linear, norm: nn.LayerNorm) -> float:
+        """The two maps of a feed-forward network without what is between them."""
+        return largest(down.weight.double() @ (up.weight.double() * norm.weight.double()))
+
+    def head(self, head: nn.Linear, norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
+        """For each two tokens, how much the difference of their logits makes of an error, and its own: (V, V) each."""
+        weight = head.weight.double() * norm.weight.double()
+        terms = weight.norm(dim=1) * self.width**0.5 + head.weight.double().abs() @ norm.bias.double().abs()
+        own = self.gamma(self.width + 3) * (terms + head.bias.double().abs())
+        apart = (weight[:, None] - weight).norm(dim=-1)
+        return (apart * SLACK).to(self.weight), ((own[:, None] + own) * SLACK).to(self.weight)
+
+    # ---- the rules
+
+    def embedded(self, states: Tensor, index: int) -> Tensor:
+        """A product, the sine of a rounded angle, and their sum."""
+        return self.gamma(FUNCTION) * (states.norm(dim=-1) + (2 + index) * self.width**0.5)
+
+    def added(self, total: Tensor, error: Tensor) -> Tensor:
+        """A sum of two states whose errors add up to `error`."""
+        return (error * SLACK + self.u * SLACK * total.norm(dim=-1) + TINY).nan_to_num(torch.inf)
+
+    def normed(self, norm: nn.Module, x: Tensor, error: Tensor) -> tuple[Tensor, Tensor]:
+        """LayerNorm of x, and the error before its gain.
+
+        The exact map is a projection, then c -> c / s with s^2 = |c|^2 / D + eps, whose derivative is at most 1 / s.
+        No s between two evaluations is smaller than ours less 2 e / sqrt(D). The mean is off by gamma |x| / sqrt(D),
+        and the variance by gamma(4 D) |x|^2 / D: for Welford's recurrence add up the errors of all D means.
+        """
+        if not isinstance(norm, nn.LayerNorm):
+            return norm(x), error
+        y, mean, root = torch.native_layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
+        size, mean, deviation = self.width, mean[:, 0], 1 / root[:, 0]
+        length = (size * (mean**2 + deviation**2)).sqrt() * SLACK + 2 * error
+        least = deviation / SLACK - 2 * error / size**0.5
+        part = self.gamma(4 * size + 16) * (length / least) ** 2 / size
+        scale = part / 2 + part**2 + FUNCTION * self.u  # of 1 / sqrt(1 + part)
+        found = (error + self.gamma(size + 12) * length) / least + size**0.5 * scale
+        return y, torch.where((least > 0) & (part < STEADY), found * SLACK, torch.inf)
+
+    def forward(self, maps: tuple[nn.Linear, nn.Linear], norm: nn.LayerNorm, hidden: Tensor, error: Tensor) -> Tensor:
+        """A feed-forward network of two maps whose `hidden` numbers follow from states that are off by `error`.
+
+        Between two inputs ReLU is a diagonal matrix of numbers from 0 to 1, that is half of 1 and half of -1 to 1.
+        """
+        first, down = self.once(self.gain, maps[0], norm, 0.0), self.once(self.plain, maps[1])
+        whole = (self.once(self.both, *maps, norm) + down.error * first.error) / 2
+        length = hidden.norm(dim=-1) + 2 * first(error)
+        return whole * error + down.error * first.own + self.rounded(down, maps[1].in_features, length)
+
+    def rounded(self, plain: Plain, terms: int, length: Tensor) -> Tensor:
+        """The rounding of a linear map of vectors of these lengths."""
+        return self.gamma(terms + 1) * (plain.absolute * length + plain.bias)
+
+    def of_values(self, by: Attention, sizes: Sizes, share: Tensor, errors: Tensor) -> Tensor:
+        """Means of values with exact weights, and the map after them, from the errors (N, K) of what keys are made of.
+
+        `share` (N, K) is the largest weight that a head gives a key: by convexity, the square of what all means move
+        by is at most the sum of share times the square of what a key's values move by.
+        """
+        moved, keys = by.value(errors), share.shape[1]
+        longest = sizes.value + moved.amax(1)
+        means = (share * moved**2).sum(1).sqrt() + self.gamma(2 * keys + FUNCTION) * longest
+        return by.out.error * means + self.rounded(by.out, self.width, longest + moved.amax(1))
+
+    def of_weights(
+        self, by: Attention, sizes: Sizes, query: Tensor, weights: Tensor, spread: Tensor, errors: tuple[Tensor, Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        """What other weights make of the means, and the factor that weights of two evaluations can differ by.
+
+        For queries (N, D), weights (N, K, H), `spreads` under them, and errors of normed queries (N,) and keys (N, K).
+        Let q, k, v be exact, and w weights between those of two evaluations. If logits move by dl, the mean of values
+        moves by sum w (dl - mean dl) (v - mean v), where dl is (dq k + q' dk) / sqrt(d) and what is rounded. By Cauchy
+        and Schwarz a head moves by at most std(v) times |dq| std(k) / sqrt(d), times |q'| std(dk) / sqrt(d), and times
+        what is rounded. All heads together are a block diagonal matrix, whose norm is the largest one of a block. If no
+        logit moves by more than t, weights of two evaluations differ by factors of at most exp(4 t).
+        """
+        keys, heads = weights.shape[1:]
+        root, share, out = (self.width // heads) ** 0.5, weights.amax(2), by.out.error
+        to_query, to_key = by.query(errors[0])[:, None], by.key(errors[1])
+        means, values = ((share * each**2).sum(1, keepdim=True).sqrt() for each in (to_key, by.value(errors[1])))
+        length = by_head(query.square(), heads).sqrt() + 2 * to_query
+        most = to_key.amax(1, keepdim=True)
+        key = sizes.key + 2 * most
+        rounded = self.gamma(self.width // heads + 16) * (length * key / root + sizes.bias)
+        rounded = rounded + self.gamma(FUNCTION * (keys + 1))
+        logit = (length * most + to_query * key) / root + rounded
+        of_keys, spread = spread.chunk(2, 1)
+        spread = (spread + values) * sizes.many
+        both = spread * (of_keys + means) / root
+        by_query = torch.minimum(
+            out * both.amax(1) * to_query[:, 0], (by.heads * both * by.by_head(errors[0][:, None])).sum(1)
+        )
+        by_key = out * (spread * length).amax(1) * means[:, 0] / root
+        factor = (4 * (logit * sizes.many).amax(1)).exp()
+        return (by_query + by_key + out * (spread * rounded).norm(dim=1)) * factor, factor
+
+    def left(self, head: nn.Linear, norm: nn.LayerNorm, logits: Tensor, right: Tensor, error: Tensor) -> Tensor:
+        """By how much the right token leads after rounding is taken from the lead over each other token: (N,)."""
+        apart, own = self.once(self.head, head, norm)
+        lead = logits.gather(1, right[:, None]) - logits - self.times * (apart[right] * error[:, None] + own[right])
+        return lead.scatter(1, right[:, None], torch.inf).amin(1)
+
+
+def spreads(means: Tensor, heads: int) -> Tensor:
+    """Standard deviations of keys and of values by head (N, 2 H), from means of both and of their squared lengths."""
+    mean, square = means[:, : -2 * heads], means[:, -2 * heads :]
+    lost = 2 * torch.finfo(means.dtype).eps * MOST * square
+    return ((square - by_head(mean.square(), 2 * heads)).clamp_min(0) + lost).sqrt()
+
+
+def by_head(numbers: Tensor, heads: int) -> Tensor:
+    """Sums over the numbers of each head: (..., D) to (..., H). A product of matrices is the fastest way."""
+    every = torch.eye(heads, dtype=numbers.dtype, device=numbers.device)
+    return numbers @ every.repeat_interleave(numbers.shape[-1] // heads, 0)
+
+
+def largest(matrix: Tensor) -> float:
+    """The largest singular value."""
+    return float(torch.linalg.matrix_norm(matrix.detach().double(), 2)) * SLACK
+
+
+def scales(norm: nn.Module, width: int) -> tuple[Tensor, Tensor]:
+    """The gain and the bias of a LayerNorm, of anything else one and zero."""
+    if isinstance(norm, nn.LayerNorm):
+        return norm.weight.double(), norm.bias.double()
+    return torch.ones(1).double(), torch.zeros(width).double()

@@ -2,23 +2,27 @@
 
 A state of a lower layer depends on a part of the context only. Of those contexts that agree in this part it is
 computed once; the layer above looks it up. The numbers are those of a pass over a whole problem up to the order in
-which sums are taken. Shapes: N contexts or distinct states, K keys, H heads, d numbers a head, D = H d.
+which sums are taken. Beside each state stands what rounding can change it by: see `rounding`.
+Shapes: N contexts or distinct states, K keys, H heads, d numbers a head, D = H d.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from abc_nb.certificates.rounding import Rounding, Sizes, by_head, spreads
 from abc_nb.certificates.shapes import Atom, Node, Token
-from abc_nb.model.attention import MultiHeadAttention, over_open_keys
-from abc_nb.model.transformer import DecoderLayer, Transformer
+from abc_nb.model.attention import MultiHeadAttention, softmax_or_zero
+from abc_nb.model.layers import DecoderLayer, Layer
 
-ROWS = 2**12  # contexts computed at once: what a processor's cache holds is fastest
+ROWS = 2**11  # contexts computed at once: what a processor's cache holds is fastest
+T = TypeVar("T")
 Key = tuple[bytes, Node | Token]  # the bias of every head, and what stands at the key
 
 
@@ -27,112 +31,236 @@ class Part:
     """Distinct states of one part of a tree."""
 
     states: Tensor  # (distinct states, D)
-    rows: Tensor  # (N,): which of them each context has
+    errors: Tensor  # (distinct states,)
+    rows: Tensor | None = None  # (N,): which of them each context has; None where these are all that can be
 
 
 @dataclass(frozen=True)
 class Keys:
     """The keys of one attention of a node."""
 
-    key: Tensor  # (R, H, d): all that can be one
-    value: Tensor  # (R, H, d)
-    rows: Tensor  # (N, K): which of them each context has
-    bias: Tensor  # (1, K, H)
+    table: Tensor  # of all that can be one: see `States.table`
+    errors: Tensor  # (R,): of the normed states that they are made of
+    first: list[int]  # where the keys of each slot begin
+    bias: Tensor  # (K, H)
+    norm: nn.Module  # the LayerNorm before them
+    sizes: Sizes
 
 
 class States:
-    """Computes the logits of the contexts of one block."""
+    """Computes the states of contexts of one shape, in the arithmetic of the weights of `rules.model`.
 
-    def __init__(self, model: Transformer, atoms: Sequence[Atom], values: np.ndarray) -> None:
-        """`values`: the tokens at `atoms`, (N, atoms)."""
-        self.model, self.device, self.count = model, model.head.weight.device, len(values)
-        self.columns = {atom: values[:, number].astype(np.int64) for number, atom in enumerate(atoms)}
-        self.head_size = model.config.width // model.config.heads
-        self.parts: dict[Node | Token, Part] = {}
+    States of a part of a tree with at most `most` contexts are computed once for all blocks. `below` computes the
+    states that the root looks at, if another one does.
+    """
+
+    def __init__(
+        self, rules: Rounding, atoms: Sequence[Atom], base: int, most: float, below: States | None = None
+    ) -> None:
+        self.rules, self.model, self.below = rules, rules.model, below
+        self.atoms, self.base, self.most = atoms, base, most
+        self.device = rules.weight.device
+        self.kept: dict[object, Any] = {}  # what is the same for all blocks
+        self.own: dict[object, Any] = {}  # what is of this block
+
+    def take(self, values: np.ndarray) -> Self:
+        """Go on with a block of contexts: `values` are the tokens at the atoms, (N, atoms)."""
+        self.count, self.own = len(values), {}
+        self.columns = {atom: values[:, number].astype(np.int64) for number, atom in enumerate(self.atoms)}
+        if self.below is not None:
+            self.below.take(values)
+        return self
+
+    def leads(self, root: Node, right: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """By how much the right token after the root's step leads, and what rounding leaves of that: some at a time."""
+        norm, head = self.model.decoder_norm, self.model.head
+        assert isinstance(norm, nn.LayerNorm)
+        for (x, error), label in zip(self.layer(root, self.every), right.split(ROWS), strict=True):
+            y, off = self.rules.normed(norm, x, error)
+            logits = head(y)
+            own = logits.gather(1, label[:, None])
+            lead = (own - logits.scatter(1, label[:, None], -torch.inf).amax(1, keepdim=True))[:, 0]
+            yield lead, self.rules.left(head, norm, logits, label, off)
 
     def logits(self, root: Node) -> Tensor:
         """Logits (N, vocabulary) of the token after the root's step."""
-        state = self.layer(root, torch.arange(self.count, device=self.device))
-        return self.model.head(self.model.decoder_norm(state))
+        states = torch.cat([x for x, _ in self.layer(root, self.every)])
+        return self.model.head(self.model.decoder_norm(states))
+
+    @property
+    def every(self) -> Tensor:
+        return torch.arange(self.count, device=self.device)
+
+    # ---- parts of the tree, each distinct state once
+
+    def is_kept(self, root: Node | Token) -> bool:
+        """Whether all states of a part are computed once for all blocks."""
+        return isinstance(root, Token) or self.base ** len(root.atoms) <= self.most
+
+    def once(self, name: object, kept: bool, make: Callable[[], T]) -> T:
+        """What `make` gives, computed once for all blocks or for this one."""
+        known = self.kept if kept else self.own
+        if name not in known:
+            known[name] = make()
+        found: T = known[name]
+        return found
 
     def part(self, root: Node | Token) -> Part:
-        if root not in self.parts:
-            self.parts[root] = self.embedded(root) if isinstance(root, Token) else self.computed(root)
-        return self.parts[root]
+        make = self.computed if self.below is None else self.taken
+        return self.once(root, self.is_kept(root), lambda: make(root))
+
+    def taken(self, root: Node | Token) -> Part:
+        """What is computed below, in the arithmetic here."""
+        assert self.below is not None
+        part = self.below.part(root)
+        states = part.states.to(self.rules.weight)
+        return Part(states, self.rules.added(states, part.errors.to(states)), part.rows)
+
+    def computed(self, root: Node | Token) -> Part:
+        if isinstance(root, Token):
+            return self.embedded(root)
+        atoms = sorted(root.atoms)
+        if not self.is_kept(root):
+            first, rows = self.distinct(atoms)
+            return self.whole(root, torch.from_numpy(first).to(self.device), torch.from_numpy(rows).to(self.device))
+        every = np.arange(self.base ** len(atoms))[:, None] // self.base ** np.arange(len(atoms))[::-1] % self.base
+        states = type(self)(self.rules, atoms, self.base, self.most).take(every)
+        return states.whole(root, states.every)
+
+    def whole(self, node: Node, chosen: Tensor, rows: Tensor | None = None) -> Part:
+        states, errors = zip(*self.layer(node, chosen), strict=True)
+        return Part(torch.cat(states), torch.cat(errors), rows)
 
     def embedded(self, token: Token) -> Part:
         """The whole vocabulary, embedded with the token's index."""
         every = torch.arange(self.model.embedding.num_embeddings, device=self.device)
-        index = torch.tensor([token.index], device=self.device)
-        rows = self.columns.get(token.atom, np.full(self.count, token.atom[1]))
-        return Part(self.model.embed(every[:, None], index)[:, 0], torch.from_numpy(rows).to(self.device))
+        index = torch.tensor([token.index], device=self.device, dtype=self.rules.weight.dtype)
+        states = self.model.embed(every[:, None], index)[:, 0]
+        return Part(states, self.rules.embedded(states, token.index))
 
-    def computed(self, node: Node) -> Part:
-        first, rows = self.distinct(sorted(node.atoms))
-        return Part(self.layer(node, torch.from_numpy(first).to(self.device)), torch.from_numpy(rows).to(self.device))
+    def rows(self, root: Node | Token) -> Tensor:
+        """Which state of a part each context has: (N,)."""
+        known = self.part(root).rows
+        if known is not None:
+            return known
+        if isinstance(root, Token):
+            rows = self.columns.get(root.atom, np.full(self.count, root.atom[1]))
+        else:
+            rows = np.zeros(self.count, np.int64)
+            for atom in sorted(root.atoms):
+                rows = rows * self.base + self.columns[atom]
+        return torch.from_numpy(rows).to(self.device)
 
     def distinct(self, atoms: Sequence[Atom]) -> tuple[np.ndarray, np.ndarray]:
         """A context for each way in which the tokens at some atoms differ, and which of them each context is like."""
-        code, limit = np.zeros(self.count, np.int64), 1
+        code = np.zeros(self.count, np.int64)
         for atom in atoms:
-            base = int(self.columns[atom].max(initial=0)) + 1
-            code, limit = code * base + self.columns[atom], limit * base
-        if limit > 8 * self.count:
-            _, first, rows = np.unique(code, return_index=True, return_inverse=True)
-            return first, rows
-        number = np.full(limit, -1)
-        number[code] = np.arange(self.count)
-        present = np.flatnonzero(number >= 0)
-        first = number[present]
-        number[present] = np.arange(len(present))
-        return first, number[code]
+            code = code * (int(self.columns[atom].max(initial=0)) + 1) + self.columns[atom]
+        _, first, rows = np.unique(code, return_index=True, return_inverse=True)
+        return first, rows
 
-    def layer(self, node: Node, chosen: Tensor) -> Tensor:
-        """What a decoder layer makes of the chosen contexts, (chosen, D): some at a time.
+    # ---- one layer
+
+    def layer(self, node: Node, chosen: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """What a decoder layer makes of the chosen contexts, (ROWS, D), and the errors: some at a time.
 
         In a decoder-only model all keys are under one softmax.
         """
-        layer, before = self.model.layers[node.layer - 1], self.part(node.before)
-        norm, own, cross = layer.self_residual.inner, (*node.own, *node.cross), None
+        layer, before, at = self.model.layers[node.layer - 1], self.part(node.before), self.rows(node.before)
+        norm, own, cross = layer.self_residual.norm, (*node.own, *node.cross), None
         if isinstance(layer, DecoderLayer):
             own, cross = node.own, self.keys(layer.cross_attention, node.cross, self.model.encoder_norm)
         keys = self.keys(layer.self_attention, own, norm)
-        queries, found = layer.self_attention.query(norm(before.states)), []
+        queries, errors = self.once(
+            (layer, node.before), self.is_kept(node.before), lambda: self.queries(layer, before)
+        )
         for some in chosen.split(ROWS):
-            rows = before.rows[some]
-            change = self.attend(layer.self_attention, queries.index_select(0, rows), keys, some)
-            x = self.added(layer.self_residual.outer(before.states.index_select(0, rows), change))
+            rows = at[some]
+            x, error, query = before.states.index_select(0, rows), before.errors[rows], queries.index_select(0, rows)
+            x, error = self.attend(layer.self_attention, norm, (x, error), (query, errors[rows]), keys, some)
             if isinstance(layer, DecoderLayer):
-                query = layer.cross_attention.query(layer.cross_residual.inner(x))
-                change = self.attend(layer.cross_attention, query, cross, some)
-                x = self.added(layer.cross_residual.outer(x, change))
-            change = layer.feed_forward(layer.forward_residual.inner(x))
-            found.append(self.added(layer.forward_residual.outer(x, change)))
-        return torch.cat(found)
+                inner, off = self.rules.normed(layer.cross_residual.norm, x, error)
+                asked = layer.cross_attention.query(inner), off
+                x, error = self.attend(layer.cross_attention, layer.cross_residual.norm, (x, error), asked, cross, some)
+            yield self.forward(layer, x, error)
 
-    def keys(self, attention: MultiHeadAttention, keys: Sequence[Key], norm: Callable[[Tensor], Tensor]) -> Keys | None:
-        """The keys and values of normed states; None without any."""
+    def queries(self, layer: DecoderLayer | Layer, part: Part) -> tuple[Tensor, Tensor]:
+        normed, errors = self.rules.normed(layer.self_residual.norm, part.states, part.errors)
+        return layer.self_attention.query(normed), errors
+
+    def forward(self, layer: DecoderLayer | Layer, x: Tensor, error: Tensor) -> tuple[Tensor, Tensor]:
+        """The feed-forward network with its residual."""
+        (up, relu, _, down), norm = layer.feed_forward, layer.forward_residual.norm
+        assert isinstance(up, nn.Linear) and isinstance(down, nn.Linear)
+        inner, off = self.rules.normed(norm, x, error)
+        hidden = relu(up(inner))
+        x, off = x + down(hidden), self.rules.forward((up, down), norm, hidden, off)
+        return x, self.rules.added(x, error + off)
+
+    def keys(self, attention: MultiHeadAttention, keys: Sequence[Key], norm: nn.Module) -> tuple[Keys, Tensor] | None:
+        """The keys and values of normed states, and which of them each context has (N, K); None without any."""
         if not keys:
             return None
-        parts = [self.part(root) for _, root in keys]
-        states, shape = norm(torch.cat([part.states for part in parts])), (-1, attention.heads, self.head_size)
-        first = np.cumsum([0, *(len(part.states) for part in parts)])
-        rows = torch.stack([part.rows + start for part, start in zip(parts, first.tolist(), strict=False)], 1)
+        kept = all(self.is_kept(root) for _, root in keys)
+        found = self.once((attention, keys), kept, lambda: self.table(attention, keys, norm))
+        return found, torch.stack(
+            [self.rows(root) + start for (_, root), start in zip(keys, found.first, strict=False)], 1
+        )
+
+    def table(self, attention: MultiHeadAttention, keys: Sequence[Key], norm: nn.Module) -> Keys:
+        """All that the keys can be: key, value and the squared lengths of both by head, (R, 2 D + 2 H).
+
+        Where no head sees two, what a key adds to a state instead: (R, D).
+        """
+        parts, heads = [self.part(root) for _, root in keys], attention.heads
+        states, errors = torch.cat([part.states for part in parts]), torch.cat([part.errors for part in parts])
+        length = 0.0 if isinstance(norm, nn.LayerNorm) else float((states.norm(dim=1) + 2 * errors).max())
+        states, errors = self.rules.normed(norm, states, errors)
+        sizes = [len(part.states) for part in parts]
         bias = torch.tensor(np.stack([np.frombuffer(own, np.float32) for own, _ in keys])).to(states)
-        return Keys(attention.key(states).view(shape), attention.value(states).view(shape), rows, bias[None])
+        key, value = attention.key(states), attention.value(states)
+        squares = by_head(torch.cat([key, value], 1).square(), 2 * heads)
+        known = Sizes.of(squares, bias, length)
+        if known.many.any():
+            table = torch.cat([key, value, squares], 1)
+        else:
+            seen = (bias > -torch.inf).to(value).repeat_interleave(value.shape[1] // heads, 1)
+            table = (value * seen.repeat_interleave(torch.tensor(sizes), 0)) @ attention.out.weight.T
+        return Keys(table, errors, np.cumsum([0, *sizes]).tolist(), bias, norm, known)
 
-    def attend(self, attention: MultiHeadAttention, query: Tensor, keys: Keys | None, chosen: Tensor) -> Tensor:
-        """What attention of queries (chosen, D) adds to the states: (chosen, D)."""
-        if keys is None:
-            return attention.out(torch.zeros_like(query))
-        rows = keys.rows[chosen]
-        key, value = (each.index_select(0, rows.flatten()).unflatten(0, rows.shape) for each in (keys.key, keys.value))
-        return attention.out(self.mixed(query.unflatten(1, key.shape[2:]), key, value, keys.bias).flatten(1))
+    def attend(
+        self,
+        attention: MultiHeadAttention,
+        norm: nn.Module,
+        state: tuple[Tensor, Tensor],
+        asked: tuple[Tensor, Tensor],
+        seen: tuple[Keys, Tensor] | None,
+        chosen: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """States (chosen, D) with what attention of queries (chosen, D) adds to them; `norm` is before the queries."""
+        (x, error), (query, off) = state, asked
+        if seen is None:
+            x = x + attention.out.bias
+            return x, self.rules.added(x, error)
+        (keys, rows), heads, width, rules = seen, attention.heads, query.shape[1], self.rules
+        rows = rows[chosen]
+        found, errors = keys.table.index_select(0, rows.flatten()).unflatten(0, rows.shape), keys.errors[rows]
+        by = rules.once(rules.attention, attention, norm, keys.norm, keys.sizes.length)
+        if keys.sizes.many.any():
+            logits = by_head(query[:, None] * found[..., :width], heads) / (width // heads) ** 0.5
+            weights = softmax_or_zero(logits, keys.bias[None], 1)
+            means = (to_numbers(weights, width) * found).sum(1)
+            moved, factor = rules.of_weights(by, keys.sizes, query, weights, spreads(means, heads), (off, errors))
+            moved = moved + rules.of_values(by, keys.sizes, weights.amax(2) * factor[:, None], errors)
+            x = x + attention.out(means[:, width : 2 * width])
+        else:
+            share = (keys.bias > -torch.inf).any(1).to(x)
+            moved = rules.of_values(by, keys.sizes, share[None], errors)
+            x = x + (found.sum(1) + attention.out.bias)
+        return x, rules.added(x, error + moved)
 
-    def mixed(self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor) -> Tensor:
-        """Attention of queries (chosen, H, d) over their own keys: see `over_open_keys`."""
-        return over_open_keys(query, key, value, bias)
 
-    def added(self, total: Tensor) -> Tensor:
-        """For a look at rounding: the sum of a state and what is added to it."""
-        return total
+def to_numbers(weights: Tensor, width: int) -> Tensor:
+    """The weight of a head for each number of its keys and values, and for the squared lengths of both."""
+    every = torch.eye(weights.shape[-1], dtype=weights.dtype, device=weights.device)
+    return weights @ torch.cat([*[every.repeat_interleave(width // len(every), 1)] * 2, every, every], 1)

@@ -1,22 +1,28 @@
-"""Trying every context of every shape: how many there are, which are wrong and where the margin is smallest."""
+"""Trying every context of every shape: how many there are, which are wrong, and what rounding leaves of the margins."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 from tqdm.auto import tqdm
 
 from abc_nb.certificates.contexts import Block, Context, Contexts, Site
+from abc_nb.certificates.rounding import Rounding
 from abc_nb.certificates.shapes import Node, Shape
 from abc_nb.certificates.states import States
 from abc_nb.common.errors import InputError
 from abc_nb.training.evaluation import evaluating
 
 MOST = 2 * 10**9  # contexts: at three millionths of a second each they take 100 minutes
-NARROW = 64  # contexts with small margins that are kept of each block and in the end
+KEPT = 0.5  # of a margin that a pass has to leave
+MANY = 8  # times as many contexts as states of a part are reason to compute all of these
+FEW = 0.1  # of the contexts of a block
 EXAMPLES = 200  # wrong contexts that are kept of each shape; all are counted
 
 
@@ -28,22 +34,69 @@ class Tried:
     where: list[Site]  # narrowest first
     contexts: int = 0
     wrong: int = 0
-    narrow: list[tuple[float, Context]] = field(default_factory=list)  # the smallest margins, the smallest first
+    margin: float = math.inf  # the smallest one
+    least: Context | None = None  # a context that has it
+    bound: float = 0.0  # the most that rounding can change a margin by
+    left: float = math.inf  # the least that it leaves of one
+    bits: int = 32  # of the arithmetic that this is about: see `Passes`
     examples: list[Context] = field(default_factory=list)  # wrong ones
 
-    @property
-    def margin(self) -> float:
-        return self.narrow[0][0]
-
-    def add(self, block: Block, margin: np.ndarray) -> None:
+    def add(self, block: Block, margin: np.ndarray, left: np.ndarray) -> None:
         """Count a block whose right tokens lead by these margins."""
         wrong = np.flatnonzero(~(margin > 0))
         self.contexts += len(margin)
         self.wrong += len(wrong)
-        self.examples += [(block.values[row], int(block.right[row])) for row in wrong[: EXAMPLES - len(self.examples)]]
-        least = np.argpartition(margin, NARROW)[:NARROW] if len(margin) > NARROW else np.arange(len(margin))
-        self.narrow += [(float(margin[row]), (block.values[row], int(block.right[row]))) for row in least]
-        self.narrow = sorted(self.narrow, key=lambda each: each[0])[:NARROW]
+        self.examples += [context(block, row) for row in wrong[: EXAMPLES - len(self.examples)]]
+        self.bound = max(self.bound, float((margin - left).max()))
+        self.left = min(self.left, float(left.min()))
+        if margin.min() < self.margin:
+            self.margin, self.least = float(margin.min()), context(block, int(margin.argmin()))
+
+
+def context(block: Block, row: int) -> Context:
+    return block.values[row], int(block.right[row])
+
+
+class Passes:
+    """Forward passes over contexts of one model, in one of two ways.
+
+    In float32, with a bound for every evaluation in float32. Or, where `exact` is, with lower layers in float64: then
+    the bound is for this computation, exact arithmetic and every evaluation in float64. Contexts of which that leaves
+    too little are computed again, all in float64; an evaluation is once E from that, and not 2 E.
+    """
+
+    def __init__(self, contexts: Contexts) -> None:
+        self.contexts, double = contexts, deepcopy(contexts.model).double()
+        self.single, self.double, self.exact = Rounding(contexts.model), Rounding(double), False
+        self.closer = Rounding(double, self.single.u)
+        self.known: dict[tuple[Rounding, Rounding | None], tuple[Shape, States]] = {}
+
+    def __call__(self, shape: Shape, block: Block) -> tuple[np.ndarray, np.ndarray]:
+        """Margins and what is left of them: (contexts,) each."""
+        margin, left = self.leads(shape, block, self.single, self.double if self.exact else None)
+        again = np.flatnonzero(~(left > KEPT * margin * self.exact) & ~(2 * margin < left))
+        if len(again) and (self.exact or len(again) <= FEW * len(margin)):
+            some = Block(block.values[again], block.right[again])
+            margin[again], left[again] = self.leads(shape, some, self.double if self.exact else self.closer)
+        return margin, left
+
+    def leads(
+        self, shape: Shape, block: Block, rules: Rounding, below: Rounding | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        assert isinstance(shape.root, Node)
+        states = self.states(shape, rules, below).take(block.values)
+        right = torch.from_numpy(block.right).to(states.device)
+        margin, left = zip(*states.leads(shape.root, right), strict=True)
+        return torch.cat(margin).double().cpu().numpy(), torch.cat(left).double().cpu().numpy()
+
+    def states(self, shape: Shape, rules: Rounding, below: Rounding | None) -> States:
+        """What computes the states of a shape; those of the shape before are forgotten."""
+        known = self.known.get((rules, below))
+        if known is None or known[0] != shape:
+            most, base = self.contexts.count(shape) / MANY, self.contexts.task.base
+            lower = None if below is None else States(below, shape.atoms, base, most)
+            known = self.known[rules, below] = shape, States(rules, shape.atoms, base, most, lower)
+        return known[1]
 
 
 def try_all(contexts: Contexts) -> list[Tried]:
@@ -55,30 +108,32 @@ def try_all(contexts: Contexts) -> list[Tried]:
     total = sum(counts.values())
     if total > MOST:
         raise InputError(f"no certificate: there are {total:,} contexts, and at most {MOST:,} are tried")
-    found = []
+    passes = Passes(contexts)
     with (
         evaluating(contexts.model),
         tqdm(total=total, unit=" contexts", unit_scale=True, delay=3, mininterval=1, leave=False) as bar,
     ):
-        for shape, where in contexts.shapes.items():
-            tried = Tried(shape, where)
-            for block in contexts.blocks(shape):
-                if len(block.right):
-                    tried.add(block, margins_of(contexts, shape, block).cpu().numpy())
-                    bar.update(len(block.right))
-            bar.update(counts[shape] - tried.contexts)
-            found += [tried] * (tried.contexts > 0)
+        found = tried(contexts, counts, passes, bar)
+        if found is None:
+            passes.exact = True
+            bar.reset()
+            found = tried(contexts, counts, passes, bar)
+    assert found is not None
     return found
 
 
-def margins_of(contexts: Contexts, shape: Shape, block: Block) -> Tensor:
-    """By how much the right token leads in each context of a block."""
-    assert isinstance(shape.root, Node)
-    logits = States(contexts.model, shape.atoms, block.values).logits(shape.root)
-    return margins(logits, torch.from_numpy(block.right).to(logits.device))
-
-
-def margins(logits: Tensor, right: Tensor) -> Tensor:
-    """The right token's logit minus the largest other one."""
-    own = logits.gather(1, right[:, None])
-    return (own - logits.scatter(1, right[:, None], float("-inf")).amax(1, keepdim=True))[:, 0]
+def tried(contexts: Contexts, counts: Mapping[Shape, int], passes: Passes, bar: tqdm[Any]) -> list[Tried] | None:
+    """The same in one of the two ways; None as soon as rounding in float32 leaves it open whether one is right."""
+    found = []
+    for shape, where in contexts.shapes.items():
+        each = Tried(shape, where, bits=64 if passes.exact else 32)
+        for block in contexts.blocks(shape):
+            if len(block.right):
+                margin, left = passes(shape, block)
+                if not passes.exact and ((margin > 0) & ~(left > 0)).any():
+                    return None
+                each.add(block, margin, left)
+                bar.update(len(block.right))
+        bar.update(counts[shape] - each.contexts)
+        found += [each] * (each.contexts > 0)
+    return found

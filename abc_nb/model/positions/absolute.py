@@ -29,7 +29,8 @@ class Sinusoidal(PositionEncoding):
     def embedding(self, index: Tensor, width: int) -> Tensor:
         if self.period is not None:
             index = index % self.period
-        frequency = 10000 ** (-torch.arange(0, width, 2, device=index.device) / width)
+        dtype = torch.promote_types(index.dtype, torch.float32)  # float64 for an index in float64
+        frequency = 10000 ** (-torch.arange(0, width, 2, device=index.device, dtype=dtype) / width)
         angle = index[..., None] * frequency
         return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2)
 

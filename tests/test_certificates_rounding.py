@@ -1,0 +1,176 @@
+"""The bound on rounding: no evaluation in float32, in any order of sums, is further from float64 than it says."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+import numpy as np
+import pytest
+import torch
+from certifying import bias_of, lines_of, model_of, sampler_of, table_model
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from abc_nb import certify_model
+from abc_nb.certificates.certify import contexts_of
+from abc_nb.certificates.contexts import Block, Contexts
+from abc_nb.certificates.rounding import Rounding
+from abc_nb.certificates.shapes import Shape
+from abc_nb.certificates.states import States
+from abc_nb.certificates.tried import Passes
+from abc_nb.model.positions import NoPosition, Sinusoidal
+from abc_nb.model.transformer import ModelConfig, Transformer
+from abc_nb.problems.sampling import Sampler
+from abc_nb.problems.tasks import Task
+from abc_nb.training.evaluation import evaluating
+
+U = 2.0**-24
+CASES = [
+    ("addition", "window", Sinusoidal(3)),
+    ("addition", "lines", NoPosition()),
+    ("successor", "decoder-only", Sinusoidal(3)),
+    ("n-by-n", "lines", NoPosition()),
+]
+
+
+def contexts_for(task: str, kind: str, position: Sinusoidal | NoPosition, seed: int = 0) -> Contexts:
+    if task == "n-by-n":
+        return contexts_of(table_model(Task(task, 2)), Sampler(Task(task, 2)))
+    sampler = sampler_of(task, aligned=kind == "window")
+    return contexts_of(model_of(sampler, bias_of(task, kind), position, seed), sampler)
+
+
+def some_contexts(contexts: Contexts, number: int, rows: int = 40) -> tuple[Shape, Block]:
+    """Some contexts of one of the shapes."""
+    shape = [*contexts.shapes][number % len(contexts.shapes)]
+    block = next(block for block in contexts.blocks(shape) if len(block.right))
+    chosen = np.random.default_rng(number).choice(len(block.right), rows)
+    return shape, Block(block.values[chosen], block.right[chosen])
+
+
+def final(rules: Rounding, contexts: Contexts, shape: Shape, block: Block) -> tuple[Tensor, Tensor]:
+    """The last states of contexts and their errors."""
+    states = States(rules, shape.atoms, contexts.task.base, 0).take(block.values)
+    with torch.inference_mode():
+        found = [*states.layer(shape.root, states.every)]  # type: ignore[arg-type]
+    return torch.cat([x for x, _ in found]).double(), torch.cat([error for _, error in found]).double()
+
+
+def shuffled(model: Transformer, rng: np.random.Generator) -> Transformer:
+    """The same function with its heads, hidden numbers and numbers of a head in another order: other orders of sums."""
+    found = deepcopy(model)
+    size = model.config.head_size
+    with torch.no_grad():
+        for module in found.modules():
+            if hasattr(module, "out"):
+                first = np.arange(0, len(module.out.bias), size)[:, None]
+                order, other = (torch.from_numpy((first + rng.permutation(size)).ravel()) for _ in range(2))
+                for linear in (module.query, module.key):
+                    permute(linear, order)
+                permute(module.value, other)
+                module.out.weight.copy_(module.out.weight[:, other])
+            if isinstance(module, nn.Sequential):
+                order = torch.from_numpy(rng.permutation(len(module[0].weight)))
+                permute(module[0], order)
+                module[3].weight.copy_(module[3].weight[:, order])
+    return found
+
+
+def permute(linear: nn.Linear, order: Tensor) -> None:
+    linear.weight.copy_(linear.weight[order])
+    linear.bias.copy_(linear.bias[order])
+
+
+@pytest.mark.parametrize(("task", "kind", "position"), CASES)
+@settings(max_examples=6, deadline=None)
+@given(st.integers(0, 1000))
+def test_float32_in_any_order_is_within_the_bound_of_float64(
+    task: str, kind: str, position: Sinusoidal | NoPosition, seed: int
+) -> None:
+    contexts = contexts_for(task, kind, position, seed)
+    shape, block = some_contexts(contexts, seed)
+    x, error = final(Rounding(contexts.model), contexts, shape, block)
+    exact, less = final(Rounding(deepcopy(contexts.model).double()), contexts, shape, block)
+    assert (less < 1e-6 * error).all()
+    assert ((x - exact).norm(dim=1) <= error).all() and (error > 0).all()
+    other, _ = final(Rounding(shuffled(contexts.model, np.random.default_rng(seed))), contexts, shape, block)
+    assert not torch.equal(other, x) and ((other - exact).norm(dim=1) <= error).all()
+
+
+@pytest.mark.parametrize(("task", "kind", "position"), CASES)
+@settings(max_examples=6, deadline=None)
+@given(st.integers(0, 1000))
+def test_errors_as_large_as_the_arithmetic_allows_stay_within_the_bound(
+    task: str, kind: str, position: Sinusoidal | NoPosition, seed: int
+) -> None:
+    """In float64, each linear map is off by gamma times absolute values, with random signs for each number."""
+    contexts = contexts_for(task, kind, position, seed)
+    shape, block = some_contexts(contexts, seed)
+    double = deepcopy(contexts.model).double()
+    exact, error = final(Rounding(double, U), contexts, shape, block)
+    draw = torch.Generator().manual_seed(seed)
+
+    def disturb(module: nn.Module, given: tuple[Tensor], value: Tensor) -> Tensor:
+        assert isinstance(module, nn.Linear)
+        gamma = (module.in_features + 1) * U
+        size = nn.functional.linear(given[0].abs(), module.weight.abs(), module.bias.abs())
+        sign = torch.randint(0, 2, value.shape, generator=draw) * 2 - 1
+        return value + gamma * size * sign
+
+    disturbed = deepcopy(double)
+    for module in disturbed.modules():
+        if isinstance(module, nn.Linear):
+            module.register_forward_hook(disturb)
+    states = States(Rounding(disturbed, U), shape.atoms, contexts.task.base, 0).take(block.values)
+    with torch.inference_mode():
+        moved = torch.cat([x for x, _ in states.layer(shape.root, states.every)])  # type: ignore[arg-type]
+    distance = (moved - exact).norm(dim=1)
+    assert (distance <= error).all() and (distance > 0).any()
+
+
+def test_one_sum_by_hand() -> None:
+    """LayerNorm of (1, -1) is itself up to its epsilon; a map of weights 3 and 4 makes 5 times its error of it."""
+    sampler = sampler_of("successor")
+    rules = Rounding(Transformer(ModelConfig(2, 1, 2, 0, 1, bias=lines_of("successor")), len(sampler.task.vocabulary)))
+    linear, norm = nn.Linear(2, 1), nn.LayerNorm(2)
+    with torch.no_grad():
+        linear.weight.copy_(torch.tensor([[3.0, 4.0]]))
+        linear.bias.fill_(0.0)
+    gain = rules.gain(linear, norm, 0.0)
+    assert float(gain.error) == pytest.approx(5, rel=2e-3)
+    assert float(gain.own) == pytest.approx(5 * U * 5 * 2**0.5, rel=3e-3)  # five roundings of |3 x| + |4 y|
+    _, error = rules.normed(norm, torch.tensor([[1.0, -1.0]]), torch.tensor([1e-2]))
+    assert 1e-2 < float(error) < 1.03e-2
+    assert float(rules.normed(norm, torch.tensor([[1.0, 1.0]]), torch.tensor([1e-2]))[1]) == float("inf")
+
+
+def test_a_margin_within_the_bound_is_not_certified() -> None:
+    """Two tokens whose logits are the same but for less than rounding: right in this pass, and not proven."""
+    contexts = contexts_for("successor", "lines", NoPosition())
+    shape, block = some_contexts(contexts, 0)
+    with torch.no_grad():
+        head = contexts.model.head
+        head.weight.copy_(head.weight[:1].expand_as(head.weight))
+        head.bias.zero_()
+        head.bias[int(block.right[0])] = 1e-6
+    same = Block(block.values[:1], block.right[:1])
+    with evaluating(contexts.model):
+        margin, left = Passes(contexts)(shape, same)
+        assert margin[0] > 0 > left[0]
+        exactly = Passes(contexts)
+        exactly.exact = True
+        margin, left = exactly(shape, same)
+    assert margin[0] == pytest.approx(1e-6, rel=1e-3) and 0 < left[0] <= margin[0]
+
+
+def test_a_certificate_says_its_arithmetic() -> None:
+    sampler = sampler_of("successor")
+    model = model_of(sampler, bias_of("successor", "lines"))
+    rounding = certify_model(model, sampler, examples=0).rounding
+    assert rounding["bits"] in (32, 64) and rounding["bound"] > 0
+    with torch.no_grad():  # every logit is far from every other one: a bound for float32 is enough
+        model.head.weight.zero_()
+        model.head.bias.copy_(torch.arange(len(model.head.bias)))
+    found = certify_model(model, sampler, examples=0)
+    assert found.rounding["bits"] == 32 and "float32" in found.statement
