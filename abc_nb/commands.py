@@ -25,7 +25,7 @@ from abc_nb.problems.sampling import Sampler
 from abc_nb.problems.tasks import REGISTRY
 from abc_nb.runs import runner, store
 from abc_nb.runs.run import Run
-from abc_nb.specs import models, names, studies
+from abc_nb.specs import models, studies
 from abc_nb.specs.spec import Spec, spec
 from abc_nb.training import answers, evaluation
 from abc_nb.training.from_file import Tally, evaluated
@@ -68,10 +68,10 @@ def list_(arguments: Namespace) -> None:
 
 
 def pattern(text: str) -> str:
-    """A pattern of experiments' names: a task stands for all of its models, and a second name for the first."""
+    """A pattern of experiments' names; a task stands for all of its models."""
     if text in REGISTRY:
         return f"{text}-*"
-    return str(names.parse(text) or text)
+    return text
 
 
 def train(arguments: Namespace) -> None:
@@ -190,7 +190,7 @@ def certify(arguments: Namespace) -> int:
     where = arguments.seed, arguments.profile, arguments.base, not arguments.no_zeros, arguments.changes
     found = api.certify(arguments.name, *where)
     if arguments.output is not None:
-        of = files.Of(experiment.name, arguments.seed, arguments.profile, experiment.recipe)
+        of = files.Of(experiment.name, arguments.seed, arguments.profile)
         files.write(found, of, Path(arguments.output))
     print(tried(found.contexts, found.wrong, found.margin, found.seconds))
     print(f"rounding in float{found.rounding['bits']} leaves at least {found.rounding['left']:.2g} of a margin")

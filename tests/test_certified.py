@@ -78,14 +78,6 @@ def test_a_run_made_here_has_no_shipped_certificate(run: store.Run) -> None:
     assert contexts("any") == {OTHER: 1, NAME: 2}
 
 
-def test_of_shipped_runs_no_certificate_is_made(run: store.Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    tried: list[object] = []
-    monkeypatch.setattr(certified, "certify_model", lambda *given: tried.append(given))
-    monkeypatch.setattr(certified, "names", lambda found: [NAME])
-    monkeypatch.setattr(Results, "runs", lambda *_: [replace(run, manifest={**run.manifest, "shipped": True})])
-    assert certified.certify_runs(Results("smoke", "any", [0])) == [] and not tried
-
-
 def test_a_shipped_run_brings_the_certificate_of_its_weights_and_no_other(
     tiny: Spec, folders: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -114,7 +114,6 @@ def test_reproduce_ends_with_the_report(folder: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(studies, "needed", lambda profile, everything=False: [])
     monkeypatch.setattr(reproduce, "needed", lambda profile, everything=False: [])
     monkeypatch.setattr(reproduce.sweep, "sweep", lambda jobs: [])
-    monkeypatch.setattr(reproduce.certified, "certify_runs", lambda found: [])
     monkeypatch.setattr(reproduce.notebooks, "execute", save_one)
     assert reproduce.reproduce("smoke", [0]) == 0
     assert f"({report.HEADLINE}.png)" in (folder / "REPORT.md").read_text()

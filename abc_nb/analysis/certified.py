@@ -3,38 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
-import joblib
 import pandas as pd
 
 from abc_nb.analysis.results import Results
 from abc_nb.certificates import files
-from abc_nb.certificates.certify import Certificate, certify_model, count_contexts, weights_of
+from abc_nb.certificates.certify import count_contexts, weights_of
 from abc_nb.certificates.checksum import checksum
-from abc_nb.common.devices import one_thread
-from abc_nb.common.errors import InputError
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import store
 from abc_nb.runs.store import Run
-from abc_nb.runs.sweep import workers
-from abc_nb.specs.models import TRACED
+from abc_nb.specs.models import MODELS as EVERY_MODEL
+from abc_nb.specs.models import TRACED, models_of
 from abc_nb.specs.names import Name
 from abc_nb.specs.spec import spec
 from abc_nb.specs.studies import ABLATED, ARITHMETIC, BASES, LISTS, STUDIES
 
-LASTING = ("scaffolds", "abc")  # whose windows to one side with an index modulo 3, and ABC, `reproduce` certifies
-MODELS = ("window-cyclic", "abc")
-ENCODER_DECODERS = (*MODELS, "window-cyclic-repaired")
-DECODERS = ("decoder-abs", "decoder-abc", "decoder-abc-twice", "decoder-abs-repaired")
-EVERY = (*ENCODER_DECODERS, *DECODERS)
+MODELS = ("abs", "abc")
+DECODERS = ("decoder-abs", "decoder-abc", "decoder-abc-twice")
+PRACTISED = (*MODELS, *DECODERS)  # models whose training ends with practice
+BEFORE = tuple(EVERY_MODEL[model].parent for model in PRACTISED)  # the same, before practice
 TABLES = tuple(TRACED)
 SEARCHED = ("baselines", "lora", "variants", "methods", "places", "decoder-only")  # for what they get wrong
 SMALL = ["seed", "certified", "contexts", "wrong", "margin"]
 SHOWN = ["problem", "answer", "right"]  # of a counterexample
-WRONG = ["task", "model", "seed", "recipe", *SHOWN]
-COLUMNS = ["task", "model", "seed", "recipe", "certified", "contexts", "wrong", "margin", "bound", "seconds"]
+WRONG = ["task", "model", "seed", *SHOWN]
+COLUMNS = ["task", "model", "seed", "certified", "contexts", "wrong", "margin", "bound", "seconds"]
 MORE = ["base", "experiment", "statement", "counterexamples"]
 
 
@@ -42,7 +38,7 @@ MORE = ["base", "experiment", "statement", "counterexamples"]
 
 
 def table(found: Results) -> pd.DataFrame:
-    """The certificates of these results' profile and seeds, a row each, those of plain models before repaired ones.
+    """The certificates of these results' profile and seeds, a row each.
 
     Where either will do, one that was made here replaces the shipped one, and a run that was made here has no shipped
     one: that is of other weights. `bound` is what rounding can change a margin by.
@@ -53,7 +49,7 @@ def table(found: Results) -> pd.DataFrame:
         shipped = {name: data for name, data in shipped.items() if not has_run_made_here(data)}
     mine = [data for data in (shipped | made).values() if data["profile"] == found.profile]
     rows = [row_of(data) for data in mine if data["seed"] in found.seeds]
-    rows.sort(key=lambda row: (row["recipe"] != files.PLAIN, row["experiment"], row["seed"]))
+    rows.sort(key=lambda row: (row["experiment"], row["seed"]))
     return pd.DataFrame(rows, columns=[*COLUMNS, *MORE])
 
 
@@ -66,7 +62,7 @@ def row_of(data: files.Data) -> dict[str, Any]:
     return data | {"task": name.task, "model": name.model, "base": name.base, "bound": data["rounding"]["bound"]}
 
 
-def rows(found: Results, models: Sequence[str] = EVERY, tasks: Sequence[str] = ARITHMETIC) -> pd.DataFrame:
+def rows(found: Results, models: Sequence[str] = PRACTISED, tasks: Sequence[str] = ARITHMETIC) -> pd.DataFrame:
     """The rows of `table` of some models and tasks, each task in its usual base."""
     every = table(found)
     usual = every.base == every.task.map(lambda task: Task(task).base)
@@ -76,7 +72,7 @@ def rows(found: Results, models: Sequence[str] = EVERY, tasks: Sequence[str] = A
 # ---- how many models are certified ------------------------------------------------------------------
 
 
-def certificates(found: Results, models: Sequence[str] = EVERY, tasks: Sequence[str] = ARITHMETIC) -> pd.DataFrame:
+def certificates(found: Results, models: Sequence[str] = PRACTISED, tasks: Sequence[str] = ARITHMETIC) -> pd.DataFrame:
     """A row a certificate, in numbers."""
     return rows(found, models, tasks)[COLUMNS]
 
@@ -126,31 +122,40 @@ def smallest(found: Results) -> pd.DataFrame:
     return size.join(frame[SMALL]).sort_values("parameters", ascending=False, ignore_index=True)
 
 
-# ---- repair -----------------------------------------------------------------------------------------
+# ---- practice ---------------------------------------------------------------------------------------
 
 
-def repairs(found: Results) -> pd.DataFrame:
-    """A row a plain model with a certificate: whether it is certified before and after repair; steps and seconds of it.
+def practice(found: Results, models: Sequence[str] = PRACTISED, tasks: Sequence[str] = ARITHMETIC) -> pd.DataFrame:
+    """A row a run whose training ends with practice: whether it is certified before and after it, and what it took.
 
-    A repaired model counts for the seed of the model that it was made from, if that one is not certified.
+    `wrong before` and `wrong after` count contexts, `alone` those of which no training problem was found. They are
+    empty for a run that has too many contexts to try.
     """
-    every, made = rows(found), []
-    known = {(row.task, row.model, row.seed): row for row in every.itertuples()}
-    for row in every[every.recipe == files.PLAIN].itertuples():
-        repaired = None if row.certified else known.get((row.task, f"{row.model}-repaired", row.seed))
-        after = row.certified if repaired is None else repaired.certified
-        run = None if repaired is None else found.by_seed(str(repaired.experiment)).get(int(str(row.seed)))
-        cost = (None, None) if run is None else (run.manifest["steps"], run.manifest["seconds"]["training"])
-        made.append((row.task, row.model, row.certified, after, *cost))
-    return pd.DataFrame(made, columns=["task", "model", "before", "after", "steps", "seconds"])
+    proven = {(row.experiment, row.seed): row.certified for row in rows(found, models, tasks).itertuples()}
+    made = []
+    for run in found.existing([Name(task, model) for model in models for task in tasks]):
+        facts, name = run.manifest["practice"], run.spec.identity
+        after = bool(proven.get((run.spec.name, run.seed), False))
+        row = {"task": name.task, "model": name.model, "seed": run.seed}
+        row |= {"before": after and facts["rounds"] == 0, "after": after, "rounds": facts["rounds"]}
+        row |= {fact.replace("_", " "): facts.get(fact) for fact in ("wrong_before", "wrong_after", "alone")}
+        row["seconds"] = run.manifest["seconds"]["training"]
+        row["seconds before"] = run.manifest["parent"]["seconds"]
+        made.append(row)
+    return pd.DataFrame(made)
 
 
-def summary_with_repairs(found: Results) -> pd.DataFrame:
-    """`summary` of ABS and ABC, with the seeds that are certified after repair and the steps that all repairs took."""
-    grouped = repairs(found).groupby(["task", "model"], sort=False)
-    steps = grouped.steps.agg(lambda part: f"{part.sum():.0f}" if part.notna().any() else "–")
-    more = pd.DataFrame({"after repair": grouped.after.agg(share), "steps of repair": steps})
-    return summary(found, certificates(found, MODELS)).join(more)
+def practice_summary(found: Results, models: Sequence[str] = MODELS, tasks: Sequence[str] = ARITHMETIC) -> pd.DataFrame:
+    """By task and model: certified runs before and after practice, rounds, wrong contexts, the smallest margin."""
+    grouped = practice(found, models, tasks).groupby(["task", "model"], sort=False)
+    shown = grouped.agg(
+        before=("before", share),
+        after=("after", share),
+        rounds=("rounds", "max"),
+        **{"wrong before": ("wrong before", "max"), "wrong after": ("wrong after", "max")},
+    )
+    certificates = summary(found, rows(found, models, tasks))[["contexts", "margin", "rounding"]]
+    return shown.rename(columns={"before": "certified before", "after": "certified after"}).join(certificates)
 
 
 # ---- lists and bases --------------------------------------------------------------------------------
@@ -160,7 +165,7 @@ def lists_and_bases(found: Results) -> pd.DataFrame:
     """Lists, the three tasks in other bases, and a factor of two digits: a row an experiment, of the first seed.
 
     `verdict` says certified or not, or that there is no certificate. `wrong` and the shortest wrong `problem` are
-    those before repair, `margin` is the last certificate's. Contexts are counted without weights, of ABC from its
+    those before practice, `margin` is the last certificate's. Contexts are counted without weights, of ABC from its
     lines; a model whose lines are not there is left out.
     """
     names = [Name(task, model) for task in LISTS for model in MODELS]
@@ -174,15 +179,22 @@ def lists_and_bases(found: Results) -> pd.DataFrame:
 def verdict_on(found: Results, name: Name, made: dict[Name, dict[Any, Any]]) -> dict[str, Any]:
     """The row of one experiment in `lists_and_bases`, from all certificates."""
     row: dict[str, Any] = {"task": name.task, "base": name.base, "model": name.model}
-    plain, repaired = made.get(name), made.get(Name(name.task, f"{name.model}-repaired", name.base))
-    if plain is None:
+    before, last = made.get(before_practice(name)), made.get(name)
+    first = before or last
+    if first is None:
         none = {"verdict": "no certificate", "wrong": None, "margin": None, "problem": ""}
         return row | {"contexts": contexts_of(found, name)} | none
-    last = repaired or plain
-    verdict = ("certified" if last["certified"] else "not certified") + " after repair" * (last is not plain)
-    problem = next((example["problem"] for example in plain["counterexamples"]), "")
-    row |= {"contexts": plain["contexts"], "verdict": verdict, "wrong": plain["wrong"], "margin": last["margin"]}
+    last = last or first
+    practised = first["wrong"] > 0 and last is not first
+    verdict = ("certified" if last["certified"] else "not certified") + " after practice" * practised
+    problem = next((example["problem"] for example in first["counterexamples"]), "")
+    row |= {"contexts": first["contexts"], "verdict": verdict, "wrong": first["wrong"], "margin": last["margin"]}
     return row | {"problem": problem}
+
+
+def before_practice(name: Name) -> Name:
+    """The model that a practised one was made from."""
+    return replace(name, model=models_of(Task(name.task))[name.model].parent)
 
 
 def contexts_of(found: Results, name: Name) -> int | None:
@@ -208,7 +220,7 @@ def shortest_wrong(found: Results) -> pd.DataFrame:
 
 def counterexamples(found: Results) -> pd.DataFrame:
     """The shortest wrong problem of each model that is not certified, the model's answer to it, and the right one."""
-    every = rows(found).to_dict("records")
+    every = rows(found, (*PRACTISED, *BEFORE)).to_dict("records")
     return pd.DataFrame([row | row["counterexamples"][0] for row in every if row["counterexamples"]], columns=WRONG)
 
 
@@ -222,7 +234,7 @@ def searched(found: Results, tasks: Sequence[str] = ARITHMETIC) -> pd.DataFrame:
     for run in found.first.existing([name for name in found.names(*SEARCHED) if name.task in tasks]):
         example, name = run.shortest_wrong(), run.spec.identity
         if example is not None:
-            made.append((name.task, name.model, run.seed, files.PLAIN, *example))
+            made.append((name.task, name.model, run.seed, *example))
     return pd.DataFrame(made, columns=WRONG)
 
 
@@ -231,12 +243,12 @@ def searched(found: Results, tasks: Sequence[str] = ARITHMETIC) -> pd.DataFrame:
 
 def names(found: Results) -> list[Name]:
     """The experiments of the four tasks that are meant to hold at every length."""
-    return [name for name in found.names(*LASTING) if name.model in MODELS]
+    return found.names("practised")
 
 
 def of(run: Run) -> files.Of:
     """Whose certificate a run has."""
-    return files.Of(run.spec.name, run.seed, run.spec.profile, run.spec.recipe)
+    return files.Of(run.spec.name, run.seed, run.spec.profile)
 
 
 def of_run(run: Run, origins: Sequence[str] = store.ANYWHERE) -> files.Data | None:
@@ -245,26 +257,3 @@ def of_run(run: Run, origins: Sequence[str] = store.ANYWHERE) -> files.Data | No
     known = {"runs": files.made_here, "shipped": files.shipped}
     every = (known[origin]().get(name) for origin in origins)
     return next((data for data in every if data is not None and data["weights"] == own), None)
-
-
-def certify_runs(found: Results) -> list[Path]:
-    """Certify what was made here, is meant to hold and has no certificate for its weights yet; the files written.
-
-    As many at the same time as there are cores. A model for which no certificate exists is left out.
-    """
-    repaired = found.names("repaired") if found.profile in STUDIES["repaired"].profiles else []
-    repaired_runs = [run for run in found.existing(repaired) if run.has_weights]
-    runs = [*found.runs(names(found)), *repaired_runs]
-    runs = [run for run in runs if not run.manifest["shipped"] and of_run(run, ("runs",)) is None]
-    parallel = joblib.Parallel(min(workers(), len(runs) or 1), batch_size=1, return_as="generator_unordered")
-    made = parallel(joblib.delayed(certificate)(run) for run in runs)
-    return [files.write(data, of(run), of(run).path) for run, data in made if data is not None]
-
-
-@one_thread()
-def certificate(run: Run) -> tuple[Run, Certificate | None]:
-    """A run with its certificate, in whatever process this is."""
-    try:
-        return run, certify_model(run.model(), run.spec.sampler)
-    except InputError:
-        return run, None

@@ -9,7 +9,6 @@ import pandas as pd
 
 from abc_nb.analysis import certified
 from abc_nb.analysis.results import Results
-from abc_nb.certificates import files
 from abc_nb.certificates.prediction import predicted_accuracy, wrong_contexts
 from abc_nb.common.errors import InputError
 from abc_nb.runs.run import Run
@@ -21,16 +20,16 @@ COLUMNS = ["task", "model", "seed", "length", "predicted", "correct", "samples",
 
 
 def accuracy(found: Results, lengths: Sequence[int] = LENGTHS) -> pd.DataFrame:
-    """Accuracy of each plain model with wrong contexts: computed at these lengths, and at those that were sampled.
+    """Accuracy of each model with wrong contexts, before practice: computed at these lengths and at sampled ones.
 
     One row a length: `predicted` is a fraction; `correct` of `samples` problems were right, with the interval from
     `ci_low` to `ci_high`; these are empty where nothing was sampled. Models without weights are left out, other tasks
     than the paper's four, and models with more than `MOST` contexts, as listing these takes minutes.
     """
     parts = [pd.DataFrame(columns=COLUMNS)]
-    for row in certified.rows(found).to_dict("records"):
+    for row in certified.rows(found, certified.BEFORE).to_dict("records"):
         run = found.by_seed(row["experiment"])[row["seed"]]
-        if row["recipe"] == files.PLAIN and row["wrong"] and row["contexts"] <= MOST and run and run.has_weights:
+        if row["wrong"] and row["contexts"] <= MOST and run and run.has_weights:
             parts.append(of_run(run, row, lengths))
     return pd.concat(parts[len(parts) > 1 :], ignore_index=True)
 

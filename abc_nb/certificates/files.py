@@ -13,10 +13,8 @@ from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_text
 
 LARGEST = 2**20  # bytes of one certificate
-KINDS = {"type": str, "experiment": str, "profile": str, "seed": int, "recipe": str, "base": int}
-COLUMNS = ["experiment", "seed", "recipe", "certified", "contexts", "wrong", "margin", "seconds"]  # that are listed
-PLAIN = "plain"  # the recipe of a model that was trained on random problems alone
-REPAIRED = "repaired"  # of one that was trained on with problems that hold its wrong contexts
+KINDS = {"type": str, "experiment": str, "profile": str, "seed": int, "base": int}
+COLUMNS = ["experiment", "seed", "certified", "contexts", "wrong", "margin", "seconds"]  # that are listed
 
 Data = dict[str, Any]  # a certificate as plain data, with whose it is
 
@@ -28,7 +26,6 @@ class Of:
     experiment: str
     seed: int
     profile: str
-    recipe: str = PLAIN
 
     @property
     def name(self) -> str:

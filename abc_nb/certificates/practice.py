@@ -2,23 +2,28 @@
 
 The problems are as in training: numbers up to 2^20 at training widths, or tables of training sizes. No longer number
 is trained on, or looked at to decide anything. They are chosen for their contexts, so numbers kept for validation can
-be among them.
+be among them. A wrong context of which no such problem is found is practised by itself: the loss is taken of the logits
+that the model computes from the context, without a problem around it.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from abc_nb.certificates.certify import Certificate, certificate_of, contexts_of
-from abc_nb.certificates.contexts import Candidate, Contexts
+from abc_nb.certificates.contexts import Candidate, Context, Contexts, Site
+from abc_nb.certificates.shapes import Node, Shape
+from abc_nb.certificates.states import States
 from abc_nb.certificates.tried import Tried, try_all
+from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.digits import is_below
 from abc_nb.problems.sampling import AGAIN, Batch, Sampler, generator
@@ -27,7 +32,43 @@ from abc_nb.training.evaluation import evaluating
 from abc_nb.training.progress import Progress, TrainingConfig
 from abc_nb.training.trainer import Report, Trainer, loss_of
 
+MOST = 10**8  # contexts: more would make practice longer than the training before it
 EXAMPLES = 100  # wrong contexts of one shape that are practised in a round
+SMALL = 0.5  # a margin below it is practised, too: what is practised beside it could turn it wrong
+AT_ONCE = 64  # contexts without a problem that a step practises, all of one shape
+
+Alone = dict[Shape, dict[bytes, Context]]  # contexts that are practised without a problem
+
+
+@dataclass
+class ToPractise:
+    """What practice has collected in its rounds: the contexts of earlier rounds stay in it, lest they are forgotten."""
+
+    problems: list[Candidate] = field(default_factory=list)
+    alone: Alone = field(default_factory=dict)
+
+    def add(self, contexts: Contexts, results: Sequence[Tried]) -> None:
+        """Find one training problem for each context that is wrong or nearly so; those without one stand alone."""
+        poor = [each for each in results if each.margin < SMALL]
+        sites = contexts.in_training([each.shape for each in poor])
+        for each in poor:
+            nearly = [context for margin, context in each.narrow if 0 < margin < SMALL]
+            for context in [*each.examples[:EXAMPLES], *nearly]:
+                problem = problem_of(contexts, each.shape, context, sites[each.shape])
+                if problem is not None:
+                    self.problems.append(problem)
+                else:
+                    self.alone.setdefault(each.shape, {})[context[0].tobytes()] = context
+
+    def loss(self, model: Transformer, rng: np.random.Generator) -> Tensor:
+        """Cross-entropy of the right tokens of some contexts of one shape, from the model's own layers."""
+        shapes = [*self.alone]
+        shape = shapes[int(rng.integers(len(shapes)))]
+        every = [*self.alone[shape].values()]
+        some = [every[row] for row in rng.choice(len(every), min(AT_ONCE, len(every)), replace=False)]
+        assert isinstance(shape.root, Node)
+        logits = States(model, shape.atoms, np.stack([values for values, _ in some])).logits(shape.root)
+        return F.cross_entropy(logits, torch.tensor([right for _, right in some], device=logits.device))
 
 
 @dataclass(frozen=True)
@@ -35,25 +76,19 @@ class Practised:
     """What practice did to a model."""
 
     certificates: tuple[Certificate, ...]  # of the model before practice, and after each round
-    left: int  # wrong contexts at the beginning of the last round of which no training problem was found
+    alone: int  # contexts that were practised without a problem
     progress: Progress  # over all rounds; its history begins with the model before practice
 
     @property
-    def certified(self) -> bool:
-        return self.certificates[-1].certified
-
-    @property
     def facts(self) -> dict[str, Any]:
-        """As plain data, for the manifest of a run."""
+        """As plain data, for the record of a run."""
         before, after = self.certificates[0], self.certificates[-1]
         return {
             "rounds": len(self.certificates) - 1,
             "contexts": after.contexts,
             "wrong_before": before.wrong,
             "wrong_after": after.wrong,
-            "left": self.left,
-            "named": [example.problem for example in after.counterexamples],
-            "certified": after.certified,
+            "alone": self.alone,
         }
 
 
@@ -70,22 +105,20 @@ def practise(
     `config` is the training of one round. Of every second batch, `config.again` problems hold wrong contexts.
     The seconds of progress include those of certificates. InputError for a model that can have no certificate.
     """
-    start, contexts = time.perf_counter(), contexts_of(model, sampler)
+    start, contexts, practice = time.perf_counter(), contexts_of(model, sampler), ToPractise()
+    if (count := sum(map(contexts.count, contexts.shapes))) > MOST:
+        raise InputError(f"no practice: there are {count:,} contexts, and at most {MOST:,} are tried")
     progress = Progress(history=[first_row(Trainer(model, sampler, config, seed))])
-    results, left = try_all(contexts), 0
+    results = try_all(contexts)
     certificates = [certificate_of(contexts, results)]
     while len(certificates) <= rounds and not certificates[-1].certified:
-        problems = problems_to_practise(contexts, results)
+        practice.add(contexts, results)
         progress.seconds = time.perf_counter() - start
-        left = certificates[-1].wrong - len(problems)
-        if not problems:
-            break
-        batches = PractiseBatches(sampler, config, seed, problems, progress.step)
-        train_a_round(Trainer(model, sampler, config, seed, batches), progress, report)
+        train_a_round(PractiseTrainer(model, sampler, config, seed, practice, progress.step), progress, report)
         results = try_all(contexts)
         certificates.append(certificate_of(contexts, results))
     progress.seconds = time.perf_counter() - start
-    return Practised(tuple(certificates), left if certificates[-1].wrong else 0, progress)
+    return Practised(tuple(certificates), sum(map(len, practice.alone.values())), progress)
 
 
 def first_row(trainer: Trainer) -> dict[str, float]:
@@ -111,6 +144,23 @@ def train_a_round(trainer: Trainer, progress: Progress, report: Report | None) -
     trainer.run(report=add)
 
 
+class PractiseTrainer(Trainer):
+    """Trains one round: the loss of each batch, and that of contexts that stand alone where there are any."""
+
+    def __init__(
+        self, model: Transformer, sampler: Sampler, config: TrainingConfig, seed: int, practice: ToPractise, first: int
+    ) -> None:
+        """`first`: how many steps the rounds before took."""
+        super().__init__(model, sampler, config, seed, PractiseBatches(sampler, config, seed, practice.problems, first))
+        self.practice, self.first = practice, first
+
+    def gradients(self, batch: Batch, phase: Tensor | int) -> tuple[Tensor, Tensor]:
+        found = super().gradients(batch, phase)
+        if self.practice.alone:
+            self.practice.loss(self.model, generator(self.seed, AGAIN, self.first + self.progress.step)).backward()
+        return found
+
+
 class PractiseBatches(Batches):
     """Every second batch is as in training; the others have the width of a problem to practise, and hold such."""
 
@@ -123,12 +173,12 @@ class PractiseBatches(Batches):
 
     def batch(self, step: int, size: int) -> Batch:
         step += self.first
-        if step % 2:
+        if step % 2 or not self.problems:
             return self.sampler.training_batch(self.seed, step, size)
         rng = generator(self.seed, AGAIN, step)
         width = self.problems[int(rng.integers(len(self.problems)))].width
         alike = [each.operands for each in self.problems if each.width == width]
-        rows = rng.choice(len(alike), min(self.config.again, size // 4))
+        rows = rng.choice(len(alike), min(self.config.again, size // 4, len(alike)), replace=False)
         again = [np.concatenate(digits) for digits in zip(*(alike[row] for row in rows), strict=True)]
         return self.sampler.training_batch(self.seed, step, size, again, width)
 
@@ -136,17 +186,11 @@ class PractiseBatches(Batches):
         """What is practised stays the same for a round."""
 
 
-def problems_to_practise(contexts: Contexts, results: Sequence[Tried]) -> list[Candidate]:
-    """One training problem for each wrong context that is kept, where one is found."""
-    wrong = [each for each in results if each.wrong]
-    sites = contexts.in_training([each.shape for each in wrong])
-    found = []
-    for each in wrong:
-        for context in each.examples[:EXAMPLES]:
-            problems = ((site[0], contexts.problem(each.shape, context, site)) for site in sites[each.shape])
-            fitting = (Candidate(width, own) for width, own in problems if own is not None and fits(contexts, own))
-            found += [problem for problem in [next(fitting, None)] if problem is not None]
-    return found
+def problem_of(contexts: Contexts, shape: Shape, context: Context, sites: Sequence[Site]) -> Candidate | None:
+    """A training problem that holds a context at one of the sites; None where none is found."""
+    problems = ((site[0], contexts.problem(shape, context, site)) for site in sites)
+    fitting = (Candidate(width, own) for width, own in problems if own is not None and fits(contexts, own))
+    return next(fitting, None)
 
 
 def fits(contexts: Contexts, operands: Sequence[np.ndarray]) -> bool:

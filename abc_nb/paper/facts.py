@@ -14,20 +14,18 @@ from abc_nb.show import tables
 from abc_nb.show.titles import of_models
 from abc_nb.specs.studies import ARITHMETIC
 
-ROWS = of_models(
-    ["vanilla", "window-cyclic", "abc", "decoder-vanilla", "decoder-abs", "decoder-abc", "decoder-abc-twice"]
-)
+ROWS = of_models(["vanilla", "abs", "abc", "decoder-vanilla", "decoder-abs", "decoder-abc", "decoder-abc-twice"])
 LENGTHS = (6, 60, 200)
-HEAD = ("", *(f"{length} digits" for length in LENGTHS), "certified", "after repair")
+HEAD = ("", *(f"{length} digits" for length in LENGTHS), "certified", "before practice")
 
 
 def worst_runs(results: Results) -> str:
     """By method the worst run at each length over tasks and seeds, in percent, and how many runs are certified.
 
-    A table in Markdown. Certified models are counted before and after repair, of those with a certificate. Methods
+    A table in Markdown. Certified models are counted after practice and before it. Methods
     without a run are left out; without any the table is empty.
     """
-    proven, rows = certified.repairs(results), [HEAD]
+    proven, rows = certified.practice(results), [HEAD]
     for model, title in ROWS.items():
         if not (runs := results.existing([f"{task}-{model}" for task in ARITHMETIC])):
             continue
@@ -35,7 +33,7 @@ def worst_runs(results: Results) -> str:
         worst = [own[own.length == length].accuracy.min() for length in LENGTHS]
         cells = ["–" if value != value else percent(100 * value) for value in worst]
         mine = proven[proven.model == model]
-        cells += [f"{mine[when].sum()} of {len(mine)}" if len(mine) else "–" for when in ("before", "after")]
+        cells += [f"{mine[when].sum()} of {len(mine)}" if len(mine) else "–" for when in ("after", "before")]
         rows.append((title, *cells))
     return grid(rows) if len(rows) > 1 else ""
 

@@ -42,10 +42,12 @@ FACTS: dict[str, type] = {  # further ones: a run's facts, those inside another 
     "parent.run": str,
     "parent.weights": str,
     "parent.seconds": float,
-    "repair.rounds": int,
-    "repair.wrong_before": int,
-    "repair.wrong_after": int,
-    "repair.left": int,
+    "practice.rounds": int,
+    "practice.contexts": int,
+    "practice.wrong_before": int,
+    "practice.wrong_after": int,
+    "practice.alone": int,
+    "practice.refused": str,
     "device": str,
     "threads": int,
     "versions.python": str,
@@ -182,11 +184,15 @@ def row_of(run: Run, with_weights: bool) -> Row:
         outer, _, inner = name.partition(".")
         value = run.manifest.get(outer)
         row[name] = value.get(inner) if inner and value is not None else value
-    row["file"] = weights_file(experiment) if with_weights else None
+    row["file"] = weights_file(run) if with_weights else None
     return {name: value for name, value in row.items() if value is not None}
 
 
-def weights_file(experiment: Spec) -> str:
+def weights_file(run: Run) -> str:
+    """Of an experiment's runs; of one that practice left as it was, the file of the run that it began with."""
+    experiment, before = run.spec, run.manifest.get("parent", {}).get("weights")
+    if experiment.practice and experiment.parent and before == run.checksum:
+        experiment = experiment.parent
     profile = "" if experiment.profile == "quick" else f"-{experiment.profile}"
     return f"weights/{experiment.name}{profile}.safetensors"
 
@@ -195,7 +201,7 @@ def write_weights(folder: Path, runs: Iterable[Run]) -> None:
     """Put the weights of runs into the files of their experiments."""
     files: dict[str, list[Run]] = {}
     for run in runs:
-        files.setdefault(weights_file(run.spec), []).append(run)
+        files.setdefault(weights_file(run), []).append(run)
     for name, own in files.items():
         tensors = load_file(folder / name) if (folder / name).exists() else {}
         for run in own:

@@ -17,10 +17,13 @@ from safetensors.torch import save
 
 from abc_nb.bias.lines import Lines
 from abc_nb.calibration.of_model import SHARES, calibrate_model
+from abc_nb.certificates import files
+from abc_nb.certificates.certify import Certificate
 from abc_nb.certificates.practice import practise
 from abc_nb.common import paths
 from abc_nb.common.config import to_data
 from abc_nb.common.devices import device, device_name, one_thread
+from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_bytes
 from abc_nb.model import compiled, lora
 from abc_nb.model.transformer import ModelConfig, Transformer
@@ -55,7 +58,10 @@ def make(experiment: Spec, seed: int, report: Report | None = None) -> Run:
     partial = paths.runs() / ".partial" / experiment.key(seed)
     partial.mkdir(parents=True, exist_ok=True)
     parent = ensure_weights(experiment.parent, seed) if experiment.parent else None
-    best = train_until_accepted(experiment, seed, parent, partial, report)
+    if experiment.practice and parent is not None:
+        best = practised(experiment, seed, parent, report)
+    else:
+        best = train_until_accepted(experiment, seed, parent, partial, report)
     outcomes, seconds = timed_tests(best.model, experiment, experiment.tests)
     tensors = best.model.cpu().state_dict()
     facts = {"steps": best.steps, "seconds": {"training": best.seconds, "evaluation": seconds}} | best.facts
@@ -104,12 +110,12 @@ def train_until_accepted(
             tried.loc[tried.index[-1], "validation"] = validation
         tried = pd.concat([tried, bias.tried], ignore_index=True)
         model = start(experiment, seed, bias.bias, parent)
-        progress, practised = trained(experiment, model, seed, partial / f"attempt-{number}.pt", report)
+        progress = trained(experiment, model, seed, partial / f"attempt-{number}.pt", report)
         lora.merge(model)
         seconds += progress.seconds
         validation = progress.history[-1]["accuracy"] if progress.history else 0.0
         if best is None or validation > best.validation:
-            facts = origin(parent, bias) | practised
+            facts = origin(parent, bias)
             tables = {"history": pd.DataFrame(progress.history)} | line_tables(bias.bias, tried.copy())
             best = Attempt(model, validation, progress.step, seconds, facts, tables)
         if validation >= experiment.accept:
@@ -132,7 +138,7 @@ def biases(experiment: Spec, seed: int, parent: Run | None) -> Iterator[Reading]
     """The bias of each attempt. Only an experiment that chooses its threshold itself has more lines to read."""
     settings = experiment.calibration
     if parent is None or settings is None:
-        yield Reading(parent.bias() if parent and experiment.practice else None, pd.DataFrame(), 0.0)
+        yield Reading(None, pd.DataFrame(), 0.0)
         return
     start, model = time.perf_counter(), parent.model().to(device())
     batch = experiment.calibration_batch(seed)
@@ -160,19 +166,40 @@ def start(experiment: Spec, seed: int, bias: Lines | None, parent: Run | None) -
     return model.to(device())
 
 
-def trained(
-    experiment: Spec, model: Transformer, seed: int, checkpoint: Path, report: Report | None
-) -> tuple[Progress, dict[str, Any]]:
-    """Train a model, or practise with it in rounds that share the experiment's steps; with facts about practice."""
-    settings = model, experiment.sampler
-    if experiment.practice:
-        config = replace(experiment.training, steps=experiment.training.steps // experiment.practice)
-        practised = practise(*settings, config, seed, experiment.practice, report)
-        return practised.progress, {"repair": practised.facts}
-    trainer = Trainer(*settings, experiment.training, seed)
+def trained(experiment: Spec, model: Transformer, seed: int, checkpoint: Path, report: Report | None) -> Progress:
+    """Train a model, or go on from its checkpoint; a killed process does not train it again."""
+    trainer = Trainer(model, experiment.sampler, experiment.training, seed)
     progress = trainer.run(checkpoint, report)
     save_checkpoint(checkpoint, trainer)
-    return progress, {}
+    return progress
+
+
+def practised(experiment: Spec, seed: int, parent: Run, report: Report | None) -> Attempt:
+    """The parent's model, trained on until it is certified; as it is where it can have no certificate.
+
+    The certificates before and after practice are written beside those that are made by hand.
+    """
+    reading = Reading(parent.bias(), pd.DataFrame(), 0.0)
+    model = start(experiment, seed, reading.bias, parent)
+    config = replace(experiment.training, steps=max(1, experiment.training.steps // experiment.practice))
+    facts, tables = origin(parent, reading), line_tables(reading.bias, reading.tried)
+    try:
+        found = practise(model, experiment.sampler, config, seed, experiment.practice, report)
+    except InputError as error:
+        return Attempt(model, 0.0, 0, 0.0, facts | {"practice": {"rounds": 0, "refused": str(error)}}, tables)
+    keep(found.certificates[-1], experiment, seed)
+    if not parent.manifest["shipped"]:
+        keep(found.certificates[0], parent.spec, seed)
+    tables["history"] = pd.DataFrame(found.progress.history)
+    progress = found.progress
+    facts |= {"practice": found.facts}
+    return Attempt(model, progress.history[-1]["accuracy"], progress.step, round(progress.seconds, 2), facts, tables)
+
+
+def keep(certificate: Certificate, experiment: Spec, seed: int) -> None:
+    """Write a certificate to where those that are made here stand."""
+    of = files.Of(experiment.name, seed, experiment.profile)
+    files.write(certificate, of, of.path)
 
 
 def origin(parent: Run | None, reading: Reading) -> dict[str, Any]:
@@ -227,7 +254,7 @@ def ensure_weights(experiment: Spec, seed: int) -> Run:
 
 
 def untrained(experiment: Spec, seed: int) -> list[Spec]:
-    """What is to be made for a run made here, in order: nothing, or the run, after a parent that is nowhere.
+    """What is to be made for a run made here, in order: nothing, or the run, after parents that are nowhere.
 
     A run that is there and lacks a test is to be made, too, which trains nothing.
     """
@@ -235,4 +262,5 @@ def untrained(experiment: Spec, seed: int) -> list[Spec]:
     if run is not None:
         return [experiment] if run.untested() else []
     parent = experiment.parent
-    return [parent, experiment] if parent is not None and with_weights(parent, seed) is None else [experiment]
+    missing = parent is not None and with_weights(parent, seed) is None
+    return [*untrained(parent, seed), experiment] if parent is not None and missing else [experiment]

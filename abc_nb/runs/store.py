@@ -24,7 +24,7 @@ from abc_nb.runs.run import Run as Run
 from abc_nb.specs.spec import Spec, spec
 
 ANYWHERE = ("runs", "shipped")  # made here, or come with the project
-MODELS = ("window-cyclic", "abc")  # that an installed package has
+MODELS = ("abs", "abc")  # that an installed package has
 RECORD, WEIGHTS = "run.json", "weights.safetensors"  # the files of a run's folder
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -16,6 +16,7 @@ from abc_nb.specs.recipes import PaperTraining, TrainingName
 PERIOD, W = 3, 1  # T and w of the paper's table 1
 CAUSAL = Causal()
 WITHOUT_ENCODER = (("encoder_layers", 0),)
+UNPRACTISED = "-unpractised"  # end of the names of models before practice
 ONE_LAYER = (("encoder_layers", 0), ("decoder_layers", 1), ("feed_forward", 512))
 
 
@@ -89,3 +90,15 @@ def traced(title: str, position: positions.PositionEncoding, **changes: Any) -> 
     """Of a task whose output is a table: one layer, since every cell follows from a few others in one step."""
     settings: dict[str, Any] = {"size": ONE_LAYER, "extends": True, "tested": "table", "training": "traced"}
     return Model(title, position, **settings | changes)
+
+
+def practised(parent: str, model: Model) -> Model:
+    """The same model trained on until it is certified, in at most nine rounds: the last part of ABS and of ABC."""
+    settings: dict[str, Any] = {"calibration": None, "start": "parent", "accept": 0.0, "training": "practice"}
+    return replace(model, parent=parent, practice=9, **settings)
+
+
+def before_practice(models: Mapping[str, Model]) -> dict[str, Model]:
+    """The models that practice begins with, by titles that say so."""
+    parents = [model.parent for model in models.values() if model.practice]
+    return {name: replace(models[name], title=f"{models[name].title}, before practice") for name in parents}

@@ -15,10 +15,13 @@ from abc_nb.problems.tables import Tables
 from abc_nb.problems.tasks import Regime, Task
 from abc_nb.specs.model import (
     PERIOD,
+    UNPRACTISED,
     Model,
+    before_practice,
     decoder_only,
     embedding_size,
     layers,
+    practised,
     proposal,
     reading,
     scaffold,
@@ -40,7 +43,15 @@ BASIC = {  # the papers' models, and variants that show why a baseline fails
     "window-cyclic": scaffold("ABS", positions.Sinusoidal(PERIOD), tested="beyond"),
     "nope-window": scaffold("Window, no positions", positions.NoPosition()),
     # New weights under the lines and no positions, as the method's text has it (v4 section 4).
-    "abc": reading("ABC", positions.NoPosition(), "new", Calibration(), tested="beyond", training="anew", accept=1.0),
+    "abc-unpractised": reading(
+        "ABC",
+        positions.NoPosition(),
+        "new",
+        Calibration(),
+        tested="beyond",
+        training="anew",
+        accept=1.0,
+    ),
     "lora": Model("LoRA", positions.Sinusoidal(), extends=True, tested="beyond", rank=4, training="low_rank"),
     "rope-128": Model("RoPE, size 128", positions.Rotary(), source_index="left", size=embedding_size(128)),
     "rope-512": Model("RoPE, size 512", positions.Rotary(), source_index="left", size=embedding_size(512)),
@@ -126,9 +137,9 @@ GRID = {  # window, open to both sides, and period (claim C13); None: no window,
     for (w, t), name in GRID_NAMES.items()
 }
 SCAFFOLDS = ("window", "window-cyclic", "nope-window")
-PADDED_MODELS = ("vanilla", *SCAFFOLDS, *BOTH_SIDES, "abc", *READINGS, *BY_WEIGHTS, "algorithm-1-pooled")
+PADDED_MODELS = ("vanilla", *SCAFFOLDS, *BOTH_SIDES, "abc-unpractised", *READINGS, *BY_WEIGHTS, "algorithm-1-pooled")
 PADDED = {  # in the paper's regime: every operand padded to sixty digits, in training too
-    f"{name}-padded": replace(
+    f"{name.removesuffix(UNPRACTISED)}-padded": replace(
         (BASIC | BOTH_SIDES | READINGS | ALGORITHM_1)[name],
         regime="padded",
         parent="vanilla-padded",
@@ -153,20 +164,22 @@ def six_layers(names: Sequence[str], end: str, **changes: Any) -> dict[str, Mode
         model = (BASIC | ALGORITHM_1)[name]
         training: TrainingName = "deep" if model.calibration is None else "short"
         settings: dict[str, Any] = {"parent": f"vanilla{end}", "training": training, "accept": 0.0, "tested": "few"}
-        deeper[f"{name}{end}"] = replace(model, title=f"{model.title}, {SIX_LAYERS[end]}", **settings | changes)
+        deeper[f"{name.removesuffix(UNPRACTISED)}{end}"] = replace(
+            model, title=f"{model.title}, {SIX_LAYERS[end]}", **settings | changes
+        )
     return deeper
 
 
 # In the profile's width and without dropout. Of 21 columns there are as many lines as Algorithm 1 needs, and a step
 # costs a third of one with 61.
-DEEP = six_layers(("vanilla", "abc", *TEXT_LINES), "-deep", size=layers(0, 6), regime="padded-20")
+DEEP = six_layers(("vanilla", "abc-unpractised", *TEXT_LINES), "-deep", size=layers(0, 6), regime="padded-20")
 DEEP["abc-last-layer-deep"] = replace(
     DEEP["abc-deep"], title=f"ABC, last layer for all, {SIX_LAYERS['-deep']}", calibration=Calibration(layers="last")
 )
 PAPER_SIZE = (*layers(1, 6), ("width", 128), ("feed_forward", 512), ("dropout", 0.3))  # the paper's (v4 section B)
 
 PAPER_SIZED = six_layers(
-    ("vanilla", "window-cyclic", "abc", "algorithm-1-none-new", "algorithm-1-v1"),
+    ("vanilla", "window-cyclic", "abc-unpractised", "algorithm-1-none-new", "algorithm-1-v1"),
     "-paper-size",
     size=PAPER_SIZE,
     regime="padded",
@@ -198,11 +211,6 @@ SIZES = {  # layers of encoder and decoder, width, heads (claim C30); 0/2, 64, 8
 SIZED = {
     f"window-both-{name}": scaffold(title, positions.Sinusoidal(PERIOD), sides="both", size=size)
     for name, (title, size) in SIZES.items()
-}
-REPAIRED = {  # ABS, trained on with problems that hold its wrong contexts, until it is certified
-    "window-cyclic-repaired": replace(
-        BASIC["window-cyclic"], title="ABS, repaired", parent="window-cyclic", practice=9, training="practice"
-    ),
 }
 WIDE = (("feed_forward", 1024),)
 FACTORED = {  # for a factor of several digits, on natural input: each operand's digits to heads of their own
@@ -241,35 +249,27 @@ BASELINES = ("vanilla", "nope", "rope", "alibi", "rpe")
 
 
 FORMAT_REGIMES: dict[Arrangement, Regime | None] = {"units-first": None, "as-written": "unpadded"}
-DECODER_ABC = decoder_only(BASIC["abc"], source_index="right", parent="decoder-vanilla", tested="long")
+DECODER_ABC = decoder_only(BASIC["abc-unpractised"], source_index="right", parent="decoder-vanilla", tested="long")
 DECODER_ONLY = {
     "decoder-vanilla": decoder_only(BASIC["vanilla"]),
-    "decoder-abs": decoder_only(
+    "decoder-abs-unpractised": decoder_only(
         scaffold("ABS, one key a head", positions.NoPosition(), arrangement="natural", training="anew"),
         bias=Lines.one_key_a_head,
         source_index="right",
         tested="long",
     ),
-    "decoder-abc": DECODER_ABC,
-    "decoder-abc-twice": replace(DECODER_ABC, title="ABC twice", parent="decoder-abc"),
+    "decoder-abc-unpractised": DECODER_ABC,
+    "decoder-abc-twice-unpractised": replace(DECODER_ABC, title="ABC twice", parent="decoder-abc-unpractised"),
     "decoder-window-cyclic": decoder_only(BASIC["window-cyclic"], source_index="right", title="ABS, one softmax"),
     "decoder-nope": decoder_only(BASIC["nope"]),
     "decoder-rope": decoder_only(BASIC["rope"]),
     "decoder-alibi": decoder_only(BASIC["alibi"], bias=RunningALiBi()),
     "decoder-rpe": decoder_only(BASIC["rpe"]),
 }
-REPAIRED["decoder-abs-repaired"] = replace(
-    DECODER_ONLY["decoder-abs"],
-    title="ABS, one key a head, repaired",
-    parent="decoder-abs",
-    practice=9,
-    training="practice",
-    tested="beyond",
-)
 SMALLEST_SIZES = ((24, 48), (12, 48), (12, 24), (6, 48), (6, 24))  # embedding size, feed-forward
 SMALLEST = {  # one layer, six heads with one key each: how few parameters are enough for a certificate of Addition
     f"smallest-{width}-{hidden}": replace(
-        DECODER_ONLY["decoder-abs"],
+        DECODER_ONLY["decoder-abs-unpractised"],
         title=f"embedding size {width}, feed-forward {hidden}",
         training="scaffold",
         tested="few",
@@ -278,7 +278,7 @@ SMALLEST = {  # one layer, six heads with one key each: how few parameters are e
     for width, hidden in SMALLEST_SIZES
 }
 FORMATS = {  # Addition as others write it: operands' order, answer's order and zeros in front
-    f"{name}-{arrangement}": replace(
+    f"{name.removesuffix(UNPRACTISED)}-{arrangement}": replace(
         DECODER_ONLY[name],
         title=f"{DECODER_ONLY[name].title}, {arrangement.replace('-', ' ')}",
         arrangement=arrangement,
@@ -287,7 +287,7 @@ FORMATS = {  # Addition as others write it: operands' order, answer's order and 
         tested="beyond",
     )
     for arrangement, regime in FORMAT_REGIMES.items()
-    for name in ("decoder-vanilla", "decoder-abs", "decoder-abc")
+    for name in ("decoder-vanilla", "decoder-abs-unpractised", "decoder-abc-unpractised")
 }
 WIDENED = {  # the baselines, trained like the proposals
     f"{name}-widened": replace(BASIC[name], source_index="right", extends=True, tested="beyond")
@@ -303,18 +303,29 @@ PLACED["alibi-by-place"] = replace(
     WIDENED["alibi-cross-widened"], title="ALiBi, by place", bias=PlacedALiBi(cross=True)
 )
 WIDTHS = {"vanilla": "vanilla-widened", "rope-right": "rope-widened", "rpe-right": "rpe-widened"}  # one, and several
-OURS = ("window-cyclic", "abc")
+OURS = ("abs", "abc")
 METHODS = (*WIDENED, *MODERN, *OURS)  # what notebook 7 compares
 VARIANTS = ("rope-right", "rpe-right", "alibi-cross")  # baselines that show why a baseline fails
 TRAININGS: dict[str, PaperTraining] = {"text-rate": "text", "our-recipe": "ours"}
 PAPER_SETTING = {  # for the profile `paper`: the learning rate of the paper's text, and our training
-    f"{name}-{label}": replace(BASIC[name], paper_training=chosen, parent=f"vanilla-{label}", many=0, tested="curve")
-    for name in (*BASELINES, *SCAFFOLDS, "abc")
+    f"{name.removesuffix(UNPRACTISED)}-{label}": replace(
+        BASIC[name], paper_training=chosen, parent=f"vanilla-{label}", many=0, tested="curve"
+    )
+    for name in (*BASELINES, *SCAFFOLDS, "abc-unpractised")
     for label, chosen in TRAININGS.items()
 }
 PAPER_SETTING |= {
     f"{name}-our-recipe": replace(ALGORITHM_1[name], paper_training="ours", parent="vanilla-our-recipe")
     for name in TEXT_LINES
+}
+PRACTISED_DECODERS = {
+    name.removesuffix(UNPRACTISED): practised(name, model)
+    for name, model in DECODER_ONLY.items()
+    if name.endswith(UNPRACTISED)
+}
+PRACTISED = PRACTISED_DECODERS | {  # trained on until they are certified
+    "abs": practised("window-cyclic", BASIC["window-cyclic"]),
+    "abc": practised("abc-unpractised", BASIC["abc-unpractised"]),
 }
 MODELS = (
     BASIC
@@ -328,7 +339,6 @@ MODELS = (
     | PERIODS
     | WINDOWS
     | SIZED
-    | REPAIRED
     | FACTORED
     | WIDER
     | MODERN
@@ -337,16 +347,20 @@ MODELS = (
     | PAPER_SETTING
     | GRID
     | DECODER_ONLY
+    | PRACTISED
     | SMALLEST
     | FORMATS
 )
+MODELS |= before_practice(MODELS)
 
 
 TRACED = {
     "vanilla": traced("Vanilla", positions.Sinusoidal(), extends=False, training="traced_plain"),
-    "abs": traced("ABS, one key a head", positions.NoPosition(), bias=Lines.one_key_a_head, tested="tables"),
+    "abs-unpractised": traced(
+        "ABS, one key a head", positions.NoPosition(), bias=Lines.one_key_a_head, tested="tables"
+    ),
     # Lines that have half of their head's attention: weaker ones tell apart the columns of one size, not of others.
-    "abc": traced(
+    "abc-unpractised": traced(
         "ABC", positions.NoPosition(), calibration=Calibration(share=0.5), start="new", accept=1.0, tested="tables"
     ),
     "nope": traced("NoPE", positions.NoPosition()),
@@ -358,24 +372,17 @@ TRACED |= {
     f"decoder-{name}": replace(
         model,
         kind="decoder-only",
-        source_index="right" if name in ("abs", "abc") else "running",
+        source_index="right" if name.endswith(UNPRACTISED) else "running",
         parent="decoder-vanilla",
     )
     for name, model in TRACED.items()
 }
 TRACED |= {
-    f"{name}-repaired": replace(
-        TRACED[name],
-        title=f"{TRACED[name].title}, repaired",
-        parent=name,
-        practice=9,
-        training="practice",
-        calibration=None,
-        start="parent",
-        accept=0.0,
-    )
-    for name in ("abs", "abc", "decoder-abs")
+    name.removesuffix(UNPRACTISED): practised(name, model)
+    for name, model in TRACED.items()
+    if name.endswith(UNPRACTISED)
 }
+TRACED |= before_practice(TRACED)
 
 
 def models_of(task: Task) -> dict[str, Model]:

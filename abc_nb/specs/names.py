@@ -11,7 +11,6 @@ from abc_nb.problems.tasks import REGISTRY, Task
 from abc_nb.specs.models import models_of
 
 CLASSIFIER = "parity-classifier"  # Parity without a scratchpad, by the plain model
-SECOND_NAMES = {"abs": "window-cyclic"}  # of models
 
 
 @dataclass(frozen=True)
@@ -34,15 +33,9 @@ class Name:
 
 @cache
 def renderings(task: str, base: int) -> dict[str, Name]:
-    """The names of one task in a base, second names of models included, by the texts that people type."""
+    """The names of one task in a base, by the texts that people type."""
     names = [Name(task, model, base) for model in models_of(Task(task, base))]
-    known = {str(name): name for name in reversed(names)}  # the plain model is the first, and the one classifier
-    second = {
-        str(Name(task, other, base)): Name(task, model, base)
-        for other, model in SECOND_NAMES.items()
-        if model in models_of(Task(task, base))
-    }
-    return second | known
+    return {str(name): name for name in reversed(names)}  # the plain model is the first, and the one classifier
 
 
 def look_up(text: str) -> Name | None:

@@ -13,7 +13,6 @@ import torch
 
 from abc_nb.bias import Bias, Lines
 from abc_nb.calibration.calibrate import Calibration
-from abc_nb.certificates.files import PLAIN, REPAIRED
 from abc_nb.common.config import digest, to_data
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import ModelConfig, Transformer
@@ -60,11 +59,6 @@ class Spec:
     @property
     def task(self) -> Task:
         return self.sampler.task
-
-    @property
-    def recipe(self) -> str:
-        """What a certificate calls the way to the weights: plain or repaired."""
-        return REPAIRED if self.practice else PLAIN
 
     @cached_property
     def data(self) -> dict[str, Any]:
@@ -118,9 +112,11 @@ def check_changes(own: Spec, changes: Sequence[str]) -> None:
     """InputError for a change of what is not there."""
     for change in changes:
         first, dot, _ = change.partition("=")[0].partition(".")
-        if dot and first not in ("sampler", "model", "training", *(["parent"] if own.parent else [])):
+        if own.practice and own.parent:
+            check_changes(own.parent, [change] * (not change.startswith("practice=")))
+        elif dot and first not in ("sampler", "model", "training", *(["parent"] if own.parent else [])):
             raise InputError(f"cannot set {change!r}: {own.identity} has no part {first!r}")
-        if first == "parent" and own.parent:
+        elif first == "parent" and own.parent:
             check_changes(own.parent, [change.removeprefix("parent.")])
 
 
@@ -128,17 +124,34 @@ def specify(identity: Name, profile: str, changes: tuple[str, ...] = ()) -> Spec
     """A spec from its parts. Settings come in layers: default, profile, task, model, changes; the later wins."""
     task = Task(identity.task, identity.base)
     model = models_of(task)[identity.model]
+    if model.practice:
+        return practised(identity, model, profile, changes)
     regime = model.regime or PROFILES[profile].regime
     sampler = changed(Sampler(task, model.arrangement, regime, PERIOD if model.extends else 1), "sampler", changes)
     config = model_config(model, sampler, profile, changes)
     training = changed(training_config(model, task, profile), "training", changes)
     own = Spec(sampler, config, training, identity=identity, profile=profile, changes=changes)
     own = replace(own, tests=tests(model, sampler, config, profile))
-    if model.calibration is not None or model.rank or model.practice:
-        fields = {name: getattr(model, name) for name in ("calibration", "start", "accept", "rank", "practice")}
+    if model.calibration is not None or model.rank:
+        fields = {name: getattr(model, name) for name in ("calibration", "start", "accept", "rank")}
         parent = Name(task.name, model.parent, model.parent_base or task.base)
         own = replace(own, parent=specify(parent, profile, without("parent", changes)), **fields)
     return changed(own, "", changes)
+
+
+def practised(identity: Name, model: Model, profile: str, changes: tuple[str, ...]) -> Spec:
+    """The spec of a model that is trained on until it is certified: its parent's, with the training of one round.
+
+    Changes are of the parent, all but that of `practice` itself, the largest number of rounds.
+    """
+    own = [change for change in changes if change.startswith("practice=")]
+    above = tuple(change for change in changes if change not in own)
+    parent = specify(replace(identity, model=model.parent), profile, above)
+    training = training_config(model, parent.task, profile)
+    fields: dict[str, Any] = {"parent": parent, "calibration": None, "start": "parent", "accept": 0.0}
+    fields |= {"identity": identity, "changes": changes, "practice": model.practice}
+    made = replace(parent, training=training, **fields)
+    return changed(replace(made, tests=tests(model, made.sampler, made.model, profile)), "", own)
 
 
 def unknown(name: str) -> str:
