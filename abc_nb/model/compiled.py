@@ -122,8 +122,9 @@ def in_rows(x: Tensor) -> Tensor:
     return x if x.stride(-1) == 1 else x.contiguous()
 
 
-def call(function: Any, arrays: Sequence[Tensor | None], sizes: Sizes, strided: Sequence[Tensor | None]) -> None:
+def call(name: str, arrays: Sequence[Any], sizes: Sizes, strided: Sequence[Tensor | None]) -> None:
     """Call a function of `attention.c`, which takes no array for None; `strided` are those whose strides it is told."""
+    function = getattr(library(arrays[0].shape[-1]), name)
     pointers = [None if x is None else x.data_ptr() for x in arrays]
     function(*pointers, sizes, *(Strides() if x is None else Strides(*x.stride()[:3]) for x in strided))
 
@@ -139,14 +140,12 @@ class Compiled(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, keep: bool) -> Tensor:
-        functions = library(query.shape[-1])
-        assert functions is not None
         shape = (*query.shape[:3], key.shape[2])
         sizes = Sizes(*shape, torch.get_num_threads())
         added = None if bias is None else in_rows(bias.expand(shape))
         out, weights = by_token(query, query.new_empty), query.new_empty(shape) if keep else None
         strided = (query, key, value, added, out)
-        call(functions.forward, (*strided, weights), sizes, strided)
+        call("forward", (*strided, weights), sizes, strided)
         if keep:
             ctx.save_for_backward(query, key, value, weights)
             ctx.sizes, ctx.bias = sizes, None if bias is None else bias.shape
@@ -155,12 +154,10 @@ class Compiled(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, weights = ctx.saved_tensors
-        functions = library(query.shape[-1])
-        assert functions is not None
         change = in_rows(gradients[0])
         of_query = by_token(query, query.new_empty)
         of_key, of_value = by_token(key, key.new_zeros), by_token(value, value.new_zeros)
         of_bias = torch.empty_like(weights) if ctx.needs_input_grad[3] else None
         arrays = (query, key, value, weights, change, of_query, of_key, of_value, of_bias)
-        call(functions.backward, arrays, ctx.sizes, (query, key, value, change, of_query, of_key))
+        call("backward", arrays, ctx.sizes, (query, key, value, change, of_query, of_key))
         return of_query, of_key, of_value, None if of_bias is None else of_bias.sum_to_size(ctx.bias), None
