@@ -74,17 +74,9 @@ def test_the_answer_is_what_compute_gives_and_the_right_one_what_python_gives(st
     assert said == f"{text.strip()} = {answer} ✗ wrong in {wrong} of {len(decoded.outputs)} tokens; right is {right}"
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("", "cannot read ''"),
-        ("12*3", "Addition takes a problem in digits 0-9"),
-        ("1+" + "9" * 65, "65 digits is too long to be drawn: type at most 64"),
-    ],
-)
-def test_what_is_no_problem_is_one_sentence(study: AttentionStudy, text: str, sentence: str) -> None:
-    with pytest.raises(InputError, match=sentence):
-        explore.ask(study, text)
+def test_a_problem_that_is_too_long_is_one_sentence(study: AttentionStudy) -> None:
+    with pytest.raises(InputError, match="65 digits is too long to be drawn: type at most 64"):
+        explore.ask(study, "1+" + "9" * 65)
 
 
 @pytest.mark.parametrize("name", ENCODER_DECODER)
