@@ -80,9 +80,9 @@ class Exhibits:
 
         `shown` is for readers, where that is not `frame` itself. A note, such as the setting, follows the caption.
         """
-        caption, shown = f"{self.caption(name)} {note}".strip(), frame if shown is None else shown
+        caption = f"{self.caption(name)} {note}".strip()
         tables.save(frame, name, self.profile, shown, caption, note)
-        display(Markdown(caption), HTML(tables.html(shown)))
+        display(Markdown(caption), HTML(tables.html(frame if shown is None else shown)))
 
     def beside_paper(
         self, name: str, rows: pd.DataFrame, paper: str, regime: str = "", models: Sequence[str] = ()

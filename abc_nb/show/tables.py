@@ -144,8 +144,10 @@ def reach(rows: pd.DataFrame, task: str, trained: int = LONGEST) -> pd.DataFrame
     return pd.concat([others, pd.DataFrame(ours, columns=list(others))], ignore_index=True)
 
 
-def save(frame: pd.DataFrame, name: str, profile: str, shown: pd.DataFrame, caption: str = "", note: str = "") -> None:
-    """Write `frame` as CSV and `shown` as Markdown and LaTeX; first what a row is about.
+def save(
+    frame: pd.DataFrame, name: str, profile: str, shown: pd.DataFrame | None = None, caption: str = "", note: str = ""
+) -> None:
+    """Write `frame` as CSV and `shown`, or the same, as Markdown and LaTeX; first what a row is about.
 
     The caption stands below the table in Markdown and LaTeX, the note in a column of the CSV file.
     """
@@ -153,7 +155,7 @@ def save(frame: pd.DataFrame, name: str, profile: str, shown: pd.DataFrame, capt
     frame = frame.assign(setting=note) if note else frame
     frame = frame[[*(key for key in ABOUT if key in frame), *(column for column in frame if column not in ABOUT)]]
     write_text(path.with_suffix(".csv"), frame.to_csv(index=False, float_format="%.6g"))
-    shown = readable(named(flat(shown)).rename_axis(columns=None))
+    shown = readable(named(frame if shown is None else flat(shown)).rename_axis(columns=None))
     escaped = shown.map(lambda cell: cell.replace("|", "\\|") if isinstance(cell, str) else cell)
     written = escaped.to_markdown(index=False, disable_numparse=True)
     write_text(path.with_suffix(".md"), f"{written}\n" + (caption and f"\n{caption}\n"))
