@@ -16,7 +16,7 @@ from abc_nb.common.config import to_data
 from abc_nb.common.errors import InputError
 from abc_nb.runs import runner, store
 from abc_nb.runs.run import Run
-from abc_nb.specs.spec import calibrated, spec, train_command
+from abc_nb.specs.spec import calibrated, spec, train_command, with_practice
 from abc_nb.training import from_file
 from abc_nb.training.answers import answers
 
@@ -92,7 +92,7 @@ def recheck(path: Path) -> Check:
 
 
 def retrain(name: str, calibration: Calibration | None = None, seed: int = 0, profile: str = "quick") -> Run:
-    """Read lines out of a plain model's attention, and train a new model under them: the finished run.
+    """Read lines out of a plain model's attention, train a new model under them, and practise: the finished run.
 
     `retrain("addition-vanilla", Calibration(share=0.3))`; without settings it is `addition-abc`. The new model has new
     weights and no positions. The plain model is trained first if it is not there. InputError if `name` is not a plain
@@ -100,4 +100,4 @@ def retrain(name: str, calibration: Calibration | None = None, seed: int = 0, pr
     """
     child = calibrated(name, profile)
     wanted = child.calibration if calibration is None else given(calibration)
-    return runner.ensure(replace(child, calibration=wanted), seed)
+    return runner.ensure(with_practice(replace(child, calibration=wanted)), seed)

@@ -47,14 +47,14 @@ def test_retraining_takes_other_settings_and_keeps_both_runs(folders: Folders) -
     plain = abc_nb.retrain("successor-vanilla", profile="smoke")
     settings = Calibration(share=0.5, directions=("antidiagonal", "vertical", "diagonal"), floor=-4.0)
     run = abc_nb.retrain("successor-vanilla", settings, profile="smoke")
-    assert run.spec == replace(spec("successor-abc", "smoke"), calibration=settings)
+    assert plain.spec == spec("successor-abc", "smoke") and run.spec.parent
+    assert run.spec.parent == replace(spec("successor-abc-unpractised", "smoke"), calibration=settings)
     assert run.folder != plain.folder
     assert plain.folder.exists()
     bias = run.bias()
     assert bias is not None
     assert bias.floor == -4.0
     assert run.model().config.bias == bias
-    assert run.manifest["parent"] == plain.manifest["parent"]
 
 
 @pytest.mark.parametrize("name", ["addition-abc", "addition-rope", "addition", "vanilla", "vanilla-addition", ""])

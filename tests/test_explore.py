@@ -225,7 +225,7 @@ def test_curves_are_the_evaluations(figure: Figure) -> None:
 
 
 def test_the_retraining_has_the_settings_and_a_name_for_its_curve(bench: calibrating.Bench) -> None:
-    assert bench.child(PAPER) == replace(spec("addition-abc", "smoke"), calibration=PAPER)
+    assert bench.child(PAPER) == replace(spec("addition-abc-unpractised", "smoke"), calibration=PAPER)
     assert calibrating.label(PAPER) == "kappa 4.5, 0.87, last layer, whole matrix, empty heads open"
     one = Calibration(share=0.25, directions=("vertical",))
     assert calibrating.label(one) == "share 0.25, each layer, operands, vertical"

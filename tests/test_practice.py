@@ -17,7 +17,8 @@ from abc_nb.bias.lines import Line
 from abc_nb.certificates import practice
 from abc_nb.certificates.certify import certify_model, contexts_of, weights_of
 from abc_nb.certificates.checksum import checksum
-from abc_nb.certificates.practice import Practised, practise, problems_to_practise
+from abc_nb.certificates.contexts import Candidate, Contexts
+from abc_nb.certificates.practice import ToPractise, practise
 from abc_nb.certificates.tables import TableContexts
 from abc_nb.certificates.tried import Tried, try_all
 from abc_nb.model.transformer import Transformer
@@ -62,9 +63,9 @@ def test_a_model_made_wrong_is_certified_after_practice_with_numbers_of_training
     with watched() as seen:
         found = practise(model, sampler, CONFIG, 0, ROUNDS)
     after = certify_model(model, sampler)
-    assert before.wrong > 0 == after.wrong and after.certified and found.certified
+    assert before.wrong > 0 == after.wrong and after.certified and found.certificates[-1].certified
     facts = found.facts
-    assert (facts["wrong_before"], facts["wrong_after"], facts["certified"]) == (before.wrong, 0, True)
+    assert (facts["wrong_before"], facts["wrong_after"], facts["alone"]) == (before.wrong, 0, 0)
     assert 1 <= facts["rounds"] <= ROUNDS
     assert found.progress.step == len(seen) == CONFIG.steps * facts["rounds"]
     assert [row["step"] for row in found.progress.history] == [*range(0, found.progress.step + 1, 5)]
@@ -76,7 +77,7 @@ def test_a_certified_model_is_left_as_it_is() -> None:
     run = abc_nb.load("parity-window-cyclic")
     model, before = run.model(), checksum(weights_of(run.model()))
     found = practise(model, run.spec.sampler, CONFIG, 0, ROUNDS)
-    assert found.progress.step == found.facts["rounds"] == 0 and found.certified
+    assert found.progress.step == found.facts["rounds"] == 0 and found.certificates[-1].certified
     assert len(found.progress.history) == 1 and checksum(weights_of(model)) == before
 
 
@@ -87,10 +88,10 @@ def test_every_round_trains_and_practice_ends(steps: int, rounds: int) -> None:
     config = replace(CONFIG, steps=steps, hold=2, learning_rate=NOTHING, matrix_learning_rate=NOTHING, validation=3)
     with watched() as seen:
         found = practise(model, sampler, config, 0, rounds)
-    assert found.facts["rounds"] == rounds and not found.certified
+    assert found.facts["rounds"] == rounds and not found.certificates[-1].certified
     assert found.progress.step == len(seen) == rounds * min(steps, 20)
     assert len(found.certificates) == rounds + 1
-    assert found.facts["wrong_before"] == found.facts["wrong_after"] > 0 and found.facts["named"]
+    assert found.facts["wrong_before"] == found.facts["wrong_after"] > 0
 
 
 @pytest.mark.slow
@@ -112,21 +113,45 @@ def test_each_problem_that_is_practised_is_answered_wrong_in_training(name: str)
         assert wrong
 
 
-def practised_problems(model: Transformer, sampler: Sampler) -> list:
+def practised_problems(model: Transformer, sampler: Sampler) -> list[Candidate]:
     contexts = contexts_of(model, sampler)
-    return problems_to_practise(contexts, try_all(contexts))
+    return problems_of(contexts, try_all(contexts))
 
 
-def test_contexts_that_no_training_number_shows_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def problems_of(contexts: Contexts, results: list[Tried]) -> list[Candidate]:
+    practice = ToPractise()
+    practice.add(contexts, results)
+    return practice.problems
+
+
+def test_contexts_that_no_training_number_shows_are_practised_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches are as in training, and the loss of the wrong contexts' own tokens is added."""
     model, sampler = damaged()
     monkeypatch.setattr(practice, "fits", lambda *_: False)
-    found: Practised = practise(model, sampler, CONFIG, 0, ROUNDS)
-    assert found.facts["rounds"] == 0 and found.left == found.certificates[0].wrong > 0
+    with watched() as seen:
+        found = practise(model, sampler, CONFIG, 0, ROUNDS)
+    assert found.alone > 0 and found.certificates[0].wrong > 0 and found.certificates[-1].certified
+    usual = [sampler.training_batch(0, step, 32).source for step in range(len(seen))]
+    assert all(torch.equal(batch.source, own) for batch, own in zip(seen, usual, strict=True))
+
+
+def test_the_loss_of_a_context_is_that_of_its_token_in_a_problem() -> None:
+    """Its own layers give the logits that a pass over a whole problem gives."""
+    run = abc_nb.load("parity-window-cyclic")
+    model, sampler = run.model(), run.spec.sampler
+    contexts, batch = contexts_of(model, sampler), sampler.training_batch(0, 0, 16)
+    shape, block = contexts.seen(batch, 3)
+    practice = ToPractise(alone={shape: {bytes([n]): (block.values[n], int(block.right[n])) for n in range(16)}})
+    with torch.inference_mode():
+        logits = model(batch.source, batch.target[:, :-1], batch.layout)[:, 3]
+    wanted = torch.nn.functional.cross_entropy(logits, batch.target[:, 4])
+    torch.testing.assert_close(practice.loss(model, np.random.default_rng(0)), wanted, rtol=1e-4, atol=1e-5)
 
 
 def of_context(contexts: TableContexts, batch: Batch, step: int) -> Tried:
     shape, block = contexts.seen(batch, step)
-    return Tried(shape, contexts.shapes[shape], 1, 1, examples=[(block.values[0], int(block.right[0]))])
+    context = block.values[0], int(block.right[0])
+    return Tried(shape, contexts.shapes[shape], 1, 1, -1.0, context, examples=[context])
 
 
 @pytest.mark.parametrize(("base", "more"), [(10, ()), (10, UNNEEDED[:2]), (3, UNNEEDED), (16, ()), (2, UNNEEDED[2:])])
@@ -136,12 +161,12 @@ def test_a_context_of_a_training_table_is_found_again(base: int, more: tuple[Lin
     contexts = TableContexts(table_model(task, more=more), sampler)
     batch = sampler.batch(task.draw(np.empty(0, np.int64), 1, sampler.widest, rng), sampler.widest)
     tried = [of_context(contexts, batch, step) for step in range(batch.layout.target_length)]
-    found = problems_to_practise(contexts, tried)
+    found = problems_of(contexts, tried)
     assert len(found) >= 0.9 * len(tried)
     for each in found:
         assert (np.array(each.width) <= np.array(sampler.widest)).all()
     for step, one in enumerate(tried):
-        (problem,) = problems_to_practise(contexts, [one]) or [None]
+        (problem,) = problems_of(contexts, [one]) or [None]
         if problem is not None:
             again = sampler.batch(problem.operands, problem.width)
             contexts_of_it = [contexts.seen(again, other) for other in range(again.layout.target_length)]

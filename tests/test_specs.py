@@ -22,7 +22,7 @@ from abc_nb.problems.tasks import REGISTRY, Task
 from abc_nb.specs import models, studies
 from abc_nb.specs.names import Name, parse, renderings
 from abc_nb.specs.recipes import PROFILES, TESTS
-from abc_nb.specs.spec import Spec, calibrated, spec, train_command
+from abc_nb.specs.spec import Spec, calibrated, spec, train_command, with_practice
 
 EVERY = [(profile, name) for profile in PROFILES for name in studies.names(profile)]
 
@@ -55,9 +55,9 @@ def test_a_base_can_be_given_or_be_part_of_the_name(typed: tuple[str, Name], bas
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("addition-abs", "addition-window-cyclic"),
+        ("addition-abs", "addition-abs"),
         ("n-by-n-abs", "n-by-n-abs"),
-        ("addition-abs-base4", "addition-window-cyclic-base4"),
+        ("addition-abs-base4", "addition-abs-base4"),
         ("parity-classifier", "parity-classifier"),
         ("addition-abc-base10", None),
         ("addition", None),
@@ -123,7 +123,9 @@ def test_every_experiment_has_a_spec_and_its_plain_data_say_all(profile: str) ->
 
 
 def test_abs_and_abc_are_what_the_paper_says() -> None:
-    scaffold, abc = spec("addition-window-cyclic"), spec("addition-abc")
+    scaffold, abc = (spec(name).parent for name in ("addition-abs", "addition-abc"))
+    assert (scaffold, abc) == (spec("addition-window-cyclic"), spec("addition-abc-unpractised"))
+    assert scaffold and abc and scaffold.practice == abc.practice == 0
     assert (scaffold.model.bias, scaffold.model.position) == (Window(1, "one"), Sinusoidal(3))
     assert scaffold.sampler.arrangement == "aligned" and len(scaffold.sampler.widths) == 3
     assert abc.parent == spec("addition-vanilla") and abc.calibration == Calibration() and abc.start == "new"
@@ -134,9 +136,21 @@ def test_abs_and_abc_are_what_the_paper_says() -> None:
     assert paper.sampler.regime == "padded" and paper.model.dropout == 0.3
 
 
+def test_practice_is_the_last_part_of_abs_and_abc() -> None:
+    """Changes are those of the model that is practised with; `practice` is the number of rounds."""
+    for name in ("addition-abs", "addition-abc", "addition-decoder-abs", "addition-decoder-abc-twice", "n-by-n-abc"):
+        own = spec(name, changes=["training.steps=3200", "practice=2"])
+        assert own.parent and own.parent.training.steps == 3200 and own.training.steps == spec(name).training.steps
+        assert (own.practice, own.start, own.calibration) == (2, "parent", None)
+        assert (own.model, own.sampler) == (own.parent.model, own.parent.sampler)
+    with pytest.raises(InputError, match="cannot set 'optimiser=adamw'"):
+        spec("addition-abs", changes=["optimiser=adamw"])
+
+
 def test_a_plain_model_can_be_calibrated_in_any_base() -> None:
-    assert calibrated("addition-vanilla-base4") == spec("addition-abc-base4")
-    assert calibrated("addition-decoder-vanilla") == spec("addition-decoder-abc")
+    assert calibrated("addition-vanilla-base4") == spec("addition-abc-unpractised-base4")
+    assert calibrated("addition-decoder-vanilla") == spec("addition-decoder-abc-unpractised")
+    assert with_practice(calibrated("addition-vanilla")) == spec("addition-abc")
     with pytest.raises(InputError, match="name a plain model such as addition-vanilla"):
         calibrated("addition-abc")
 
@@ -165,7 +179,7 @@ def test_a_test_length_that_a_position_does_not_reach_is_left_out() -> None:
     ],
 )
 def test_any_field_can_be_set_and_gives_another_key(change: str, read: Any) -> None:
-    usual, own = spec("addition-abc"), spec("addition-abc", changes=[change])
+    usual, own = (spec("addition-abc-unpractised", changes=changes) for changes in ([], [change]))
     assert read(own) and not read(usual)
     assert own.digest != usual.digest and own.changes == (change,)
 

@@ -62,12 +62,14 @@ def make(experiment: Spec, seed: int, report: Report | None = None) -> Run:
         best = practised(experiment, seed, parent, report)
     else:
         best = train_until_accepted(experiment, seed, parent, partial, report)
-    outcomes, seconds = timed_tests(best.model, experiment, experiment.tests)
+    known = [] if parent is None or best.steps else parent.outcomes()
+    missing = [test for test in experiment.tests if test not in {(row.length, row.asked) for row in known}]
+    outcomes, seconds = timed_tests(best.model, experiment, missing)
     tensors = best.model.cpu().state_dict()
     facts = {"steps": best.steps, "seconds": {"training": best.seconds, "evaluation": seconds}} | best.facts
     write_bytes(partial / store.WEIGHTS, save({name: tensor.contiguous() for name, tensor in tensors.items()}))
     facts |= environment(experiment.model) | {"weights": checksum(tensors)}
-    tables = best.tables | {"evaluation": pd.DataFrame(outcomes, columns=Outcome._fields)}
+    tables = best.tables | {"evaluation": pd.DataFrame([*known, *outcomes], columns=Outcome._fields)}
     store.write_run(experiment, seed, partial, facts, tables)
     for checkpoint in partial.glob("attempt-*"):
         checkpoint.unlink()

@@ -21,7 +21,7 @@ from abc_nb.problems.tables import Tables
 from abc_nb.problems.tasks import REGISTRY, Task
 from abc_nb.specs import recipes
 from abc_nb.specs.changes import changed, without
-from abc_nb.specs.model import PERIOD, Model, layers
+from abc_nb.specs.model import PERIOD, UNPRACTISED, Model, layers
 from abc_nb.specs.models import models_of
 from abc_nb.specs.names import Name, parse, renderings
 from abc_nb.specs.recipes import PROFILES
@@ -197,15 +197,21 @@ def tests(model: Model, sampler: Sampler, config: ModelConfig, profile: str) -> 
     return tuple((length, samples) for length, samples in tested if length in fits)
 
 
-CALIBRATED = {"vanilla": "abc", "decoder-vanilla": "decoder-abc"}  # plain models, and ABC of them
+CALIBRATED = {"vanilla": "abc-unpractised", "decoder-vanilla": "decoder-abc-unpractised"}  # plain models, ABC of them
 
 
 def calibrated(name: str, profile: str = "quick") -> Spec:
-    """ABC of a plain model, `addition-abc-base4` of `addition-vanilla-base4`; InputError for any other."""
+    """ABC of a plain model, before practice; InputError for any other model."""
     identity = parse(name)
     if identity is None or identity.model not in CALIBRATED or identity.task == "parity-classification":
         raise InputError(f"{name!r} cannot be calibrated here: name a plain model such as addition-vanilla")
     return specify(replace(identity, model=CALIBRATED[identity.model]), profile)
+
+
+def with_practice(own: Spec) -> Spec:
+    """ABC that is trained on, from ABC before practice."""
+    model = own.identity.model.removesuffix(UNPRACTISED)
+    return replace(specify(replace(own.identity, model=model), own.profile), parent=own)
 
 
 def train_command(name: str | Name, seed: int = 0, profile: str = "quick", base: int | None = None) -> str:
