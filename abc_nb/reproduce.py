@@ -1,4 +1,4 @@
-"""`make reproduce`: train what is missing until it is proven, run every notebook, and tell what came out as it is stated."""
+"""`make reproduce`: train until proven what is missing, run every notebook, and compare with what is stated."""
 
 from __future__ import annotations
 

@@ -29,13 +29,24 @@ COSTS = {"problems": "problems", "steps": "step", "seconds": "seconds"}
 LINE = ["attention", "layer", "head", "span", "direction", "offset", "share", "value"]
 
 
+def before_practice(run: Run) -> Run:
+    """The run that practice began with, made here or shipped; InputError if it is not there."""
+    parent = run.spec.parent
+    found = store.find(parent, run.seed) if parent else None
+    if found is None:
+        raise InputError(f"the model that {run.spec.name} practised with is not there: train {run.spec.name} here")
+    return found
+
+
 @dataclass(frozen=True)
 class CalibrationStudy:
     """What an ABC run was made from. Raises InputError for a run without calibration."""
 
-    run: Run
+    run: Run  # before practice
 
     def __post_init__(self) -> None:
+        if self.run.spec.practice:
+            object.__setattr__(self, "run", before_practice(self.run))
         if self.run.spec.calibration is None:
             raise InputError(f"{self.run.spec.name} has no calibrated bias: take an experiment such as addition-abc")
 

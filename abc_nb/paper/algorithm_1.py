@@ -13,7 +13,7 @@ from abc_nb.runs.run import Run
 from abc_nb.show.titles import of_task
 from abc_nb.specs.models import ALGORITHM_1, MODELS, SIX_LAYERS
 
-COMPARED = ("abc", "abc-last-layer", *ALGORITHM_1)
+COMPARED = ("abc", "abc-unpractised", "abc-last-layer", *ALGORITHM_1)
 ENDS = ("", "-padded", *SIX_LAYERS)  # of the names of the same reading in other regimes and sizes
 SHARES = {  # from 0 to 1, and what readers see
     "open_heads": "heads without a line",

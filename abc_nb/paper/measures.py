@@ -188,7 +188,8 @@ def verticals(results: Results) -> list[Row]:
     for seed, lines in enumerate(calibration_study.verticals(results, [str(name) for name in results.names("abc")])):
         digits = lines.token.str.startswith("operand")
         share = lines.share[~digits].sum() / lines.share.sum()
-        rows.append({"task": "", "model": "abc", "base": 0, "seed": seed, "regime": regime, "share": float(share)})
+        about_seed = {"task": "", "model": "abc-unpractised", "base": 0, "seed": seed, "regime": regime}
+        rows.append(about_seed | {"share": float(share)})
     return rows
 
 
@@ -196,7 +197,7 @@ def indices(results: Results) -> list[Row]:
     """Whether RPE and ABC use the same index, and the strongest offset of each on Successor."""
     offsets = connections.on_successor(results)
     strongest = {name.lower(): int(offsets.sort_values(name)["offset"].iloc[-1]) for name in ("ABC", "RPE")}
-    row = about(results.one("successor-abc")) | {"equal": connections.same_index_at_every_size(12)}
+    row = about(results.one("successor-abc-unpractised")) | {"equal": connections.same_index_at_every_size(12)}
     return [row | strongest]
 
 

@@ -8,6 +8,7 @@ from abc_nb.analysis.results import Results
 from abc_nb.analysis.statistics import BAR, median_and_range, median_seed, over_seeds
 from abc_nb.common import paths
 from abc_nb.show.titles import named, of_task
+from abc_nb.specs.model import UNPRACTISED
 from abc_nb.specs.models import ALGORITHM_1, MODELS, READINGS
 from abc_nb.specs.recipes import PROFILES, TABLE
 from abc_nb.specs.studies import ARITHMETIC
@@ -84,8 +85,9 @@ def readings(results: Results, regime: str) -> pd.DataFrame:
     Rows say whose lines, which positions and which initial weights.
     """
     end = "" if regime == "tight" else f"-{regime}"
-    shown = {f"{model}{end}": MODELS[model].title for model in ("abc", *READINGS, *ALGORITHM_1)}
-    shown[f"abc{end}"] = "ABC: no positions, new weights"
+    ours = f"abc{end or UNPRACTISED}"
+    shown = {ours: "ABC: no positions, new weights"}
+    shown |= {f"{model}{end}": MODELS[model].title for model in (*READINGS, *ALGORITHM_1)}
     rows = results.rows("abc", "readings", "algorithm 1", "padded")
     rows = rows[(rows.length == 60) & rows.model.isin(shown)]
     counts = rows.accuracy.ge(BAR).groupby([rows.model, rows.task]).agg(["sum", "size"])

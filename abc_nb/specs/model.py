@@ -36,7 +36,7 @@ class Model:
     start: Literal["new", "parent"] = "parent"  # the weights at the beginning, where there is a parent
     accept: float = 0.0  # validation accuracy below which more lines are read and the model is trained anew
     rank: int = 0  # of a low-rank change of the parent's queries and keys
-    practice: int = 0  # rounds, at most: training on with what the parent gets wrong, then a certificate
+    practice: bool = False  # training on with what the parent gets wrong, until it is certified
     tested: str = "curve"  # at which lengths: a key of `TESTS`
     many: int = 0  # problems at the lengths `MANY`, if that is more
     size: tuple[tuple[str, int], ...] = ()  # fields of the model's size that are not the profile's
@@ -93,9 +93,9 @@ def traced(title: str, position: positions.PositionEncoding, **changes: Any) -> 
 
 
 def practised(parent: str, model: Model) -> Model:
-    """The same model trained on until it is certified, in at most nine rounds: the last part of ABS and of ABC."""
+    """The same model trained on until it is certified: the last part of ABS and of ABC."""
     settings: dict[str, Any] = {"calibration": None, "start": "parent", "accept": 0.0, "training": "practice"}
-    return replace(model, parent=parent, practice=9, **settings)
+    return replace(model, parent=parent, practice=True, **settings)
 
 
 def before_practice(models: Mapping[str, Model]) -> dict[str, Model]:

@@ -93,6 +93,7 @@ class Profile:
     size: ModelConfig
     regime: Regime
     trainings: dict[TrainingName, TrainingConfig]
+    rounds: int = 9  # of practice, at most
 
 
 PROFILES = {
@@ -101,6 +102,7 @@ PROFILES = {
         ModelConfig(width=16, heads=2, feed_forward=32, decoder_layers=1),
         "tight",
         of_one(TrainingConfig(20, 32, 32, warmup=5, hold=10, validate_every=10, validation=60)),
+        rounds=1,
     ),
     "quick": Profile("every figure and table on 2 cores", ModelConfig(), "tight", QUICK),
     "paper": Profile(

@@ -149,7 +149,7 @@ def practised(identity: Name, model: Model, profile: str, changes: tuple[str, ..
     parent = specify(replace(identity, model=model.parent), profile, above)
     training = training_config(model, parent.task, profile)
     fields: dict[str, Any] = {"parent": parent, "calibration": None, "start": "parent", "accept": 0.0}
-    fields |= {"identity": identity, "changes": changes, "practice": model.practice}
+    fields |= {"identity": identity, "changes": changes, "practice": PROFILES[profile].rounds}
     made = replace(parent, training=training, **fields)
     return changed(replace(made, tests=tests(model, made.sampler, made.model, profile)), "", own)
 
