@@ -34,7 +34,7 @@ OTHER = "parity-abc"  # of which no run is there
 
 def certificate(name: str, contexts: int) -> files.Data:
     """Of seed 0, told apart by its number of contexts."""
-    data = {"type": "certificate", "experiment": name, "profile": "smoke", "seed": 0, "recipe": "plain", "base": 10}
+    data = {"type": "certificate", "experiment": name, "profile": "smoke", "seed": 0, "base": 10}
     return data | {"contexts": contexts, "rounding": {"bound": 0.1}}
 
 
@@ -90,32 +90,40 @@ def test_a_shipped_run_brings_the_certificate_of_its_weights_and_no_other(
     assert main(["ship", tiny.name]) == 0 and files.shipped() == {}
 
 
-# ---- repair and prediction ----
+# ---- practice and prediction ----
 
 
 @pytest.fixture
 def known(monkeypatch: pytest.MonkeyPatch) -> Known:
-    """Certificates of Successor under ABS alone: seed 0 is not certified, and its repaired model is."""
+    """Certificates of Successor under ABS alone: seed 0 is certified after practice and not before."""
     shipped = files.shipped()
-    known = {name: shipped[name] for name in (f"{ABS}-quick-seed{seed}" for seed in range(5))}
-    data = known[f"{ABS}-quick-seed0"]
-    known[f"{ABS}-quick-seed0"] = data | {"certified": False, "wrong": 2}
-    repaired = {"experiment": f"{ABS}-repaired", "recipe": "repaired", "certified": True, "wrong": 0}
-    known[f"{ABS}-repaired-quick-seed0"] = data | repaired | {"counterexamples": []}
+    names = (f"successor-{model}-quick-seed{seed}" for model in ("window-cyclic", "abs") for seed in range(5))
+    known = {name: shipped[name] for name in names}
+    assert known[f"{ABS}-quick-seed0"]["wrong"] == 2 and known["successor-abs-quick-seed0"]["certified"]
     monkeypatch.setattr(files, "shipped", lambda: known)
     return known
 
 
-def test_a_repaired_model_counts_after_and_not_before(known: Known) -> None:
-    made = [data for data in known.values() if data["recipe"] == "plain"]
-    count = sum(each["certified"] for each in made)
-    frame = certified.summary_with_repairs(FOUND)
-    assert frame.certified.to_dict() == {("successor", "window-cyclic"): f"{count} of {len(made)}"}
-    assert frame["after repair"].tolist() == [f"{count + 1} of {len(made)}"]
-    assert set(certified.certificates(FOUND).model) == {"window-cyclic", "window-cyclic-repaired"}
-    del known[f"{ABS}-repaired-quick-seed0"]
-    frame = certified.summary_with_repairs(FOUND)
-    assert frame["after repair"].tolist() == frame.certified.tolist() and frame["steps of repair"].tolist() == ["–"]
+def test_practice_is_counted_before_and_after(known: Known) -> None:
+    before, after = (
+        sum(known[f"successor-{model}-quick-seed{seed}"]["certified"] for seed in range(5))
+        for model in ("window-cyclic", "abs")
+    )
+    frame = certified.practice_summary(FOUND, ["abs"], ["successor"])
+    row = frame.loc["successor", "abs"]
+    assert (row["certified before"], row["certified after"]) == (f"{before} of 5", f"{after} of 5")
+    known["successor-abs-quick-seed1"] = known["successor-abs-quick-seed1"] | {"certified": False}
+    row = certified.practice_summary(FOUND, ["abs"], ["successor"]).loc["successor", "abs"]
+    assert row["certified after"] == f"{after - 1} of 5"
+
+
+def test_a_run_says_what_its_certificates_say() -> None:
+    rows = certified.practice(FOUND)
+    shipped = files.shipped()
+    assert len(rows) >= 40
+    for row in rows[rows["wrong after"].notna()].itertuples():
+        data = shipped[f"{row.task}-{row.model}-quick-seed{row.seed}"]
+        assert (data["wrong"], data["certified"]) == (row[8], row.after)
 
 
 def test_predicted_shares_stand_beside_samples(known: Known) -> None:
@@ -130,29 +138,28 @@ def test_predicted_shares_stand_beside_samples(known: Known) -> None:
 
 
 def test_lists_and_bases_have_a_verdict_or_their_contexts(known: Known) -> None:
-    """Certificates of Successor in base 10 stand for those in base 2: one that was repaired, and of ABC none."""
-    for recipe in ("", "-repaired"):
-        data, name = known[f"{ABS}{recipe}-quick-seed0"], f"{ABS}{recipe}-base2"
+    """Certificates of Successor in base 10 stand for those in base 2: before practice and after it, and of ABC none."""
+    for model in ("window-cyclic", "abs"):
+        data, name = known[f"successor-{model}-quick-seed0"], f"successor-{model}-base2"
         known[f"{name}-quick-seed0"] = data | {"experiment": name, "base": 2, "margin": 2.5}
     frame = certified.lists_and_bases(FOUND).set_index(["task", "base", "model"])
-    row = frame.loc["successor", 2, "window-cyclic"]
-    assert (row.verdict, row.wrong, row.margin) == ("certified after repair", 2, 2.5) and row.problem == "78799"
-    others = frame[frame.verdict != "certified after repair"]
+    row = frame.loc["successor", 2, "abs"]
+    assert (row.verdict, row.wrong, row.margin) == ("certified after practice", 2, 2.5) and row.problem == "78799"
+    others = frame[frame.verdict != "certified after practice"]
     assert len(others) == len(frame) - 1
     counted = {model: own.reset_index() for model, own in frame.groupby("model")}
-    assert len(counted["window-cyclic"]) == 3 + 3 * 4
+    assert len(counted["abs"]) == 3 + 3 * 4
     made = [Name(task, "abc", base) for task, base in zip(counted["abc"].task, counted["abc"].base, strict=True)]
     every = [Name(task, "abc") for task in LISTS] + [Name(task, "abc", base) for task in ABLATED for base in BASES]
-    assert made == FOUND.first.there(every)
+    assert made == [name for name in every if FOUND.first.there([certified.before_practice(name)])]
     assert (others.verdict == "no certificate").all() and (others.problem == "").all()
-    assert frame.loc["addition", 16, "window-cyclic"].contexts == 1_160_000_512
+    assert frame.loc["addition", 16, "abs"].contexts == 1_160_000_512
     assert frame.loc["n-by-2", 4, "by-head"].contexts == 2_268_976
-    assert set(certified.certificates(FOUND).seed) == {0, 1, 2, 3, 4}
 
 
 def test_without_certificates_tables_are_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "shipped", dict)
-    assert certified.summary_with_repairs(FOUND).empty
+    assert certified.certificates(FOUND).empty
     assert predicted.side_by_side(predicted.accuracy(FOUND)).empty
 
 
@@ -188,7 +195,7 @@ def test_a_search_that_found_none_is_told_apart_from_none_that_was_made(monkeypa
             if name in [*map(str, names)]
         ],
     )
-    example = {"task": "n-by-1", "model": "decoder-abs", "seed": 4, "recipe": "plain", "problem": "6614*7"}
+    example = {"task": "n-by-1", "model": "decoder-abs", "seed": 4, "problem": "6614*7"}
     monkeypatch.setattr(certified, "counterexamples", lambda found: pd.DataFrame([example]))
     frame = certified.shortest_wrong(Results("quick", "shipped", [0]))
     assert frame[["task", "model", "problem", "found by"]].values.tolist() == [

@@ -104,7 +104,7 @@ def test_runs_of_both_regimes_are_counted_by_regime_and_task() -> None:
 
 
 def test_fewer_than_five_seeds_decide_nothing_and_none_is_not_run() -> None:
-    place = ("parity", "abc")
+    place = ("parity", "abc-unpractised")
     few = judged("C17", runs({place: [0.0] * 4}))
     assert (few.verdict, few.runs) == ("undecided", "4 of 4 runs agree, 1 undecided")
     assert_judged("C17", runs({place: [0.0] * 5}), "holds", "5 of 5")
@@ -182,7 +182,7 @@ def test_groups_are_by_model_and_base_and_titles_tell_models_apart() -> None:
         [runs({("addition", "window-cyclic-both"): [n] * 5}, base=b) for b, n in ((2, 0.0), (4, 99.0), (8, 0.0))]
     )
     assert_judged("C29", bases, "in part", "5 of 10", "ABS, both sides, base 4 5 of 5; ABS, both sides, base 8 0 of 5")
-    bases = pd.concat([bases[bases.base == 4], runs({("addition", "abc"): [99.0]}, base=4)])
+    bases = pd.concat([bases[bases.base == 4], runs({("addition", "abc-unpractised"): [99.0]}, base=4)])
     assert judged("C29", bases).runs == "6 of 6 runs agree, 4 undecided", "of seeds that were not made"
     rpe = runs({("addition", model): [{"at_10": 90.0}] * 5 for model in ("rpe", "rpe-widened")})
     assert_judged("C31", rpe, "not tested", "", "RPE 5 of 5; RPE, three widths 5 of 5")
@@ -218,7 +218,7 @@ def test_heads_are_counted_by_what_the_last_layers_lines_follow() -> None:
 
 def test_open_elements_of_a_shipped_bias_are_those_of_its_matrix() -> None:
     """Counted cell by cell: an anti-diagonal's cells move to the left at each step, a vertical's do not."""
-    study = CalibrationStudy(Results("quick", "shipped", [0]).one("addition-abc"))
+    study = CalibrationStudy(Results("quick", "shipped", [0]).one("addition-abc-unpractised"))
     matrix = np.isfinite(study.extended("cross", study.last, 6))
     moving = matrix.any(1).sum(1) > 2  # heads whose open columns change with the step
     row = measures.open_elements(study)
@@ -227,7 +227,7 @@ def test_open_elements_of_a_shipped_bias_are_those_of_its_matrix() -> None:
 
 
 def test_problems_seen_lie_between_two_validations(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = Results("quick", "shipped", [0]).one("addition-abc")
+    run = Results("quick", "shipped", [0]).one("addition-abc-unpractised")
     history, held = run.history(), run.spec.training.held_batch
     before, after = measures.problems_seen(run)
     first = int(history.step[history.accuracy >= 0.99].iloc[0])

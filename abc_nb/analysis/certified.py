@@ -183,7 +183,7 @@ def verdict_on(found: Results, name: Name, made: dict[Name, dict[Any, Any]]) -> 
     first = before or last
     if first is None:
         none = {"verdict": "no certificate", "wrong": None, "margin": None, "problem": ""}
-        return row | {"contexts": contexts_of(found, name)} | none
+        return row | {"contexts": contexts_of(found, before_practice(name))} | none
     last = last or first
     practised = first["wrong"] > 0 and last is not first
     verdict = ("certified" if last["certified"] else "not certified") + " after practice" * practised

@@ -1,0 +1,88 @@
+"""What ABC's bias is once it is read: how many keys a head sees, which ones, and what its values do.
+
+A head with one line sees one key at each step. Softmax gives that key the weight 1, whatever the line's value is: the
+head is a wire. Heads whose line is on a symbol, such as the sign, see the same token at every step.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from abc_nb.analysis.results import Results
+from abc_nb.bias.lines import Line, Lines
+from abc_nb.certificates.certify import certify_model
+from abc_nb.model.transformer import Transformer
+from abc_nb.runs.run import Run
+from abc_nb.specs.studies import ARITHMETIC
+from abc_nb.training.evaluation import evaluate
+
+TESTS = ((60, 200), (200, 200))  # of a model whose lines lost their values: (length, samples)
+DIGITS = ("operand", "output")  # beginnings of spans that digits stand in
+
+
+def wiring(found: Results) -> pd.DataFrame:
+    """A row a run of ABC on the four tasks: how many of its heads see one key, and on which keys their lines are.
+
+    `one line` and `no value` count heads and lines; `on digits` the heads with a line on digits; `as by hand` those of
+    them all of whose lines on digits the bias made by hand has, too, in whatever head or layer.
+    """
+    names = [f"{task}-abc-unpractised" for task in ARITHMETIC]
+    return pd.DataFrame([of_run(run) for run in found.existing(names)])
+
+
+def of_run(run: Run) -> dict[str, Any]:
+    bias, config = run.bias(), run.spec.model
+    assert bias is not None
+    hand = Lines.one_key_a_head(run.spec.sampler.layout(6), config.heads, config.decoder_layers)
+    known = {key(line) for line in hand.lines}
+    lines = Counter((line.attention, line.layer, line.head) for line in bias.lines)
+    heads: dict[tuple[str, int, int], list[Line]] = {}
+    for line in bias.lines:
+        if line.span.startswith(DIGITS):
+            heads.setdefault((line.attention, line.layer, line.head), []).append(line)
+    return {
+        "task": run.spec.identity.task,
+        "seed": run.seed,
+        "heads": 2 * config.heads * config.decoder_layers,
+        "one line": sum(count == 1 for count in lines.values()),
+        "on digits": len(heads),
+        "as by hand": sum(all(key(line) in known for line in own) for own in heads.values()),
+        "lines": len(bias.lines),
+        "with a value": sum(line.value != 0 for line in bias.lines),
+    }
+
+
+def key(line: Line) -> tuple[str, str, str, int]:
+    """What a line opens, in whatever head or layer."""
+    return line.attention, line.span, line.direction, line.offset
+
+
+def without_values(model: Transformer) -> Transformer:
+    """The same weights under the same open keys, each of which has the bias 0."""
+    bias = model.config.bias
+    assert isinstance(bias, Lines)
+    return model.with_bias(replace(bias, lines=tuple(replace(line, value=0.0) for line in bias.lines)))
+
+
+def mask_alone(found: Results) -> pd.DataFrame:
+    """Models whose lines have values, once these are set to 0: correct answers and wrong contexts, a row a run.
+
+    All other models stay as they are.
+    """
+    rows = []
+    for run in found.existing([f"{task}-abc-unpractised" for task in ARITHMETIC]):
+        bias = run.bias()
+        if run.has_weights and bias is not None and any(line.value for line in bias.lines):
+            model = without_values(run.model())
+            tested = evaluate(model, run.spec.sampler, TESTS)
+            row = {"task": run.spec.identity.task, "seed": run.seed}
+            row |= {
+                f"{length} digits": 100 * right for length, right in zip(tested.length, tested.accuracy, strict=True)
+            }
+            certificate = certify_model(model, run.spec.sampler)
+            rows.append(row | {"contexts": certificate.contexts, "wrong": certificate.wrong})
+    return pd.DataFrame(rows)
