@@ -18,7 +18,7 @@ from abc_nb.runs.store import Run
 from abc_nb.specs.models import MODELS as EVERY_MODEL
 from abc_nb.specs.models import TRACED, models_of
 from abc_nb.specs.names import Name
-from abc_nb.specs.spec import spec
+from abc_nb.specs.spec import GROUPS, spec
 from abc_nb.specs.studies import ABLATED, ARITHMETIC, BASES, LISTS, STUDIES
 
 MODELS = ("abs", "abc")
@@ -156,6 +156,24 @@ def practice_summary(found: Results, models: Sequence[str] = MODELS, tasks: Sequ
     )
     certificates = summary(found, rows(found, models, tasks))[["contexts", "margin", "rounding"]]
     return shown.rename(columns={"before": "certified before", "after": "certified after"}).join(certificates)
+
+
+def by_seeds(found: Results) -> pd.DataFrame:
+    """Certified models of the four tasks by method and group of seeds, after practice and before it."""
+    parts = [practice(replace(found, seeds=seeds)).assign(seeds=group) for group, seeds in GROUPS.items()]
+    frame = pd.concat([part for part in parts if len(part)])
+    counts = frame.groupby(["model", "seeds"], sort=False).agg(after=("after", share), before=("before", share))
+    cells = (counts.after + " (" + counts.before + ")").unstack("seeds")
+    return cells.reindex(columns=[group for group in GROUPS if group in cells]).fillna("–")
+
+
+def resisting(found: Results) -> pd.DataFrame:
+    """The practised models of every group of seeds that are not certified, with their shortest wrong problem."""
+    every = replace(found, seeds=sorted({seed for seeds in GROUPS.values() for seed in seeds}))
+    frame, examples = practice(every), counterexamples(every).set_index(["task", "model", "seed"]).problem
+    left = frame[~frame.after].drop(columns=["before", "after"])
+    problem = [examples.get((row.task, row.model, row.seed), "") for row in left.itertuples()]
+    return left.assign(problem=problem).reset_index(drop=True)
 
 
 # ---- lists and bases --------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ from abc_nb.analysis import certified
 from abc_nb.analysis.results import Results
 from abc_nb.analysis.statistics import percent
 from abc_nb.paper.ledger import ledger, tally
-from abc_nb.show import tables
 from abc_nb.show.titles import of_models
 from abc_nb.specs.studies import ARITHMETIC
 
@@ -38,16 +37,14 @@ def worst_runs(results: Results) -> str:
     return grid(rows) if len(rows) > 1 else ""
 
 
-def fresh_seeds(results: Results) -> str:
-    """What ABS and ABC get right at the greatest length in seeds that were trained once at the end, in a sentence."""
-    rows, parts = tables.fresh_seeds(results), []
-    rows = rows[(rows.seeds != "0 to 4") & (rows.length == rows.length.max())]
-    for model, own in rows.groupby("model", sort=False):
-        name, worst = ROWS[str(model)], percent(own.worst.min())
-        parts.append(
-            f"{own.right.sum()} of {own.runs.sum()} {name} models are right on every problem, the worst on {worst}%"
-        )
-    return f"At {rows.length.max()} digits {'; '.join(parts)}."
+def certified_models(results: Results) -> str:
+    """How many models are certified, by method, in one sentence: of those whose training ends with practice."""
+    grouped = certified.practice(results).groupby("model", sort=False)
+    counts = [
+        f"{ROWS[str(model)]} {own.after.sum()} of {len(own)} ({own.before.sum()} before practice)"
+        for model, own in grouped
+    ]
+    return f"{', '.join(counts)}."
 
 
 def verdicts(profile: str) -> str:

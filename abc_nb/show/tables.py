@@ -19,11 +19,10 @@ from abc_nb.runs.store import Run
 from abc_nb.show.titles import named, of_task
 from abc_nb.specs.models import MODELS, WIDTHS
 from abc_nb.specs.names import Name
-from abc_nb.specs.spec import spec
+from abc_nb.specs.spec import GROUPS, spec
 from abc_nb.specs.studies import ABLATED, ARITHMETIC, STUDIES, corner
 
 ABOUT = ("task", "base", "model", "method", "seed", "length")  # columns that say what a row is about
-DEVELOPED = 5  # seeds, the first ones, with which methods were developed; later ones were trained once, at the end
 
 
 def arranged(frame: pd.DataFrame, rows: list[str], column: str, cells: pd.Series) -> pd.DataFrame:
@@ -76,22 +75,25 @@ def shortest_wrong(frame: pd.DataFrame) -> pd.DataFrame:
     return table.reindex(columns=[of_task(task) for task in ARITHMETIC], fill_value="")
 
 
-def fresh_seeds(found: Results, lengths: Sequence[int] = (60, 200)) -> pd.DataFrame:
-    """The worst accuracy (percent) of ABS and ABC over seeds 0 to 4, and later ones: task, model, length, seeds, worst.
+def by_seeds(found: Results, lengths: Sequence[int] = (60, 200)) -> pd.DataFrame:
+    """The worst accuracy (percent) of ABS and ABC before practice: task, model, length, group of seeds, worst.
 
     `runs` says how many there are, and `right` how many of them are right on every problem.
     """
-    rows = replace(found, seeds=range(2 * DEVELOPED)).rows("abc", "scaffolds")
-    rows = rows[rows.length.isin(lengths) & rows.model.isin(["window-cyclic", "abc"])]
-    groups = {True: f"0 to {DEVELOPED - 1}", False: f"{DEVELOPED} to {rows.seed.max()}"}
-    rows = rows.assign(seeds=(rows.seed < DEVELOPED).map(groups), worst=100 * rows.accuracy, right=rows.accuracy == 1)
+    models, parts = ("window-cyclic", "abc-unpractised"), []
+    for group, seeds in GROUPS.items():
+        own = replace(found, seeds=seeds)
+        if there := own.there([Name(task, model) for task in ARITHMETIC for model in models]):
+            parts.append(own.evaluation(there).assign(seeds=group))
+    rows = pd.concat(parts)
+    rows = rows[rows.length.isin(lengths)].assign(worst=100 * rows.accuracy, right=rows.accuracy == 1)
     grouped = rows.groupby(["task", "model", "length", "seeds"], sort=False)
     return grouped.agg(worst=("worst", "min"), runs=("worst", "size"), right=("right", "sum")).reset_index()
 
 
 def by_group(frame: pd.DataFrame) -> pd.DataFrame:
-    """`fresh_seeds` for reading: a row a task and model, a column a length and a group of seeds."""
-    frame = named(frame.sort_values(["length", "seeds"], kind="stable"))
+    """`by_seeds` for reading: a row a task and model, a column a length and a group of seeds."""
+    frame = named(frame.sort_values("length", kind="stable"))
     of_group = frame.groupby("seeds").runs.transform("max").astype(str)
     group = frame.length.astype(str) + " digits, seeds " + frame.seeds + " (" + of_group + " runs)"
     wide = frame.assign(group=group).pivot(index=["task", "model"], columns="group", values="worst")
