@@ -83,7 +83,7 @@ def test_an_index_with_a_name_is_shown_and_one_without_is_not() -> None:
     [
         (["vanilla", "decoder-vanilla"], ["Vanilla", "Vanilla, decoder-only"]),
         (["decoder-vanilla", "decoder-abs"], ["Vanilla", "ABS, one key a head"]),
-        (["abs", "decoder-abs", "Ours"], ["ABS, one key a head", "ABS, one key a head, decoder-only", "Ours"]),
+        (["abs", "decoder-abs", "Ours"], ["ABS", "ABS, one key a head, decoder-only", "Ours"]),
         (["rope", "decoder-rope", "rope-widened"], ["RoPE", "RoPE, decoder-only", "RoPE, three widths"]),
         (["vanilla-widened", "nope-widened", "abc"], ["Vanilla", "NoPE", "ABC"]),
     ],

@@ -14,12 +14,12 @@ from abc_nb.problems.tasks import NUMBERS, Task
 
 
 def test_a_shipped_model_multiplies_long_thin_products() -> None:
-    found = products.of_sizes(abc_nb.load("n-by-n-abs"), [(3, 40), (40, 3)], 3)
+    found = products.of_sizes(abc_nb.load("n-by-n-abs-unpractised"), [(3, 40), (40, 3)], 3)
     assert found.values.tolist() == [["3 x 40", 160, 3, 3], ["40 x 3", 123, 3, 3]]
 
 
 def test_a_model_made_wrong_is_wrong_on_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = abc_nb.load("n-by-n-abs")
+    run = abc_nb.load("n-by-n-abs-unpractised")
     model = run.model()
     torch.nn.init.zeros_(model.head.weight)
     monkeypatch.setattr(run.__class__, "model", lambda self: model)

@@ -92,7 +92,8 @@ def headline(study: CalibrationStudy, rows: pd.DataFrame, certified: dict[str, s
     for panel in (seen, extended):
         panel.set_xlabel("problem: digits of the numbers a and b")
     rows, end = named(rows), 500 * int(rows.length.max())
-    colors = {model: COLORS[LOOKS[model]] for model in sorted(set(rows.model), key=[*LOOKS].index)}
+    order = sorted(set(rows.model), key=lambda model: [*LOOKS, model].index(model))
+    colors = {model: COLORS[LOOKS.get(model, number)] for number, model in enumerate(order)}
     curves(right, rows, "model", colors)
     right.set(title="3. Right answers by length", xlabel=f"length ({length_unit(rows.task.iloc[0])})", xlim=(0.9, end))
     right.legend(loc="lower right", frameon=False)
