@@ -12,6 +12,7 @@ from abc_nb.problems.digits import as_integer
 from abc_nb.problems.products import Product
 from abc_nb.problems.sampling import Batch
 from abc_nb.runs.run import Run
+from abc_nb.specs.model import UNPRACTISED
 from abc_nb.specs.models import TRACED
 from abc_nb.training.evaluation import TEST_SEED, correct_digits
 
@@ -21,6 +22,7 @@ SIZES = (6, 7, 20, 100, 1_000)  # digits of both factors
 def accuracy(found: Results) -> pd.DataFrame:
     """A row a model: how many seeds, and the worst run's percent right by size; NaN where a size was not tested."""
     rows = found.rows("products")
+    rows = rows[~rows.model.str.endswith(UNPRACTISED)]
     worst = rows.pivot_table(index="model", columns="length", values="accuracy", aggfunc="min")
     worst = (100 * worst).reindex(columns=[*SIZES]).loc[[name for name in TRACED if name in worst.index]]
     worst.insert(0, "seeds", rows.groupby("model").seed.nunique())

@@ -90,7 +90,7 @@ class Exhibits:
         """Evaluation rows next to a table of the paper (`table1`, `table3`); readers see `models`, or all."""
         frame = beside_paper(rows, paper)
         shown = frame[frame.model.isin([of_model(model) for model in models])] if models else frame
-        self.table(name, frame, wide(shown), setting(self.profile, regime))
+        self.table(name, frame, wide(shown), setting(self.profile, regime, rows))
 
     def by_length(self, name: str, rows: pd.DataFrame, lengths: Sequence[int]) -> None:
         """Evaluation rows over seeds: a row a task and model, a column a length."""

@@ -7,10 +7,12 @@ import pandas as pd
 from abc_nb.analysis.results import Results
 from abc_nb.analysis.statistics import BAR, median_and_range, median_seed, over_seeds
 from abc_nb.common import paths
-from abc_nb.show.titles import named, of_task
+from abc_nb.show.titles import named, of_model, of_task
 from abc_nb.specs.model import UNPRACTISED
 from abc_nb.specs.models import ALGORITHM_1, MODELS, READINGS
+from abc_nb.specs.names import Name
 from abc_nb.specs.recipes import PROFILES, TABLE
+from abc_nb.specs.spec import spec
 from abc_nb.specs.studies import ARITHMETIC
 
 TITLES = {"+ w=1": "Window", "+ T=3": "ABS", "NoPE + w=1": "Window, no positions"}  # the paper's names, and ours
@@ -98,14 +100,24 @@ def readings(results: Results, regime: str) -> pd.DataFrame:
     return cells.rename(index=shown, columns=of_task).rename_axis("reading").rename_axis(columns=None)
 
 
-def setting(profile: str, regime: str = "") -> str:
-    """Regime, size and optimiser of our numbers, in one sentence, for tables with the paper's numbers."""
+def setting(profile: str, regime: str = "", rows: pd.DataFrame | None = None) -> str:
+    """Regime, size, optimiser and widths of our numbers, in words, for tables with the paper's numbers."""
     chosen = PROFILES[profile]
     size, training = chosen.size, chosen.trainings["plain"]
     optimizer = "Muon and AdamW" if training.optimizer == "muon" else "AdamW"
     return (
         f"Ours: {regime or chosen.regime} problems, {size.encoder_layers} encoder and {size.decoder_layers} decoder "
         f"layers of embedding size {size.width}, feed-forward {size.feed_forward}, dropout {size.dropout:g}, "
-        f"pre-normalisation, {optimizer}. The paper: padded problems, 1 and 6 layers of size 128, feed-forward 512, "
-        "dropout 0.3, Adam."
+        f"pre-normalisation, {optimizer}. {'' if rows is None else widths(rows, profile)}The paper: padded problems, "
+        "1 and 6 layers of size 128, feed-forward 512, dropout 0.3, Adam."
     )
+
+
+def widths(rows: pd.DataFrame, profile: str) -> str:
+    """At how many widths of their problems the models of some rows are trained, in a sentence; padded ones have one."""
+    titles: dict[int, dict[str, None]] = {}
+    for task, model, base in rows[["task", "model", "base"]].drop_duplicates().itertuples(index=False):
+        count = len(spec(Name(str(task), str(model), int(str(base))), profile).sampler.widths)
+        titles.setdefault(count, {})[of_model(str(model))] = None
+    parts = [f"{', '.join(names)} at {count}" for count, names in sorted(titles.items())]
+    return f"Widths of problems in training: {'; '.join(parts)}. "

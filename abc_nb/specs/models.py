@@ -302,7 +302,13 @@ PLACED = {  # encodings of distance, the source counted by place: equal places a
 PLACED["alibi-by-place"] = replace(
     WIDENED["alibi-cross-widened"], title="ALiBi, by place", bias=PlacedALiBi(cross=True)
 )
-WIDTHS = {"vanilla": "vanilla-widened", "rope-right": "rope-widened", "rpe-right": "rpe-widened"}  # one, and several
+WIDTHS = {  # baselines trained at one width of their problems, and at three
+    "vanilla": "vanilla-widened",
+    "nope": "nope-widened",
+    "rope-right": "rope-widened",
+    "rpe-right": "rpe-widened",
+    "alibi-cross": "alibi-cross-widened",
+}
 OURS = ("abs", "abc")
 METHODS = (*WIDENED, *MODERN, *OURS)  # what notebook 7 compares
 VARIANTS = ("rope-right", "rpe-right", "alibi-cross")  # baselines that show why a baseline fails
