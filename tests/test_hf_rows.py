@@ -9,12 +9,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from test_hf import HEADS, LAYERS, PAD, SIZES, TOKENS, Drawn, gpt2, llama, made, neox, whole
+from test_hf import HEADS, LAYERS, LAYOUT, PAD, SIZES, TOKENS, Drawn, eager_with, gpt2, llama, made, neox, whole
 from torch import Tensor
 
 from abc_nb import InputError, Layout, Task
 from abc_nb.bias import Lines
 from abc_nb.hf.rows import place
+from abc_nb.problems.layouts import binary_aligned, binary_natural
 
 transformers = pytest.importorskip("transformers")
 hf = pytest.importorskip("abc_nb.hf")
@@ -140,6 +141,53 @@ def test_rows_that_do_not_fit_are_refused_in_a_sentence() -> None:
         handle.layout = []
         with pytest.raises(InputError, match="one for each row"):
             model(tokens)
+
+
+@torch.no_grad()
+def test_an_answer_ends_where_its_layout_does() -> None:
+    """Unless another row goes on, a token behind the end is one too many."""
+    model, (prompt,) = made(llama), drawn(7, [LAYOUTS[0].source_length + 1])
+    more = {"do_sample": False, "pad_token_id": PAD}
+    with hf.attach(model, BIAS, LAYOUTS[0]):
+        end = LAYOUTS[0].target_length
+        for cache in (True, False):
+            model.generate(prompt[None], max_new_tokens=end, use_cache=cache, **more)
+            with pytest.raises(InputError, match="11 tokens and the layout"):
+                model.generate(prompt[None], max_new_tokens=end + 1, use_cache=cache, **more)
+
+
+@torch.no_grad()
+def test_rows_of_one_length_and_other_layouts_need_no_mask() -> None:
+    layouts = [binary_natural(3, "+", 3), binary_aligned(3, "+")]
+    model, parts = made(llama), drawn(8, [count(layout) for layout in layouts])
+    with hf.attach(model, Drawn(), layouts) as handle:
+        handle.bias = BIAS
+        together = model(torch.stack(parts)).logits
+        for row, layout in enumerate(layouts):
+            handle.layout = layout
+            assert torch.allclose(together[row], model(parts[row][None]).logits[0], atol=1e-4)
+    assert not torch.equal(whole(BIAS, layouts[0], 0), whole(BIAS, layouts[1], 0))
+
+
+@torch.no_grad()
+def test_positions_that_are_given_are_kept() -> None:
+    model, parts = made(gpt2), drawn(9, [count(layout) for layout in LAYOUTS])
+    tokens, mask = padded(parts, ["left"] * len(parts))
+    positions = (mask.cumsum(1) + 4).clamp(min=0)
+    with hf.attach(model, BIAS, LAYOUTS) as handle:
+        together = model(tokens, attention_mask=mask, position_ids=positions).logits
+        handle.layout = LAYOUTS[0]
+        alone = model(parts[0][None], position_ids=torch.arange(5, 5 + len(parts[0]))[None]).logits[0]
+    assert torch.allclose(together[0, mask[0] == 1], alone, atol=1e-4 * alone.abs().max())
+
+
+@torch.no_grad()
+def test_logits_are_capped_as_the_library_does_it_before_the_bias_is_added() -> None:
+    model, (tokens,) = made(gemma2, attn_logit_softcapping=0.5), drawn(10, [count(LAYOUT)])
+    with eager_with(model, Drawn()):
+        wanted = model(tokens[None]).logits
+    with hf.attach(model, Drawn(), LAYOUT):
+        assert torch.allclose(model(tokens[None]).logits, wanted, atol=1e-4)
 
 
 def test_a_model_that_counts_its_positions_itself_takes_padding_behind_problems_alone() -> None:

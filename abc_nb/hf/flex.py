@@ -60,17 +60,16 @@ def block_mask(
     from torch.nn.attention.flex_attention import BlockMask
 
     tokens, few = tokens or token_count(layout), open_bias(bias, layout, layer, heads)
-    blocks = -(-tokens // BLOCK)
+    blocks, known = -(-tokens // BLOCK), -(-token_count(layout) // BLOCK)
     if few is None:
-        edge = blocks * BLOCK - token_count(layout)  # below zero where there are fewer tokens than the layout has
-        matrix = pad(dense_bias(bias, layout, layer, heads) > CLOSED, (0, edge, 0, edge))
-        found = matrix.unflatten(2, (-1, BLOCK)).any(3).unflatten(1, (-1, BLOCK)).any(2)
+        edge = known * BLOCK - token_count(layout)
+        opened = pad(dense_bias(bias, layout, layer, heads) > CLOSED, (0, edge, 0, edge))
+        found = opened.unflatten(2, (-1, BLOCK)).any(3).unflatten(1, (-1, BLOCK)).any(2)
     else:
         head, query, slot = (few.value > CLOSED).nonzero().unbind(1)
-        across = -(-token_count(layout) // BLOCK)
-        found = torch.zeros(heads, max(blocks, across), max(blocks, across), dtype=torch.bool)
+        found = torch.zeros(heads, known, known, dtype=torch.bool)
         found[head, query // BLOCK, few.index[query, slot] // BLOCK] = True
-        found = found[:, :blocks, :blocks]
+    found = pad(found, (0, blocks - known, 0, blocks - known))  # fewer tokens than the layout has, or more
     order = found.int().argsort(dim=2, descending=True, stable=True).int()
     return BlockMask.from_kv_blocks(
         found.sum(2, dtype=torch.int32)[None].to(device),
@@ -89,31 +88,22 @@ def bias_at(
     Slots are gone through one by one, since FlexAttention's kernels take no sum over an axis. For a head that the bias
     does not have it is not a number.
     """
-    few, count = open_bias(bias, layout, layer, heads), token_count(layout)
-    before, tokens = (torch.as_tensor(each, device=device) for each in (offset, count))
-
-    def inside(query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        query = query + before
-        return query.clamp(max=tokens - 1), key.clamp(max=tokens - 1), (query < tokens) & (key < tokens)
-
-    if few is None:
-        matrix = flat(dense_bias(bias, layout, layer, heads), device)
-
-        def looked_up(head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-            query, key, known = inside(query, key)
-            return torch.where(known, matrix[(head * tokens + query) * tokens + key], CLOSED)
-
-        return looked_up
-    slots = few.index.shape[1]
-    index, value = flat(few.index, device), flat(few.value, device)
+    few = open_bias(bias, layout, layer, heads)
+    before, tokens = (torch.as_tensor(each, device=device) for each in (offset, token_count(layout)))
+    slots = 1 if few is None else few.index.shape[1]
+    value = flat(dense_bias(bias, layout, layer, heads) if few is None else few.value, device)
+    index = None if few is None else flat(few.index, device)
 
     def added(head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        query, _, known = inside(query, key)
+        query = query + before
+        known = (query < tokens) & (key < tokens)
+        query, key = query.clamp(max=tokens - 1), key.clamp(max=tokens - 1)
+        if index is None:
+            return torch.where(known, value[(head * tokens + query) * tokens + key], CLOSED)
         total = torch.full_like(value[query], CLOSED)
         for slot in range(slots):
             here = known & (index[query * slots + slot] == key)
-            found = torch.where(here, value[(head * tokens + query) * slots + slot], CLOSED)
-            total = torch.maximum(total, found)
+            total = torch.maximum(total, torch.where(here, value[(head * tokens + query) * slots + slot], CLOSED))
         return total
 
     return added

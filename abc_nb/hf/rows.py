@@ -51,12 +51,12 @@ class Rows:
         return found
 
     def positions(self, period: int) -> Tensor:
-        """The cyclic index of each token that is computed (row or 1, token); that of padding is 0."""
+        """The cyclic index of each token that is computed (row or 1, token)."""
         if self.index is None:
             return cyclic_positions(self.layouts[0], period)[None, self.before : self.tokens]
         index = self.index[:, self.before :].cpu()
         known = [cyclic_positions(layout, period) for layout in self.layouts]
-        return torch.stack([own[at.clamp(min=0)] * (at >= 0) for own, at in zip(known, index, strict=True)])
+        return torch.stack([own[at.clamp(min=0)] for own, at in zip(known, index, strict=True)])
 
 
 def place(
