@@ -88,7 +88,7 @@ def recheck(path: Path) -> Check:
     """Check a certificate file with an independent implementation, against the weights of its run."""
     data = read(path)
     model = load(data["experiment"], data["seed"], data["profile"]).model()
-    return check(data, weights_of(model), to_data(model.config.bias))
+    return check(data, weights_of(model), to_data(model.config))
 
 
 def retrain(name: str, calibration: Calibration | None = None, seed: int = 0, profile: str = "quick") -> Run:

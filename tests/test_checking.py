@@ -46,9 +46,10 @@ def test_the_check_agrees(task: str, kind: str, position: PositionEncoding) -> N
     sampler = sampler_of(task, aligned=kind == "window")
     model = model_of(sampler, bias_of(task, kind), position)
     found = certify_model(model, sampler)
-    checked = check(asdict(found), weights_of(model), to_data(model.config.bias))
+    checked = check(asdict(found), weights_of(model), to_data(model.config))
     assert checked.agrees
     assert (checked.contexts, checked.wrong) == (found.contexts, found.wrong)
+    assert 0 < checked.margin - checked.left < 0.1 and str(sampler.task.base) in checked.statement
     assert found.wrong > 0  # weights are random
 
 
@@ -56,21 +57,25 @@ def test_the_check_agrees(task: str, kind: str, position: PositionEncoding) -> N
 def test_a_check_does_not_accept_other_weights_or_a_swapped_line() -> None:
     sampler = sampler_of("successor")
     model = model_of(sampler, lines_of("successor"))
-    data, bias, weights = asdict(certify_model(model, sampler)), to_data(model.config.bias), weights_of(model)
+    data, config, weights = asdict(certify_model(model, sampler)), to_data(model.config), weights_of(model)
+    bias = config["bias"]
     changed = {name: array.copy() for name, array in weights.items()}
     changed["head.bias"][0] += 1e-3
     with pytest.raises(InputError, match="other weights"):
-        check(data, changed, bias)
+        check(data, changed, config)
     lines = [bias["lines"][1], bias["lines"][0], *bias["lines"][2:]]
     with pytest.raises(InputError, match="another bias"):
-        check(data, weights, bias | {"lines": lines})
-    assert not check(data | {"contexts": data["contexts"] - 1}, weights, bias).agrees
-    assert not check(data | {"wrong": 0, "certified": True}, weights, bias).agrees
+        check(data, weights, config | {"bias": bias | {"lines": lines}})
+    assert not check(data | {"contexts": data["contexts"] - 1}, weights, config).agrees
+    assert not check(data | {"wrong": 0, "certified": True}, weights, config).agrees
+    never = config | {"position": {"type": "Sinusoidal", "period": None}}
+    with pytest.raises(InputError, match="positions"):
+        check(data, weights, never)
     with pytest.raises(InputError, match="no certificate"):
-        check({"facts": {}}, weights, bias)
+        check({"facts": {}}, weights, config)
     bare = {name: array for name, array in weights.items() if not name.startswith("decoder_norm")}
     with pytest.raises(InputError, match="knows no model whose LayerNorms come after"):
-        check(data, bare, bias)
+        check(data, bare, config)
 
 
 @pytest.mark.parametrize(
@@ -80,11 +85,12 @@ def test_a_check_does_not_accept_other_weights_or_a_swapped_line() -> None:
 def test_the_check_of_tables_agrees(base: int, kind: str, more: tuple[Line, ...]) -> None:
     sampler = Sampler(Task("n-by-n", base))
     model = table_model(sampler.task, more, kind)
-    data, bias, weights = asdict(certify_model(model, sampler)), to_data(model.config.bias), weights_of(model)
-    checked = check(data, weights, bias)
+    data, config, weights = asdict(certify_model(model, sampler)), to_data(model.config), weights_of(model)
+    bias = config["bias"]
+    checked = check(data, weights, config)
     assert checked.agrees and checked.wrong == data["wrong"] > 0
-    assert not check(data | {"contexts": data["contexts"] - 1}, weights, bias).agrees
+    assert not check(data | {"contexts": data["contexts"] - 1}, weights, config).agrees
     with pytest.raises(InputError, match="another bias"):
-        check(data, weights, bias | {"lines": bias["lines"][1:]})
+        check(data, weights, config | {"bias": bias | {"lines": bias["lines"][1:]}})
     with pytest.raises(InputError, match="knows no task 'sorting'"):
-        check(data | {"facts": data["facts"] | {"task": "sorting"}}, weights, bias)
+        check(data | {"facts": data["facts"] | {"task": "sorting"}}, weights, config)

@@ -119,7 +119,7 @@ def practised_problems(model: Transformer, sampler: Sampler) -> list[Candidate]:
 
 
 def problems_of(contexts: Contexts, results: list[Tried]) -> list[Candidate]:
-    practice = ToPractise(contexts.task.base)
+    practice = ToPractise()
     practice.add(contexts, results)
     return practice.problems
 
@@ -141,7 +141,7 @@ def test_the_loss_of_a_context_is_that_of_its_token_in_a_problem() -> None:
     model, sampler = run.model(), run.spec.sampler
     contexts, batch = contexts_of(model, sampler), sampler.training_batch(0, 0, 16)
     shape, block = contexts.seen(batch, 3)
-    practice = ToPractise(2, alone={shape: {bytes([n]): (block.values[n], int(block.right[n])) for n in range(16)}})
+    practice = ToPractise(alone={shape: {bytes([n]): (block.values[n], int(block.right[n])) for n in range(16)}})
     with torch.inference_mode():
         logits = model(batch.source, batch.target[:, :-1], batch.layout)[:, 3]
     wanted = torch.nn.functional.cross_entropy(logits, batch.target[:, 4])
@@ -151,7 +151,7 @@ def test_the_loss_of_a_context_is_that_of_its_token_in_a_problem() -> None:
 def of_context(contexts: TableContexts, batch: Batch, step: int) -> Tried:
     shape, block = contexts.seen(batch, step)
     context = block.values[0], int(block.right[0])
-    return Tried(shape, contexts.shapes[shape], 1, 1, -1.0, context, examples=[context])
+    return Tried(shape, contexts.shapes[shape], 1, 1, [(-1.0, context)], examples=[context])
 
 
 @pytest.mark.parametrize(("base", "more"), [(10, ()), (10, UNNEEDED[:2]), (3, UNNEEDED), (16, ()), (2, UNNEEDED[2:])])

@@ -18,12 +18,10 @@ from abc_nb.certificates.checksum import checksum, checksum_of_data
 from abc_nb.certificates.contexts import Contexts
 from abc_nb.certificates.counterexamples import Counterexample, counterexamples
 from abc_nb.certificates.places import PlaceContexts
-from abc_nb.certificates.reach import period
 from abc_nb.certificates.tables import TableContexts
 from abc_nb.certificates.tried import Tried, try_all
 from abc_nb.common.config import to_data
 from abc_nb.common.errors import InputError
-from abc_nb.model.positions import NoPosition
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import Sampler
 from abc_nb.problems.tables import Tables
@@ -134,23 +132,18 @@ def certificate_of(contexts: Contexts, results: Sequence[Tried], examples: int =
 
 def narrowest(contexts: Contexts, tried: Tried) -> dict[str, Any]:
     """Where the smallest margin of a shape is, and the tokens there."""
-    assert tried.least is not None
-    values, right = tried.least
+    _, (values, right) = tried.narrow[0]
     (width, step), tokens = tried.where[0], contexts.named(tried.shape, values)
     return {"width": width, "step": step, "right": contexts.task.vocabulary[right], "tokens": tokens}
 
 
 def facts(contexts: Contexts) -> dict[str, Any]:
-    """What an independent check takes from the certificate: nothing that it could work out from weights and bias."""
-    config, sampler = contexts.model.config, contexts.sampler
+    """What the statement is about, for an independent check: nothing that follows from weights and configuration."""
+    sampler = contexts.sampler
     return {
         "task": sampler.task.name,
         "base": sampler.task.base,
         "arrangement": sampler.arrangement,
-        "source_index": config.source_index,
-        "period": period(contexts.model),
-        "cyclic": not isinstance(config.position, NoPosition),
-        "heads": config.heads,
         "zeros": contexts.zeros,
         "narrowest": contexts.narrowest,
     }

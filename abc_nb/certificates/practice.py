@@ -20,7 +20,7 @@ from torch import Tensor
 
 from abc_nb.certificates.certify import Certificate, certificate_of, contexts_of
 from abc_nb.certificates.contexts import Candidate, Context, Contexts, Site
-from abc_nb.certificates.rounding import Rounding
+from abc_nb.certificates.rounding import Exact
 from abc_nb.certificates.shapes import Node, Shape
 from abc_nb.certificates.states import States
 from abc_nb.certificates.tried import Tried, try_all
@@ -45,7 +45,6 @@ Alone = dict[Shape, dict[bytes, Context]]  # contexts that are practised without
 class ToPractise:
     """What practice has collected in its rounds: the contexts of earlier rounds stay in it, lest they are forgotten."""
 
-    base: int  # of the task
     problems: list[Candidate] = field(default_factory=list)
     alone: Alone = field(default_factory=dict)
 
@@ -54,7 +53,7 @@ class ToPractise:
         poor = [each for each in results if each.margin < SMALL]
         sites = contexts.in_training([each.shape for each in poor])
         for each in poor:
-            nearly = [each.least] if each.least is not None and each.margin > 0 else []
+            nearly = [context for margin, context in each.narrow if 0 < margin < SMALL]
             for context in [*each.examples[:EXAMPLES], *nearly]:
                 problem = problem_of(contexts, each.shape, context, sites[each.shape])
                 if problem is not None:
@@ -69,8 +68,7 @@ class ToPractise:
         every = [*self.alone[shape].values()]
         some = [every[row] for row in rng.choice(len(every), min(AT_ONCE, len(every)), replace=False)]
         assert isinstance(shape.root, Node)
-        states = States(Rounding(model), shape.atoms, self.base, most=0).take(np.stack([values for values, _ in some]))
-        logits = states.logits(shape.root)
+        logits = States(Exact(model), shape.atoms).take(np.stack([values for values, _ in some])).logits(shape.root)
         return F.cross_entropy(logits, torch.tensor([right for _, right in some], device=logits.device))
 
 
@@ -108,7 +106,7 @@ def practise(
     `config` is the training of one round. Of every second batch, `config.again` problems hold wrong contexts.
     The seconds of progress include those of certificates. InputError for a model that can have no certificate.
     """
-    start, contexts, practice = time.perf_counter(), contexts_of(model, sampler), ToPractise(sampler.task.base)
+    start, contexts, practice = time.perf_counter(), contexts_of(model, sampler), ToPractise()
     if (count := sum(map(contexts.count, contexts.shapes))) > MOST:
         raise InputError(f"no practice: there are {count:,} contexts, and at most {MOST:,} are tried")
     progress = Progress(history=[first_row(Trainer(model, sampler, config, seed))])

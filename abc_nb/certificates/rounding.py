@@ -239,6 +239,31 @@ class Rounding:
         return lead.scatter(1, right[:, None], torch.inf).amin(1)
 
 
+class Exact(Rounding):
+    """Rules of an arithmetic that does not round, where no bound is asked for: what is differentiated is the model."""
+
+    def attention(self, *given: object) -> None:  # type: ignore[override]
+        return None
+
+    def embedded(self, states: Tensor, index: int) -> Tensor:
+        return torch.zeros_like(states[:, 0])
+
+    def added(self, total: Tensor, error: Tensor) -> Tensor:
+        return error
+
+    def normed(self, norm: nn.Module, x: Tensor, error: Tensor) -> tuple[Tensor, Tensor]:
+        return norm(x), error
+
+    def forward(self, maps: object, norm: nn.Module, hidden: Tensor, error: Tensor) -> Tensor:
+        return error
+
+    def of_values(self, by: object, sizes: Sizes, share: Tensor, errors: Tensor) -> Tensor:
+        return errors.sum(1)
+
+    def of_weights(self, *given: Any) -> tuple[Tensor, Tensor]:
+        return given[5][0], torch.ones_like(given[5][0])
+
+
 def spreads(means: Tensor, heads: int) -> Tensor:
     """Standard deviations of keys and of values by head (N, 2 H), from means of both and of their squared lengths."""
     mean, square = means[:, : -2 * heads], means[:, -2 * heads :]

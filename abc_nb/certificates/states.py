@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from abc_nb.certificates.rounding import Rounding, Sizes, by_head, spreads
 from abc_nb.certificates.shapes import Atom, Node, Token
+from abc_nb.common.errors import InputError
 from abc_nb.model.attention import MultiHeadAttention, softmax_or_zero
 from abc_nb.model.layers import DecoderLayer, Layer
 
@@ -50,12 +51,12 @@ class Keys:
 class States:
     """Computes the states of contexts of one shape, in the arithmetic of the weights of `rules.model`.
 
-    States of a part of a tree with at most `most` contexts are computed once for all blocks. `below` computes the
-    states that the root looks at, if another one does.
+    States of a part of a tree with at most `most` contexts of tokens below `base` are computed once for all blocks.
+    `below` computes the states that the root looks at, if another one does.
     """
 
     def __init__(
-        self, rules: Rounding, atoms: Sequence[Atom], base: int, most: float, below: States | None = None
+        self, rules: Rounding, atoms: Sequence[Atom], base: int = 1, most: float = 0, below: States | None = None
     ) -> None:
         self.rules, self.model, self.below = rules, rules.model, below
         self.atoms, self.base, self.most = atoms, base, most
@@ -148,6 +149,8 @@ class States:
         else:
             rows = np.zeros(self.count, np.int64)
             for atom in sorted(root.atoms):
+                if (self.columns[atom] >= self.base).any():
+                    raise InputError(f"a context has a token that is none of the {self.base} that can stand there")
                 rows = rows * self.base + self.columns[atom]
         return torch.from_numpy(rows).to(self.device)
 

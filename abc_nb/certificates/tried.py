@@ -23,6 +23,7 @@ MOST = 2 * 10**9  # contexts: at three millionths of a second each they take 100
 KEPT = 0.5  # of a margin that a pass has to leave
 MANY = 8  # times as many contexts as states of a part are reason to compute all of these
 FEW = 0.1  # of the contexts of a block
+NARROW = 64  # contexts with small margins that are kept of each block and in the end
 EXAMPLES = 200  # wrong contexts that are kept of each shape; all are counted
 
 
@@ -34,12 +35,15 @@ class Tried:
     where: list[Site]  # narrowest first
     contexts: int = 0
     wrong: int = 0
-    margin: float = math.inf  # the smallest one
-    least: Context | None = None  # a context that has it
+    narrow: list[tuple[float, Context]] = field(default_factory=list)  # the smallest margins, the smallest first
     bound: float = 0.0  # the most that rounding can change a margin by
     left: float = math.inf  # the least that it leaves of one
     bits: int = 32  # of the arithmetic that this is about: see `Passes`
     examples: list[Context] = field(default_factory=list)  # wrong ones
+
+    @property
+    def margin(self) -> float:
+        return self.narrow[0][0]
 
     def add(self, block: Block, margin: np.ndarray, left: np.ndarray) -> None:
         """Count a block whose right tokens lead by these margins."""
@@ -49,8 +53,9 @@ class Tried:
         self.examples += [context(block, row) for row in wrong[: EXAMPLES - len(self.examples)]]
         self.bound = max(self.bound, float((margin - left).max()))
         self.left = min(self.left, float(left.min()))
-        if margin.min() < self.margin:
-            self.margin, self.least = float(margin.min()), context(block, int(margin.argmin()))
+        least = np.argpartition(margin, NARROW)[:NARROW] if len(margin) > NARROW else np.arange(len(margin))
+        self.narrow += [(float(margin[row]), context(block, row)) for row in least]
+        self.narrow = sorted(self.narrow, key=lambda each: each[0])[:NARROW]
 
 
 def context(block: Block, row: int) -> Context:

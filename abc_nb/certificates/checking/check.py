@@ -11,7 +11,7 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from abc_nb.certificates.checking.enumerate import Question, contexts, questions, settled
-from abc_nb.certificates.checking.forward import Forward, Values
+from abc_nb.certificates.checking.forward import Forward, State, Values
 from abc_nb.certificates.checking.geometry import KINDS, TABLE, Facts, Tree, Width
 from abc_nb.certificates.checking.tables import steps
 from abc_nb.certificates.checksum import checksum, checksum_of_data
@@ -19,8 +19,10 @@ from abc_nb.common.config import fits, hints
 from abc_nb.common.errors import InputError
 
 ROWS = 2**19  # contexts computed at once
+SAID = ("task", "base", "arrangement", "zeros", "narrowest")  # what a statement is about
 MARGIN = 2  # places that a key can be further away than a line's offset
 FURTHEST = 64  # columns
+CHECKED = "exact arithmetic and float64, sums in any order; a bound for float32 is not checked again"
 CLOSE = 1e-3  # how near the smallest margins in float32 and float64 must be
 Contexts = Iterator[tuple[Values, np.ndarray]]  # their tokens, and the right ones
 
@@ -33,35 +35,48 @@ class Check:
     contexts: int
     wrong: int
     margin: float
+    left: float  # the least that rounding in float64 leaves of a margin
+    statement: str  # what was tried, in words
     seconds: float
 
 
-def check(certificate: Mapping[str, Any], weights: Mapping[str, np.ndarray], bias: Mapping[str, Any]) -> Check:
-    """Verify a certificate against the weights by name and the bias as plain data.
+def check(certificate: Mapping[str, Any], weights: Mapping[str, np.ndarray], model: Mapping[str, Any]) -> Check:
+    """Verify a certificate against the weights by name and a model's configuration as plain data.
 
     InputError where it is no certificate, or where it belongs to other weights or another bias.
     """
-    start = time.perf_counter()
-    facts, claim = read(certificate, weights)
+    start, bias = time.perf_counter(), model["bias"]
+    facts, claim = read(certificate, weights, model)
     if checksum(weights) != certificate["weights"] or checksum_of_data(bias) != certificate["bias"]:
         raise InputError("this certificate belongs to other weights or another bias: certify the model again")
-    count, wrong, margin = 0, 0, float("inf")
-    model = Forward(weights, facts)
+    count, wrong, margin, left = 0, 0, float("inf"), float("inf")
+    forward = Forward(weights, facts)
     with tqdm(unit=" contexts", unit_scale=True, delay=3, mininterval=1, leave=False) as bar:
         for tree, parts in asked(facts, dict(bias)):
-            for found in margins(model, tree, parts):
+            for found, bound in margins(forward, tree, parts):
                 count, wrong = count + len(found), wrong + int((~(found > 0)).sum())
-                margin = min(margin, float(found.min()))
+                margin, left = min(margin, float(found.min())), min(left, float((found - bound).min()))
                 bar.update(len(found))
-    agrees = (count, wrong) == claim[:2] and abs(margin - claim[2]) < CLOSE and (wrong == 0) >= certificate["certified"]
-    return Check(agrees, count, wrong, margin, round(time.perf_counter() - start, 2))
+    agrees = (count, wrong) == claim[:2] and abs(margin - claim[2]) < CLOSE and (left > 0) >= certificate["certified"]
+    return Check(agrees, count, wrong, margin, left, said(facts), round(time.perf_counter() - start, 2))
 
 
-def read(certificate: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> tuple[Facts, tuple[int, int, float]]:
+def said(facts: Facts) -> str:
+    """What was tried, in words: of the certificate it takes what the statement is about, and nothing else."""
+    if facts.task == TABLE:
+        return f"{facts.task} in base {facts.base}, factors of any lengths: {CHECKED}"
+    zeros = "with any number of" if facts.zeros else "without"
+    return (
+        f"{facts.task} in base {facts.base}, every width from {facts.narrowest} on, {zeros} zeros in front: {CHECKED}"
+    )
+
+
+def read(
+    certificate: Mapping[str, Any], weights: Mapping[str, np.ndarray], model: Mapping[str, Any]
+) -> tuple[Facts, tuple[int, int, float]]:
     """The facts and the claim of a certificate; InputError where one is missing or of another type."""
     try:
-        values = dict(certificate["facts"]) | of_weights(weights)
-        values = {name: values[name] for name in hints(Facts)}
+        values = {name: certificate["facts"][name] for name in SAID} | of_model(weights, model)
         claim = certificate["contexts"], certificate["wrong"], certificate["margin"]
         strings = certificate["weights"], certificate["bias"]
         fine = all(fits(values[name], hint) for name, hint in hints(Facts).items())
@@ -74,13 +89,23 @@ def read(certificate: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> t
     return Facts(**values), claim
 
 
-def of_weights(weights: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """What the names of the weights say of a model."""
+def of_model(weights: Mapping[str, np.ndarray], model: Mapping[str, Any]) -> dict[str, Any]:
+    """What weights and configuration say of a model."""
     layers = [name for name in weights if name.startswith("decoder.") and name.endswith(".self_attention.query.weight")]
     crosses = any(".cross_attention." in name for name in weights)
     if "decoder_norm.weight" not in weights:
         raise InputError("the checker knows no model whose LayerNorms come after its sums: give one of norm 'pre'")
-    return {"layers": len(layers), "kind": KINDS[0] if crosses else KINDS[1]}
+    position = model["position"]
+    if position["type"] not in ("NoPosition", "Sinusoidal") or (position.get("period", 1) is None):
+        raise InputError(f"the checker knows no positions of type {position['type']!r}, or none that never repeat")
+    return {
+        "layers": len(layers),
+        "kind": KINDS[0] if crosses else KINDS[1],
+        "heads": model["heads"],
+        "source_index": model["source_index"],
+        "cyclic": position["type"] == "Sinusoidal",
+        "period": position.get("period", 1),
+    }
 
 
 def asked(facts: Facts, bias: dict[str, Any]) -> Iterator[tuple[Tree, Contexts]]:
@@ -118,14 +143,14 @@ def along_widths(facts: Facts, bias: dict[str, Any]) -> Iterator[Question]:
                 yield question
 
 
-def margins(model: Forward, tree: Tree, parts: Contexts) -> Iterator[np.ndarray]:
-    """The right logit minus the best other one, for every context of a step, in blocks."""
+def margins(model: Forward, tree: Tree, parts: Contexts) -> Iterator[State]:
+    """The right logit minus the best other one, for every context of a step, and its bound: in blocks."""
     for values, right in parts:
         for start in range(0, len(right), ROWS):
             part = slice(start, start + ROWS)
             some: Values = {atom: column[part] for atom, column in values.items()}
-            logits = model.logits(tree, some, len(right[part]))
+            logits, bound = model.logits(tree, some, len(right[part]))
             rows = np.arange(len(logits))
             own = logits[rows, right[part]]
             logits[rows, right[part]] = -np.inf
-            yield own - logits.max(1)
+            yield own - logits.max(1), bound

@@ -1,18 +1,26 @@
-"""The decoder in numpy and float64, for contexts: Vaswani et al. 2017, section 3, with an additive bias."""
+"""The decoder in numpy and float64, for contexts: Vaswani et al. 2017, section 3, with an additive bias.
+
+Beside each state stands a bound on its distance, in the 2-norm, from what exact arithmetic or any order of sums in
+float64 gives (Higham 2002, section 3.1). Its rules are simpler and wider than those of `certificates.rounding`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
 from abc_nb.certificates.checking.geometry import Atom, Facts, Tree, atoms
 
 Values = dict[Atom, np.ndarray]
-Table = tuple[np.ndarray, np.ndarray]  # distinct states (rows, D), and the row of each context
+State = tuple[np.ndarray, np.ndarray]  # numbers (rows, D), and the bound of each row
+Table = tuple[State, np.ndarray]  # distinct states, and the row of each context
 EPSILON = 1e-5  # that LayerNorm adds to the variance
 ROWS = 2**11  # contexts computed at once, so that they stay in the cache
+U = 2.0**-53
+EVALUATIONS = 2.01  # two evaluations are so many times the bound apart, the bound's own rounding included
 
 
 @dataclass(frozen=True)
@@ -22,7 +30,17 @@ class Key:
     bias: np.ndarray  # (H,)
     keys: np.ndarray  # (rows, H, d), divided by the root of d
     values: np.ndarray  # (rows, H, d)
+    bounds: np.ndarray  # (rows, 2): of keys and of values
     rows: np.ndarray  # (contexts,)
+
+
+def gamma(terms: int) -> float:
+    return terms * U / (1 - terms * U)
+
+
+def length(x: np.ndarray) -> np.ndarray:
+    found: np.ndarray = np.sqrt(np.einsum("...d,...d->...", x, x))
+    return found
 
 
 class Forward:
@@ -31,29 +49,49 @@ class Forward:
     def __init__(self, weights: Mapping[str, np.ndarray], facts: Facts) -> None:
         self.weights = {name: np.asarray(array, np.float64) for name, array in weights.items()}
         self.facts, self.width = facts, self.weights["embedding.weight"].shape[1]
+        self.norms = cache(self.measured)
 
-    def linear(self, name: str, x: np.ndarray) -> np.ndarray:
+    def measured(self, name: str) -> tuple[float, float, float]:
+        """The norms of a map, of its absolute values, and of its bias."""
+        weight = self.weights[f"{name}.weight"]
+        whole, absolute = (float(np.linalg.norm(each, 2)) * (1 + 1e-9) for each in (weight, abs(weight)))
+        return whole, absolute, float(length(self.weights[f"{name}.bias"]))
+
+    def linear(self, name: str, state: State) -> State:
+        x, bound = state
         found = x @ self.weights[f"{name}.weight"].T
         found += self.weights[f"{name}.bias"]
-        return found
+        whole, absolute, bias = self.norms(name)
+        return found, whole * bound + gamma(x.shape[1] + 1) * (absolute * (length(x) + 2 * bound) + bias)
 
-    def norm(self, name: str, x: np.ndarray) -> np.ndarray:
+    def norm(self, name: str, state: State) -> State:
+        """The derivative of x / s is at most 1 / s; s is at least what it is here less 2 bounds / sqrt(D)."""
+        (x, bound), root, gain = state, self.width**0.5, self.weights[f"{name}.weight"]
         found = x - x.mean(-1, keepdims=True)
-        variance = np.einsum("nd,nd->n", found, found) / found.shape[1]
-        found /= np.sqrt(variance + EPSILON)[:, None]
-        found *= self.weights[f"{name}.weight"]
+        deviation = np.sqrt(np.einsum("nd,nd->n", found, found) / self.width + EPSILON)
+        found /= deviation[:, None]
+        found *= gain
         found += self.weights[f"{name}.bias"]
-        return found
+        least = np.maximum(deviation * (1 - 1e-9) - 2 * bound / root, 1e-300)
+        size = (length(x) + 2 * bound) / least
+        off = bound / least + gamma(self.width + 12) * size + root * (gamma(4 * self.width + 16) * size**2 / self.width)
+        return found, abs(gain).max() * (off + gamma(12) * root) + gamma(2) * length(found)
 
-    def embed(self, tokens: np.ndarray, index: int) -> np.ndarray:
+    def embed(self, tokens: np.ndarray, index: int) -> State:
         x = self.weights["embedding.weight"][tokens] * self.width**0.5
         if self.facts.cyclic:
             angle = index * 10000.0 ** (-np.arange(0, self.width, 2) / self.width)
             x = x + np.stack([np.sin(angle), np.cos(angle)], -1).ravel()
-        return x
+        return x, gamma(8) * (length(x) + (2 + index) * self.width**0.5)
 
-    def logits(self, tree: Tree, values: Values, count: int) -> np.ndarray:
-        return self.linear("head", self.norm("decoder_norm", self.layer(tree, values, count)))
+    def added(self, state: State, change: State) -> State:
+        total = state[0] + change[0]
+        return total, state[1] + change[1] + gamma(2) * length(total)
+
+    def logits(self, tree: Tree, values: Values, count: int) -> State:
+        """Logits, and how far the difference of two of them can be off between two evaluations."""
+        found, bound = self.linear("head", self.norm("decoder_norm", self.layer(tree, values, count)))
+        return found, EVALUATIONS * 2**0.5 * bound
 
     def states(self, tree: Tree, values: Values, count: int) -> Table:
         """Distinct states of a tree, and which of them each context has."""
@@ -69,54 +107,75 @@ class Forward:
         _, first, rows = np.unique(code, return_index=True, return_inverse=True)
         return self.layer(tree, {atom: values[atom][first] for atom in order}, len(first)), rows
 
-    def layer(self, tree: Tree, values: Values, count: int) -> np.ndarray:
+    def layer(self, tree: Tree, values: Values, count: int) -> State:
         """The states (count, D) that a layer makes, some at a time."""
         name, alone = f"decoder.{tree[0] - 1}", self.facts.kind == "decoder-only"
-        states, rows = self.states(tree[1], values, count)
+        (states, bounds), rows = self.states(tree[1], values, count)
         own = [(bias, self.states(key, values, count)) for bias, key in (*tree[2], *(tree[3] if alone else ()))]
         cross = [(bias, self.states(key, values, count)) for bias, key in (() if alone else tree[3])]
         own = [(bias, (self.norm(f"{name}.self_residual.norm", key), at)) for bias, (key, at) in own]
         of_answer = [self.key(f"{name}.self_attention", *each) for each in own]
         of_problem = [self.key(f"{name}.cross_attention", *each) for each in cross]
-        found = np.empty((count, self.width))
+        found, off = np.empty((count, self.width)), np.empty(count)
         for start in range(0, count, ROWS):
             part = slice(start, start + ROWS)
-            x = self.attended(f"{name}.self", states[rows[part]], of_answer, part)
+            x = self.attended(f"{name}.self", (states[rows[part]], bounds[rows[part]]), of_answer, part)
             x = x if alone else self.attended(f"{name}.cross", x, of_problem, part)
-            found[part] = self.residual(
-                f"{name}.forward_residual.norm", x, lambda inner: self.forward(f"{name}.feed_forward", inner)
-            )
-        return found
+            inner = self.norm(f"{name}.forward_residual.norm", x)
+            found[part], off[part] = self.added(x, self.forward(f"{name}.feed_forward", inner))
+        return found, off
 
     def key(self, name: str, bias: tuple[float, ...], table: Table) -> Key:
         """Keys and values of distinct states."""
         states, rows = table
-        shape = len(states), self.facts.heads, -1
-        keys, values = (self.linear(f"{name}.{part}", states).reshape(shape) for part in ("key", "value"))
-        return Key(np.array(bias), keys / keys.shape[2] ** 0.5, values, rows)
+        (keys, of_keys), (values, of_values) = (self.linear(f"{name}.{part}", states) for part in ("key", "value"))
+        shape = len(keys), self.facts.heads, -1
+        root = (self.width / self.facts.heads) ** 0.5
+        bounds = np.stack([of_keys / root, of_values], 1)
+        return Key(np.array(bias), keys.reshape(shape) / root, values.reshape(shape), bounds, rows)
 
-    def residual(self, norm: str, x: np.ndarray, change: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-        return x + change(self.norm(norm, x))
+    def forward(self, name: str, state: State) -> State:
+        """ReLU moves no two numbers apart."""
+        inner, bound = self.linear(f"{name}.0", state)
+        return self.linear(f"{name}.3", (np.maximum(inner, 0.0, out=inner), bound))
 
-    def forward(self, name: str, x: np.ndarray) -> np.ndarray:
-        inner = self.linear(f"{name}.0", x)
-        return self.linear(f"{name}.3", np.maximum(inner, 0.0, out=inner))
+    def attended(self, name: str, state: State, keys: list[Key], part: slice) -> State:
+        inner = self.norm(f"{name}_residual.norm", state)
+        return self.added(state, self.attend(f"{name}_attention", inner, keys, part))
 
-    def attended(self, name: str, x: np.ndarray, keys: list[Key], part: slice) -> np.ndarray:
-        return self.residual(
-            f"{name}_residual.norm", x, lambda inner: self.attend(f"{name}_attention", inner, keys, part)
-        )
-
-    def attend(self, name: str, x: np.ndarray, keys: list[Key], part: slice) -> np.ndarray:
+    def attend(self, name: str, state: State, keys: list[Key], part: slice) -> State:
         """Softmax over the open keys of each head; a head without any adds nothing."""
-        query = self.linear(f"{name}.query", x).reshape(len(x), self.facts.heads, -1)
+        query, bound = self.linear(f"{name}.query", state)
+        query = query.reshape(len(query), self.facts.heads, -1)
         total, mixed = np.zeros(query.shape[:2]), np.zeros_like(query)
         logits = [np.einsum("nhd,nhd->nh", query, key.keys[key.rows[part]]) + key.bias for key in keys]
         peak = np.max(logits, axis=0) if logits else 0.0
         peak = np.where(np.isfinite(peak), peak, 0.0)
-        for logit, key in zip(logits, keys, strict=True):
-            weight = np.exp(logit - peak)  # of a closed key zero
+        weights = [np.exp(logit - peak) for logit in logits]  # of a closed key zero
+        for weight, key in zip(weights, keys, strict=True):
             total += weight
             mixed += weight[..., None] * key.values[key.rows[part]]
-        mixed /= np.where(total > 0, total, 1.0)[..., None]
-        return self.linear(f"{name}.out", mixed.reshape(len(x), -1))
+        total = np.where(total > 0, total, 1.0)
+        mixed /= total[..., None]
+        shares = [weight / total for weight in weights]
+        off = self.mixing((query, bound), mixed, shares, keys, part)
+        return self.linear(f"{name}.out", (mixed.reshape(len(bound), -1), off))
+
+    def mixing(
+        self, query: State, mixed: np.ndarray, shares: list[np.ndarray], keys: list[Key], part: slice
+    ) -> np.ndarray:
+        """The bound of means of values: if no logit moves by more than t, weights change by factors up to exp(4 t)."""
+        (q, off), found = (length(query[0]), query[1][:, None]), np.zeros_like(mixed[..., 0])
+        moved = np.zeros_like(found)
+        for share, key in zip(shares, keys, strict=True):
+            k, of_key = length(key.keys)[key.rows[part]], key.bounds[key.rows[part], :1]
+            bias = abs(np.where(np.isfinite(key.bias), key.bias, 0.0))
+            logit = (q + 2 * off) * of_key + off * (k + 2 * of_key)
+            logit = logit + gamma(mixed.shape[2] + 16) * ((q + 2 * off) * (k + 2 * of_key) + bias)
+            moved = np.maximum(moved, np.where(share > 0, logit, 0.0))
+        change = np.expm1(4 * moved + gamma(8 * len(keys) + 8))
+        for share, key in zip(shares, keys, strict=True):
+            value, of_value = key.values[key.rows[part]], key.bounds[key.rows[part], 1:]
+            found += change * share * length(value - mixed) + (1 + change) * share * of_value
+            found += gamma(2 * len(keys) + 8) * (length(value) + of_value) * (share > 0)
+        return length(found)
