@@ -217,7 +217,7 @@ class States:
         """
         parts, heads = [self.part(root) for _, root in keys], attention.heads
         states, errors = torch.cat([part.states for part in parts]), torch.cat([part.errors for part in parts])
-        length = 0.0 if isinstance(norm, nn.LayerNorm) else float((states.norm(dim=1) + 2 * errors).max())
+        length = 0.0 if isinstance(norm, nn.LayerNorm) else float((states.norm(dim=1) + 2 * errors).detach().max())
         states, errors = self.rules.normed(norm, states, errors)
         sizes = [len(part.states) for part in parts]
         bias = torch.tensor(np.stack([np.frombuffer(own, np.float32) for own, _ in keys])).to(states)
