@@ -224,6 +224,7 @@ def test_a_study_is_a_product_and_smoke_has_a_corner_of_it() -> None:
 def test_a_pattern_matches_what_studies_name() -> None:
     assert [str(name) for name in studies.matching("addition-window")] == ["addition-window"]
     assert all(str(name).endswith("-abc") for name in studies.matching("*-abc"))
+    assert studies.matching("proven") == studies.names_of("proven") and len(studies.matching("proven")) == 16
     with pytest.raises(InputError, match="no experiment matches 'division-"):
         studies.matching("division-*")
 

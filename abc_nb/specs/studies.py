@@ -58,6 +58,7 @@ STUDIES = {
     "scaffolds": Study(ARITHMETIC, models.SCAFFOLDS, corner=None),
     "practised": Study(ARITHMETIC, ("abs", "abc"), corner=None),
     "abc": Study(ARITHMETIC, ("abc-unpractised",), corner=None),
+    "proven": Study(ARITHMETIC, ("abs", "abc", "decoder-abs", "decoder-abc-twice"), corner=1),
     "lora": Study(ARITHMETIC, ("lora",), corner=None),
     "variants": Study(("successor", "addition"), models.VARIANTS, corner=None),
     "parity variants": Study(("parity",), ("rpe-right",), corner=None),
@@ -118,7 +119,9 @@ def names(profile: str = "quick") -> list[Name]:
 
 
 def matching(pattern: str, profile: str = "quick") -> list[Name]:
-    """Names that match a pattern with wildcards; InputError if none do."""
+    """The names of a study, or those that match a pattern with wildcards; InputError if none do."""
+    if pattern in studies_of(profile):
+        return names_of(pattern, profile=profile)
     matched = [name for name in names(profile) if fnmatch.fnmatch(str(name), pattern)]
     if not matched:
         raise InputError(f"no experiment matches {pattern!r}, a pattern as in 'addition-*': `abc-nb list` shows all")
