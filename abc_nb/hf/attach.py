@@ -128,7 +128,6 @@ class Attached:
             if vars(module)[NAME][1] is None:
                 module.config = own
                 delattr(module, NAME)
-        self.configs = [each for each in self.configs if NAME in vars(each[0])]
 
     def detach(self) -> None:
         """Leave the model as it was; a second call does nothing."""
