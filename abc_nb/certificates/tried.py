@@ -71,8 +71,10 @@ class Passes:
     """
 
     def __init__(self, contexts: Contexts) -> None:
-        self.contexts, double = contexts, deepcopy(contexts.model).double()
-        self.single, self.double, self.exact = Rounding(contexts.model), Rounding(double), False
+        model = contexts.model
+        model = deepcopy(model).cpu() if model.head.weight.device.type == "mps" else model  # which has no float64
+        self.contexts, double = contexts, deepcopy(model).double()
+        self.single, self.double, self.exact = Rounding(model), Rounding(double), False
         self.closer = Rounding(double, self.single.u)
         self.known: dict[tuple[Rounding, Rounding | None], tuple[Shape, States]] = {}
 
