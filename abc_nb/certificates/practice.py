@@ -179,7 +179,7 @@ class PractiseBatches(Batches):
         rng = generator(self.seed, AGAIN, step)
         width = self.problems[int(rng.integers(len(self.problems)))].width
         alike = [each.operands for each in self.problems if each.width == width]
-        rows = rng.choice(len(alike), min(self.config.again, size // 4, len(alike)), replace=False)
+        rows = rng.choice(len(alike), min(self.config.again, size // 4))  # few problems stand there many times
         again = [np.concatenate(digits) for digits in zip(*(alike[row] for row in rows), strict=True)]
         return self.sampler.training_batch(self.seed, step, size, again, width)
 
