@@ -128,7 +128,9 @@ def build_parser() -> Parser:
     command("certificates", "the certificates that come with the project", profile=False, csv=True)
 
     sub = command("sweep", "train many experiments, in parallel by default")
-    sub.add_argument("pattern", metavar="PATTERN", help="a task, names with wildcards, as in 'addition-*', or a study, as in proven")
+    sub.add_argument(
+        "pattern", metavar="PATTERN", help="a task, names with wildcards, as in 'addition-*', or a study, as in proven"
+    )
     sub.add_argument("--seeds", type=numbers("seed"), default=[0], help="as in 0,1 or 0-4 (default 0)")
     where = sub.add_mutually_exclusive_group()
     where.add_argument("--in-turn", action="store_true", help="one after another, in this process")

@@ -54,7 +54,7 @@ def train(profile: str, seeds: Sequence[int], everything: bool) -> list[sweep.Fa
     """Make the runs that are missing; those that failed."""
     jobs = [(spec, seed) for seed in seeds for spec in needed(profile, everything)]
     todo = sweep.missing(jobs)
-    print(f"profile {profile}: {len(jobs)} runs, {len(jobs) - len(todo)} of them finished before")
+    print(f"profile {profile}: {len(jobs)} runs, {sum(job not in todo for job in jobs)} of them finished before")
     if todo:
         minutes = sweep.estimate(todo) / 60
         print(f"training {len(todo)} runs takes {minutes:.0f} min here, less where it stops early", flush=True)

@@ -33,7 +33,7 @@ from abc_nb.training.evaluation import evaluating
 from abc_nb.training.progress import Progress, TrainingConfig
 from abc_nb.training.trainer import Report, Trainer, loss_of
 
-MOST = 10**8  # contexts: more would make practice longer than the training before it
+MOST = 50_000  # contexts for each step that practice may take: more would make it longer than the training before it
 EXAMPLES = 100  # wrong contexts of one shape that are practised in a round
 SMALL = 0.5  # a margin below it is practised, too: what is practised beside it could turn it wrong
 AT_ONCE = 64  # contexts without a problem that a step practises, all of one shape
@@ -107,8 +107,9 @@ def practise(
     The seconds of progress include those of certificates. InputError for a model that can have no certificate.
     """
     start, contexts, practice = time.perf_counter(), contexts_of(model, sampler), ToPractise()
-    if (count := sum(map(contexts.count, contexts.shapes))) > MOST:
-        raise InputError(f"no practice: there are {count:,} contexts, and at most {MOST:,} are tried")
+    count, most = sum(map(contexts.count, contexts.shapes)), MOST * config.steps * rounds
+    if count > most:
+        raise InputError(f"no practice: there are {count:,} contexts, and at most {most:,} are tried")
     progress = Progress(history=[first_row(Trainer(model, sampler, config, seed))])
     results = try_all(contexts)
     certificates = [certificate_of(contexts, results)]
