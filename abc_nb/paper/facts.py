@@ -37,16 +37,6 @@ def worst_runs(results: Results) -> str:
     return grid(rows) if len(rows) > 1 else ""
 
 
-def certified_models(results: Results) -> str:
-    """How many models are certified, by method, in one sentence: of those whose training ends with practice."""
-    grouped = certified.practice(results).groupby("model", sort=False)
-    counts = [
-        f"{ROWS[str(model)]} {own.after.sum()} of {len(own)} ({own.before.sum()} before practice)"
-        for model, own in grouped
-    ]
-    return f"{', '.join(counts)}."
-
-
 def verdicts(profile: str) -> str:
     """How many claims of the papers have which verdict, in two sentences."""
     book = ledger(profile)
