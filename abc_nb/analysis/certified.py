@@ -211,8 +211,9 @@ def verdict_on(found: Results, name: Name, made: dict[Name, dict[Any, Any]]) -> 
 
 
 def before_practice(name: Name) -> Name:
-    """The model that a practised one was made from."""
-    return replace(name, model=models_of(Task(name.task))[name.model].parent)
+    """The model that a practised one was made from; any other model itself."""
+    model = models_of(Task(name.task))[name.model]
+    return replace(name, model=model.parent) if model.practice else name
 
 
 def contexts_of(found: Results, name: Name) -> int | None:
