@@ -77,7 +77,7 @@ class Copy:
         return {line: text for line, (_, text) in zip(lines, said, strict=True)}
 
     def runs(self) -> list[str]:
-        return sorted(path.name for path in (self.folder / "runs").glob("[!.]*"))
+        return sorted(path.parent.name for path in (self.folder / "runs").glob("*/run.json"))
 
 
 @pytest.fixture
@@ -89,9 +89,12 @@ def copy(tmp_path: Path) -> Copy:
 @pytest.mark.parametrize(
     ("section", "runs"),
     [
-        ("A task", ["doubling-abc", "doubling-vanilla", "doubling-window-cyclic"]),
+        (
+            "A task",
+            ["doubling-abc", "doubling-abc-unpractised", "doubling-abs", "doubling-vanilla", "doubling-window-cyclic"],
+        ),
         ("A position encoding", ["addition-vanilla"] * 2),
-        ("A bias", ["addition-window-cyclic"]),
+        ("A bias", ["addition-abs", "addition-window-cyclic"]),
         ("Other training settings", ["addition-vanilla"]),
     ],
 )
@@ -114,7 +117,7 @@ def test_a_task_can_stand_in_a_cell(copy: Copy) -> None:
     assert len(cells) == 2
     answer, contexts = copy.python("\n\n".join(cells)).splitlines()
     assert answer == "246" and int(contexts) > 0
-    assert len(copy.runs()) == 1
+    assert [run.partition("-smoke")[0] for run in copy.runs()] == ["doubling-abs", "doubling-window-cyclic"]
 
 
 @pytest.mark.slow

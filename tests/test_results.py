@@ -145,8 +145,12 @@ class Trained(Results):
 
 def test_models_trained_at_one_width_and_at_several_stand_beside_each_other() -> None:
     table = tables.widths(Trained("quick", "shipped", [0]), ["successor", "addition"], [20])
-    models = ["Vanilla, 1 width", "Vanilla, 3 widths", "RPE, 1 width", "RPE, 3 widths"]
+    models = [
+        f"{model}, {widths}"
+        for model in ("Vanilla", "NoPE", "RPE", "ALiBi, cross too")
+        for widths in ("1 width", "3 widths")
+    ]
     assert [*zip(table.task, table.model, strict=True)] == [
         (task, m) for task in ("Successor", "Addition") for m in models
     ]
-    assert table.ours.to_list() == [25.0, 75.0] * 4 and set(table.length) == {20} and set(table.seeds) == {2}
+    assert table.ours.to_list() == [25.0, 75.0] * 8 and set(table.length) == {20} and set(table.seeds) == {2}

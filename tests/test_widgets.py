@@ -227,7 +227,7 @@ def test_a_wrong_context_is_shown_first_and_a_typed_problem_or_another_model_rep
     wrong.index = 1
     assert explorer.picture.value == first
     assert changed(explorer, problem="1x") == (False, False) and "⚠" in explorer.message.value
-    explorer.controls["model"].value = ("successor-abc-unpractised", 0)
+    explorer.controls["model"].value = ("successor-abc", 0)
     assert "⚠" in explorer.message.value, "the problem stays"
     assert changed(explorer, problem=problem) == (True, True) and wrong.index == 0 and "✓" in explorer.text.value
 
@@ -244,7 +244,7 @@ def test_a_model_made_here_is_not_given_the_certificate_of_the_shipped_one(
     facts = {**shipped.manifest, "weights": checksum(tensors)}
     run = replace(shipped, weights=Weights(tmp_path / "weights.safetensors"), manifest=facts)
     monkeypatch.setattr(store, "find", lambda own, seed, *more: run if own.name == ABS else find(own, seed, *more))
-    other = built(abc_nb.explore_contexts("successor-abc-unpractised", 0))
+    other = built(abc_nb.explore_contexts("successor-abc", 0))
     assert (ABS, 0) not in [value for _, value in other.controls["model"].options]
     says = unescape(abc_nb.explore_contexts(ABS, 0).value)
     assert f"{ABS}, seed 0, has no certificate of the weights that are here" in says

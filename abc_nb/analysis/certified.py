@@ -272,7 +272,6 @@ def of(run: Run) -> files.Of:
 
 def of_run(run: Run, origins: Sequence[str] = store.ANYWHERE) -> files.Data | None:
     """The certificate of a run's weights, made here or shipped; None without one."""
-    own, name = checksum(weights_of(run.model())), of(run).name
-    known = {"runs": files.made_here, "shipped": files.shipped}
-    every = (known[origin]().get(name) for origin in origins)
-    return next((data for data in every if data is not None and data["weights"] == own), None)
+    own, known = checksum(weights_of(run.model())), {"runs": files.made_here, "shipped": files.shipped}
+    every = (data for origin in origins for data in known[origin]().values())
+    return next((data for data in every if data.get("weights") == own), None)
