@@ -85,7 +85,7 @@ def by_seeds(found: Results, lengths: Sequence[int] = (60, 200)) -> pd.DataFrame
         own = replace(found, seeds=seeds)
         if there := own.there([Name(task, model) for task in ARITHMETIC for model in models]):
             parts.append(own.evaluation(there).assign(seeds=group))
-    rows = pd.concat(parts)
+    rows = pd.concat(parts, ignore_index=True)
     rows = rows[rows.length.isin(lengths)].assign(worst=100 * rows.accuracy, right=rows.accuracy == 1)
     grouped = rows.groupby(["task", "model", "length", "seeds"], sort=False)
     return grouped.agg(worst=("worst", "min"), runs=("worst", "size"), right=("right", "sum")).reset_index()
