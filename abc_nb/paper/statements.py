@@ -34,6 +34,7 @@ TABULATED = {"baselines": "02_vanilla_failure", "scaffolds": "04_abs", "abc": "0
 STATED = TABULATED | {  # studies that README speaks of, and the notebooks that show them
     "practised": "07_every_length",
     "decoder-only": "08_decoder_only",
+    "practised decoders": "08_decoder_only",
     "products": "09_multiplication",
     "more tasks": "a2_lists_bases_factors",
     "sums of many": "a2_lists_bases_factors",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any, Literal
 
 import numpy as np
@@ -61,7 +62,7 @@ def by_length(rows: pd.DataFrame, panels: Literal["task", "model"]) -> Figure:
     for panel, title in zip(axes, titles, strict=True):
         curves(panel, rows[rows[panels] == title], by, colors)
         length_axis(panel, int(rows.length.max()))
-        panel.set_title(title, fontsize=8)
+        panel.set_title(textwrap.fill(title, 22), fontsize=8)
         panel.tick_params(labelsize=7)
         panel.label_outer()
     units = dict.fromkeys(length_unit(task) for task in rows.task.unique())

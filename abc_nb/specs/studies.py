@@ -91,7 +91,8 @@ STUDIES = {
     "sums of many": Study(("sum-of-many",), ("vanilla", *SOLVED), profiles=TIGHT),
     "sizes": Study(("addition",), ("window-cyclic-both", *models.SIZED)),
     "smallest": Study(("addition",), tuple(models.SMALLEST), profiles=("quick",)),
-    "decoder-only": Study(DECODED, (*models.DECODER_ONLY, *models.PRACTISED_DECODERS)),
+    "decoder-only": Study(DECODED, tuple(models.DECODER_ONLY)),
+    "practised decoders": Study(DECODED, tuple(models.PRACTISED_DECODERS)),
     "formats": Study(("addition",), tuple(models.FORMATS), profiles=TIGHT),
     "the paper's setting": Study(ARITHMETIC, tuple(models.PAPER_SETTING), profiles=("paper",)),
 }
