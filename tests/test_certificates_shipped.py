@@ -79,7 +79,7 @@ def test_a_file_that_is_no_certificate_is_refused(text: str, tmp_path: Path) -> 
 def test_shipped_certificates_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["certificates", "--csv"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "experiment,seed,certified,contexts,wrong,margin,seconds"
+    assert lines[0] == "experiment,seed,certified,contexts,wrong,margin"
     assert len(lines) == 1 + len(files.shipped()) > 1
     for own in files.shipped().values():
         assert own["certified"] == (own["wrong"] == 0) == (own["margin"] > 0)

@@ -35,7 +35,7 @@ OTHER = "parity-abc"  # of which no run is there
 def certificate(name: str, contexts: int) -> files.Data:
     """Of seed 0, told apart by its number of contexts."""
     data = {"type": "certificate", "experiment": name, "profile": "smoke", "seed": 0, "base": 10}
-    return data | {"contexts": contexts, "rounding": {"bound": 0.1}}
+    return data | {"contexts": contexts, "rounding": {"left": 0.1, "bits": 32}}
 
 
 def write_here(data: files.Data) -> None:

@@ -30,7 +30,7 @@ SEARCHED = ("baselines", "lora", "variants", "methods", "places", "decoder-only"
 SMALL = ["seed", "certified", "contexts", "wrong", "margin"]
 SHOWN = ["problem", "answer", "right"]  # of a counterexample
 WRONG = ["task", "model", "seed", *SHOWN]
-COLUMNS = ["task", "model", "seed", "certified", "contexts", "wrong", "margin", "bound", "seconds"]
+COLUMNS = ["task", "model", "seed", "certified", "contexts", "wrong", "margin", "left", "bits"]
 MORE = ["base", "experiment", "statement", "counterexamples"]
 
 
@@ -41,7 +41,8 @@ def table(found: Results) -> pd.DataFrame:
     """The certificates of these results' profile and seeds, a row each.
 
     Where either will do, one that was made here replaces the shipped one, and a run that was made here has no shipped
-    one: that is of other weights. `bound` is what rounding can change a margin by.
+    one: that is of other weights. `left` is the least that rounding leaves of a margin, in
+    arithmetic of so many `bits`.
     """
     made = files.made_here() if found.origin != "shipped" else {}
     shipped = files.shipped() if found.origin != "runs" else {}
@@ -59,7 +60,13 @@ def has_run_made_here(data: files.Data) -> bool:
 
 def row_of(data: files.Data) -> dict[str, Any]:
     name = spec(data["experiment"], data["profile"]).identity
-    return data | {"task": name.task, "model": name.model, "base": name.base, "bound": data["rounding"]["bound"]}
+    return data | {
+        "task": name.task,
+        "model": name.model,
+        "base": name.base,
+        "left": data["rounding"]["left"],
+        "bits": data["rounding"].get("bits"),
+    }
 
 
 def rows(found: Results, models: Sequence[str] = PRACTISED, tasks: Sequence[str] = ARITHMETIC) -> pd.DataFrame:
@@ -90,13 +97,14 @@ def statement(found: Results, name: str) -> str:
 
 
 def summary(found: Results, frame: pd.DataFrame) -> pd.DataFrame:
-    """By task and model: certified runs, the most contexts and wrong ones, the smallest margin, the largest bound."""
+    """By task and model: certified runs, most contexts and wrong ones, smallest margin, what rounding leaves."""
     grouped = frame.groupby(["task", "model"], sort=False)
     shown = grouped.agg(
-        contexts=("contexts", "max"), wrong=("wrong", "max"), margin=("margin", "min"), rounding=("bound", "max")
+        contexts=("contexts", "max"), wrong=("wrong", "max"), margin=("margin", "min"), left=("left", "min")
     )
+    shown["in float32"] = [share(part.bits == 32) for _, part in grouped]
     shown.insert(0, "certified", [certified_of(found, part) for _, part in grouped])
-    return shown.round({"margin": 2})
+    return shown.round({"margin": 2, "left": 2})
 
 
 def certified_of(found: Results, part: pd.DataFrame) -> str:
@@ -154,7 +162,7 @@ def practice_summary(found: Results, models: Sequence[str] = MODELS, tasks: Sequ
         rounds=("rounds", "max"),
         **{"wrong before": ("wrong before", "max"), "wrong after": ("wrong after", "max")},
     )
-    certificates = summary(found, rows(found, models, tasks))[["contexts", "margin", "rounding"]]
+    certificates = summary(found, rows(found, models, tasks))[["contexts", "margin", "left", "in float32"]]
     return shown.rename(columns={"before": "certified before", "after": "certified after"}).join(certificates)
 
 

@@ -123,7 +123,7 @@ def try_all(contexts: Contexts) -> list[Tried]:
         found = tried(contexts, counts, passes, bar)
         if found is None:
             passes.exact = True
-            bar.reset()
+            bar.n = bar.last_print_n = 0  # `reset` would draw the bar at once
             found = tried(contexts, counts, passes, bar)
     assert found is not None
     return found
