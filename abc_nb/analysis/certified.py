@@ -31,6 +31,8 @@ SMALL = ["seed", "certified", "contexts", "wrong", "margin"]
 SHOWN = ["problem", "answer", "right"]  # of a counterexample
 WRONG = ["task", "model", "seed", *SHOWN]
 COLUMNS = ["task", "model", "seed", "certified", "contexts", "wrong", "margin", "left", "bits"]
+PRACTICE = ["task", "model", "seed", "before", "after", "rounds", "wrong before", "wrong after", "alone"]
+PRACTICE += ["seconds", "seconds before"]
 MORE = ["base", "experiment", "statement", "counterexamples"]
 
 
@@ -150,7 +152,7 @@ def practice(found: Results, models: Sequence[str] = PRACTISED, tasks: Sequence[
         row["seconds"] = run.manifest["seconds"]["training"]
         row["seconds before"] = run.manifest["parent"]["seconds"]
         made.append(row)
-    return pd.DataFrame(made)
+    return pd.DataFrame(made, columns=PRACTICE)
 
 
 def practice_summary(found: Results, models: Sequence[str] = MODELS, tasks: Sequence[str] = ARITHMETIC) -> pd.DataFrame:
@@ -169,7 +171,7 @@ def practice_summary(found: Results, models: Sequence[str] = MODELS, tasks: Sequ
 def by_seeds(found: Results) -> pd.DataFrame:
     """Certified models of the four tasks by method and group of seeds, after practice and before it."""
     parts = [practice(replace(found, seeds=seeds)).assign(seeds=group) for group, seeds in GROUPS.items()]
-    frame = pd.concat([part for part in parts if len(part)])
+    frame = pd.concat([part for part in parts if len(part)] or parts[:1])
     counts = frame.groupby(["model", "seeds"], sort=False).agg(after=("after", share), before=("before", share))
     cells = (counts.after + " (" + counts.before + ")").unstack("seeds")
     return cells.reindex(columns=[group for group in GROUPS if group in cells]).fillna("–")
@@ -179,7 +181,7 @@ def resisting(found: Results) -> pd.DataFrame:
     """The practised models of every group of seeds that are not certified, with their shortest wrong problem."""
     every = replace(found, seeds=sorted({seed for seeds in GROUPS.values() for seed in seeds}))
     frame, examples = practice(every), counterexamples(every).set_index(["task", "model", "seed"]).problem
-    left = frame[~frame.after].drop(columns=["before", "after"])
+    left = frame[~frame.after.astype(bool)].drop(columns=["before", "after"])
     problem = [examples.get((row.task, row.model, row.seed), "") for row in left.itertuples()]
     return left.assign(problem=problem).reset_index(drop=True)
 
