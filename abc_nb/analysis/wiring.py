@@ -7,7 +7,9 @@ head is a wire. Heads whose line is on a symbol, such as the sign, see the same 
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import redirect_stderr
 from dataclasses import replace
+from io import StringIO
 from typing import Any
 
 import pandas as pd
@@ -85,6 +87,7 @@ def mask_alone(found: Results) -> pd.DataFrame:
                 f"{length} digits": 100 * right for length, right in zip(tested.length, tested.accuracy, strict=True)
             }
             count = count_contexts(model, run.spec.sampler)
-            wrong = certify_model(model, run.spec.sampler).wrong if count <= MOST else None
+            with redirect_stderr(StringIO()):  # a progress bar is no result of a cell
+                wrong = certify_model(model, run.spec.sampler).wrong if count <= MOST else None
             rows.append(row | {"contexts": count, "wrong": wrong})
     return pd.DataFrame(rows).astype({"wrong": "Int64"})

@@ -83,7 +83,9 @@ STUDIES = {
     "factors": Study(FACTORS, FACTOR_MODELS),
     "wide factors": Study(("n-by-3",), tuple(models.WIDER)),
     "factors in base 4": Study(FACTORS, FACTOR_MODELS, (4,)),
-    "products": Study(("n-by-n",), tuple(models.TRACED), profiles=TIGHT),
+    "products": Study(
+        ("n-by-n",), tuple(dict.fromkeys(("vanilla", *SOLVED, *models.TRACED))), corner=5, profiles=TIGHT
+    ),
     "products in other bases": Study(("n-by-n",), ("abs-unpractised", "abs"), (2, 16), profiles=TIGHT),
     "other tables": Study(("sorting", "listops-nested"), ("abs-unpractised", "abs"), profiles=TIGHT),
     "limits": Study(LIMITS, ("vanilla",)),
