@@ -7,22 +7,18 @@ head is a wire. Heads whose line is on a symbol, such as the sign, see the same 
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import redirect_stderr
 from dataclasses import replace
-from io import StringIO
 from typing import Any
 
 import pandas as pd
 
 from abc_nb.analysis.results import Results
 from abc_nb.bias.lines import Line, Lines
-from abc_nb.certificates.certify import certify_model, count_contexts
 from abc_nb.model.transformer import Transformer
 from abc_nb.runs.run import Run
 from abc_nb.specs.studies import ARITHMETIC
 from abc_nb.training.evaluation import evaluate
 
-MOST = 10**6  # contexts of a model that is certified here
 TESTS = ((60, 200), (200, 200))  # of a model whose lines lost their values: (length, samples)
 DIGITS = ("operand", "output")  # beginnings of spans that digits stand in
 
@@ -72,9 +68,9 @@ def without_values(model: Transformer) -> Transformer:
 
 
 def mask_alone(found: Results) -> pd.DataFrame:
-    """Models whose lines have values, once these are set to 0: correct answers and wrong contexts, a row a run.
+    """Models whose lines have values, once these are set to 0: percent right by length, a row a run.
 
-    All other models stay as they are. Where there are more than `MOST` contexts, `wrong` is empty.
+    All other models stay as they are.
     """
     rows = []
     for run in found.existing([f"{task}-abc-unpractised" for task in ARITHMETIC]):
@@ -86,8 +82,5 @@ def mask_alone(found: Results) -> pd.DataFrame:
             row |= {
                 f"{length} digits": 100 * right for length, right in zip(tested.length, tested.accuracy, strict=True)
             }
-            count = count_contexts(model, run.spec.sampler)
-            with redirect_stderr(StringIO()):  # a progress bar is no result of a cell
-                wrong = certify_model(model, run.spec.sampler).wrong if count <= MOST else None
-            rows.append(row | {"contexts": count, "wrong": wrong})
-    return pd.DataFrame(rows).astype({"wrong": "Int64"})
+            rows.append(row)
+    return pd.DataFrame(rows)
