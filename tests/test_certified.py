@@ -157,7 +157,7 @@ def test_lists_and_bases_have_a_verdict_or_their_contexts(known: Known) -> None:
 
 def test_without_certificates_tables_are_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "shipped", dict)
-    assert certified.certificates(FOUND).empty
+    assert certified.rows(FOUND).empty
     nothing = Results("smoke", "shipped", [0])
     tables_of = (certified.practice_summary, certified.by_seeds, certified.resisting)
     assert all(table(nothing).empty for table in tables_of), "nothing of this profile is shipped"

@@ -29,10 +29,17 @@ COSTS = {"problems": "problems", "steps": "step", "seconds": "seconds"}
 LINE = ["attention", "layer", "head", "span", "direction", "offset", "share", "value"]
 
 
+def made_from(run: Run) -> Run | None:
+    """The run that a run was made from, if it is there: not another one of its name with other weights."""
+    experiment, wanted = run.spec.parent, run.manifest["parent"]["weights"]
+    assert experiment is not None
+    runs = (store.find(experiment, run.seed, (origin,)) for origin in store.ANYWHERE)
+    return next((each for each in runs if each is not None and each.checksum in (None, wanted)), None)
+
+
 def before_practice(run: Run) -> Run:
-    """The run that practice began with, made here or shipped; InputError if it is not there."""
-    parent = run.spec.parent
-    found = store.find(parent, run.seed) if parent else None
+    """The run that practice began with; InputError if it is not there."""
+    found = made_from(run)
     if found is None:
         raise InputError(f"the model that {run.spec.name} practised with is not there: train {run.spec.name} here")
     return found
@@ -58,11 +65,8 @@ class CalibrationStudy:
 
     @cached_property
     def known_parent(self) -> Run | None:
-        """The run that was calibrated, if it is there: not another one of its name with other weights."""
-        experiment, wanted = self.run.spec.parent, self.run.manifest["parent"]["weights"]
-        assert experiment is not None
-        runs = (store.find(experiment, self.run.seed, (origin,)) for origin in store.ANYWHERE)
-        return next((run for run in runs if run is not None and run.checksum in (None, wanted)), None)
+        """The run that was calibrated, if it is there."""
+        return made_from(self.run)
 
     @property
     def parent_run(self) -> Run:

@@ -16,9 +16,9 @@ from abc_nb.problems.tasks import Task
 from abc_nb.runs import store
 from abc_nb.runs.store import Run
 from abc_nb.specs.models import MODELS as EVERY_MODEL
-from abc_nb.specs.models import TRACED, models_of
+from abc_nb.specs.models import TRACED
 from abc_nb.specs.names import Name
-from abc_nb.specs.spec import GROUPS, spec
+from abc_nb.specs.spec import GROUPS, spec, specify
 from abc_nb.specs.studies import ABLATED, ARITHMETIC, BASES, LISTS, STUDIES
 
 MODELS = ("abs", "abc")
@@ -81,11 +81,6 @@ def rows(found: Results, models: Sequence[str] = PRACTISED, tasks: Sequence[str]
 # ---- how many models are certified ------------------------------------------------------------------
 
 
-def certificates(found: Results, models: Sequence[str] = PRACTISED, tasks: Sequence[str] = ARITHMETIC) -> pd.DataFrame:
-    """A row a certificate, in numbers."""
-    return rows(found, models, tasks)[COLUMNS]
-
-
 def tally(found: Results, task: str, models: Sequence[str]) -> dict[str, str]:
     """How many runs of a task's models are certified, of those with a certificate: `5 of 5`, by model."""
     own = rows(found, models, [task])
@@ -96,24 +91,6 @@ def statement(found: Results, name: str) -> str:
     """What is proved of the first certified run of an experiment; one sentence where there is none."""
     proved = table(found).query("certified == True and experiment == @name").statement
     return str(proved.iloc[0]) if len(proved) else f"No run of {name} is certified here: try `abc-nb certify {name}`."
-
-
-def summary(found: Results, frame: pd.DataFrame) -> pd.DataFrame:
-    """By task and model: certified runs, most contexts and wrong ones, smallest margin, what rounding leaves."""
-    grouped = frame.groupby(["task", "model"], sort=False)
-    shown = grouped.agg(
-        contexts=("contexts", "max"), wrong=("wrong", "max"), margin=("margin", "min"), left=("left", "min")
-    )
-    shown["in float32"] = [share(part.bits == 32) for _, part in grouped]
-    shown.insert(0, "certified", [certified_of(found, part) for _, part in grouped])
-    return shown.round({"margin": 2, "left": 2})
-
-
-def certified_of(found: Results, part: pd.DataFrame) -> str:
-    """How many runs of a model are certified, from its certificates: `3 of 5 (2 without a certificate)`."""
-    name = Name(part.task.iloc[0], part.model.iloc[0])
-    runs = max(len(part), len(found.existing([name])))
-    return f"{part.certified.sum()} of {runs}" + f" ({runs - len(part)} without a certificate)" * (runs > len(part))
 
 
 def share(part: pd.Series[bool]) -> str:
@@ -156,7 +133,10 @@ def practice(found: Results, models: Sequence[str] = PRACTISED, tasks: Sequence[
 
 
 def practice_summary(found: Results, models: Sequence[str] = MODELS, tasks: Sequence[str] = ARITHMETIC) -> pd.DataFrame:
-    """By task and model: certified runs before and after practice, rounds, wrong contexts, the smallest margin."""
+    """By task and model: certified runs before and after practice, rounds, wrong contexts, and what certificates say.
+
+    Of contexts the most, of margins and of what rounding leaves the smallest, and how many hold in float32.
+    """
     grouped = practice(found, models, tasks).groupby(["task", "model"], sort=False)
     shown = grouped.agg(
         before=("before", share),
@@ -164,7 +144,17 @@ def practice_summary(found: Results, models: Sequence[str] = MODELS, tasks: Sequ
         rounds=("rounds", "max"),
         **{"wrong before": ("wrong before", "max"), "wrong after": ("wrong after", "max")},
     )
-    certificates = summary(found, rows(found, models, tasks))[["contexts", "margin", "left", "in float32"]]
+    certificates = (
+        rows(found, models, tasks)
+        .groupby(["task", "model"], sort=False)
+        .agg(
+            contexts=("contexts", "max"),
+            margin=("margin", "min"),
+            left=("left", "min"),
+            **{"in float32": ("bits", lambda bits: share(bits == 32))},
+        )
+    )
+    certificates = certificates.round({"margin": 2, "left": 2})
     return shown.rename(columns={"before": "certified before", "after": "certified after"}).join(certificates)
 
 
@@ -222,8 +212,8 @@ def verdict_on(found: Results, name: Name, made: dict[Name, dict[Any, Any]]) -> 
 
 def before_practice(name: Name) -> Name:
     """The model that a practised one was made from; any other model itself."""
-    model = models_of(Task(name.task))[name.model]
-    return replace(name, model=model.parent) if model.practice else name
+    own = specify(name, "quick")
+    return own.parent.identity if own.practice and own.parent else name
 
 
 def contexts_of(found: Results, name: Name) -> int | None:

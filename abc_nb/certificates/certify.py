@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -84,9 +84,14 @@ def certify_model(model: Transformer, sampler: Sampler, zeros: bool = True, exam
     With `zeros`, operands may have any number of zeros in front at every width; without, only in the
     narrowest one, as `abc-nb compute` writes problems. InputError for a model that has no such certificate.
     """
-    start, contexts = time.perf_counter(), contexts_of(model, sampler, zeros)
-    found = certificate_of(contexts, try_all(contexts), examples)
-    return replace(found, seconds=round(time.perf_counter() - start, 2))
+    return tried_and_certified(contexts_of(model, sampler, zeros), examples)[1]
+
+
+def tried_and_certified(contexts: Contexts, examples: int = EXAMPLES) -> tuple[list[Tried], Certificate]:
+    """What every context gave, and the certificate that follows from it, with the seconds of both."""
+    start = time.perf_counter()
+    results = try_all(contexts)
+    return results, certificate_of(contexts, results, examples, start)
 
 
 def can_be_certified(model: Transformer, sampler: Sampler) -> bool:
@@ -104,9 +109,9 @@ def count_contexts(model: Transformer, sampler: Sampler) -> int:
     return sum(map(contexts.count, contexts.shapes))
 
 
-def certificate_of(contexts: Contexts, results: Sequence[Tried], examples: int = EXAMPLES) -> Certificate:
-    """The certificate that follows from what every context gave."""
-    start, model, task = time.perf_counter(), contexts.model, contexts.task
+def certificate_of(contexts: Contexts, results: Sequence[Tried], examples: int, start: float) -> Certificate:
+    """The certificate that follows from what every context gave; `start` is when they began to be tried."""
+    model, task = contexts.model, contexts.task
     wrong, left = sum(each.wrong for each in results), min(each.left for each in results)
     least = min(results, key=lambda each: each.margin)
     return Certificate(

@@ -18,12 +18,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from abc_nb.certificates.certify import Certificate, certificate_of, contexts_of
+from abc_nb.certificates.certify import Certificate, contexts_of, tried_and_certified
 from abc_nb.certificates.contexts import Candidate, Context, Contexts, Site
 from abc_nb.certificates.rounding import Exact
 from abc_nb.certificates.shapes import Node, Shape
 from abc_nb.certificates.states import States
-from abc_nb.certificates.tried import Tried, try_all
+from abc_nb.certificates.tried import Tried
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.digits import is_below
@@ -111,14 +111,14 @@ def practise(
     if count > most:
         raise InputError(f"no practice: there are {count:,} contexts, and at most {most:,} are tried")
     progress = Progress(history=[first_row(Trainer(model, sampler, config, seed))])
-    results = try_all(contexts)
-    certificates = [certificate_of(contexts, results)]
+    results, certificate = tried_and_certified(contexts)
+    certificates = [certificate]
     while len(certificates) <= rounds and not certificates[-1].certified:
         practice.add(contexts, results)
         progress.seconds = time.perf_counter() - start
         train_a_round(PractiseTrainer(model, sampler, config, seed, practice, progress.step), progress, report)
-        results = try_all(contexts)
-        certificates.append(certificate_of(contexts, results))
+        results, certificate = tried_and_certified(contexts)
+        certificates.append(certificate)
     progress.seconds = time.perf_counter() - start
     return Practised(tuple(certificates), sum(map(len, practice.alone.values())), progress)
 
