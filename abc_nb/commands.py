@@ -22,7 +22,6 @@ from abc_nb.common.files import replacement, write_bytes
 from abc_nb.model import compiled
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import Sampler
-from abc_nb.problems.tasks import REGISTRY
 from abc_nb.runs import runner, store
 from abc_nb.runs.run import Run
 from abc_nb.specs import models, studies
@@ -51,7 +50,7 @@ def show(frame: pd.DataFrame, csv: bool) -> None:
 
 def list_(arguments: Namespace) -> None:
     rows, folders = [], store.seeds()
-    for name in studies.matching(pattern(arguments.pattern), arguments.profile):
+    for name in studies.matching(arguments.pattern, arguments.profile):
         experiment = spec(name, arguments.profile)
         runs = [store.find(experiment, seed) for seed in folders.get(f"{experiment.name}-{arguments.profile}", [])]
         seeds = " ".join(str(run.seed) for run in runs if run)
@@ -65,13 +64,6 @@ def list_(arguments: Namespace) -> None:
         warnings.warn("none of these experiments has a run: --all lists them", stacklevel=2)
     if advice := store.nothing_shipped():
         warnings.warn(f"only results made here are listed: train some{advice}", stacklevel=2)
-
-
-def pattern(text: str) -> str:
-    """A pattern of experiments' names; a task stands for all of its models."""
-    if text in REGISTRY:
-        return f"{text}-*"
-    return text
 
 
 def train(arguments: Namespace) -> None:
@@ -228,7 +220,7 @@ def certificates(arguments: Namespace) -> None:
 def sweep(arguments: Namespace) -> int:
     from abc_nb.runs import sweep as sweeping
 
-    chosen = studies.matching(pattern(arguments.pattern), arguments.profile)
+    chosen = studies.matching(arguments.pattern, arguments.profile)
     jobs = [(spec(name, arguments.profile), seed) for seed in arguments.seeds for name in chosen]
     missing = sweeping.missing(jobs)
     print(f"runs asked for: {len(jobs)}, to be made: {len(missing)}", flush=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -48,6 +48,12 @@ class Outcome(NamedTuple):
     asked: int
     samples: int  # fewer than were asked for where no more exist
     correct: int
+
+
+def not_made(experiment: Spec, outcomes: Sequence[Outcome]) -> tuple[tuple[int, int], ...]:
+    """The tests (length, samples) that an experiment asks for, without those that were made."""
+    made = {(row.length, row.asked) for row in outcomes}
+    return tuple(test for test in experiment.tests if test not in made)
 
 
 @dataclass(frozen=True)
@@ -105,8 +111,7 @@ class Run:
 
     def untested(self) -> tuple[tuple[int, int], ...]:
         """The tests (length, samples) that the experiment asks for and that were not made."""
-        made = {(row.length, row.asked) for row in self.outcomes()}
-        return tuple(test for test in self.spec.tests if test not in made)
+        return not_made(self.spec, self.outcomes())
 
     def history(self) -> pd.DataFrame:
         """A row a validation: step, seconds, loss, accuracy."""

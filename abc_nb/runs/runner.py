@@ -28,7 +28,7 @@ from abc_nb.common.files import write_bytes
 from abc_nb.model import compiled, lora
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.runs import store
-from abc_nb.runs.run import Outcome, Run, checksum
+from abc_nb.runs.run import Outcome, Run, checksum, not_made
 from abc_nb.specs.spec import Spec
 from abc_nb.training.checkpoints import save_checkpoint
 from abc_nb.training.evaluation import evaluate
@@ -63,8 +63,7 @@ def make(experiment: Spec, seed: int, report: Report | None = None) -> Run:
     else:
         best = train_until_accepted(experiment, seed, parent, partial, report)
     known = [] if parent is None or best.steps else parent.outcomes()
-    missing = [test for test in experiment.tests if test not in {(row.length, row.asked) for row in known}]
-    outcomes, seconds = timed_tests(best.model, experiment, missing)
+    outcomes, seconds = timed_tests(best.model, experiment, not_made(experiment, known))
     tensors = best.model.cpu().state_dict()
     facts = {"steps": best.steps, "seconds": {"training": best.seconds, "evaluation": seconds}} | best.facts
     write_bytes(partial / store.WEIGHTS, save({name: tensor.contiguous() for name, tensor in tensors.items()}))

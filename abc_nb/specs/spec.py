@@ -115,13 +115,13 @@ def spec(name: str | Name, profile: str = "quick", base: int | None = None, chan
 
 def check_changes(own: Spec, changes: Sequence[str]) -> None:
     """InputError for a change of what is not there."""
+    if own.practice and own.parent:
+        own, changes = own.parent, own.parent.changes
     for change in changes:
         first, dot, _ = change.partition("=")[0].partition(".")
-        if own.practice and own.parent:
-            check_changes(own.parent, [change] * (not change.startswith("practice=")))
-        elif dot and first not in ("sampler", "model", "training", *(["parent"] if own.parent else [])):
+        if dot and first not in ("sampler", "model", "training", *(["parent"] if own.parent else [])):
             raise InputError(f"cannot set {change!r}: {own.identity} has no part {first!r}")
-        elif first == "parent" and own.parent:
+        if first == "parent" and own.parent:
             check_changes(own.parent, [change.removeprefix("parent.")])
 
 

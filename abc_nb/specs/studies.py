@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from abc_nb.common.errors import InputError
+from abc_nb.problems.tasks import REGISTRY
 from abc_nb.specs import models
 from abc_nb.specs.model import PERIOD, W
 from abc_nb.specs.models import GRID_NAMES
@@ -122,10 +123,11 @@ def names(profile: str = "quick") -> list[Name]:
 
 
 def matching(pattern: str, profile: str = "quick") -> list[Name]:
-    """The names of a study, or those that match a pattern with wildcards; InputError if none do."""
+    """The names of a study or a task, or those that match a pattern with wildcards; InputError if none do."""
     if pattern in studies_of(profile):
         return names_of(pattern, profile=profile)
-    matched = [name for name in names(profile) if fnmatch.fnmatch(str(name), pattern)]
+    wanted = f"{pattern}-*" if pattern in REGISTRY else pattern
+    matched = [name for name in names(profile) if fnmatch.fnmatch(str(name), wanted)]
     if not matched:
         raise InputError(f"no experiment matches {pattern!r}, a pattern as in 'addition-*': `abc-nb list` shows all")
     return matched
