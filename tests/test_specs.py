@@ -19,7 +19,7 @@ from abc_nb.common.errors import InputError
 from abc_nb.model.positions import NoPosition, PositionEncoding, Rotary, Sinusoidal
 from abc_nb.problems.numbers import Numbers
 from abc_nb.problems.tasks import REGISTRY, Task
-from abc_nb.specs import models, studies
+from abc_nb.specs import models, readings, studies, traced
 from abc_nb.specs.names import Name, parse, renderings
 from abc_nb.specs.recipes import PROFILES, TESTS
 from abc_nb.specs.spec import Spec, calibrated, spec, train_command, with_practice
@@ -216,7 +216,7 @@ def test_a_change_that_is_not_possible_is_a_sentence(change: str, sentence: str)
 def test_a_study_is_a_product_and_smoke_has_a_corner_of_it() -> None:
     whole, corner = (studies.names_of("readings", profile=profile) for profile in ("quick", "smoke"))
     assert {(name.task, name.model) for name in whole} == {
-        (task, model) for task in studies.ARITHMETIC for model in models.READINGS
+        (task, model) for task in studies.ARITHMETIC for model in readings.READINGS
     }
     assert len(corner) == 3 and {name.task for name in corner} == {"successor"}
 
@@ -231,7 +231,7 @@ def test_a_pattern_matches_what_studies_name() -> None:
 
 def test_models_have_titles_of_their_own() -> None:
     """Two rows with one title are the same method in another family of tasks, kind of model, regime or training."""
-    assert all(model.title for model in (models.MODELS | models.TRACED).values())
+    assert all(model.title for model in (models.MODELS | traced.TRACED).values())
     basic = [model.title for model in models.BASIC.values()]
     assert len(basic) == len({*basic})
 

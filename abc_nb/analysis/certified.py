@@ -16,10 +16,10 @@ from abc_nb.problems.tasks import Task
 from abc_nb.runs import store
 from abc_nb.runs.store import Run
 from abc_nb.specs.models import MODELS as EVERY_MODEL
-from abc_nb.specs.models import TRACED
 from abc_nb.specs.names import Name
 from abc_nb.specs.spec import GROUPS, spec, specify
 from abc_nb.specs.studies import ABLATED, ARITHMETIC, BASES, LISTS, STUDIES
+from abc_nb.specs.traced import TRACED
 
 MODELS = ("abs", "abc")
 DECODERS = ("decoder-abs", "decoder-abc", "decoder-abc-twice")

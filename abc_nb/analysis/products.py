@@ -13,7 +13,7 @@ from abc_nb.problems.products import Product
 from abc_nb.problems.sampling import Batch
 from abc_nb.runs.run import Run
 from abc_nb.specs.model import UNPRACTISED
-from abc_nb.specs.models import TRACED
+from abc_nb.specs.traced import TRACED
 from abc_nb.training.evaluation import TEST_SEED, correct_digits
 
 SIZES = (6, 7, 20, 100, 1_000)  # digits of both factors

@@ -11,7 +11,8 @@ from abc_nb.analysis.statistics import percent
 from abc_nb.bias.lines import cells_of
 from abc_nb.runs.run import Run
 from abc_nb.show.titles import of_task
-from abc_nb.specs.models import ALGORITHM_1, MODELS, SIX_LAYERS
+from abc_nb.specs.models import MODELS, SIX_LAYERS
+from abc_nb.specs.readings import ALGORITHM_1
 
 COMPARED = ("abc", "abc-unpractised", "abc-last-layer", *ALGORITHM_1)
 ENDS = ("", "-padded", *SIX_LAYERS)  # of the names of the same reading in other regimes and sizes

@@ -9,8 +9,9 @@ from abc_nb.analysis.statistics import BAR, median_and_range, median_seed, over_
 from abc_nb.common import paths
 from abc_nb.show.titles import named, of_model, of_task
 from abc_nb.specs.model import UNPRACTISED
-from abc_nb.specs.models import ALGORITHM_1, MODELS, READINGS
+from abc_nb.specs.models import MODELS
 from abc_nb.specs.names import Name
+from abc_nb.specs.readings import ALGORITHM_1, READINGS
 from abc_nb.specs.recipes import PROFILES, TABLE
 from abc_nb.specs.spec import spec
 from abc_nb.specs.studies import ARITHMETIC

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 import pandas as pd
 
 from abc_nb.problems.tasks import REGISTRY, Task
-from abc_nb.specs.models import MODELS, TRACED, WIDENED
+from abc_nb.specs.models import MODELS, WIDENED
+from abc_nb.specs.traced import TRACED
 
 KNOWN = TRACED | MODELS
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 from abc_nb.bias import ALiBi, PlacedALiBi, RunningALiBi
 from abc_nb.bias.lines import Lines
-from abc_nb.calibration.calibrate import PAPER, SCRIPT, Calibration
+from abc_nb.calibration.calibrate import Calibration
 from abc_nb.model import positions
 from abc_nb.problems.layouts import Arrangement
 from abc_nb.problems.tables import Tables
@@ -25,14 +25,11 @@ from abc_nb.specs.model import (
     proposal,
     reading,
     scaffold,
-    traced,
 )
+from abc_nb.specs.readings import ABLATIONS, ALGORITHM_1, BY_WEIGHTS, READINGS, TEXT_LINES
 from abc_nb.specs.recipes import PaperTraining, TrainingName
+from abc_nb.specs.traced import TRACED
 
-INDEX = {"none": positions.NoPosition(), "plain": positions.Sinusoidal(), "mod3": positions.Sinusoidal(PERIOD)}
-INDEX_TITLES = {"none": "no positions", "plain": "plain index", "mod3": "index modulo 3"}
-WEIGHTS: dict[str, Literal["new", "parent"]] = {"new": "new", "warm": "parent"}  # by the ends of names
-WEIGHTS_TITLES = {"new": "new weights", "warm": "the plain model's weights"}
 BASIC = {  # the papers' models, and variants that show why a baseline fails
     "vanilla": Model("Vanilla", positions.Sinusoidal()),
     "nope": Model("NoPE", positions.NoPosition()),
@@ -66,63 +63,6 @@ BOTH_SIDES = {  # the window open to both sides, as the text has it; the authors
     ),
     "nope-window-both": scaffold("Window, no positions, both sides", positions.NoPosition(), sides="both"),
 }
-READINGS = {  # ABC by positions and initial weights; none and new is `abc`
-    f"abc-{index}-{weights}": reading(
-        f"ABC, {INDEX_TITLES[index]}, {WEIGHTS_TITLES[weights]}", position, start, Calibration()
-    )
-    for index, position in INDEX.items()
-    for weights, start in WEIGHTS.items()
-    if (index, weights) != ("none", "new")
-}
-READINGS["abc-mod3-warm"] = replace(READINGS["abc-mod3-warm"], tested="far")
-BY_WEIGHTS = {  # Algorithm 1, the paper's pseudo-code, by positions and initial weights
-    f"algorithm-1-{index}-{weights}": reading(
-        f"Algorithm 1, {INDEX_TITLES[index]}, {WEIGHTS_TITLES[weights]}", INDEX[index], start, PAPER
-    )
-    for index in ("none", "plain")
-    for weights, start in WEIGHTS.items()
-}
-KAPPA_V1 = (2.0, 2.0)  # the deviations of the paper's first version
-LINE_READINGS = {  # which lines Algorithm 1 keeps: what is averaged, over which lines statistics run, and kappa
-    "v1": ("kappa 2", replace(PAPER, kappa=KAPPA_V1)),
-    "logits": ("logits", replace(PAPER, source="logits")),
-    "v1-logits": ("kappa 2, logits", replace(PAPER, kappa=KAPPA_V1, source="logits")),
-    "pooled": ("all lines pooled", replace(PAPER, pooled=True)),
-    "pooled-v1": ("all lines pooled, kappa 2", replace(PAPER, pooled=True, kappa=KAPPA_V1)),
-    "pooled-logits": ("all lines pooled, logits", replace(PAPER, pooled=True, source="logits")),
-    "pooled-v1-logits": (
-        "all lines pooled, kappa 2, logits",
-        replace(PAPER, pooled=True, kappa=KAPPA_V1, source="logits"),
-    ),
-}
-READ_LINES = {  # with no positions and new weights, as the text has it
-    f"algorithm-1-{name}": reading(f"Algorithm 1, {title}", INDEX["none"], "new", calibration)
-    for name, (title, calibration) in LINE_READINGS.items()
-}
-# Lines as the authors' script reads them: with sines, as in their one published log, and without positions.
-READ_LINES["algorithm-1-script"] = reading("Algorithm 1, the authors' script", INDEX["plain"], "new", SCRIPT)
-READ_LINES["algorithm-1-script-none"] = reading(
-    "Algorithm 1, the authors' script, no positions", INDEX["none"], "new", SCRIPT
-)
-ALGORITHM_1 = BY_WEIGHTS | READ_LINES
-
-
-def ablation(title: str, calibration: Calibration, **changes: Any) -> Model:
-    return replace(READINGS["abc-mod3-warm"], title=title, calibration=calibration, tested="few", **changes)
-
-
-ABLATIONS = {  # one change each, of ABC with an index modulo 3 and the plain model's weights
-    "abc-last-layer": ablation("last layer for all", Calibration(layers="last")),
-    "abc-whole": ablation("lines over the whole matrix", Calibration(anchor="whole")),
-    "abc-antidiagonals": ablation("no verticals", Calibration(directions=("diagonal", "antidiagonal"))),
-    "abc-logits": ablation("logits", Calibration(source="logits")),
-    "abc-finite": ablation("finite bias", Calibration(floor=-5.0)),
-    "abc-kappa-1": ablation("kappa 1", Calibration(kappa=(1.0, 1.0))),
-    "abc-kappa-2": ablation("kappa 2 (v1)", Calibration(kappa=(2.0, 2.0))),
-    "abc-kappa-paper": ablation("kappa 4.5, 0.87", Calibration(kappa=PAPER.kappa)),
-    "abc-share-0.1": ablation("share 0.1", Calibration(share=0.1)),
-    "abc-one-width": ablation("one width", Calibration(), extends=False),
-}
 GRID_W, GRID_T = (None, 0, 1, 2, 3), (None, 2, 3, 4, 5, 6, 7, 8)
 GRID_NAMES = {(w, t): f"grid-w{w}-t{t}".replace("None", "x") for w in GRID_W for t in GRID_T}
 GRID = {  # window, open to both sides, and period (claim C13); None: no window, an index without a period
@@ -148,7 +88,6 @@ PADDED = {  # in the paper's regime: every operand padded to sixty digits, in tr
     )
     for name in PADDED_MODELS
 }
-TEXT_LINES = ("algorithm-1-none-new", *READ_LINES)
 
 
 SIX_LAYERS = {"-deep": "six layers", "-paper-size": "the paper's size"}  # ends of names, and of titles
@@ -358,37 +297,6 @@ MODELS = (
     | FORMATS
 )
 MODELS |= before_practice(MODELS)
-
-
-TRACED = {
-    "vanilla": traced("Vanilla", positions.Sinusoidal(), extends=False, training="traced_plain"),
-    "abs-unpractised": traced(
-        "ABS, one key a head", positions.NoPosition(), bias=Lines.one_key_a_head, tested="tables"
-    ),
-    # Lines that have half of their head's attention: weaker ones tell apart the columns of one size, not of others.
-    "abc-unpractised": traced(
-        "ABC", positions.NoPosition(), calibration=Calibration(share=0.5), start="new", accept=1.0, tested="tables"
-    ),
-    "nope": traced("NoPE", positions.NoPosition()),
-    "rope": traced("RoPE", positions.Rotary()),
-    # With 200 starts, as elsewhere, a thousand steps do not train the vectors: validation ends at 27%.
-    "coupling": traced("Position coupling", positions.TableCoupling(starts=50)),
-}
-TRACED |= {
-    f"decoder-{name}": replace(
-        model,
-        kind="decoder-only",
-        source_index="right" if name.endswith(UNPRACTISED) else "running",
-        parent="decoder-vanilla",
-    )
-    for name, model in TRACED.items()
-}
-TRACED |= {
-    name.removesuffix(UNPRACTISED): practised(name, model)
-    for name, model in TRACED.items()
-    if name.endswith(UNPRACTISED)
-}
-TRACED |= before_practice(TRACED)
 
 
 def models_of(task: Task) -> dict[str, Model]:

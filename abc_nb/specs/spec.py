@@ -115,8 +115,8 @@ def spec(name: str | Name, profile: str = "quick", base: int | None = None, chan
 
 def check_changes(own: Spec, changes: Sequence[str]) -> None:
     """InputError for a change of what is not there."""
-    if own.practice and own.parent:
-        own, changes = own.parent, own.parent.changes
+    if own.practice and (parent := own.parent):
+        own, changes = parent, parent.changes
     for change in changes:
         first, dot, _ = change.partition("=")[0].partition(".")
         if dot and first not in ("sampler", "model", "training", *(["parent"] if own.parent else [])):

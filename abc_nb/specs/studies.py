@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from abc_nb.common.errors import InputError
 from abc_nb.problems.tasks import REGISTRY
-from abc_nb.specs import models
+from abc_nb.specs import models, readings, traced
 from abc_nb.specs.model import PERIOD, W
 from abc_nb.specs.models import GRID_NAMES
 from abc_nb.specs.names import Name
@@ -65,9 +65,9 @@ STUDIES = {
     "parity variants": Study(("parity",), ("rpe-right",), corner=None),
     "classifier": Study(("parity-classification",), ("vanilla",), corner=None),
     "both sides": Study(ARITHMETIC, tuple(models.BOTH_SIDES)),
-    "readings": Study(ARITHMETIC, tuple(models.READINGS)),
-    "algorithm 1": Study(ARITHMETIC, tuple(models.ALGORITHM_1)),
-    "ablations": Study(ABLATED, tuple(models.ABLATIONS)),
+    "readings": Study(ARITHMETIC, tuple(readings.READINGS)),
+    "algorithm 1": Study(ARITHMETIC, tuple(readings.ALGORITHM_1)),
+    "ablations": Study(ABLATED, tuple(readings.ABLATIONS)),
     "padded": Study(ABLATED, tuple(models.PADDED), profiles=TIGHT),
     "deep": Study(("successor", "addition"), tuple(models.DEEP), profiles=("quick",)),
     "paper size": Study(("successor", "addition"), tuple(models.PAPER_SIZED), profiles=("quick",)),
@@ -85,7 +85,7 @@ STUDIES = {
     "wide factors": Study(("n-by-3",), tuple(models.WIDER)),
     "factors in base 4": Study(FACTORS, FACTOR_MODELS, (4,)),
     "products": Study(
-        ("n-by-n",), tuple(dict.fromkeys(("vanilla", *SOLVED, *models.TRACED))), corner=5, profiles=TIGHT
+        ("n-by-n",), tuple(dict.fromkeys(("vanilla", *SOLVED, *traced.TRACED))), corner=5, profiles=TIGHT
     ),
     "products in other bases": Study(("n-by-n",), ("abs-unpractised", "abs"), (2, 16), profiles=TIGHT),
     "other tables": Study(("sorting", "listops-nested"), ("abs-unpractised", "abs"), profiles=TIGHT),

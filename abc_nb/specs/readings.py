@@ -1,0 +1,73 @@
+"""ABC in the readings of the paper: positions and initial weights, Algorithm 1, and single choices."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Literal
+
+from abc_nb.calibration.calibrate import PAPER, SCRIPT, Calibration
+from abc_nb.model import positions
+from abc_nb.specs.model import PERIOD, Model, reading
+
+INDEX = {"none": positions.NoPosition(), "plain": positions.Sinusoidal(), "mod3": positions.Sinusoidal(PERIOD)}
+INDEX_TITLES = {"none": "no positions", "plain": "plain index", "mod3": "index modulo 3"}
+WEIGHTS: dict[str, Literal["new", "parent"]] = {"new": "new", "warm": "parent"}  # by the ends of names
+WEIGHTS_TITLES = {"new": "new weights", "warm": "the plain model's weights"}
+READINGS = {  # ABC by positions and initial weights; none and new is `abc`
+    f"abc-{index}-{weights}": reading(
+        f"ABC, {INDEX_TITLES[index]}, {WEIGHTS_TITLES[weights]}", position, start, Calibration()
+    )
+    for index, position in INDEX.items()
+    for weights, start in WEIGHTS.items()
+    if (index, weights) != ("none", "new")
+}
+READINGS["abc-mod3-warm"] = replace(READINGS["abc-mod3-warm"], tested="far")
+BY_WEIGHTS = {  # Algorithm 1, the paper's pseudo-code, by positions and initial weights
+    f"algorithm-1-{index}-{weights}": reading(
+        f"Algorithm 1, {INDEX_TITLES[index]}, {WEIGHTS_TITLES[weights]}", INDEX[index], start, PAPER
+    )
+    for index in ("none", "plain")
+    for weights, start in WEIGHTS.items()
+}
+KAPPA_V1 = (2.0, 2.0)  # the deviations of the paper's first version
+LINE_READINGS = {  # which lines Algorithm 1 keeps: what is averaged, over which lines statistics run, and kappa
+    "v1": ("kappa 2", replace(PAPER, kappa=KAPPA_V1)),
+    "logits": ("logits", replace(PAPER, source="logits")),
+    "v1-logits": ("kappa 2, logits", replace(PAPER, kappa=KAPPA_V1, source="logits")),
+    "pooled": ("all lines pooled", replace(PAPER, pooled=True)),
+    "pooled-v1": ("all lines pooled, kappa 2", replace(PAPER, pooled=True, kappa=KAPPA_V1)),
+    "pooled-logits": ("all lines pooled, logits", replace(PAPER, pooled=True, source="logits")),
+    "pooled-v1-logits": (
+        "all lines pooled, kappa 2, logits",
+        replace(PAPER, pooled=True, kappa=KAPPA_V1, source="logits"),
+    ),
+}
+READ_LINES = {  # with no positions and new weights, as the text has it
+    f"algorithm-1-{name}": reading(f"Algorithm 1, {title}", INDEX["none"], "new", calibration)
+    for name, (title, calibration) in LINE_READINGS.items()
+}
+# Lines as the authors' script reads them: with sines, as in their one published log, and without positions.
+READ_LINES["algorithm-1-script"] = reading("Algorithm 1, the authors' script", INDEX["plain"], "new", SCRIPT)
+READ_LINES["algorithm-1-script-none"] = reading(
+    "Algorithm 1, the authors' script, no positions", INDEX["none"], "new", SCRIPT
+)
+ALGORITHM_1 = BY_WEIGHTS | READ_LINES
+
+
+def ablation(title: str, calibration: Calibration, **changes: Any) -> Model:
+    return replace(READINGS["abc-mod3-warm"], title=title, calibration=calibration, tested="few", **changes)
+
+
+ABLATIONS = {  # one change each, of ABC with an index modulo 3 and the plain model's weights
+    "abc-last-layer": ablation("last layer for all", Calibration(layers="last")),
+    "abc-whole": ablation("lines over the whole matrix", Calibration(anchor="whole")),
+    "abc-antidiagonals": ablation("no verticals", Calibration(directions=("diagonal", "antidiagonal"))),
+    "abc-logits": ablation("logits", Calibration(source="logits")),
+    "abc-finite": ablation("finite bias", Calibration(floor=-5.0)),
+    "abc-kappa-1": ablation("kappa 1", Calibration(kappa=(1.0, 1.0))),
+    "abc-kappa-2": ablation("kappa 2 (v1)", Calibration(kappa=(2.0, 2.0))),
+    "abc-kappa-paper": ablation("kappa 4.5, 0.87", Calibration(kappa=PAPER.kappa)),
+    "abc-share-0.1": ablation("share 0.1", Calibration(share=0.1)),
+    "abc-one-width": ablation("one width", Calibration(), extends=False),
+}
+TEXT_LINES = ("algorithm-1-none-new", *READ_LINES)
