@@ -4,6 +4,8 @@ The problems are as in training: numbers up to 2^20 at training widths, or table
 is trained on, or looked at to decide anything. They are chosen for their contexts, so numbers kept for validation can
 be among them. A wrong context of which no such problem is found is practised by itself: the loss is taken of the logits
 that the model computes from the context, without a problem around it.
+
+Weights are rounded to 8 bits before each certificate, so that what is certified takes a quarter of the space.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from abc_nb.certificates.shapes import Node, Shape
 from abc_nb.certificates.states import States
 from abc_nb.certificates.tried import Tried
 from abc_nb.common.errors import InputError
+from abc_nb.model.eight_bits import round_weights
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.digits import is_below
 from abc_nb.problems.sampling import AGAIN, Batch, Sampler, generator
@@ -101,7 +104,7 @@ def practise(
     rounds: int,
     report: Report | None = None,
 ) -> Practised:
-    """Train a model on until it is certified, at most so many rounds; a certified model is left as it is.
+    """Train a model on until it is certified, at most so many rounds; of a certified one weights are rounded, no more.
 
     `config` is the training of one round. Of every second batch, `config.again` problems hold wrong contexts.
     The seconds of progress include those of certificates. InputError for a model that can have no certificate.
@@ -110,6 +113,7 @@ def practise(
     count, most = sum(map(contexts.count, contexts.shapes)), MOST * config.steps * rounds
     if count > most:
         raise InputError(f"no practice: there are {count:,} contexts, and at most {most:,} are tried")
+    round_weights(model)
     progress = Progress(history=[first_row(Trainer(model, sampler, config, seed))])
     results, certificate = tried_and_certified(contexts)
     certificates = [certificate]
@@ -117,6 +121,7 @@ def practise(
         practice.add(contexts, results)
         progress.seconds = time.perf_counter() - start
         train_a_round(PractiseTrainer(model, sampler, config, seed, practice, progress.step), progress, report)
+        round_weights(model)
         results, certificate = tried_and_certified(contexts)
         certificates.append(certificate)
     progress.seconds = time.perf_counter() - start

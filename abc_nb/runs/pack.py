@@ -21,6 +21,7 @@ from safetensors.torch import load_file, save
 
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_bytes
+from abc_nb.model.eight_bits import packed
 from abc_nb.runs.run import TABLES, Run, Weights
 from abc_nb.specs.spec import Spec
 
@@ -184,15 +185,12 @@ def row_of(run: Run, with_weights: bool) -> Row:
         outer, _, inner = name.partition(".")
         value = run.manifest.get(outer)
         row[name] = value.get(inner) if inner and value is not None else value
-    row["file"] = weights_file(run) if with_weights else None
+    row["file"] = weights_file(run.spec) if with_weights else None
     return {name: value for name, value in row.items() if value is not None}
 
 
-def weights_file(run: Run) -> str:
-    """Of an experiment's runs; of one that practice left as it was, the file of the run that it began with."""
-    experiment, before = run.spec, run.manifest.get("parent", {}).get("weights")
-    if experiment.practice and experiment.parent and before == run.checksum:
-        experiment = experiment.parent
+def weights_file(experiment: Spec) -> str:
+    """Where the weights of an experiment's runs are in the pack."""
     profile = "" if experiment.profile == "quick" else f"-{experiment.profile}"
     return f"weights/{experiment.name}{profile}.safetensors"
 
@@ -201,12 +199,13 @@ def write_weights(folder: Path, runs: Iterable[Run]) -> None:
     """Put the weights of runs into the files of their experiments."""
     files: dict[str, list[Run]] = {}
     for run in runs:
-        files.setdefault(weights_file(run), []).append(run)
+        files.setdefault(weights_file(run.spec), []).append(run)
     for name, own in files.items():
         tensors = load_file(folder / name) if (folder / name).exists() else {}
         for run in own:
             assert run.weights is not None
-            tensors |= {f"seed{run.seed}/{part}": tensor for part, tensor in run.weights.load().items()}
+            parts = packed(run.weights.load())
+            tensors |= {f"seed{run.seed}/{part}": tensor for part, tensor in parts.items()}
         write_bytes(folder / name, save(tensors))
 
 

@@ -19,6 +19,7 @@ from abc_nb.certificates.certify import can_be_certified
 from abc_nb.certificates.shortest import Shortest, shortest_wrong
 from abc_nb.common.config import from_data
 from abc_nb.common.errors import InputError
+from abc_nb.model.eight_bits import unpacked
 from abc_nb.model.transformer import Transformer
 from abc_nb.specs.spec import Spec, train_command
 from abc_nb.training.evaluation import tidy
@@ -68,7 +69,7 @@ class Weights:
         try:
             with safe_open(self.path, "pt") as file:
                 names = [name for name in file.keys() if name.startswith(self.prefix)]  # noqa: SIM118 (not a dict)
-                return {name.removeprefix(self.prefix): file.get_tensor(name) for name in names}
+                return unpacked({name.removeprefix(self.prefix): file.get_tensor(name) for name in names})
         except SafetensorError as error:
             raise InputError(f"{self.path} holds no weights: remove it and train the run again") from error
 

@@ -18,7 +18,6 @@ from safetensors.torch import save
 from abc_nb.bias.lines import Lines
 from abc_nb.calibration.of_model import SHARES, calibrate_model
 from abc_nb.certificates import files
-from abc_nb.certificates.certify import Certificate
 from abc_nb.certificates.practice import practise
 from abc_nb.common import paths
 from abc_nb.common.config import to_data
@@ -26,6 +25,7 @@ from abc_nb.common.devices import device, device_name, one_thread
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_bytes
 from abc_nb.model import compiled, lora
+from abc_nb.model.eight_bits import packed
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.runs import store
 from abc_nb.runs.run import Outcome, Run, checksum, not_made
@@ -62,11 +62,11 @@ def make(experiment: Spec, seed: int, report: Report | None = None) -> Run:
         best = practised(experiment, seed, parent, report)
     else:
         best = train_until_accepted(experiment, seed, parent, partial, report)
-    known = [] if parent is None or best.steps else parent.outcomes()
+    tensors = {name: tensor.cpu().contiguous() for name, tensor in best.model.state_dict().items()}
+    known = parent.outcomes() if parent is not None and parent.checksum == checksum(tensors) else []
     outcomes, seconds = timed_tests(best.model, experiment, not_made(experiment, known))
-    tensors = best.model.cpu().state_dict()
     facts = {"steps": best.steps, "seconds": {"training": best.seconds, "evaluation": seconds}} | best.facts
-    write_bytes(partial / store.WEIGHTS, save({name: tensor.contiguous() for name, tensor in tensors.items()}))
+    write_bytes(partial / store.WEIGHTS, save(packed(tensors)))
     facts |= environment(experiment.model) | {"weights": checksum(tensors)}
     tables = best.tables | {"evaluation": pd.DataFrame([*known, *outcomes], columns=Outcome._fields)}
     store.write_run(experiment, seed, partial, facts, tables)
@@ -178,7 +178,7 @@ def trained(experiment: Spec, model: Transformer, seed: int, checkpoint: Path, r
 def practised(experiment: Spec, seed: int, parent: Run, report: Report | None) -> Attempt:
     """The parent's model, trained on until it is certified; as it is where it can have no certificate.
 
-    The certificates before and after practice are written beside those that are made by hand.
+    The certificate after practice is written beside those that are made by hand.
     """
     reading = Reading(parent.bias(), pd.DataFrame(), 0.0)
     model = start(experiment, seed, reading.bias, parent)
@@ -188,19 +188,12 @@ def practised(experiment: Spec, seed: int, parent: Run, report: Report | None) -
         found = practise(model, experiment.sampler, config, seed, experiment.practice, report)
     except InputError as error:
         return Attempt(model, 0.0, 0, 0.0, facts | {"practice": {"rounds": 0, "refused": str(error)}}, tables)
-    keep(found.certificates[-1], experiment, seed)
-    if not parent.manifest["shipped"]:
-        keep(found.certificates[0], parent.spec, seed)
+    of = files.Of(experiment.name, seed, experiment.profile)
+    files.write(found.certificates[-1], of, of.path)
     tables["history"] = pd.DataFrame(found.progress.history)
     progress = found.progress
     facts |= {"practice": found.facts}
     return Attempt(model, progress.history[-1]["accuracy"], progress.step, round(progress.seconds, 2), facts, tables)
-
-
-def keep(certificate: Certificate, experiment: Spec, seed: int) -> None:
-    """Write a certificate to where those that are made here stand."""
-    of = files.Of(experiment.name, seed, experiment.profile)
-    files.write(certificate, of, of.path)
 
 
 def origin(parent: Run | None, reading: Reading) -> dict[str, Any]:

@@ -1,0 +1,54 @@
+"""Weights of 8 bits each: whole numbers up to 127, times a power of two for each row of a matrix.
+
+Such weights are numbers of float32 and of bfloat16, too, so that nothing is lost in either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+EXPONENT = ".exponent"  # end of the name of the exponents of two that belong to a tensor
+LARGEST = 127
+
+
+@torch.no_grad()
+def round_weights(model: nn.Module) -> None:
+    """Round all weights of a model to 8 bits each."""
+    for weights in model.parameters():
+        weights.copy_(value(*split(weights)))
+
+
+def split(weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Whole numbers from -127 to 127 like `weights`, and an exponent of two for each row; a vector is one row."""
+    rows = weights.float().reshape(-1, weights.shape[-1])
+    exponent = torch.frexp(rows.abs().amax(1)).exponent - LARGEST.bit_length()
+    whole = torch.ldexp(rows, -exponent[:, None]).round().clamp(-LARGEST, LARGEST)
+    return whole.to(torch.int8).reshape(weights.shape), exponent.to(torch.int8)
+
+
+def value(whole: Tensor, exponent: Tensor) -> Tensor:
+    """The weights (float32) that `split` has taken apart."""
+    rows = torch.ldexp(whole.float().reshape(len(exponent), -1), exponent.int()[:, None])
+    return rows.reshape(whole.shape)
+
+
+def packed(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The same weights for a file: those that are of 8 bits each are taken apart, others stay in float32."""
+    found: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        whole, exponent = split(tensor)
+        exact = value(whole, exponent).equal(tensor)
+        found |= {name: whole, name + EXPONENT: exponent} if exact else {name: tensor.contiguous()}
+    return found
+
+
+def unpacked(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The weights (float32) that `packed` was given."""
+    return {
+        name: value(tensor, tensors[name + EXPONENT]) if name + EXPONENT in tensors else tensor
+        for name, tensor in tensors.items()
+        if not name.endswith(EXPONENT)
+    }
