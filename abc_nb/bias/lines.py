@@ -106,11 +106,15 @@ def spans(layout: Layout, attention: Attention) -> list[Span]:
 
 
 def of_operand(layout: Layout, number: int, keys: int) -> Span:
-    """The span of an operand, numbered from 1: its digits and, unless it is short, the token on either side."""
+    """The span of an operand, numbered from 1: its digits and, unless it is short, the token on either side.
+
+    Of numbers without zeros in front its digits alone, so that a line sees nothing where a number has no digit.
+    """
     operand = layout.operands[number - 1]
     name, stride, row, short = f"operand {number}", operand.stride, layout.row, layout.is_short(operand)
     places = operand.places if layout.filled is None or short else min(operand.places, layout.filled)
-    ends = sorted((operand.last - stride * (places - short), operand.last + stride * (not short)))
+    alone = short or layout.unpadded
+    ends = sorted((operand.last - stride * (places - alone), operand.last + stride * (not alone)))
     first, last = max(ends[0], 0), min(ends[1], keys - 1)
     if short:
         return Span(name, first, last, same_origin(operand.last, row), abs(stride), row=row)

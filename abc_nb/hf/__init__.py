@@ -1,9 +1,9 @@
 """Decoder-only models of `transformers`: their attention is read, and a bias is put on it (the optional extra `hf`)."""
 
+from abc_nb.bias.sequence import cyclic_positions, dense_bias
 from abc_nb.hf.attach import Attached, attach, attached
 from abc_nb.hf.averages import averaged_attention
 from abc_nb.hf.flex import block_mask, mask_mod, score_mod
-from abc_nb.hf.sequence import cyclic_positions, dense_bias
 from abc_nb.hf.training import calibrate_model, exact_match, train
 
 __all__ = [

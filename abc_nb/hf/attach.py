@@ -17,11 +17,11 @@ import torch
 from torch import Tensor, nn
 
 from abc_nb.bias.base import CLOSED, Bias
+from abc_nb.bias.sequence import check_bias, cyclic_positions, dense_bias
 from abc_nb.common.errors import InputError
 from abc_nb.hf.attention import NAME, register
 from abc_nb.hf.probe import check_model, prove
 from abc_nb.hf.rows import Rows, place
-from abc_nb.hf.sequence import check_bias, cyclic_positions, dense_bias
 from abc_nb.problems.layouts import Layout
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from abc_nb.bias.base import Attention
+from abc_nb.bias.sequence import token_count
 from abc_nb.common.errors import InputError
 from abc_nb.hf.attach import under_own
-from abc_nb.hf.sequence import token_count
 from abc_nb.problems.layouts import Layout
 from abc_nb.training.evaluation import evaluating
 

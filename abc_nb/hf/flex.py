@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from abc_nb.bias.base import CLOSED, Bias
-from abc_nb.hf.sequence import dense_bias, open_bias, token_count
+from abc_nb.bias.sequence import dense_bias, open_bias, token_count
 from abc_nb.problems.layouts import Layout
 
 if TYPE_CHECKING:

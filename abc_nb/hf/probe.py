@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from abc_nb.bias.base import Bias
 from abc_nb.bias.lines import Lines
+from abc_nb.bias.sequence import token_count
 from abc_nb.common.errors import InputError
-from abc_nb.hf.sequence import token_count
 from abc_nb.problems.layouts import unary
 from abc_nb.training.evaluation import evaluating
 

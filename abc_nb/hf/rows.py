@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from abc_nb.bias.base import CLOSED
+from abc_nb.bias.sequence import cyclic_positions, token_count
 from abc_nb.common.errors import InputError
-from abc_nb.hf.sequence import cyclic_positions, token_count
 from abc_nb.problems.layouts import Layout
 
 

@@ -123,7 +123,9 @@ class MultiHeadAttention(nn.Module):
             mixed = self.in_blocks(query, *keys_values, bias, index)
         else:
             extra = self.position.logits(query, index)
-            added = extra if bias is None else bias[None] if extra is None else extra + bias[None]
+            if bias is not None and bias.ndim == 3:  # the same for all rows of a batch
+                bias = bias[None]
+            added = extra if bias is None else bias if extra is None else extra + bias
             mixed = over_all_keys(query, *keys_values, added, self.dropout if self.training else 0.0, keep)
         return self.out(mixed.transpose(1, 2).flatten(2))
 

@@ -29,6 +29,7 @@ class Operand:
     stride: int  # columns from one place to the next on its left; negative where that is on its right
     places: int  # places it occupies
     rows: bool = False  # whether it is written row by row, with rows as long as those of the table that is written
+    few: bool = False  # of an unpadded layout: whether it has a few places in every problem
 
     @property
     def columns(self) -> np.ndarray:
@@ -53,6 +54,7 @@ class Layout:
     row: int | None = None  # output tokens in a row, if the output is a table
     above: tuple[int, ...] = ()  # what a cell of the table needs of the row above: how many columns to the right
     answer: AnswerOrder = "units first"
+    unpadded: bool = False  # whether each operand has its own places, without zeros in front up to the width
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -70,6 +72,8 @@ class Layout:
 
     def is_short(self, operand: Operand) -> bool:
         """Whether an operand has so many places at any width: a factor of one digit, or a few."""
+        if self.unpadded:
+            return operand.few
         return self.row is None and operand.places < self.width
 
     @property
@@ -103,7 +107,8 @@ class Layout:
         places = self.digit_places
         for operand in self.operands:
             before = operand.columns[-1] - (1 if operand.stride > 0 else -1)
-            places[before] = places[before] or operand.places + 1
+            if before >= 0:
+                places[before] = places[before] or operand.places + 1
         return places
 
 

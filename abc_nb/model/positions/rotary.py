@@ -21,9 +21,13 @@ class Rotary(PositionEncoding):
 
 class RotaryAttention(AttentionPosition):
     def rotate(self, x: Tensor, index: Tensor) -> Tensor:
-        """`index` may give each pair of coordinates a position of its own: (length, size / 2)."""
+        """`index` may give each pair of coordinates a position of its own: (length, size / 2).
+
+        Where it differs from row to row it is (batch, 1, length, 1).
+        """
         size = x.shape[-1]
-        angle = index.reshape(len(index), -1) * 10000 ** (-torch.arange(0, size, 2, device=x.device) / size)
+        index = index if index.ndim == 4 else index.reshape(len(index), -1)
+        angle = index * 10000 ** (-torch.arange(0, size, 2, device=x.device) / size)
         sin, cos = angle.sin(), angle.cos()
         even, odd = x[..., 0::2], x[..., 1::2]
         return torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1).flatten(-2)

@@ -1,0 +1,151 @@
+"""The bias and the positions of a text with problems in it.
+
+Text is causal and sees everything before it. A problem sees nothing outside of itself: its tokens before the `=` see
+themselves alone, and a token of its answer sees what the lines of its pattern open. Text sees problems, and a problem
+counts as one position, however long its numbers are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from abc_nb.bias.base import CLOSED, Bias, OpenKeys
+from abc_nb.bias.lines import OUTPUT, PROBLEM, Key, Lines, keys_of, of_keys
+from abc_nb.bias.sequence import cyclic_positions, open_bias
+from abc_nb.common.config import check_fields
+from abc_nb.common.errors import InputError
+from abc_nb.problems.layouts import Layout
+from abc_nb.problems.spans import Pattern, Patterns, ProblemSpan
+
+ITSELF: tuple[Key, ...] = (("source", "diagonal", PROBLEM, 0), ("self", "diagonal", OUTPUT, 0))
+DENSE = 64  # tokens of a problem up to which its matrix is kept
+
+
+@dataclass(frozen=True)
+class SpanLines(Bias):
+    """The lines of each pattern's answers; without patterns all is text."""
+
+    heads: int
+    patterns: tuple[Pattern, ...] = ()
+    lines: tuple[Lines, ...] = ()  # of each pattern
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if len(self.patterns) != len(self.lines) or any(own.heads != self.heads for own in self.lines):
+            raise InputError(f"each pattern has lines of its own, of {self.heads} heads")
+
+    @classmethod
+    def one_key_a_head(cls, patterns: Sequence[Pattern], heads: int, layers: int) -> SpanLines:
+        """ABS by hand: a head sees one digit of this place or of the place below, or the sign that names the task."""
+        lines = []
+        for pattern in patterns:
+            layout = pattern.layout((1,) * len(pattern.few))
+            dealt: list[Key] = [*keys_of(layout, 2), ("cross", "vertical", pattern.sign, 0)]
+            if len(dealt) > heads:
+                raise InputError(f"{pattern.form} has {len(dealt)} keys to deal to {heads} heads: take more heads")
+            lines.append(of_keys(dealt, ITSELF, heads, layers))
+        return cls(heads, tuple(patterns), tuple(lines))
+
+    def spans(self, text: str) -> list[ProblemSpan]:
+        """The problems of a text that this bias is about."""
+        return Patterns(self.patterns).spans(text) if self.patterns else []
+
+    def of(self, pattern: Pattern) -> Lines:
+        """The lines of a pattern."""
+        return self.lines[self.patterns.index(pattern)]
+
+    def same(self, first: int, second: int) -> bool:
+        """Whether two layers have the same lines."""
+        return all(
+            {replace(line, layer=0) for line in own.lines if line.layer == first}
+            == {replace(line, layer=0) for line in own.lines if line.layer == second}
+            for own in self.lines
+        )
+
+    @torch.inference_mode(False)
+    def rows(self, spans: Sequence[ProblemSpan], layer: int, first: int, last: int) -> Tensor:
+        """What is added to the logits of the queries `first` to `last` - 1 of a row: (heads, last - first, last)."""
+        found = torch.empty(self.heads, last - first, last)
+        self.fill(found, spans, layer, first)
+        return found
+
+    def dense(  # type: ignore[override]
+        self, spans: Sequence[Sequence[ProblemSpan]], tokens: int, layer: int, real: Tensor | None = None
+    ) -> Tensor:
+        """The bias of rows of a batch: (row, heads, token, token).
+
+        `real` (row, token) says which tokens are no padding, which can stand on either side; spans count from the
+        row's first column. Padding sees nothing, and nothing sees it.
+        """
+        found = torch.empty(len(spans), self.heads, tokens, tokens)
+        for own, row in zip(spans, found, strict=True):
+            self.fill(row, own, layer)
+        if real is not None:
+            closed = ~real.bool()
+            found.masked_fill_(closed[:, None, :, None] | closed[:, None, None, :], CLOSED)
+        return found
+
+    def fill(self, found: Tensor, spans: Sequence[ProblemSpan], layer: int, first: int = 0) -> None:
+        """Write the rows of the queries from `first` on into `found` (heads, queries, keys)."""
+        last = first + found.shape[1]
+        later = torch.arange(found.shape[2]) > torch.arange(first, last)[:, None]
+        found.copy_(torch.zeros(later.shape).masked_fill_(later, CLOSED))
+        for span in spans:
+            begin, end = max(span.start, first), min(span.end, last)
+            if begin < end:
+                part = found[:, begin - first : end - first]
+                part.fill_(CLOSED)
+                self.fill_span(part[:, :, span.start : span.end], span, layer, begin - span.start)
+
+    def fill_span(self, found: Tensor, span: ProblemSpan, layer: int, first: int) -> None:
+        """The same inside a problem, whose tokens are counted from its first one, and up to the last one written."""
+        count, keys = found.shape[1], found.shape[2]
+        if span.finished:
+            matrix = matrix_of(self.of(span.pattern), span.layout, layer, slice(first, first + count))
+            found.copy_(matrix[:, :, :keys])
+        else:
+            found.diagonal(first, 1, 2).zero_()
+
+
+def matrix_of(lines: Lines, layout: Layout, layer: int, rows: slice) -> Tensor:
+    """Rows of the bias of a problem and its answer as one sequence: (heads, rows, token)."""
+    tokens = layout.source_length + layout.target_length
+    if tokens <= DENSE:
+        return small(lines, layout, layer)[:, rows]
+    return opened(lines, layout, layer).rows(rows).dense(tokens)
+
+
+@lru_cache(maxsize=64)
+def opened(lines: Lines, layout: Layout, layer: int) -> OpenKeys:
+    """Each token's open keys, in time and memory linear in the length."""
+    keys = open_bias(lines, layout, layer, lines.heads)
+    if keys is None:
+        raise InputError("the lines of a pattern leave every key open to a head: close heads without a line")
+    return keys
+
+
+@lru_cache(maxsize=1024)
+@torch.inference_mode(False)
+def small(lines: Lines, layout: Layout, layer: int) -> Tensor:
+    return opened(lines, layout, layer).dense(layout.source_length + layout.target_length)
+
+
+def positions(spans: Sequence[ProblemSpan], tokens: int, period: int = 1) -> Tensor:
+    """The position of each token (tokens,), of which a problem takes one, or as many as the period of its own index.
+
+    Inside a problem a token stands as much further on as its place in its number, modulo the period.
+    """
+    steps, inside = torch.ones(tokens, dtype=torch.long), torch.zeros(tokens, dtype=torch.long)
+    for span in spans:
+        steps[span.start + 1 : span.end] = 0
+        if span.end < tokens:
+            steps[span.end] = period
+        if span.finished and period > 1:
+            inside[span.start : span.end] = cyclic_positions(span.layout, period)[: span.end - span.start]
+    steps[:1] = 0
+    return steps.cumsum(0) + inside

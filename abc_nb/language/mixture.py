@@ -1,0 +1,105 @@
+"""Rows of text with problems written into them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from abc_nb.common.config import check_fields
+from abc_nb.common.errors import InputError
+from abc_nb.language.text import piece, texts
+from abc_nb.problems.digits import varied_digits
+from abc_nb.problems.sampling import TRAIN, VALIDATION, generator
+from abc_nb.problems.spans import END, Pattern, tokens_of
+from abc_nb.problems.tasks import TRAINED
+
+PRACTISED = 0.5  # of the problems of a row, where there are some to practise
+
+
+@dataclass(frozen=True)
+class TextBatch:
+    """Rows of text of the same length."""
+
+    texts: tuple[str, ...]
+    tokens: Tensor  # (rows, characters)
+
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> TextBatch:
+        return cls(tuple(texts), torch.tensor([tokens_of(text) for text in texts]))
+
+    def to(self, device: torch.device | str) -> TextBatch:
+        return TextBatch(self.texts, self.tokens.to(device))
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """What a language model is trained on: text, and problems of its patterns in it."""
+
+    patterns: tuple[Pattern, ...]
+    characters: int = 256  # of a row
+    problems: int = 4  # in a row, at most
+    longest: int = TRAINED  # digits of a number, at most
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.longest < 1 or self.problems < 0 or self.characters < 2:
+            raise InputError("a mixture has rows of 2 characters or more, and numbers of one digit or more")
+
+    def rows(
+        self, rng: np.random.Generator, count: int, held_out: bool = False, again: Sequence[str] = ()
+    ) -> TextBatch:
+        """So many rows; `again` are problems with answers, which take the place of some fresh ones."""
+        text = texts()[held_out]
+        return TextBatch.of([self.row(text, rng, again) for _ in range(count)])
+
+    def row(self, text: str, rng: np.random.Generator, again: Sequence[str]) -> str:
+        """A row of text, with problems written into it behind a space or at a line's beginning."""
+        number = int(rng.integers(self.problems + 1)) if self.patterns else 0
+        written = [
+            again[int(rng.integers(len(again)))] if again and rng.random() < PRACTISED else self.problem(rng)
+            for _ in range(number)
+        ]
+        return write_in(piece(text, self.characters, rng), written, rng)
+
+    def problem(self, rng: np.random.Generator) -> str:
+        """A problem with its answer: a random pattern, and numbers of random lengths."""
+        pattern = self.patterns[int(rng.integers(len(self.patterns)))]
+        return solved(pattern, draw(pattern, [int(rng.integers(1, self.longest + 1)) for _ in pattern.few], rng))
+
+    def training_batch(self, seed: int, step: int, size: int, again: Sequence[str] = ()) -> TextBatch:
+        return self.rows(generator(seed, TRAIN, step), size, again=again)
+
+    def validation_batches(self, seed: int, size: int) -> list[TextBatch]:
+        """Rows of held-out text with problems, about `size` of these."""
+        rows = max(1, 2 * size // max(1, self.problems))
+        rng = generator(seed, VALIDATION)
+        return [self.rows(rng, min(32, rows - start), held_out=True) for start in range(0, rows, 32)]
+
+
+def write_in(text: str, problems: Sequence[str], rng: np.random.Generator) -> str:
+    """The text with problems in it, cut at its own length before one that would not fit."""
+    spaces = [match.end() for match in re.finditer(r"\s", text)] or [0]
+    room = len(text)
+    for problem in problems:
+        at = spaces[int(rng.integers(len(spaces)))]
+        if at + len(problem) <= room:
+            text = text[:at] + problem + text[at:]
+            spaces = [place if place <= at else place + len(problem) for place in spaces if place != at] or [0]
+    return text[:room]
+
+
+def draw(pattern: Pattern, lengths: Sequence[int], rng: np.random.Generator) -> list[str]:
+    """Numbers of these lengths, or of a factor's; half of them have at most two different digits."""
+    base, places = pattern.task.base, zip(lengths, pattern.few, strict=True)
+    drawn = [varied_digits(base, 2, pattern.task.factor if few else length, rng) for length, few in places]
+    return ["".join(map(str, digits[int(rng.integers(2))])) for digits in drawn]
+
+
+def solved(pattern: Pattern, operands: Sequence[str]) -> str:
+    """A problem with its answer, as it stands in a text."""
+    return pattern.problem(operands) + pattern.answer(operands) + END

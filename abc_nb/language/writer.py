@@ -1,0 +1,118 @@
+"""A text that a language model writes token by token, with keys and values of what is written kept.
+
+What a token sees depends on whether it stands in a problem, and that a number is one of a problem shows only when the
+`=` comes. So the problems of the whole text are found anew with every token, and what is kept is forgotten from the
+first token on that stands otherwise than before, and computed again. So is what a shorter or another text changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from abc_nb.bias.base import CLOSED
+from abc_nb.bias.spans import SpanLines, positions
+from abc_nb.common.errors import InputError
+from abc_nb.model.rows import Cache, Rows, logits
+from abc_nb.model.transformer import Transformer
+from abc_nb.problems.spans import VOCABULARY, ProblemSpan, tokens_of
+from abc_nb.training.evaluation import evaluating
+
+BLOCK = 256  # tokens computed at once
+NO_DIGITS = "".join(character for character in VOCABULARY if not character.isdigit())
+MEMORY = 2 * 2**30  # bytes that one text may take
+
+
+class Writer:
+    """One text and what a model has computed of it."""
+
+    def __init__(self, model: Transformer) -> None:
+        self.model, self.cache = model, Cache()
+        self.text, self.spans = "", list[ProblemSpan]()
+        self.last = torch.empty(0)
+
+    def after(self, text: str) -> Tensor:
+        """Logits (vocabulary,) of the token after a text, which can be any: longer, shorter or another than the last.
+
+        InputError for an empty text, an unknown character, or a text that is too long for memory.
+        """
+        if not text:
+            raise InputError("there is no text to go on from: give one character at least")
+        check_memory(self.model, text)
+        tokens, bias = tokens_of(text), self.model.config.bias
+        spans = bias.spans(text) if isinstance(bias, SpanLines) else []
+        known = min(unchanged(self.text, self.spans, text, spans), self.cache.count)
+        if known == len(tokens) and text != self.text:
+            known -= 1  # the last token's logits are not kept
+        self.cache.count = known
+        where = positions(spans, len(tokens))[None]
+        with evaluating(self.model) as device:
+            for first in range(known, len(tokens), BLOCK):
+                last = min(first + BLOCK, len(tokens))
+                rows = Rows(where[:, :last].to(device), self.biases(spans, first, last))
+                part = torch.tensor([tokens[first:last]], device=device)
+                self.last = logits(self.model, part, rows, self.cache)[0, -1].cpu()
+        self.text, self.spans = text, spans
+        return self.last
+
+    def biases(self, spans: Sequence[ProblemSpan], first: int, last: int) -> list[Tensor]:
+        """What is added to each layer's logits of some tokens: (1, heads, last - first, last)."""
+        bias, device = self.model.config.bias, self.model.head.weight.device
+        if not isinstance(bias, SpanLines):
+            later = torch.arange(last) > torch.arange(first, last)[:, None]
+            matrix = torch.zeros(later.shape).masked_fill_(later, CLOSED)[None, None].to(device)
+            return [matrix] * self.model.config.decoder_layers
+        found = list[Tensor]()
+        for layer in range(self.model.config.decoder_layers):
+            same = layer > 0 and bias.same(layer - 1, layer)
+            found.append(found[-1] if same else bias.rows(spans, layer, first, last)[None].to(device))
+        return found
+
+    def write(self, text: str, most: int, until: str = "") -> str:
+        """What the model writes after a text, greedily: at most so many characters, up to one of `until`."""
+        written = ""
+        while len(written) < most and not (written and written[-1] in until):
+            written += VOCABULARY[int(self.after(text + written).argmax())]
+        return written
+
+    def answer(self, text: str) -> str:
+        """The answer, units first, to the problem whose `=` ends a text; it ends with anything but a digit."""
+        written = self.write(text, self.most_digits(text) + 1, NO_DIGITS)
+        return written if written[-1].isdigit() else written[:-1]
+
+    def most_digits(self, text: str) -> int:
+        bias = self.model.config.bias
+        spans = bias.spans(text) if isinstance(bias, SpanLines) else []
+        if not spans or not spans[-1].finished or spans[-1].end != len(text):
+            raise InputError(f"there is no problem at the end of {text[-40:]!r}")
+        return spans[-1].pattern.answer_places(spans[-1].lengths)
+
+
+def unchanged(old: str, old_spans: Sequence[ProblemSpan], new: str, new_spans: Sequence[ProblemSpan]) -> int:
+    """How many tokens at the beginning of two texts are the same, and stand in the same problems."""
+    pairs = enumerate(zip(old, new, strict=False))
+    same = next((at for at, (before, after) in pairs if before != after), min(len(old), len(new)))
+    for number in range(max(len(old_spans), len(new_spans))):
+        both = [spans[number] for spans in (old_spans, new_spans) if number < len(spans)]
+        inside = [cut(span, same) for span in both]
+        if len(inside) < 2 or inside[0] != inside[1]:
+            return min(same, *(span.start for span in both))
+    return same
+
+
+def cut(span: ProblemSpan, tokens: int) -> tuple[object, ...]:
+    """What says of the tokens of a span before a place how they stand in it."""
+    return span.pattern, span.start, span.lengths, min(span.end, tokens)
+
+
+def check_memory(model: Transformer, text: str) -> None:
+    """InputError for a text whose keys, values and logits would take more memory than is given to one."""
+    config = model.config
+    needed = 4 * len(text) * (4 * config.width * config.decoder_layers + 3 * config.heads * BLOCK)
+    if needed > MEMORY:
+        raise InputError(
+            f"this text of {len(text):,} characters would take {needed / 2**30:.1f} GB of memory, and a text is given "
+            f"{MEMORY / 2**30:.0f} GB: give shorter numbers"
+        )

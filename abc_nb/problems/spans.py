@@ -1,0 +1,223 @@
+"""Spans: problems inside a text, found by patterns, and where their tokens stand.
+
+A pattern says how the problems of a task are written, as `{a}+{b}=`. Its answer follows, units first, and `;`. Numbers
+are as people write them, of any two lengths and without zeros in front. Every character is a token. The tokens of a
+problem before its `=` are what a layout calls the source, `=` is its first target token, and the digits of the answer
+are the others. The `;` is text again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+
+import numpy as np
+
+from abc_nb.common.config import check_fields
+from abc_nb.common.errors import InputError
+from abc_nb.problems.digits import DIGITS, Digits
+from abc_nb.problems.layouts import Layout, Operand
+from abc_nb.problems.numbers import Numbers
+from abc_nb.problems.tasks import Task
+
+EQUALS, END = "=", ";"
+BEFORE = r"(?<![\w.,+\-*/^])"  # what cannot stand before a problem: it would be a part of something longer
+OPERAND = re.compile(r"\{\w+\}")
+VOCABULARY = DIGITS[:10] + "".join(chr(code) for code in (10, *range(32, 127)) if not chr(code).isdigit())
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """How problems of a task are written. InputError for a form that could not be found again."""
+
+    task: Task
+    form: str  # as `{a}+{b}=`; the name in braces is for people
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        wanted = len(self.few)
+        inner = [literal for literal in self.literals[1:] if not literal]
+        if not isinstance(self.task, Numbers) or self.task.base > 10:
+            raise InputError(f"{self.task.title} in base {self.task.base} cannot be written into a text")
+        if not self.form.endswith("}=") and not self.form.endswith(")="):
+            raise InputError(f"the form {self.form!r} is not possible: it ends in a number or a bracket, and '='")
+        if len(self.literals) - 1 != wanted or inner or self.form.count(EQUALS) > 1 or re.search(r"\d", self.form):
+            raise InputError(
+                f"the form {self.form!r} is not possible: {self.task.title} has {wanted} numbers, with characters "
+                "between them that are no digits, and '=' at the end alone"
+            )
+
+    @cached_property
+    def literals(self) -> tuple[str, ...]:
+        """What stands before, between and after the numbers."""
+        return tuple(OPERAND.split(self.form))
+
+    @cached_property
+    def few(self) -> tuple[bool, ...]:
+        """Whether each number is a factor of a few digits."""
+        return (False,) * self.task.long_operands + (True,) * bool(self.task.factor)
+
+    @property
+    def sign(self) -> str:
+        """The first character that says which task it is."""
+        return next(literal for literal in self.literals if literal)[0]
+
+    @cached_property
+    def numbers(self) -> tuple[str, ...]:
+        """What can stand in place of each number, as a regular expression."""
+        digits = f"[0-{self.task.digits[-1]}]"
+        return tuple(f"({digits}{{{self.task.factor}}})" if few else f"({digits}+)" for few in self.few)
+
+    @property
+    def whole(self) -> str:
+        """A regular expression for a problem up to its `=`."""
+        parts = [re.escape(literal) for literal in self.literals]
+        return BEFORE + parts[0] + "".join(number + part for number, part in zip(self.numbers, parts[1:], strict=True))
+
+    @property
+    def begun(self) -> str:
+        """The same for one that is not finished, from the first digit of its first number on."""
+        rest = ""
+        for number, literal in reversed([*zip((*self.numbers[1:], ""), self.literals[1:], strict=True)]):
+            rest = f"(?:{number}{rest})?" if number else rest
+            for character in reversed(literal.removesuffix(EQUALS)):
+                rest = f"(?:{re.escape(character)}{rest})?"
+        return BEFORE + re.escape(self.literals[0]) + self.numbers[0] + rest + r"\Z"
+
+    def answer_places(self, lengths: Sequence[int]) -> int:
+        """The most digits that an answer has: those of the longest number, and one more where a result can need it."""
+        return self.longest(lengths) + self.task.grows
+
+    def longest(self, lengths: Sequence[int]) -> int:
+        return max(length for length, few in zip(lengths, self.few, strict=True) if not few)
+
+    @lru_cache(maxsize=4096)  # noqa: B019 (a frozen value, and few of them)
+    def layout(self, lengths: tuple[int, ...]) -> Layout:
+        """Where the tokens of a problem with numbers of these lengths stand, counted from its first token."""
+        symbols, operands, column = list[tuple[int, str]](), list[Operand](), 0
+        for literal, length, few in zip(self.literals, (*lengths, 0), (*self.few, False), strict=True):
+            symbols += [(column + number, character) for number, character in enumerate(literal) if character != EQUALS]
+            column += len(literal) + length
+            operands.append(Operand(column - 1, 1, length, few=few))
+        outputs = self.answer_places(lengths) + 1
+        return Layout(self.longest(lengths), tuple(operands[:-1]), tuple(symbols), outputs, unpadded=True)
+
+    def problem(self, operands: Sequence[str]) -> str:
+        """A problem as it is written, from its numbers."""
+        pieces = [piece for pair in zip(self.literals, (*operands, ""), strict=True) for piece in pair]
+        return "".join(pieces)
+
+    def operands(self, text: str) -> list[str]:
+        """The numbers of a problem that is written so."""
+        found = re.fullmatch(self.whole, text)
+        if found is None:
+            raise InputError(f"{text!r} is no problem of the form {self.form}")
+        return [*found.groups()]
+
+    def answer(self, operands: Sequence[str]) -> str:
+        """The right answer as it follows the `=`, units first: a digit more than the longest number if it is needed."""
+        digits = [np.array([[*map(int, reversed(number))]]) for number in operands]
+        longest = self.longest([*map(len, operands)])
+        written = self.task.answer(self.filled(digits, longest + self.task.grows))[0].tolist()
+        if self.task.grows and not written[-1]:
+            written.pop()
+        return "".join(map(str, written))
+
+    def filled(self, operands: Sequence[Digits], places: int) -> list[Digits]:
+        """Long numbers with zeros in front, up to so many places."""
+        pairs = zip(operands, self.few, strict=True)
+        return [own if few else np.pad(own, [(0, 0), (0, places - own.shape[1])]) for own, few in pairs]
+
+    def read(self, answer: str) -> str:
+        """An answer, units first, as people write it."""
+        return self.task.said([*answer])
+
+
+@dataclass(frozen=True)
+class ProblemSpan:
+    """A problem in a text."""
+
+    pattern: Pattern
+    start: int  # its first token
+    lengths: tuple[int, ...]  # of its numbers; of one that is not finished none
+    problem: int  # tokens before its `=`
+    answer: int = 0  # tokens of the answer that are written
+
+    @property
+    def finished(self) -> bool:
+        """Whether the problem has its `=`."""
+        return bool(self.lengths)
+
+    @property
+    def equals(self) -> int:
+        """Where its `=` stands."""
+        return self.start + self.problem
+
+    @property
+    def end(self) -> int:
+        """The token after its last one."""
+        return self.equals + self.finished + self.answer
+
+    @property
+    def layout(self) -> Layout:
+        return self.pattern.layout(self.lengths)
+
+    def moved(self, by: int) -> ProblemSpan:
+        return replace(self, start=self.start + by)
+
+
+@dataclass(frozen=True)
+class Patterns:
+    """The patterns that a model knows; problems of the first one that fits."""
+
+    patterns: tuple[Pattern, ...]
+
+    @cached_property
+    def whole(self) -> re.Pattern[str]:
+        return re.compile("|".join(f"(?:{pattern.whole})" for pattern in self.patterns))
+
+    @cached_property
+    def begun(self) -> re.Pattern[str]:
+        return re.compile("|".join(f"(?:{pattern.begun})" for pattern in self.patterns))
+
+    def spans(self, text: str) -> list[ProblemSpan]:
+        """The problems in a text, in order; the last one may not be finished."""
+        found, at = list[ProblemSpan](), 0
+        while match := self.whole.search(text, at):
+            pattern, lengths = self.matched(match)
+            most = pattern.answer_places(lengths)
+            answer = re.compile(f"[0-{pattern.task.digits[-1]}]{{0,{most}}}").match(text, match.end())
+            assert answer is not None
+            at = answer.end()
+            written = at - match.end()
+            found.append(ProblemSpan(pattern, match.start(), lengths, match.end() - 1 - match.start(), written))
+        if match := self.begun.search(text, at):
+            found.append(ProblemSpan(self.matched(match)[0], match.start(), (), len(text) - match.start()))
+        return found
+
+    def matched(self, match: re.Match[str]) -> tuple[Pattern, tuple[int, ...]]:
+        """The pattern of a match, and the lengths of its numbers."""
+        first = 0
+        for pattern in self.patterns:
+            own = match.groups()[first : first + len(pattern.few)]
+            if own[0] is not None:
+                return pattern, tuple(len(number or "") for number in own)
+            first += len(pattern.few)
+        raise AssertionError("a match is that of a pattern")
+
+
+def tokens_of(text: str) -> list[int]:
+    """Its characters as tokens, digits first; InputError for a character that no model was trained with."""
+    unknown = next((character for character in text if character not in VOCABULARY), None)
+    if unknown is not None:
+        raise InputError(
+            f"the character {unknown!r} is unknown to this model: it knows letters without accents, digits and the "
+            "signs of a keyboard"
+        )
+    return [*map(VOCABULARY.index, text)]
+
+
+def text_of(tokens: Iterable[int]) -> str:
+    return "".join(VOCABULARY[token] for token in tokens)
