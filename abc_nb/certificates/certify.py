@@ -16,7 +16,7 @@ import numpy as np
 
 from abc_nb.certificates.checksum import checksum, checksum_of_data
 from abc_nb.certificates.contexts import Contexts
-from abc_nb.certificates.counterexamples import Counterexample, counterexamples
+from abc_nb.certificates.counterexamples import Counterexample
 from abc_nb.certificates.places import PlaceContexts
 from abc_nb.certificates.tables import TableContexts
 from abc_nb.certificates.tried import Tried, try_all
@@ -123,13 +123,13 @@ def certificate_of(contexts: Contexts, results: Sequence[Tried], examples: int, 
         wrong=wrong,
         margin=least.margin,
         where=narrowest(contexts, least),
-        counterexamples=tuple(counterexamples(contexts, results, examples)),
+        counterexamples=tuple(contexts.counterexamples(results, examples)),
         reach=contexts.reach,
         shapes=len(results),
         rounding={"bits": results[0].bits, "bound": max(each.bound for each in results), "left": left},
         seconds=round(time.perf_counter() - start, 2),
         device=model.head.weight.device.type,
-        facts=facts(contexts),
+        facts=contexts.facts,
         weights=checksum(weights_of(model)),
         bias=checksum_of_data(to_data(model.config.bias)),
     )
@@ -139,19 +139,7 @@ def narrowest(contexts: Contexts, tried: Tried) -> dict[str, Any]:
     """Where the smallest margin of a shape is, and the tokens there."""
     _, (values, right) = tried.narrow[0]
     (width, step), tokens = tried.where[0], contexts.named(tried.shape, values)
-    return {"width": width, "step": step, "right": contexts.task.vocabulary[right], "tokens": tokens}
-
-
-def facts(contexts: Contexts) -> dict[str, Any]:
-    """What the statement is about, for an independent check: nothing that follows from weights and configuration."""
-    sampler = contexts.sampler
-    return {
-        "task": sampler.task.name,
-        "base": sampler.task.base,
-        "arrangement": sampler.arrangement,
-        "zeros": contexts.zeros,
-        "narrowest": contexts.narrowest,
-    }
+    return {"width": width, "step": step, "right": contexts.symbol(right), "tokens": tokens}
 
 
 def weights_of(model: Transformer) -> dict[str, np.ndarray]:

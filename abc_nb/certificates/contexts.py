@@ -6,7 +6,7 @@ There are two kinds of tasks. Outputs that follow the places of numbers or lists
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Width
 
 if TYPE_CHECKING:
+    from abc_nb.certificates.counterexamples import Counterexample
     from abc_nb.certificates.tried import Tried
 
 Site = tuple[Width, int]  # where a step stands: the width of the problem, and how many output tokens come before it
@@ -85,6 +86,27 @@ class Contexts(ABC):
     @abstractmethod
     def in_training(self, wanted: Iterable[Shape]) -> dict[Shape, list[Site]]:
         """Where problems of training show some shapes, the best sites for practice first."""
+
+    def counterexamples(self, results: Sequence[Tried], most: int) -> list[Counterexample]:
+        """The shortest problems that the model gets wrong, at most so many."""
+        from abc_nb.certificates.counterexamples import counterexamples
+
+        return counterexamples(self, results, most)
+
+    def symbol(self, token: int) -> str:
+        """A token as people read it."""
+        return self.task.vocabulary[token]
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the statement is about, for an independent check: nothing that follows from the model."""
+        return {
+            "task": self.task.name,
+            "base": self.task.base,
+            "arrangement": self.sampler.arrangement,
+            "zeros": self.zeros,
+            "narrowest": self.narrowest,
+        }
 
     @abstractmethod
     def statement(self) -> str:

@@ -21,7 +21,7 @@ from abc_nb.problems.digits import Digits
 from abc_nb.problems.layouts import EOS
 from abc_nb.problems.lists import Lists
 from abc_nb.problems.sampling import Batch, Sampler
-from abc_nb.problems.tasks import single
+from abc_nb.problems.tasks import Width, single
 
 NAMES = {"factor": "digit {p} of the factor", "digit": "digit {n} of place {p}", "output": "output {p}"}
 
@@ -41,26 +41,27 @@ class PlaceContexts(Contexts):
         self.automaton: Automaton = sampler.task.automaton()
         self.zeros, self.known = zeros, reach.reach(model, sampler, self.automaton.settled)
         self.reach, self.narrowest = asdict(self.known), self.known.narrowest
-        self.widths: dict[tuple[int, int], Unrolled] = {}
+        self.widths: dict[tuple[Width, int], Unrolled] = {}
+        self.end = self.task.token(EOS)
 
-    def unrolled(self, width: int, phase: int = 0) -> Unrolled:
+    def unrolled(self, width: Width, phase: int = 0) -> Unrolled:
         if (width, phase) not in self.widths:
-            self.widths[width, phase] = Unrolled(self.model, self.sampler, width, self.known.near, phase)
+            self.widths[width, phase] = Unrolled(self.model, self.sampler, single(width), self.known.near, phase)
         return self.widths[width, phase]
 
     def check(self) -> None:
         """The widest problem is read for that."""
         self.steps(self.known.widest)
 
-    def steps(self, width: int, phase: int = 0) -> list[Shape]:
+    def steps(self, width: Width, phase: int = 0) -> list[Shape]:
         """The shape of every step of a width; the index begins `phase` places further on."""
         unrolled, kinds = self.unrolled(width, phase), self.kinds(width, self.zeros)
         roots = [unrolled.node(unrolled.depth, step) for step in range(unrolled.layout.target_length)]
         return [self.shape(root, kinds, step) for step, root in enumerate(roots)]
 
-    def kinds(self, width: int, zeros: bool) -> list[Kind]:
+    def kinds(self, width: Width, zeros: bool) -> list[Kind]:
         """Which digits each place can hold."""
-        return self.task.kinds(width, lead=not zeros and width > self.narrowest)
+        return self.task.kinds(single(width), lead=not zeros and single(width) > self.narrowest)
 
     def shape(self, root: Node | Token, kinds: Sequence[Kind], step: int) -> Shape:
         """The shape of a tree that predicts the output of a step; its atoms number the places that are kept."""
@@ -73,7 +74,7 @@ class PlaceContexts(Contexts):
             output = ("output", 0, place) in seen
             places.append(Place(kinds[place], digits, output, place == step))
             atoms += [("digit", operand, number) for operand in digits] + [("output", 0, number)] * output
-        label = self.task.token(EOS) if step == len(kinds) else None
+        label = self.end if step == len(kinds) else None
         return Shape(root.renamed(names), tuple(atoms), tuple(places), label)
 
     def kept(self, root: Node | Token, kinds: Sequence[Kind], step: int) -> list[int]:
@@ -120,10 +121,10 @@ class PlaceContexts(Contexts):
 
     def given(self, shape: Shape, context: Context, site: Site) -> tuple[Fixed, Mapping[int, int]]:
         """What a context says of each place of a problem, and of the digits of a short factor."""
-        width, step, (values, right) = single(site[0]), site[1], context
+        (width, step), (values, right) = site, context
         unrolled, kinds = self.unrolled(width), self.kinds(width, self.zeros)
         kept = self.kept(unrolled.node(unrolled.depth, step), kinds, step)
-        fixed: dict[int, dict[tuple[str, int], int]] = {} if step == width else {step: {("output", 0): right}}
+        fixed: dict[int, dict[tuple[str, int], int]] = {} if step == len(kinds) else {step: {("output", 0): right}}
         factor: dict[int, int] = {}
         for (kind, number, place), value in zip(shape.atoms, values.tolist(), strict=True):
             if kind == "factor":
@@ -137,7 +138,7 @@ class PlaceContexts(Contexts):
 
     def walked(self, shape: Shape, context: Context, site: Site, zeros: bool) -> list[Digits] | None:
         """The same with zeros in front or without."""
-        path = walks.shortest(self.automaton, self.kinds(single(site[0]), zeros), *self.given(shape, context, site))
+        path = walks.shortest(self.automaton, self.kinds(site[0], zeros), *self.given(shape, context, site))
         if path is None:
             return None
         start, inputs = path

@@ -28,6 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from abc_nb.model.attention import MultiHeadAttention
+from abc_nb.model.positions import Rotary
 from abc_nb.model.transformer import Transformer
 
 SLACK = 1.001  # more than what the arithmetic of the bound itself can lose
@@ -35,6 +36,10 @@ FUNCTION = 8  # roundings that an exponential, a root or a sine counts for
 TINY = 1e-30  # more than what underflow can lose
 T = TypeVar("T")
 MOST = 64  # roundings of a mean square, where a head has at most so many numbers and keys together
+# Roundings of a logit when query and key are both turned by the same angle first, which changes nothing but that: the
+# sine and the cosine of a rounded angle are off by FUNCTION each, so that the squares of both add up to 1 up to 23, and
+# products, sums and these move each of the two vectors by less than 5.
+ROTATED = 40
 STEADY = 1e-3  # no bound where a variance can be off by a larger part of itself
 
 
@@ -101,6 +106,7 @@ class Rounding:
         self.model, self.weight, self.width = model, model.head.weight, model.config.width
         own = torch.finfo(self.weight.dtype).eps / 2
         self.u, self.times = u or own, 2 if u is None else 1
+        self.turned = ROTATED if isinstance(model.config.position, Rotary) else 0
         self.known: dict[tuple[object, ...], Any] = {}
 
     def gamma(self, terms: int) -> float:
@@ -219,7 +225,7 @@ class Rounding:
         length = by_head(query.square(), heads).sqrt() + 2 * to_query
         most = to_key.amax(1, keepdim=True)
         key = sizes.key + 2 * most
-        rounded = self.gamma(self.width // heads + 16) * (length * key / root + sizes.bias)
+        rounded = self.gamma(self.width // heads + 16 + self.turned) * (length * key / root + sizes.bias)
         rounded = rounded + self.gamma(FUNCTION * (keys + 1))
         logit = (length * most + to_query * key) / root + rounded
         of_keys, spread = spread.chunk(2, 1)

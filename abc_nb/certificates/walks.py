@@ -175,7 +175,9 @@ def shortest(
 def allowed(automaton: Automaton, kind: Kind, fixed: Mapping[tuple[str, int], int]) -> np.ndarray:
     """Which inputs a place can have in each state: booleans (states, inputs)."""
     found = np.ones(automaton.output.shape, bool)
-    if kind != "any":
+    if isinstance(kind, tuple):
+        found &= (automaton.digits[:, list(kind)] == 0).all(1)
+    elif kind != "any":
         zero = np.arange(len(automaton.digits)) == 0
         found &= zero if kind == "zero" else ~zero
     for (name, number), value in fixed.items():

@@ -20,7 +20,8 @@ from abc_nb.common.errors import InputError
 from abc_nb.problems.digits import Digits
 
 MOST = 5_000  # states: a factor of two digits has 4,951 in base 10
-Kind = Literal["any", "zero", "lead"]  # what digits a place can hold: all, zeros alone, all but zeros alone
+# What digits a place can hold: all, zeros alone, all but zeros alone; or the operands that have no digit there.
+Kind = Literal["any", "zero", "lead"] | tuple[int, ...]
 Step = Callable[..., tuple[np.ndarray, np.ndarray]]  # see `Task.step`
 
 

@@ -7,7 +7,7 @@ first token on that stands otherwise than before, and computed again. So is what
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -40,35 +40,15 @@ class Writer:
         """
         if not text:
             raise InputError("there is no text to go on from: give one character at least")
-        check_memory(self.model, text)
-        tokens, bias = tokens_of(text), self.model.config.bias
-        spans = bias.spans(text) if isinstance(bias, SpanLines) else []
+        tokens, spans = tokens_of(text), spans_of(self.model, text)
         known = min(unchanged(self.text, self.spans, text, spans), self.cache.count)
         if known == len(tokens) and text != self.text:
-            known -= 1  # the last token's logits are not kept
+            known -= 1  # only the last token's logits are kept
         self.cache.count = known
-        where = positions(spans, len(tokens))[None]
-        with evaluating(self.model) as device:
-            for first in range(known, len(tokens), BLOCK):
-                last = min(first + BLOCK, len(tokens))
-                rows = Rows(where[:, :last].to(device), self.biases(spans, first, last))
-                part = torch.tensor([tokens[first:last]], device=device)
-                self.last = logits(self.model, part, rows, self.cache)[0, -1].cpu()
+        for part in passes(self.model, tokens, spans, self.cache):
+            self.last = part[-1].cpu()
         self.text, self.spans = text, spans
         return self.last
-
-    def biases(self, spans: Sequence[ProblemSpan], first: int, last: int) -> list[Tensor]:
-        """What is added to each layer's logits of some tokens: (1, heads, last - first, last)."""
-        bias, device = self.model.config.bias, self.model.head.weight.device
-        if not isinstance(bias, SpanLines):
-            later = torch.arange(last) > torch.arange(first, last)[:, None]
-            matrix = torch.zeros(later.shape).masked_fill_(later, CLOSED)[None, None].to(device)
-            return [matrix] * self.model.config.decoder_layers
-        found = list[Tensor]()
-        for layer in range(self.model.config.decoder_layers):
-            same = layer > 0 and bias.same(layer - 1, layer)
-            found.append(found[-1] if same else bias.rows(spans, layer, first, last)[None].to(device))
-        return found
 
     def write(self, text: str, most: int, until: str = "") -> str:
         """What the model writes after a text, greedily: at most so many characters, up to one of `until`."""
@@ -78,16 +58,49 @@ class Writer:
         return written
 
     def answer(self, text: str) -> str:
-        """The answer, units first, to the problem whose `=` ends a text; it ends with anything but a digit."""
-        written = self.write(text, self.most_digits(text) + 1, NO_DIGITS)
+        """The answer, units first, to the problem whose `=` ends a text: all digits that the model writes there."""
+        spans = spans_of(self.model, text)
+        if not spans or not spans[-1].finished or spans[-1].end != len(text) or spans[-1].answer:
+            raise InputError(f"there is no problem at the end of {text[-40:]!r}")
+        written = self.write(text, spans[-1].pattern.answer_places(spans[-1].lengths) + 1, NO_DIGITS)
         return written if written[-1].isdigit() else written[:-1]
 
-    def most_digits(self, text: str) -> int:
-        bias = self.model.config.bias
-        spans = bias.spans(text) if isinstance(bias, SpanLines) else []
-        if not spans or not spans[-1].finished or spans[-1].end != len(text):
-            raise InputError(f"there is no problem at the end of {text[-40:]!r}")
-        return spans[-1].pattern.answer_places(spans[-1].lengths)
+
+def likeliest(model: Transformer, text: str) -> Tensor:
+    """The token that the model thinks likeliest after each of a text's, (tokens,), in memory linear in its length."""
+    parts = passes(model, tokens_of(text), spans_of(model, text), Cache())
+    return torch.cat([part.argmax(-1).cpu() for part in parts])
+
+
+def spans_of(model: Transformer, text: str) -> list[ProblemSpan]:
+    """The problems of a text that the model's bias is about."""
+    bias = model.config.bias
+    return bias.spans(text) if isinstance(bias, SpanLines) else []
+
+
+def passes(model: Transformer, tokens: Sequence[int], spans: Sequence[ProblemSpan], cache: Cache) -> Iterator[Tensor]:
+    """Logits (tokens, vocabulary) after the tokens that are not in the cache yet, some at a time."""
+    check_memory(model, len(tokens))
+    where = positions(spans, len(tokens))[None]
+    with evaluating(model) as device:
+        for first in range(cache.count, len(tokens), BLOCK):
+            last = min(first + BLOCK, len(tokens))
+            rows = Rows(where[:, :last].to(device), biases(model, spans, first, last))
+            yield logits(model, torch.tensor([tokens[first:last]], device=device), rows, cache)[0]
+
+
+def biases(model: Transformer, spans: Sequence[ProblemSpan], first: int, last: int) -> list[Tensor]:
+    """What is added to each layer's logits of the tokens `first` to `last` - 1: (1, heads or 1, tokens, last)."""
+    bias, device, found = model.config.bias, model.head.weight.device, list[Tensor]()
+    for layer in range(model.config.decoder_layers):
+        if not isinstance(bias, SpanLines):
+            later = torch.arange(last) > torch.arange(first, last)[:, None]
+            found.append(torch.zeros(later.shape).masked_fill_(later, CLOSED)[None, None].to(device))
+        elif layer and bias.same(layer - 1, layer):
+            found.append(found[-1])
+        else:
+            found.append(bias.rows(spans, layer, first, last)[None].to(device))
+    return found
 
 
 def unchanged(old: str, old_spans: Sequence[ProblemSpan], new: str, new_spans: Sequence[ProblemSpan]) -> int:
@@ -107,12 +120,12 @@ def cut(span: ProblemSpan, tokens: int) -> tuple[object, ...]:
     return span.pattern, span.start, span.lengths, min(span.end, tokens)
 
 
-def check_memory(model: Transformer, text: str) -> None:
+def check_memory(model: Transformer, tokens: int) -> None:
     """InputError for a text whose keys, values and logits would take more memory than is given to one."""
     config = model.config
-    needed = 4 * len(text) * (4 * config.width * config.decoder_layers + 3 * config.heads * BLOCK)
+    needed = 4 * tokens * (4 * config.width * config.decoder_layers + 4 * config.heads * BLOCK)
     if needed > MEMORY:
         raise InputError(
-            f"this text of {len(text):,} characters would take {needed / 2**30:.1f} GB of memory, and a text is given "
+            f"this text of {tokens:,} characters would take {needed / 2**30:.1f} GB of memory, and a text is given "
             f"{MEMORY / 2**30:.0f} GB: give shorter numbers"
         )

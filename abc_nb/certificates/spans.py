@@ -1,0 +1,224 @@
+"""Shapes and contexts of answers that stand in a text: the same for every text, and for numbers of any two lengths.
+
+**The text cannot matter.** In every layer a token of a problem has open keys inside its own problem alone: before the
+`=` itself, in the answer the keys of its pattern's lines (`SpanLines`). So its states are functions of the problem's
+tokens, by induction over the layers. All tokens of a problem stand at one position; rotary positions turn queries and
+keys of one position by the same angle, which leaves their products as they are. What that rounds is in the bound of
+`rounding`.
+
+**Finitely many lengths are enough.** As in `reach`, every key lies within r places of the units, of the query's place
+or of the highest place of a number, where r is the largest offset, and `check` confirms this for every row that is
+read. After L layers the tree lies within R = L r places of these landmarks: units, step, and the length of each long
+number. Let M = 2 R + settled + 1. Where two neighbouring landmarks are more than M places apart, the same step with
+one place less between them has the same shape: nothing within R of either changes, and both distances are settled. So
+every shape is that of a step at which no two neighbours are further apart than M + 1, and all these are read. A line
+that points past a number's first digit sees nothing, which gives a shape of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, get_args
+
+import numpy as np
+
+from abc_nb.bias.base import CLOSED, Attention
+from abc_nb.bias.spans import SpanLines
+from abc_nb.certificates.contexts import Block, Candidate, Context, Contexts, Site
+from abc_nb.certificates.counterexamples import Counterexample
+from abc_nb.certificates.places import PlaceContexts, places_of
+from abc_nb.certificates.reach import FURTHEST, Unrolled
+from abc_nb.certificates.shapes import Atom, Shape, Token
+from abc_nb.certificates.tried import Tried
+from abc_nb.common.errors import InputError
+from abc_nb.model.positions import NoPosition, Rotary
+from abc_nb.model.transformer import Transformer
+from abc_nb.problems.automaton import Kind
+from abc_nb.problems.digits import Digits
+from abc_nb.problems.spans import END, EQUALS, VOCABULARY, Pattern, tokens_of
+from abc_nb.problems.tasks import Width
+from abc_nb.training.writer import Writer
+
+
+class UnrolledSpan(Unrolled):
+    """The trees of all tokens of an answer to a problem with numbers of these lengths."""
+
+    def __init__(self, model: Transformer, pattern: Pattern, lengths: tuple[int, ...], near: int) -> None:
+        self.task, self.near, self.depth = pattern.task, near, model.config.decoder_layers
+        self.pattern, self.lengths, self.layout = pattern, lengths, pattern.layout(lengths)
+        assert isinstance(model.config.bias, SpanLines)
+        lines = model.config.bias.of(pattern)
+        self.source_index = [0] * self.layout.source_length
+        self.target_index = [0] * self.layout.target_length
+        names: tuple[Attention, ...] = get_args(Attention)
+        self.rows = [
+            {name: self.opened(model, lines.open_keys(self.layout, name, layer)) for name in names}
+            for layer in range(self.depth)
+        ]
+        self.check_itself()
+        self.known = {}
+
+    def check_itself(self) -> None:
+        """InputError where a token before the `=` sees another one."""
+        for row in self.rows:
+            index, value = row["source"]
+            opened = (value > CLOSED).any(2)
+            if (index[opened] != np.nonzero(opened)[0]).any():
+                raise InputError("no certificate for a bias under which a problem's tokens see others than themselves")
+
+    @cached_property
+    def columns(self) -> list[Atom]:
+        found: list[Atom] = [("", 0, 0)] * self.layout.source_length
+        for column, symbol in self.layout.symbols:
+            found[column] = ("token", tokens_of(symbol)[0], 0)
+        for number, operand in enumerate(self.layout.operands):
+            for place, column in enumerate(operand.columns.tolist()):
+                found[column] = ("factor", 0, place) if operand.few else ("digit", number, place)
+        return found
+
+    def target(self, step: int) -> Token:
+        return Token(("token", tokens_of(EQUALS)[0], 0) if step == 0 else ("output", 0, step - 1), 0)
+
+    def check(self, place: int, query: int | None) -> None:
+        """InputError for a key that is far from every landmark."""
+        landmarks = [0, *self.lengths, *([] if query is None else [query])]
+        if min(abs(place - landmark) for landmark in landmarks) > self.near:
+            raise InputError("no certificate for this bias: a line moves by another distance than one place a step")
+
+
+class SpanContexts(PlaceContexts):
+    """The contexts of the answers to one pattern's problems, whose numbers may have zeros in front."""
+
+    def __init__(self, model: Transformer, pattern: Pattern) -> None:
+        bias = model.config.bias
+        if not isinstance(bias, SpanLines) or pattern not in bias.patterns:
+            raise InputError(f"no certificate: the model has no lines for problems of the form {pattern.form}")
+        if type(model.config.position) not in (NoPosition, Rotary):
+            raise InputError("no certificate: positions must be none or rotary, so that one position changes nothing")
+        self.model, self.pattern, self.task, self.zeros, self.narrowest = model, pattern, pattern.task, True, 1
+        self.automaton, self.end = pattern.task.automaton(), tokens_of(END)[0]
+        self.widths = {}
+        far = max((abs(line.offset) for line in bias.of(pattern).lines), default=0)
+        if far > FURTHEST:
+            raise InputError(f"no certificate for lines that reach {far} columns far: at most {FURTHEST} are tried")
+        apart = 2 * far * model.config.decoder_layers + self.automaton.settled + 2
+        self.reach = {"near": far, "far": far * model.config.decoder_layers, "apart": apart}
+
+    def unrolled(self, width: Width, phase: int = 0) -> Unrolled:
+        if (width, phase) not in self.widths:
+            self.widths[width, phase] = UnrolledSpan(self.model, self.pattern, lengths_of(width), self.reach["near"])
+        return self.widths[width, phase]
+
+    def check(self) -> None:
+        self.unrolled(self.sizes[0])
+
+    def kinds(self, width: Width, zeros: bool = True) -> list[Kind]:
+        """Which operands have no digit at each place, up to the one that a result alone can need."""
+        long = self.long(lengths_of(width))
+        empty = [
+            tuple(number for number, length in enumerate(long) if place >= length)
+            for place in range(max(long) + self.task.grows)
+        ]
+        return [operands or "any" for operands in empty]
+
+    def long(self, lengths: Sequence[int]) -> list[int]:
+        return [length for length, few in zip(lengths, self.pattern.few, strict=True) if not few]
+
+    @cached_property
+    def sizes(self) -> list[Width]:
+        """Lengths of numbers at which some step's landmarks can be near each other, shortest first."""
+        longest = (1 + self.task.long_operands) * self.reach["apart"]
+        first, *second = ([self.task.factor] if few else range(1, longest + 1) for few in self.pattern.few)
+        found: list[Width] = [(a, b) for a in first for b in second[0]] if second else [*first]
+        return sorted(found, key=lambda size: (sum(lengths_of(size)), lengths_of(size)))
+
+    @cached_property
+    def shapes(self) -> dict[Shape, list[Site]]:
+        found: dict[Shape, list[Site]] = {}
+        for size in self.sizes:
+            kinds = self.kinds(size)
+            for step in range(len(kinds) + 1):
+                marks = sorted([0, step, *self.long(lengths_of(size))])
+                if max(second - first for first, second in pairwise(marks)) <= self.reach["apart"]:
+                    unrolled = self.unrolled(size)
+                    shape = self.shape(unrolled.node(unrolled.depth, step), kinds, step)
+                    found.setdefault(shape, []).append((size, step))
+            self.widths.pop((size, 0), None)  # as many as they are they would fill the memory
+        return found
+
+    def blocks(self, shape: Shape) -> Iterator[Block]:
+        """Behind the longest number a zero is no digit but the end, and what follows a carry follows a digit."""
+        places = places_of(shape)
+        beyond = self.task.grows and places[-1].kind == (*range(self.task.long_operands),)
+        for block in super().blocks(shape):
+            if beyond and places[-1].asked:
+                yield Block(block.values, np.where(block.right == 0, self.end, block.right))
+            elif beyond and shape.label is not None:
+                written = block.values[:, shape.atoms.index(("output", 0, len(places) - 1))] != 0
+                yield Block(block.values[written], block.right[written])
+            else:
+                yield block
+
+    def problem(self, shape: Shape, context: Context, site: Site) -> list[Digits] | None:
+        values, right = context
+        operands = self.walked(shape, (values, 0 if right == self.end else right), site, True)
+        return None if operands is None else cut(operands, lengths_of(site[0]))
+
+    def candidates(self, wrong: Iterable[Any]) -> list[Candidate]:
+        """For each wrong context the shortest problem."""
+        firsts = (
+            next(
+                (Candidate(site[0], own) for site in each.where if (own := self.problem(each.shape, context, site))),
+                None,
+            )
+            for each in wrong
+            for context in each.examples
+        )
+        return [candidate for candidate in firsts if candidate is not None]
+
+    def written(self, operands: Sequence[Digits]) -> list[str]:
+        """The numbers of a problem as they are typed."""
+        return ["".join(map(str, digits[0, ::-1])) for digits in operands]
+
+    def counterexamples(self, results: Sequence[Tried], most: int) -> list[Counterexample]:
+        """Those that the model gets wrong when they stand alone, which is what it does in any text."""
+        found: dict[str, Counterexample] = {}
+        problems = [self.written(each.operands) for each in self.candidates([each for each in results if each.wrong])]
+        for operands in sorted(problems, key=lambda each: sum(map(len, each)))[: 2 * most]:
+            text, right = self.pattern.problem(operands), self.pattern.answer(operands)
+            own = Writer(self.model).answer(text)
+            if own != right and text not in found:
+                first = next((at for at, pair in enumerate(zip(own, right, strict=False)) if pair[0] != pair[1]), 0)
+                answer, correct = (self.pattern.read(each or "?") for each in (own, right))
+                found[text] = Counterexample(text, answer, correct, first, False)
+        return [*found.values()][:most]
+
+    def in_training(self, wanted: Iterable[Shape]) -> dict[Shape, list[Site]]:
+        return {shape: self.shapes[shape] for shape in wanted}
+
+    def symbol(self, token: int) -> str:
+        return VOCABULARY[token]
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return {"task": self.task.name, "base": self.task.base, "form": self.pattern.form}
+
+    def statement(self) -> str:
+        return (
+            f"Greedy decoding writes the answer to every problem of {self.task.title} right that stands in a text as "
+            f"{self.pattern.form}, for numbers of any lengths, whatever text stands around it."
+        )
+
+
+def lengths_of(width: Width) -> tuple[int, ...]:
+    return width if isinstance(width, tuple) else (width,)
+
+
+def cut(operands: Sequence[Digits], lengths: Sequence[int]) -> list[Digits]:
+    """Numbers without what stands in front of them on a walk over all places."""
+    return [digits[:, :length] for digits, length in zip(operands, lengths, strict=True)]
+
+
+__all__ = ["Contexts", "SpanContexts"]

@@ -1,0 +1,54 @@
+"""What a language model knows: the loss on held-out text, and problems inside of text by task and length."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from abc_nb.language.mixture import solved
+from abc_nb.language.text import piece, texts
+from abc_nb.model.transformer import Transformer
+from abc_nb.problems.sampling import TEST, generator
+from abc_nb.problems.spans import Pattern, tokens_of
+from abc_nb.training.evaluation import TEST_SEED, wilson
+from abc_nb.training.writer import likeliest
+
+TESTS = ((6, 100), (60, 100), (1000, 5))  # digits of each number, and problems
+AROUND = 120  # characters of held-out text before a problem, and behind it
+COLUMNS = ["task", "length", "samples", "correct", "accuracy", "ci_low", "ci_high"]
+
+
+def evaluate(model: Transformer, patterns: Sequence[Pattern], tests: Sequence[tuple[int, int]] = TESTS) -> pd.DataFrame:
+    """Exact match of answers and their ends, of random problems with text before and behind them.
+
+    One pass over the right answer says what greedy decoding would write: see `training.evaluation`.
+    """
+    rows = []
+    for pattern in patterns:
+        for length, samples in tests:
+            rng = generator(TEST_SEED, TEST, length)
+            right = sum(is_right(model, pattern, test_operands(pattern, length, rng), rng) for _ in range(samples))
+            rows.append((pattern.task.name, length, samples, right, right / samples, *wilson(right, samples)))
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def test_operands(pattern: Pattern, length: int, rng: np.random.Generator) -> list[str]:
+    """Random numbers of so many digits, without zeros in front; of Parity, bits."""
+    base, bits, found = pattern.task.base, pattern.task.base == 2, list[str]()
+    for few in pattern.few:
+        digits = rng.integers(base, size=pattern.task.factor if few else length)
+        digits[0] = digits[0] if few or bits else rng.integers(1, base)
+        found.append("".join(map(str, digits)))
+    return found
+
+
+def is_right(model: Transformer, pattern: Pattern, operands: Sequence[str], rng: np.random.Generator) -> bool:
+    """Whether the model writes the answer to a problem, and its end, right inside of text."""
+    held, written = texts()[1], solved(pattern, operands)
+    text = piece(held, AROUND, rng) + " " + written + piece(held, AROUND, rng)
+    first = AROUND + 1 + written.index("=")
+    last = AROUND + len(written)  # the token before the end
+    found = likeliest(model, text)[first:last]
+    return found.tolist() == tokens_of(text)[first + 1 : last + 1]

@@ -1,0 +1,133 @@
+"""Certificates of answers inside of text: their contexts are all that problems have, and texts change nothing."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from test_spans import PATTERNS, model
+
+from abc_nb import InputError, Task
+from abc_nb.bias.spans import SpanLines
+from abc_nb.certificates.certify import tried_and_certified
+from abc_nb.certificates.rounding import Rounding
+from abc_nb.certificates.spans import SpanContexts
+from abc_nb.certificates.states import States
+from abc_nb.language.text import piece, texts
+from abc_nb.problems.spans import END, Pattern, tokens_of
+from abc_nb.training.writer import Writer
+
+SMALL = (
+    Pattern(Task("addition", 3), "{a}+{b}="),
+    Pattern(Task("n-by-1", 3), "{a}*{d}="),
+    Pattern(Task("successor", 3), "succ({a})="),
+    Pattern(Task("parity"), "parity({bits})="),
+)
+LONGEST = 4
+
+Context = tuple[tuple[tuple[str, int, int], int], ...]  # what is seen, by operand and places below the step; the token
+
+
+def by_hand(pattern: Pattern) -> dict[Context, set[int]]:
+    """What each token of an answer sees in every problem of a few digits, and the token that is right there."""
+    found: dict[Context, set[int]] = defaultdict(set)
+    digits = pattern.task.digits
+    numbers = [
+        ["".join(own) for length in range(1, 2 if few else LONGEST + 1) for own in product(digits, repeat=length)]
+        for few in pattern.few
+    ]
+    for operands in product(*numbers):
+        answer = pattern.answer(operands) + END
+        for step, right in enumerate(answer):
+            seen = {("before", 0, 0): answer[step - 1] if step else "="}
+            for which, (number, few) in enumerate(zip(operands, pattern.few, strict=True)):
+                for below in (0,) if few else (0, 1):
+                    place = 0 if few else step - below
+                    if 0 <= place < len(number):
+                        seen["digit", which, below] = number[len(number) - 1 - place]
+            context = tuple(sorted((name, tokens_of(digit)[0]) for name, digit in seen.items()))
+            found[context].add(tokens_of(right)[0])
+    return found
+
+
+def enumerated(contexts: SpanContexts) -> dict[Context, set[int]]:
+    """The same from the certificate's shapes and blocks."""
+    found: dict[Context, set[int]] = defaultdict(set)
+    for shape, sites in contexts.shapes.items():
+        size, step = sites[0]
+        unrolled = contexts.unrolled(size)
+        kept = contexts.kept(unrolled.node(unrolled.depth, step), contexts.kinds(size), step)
+        for block in contexts.blocks(shape):
+            for values, right in zip(block.values.tolist(), block.right.tolist(), strict=True):
+                seen = {("before", 0, 0): tokens_of("=")[0]}
+                for (kind, number, place), value in zip(shape.atoms, values, strict=True):
+                    if kind == "output":
+                        seen["before", 0, 0] = value
+                    elif kind == "factor":
+                        seen["digit", 1, 0] = value
+                    else:
+                        seen["digit", number, step - kept[place]] = value
+                found[tuple(sorted(seen.items()))].add(right)
+    return found
+
+
+@pytest.mark.parametrize("pattern", SMALL, ids=lambda pattern: pattern.task.name)
+def test_contexts_are_those_of_all_problems(pattern: Pattern) -> None:
+    """In base 3, problems of four digits show every context; so many have one right token each."""
+    contexts = SpanContexts(model(SpanLines.one_key_a_head((pattern,), 5, 2)), pattern)
+    known = by_hand(pattern)
+    assert enumerated(contexts) == known
+    assert {len(right) for right in known.values()} == {1}
+    assert sum(map(contexts.count, contexts.shapes)) >= len(known)
+
+
+@pytest.mark.parametrize("pattern", SMALL, ids=lambda pattern: pattern.task.name)
+def test_a_problem_holds_its_context(pattern: Pattern) -> None:
+    contexts = SpanContexts(model(SpanLines.one_key_a_head((pattern,), 5, 2)), pattern)
+    for shape, sites in contexts.shapes.items():
+        block = next(contexts.blocks(shape))
+        for row in range(0, len(block.right), 7):
+            context, step = (block.values[row], int(block.right[row])), sites[0][1]
+            operands = contexts.problem(shape, context, sites[0])
+            assert operands is not None
+            answer = pattern.answer(contexts.written(operands)) + END
+            assert tokens_of(answer)[step] == context[1]
+
+
+def test_the_same_context_gives_the_same_logits_in_a_thousand_texts() -> None:
+    """Up to what the bound on rounding allows for the lead of the right token."""
+    own, rng, pattern = model(seed=1), np.random.default_rng(0), PATTERNS[0]
+    contexts = SpanContexts(own, pattern)
+    shape, sites = next((each, where) for each, where in contexts.shapes.items() if len(each.atoms) == 5)
+    block, problem = next(contexts.blocks(shape)), "123+989=2"
+    values = {("digit", 0, 0): 3, ("digit", 0, 1): 2, ("digit", 1, 0): 9, ("digit", 1, 1): 8, ("output", 0, 0): 2}
+    row = np.array([[values[atom] for atom in shape.atoms]], block.values.dtype)
+    assert sites[0][1] == 1 and (block.values == row).all(1).any()
+    rules, right = Rounding(own), tokens_of("1")
+    with torch.inference_mode():
+        lead, left = next(States(rules, shape.atoms).take(row).leads(shape.root, torch.tensor(right)))
+    found = []
+    for _ in range(1000):
+        text = piece(texts()[0], int(rng.integers(1, 60)), rng) + " " + problem
+        after = Writer(own).after(text)
+        found.append(float(after[right[0]] - after.scatter(0, torch.tensor(right), -torch.inf).max()))
+    assert max(abs(each - lead.item()) for each in found) <= (lead - left).item()
+    assert len({*found}) > 1  # rounding differs from text to text
+
+
+def test_a_model_that_knows_nothing_is_wrong_and_shows_it() -> None:
+    own = model()
+    contexts = SpanContexts(own, PATTERNS[2])
+    results, certificate = tried_and_certified(contexts, 3)
+    assert not certificate.certified and certificate.wrong == sum(each.wrong for each in results) > 0
+    for example in certificate.counterexamples:
+        operands = PATTERNS[2].operands(example.problem)
+        assert PATTERNS[2].read(PATTERNS[2].answer(operands)) == example.right != example.answer
+
+
+def test_what_cannot_be_certified_is_refused() -> None:
+    with pytest.raises(InputError, match="no lines"):
+        SpanContexts(model(SpanLines(5)), PATTERNS[0])
