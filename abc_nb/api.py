@@ -14,6 +14,10 @@ from abc_nb.certificates.checking.check import Check, check
 from abc_nb.certificates.files import read
 from abc_nb.common.config import to_data
 from abc_nb.common.errors import InputError
+from abc_nb.language import runs as language_runs
+from abc_nb.language.answering import spoken
+from abc_nb.language.runs import LanguageRun
+from abc_nb.language.spec import PREFIX, language_spec
 from abc_nb.runs import runner, store
 from abc_nb.runs.run import Run
 from abc_nb.specs.spec import calibrated, spec, train_command, with_practice
@@ -41,9 +45,18 @@ def answer(
     """What the trained model answers, decoding greedily: `answer("addition-vanilla", "123+456")`.
 
     With `trace` the table that the model wrote comes first, as of `answer("n-by-n-abs", "123*456", trace=True)`.
+    Of a language model, `answer("language-abs", text)` is the answer to each problem in a text, a line each, and with
+    `trace` the text as the model writes it, which goes on where there is no problem.
     """
+    if name.startswith(PREFIX):
+        return spoken(language_run(name, seed).model(), expression, trace, "\n")
     run = load(name, seed, profile, base)
     return next(answers(run.model(), run.spec.sampler, [expression], trace))
+
+
+def language_run(name: str, seed: int = 0) -> LanguageRun:
+    """The finished run of a language model, as `language-abs`, made here or shipped; InputError if there is none."""
+    return language_runs.load(language_spec(name), seed)
 
 
 def evaluate_file(

@@ -115,10 +115,11 @@ def build_parser() -> Parser:
     sub.add_argument("--plot", metavar="FILE", help="draw accuracy by lengths into this file, as PNG")
     sub.add_argument("--samples", type=number("sample", 1), default=1000, help="problems a length (default 1000)")
 
-    sub = command("compute", "the model's answer to one problem, or to each line of standard input")
+    sub = command("compute", "the model's answer to one problem, to those in a text, or to each line of standard input")
     add_experiment(sub)
     sub.add_argument("expression", metavar="EXPR", help="as in 123+456; - reads lines from standard input")
     sub.add_argument("--trace", action="store_true", help="show the table that the model writes, as of N x N")
+    sub.add_argument("--text", action="store_true", help="of a language model: show the text as the model writes it")
 
     sub = command("certify", "prove a model right at every length, or find the shortest problem it gets wrong")
     add_experiment(sub, nargs="?")

@@ -19,9 +19,10 @@ from abc_nb import api
 from abc_nb.common import devices, paths
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import replacement, write_bytes
+from abc_nb.language import answering
+from abc_nb.language import runs as language_runs
+from abc_nb.language.spec import PREFIX, language_spec
 from abc_nb.model import compiled
-from abc_nb.model.transformer import Transformer
-from abc_nb.problems.sampling import Sampler
 from abc_nb.runs import runner, store
 from abc_nb.runs.run import Run
 from abc_nb.specs import models, studies
@@ -67,6 +68,9 @@ def list_(arguments: Namespace) -> None:
 
 
 def train(arguments: Namespace) -> None:
+    if arguments.name.startswith(PREFIX):
+        train_language(arguments)
+        return
     experiment = chosen(arguments)
     paths.runs().mkdir(parents=True, exist_ok=True)  # a folder that cannot be written is named before the bar
     compiled.warn_without()
@@ -136,26 +140,51 @@ def drawing() -> Callable[[pd.DataFrame, str], bytes]:
 
 @devices.one_thread()  # one token at a time is too little to share
 def compute(arguments: Namespace) -> int:
+    if arguments.name.startswith(PREFIX):
+        return compute_text(arguments)
+    if arguments.text:
+        raise InputError(f"--text is about language models, as language-abs, and {arguments.name} is none")
     experiment, typed = chosen(arguments), arguments.expression
     if typed != "-":
         experiment.task.read(typed)  # bad input is named before a missing model
     model = trained(arguments).model()
     if typed == "-":
-        return answer_lines(model, experiment.sampler, arguments.trace)
+        return answer_lines(lambda lines: answers.attempts(model, experiment.sampler, lines, arguments.trace))
     print(*answers.answers(model, experiment.sampler, [typed], arguments.trace))
     return 0
 
 
-def answer_lines(model: Transformer, sampler: Sampler, trace: bool) -> int:
+def compute_text(arguments: Namespace) -> int:
+    """The answers to the problems of a text, a line each; of a line of standard input, side by side on one line."""
+    if arguments.trace:
+        raise InputError("--trace is about tables, which no language model writes: give --text to see what it wrote")
+    model = api.language_run(arguments.name, arguments.seed).model()
+    if arguments.expression == "-":
+        return answer_lines(lambda lines: answering.attempts(model, lines, arguments.text))
+    print(answering.spoken(model, arguments.expression, arguments.text, "\n"))
+    return 0
+
+
+def train_language(arguments: Namespace) -> None:
+    own = language_spec(arguments.name)
+    with tqdm(total=own.training.steps, unit="step", desc=own.name) as bar:
+
+        def report(progress: Progress) -> None:
+            bar.update(progress.step - bar.n)
+
+        run = language_runs.ensure(own, arguments.seed, report)
+    print(f"{own.name} seed {run.seed} is kept in {run.path}; {run.record['text']:.4f} nats a character of text")
+    show(pd.DataFrame(run.record["evaluation"]), csv=False)
+
+
+def answer_lines(attempts: Callable[[list[str]], Iterable[answers.Outcome]]) -> int:
     """Answer the lines of standard input, each with one line, which is empty where there is no answer.
 
     Of a line that is not empty, why it has none is printed with its number, and the status is 2.
     """
     refused, lines = 0, enumerate(standard_input(), 1)
     while block := list(islice(lines, 1 if sys.stdin.isatty() else BLOCK)):
-        for (number, line), outcome in zip(
-            block, answers.attempts(model, sampler, [line for _, line in block], trace), strict=True
-        ):
+        for (number, line), outcome in zip(block, attempts([line for _, line in block]), strict=True):
             failed = isinstance(outcome, InputError)
             print("" if failed else outcome, flush=True)
             if failed and line.strip():

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from abc_nb.bias.base import CLOSED, Bias, OpenKeys
 from abc_nb.bias.lines import OUTPUT, PROBLEM, Key, Lines, keys_of, of_keys
-from abc_nb.bias.sequence import cyclic_positions, open_bias
+from abc_nb.bias.sequence import cyclic_positions, dense_bias, open_bias, token_count
 from abc_nb.common.config import check_fields
 from abc_nb.common.errors import InputError
 from abc_nb.problems.layouts import Layout
@@ -33,11 +33,17 @@ class SpanLines(Bias):
     heads: int
     patterns: tuple[Pattern, ...] = ()
     lines: tuple[Lines, ...] = ()  # of each pattern
+    period: int = 1  # positions that a problem takes
 
     def __post_init__(self) -> None:
         check_fields(self)
         if len(self.patterns) != len(self.lines) or any(own.heads != self.heads for own in self.lines):
             raise InputError(f"each pattern has lines of its own, of {self.heads} heads")
+
+    @classmethod
+    def whole(cls, patterns: Sequence[Pattern], heads: int, period: int) -> SpanLines:
+        """A plain model's problems: each token sees all of its problem before it, and stands at its place."""
+        return cls(heads, tuple(patterns), (Lines(heads, ()),) * len(patterns), period)
 
     @classmethod
     def one_key_a_head(cls, patterns: Sequence[Pattern], heads: int, layers: int) -> SpanLines:
@@ -114,25 +120,23 @@ class SpanLines(Bias):
 
 def matrix_of(lines: Lines, layout: Layout, layer: int, rows: slice) -> Tensor:
     """Rows of the bias of a problem and its answer as one sequence: (heads, rows, token)."""
-    tokens = layout.source_length + layout.target_length
+    tokens = token_count(layout)
     if tokens <= DENSE:
         return small(lines, layout, layer)[:, rows]
-    return opened(lines, layout, layer).rows(rows).dense(tokens)
+    keys = opened(lines, layout, layer)
+    return dense_bias(lines, layout, layer, lines.heads)[:, rows] if keys is None else keys.rows(rows).dense(tokens)
 
 
 @lru_cache(maxsize=64)
-def opened(lines: Lines, layout: Layout, layer: int) -> OpenKeys:
-    """Each token's open keys, in time and memory linear in the length."""
-    keys = open_bias(lines, layout, layer, lines.heads)
-    if keys is None:
-        raise InputError("the lines of a pattern leave every key open to a head: close heads without a line")
-    return keys
+def opened(lines: Lines, layout: Layout, layer: int) -> OpenKeys | None:
+    """Each token's open keys, in time and memory linear in the length; None where a head sees all."""
+    return open_bias(lines, layout, layer, lines.heads)
 
 
 @lru_cache(maxsize=1024)
-@torch.inference_mode(False)
+@torch.inference_mode(False)  # kept, and used in training later
 def small(lines: Lines, layout: Layout, layer: int) -> Tensor:
-    return opened(lines, layout, layer).dense(layout.source_length + layout.target_length)
+    return dense_bias(lines, layout, layer, lines.heads)
 
 
 def positions(spans: Sequence[ProblemSpan], tokens: int, period: int = 1) -> Tensor:

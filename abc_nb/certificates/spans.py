@@ -95,8 +95,8 @@ class SpanContexts(PlaceContexts):
         bias = model.config.bias
         if not isinstance(bias, SpanLines) or pattern not in bias.patterns:
             raise InputError(f"no certificate: the model has no lines for problems of the form {pattern.form}")
-        if type(model.config.position) not in (NoPosition, Rotary):
-            raise InputError("no certificate: positions must be none or rotary, so that one position changes nothing")
+        if bias.period != 1 or type(model.config.position) not in (NoPosition, Rotary):
+            raise InputError("no certificate: a problem must stand at one position, which is rotary or none")
         self.model, self.pattern, self.task, self.zeros, self.narrowest = model, pattern, pattern.task, True, 1
         self.automaton, self.end = pattern.task.automaton(), tokens_of(END)[0]
         self.widths = {}

@@ -6,28 +6,31 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
+import torch
 
 from abc_nb.language.mixture import solved
 from abc_nb.language.text import piece, texts
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import TEST, generator
-from abc_nb.problems.spans import Pattern, tokens_of
+from abc_nb.problems.spans import END, VOCABULARY, Pattern, Patterns, ProblemSpan, tokens_of
 from abc_nb.training.evaluation import TEST_SEED, wilson
-from abc_nb.training.writer import likeliest
+from abc_nb.training.writer import Writer, likeliest
 
 TESTS = ((6, 100), (60, 100), (1000, 5))  # digits of each number, and problems
 AROUND = 120  # characters of held-out text before a problem, and behind it
 COLUMNS = ["task", "length", "samples", "correct", "accuracy", "ci_low", "ci_high"]
 
 
-def evaluate(model: Transformer, patterns: Sequence[Pattern], tests: Sequence[tuple[int, int]] = TESTS) -> pd.DataFrame:
+def evaluate(
+    model: Transformer, patterns: Sequence[Pattern], tests: Sequence[tuple[int, int]] | None = None
+) -> pd.DataFrame:
     """Exact match of answers and their ends, of random problems with text before and behind them.
 
     One pass over the right answer says what greedy decoding would write: see `training.evaluation`.
     """
     rows = []
     for pattern in patterns:
-        for length, samples in tests:
+        for length, samples in tests or TESTS:
             rng = generator(TEST_SEED, TEST, length)
             right = sum(is_right(model, pattern, test_operands(pattern, length, rng), rng) for _ in range(samples))
             rows.append((pattern.task.name, length, samples, right, right / samples, *wilson(right, samples)))
@@ -52,3 +55,25 @@ def is_right(model: Transformer, pattern: Pattern, operands: Sequence[str], rng:
     last = AROUND + len(written)  # the token before the end
     found = likeliest(model, text)[first:last]
     return found.tolist() == tokens_of(text)[first + 1 : last + 1]
+
+
+def generated(model: Transformer, patterns: Sequence[Pattern], seed: int, characters: int = 1500) -> dict[str, int]:
+    """What the model writes by itself, drawn from its own probabilities: problems in it, and those answered right.
+
+    It goes on from held-out text.
+    """
+    writer, rng = Writer(model), generator(seed, TEST, 1)
+    text = piece(texts()[1], AROUND, rng)
+    for _ in range(characters if patterns else 0):
+        chances = torch.softmax(writer.after(text).double(), 0).numpy()
+        text += VOCABULARY[int(rng.choice(len(chances), p=chances / chances.sum()))]
+    spans = [span for span in Patterns(tuple(patterns)).spans(text[AROUND:])] if patterns else []
+    written = [span for span in spans if span.finished and span.end < len(text) - AROUND]
+    return {"problems": len(written), "right": sum(is_answered(text[AROUND:], span) for span in written)}
+
+
+def is_answered(text: str, span: ProblemSpan) -> bool:
+    """Whether a text has the right answer to a problem in it, and its end."""
+    operands = span.pattern.operands(text[span.start : span.equals + 1])
+    right = span.pattern.answer(operands) + END
+    return text[span.equals + 1 : span.equals + 1 + len(right)] == right

@@ -42,8 +42,9 @@ class Mixture:
 
     patterns: tuple[Pattern, ...]
     characters: int = 256  # of a row
-    problems: int = 4  # in a row, at most
+    problems: int = 10  # in a row, at most
     longest: int = TRAINED  # digits of a number, at most
+    text: bool = True  # or else rows of problems alone
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -59,12 +60,22 @@ class Mixture:
 
     def row(self, text: str, rng: np.random.Generator, again: Sequence[str]) -> str:
         """A row of text, with problems written into it behind a space or at a line's beginning."""
+        if not self.text:
+            return self.row_of_problems(rng, again)
         number = int(rng.integers(self.problems + 1)) if self.patterns else 0
         written = [
             again[int(rng.integers(len(again)))] if again and rng.random() < PRACTISED else self.problem(rng)
             for _ in range(number)
         ]
         return write_in(piece(text, self.characters, rng), written, rng)
+
+    def row_of_problems(self, rng: np.random.Generator, again: Sequence[str]) -> str:
+        """Problems side by side, the last one cut."""
+        row = ""
+        while len(row) < self.characters:
+            row += again[int(rng.integers(len(again)))] if again and rng.random() < PRACTISED else self.problem(rng)
+            row += " "
+        return row[: self.characters]
 
     def problem(self, rng: np.random.Generator) -> str:
         """A problem with its answer: a random pattern, and numbers of random lengths."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,7 @@ class Practised:
 
     certificates: tuple[tuple[Certificate, ...], ...]  # of each pattern, before practice and after each round
     progress: Progress  # of all rounds
+    seconds: float  # with those of certificates
 
     @property
     def wrong(self) -> list[list[int]]:
@@ -48,7 +50,7 @@ def practise_language(
 
     `config` is the training of one round. The problems to practise are those of all rounds so far.
     """
-    again, progress = list[str](), Progress()
+    start, again, progress = time.perf_counter(), list[str](), Progress()
     round_weights(model)
     found = certify_language(model)
     certificates = [tuple(each for _, _, each in found)]
@@ -61,7 +63,7 @@ def practise_language(
         round_weights(model)
         found = certify_language(model)
         certificates.append(tuple(each for _, _, each in found))
-    return Practised(tuple(certificates), progress)
+    return Practised(tuple(certificates), progress, time.perf_counter() - start)
 
 
 def add(progress: Progress, own: Progress) -> None:

@@ -23,7 +23,9 @@ from abc_nb.training.progress import TrainingConfig
 PREFIX = "language-"
 FORMS = {"addition": "{a}+{b}=", "n-by-1": "{a}*{d}=", "successor": "succ({a})=", "parity": "parity({bits})="}
 HEADS, LAYERS = 8, 2
-TRAINING = TrainingConfig(steps=1600, batch=24, held_batch=24, hold=800, learned=2.0, again=0, validation=256)
+TRAINING = TrainingConfig(
+    steps=1600, batch=16, held_batch=16, hold=600, learned=2.0, again=1, validate_every=200, validation=320
+)
 PRACTICE = replace(TRAINING, steps=200, hold=100, learning_rate=1e-3, matrix_learning_rate=2e-3)
 ROUNDS = 9
 
@@ -43,8 +45,10 @@ class LanguageSpec:
     training: TrainingConfig = TRAINING
     rounds: int = 0  # of practice, at most
     practice: TrainingConfig = PRACTICE  # one round of it
-    parent: LanguageSpec | None = None  # whose attention at problems is calibrated
-    calibration: Calibration | None = None
+    parent: LanguageSpec | None = (
+        None  # whose attention in problems is calibrated, or whose weights training starts from
+    )
+    calibration: Calibration | None = None  # how lines are read out of the parent's attention; None: they are not
 
     @cached_property
     def data(self) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -14,13 +15,14 @@ from abc_nb.language.mixture import Mixture, TextBatch
 from abc_nb.model.rows import Rows, logits
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import VALIDATION, generator
-from abc_nb.problems.spans import Pattern, Patterns
+from abc_nb.problems.spans import Pattern, Patterns, ProblemSpan, text_of, tokens_of
 from abc_nb.training.batches import Batches
 from abc_nb.training.evaluation import evaluating
 from abc_nb.training.progress import TrainingConfig
 from abc_nb.training.trainer import Trainer
 
-TEXTS = 96  # rows of held-out text
+TEXTS = 64  # rows of held-out text
+MISSED = 256  # problems that are kept to be met again
 
 
 def rows_of(model: Transformer, texts: Sequence[str]) -> Rows:
@@ -33,7 +35,7 @@ def rows_of(model: Transformer, texts: Sequence[str]) -> Rows:
     for layer in range(model.config.decoder_layers):
         repeated = layer > 0 and bias.same(layer - 1, layer)
         biases.append(biases[-1] if repeated else bias.dense(spans, tokens, layer).to(device))
-    return Rows(torch.stack([positions(own, tokens) for own in spans]).to(device), biases)
+    return Rows(torch.stack([positions(own, tokens, bias.period) for own in spans]).to(device), biases)
 
 
 def losses(model: Transformer, batch: TextBatch) -> tuple[Tensor, Tensor]:
@@ -47,17 +49,23 @@ def losses(model: Transformer, batch: TextBatch) -> tuple[Tensor, Tensor]:
 
 
 class RowBatches(Batches):
-    """What a training is given in each step; `again` are problems that are practised."""
+    """Rows of text in which half of the problems, where there are some, are those missed lately or to practise."""
 
-    def __init__(self, mixture: Mixture, config: TrainingConfig, seed: int, again: Sequence[str] = ()) -> None:
-        self.mixture, self.config, self.seed, self.practised = mixture, config, seed, again
-        self.missed = []
+    def __init__(self, mixture: Mixture, config: TrainingConfig, seed: int, practised: Sequence[str] = ()) -> None:
+        self.mixture, self.config, self.seed, self.practised = mixture, config, seed, practised
+        self.missed = []  # tokens of solved problems; a checkpoint keeps them
 
     def batch(self, step: int, size: int) -> TextBatch:  # type: ignore[override]
-        return self.mixture.training_batch(self.seed, step, size, self.practised)
+        missed = [text_of(tokens.tolist()) for tokens in self.missed] if self.config.again else []
+        return self.mixture.training_batch(self.seed, step, size, [*self.practised, *missed])
 
     def remember(self, batch: TextBatch, wrong: Tensor) -> None:  # type: ignore[override]
-        """Fresh problems are many; those missed are practised after a certificate has found them."""
+        """Keep the problems that had a wrong token, the last ones of `MISSED`; `wrong` is (rows, tokens - 1)."""
+        for text, own in zip(batch.texts, wrong.cpu(), strict=True):
+            for span in written_out(self.mixture.patterns, text):
+                if own[span.equals : span.end].any():
+                    self.missed.append(np.array(tokens_of(text[span.start : span.end + 1])))
+        self.missed = self.missed[-MISSED:]
 
 
 class LanguageTrainer(Trainer):
@@ -66,36 +74,39 @@ class LanguageTrainer(Trainer):
     def __init__(
         self, model: Transformer, mixture: Mixture, config: TrainingConfig, seed: int, again: Sequence[str] = ()
     ) -> None:
-        super().__init__(model, mixture, config, seed, RowBatches(mixture, config, seed, again))  # type: ignore[arg-type]
+        self.patterns, batches = mixture.patterns, RowBatches(mixture, config, seed, again)
+        super().__init__(model, mixture, config, seed, batches)  # type: ignore[arg-type]
 
     def gradients(self, batch: TextBatch, phase: Tensor | int) -> tuple[Tensor, Tensor]:  # type: ignore[override]
         for parameter in self.parameters:
             parameter.grad = None
         loss, right = losses(self.model, batch)
         loss.mean().backward()
-        return loss.detach().mean(), ~right.all(1)
+        return loss.detach().mean(), ~right
 
     def phases(self, step: int, size: int) -> int:
         return 0
 
     def validate(self, batches: list[TextBatch], loss: Tensor) -> None:  # type: ignore[override]
         """Add a row to the history: the share of problems answered right, and the loss on held-out text."""
-        right = [own for batch in batches for own in answered(self.model, batch)]
+        right = [own for batch in batches for own in answered(self.model, self.patterns, batch)]
         row = {"step": self.progress.step, "seconds": self.progress.seconds, "loss": loss.item()}
         share = sum(right) / max(1, len(right))
         self.progress.history.append(row | {"accuracy": share, "text": text_loss(self.model)})
 
 
-def answered(model: Transformer, batch: TextBatch) -> list[bool]:
+def written_out(patterns: tuple[Pattern, ...], text: str) -> list[ProblemSpan]:
+    """The problems of a row whose answers are written with their ends."""
+    spans = Patterns(patterns).spans(text) if patterns else []
+    return [span for span in spans if span.answer and span.end < len(text)]
+
+
+def answered(model: Transformer, patterns: tuple[Pattern, ...], batch: TextBatch) -> list[bool]:
     """Of each problem in rows of text whose answer is written, whether one pass gets it and its end right."""
-    found = list[bool]()
-    patterns = Patterns(patterns_of(model)) if patterns_of(model) else None
     with evaluating(model) as device:
         _, right = losses(model, batch.to(device))
-    for text, own in zip(batch.texts, right.cpu(), strict=True):
-        spans = patterns.spans(text) if patterns else []
-        found += [bool(own[span.equals : span.end].all()) for span in spans if span.answer and span.end < len(text)]
-    return found
+    pairs = zip(batch.texts, right.cpu(), strict=True)
+    return [bool(own[s.equals : s.end].all()) for text, own in pairs for s in written_out(patterns, text)]
 
 
 def patterns_of(model: Transformer) -> tuple[Pattern, ...]:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from abc_nb.model.attention import KeysValues, room
+from abc_nb.model.attention import KeysValues, Record, room
 from abc_nb.model.decoders import SequenceDecoder, fill, keys_values
+from abc_nb.model.layers import keeping
 from abc_nb.model.transformer import Transformer
 
 
@@ -43,8 +44,13 @@ class Cache:
         return known[0][:, :, :total], known[1][:, :, :total]
 
 
-def logits(model: Transformer, tokens: Tensor, rows: Rows, cache: Cache | None = None) -> Tensor:
-    """Logits (B, T, vocabulary) of the token after each of `tokens` (B, T), which follow those in the cache."""
+def logits(
+    model: Transformer, tokens: Tensor, rows: Rows, cache: Cache | None = None, record: Record | None = None
+) -> Tensor:
+    """Logits (B, T, vocabulary) of the token after each of `tokens` (B, T), which follow those in the cache.
+
+    `record` receives all attention, as self-attention.
+    """
     decoder, before = model.decoder, rows.positions.shape[1] - tokens.shape[1]
     assert isinstance(decoder, SequenceDecoder)
     own = rows.positions[:, None, before:, None]  # one index for all heads and pairs of numbers
@@ -53,7 +59,7 @@ def logits(model: Transformer, tokens: Tensor, rows: Rows, cache: Cache | None =
         inner = layer.self_residual.inner(x)
         pair = keys_values(layer, x, own)
         pair = pair if cache is None else cache.put(number, pair)
-        x = layer.mix(x, inner, pair, bias, (own, rows.positions))
+        x = layer.mix(x, inner, pair, bias, (own, rows.positions), keeping(record, "self", number))
     if cache is not None:
         cache.count += tokens.shape[1]
     return model.head(model.decoder_norm(x))

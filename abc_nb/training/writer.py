@@ -81,7 +81,8 @@ def spans_of(model: Transformer, text: str) -> list[ProblemSpan]:
 def passes(model: Transformer, tokens: Sequence[int], spans: Sequence[ProblemSpan], cache: Cache) -> Iterator[Tensor]:
     """Logits (tokens, vocabulary) after the tokens that are not in the cache yet, some at a time."""
     check_memory(model, len(tokens))
-    where = positions(spans, len(tokens))[None]
+    bias = model.config.bias
+    where = positions(spans, len(tokens), bias.period if isinstance(bias, SpanLines) else 1)[None]
     with evaluating(model) as device:
         for first in range(cache.count, len(tokens), BLOCK):
             last = min(first + BLOCK, len(tokens))

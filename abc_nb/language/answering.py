@@ -1,0 +1,108 @@
+"""A text that a person typed: the answer to each problem in it, or why it has none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from abc_nb.common.errors import InputError
+from abc_nb.language.training import patterns_of
+from abc_nb.model.transformer import Transformer
+from abc_nb.problems.spans import END, EQUALS, Pattern, Patterns, ProblemSpan, tokens_of
+from abc_nb.training.answers import Outcome
+from abc_nb.training.writer import Writer, check_memory
+
+LIKE_ONE = re.compile(r"[\w.,+\-*/^()]*\d[\d\s.,+\-*/^()]*=")  # what looks like a problem
+CONTINUED = 200  # characters that are written after a text without a problem
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What a model makes of a text."""
+
+    text: str  # with the answers as the model wrote them, units first, each followed by `;`
+    answers: tuple[str, ...]  # as people write them
+
+
+def answered_text(model: Transformer, text: str, go_on: bool = False) -> Answered:
+    """The answers to the problems of a text, each decoded greedily where it stands, with what is before it.
+
+    With `go_on` a text without a problem is continued. InputError for a text that has none otherwise, or one that
+    cannot be answered: see `problems_of`.
+    """
+    text, spans = problems_of(patterns_of(model), text)
+    if not spans and not go_on:
+        raise InputError(f"there is no problem in {shortened(text)!r}: write one as {forms(patterns_of(model))}")
+    check_memory(model, len(text) + sum(span.pattern.answer_places(span.lengths) + 1 for span in spans))
+    writer, written, answers, at = Writer(model), "", list[str](), 0
+    for span in spans:
+        written, at = written + text[at : span.end], span.end
+        answer = writer.answer(written)
+        answers.append(span.pattern.read(answer) if answer else "?")
+        written += answer + END * (text[at : at + 1] != END)
+    written += text[at:]
+    return Answered(written if spans else written + writer.write(written, CONTINUED), tuple(answers))
+
+
+def spoken(model: Transformer, text: str, whole: bool = False, between: str = " ") -> str:
+    """The answers to the problems of a text, or the `whole` text as the model writes it.
+
+    A model that knows no problems always goes on with the text.
+    """
+    found = answered_text(model, text, whole or not patterns_of(model))
+    return between.join(found.answers) if found.answers and not whole else found.text
+
+
+def attempts(model: Transformer, texts: Sequence[str], whole: bool = False) -> list[Outcome]:
+    """The same of each text on one line, or the error that says why there is none."""
+    found = list[Outcome]()
+    for text in texts:
+        try:
+            found.append(spoken(model, text.rstrip("\n"), whole))
+        except InputError as error:
+            found.append(error)
+    return found
+
+
+def problems_of(patterns: Sequence[Pattern], text: str) -> tuple[str, list[ProblemSpan]]:
+    """A text, and the problems in it that wait for an answer; an `=` that is missing at its end is added.
+
+    InputError for an empty text, an unknown character, a problem that is not finished, one that is answered already,
+    or something with an `=` that looks like one.
+    """
+    if not isinstance(text, str) or not text.strip():
+        raise InputError("there is no text: give one, as in 'what is 12+34='")
+    tokens_of(text)
+    if not patterns:
+        return text, []
+    known = Patterns(tuple(patterns))
+    if known.spans(text + EQUALS)[-1:] and known.spans(text + EQUALS)[-1].end == len(text) + 1:
+        text += EQUALS
+    spans = known.spans(text)
+    for span in spans:
+        own, after = text[span.start : span.end], text[span.end : span.end + 1]
+        if not span.finished:
+            raise InputError(
+                f"the problem {shortened(own)!r} at the end is not finished: write it as {span.pattern.form}"
+            )
+        if span.answer:
+            raise InputError(f"the problem {shortened(own)!r} has an answer already: leave out what follows its '='")
+        if after == EQUALS or after.isdigit():
+            raise InputError(f"the problem {shortened(own)!r} goes on with {after!r}: leave out what follows its '='")
+    waiting = {span.equals for span in spans}
+    for match in LIKE_ONE.finditer(text):
+        if match.end() - 1 not in waiting:
+            known_forms = f"problems are written as {forms(patterns)}, with nothing joined to them"
+            raise InputError(f"cannot read {shortened(match.group())!r}: {known_forms}")
+    return text, spans
+
+
+def forms(patterns: Sequence[Pattern]) -> str:
+    """Patterns as people read them."""
+    return ", ".join(pattern.form.replace("{", "").replace("}", "") for pattern in patterns)
+
+
+def shortened(text: str) -> str:
+    """A text for an error, of which long ones are cut in the middle."""
+    return text if len(text) <= 60 else f"{text[:28]} ... {text[-28:]}"

@@ -1,0 +1,108 @@
+"""ABC at problems: lines of each pattern, read out of a plain model's own attention inside of problems."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from abc_nb.bias.base import Attention
+from abc_nb.bias.lines import Line, Lines
+from abc_nb.bias.spans import ITSELF, SpanLines
+from abc_nb.calibration.calibrate import Calibration
+from abc_nb.calibration.of_model import sparsest
+from abc_nb.language.mixture import TextBatch, draw, solved
+from abc_nb.language.training import losses, rows_of
+from abc_nb.model.attention import Record
+from abc_nb.model.rows import logits
+from abc_nb.model.transformer import Transformer
+from abc_nb.problems.layouts import Layout
+from abc_nb.problems.sampling import CALIBRATION, generator
+from abc_nb.problems.spans import END, Pattern
+from abc_nb.training.evaluation import evaluating
+
+PROBLEMS = 512  # over which attention is averaged
+TOGETHER = 64
+
+
+def calibrated(model: Transformer, settings: Calibration, longest: int, seed: int) -> SpanLines:
+    """The lines of every pattern, from problems of training length."""
+    bias = model.config.bias
+    assert isinstance(bias, SpanLines)
+    lines = [lines_of(model, pattern, settings, longest, seed) for pattern in bias.patterns]
+    return SpanLines(bias.heads, bias.patterns, tuple(lines))
+
+
+def lines_of(model: Transformer, pattern: Pattern, settings: Calibration, longest: int, seed: int) -> Lines:
+    """The sparsest lines under which the model, as it is, keeps a part of its answers' tokens."""
+    texts = problems(pattern, longest, seed)
+    layout = replace(layout_of(pattern, longest), target_length=len(texts[0].partition("=")[2]))
+    averages = average_attention(model, texts, layout)
+
+    def skill(lines: Lines) -> float:
+        bias = model.config.bias
+        assert isinstance(bias, SpanLines)
+        own = SpanLines(bias.heads, (pattern,), (with_itself(lines, model),), bias.period)
+        return share_right(model.with_bias(own), texts)
+
+    return with_itself(sparsest(averages, layout, settings, skill).bias, model)
+
+
+def with_itself(lines: Lines, model: Transformer) -> Lines:
+    """The same lines, under which every token sees itself, and a token before the `=` nothing else."""
+    own = [
+        Line(attention, layer, head, direction, span, offset, 0.0)
+        for layer in range(model.config.decoder_layers)
+        for head in range(lines.heads)
+        for attention, direction, span, offset in ITSELF
+    ]
+    known = {(line.attention, line.layer, line.head, line.direction, line.span, line.offset) for line in own}
+    kept = [
+        line
+        for line in lines.lines
+        if (line.attention, line.layer, line.head, line.direction, line.span, line.offset) not in known
+    ]
+    return Lines(lines.heads, (*kept, *own), empty="closed")
+
+
+def layout_of(pattern: Pattern, longest: int) -> Layout:
+    return pattern.layout(tuple(pattern.task.factor if few else longest for few in pattern.few))
+
+
+def problems(pattern: Pattern, longest: int, seed: int) -> list[str]:
+    """Solved problems with numbers of so many digits, whose answers have as many digits as most have."""
+    rng, found = generator(seed, CALIBRATION), list[str]()
+    for _ in range(3 * PROBLEMS):
+        found.append(solved(pattern, draw(pattern, [longest] * len(pattern.few), rng)))
+    lengths = [len(text) for text in found]
+    usual = int(np.bincount(lengths).argmax())
+    return [text for text in found if len(text) == usual][:PROBLEMS]
+
+
+def average_attention(model: Transformer, texts: Sequence[str], layout: Layout) -> dict[tuple[Attention, int], Tensor]:
+    """Mean attention of the answers' tokens to the problem and to the answer, (head, query, key), of each layer."""
+    sums: dict[tuple[Attention, int], Tensor] = {}
+    sources, answers = layout.source_length, layout.target_length
+    for first in range(0, len(texts), TOGETHER):
+        batch, record = TextBatch.of([text.removesuffix(END) for text in texts[first : first + TOGETHER]]), Record()
+        with evaluating(model) as device:
+            logits(model, batch.tokens.to(device), rows_of(model, batch.texts), record=record)
+        for (_, layer), weights in record.weights.items():
+            rows = weights[:, :, sources : sources + answers].sum(0).cpu()
+            parts: dict[Attention, Tensor] = {"cross": rows[..., :sources], "self": rows[..., sources:][..., :answers]}
+            for name, part in parts.items():
+                sums[name, layer] = sums.get((name, layer), torch.zeros_like(part)) + part
+    return {where: part / len(texts) for where, part in sums.items()}
+
+
+def share_right(model: Transformer, texts: Sequence[str]) -> float:
+    """Share of the answers' tokens, ends included, that one pass gets right."""
+    at = texts[0].index("=")
+    with evaluating(model) as device:
+        parts = [
+            losses(model, TextBatch.of(texts[i : i + TOGETHER]).to(device))[1] for i in range(0, len(texts), TOGETHER)
+        ]
+    return torch.cat(parts)[:, at:].float().mean().item()

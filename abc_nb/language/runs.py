@@ -1,0 +1,156 @@
+"""Runs of language models: made once for a seed, kept as a record and a file of weights, made here or shipped."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from filelock import FileLock
+from safetensors.torch import load_file, save
+
+from abc_nb.bias.lines import Line, Lines
+from abc_nb.bias.spans import SpanLines
+from abc_nb.common import paths
+from abc_nb.common.config import from_data, to_data
+from abc_nb.common.devices import device, device_name, one_thread
+from abc_nb.common.errors import InputError
+from abc_nb.common.files import write_bytes, write_text
+from abc_nb.language.calibration import calibrated
+from abc_nb.language.evaluation import evaluate, generated
+from abc_nb.language.practice import practise_language
+from abc_nb.language.spec import LanguageSpec
+from abc_nb.language.training import LanguageTrainer, text_loss
+from abc_nb.model.eight_bits import packed, round_weights, unpacked
+from abc_nb.model.transformer import Transformer
+from abc_nb.problems.spans import Pattern
+from abc_nb.problems.tasks import Task
+from abc_nb.training.trainer import Report
+
+
+@dataclass(frozen=True)
+class LanguageRun:
+    """A finished run: a record beside its weights."""
+
+    spec: LanguageSpec
+    seed: int
+    path: Path  # of the record; the weights' file differs in its ending
+
+    @cached_property
+    def record(self) -> dict[str, Any]:
+        """What was made: the spec, facts, history, results and certificates."""
+        found: dict[str, Any] = json.loads(self.path.read_text(encoding="utf-8"))
+        return found
+
+    def model(self) -> Transformer:
+        """The trained model, ready to evaluate; InputError if its weights are damaged."""
+        types = (SpanLines, Pattern, Task, Lines, Line)
+        bias = from_data(self.record["bias"], types) if self.record["bias"] else None
+        model = self.spec.build(self.seed, bias)
+        tensors = unpacked(load_file(self.path.with_suffix(".safetensors")))
+        if checksum(tensors) != self.record["weights"]:
+            raise InputError(f"the weights beside {self.path} are not those of its run: train it again")
+        model.load_state_dict(tensors)
+        return model.eval()
+
+
+def checksum(tensors: Mapping[str, torch.Tensor]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        digest.update(name.encode() + tensors[name].contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def made_here(spec: LanguageSpec, seed: int) -> Path:
+    return paths.runs() / "language" / f"{spec.key(seed)}.json"
+
+
+def shipped(spec: LanguageSpec, seed: int) -> Path:
+    return paths.SHIPPED / "language" / f"{spec.key(seed)}.json"
+
+
+def find(spec: LanguageSpec, seed: int) -> LanguageRun | None:
+    """The finished run, made here or shipped."""
+    found = [path for path in (made_here(spec, seed), shipped(spec, seed)) if path.exists()]
+    return LanguageRun(spec, seed, found[0]) if found else None
+
+
+def load(spec: LanguageSpec, seed: int) -> LanguageRun:
+    """The same; InputError if there is none."""
+    run = find(spec, seed)
+    if run is None:
+        raise InputError(f"{spec.name}, seed {seed}, is not trained yet: run `abc-nb train {spec.name} --seed {seed}`")
+    return run
+
+
+def ensure(spec: LanguageSpec, seed: int, report: Report | None = None) -> LanguageRun:
+    """The finished run, trained now if it is not there; a killed training goes on from its checkpoint."""
+    path = made_here(spec, seed)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(path.with_suffix(".lock")):
+        return find(spec, seed) or make(spec, seed, path, report)
+
+
+@one_thread()
+def make(spec: LanguageSpec, seed: int, path: Path, report: Report | None) -> LanguageRun:
+    """Train, round the weights to 8 bits, practise, evaluate, and write the record last."""
+    checkpoint, model = path.with_suffix(".pt"), start(spec, seed).to(device())
+    trainer = LanguageTrainer(model, spec.mixture, spec.training, seed)
+    progress = trainer.run(checkpoint, report)
+    trained = {"text": text_loss(model), "steps": progress.step, "seconds": round(progress.seconds, 1)}
+    round_weights(model)
+    record: dict[str, Any] = {"spec": spec.data, "seed": seed, "bias": bias_of(model), "trained": trained}
+    record["history"] = list(progress.history)
+    if spec.rounds:
+        practised = practise_language(model, spec.mixture, spec.practice, seed, spec.rounds, report)
+        record |= {"wrong": practised.wrong, "certificates": [to_data(each) for each in practised.certificates[-1]]}
+        record["history"] += [row | {"step": progress.step + row["step"]} for row in practised.progress.history]
+        record["practised"] = {
+            "text": text_loss(model),
+            "steps": practised.progress.step,
+            "rounds": len(practised.certificates) - 1,
+            "seconds": round(practised.seconds, 1),
+        }
+    model = model.cpu().eval()
+    record["text"] = text_loss(model, 256)
+    record["evaluation"] = evaluate(model, spec.mixture.patterns).to_dict("records")
+    record["generated"] = generated(model, spec.mixture.patterns, seed)
+    tensors = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
+    versions = {"python": platform.python_version(), "torch": torch.__version__}
+    record |= {"weights": checksum(tensors), "device": device_name(), "versions": versions}
+    write_bytes(path.with_suffix(".safetensors"), save(packed(tensors)))
+    write_text(path, json.dumps(record, indent=1) + "\n")
+    checkpoint.unlink(missing_ok=True)
+    return LanguageRun(spec, seed, path)
+
+
+def start(spec: LanguageSpec, seed: int) -> Transformer:
+    """The model to train: new, with new weights under lines of the parent, or with the parent's weights."""
+    if spec.parent is None:
+        return spec.build(seed)
+    parent = ensure(spec.parent, seed).model()
+    if spec.calibration is not None:
+        return spec.build(seed, calibrated(parent, spec.calibration, spec.mixture.longest, seed))
+    model = spec.build(seed)
+    model.load_state_dict(parent.state_dict())
+    return model
+
+
+def bias_of(model: Transformer) -> Any:
+    """The lines of problems as plain data, of a model that has such."""
+    bias = model.config.bias
+    return to_data(bias) if isinstance(bias, SpanLines) else None
+
+
+def ship(run: LanguageRun) -> Path:
+    """Copy a run to the results that come with the project."""
+    target = shipped(run.spec, run.seed)
+    for ending in (".json", ".safetensors"):
+        write_bytes(target.with_suffix(ending), run.path.with_suffix(ending).read_bytes())
+    return target

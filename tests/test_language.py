@@ -1,0 +1,191 @@
+"""A language model: its rows, its training and run, and what it answers to a text."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from conftest import Folders
+from test_spans import PATTERNS, model
+
+from abc_nb import InputError
+from abc_nb.bias.spans import SpanLines
+from abc_nb.calibration.calibrate import Calibration
+from abc_nb.language import evaluation, runs
+from abc_nb.language.answering import answered_text, attempts, problems_of, spoken
+from abc_nb.language.calibration import calibrated
+from abc_nb.language.mixture import Mixture
+from abc_nb.language.spec import LanguageSpec, language_spec, language_specs
+from abc_nb.language.text import texts
+from abc_nb.language.training import LanguageTrainer, losses, rows_of, text_loss
+from abc_nb.model.rows import logits
+from abc_nb.problems.spans import Patterns, text_of, tokens_of
+from abc_nb.training.checkpoints import save_checkpoint
+from abc_nb.training.progress import Progress, TrainingConfig
+from abc_nb.training.writer import MEMORY, Writer
+
+SHORT = TrainingConfig(steps=6, batch=4, held_batch=4, hold=3, learned=2.0, again=1, validate_every=3, validation=8)
+
+
+def tiny() -> LanguageSpec:
+    own = language_spec("language-abs")
+    config = replace(own.model, width=32, feed_forward=32)
+    return replace(
+        own, mixture=replace(own.mixture, characters=96), model=config, training=SHORT, rounds=1, practice=SHORT
+    )
+
+
+def test_text_has_no_digits_and_what_is_held_out_is_apart() -> None:
+    training, held = texts()
+    assert not any(character.isdigit() for character in training + held)
+    assert len(held) > len(training) / 20
+    assert not {*held.split("\n\n")} & {*training.split("\n\n")}
+
+
+@pytest.mark.parametrize("held_out", [False, True])
+def test_rows_hold_problems_that_are_answered_right(held_out: bool) -> None:
+    batch = Mixture(PATTERNS).rows(np.random.default_rng(1), 200, held_out)
+    found = Counter[str]()
+    for text in batch.texts:
+        assert len(text) == 256
+        for span in Patterns(PATTERNS).spans(text):
+            if span.finished and span.end < len(text):
+                assert max(span.lengths) <= 6
+                assert evaluation.is_answered(text, span)
+                found[span.pattern.task.name] += 1
+    assert len(found) == len(PATTERNS) and min(found.values()) > 80
+
+
+def test_a_training_goes_on_as_if_it_had_not_stopped(tmp_path: Path) -> None:
+    spec, ends = tiny(), []
+    for stops in ((6,), (4, 6)):
+        for stop in stops:
+            trainer = LanguageTrainer(spec.build(0), spec.mixture, replace(SHORT, validate_every=2), 0)
+            checkpoint = tmp_path / f"{len(stops)}.pt"
+            with pytest.raises(InterruptedError):
+                trainer.run(checkpoint, partial(stop_at, trainer, stop, checkpoint))
+        ends.append(trainer.model.state_dict())
+    for name, tensor in ends[0].items():
+        assert torch.equal(tensor, ends[1][name]), name
+
+
+def stop_at(trainer: LanguageTrainer, stop: int, checkpoint: Path, progress: Progress) -> None:
+    """Kill a training after a step, with a checkpoint of it."""
+    if progress.step == stop:
+        save_checkpoint(checkpoint, trainer)
+        raise InterruptedError
+
+
+def test_problems_that_were_wrong_come_again() -> None:
+    spec = tiny()
+    trainer = LanguageTrainer(spec.build(0), spec.mixture, SHORT, 0)
+    trainer.step()
+    missed = trainer.batches.missed
+    assert missed
+    again = "".join(trainer.batches.batch(1, 8).texts)
+    assert any(text_of(tokens.tolist()) in again for tokens in missed)
+
+
+def test_a_run_is_made_kept_found_and_shipped(folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluation, "TESTS", ((3, 2),))
+    spec = tiny()
+    run = runs.ensure(spec, 0)
+    assert [row["length"] for row in run.record["evaluation"]] == [3] * 4
+    assert [len(wrong) for wrong in run.record["wrong"]] == [4, 4] and run.record["practised"]["rounds"] == 1
+    assert runs.ensure(spec, 0).record == run.record
+    shipped = runs.ship(run)
+    run.path.unlink()
+    found = runs.find(spec, 0)
+    assert found is not None and found.path == shipped
+    text = "it is 12+34="
+    after = [Writer(each.model()).after(text) for each in (run_with(run, shipped), found)]
+    assert torch.equal(*after)
+    assert found.record["text"] == pytest.approx(text_loss(found.model(), 256))
+    shipped.with_suffix(".safetensors").write_bytes(runs.save(runs.packed(spec.build(1).state_dict())))
+    with pytest.raises(InputError, match="weights"):
+        found.model()
+
+
+def run_with(run: runs.LanguageRun, path: Path) -> runs.LanguageRun:
+    return replace(run, path=path)
+
+
+def test_names_give_specs_of_their_own() -> None:
+    assert len({spec.key(0) for spec in language_specs()}) == len(language_specs())
+    with pytest.raises(InputError, match="language-abs"):
+        language_spec("language-nothing")
+    with pytest.raises(InputError, match="abc-nb train language-text"):
+        runs.load(replace(language_spec("language-text"), training=SHORT), 0)
+
+
+def test_without_problems_a_model_is_causal() -> None:
+    plain = model(SpanLines(5))
+    text = "some text 12+34=64; more"
+    whole = logits(plain, *one(plain, text))[0]
+    part = logits(plain, *one(plain, text[:12]))[0]
+    torch.testing.assert_close(whole[:12], part, atol=1e-5, rtol=1e-4)
+
+
+def one(own: torch.nn.Module, text: str) -> tuple[torch.Tensor, object]:
+    return torch.tensor([tokens_of(text)]), rows_of(own, [text])
+
+
+def test_lines_are_read_out_of_attention_inside_of_problems() -> None:
+    """Every token sees itself, and one before the `=` nothing else; the model under them is a model."""
+    parent = model(SpanLines.whole(PATTERNS, 5, 8))
+    bias = calibrated(parent, Calibration(share=0.3), 3, 0)
+    spans = bias.spans("a 123+989=2111; b")
+    matrix = bias.rows(spans, 0, 0, 17)
+    assert (matrix[:, range(2, 14), range(2, 14)] > -torch.inf).all()
+    assert ((matrix[:, 2:9] > -torch.inf).sum(2) == 1).all()
+    assert not (matrix[:, 2:14, :2] > -torch.inf).any()
+    assert torch.isfinite(losses(parent.with_bias(bias), Mixture(PATTERNS).rows(np.random.default_rng(0), 2))[0]).all()
+
+
+# ---- what a person types
+
+
+def test_problems_of_a_text_are_found_or_refused_in_a_sentence() -> None:
+    text, spans = problems_of(PATTERNS, "first 12+34= then succ(9)=; and last 5*6")
+    assert text.endswith("5*6=") and [span.pattern.task.name for span in spans] == ["addition", "successor", "n-by-1"]
+    for typed, words in (
+        ("", "no text"),
+        ("  ", "no text"),
+        ("1+", "not finished"),
+        ("12", "not finished"),
+        ("succ(1", "not finished"),
+        ("1+2=3", "answer already"),
+        ("1+2==", "goes on with '='"),
+        ("1+2=333", "answer already"),
+        ("1+2+3=", "nothing joined"),
+        ("-1+2=", "nothing joined"),
+        ("1 + 2 = and 3+4=", "nothing joined"),
+        ("12*34=", "nothing joined"),
+        ("café 1+2=", "'é' is unknown"),
+        ("1×2=", "'×' is unknown"),
+    ):
+        with pytest.raises(InputError, match=words) as error:
+            problems_of(PATTERNS, typed)
+        assert "\n" not in str(error.value)
+
+
+def test_a_text_is_answered_continued_or_refused() -> None:
+    own = model()
+    found = answered_text(own, "what is 12+34=, and succ(9)=; so")
+    assert len(found.answers) == 2 and found.text.startswith("what is 12+34=") and found.text.endswith("; so")
+    assert found.text.count("=") == 2 and ";, and succ(9)=" in found.text and ";;" not in found.text
+    assert answered_text(own, "no problem here", go_on=True).text.startswith("no problem here")
+    with pytest.raises(InputError, match="no problem in"):
+        answered_text(own, "no problem here")
+    with pytest.raises(InputError, match="GB of memory"):
+        answered_text(own, "1+" + "2" * (MEMORY // 20_000) + "=")
+    assert spoken(own, "12+34=", whole=True).startswith("12+34=")
+    lines = attempts(own, ["1+2= 3+4=\n", "", "1+2=3"])
+    assert isinstance(lines[0], str) and lines[0].count(" ") == 1
+    assert isinstance(lines[1], InputError) and isinstance(lines[2], InputError)
+    assert spoken(model(SpanLines(5)), "any text").startswith("any text")
