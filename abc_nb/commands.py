@@ -16,11 +16,13 @@ import pandas as pd
 from tqdm.auto import tqdm
 
 from abc_nb import api
+from abc_nb.certificates.certify import Certificate
 from abc_nb.common import devices, paths
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import replacement, write_bytes
 from abc_nb.language import answering
 from abc_nb.language import runs as language_runs
+from abc_nb.language.practice import certify_language
 from abc_nb.language.spec import PREFIX, language_spec
 from abc_nb.model import compiled
 from abc_nb.runs import runner, store
@@ -207,12 +209,20 @@ def certify(arguments: Namespace) -> int:
         raise InputError("give either an experiment to certify, as in addition-abc, or --check and a file")
     if arguments.check is not None:
         return checked(Path(arguments.check))
+    if arguments.name.startswith(PREFIX):
+        model = api.language_run(arguments.name, arguments.seed).model()
+        return max([said(found) for _, _, found in certify_language(model)], default=1)
     experiment = chosen(arguments)
     where = arguments.seed, arguments.profile, arguments.base, not arguments.no_zeros, arguments.changes
     found = api.certify(arguments.name, *where)
     if arguments.output is not None:
         of = files.Of(experiment.name, arguments.seed, arguments.profile)
         files.write(found, of, Path(arguments.output))
+    return said(found)
+
+
+def said(found: Certificate) -> int:
+    """Print what a certificate says; the status is 1 where it does not hold."""
     print(tried(found.contexts, found.wrong, found.margin, found.seconds))
     print(f"rounding in float{found.rounding['bits']} leaves at least {found.rounding['left']:.2g} of a margin")
     if found.certified:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from collections import Counter
 from dataclasses import replace
 from functools import partial
@@ -13,7 +15,7 @@ import torch
 from conftest import Folders
 from test_spans import PATTERNS, model
 
-from abc_nb import InputError
+from abc_nb import InputError, Transformer, api, cli
 from abc_nb.bias.spans import SpanLines
 from abc_nb.calibration.calibrate import Calibration
 from abc_nb.language import evaluation, runs
@@ -189,3 +191,26 @@ def test_a_text_is_answered_continued_or_refused() -> None:
     assert isinstance(lines[0], str) and lines[0].count(" ") == 1
     assert isinstance(lines[1], InputError) and isinstance(lines[2], InputError)
     assert spoken(model(SpanLines(5)), "any text").startswith("any text")
+
+
+def test_the_command_line_and_python_answer_texts(
+    folders: Folders, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Run:
+        def model(self) -> Transformer:
+            return model()
+
+    monkeypatch.setattr(api, "language_run", lambda name, seed=0: Run())
+    assert cli.main(["compute", "language-abs", "12+34= and 5*6="]) == 0
+    printed = capsys.readouterr().out
+    assert printed.count("\n") == 2 and printed == api.answer("language-abs", "12+34= and 5*6=") + "\n"
+    assert cli.main(["compute", "language-abs", "12+34= so", "--text"]) == 0
+    assert capsys.readouterr().out.startswith("12+34=")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("1+2= 3+4=\n\nno\n"))
+    assert cli.main(["compute", "language-abs", "-"]) == 2
+    streams = capsys.readouterr()
+    assert streams.out.count("\n") == 3 and "line 3" in streams.err and "line 2" not in streams.err
+    assert cli.main(["compute", "language-abs", "1+2=", "--trace"]) == 2
+    assert cli.main(["compute", "addition-abc", "1+2", "--text"]) == 2
+    assert cli.main(["certify", "language-abs"]) == 1
+    assert "not certified" in capsys.readouterr().out
