@@ -10,6 +10,7 @@ from abc_nb.certificates.certify import Certificate, tried_and_certified
 from abc_nb.certificates.practice import EXAMPLES, SMALL
 from abc_nb.certificates.spans import SpanContexts
 from abc_nb.certificates.tried import Tried
+from abc_nb.common.errors import InputError
 from abc_nb.language.mixture import Mixture, solved
 from abc_nb.language.training import LanguageTrainer, patterns_of
 from abc_nb.model.eight_bits import round_weights
@@ -33,7 +34,9 @@ class Practised:
 
 
 def certify_language(model: Transformer) -> list[tuple[SpanContexts, list[Tried], Certificate]]:
-    """Every context of every pattern tried."""
+    """Every context of every pattern tried; InputError for a model whose answers can look everywhere."""
+    if not patterns_of(model):
+        raise InputError("no certificate: the answers of this model look at all text before them; choose language-abs")
     contexts = [SpanContexts(model, pattern) for pattern in patterns_of(model)]
     return [(own, *tried_and_certified(own)) for own in contexts]
 

@@ -131,15 +131,11 @@ def make(spec: LanguageSpec, seed: int, path: Path, report: Report | None) -> La
 
 
 def start(spec: LanguageSpec, seed: int) -> Transformer:
-    """The model to train: new, with new weights under lines of the parent, or with the parent's weights."""
-    if spec.parent is None:
+    """The untrained model, with ABC under lines of its parent."""
+    if spec.parent is None or spec.calibration is None:
         return spec.build(seed)
     parent = ensure(spec.parent, seed).model()
-    if spec.calibration is not None:
-        return spec.build(seed, calibrated(parent, spec.calibration, spec.mixture.longest, seed))
-    model = spec.build(seed)
-    model.load_state_dict(parent.state_dict())
-    return model
+    return spec.build(seed, calibrated(parent, spec.calibration, spec.mixture.longest, seed))
 
 
 def bias_of(model: Transformer) -> Any:

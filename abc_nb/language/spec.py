@@ -27,7 +27,9 @@ TRAINING = TrainingConfig(
     steps=1600, batch=16, held_batch=16, hold=600, learned=2.0, again=1, validate_every=200, validation=320
 )
 PRACTICE = replace(TRAINING, steps=200, hold=100, learning_rate=1e-3, matrix_learning_rate=2e-3)
+TRAINING_ALONE = replace(TRAINING, steps=1000, batch=64, held_batch=64, hold=500)
 ROUNDS = 9
+PLACES = 16  # positions that a problem takes where a token stands at its place: more than a number has in training
 
 
 def patterns() -> tuple[Pattern, ...]:
@@ -48,7 +50,7 @@ class LanguageSpec:
     parent: LanguageSpec | None = (
         None  # whose attention in problems is calibrated, or whose weights training starts from
     )
-    calibration: Calibration | None = None  # how lines are read out of the parent's attention; None: they are not
+    calibration: Calibration | None = None  # how lines are read out of the parent's attention
 
     @cached_property
     def data(self) -> dict[str, Any]:
@@ -77,7 +79,11 @@ def language_spec(name: str) -> LanguageSpec:
 
 
 def language_specs() -> tuple[LanguageSpec, ...]:
-    """Text alone, text and problems plain, and with ABS."""
+    """Text alone; text and problems plain, with ABS and with ABC; and the model whose attention ABC is read out of.
+
+    The last one, `language-placed`, is a plain model of problems alone: a token sees all of its problem before it, and
+    its position is its place.
+    """
     own = patterns()
     scaffold = SpanLines.one_key_a_head(own, HEADS, LAYERS)
     config = ModelConfig(
@@ -89,8 +95,14 @@ def language_specs() -> tuple[LanguageSpec, ...]:
         source_index="running",
         kind="decoder-only",
     )
+    alone = Mixture(own, characters=64, text=False)
+    placed = LanguageSpec(
+        f"{PREFIX}placed", alone, replace(config, bias=SpanLines.whole(own, HEADS, PLACES)), TRAINING_ALONE
+    )
     return (
         LanguageSpec(f"{PREFIX}text", Mixture(()), config),
         LanguageSpec(f"{PREFIX}plain", Mixture(own), config),
         LanguageSpec(f"{PREFIX}abs", Mixture(own), replace(config, bias=scaffold), rounds=ROUNDS),
+        LanguageSpec(f"{PREFIX}abc", Mixture(own), config, rounds=ROUNDS, parent=placed, calibration=Calibration()),
+        placed,
     )
