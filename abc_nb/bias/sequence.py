@@ -55,6 +55,12 @@ def open_bias(bias: Bias, layout: Layout, layer: int, heads: int) -> OpenKeys | 
     return OpenKeys(index, torch.cat(values, dim=1))
 
 
+def leveled(bias: Tensor) -> Tensor:
+    """A bias of the same effect: the largest number of each query is 0, so that no type is too small for them."""
+    largest = bias.amax(-1, keepdim=True)
+    return bias - largest.masked_fill(largest == CLOSED, 0.0)
+
+
 def of_heads(part: Tensor, heads: int) -> Tensor:
     """Values (heads or 1, ...) as those of all heads; InputError for a bias of other heads."""
     if len(part) not in (1, heads):

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from abc_nb.bias.base import CLOSED, Bias
-from abc_nb.bias.sequence import check_bias, cyclic_positions, dense_bias
+from abc_nb.bias.base import Bias, OpenKeys
+from abc_nb.bias.sequence import check_bias, cyclic_positions, dense_bias, leveled, open_bias
 from abc_nb.common.errors import InputError
 from abc_nb.hf.attention import NAME, register
+from abc_nb.hf.flex import Table, blocks, values
+from abc_nb.hf.long import LONG, SLOTS, by_blocks
 from abc_nb.hf.probe import check_model, prove
 from abc_nb.hf.rows import Rows, place
 from abc_nb.problems.layouts import Layout
@@ -27,17 +29,21 @@ from abc_nb.problems.layouts import Layout
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-KEPT = 128  # matrices
+KEPT = 128  # matrices and tables
+Made = TypeVar("Made")
 Layouts = Layout | Sequence[Layout]
 
 
-def attach(model: PreTrainedModel, bias: Bias, layout: Layouts, period: int | None = None) -> Attached:
+def attach(
+    model: PreTrainedModel, bias: Bias, layout: Layouts, period: int | None = None, flex: bool | None = None
+) -> Attached:
     """Put a bias on a model's attention, until the handle that is returned is detached or its `with` block ends.
 
     `layout` is that of the problems to come, or one for each row of a batch, whose `attention_mask` then says where
     padding stands, on the left or on the right. Set the handle's `layout` before other problems. With a `period` the
     model's `position_ids` are cyclic, whatever is passed. Training, evaluation and `generate` with or without its
-    cache work; the prompt is the problem and the answer's first token.
+    cache work; the prompt is the problem and the answer's first token. Long sequences go through FlexAttention where it
+    can do what the dense matrix does; with `flex=False` none do, and with `flex=True` short ones do, too.
 
     A few tokens are run to see that the bias acts: a zero bias changes nothing, a closed key has no influence on the
     logits, and no token sees one that comes after it. Raises InputError for a model of which that does not hold, which
@@ -55,10 +61,10 @@ def attach(model: PreTrainedModel, bias: Bias, layout: Layouts, period: int | No
     handle = Attached(model)
     try:
         prove(model, handle)
-        handle.bias, handle.layout, handle.period = bias, layouts, period
+        handle.bias, handle.layout, handle.period, handle.flex = bias, layouts, period, flex
         if period is not None and "position_ids" not in handle.names:
             raise InputError(f"{type(model).__name__} takes no position_ids: a period is not possible")
-        dense_bias(bias, layouts[0], 0, handle.heads)
+        values(bias, layouts[0], 0, handle.heads)  # InputError for other heads
     except BaseException:
         handle.detach()
         raise
@@ -98,12 +104,13 @@ class Attached:
         from transformers import PreTrainedModel
 
         self.bias, self.heads = Bias(), 1
+        self.flex: bool | None = False
         self.period: int | None = None
         self.layout: Layouts = ()
         self.rows: Rows | None = None  # of the pass that runs
         self.weights_wanted = False
         self.countable = False  # whether the model can be told where its tokens stand, and counts from 0 itself
-        self.kept: dict[Any, Tensor] = {}  # matrices of a bias
+        self.kept: dict[Hashable, Any] = {}  # what was made of a bias
         self.kept_of = self.bias
         self.layers: list[Any] = []  # in the order in which they attend
         self.configs: list[tuple[Any, Any, Any]] = [  # a module, its own configuration, and the one in its place
@@ -187,29 +194,71 @@ class Attached:
             given["position_ids"] = self.rows.shifted.to(tokens.device)
         return (), given
 
-    def bias_of(self, module: nn.Module, layer: int | None, query: Tensor, keys: int) -> Tensor:
-        """What is added to a layer's logits (row or 1, head, query, key), like `query` (row, head, token, size)."""
+    def layer_of(self, module: nn.Module, query: Tensor, key: Tensor) -> tuple[int, Rows]:
+        """Which layer attends, counted from 0, and its rows; `query` and `key` are (row, head, token, size)."""
+        layer: int | None = vars(module)[NAME][1]
         if layer is None:
             layer, self.heads = len(self.layers), query.shape[1]
             self.layers.append(module)
             setattr(module, NAME, (self, layer))
         rows = self.rows
-        if rows is None or query.shape[2] != rows.tokens - rows.before or keys < rows.tokens:
+        if rows is None or query.shape[2] != rows.tokens - rows.before or key.shape[2] < rows.tokens:
             raise InputError(
                 "a bias needs the whole sequence, or a cache that keeps all tokens before: give one of both"
             )
+        return layer, rows
+
+    def bias_of(self, rows: Rows, layer: int, query: Tensor, keys: int) -> Tensor:
+        """What is added to a layer's logits (row or 1, head, query, key), like `query`."""
+        few = self.open_keys(rows, layer, query) if rows.before and rows.tokens >= LONG else None
+        if few is not None:  # a few rows of a large matrix, which is not made
+            return few.rows(slice(rows.before, rows.tokens)).dense(keys)[None].to(query.dtype)
         return rows.bias(lambda layout: self.matrix(layout, layer, query), keys)
 
+    def long(
+        self, rows: Rows, layer: int, query: Tensor, key: Tensor, value: Tensor, softcap: float | None
+    ) -> Tensor | None:
+        """A layer's attention by FlexAttention; None where the dense matrix is taken."""
+        short = (rows.tokens - rows.before) * rows.tokens < LONG**2
+        if self.flex is False or (short and not self.flex) or self.weights_wanted or key.shape[2] > rows.tokens:
+            return None
+        few = self.open_keys(rows, layer, query)
+        if few is None or few.index.shape[1] > SLOTS:
+            return None
+        which = rows.layouts[0], layer, query.shape[1], query.device
+        table = self.once(("table", *which), lambda: Table.of(few, query.device))
+        parts = self.once(
+            ("blocks", *which, rows.before, rows.tokens), lambda: blocks(few, rows.tokens, rows.before, query.device)
+        )
+        found = by_blocks(query, key, value, table, parts, rows.before, softcap)
+        self.flex = False if found is None else self.flex
+        return found
+
+    def open_keys(self, rows: Rows, layer: int, like: Tensor) -> OpenKeys | None:
+        """Each token's few open keys; None if they are not few, or rows are padded."""
+        layout, heads = rows.layouts[0], like.shape[1]
+
+        def made() -> OpenKeys | None:
+            few = open_bias(self.bias, layout, layer, heads)
+            return None if few is None else OpenKeys(few.index, leveled(few.value)).to(like.device)
+
+        return self.once(("few", layout, layer, heads, like.device), made) if rows.index is None else None
+
     def matrix(self, layout: Layout, layer: int, like: Tensor) -> Tensor:
-        """A layer's bias (head, token, token), kept; the largest of each row is 0, so that no type is too small."""
+        """A layer's bias (head, token, token)."""
+        return self.once(
+            ("matrix", layout, layer, like.shape[1], like.device, like.dtype),
+            lambda: leveled(dense_bias(self.bias, layout, layer, like.shape[1])).to(like.device, like.dtype),
+        )
+
+    def once(self, what: Hashable, make: Callable[[], Made]) -> Made:
+        """What was made of the bias before and is kept, or else is made now."""
         if self.kept_of is not self.bias:
             self.kept, self.kept_of = {}, self.bias
-        key = (layout, layer, like.shape[1], like.device, like.dtype)
-        if key not in self.kept:
+        if what not in self.kept:
             if len(self.kept) >= KEPT:
                 self.kept.pop(next(iter(self.kept)))
             with torch.inference_mode(False):  # used in training later
-                whole = dense_bias(self.bias, layout, layer, like.shape[1])
-                largest = whole.amax(-1, keepdim=True)
-                self.kept[key] = (whole - largest.masked_fill(largest == CLOSED, 0.0)).to(like.device, like.dtype)
-        return self.kept[key]
+                self.kept[what] = make()
+        found: Made = self.kept[what]
+        return found

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from abc_nb.common.errors import InputError
+from abc_nb.hf.long import can_be_long
 from abc_nb.model.attention import over_all_keys, softmax_or_zero
 
 NAME = "abc_nb"  # of the attention implementation, and of the attribute of an attention module that holds its handle
@@ -37,13 +38,19 @@ def biased_attention(
     Several heads of queries can share a head of keys and values. A query without an open key attends to nothing. The
     model's own mask is not used: the bias is causal, and the handle knows the padding.
     """
-    handle, layer = vars(module)[NAME]
-    bias = handle.bias_of(module, layer, query, key.shape[2])
-    key, value = (x.repeat_interleave(query.shape[1] // x.shape[1], dim=1) for x in (key, value))
+    handle = vars(module)[NAME][0]
+    layer, rows = handle.layer_of(module, query, key)
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
+    scaled = query * (scaling * query.shape[-1] ** 0.5)
+    if s_aux is None and can_be_long(query, key, value, dropout):
+        found = handle.long(rows, layer, scaled, key, value, softcap)
+        if found is not None:
+            return found.transpose(1, 2).contiguous(), None
+    bias = handle.bias_of(rows, layer, query, key.shape[2])
+    key, value = (x.repeat_interleave(query.shape[1] // x.shape[1], dim=1) for x in (key, value))
     special = softcap is not None or s_aux is not None or value.shape[-1] != query.shape[-1]
     if not (special or handle.weights_wanted):
-        mixed = over_all_keys(query * (scaling * query.shape[-1] ** 0.5), key, value, bias, dropout)
+        mixed = over_all_keys(scaled, key, value, bias, dropout)
         return mixed.transpose(1, 2).contiguous(), None
     weights = weighted(query @ key.transpose(-1, -2) * scaling, bias, softcap, s_aux)
     mixed = nn.functional.dropout(weights, dropout) @ value

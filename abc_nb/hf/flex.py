@@ -7,13 +7,14 @@ the number of tokens before the first query, as while generating with a cache; a
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from abc_nb.bias.base import CLOSED, Bias
+from abc_nb.bias.base import CLOSED, Bias, OpenKeys
 from abc_nb.bias.sequence import dense_bias, open_bias, token_count
 from abc_nb.problems.layouts import Layout
 
@@ -30,7 +31,7 @@ def mask_mod(
     bias: Bias, layout: Layout, layer: int, heads: int, device: Device = "cpu", offset: int | Tensor = 0
 ) -> MaskMod:
     """Which keys are open in one layer, for `create_block_mask(mask_mod, None, heads, queries, keys)`."""
-    added = bias_at(bias, layout, layer, heads, device, offset)
+    added = bias_at(Table.of(values(bias, layout, layer, heads), device), offset)
 
     def opened(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         return added(head, query, key) > CLOSED
@@ -42,57 +43,96 @@ def score_mod(
     bias: Bias, layout: Layout, layer: int, heads: int, device: Device = "cpu", offset: int | Tensor = 0
 ) -> ScoreMod:
     """The logits of one layer under the bias, for `flex_attention(query, key, value, score_mod)`."""
-    added = bias_at(bias, layout, layer, heads, device, offset)
-
-    def biased(score: Tensor, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        return score + added(head, query, key)
-
-    return biased
+    return biased(Table.of(values(bias, layout, layer, heads), device), offset)
 
 
 def block_mask(
-    bias: Bias, layout: Layout, layer: int, heads: int, device: Device = "cpu", tokens: int | None = None
+    bias: Bias,
+    layout: Layout,
+    layer: int,
+    heads: int,
+    device: Device = "cpu",
+    tokens: int | None = None,
+    offset: int = 0,
 ) -> BlockMask:
     """What `create_block_mask` makes of `mask_mod` for a sequence of so many tokens, padding included.
 
-    In time and memory linear in the length where the bias leaves few keys open; `create_block_mask` takes its square.
+    Its queries are the tokens from `offset` on. In time and memory linear in the length where the bias leaves few keys
+    open; `create_block_mask` takes its square.
     """
+    tokens = tokens or token_count(layout)
+    mask = mask_mod(bias, layout, layer, heads, device, offset)
+    return blocks(values(bias, layout, layer, heads), tokens, offset, device, mask)
+
+
+def blocks(bias: OpenKeys | Tensor, tokens: int, offset: int, device: Device, mask: MaskMod | None = None) -> BlockMask:
+    """The blocks in which queries from `offset` to `tokens` have open keys; without a mask all cells are computed."""
     from torch.nn.attention.flex_attention import BlockMask
 
-    tokens, few = tokens or token_count(layout), open_bias(bias, layout, layer, heads)
-    blocks, known = -(-tokens // BLOCK), -(-token_count(layout) // BLOCK)
-    if few is None:
-        edge = known * BLOCK - token_count(layout)
-        opened = pad(dense_bias(bias, layout, layer, heads) > CLOSED, (0, edge, 0, edge))
-        found = opened.unflatten(2, (-1, BLOCK)).any(3).unflatten(1, (-1, BLOCK)).any(2)
-    else:
-        head, query, slot = (few.value > CLOSED).nonzero().unbind(1)
-        found = torch.zeros(heads, known, known, dtype=torch.bool)
+    rows, columns = (-(-count // BLOCK) for count in (tokens - offset, tokens))
+    if isinstance(bias, OpenKeys):
+        few = bias.rows(slice(offset, tokens))
+        head, query, slot = ((few.value > CLOSED) & (few.index < tokens)).nonzero().unbind(1)
+        found = torch.zeros(len(few.value), rows, columns, dtype=torch.bool)
         found[head, query // BLOCK, few.index[query, slot] // BLOCK] = True
-    found = pad(found, (0, blocks - known, 0, blocks - known))  # fewer tokens than the layout has, or more
+    else:
+        opened = bias[:, offset:tokens, :tokens] > CLOSED
+        opened = pad(opened, (0, columns * BLOCK - opened.shape[2], 0, rows * BLOCK - opened.shape[1]))
+        found = opened.unflatten(2, (-1, BLOCK)).any(3).unflatten(1, (-1, BLOCK)).any(2)
     order = found.int().argsort(dim=2, descending=True, stable=True).int()
     return BlockMask.from_kv_blocks(
         found.sum(2, dtype=torch.int32)[None].to(device),
         order[None].to(device),
         BLOCK_SIZE=BLOCK,
-        mask_mod=mask_mod(bias, layout, layer, heads, device),
-        seq_lengths=(tokens, tokens),
+        mask_mod=mask,
+        seq_lengths=(tokens - offset, tokens),
     )
 
 
-def bias_at(
-    bias: Bias, layout: Layout, layer: int, heads: int, device: Device, offset: int | Tensor
-) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+def values(bias: Bias, layout: Layout, layer: int, heads: int) -> OpenKeys | Tensor:
+    """Each token's few open keys, or else the matrix."""
+    few = open_bias(bias, layout, layer, heads)
+    return dense_bias(bias, layout, layer, heads) if few is None else few
+
+
+@dataclass(frozen=True)
+class Table:
+    """A layer's bias, as FlexAttention's kernels look numbers up."""
+
+    value: Tensor  # along one axis, as `flat` makes it: of (head, query, slot), or of (head, query, key)
+    index: Tensor | None  # the keys of (query, slot)
+    slots: int  # a power of two, so that few of them are compiled
+    tokens: Tensor
+
+    @classmethod
+    def of(cls, bias: OpenKeys | Tensor, device: Device) -> Table:
+        if not isinstance(bias, OpenKeys):
+            return cls(flat(bias, device), None, 1, torch.tensor(bias.shape[1], device=device))
+        tokens, slots = bias.index.shape
+        room = 1 << (slots - 1).bit_length()
+        index, value = pad(bias.index, (0, room - slots)), pad(bias.value, (0, room - slots), value=CLOSED)
+        return cls(flat(value, device), flat(index, device), room, torch.tensor(tokens, device=device))
+
+
+def biased(table: Table, offset: int | Tensor, softcap: float | None = None) -> ScoreMod:
+    """Logits, capped first if a model does that (Gemma 2), and the bias."""
+    added = bias_at(table, offset)
+
+    def changed(score: Tensor, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        capped = score if softcap is None else softcap * (score / softcap).tanh()
+        return capped + added(head, query, key)
+
+    return changed
+
+
+def bias_at(table: Table, offset: int | Tensor) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
     """The bias of (head, query, key), given by integers of any one shape.
 
     Slots are gone through one by one, since FlexAttention's kernels take no sum over an axis. For a head that the bias
     does not have it is not a number.
     """
-    few = open_bias(bias, layout, layer, heads)
-    before, tokens = (torch.as_tensor(each, device=device) for each in (offset, token_count(layout)))
-    slots = 1 if few is None else few.index.shape[1]
-    value = flat(dense_bias(bias, layout, layer, heads) if few is None else few.value, device)
-    index = None if few is None else flat(few.index, device)
+    value, index, slots, tokens = table.value, table.index, table.slots, table.tokens
+    before = torch.as_tensor(offset, device=value.device)
 
     def added(head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         query = query + before
