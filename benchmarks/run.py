@@ -18,10 +18,13 @@ import torch
 from baselines import TorchTransformer, decode_from_the_start
 from tqdm import tqdm
 
+from abc_nb.bias.lines import Lines
 from abc_nb.calibration.of_model import calibrate_model
 from abc_nb.common import devices, paths
 from abc_nb.common.files import write_text
+from abc_nb.hf.long import LONG
 from abc_nb.problems.sampling import Batch
+from abc_nb.problems.tasks import Task
 from abc_nb.runs import store
 from abc_nb.specs.spec import SEEDS, Spec, spec
 from abc_nb.training.evaluation import TEST_SEED, exact_match
@@ -30,6 +33,7 @@ from abc_nb.training.trainer import Trainer
 ROUNDS = 5  # measurements, of which the median is taken
 CORES = torch.get_num_threads()
 LENGTHS = (1024, 2048, 4096, 8192)
+DIGITS = (85, 340, 682, 1360)  # of operands of sums, which take three times as many tokens
 Row = dict[str, str]
 
 
@@ -164,11 +168,47 @@ def time_to_abc() -> Row:
     }
 
 
+def long_sequence() -> Row:
+    """A pass of a Llama under a bias, by FlexAttention and with dense matrices: time, and memory with the bias."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    from abc_nb import hf
+
+    torch.set_num_threads(1)
+    heads, layers, task = 8, 2, Task("addition")
+    sizes = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": layers, "vocab_size": 16}
+    sizes |= {"num_attention_heads": heads, "num_key_value_heads": heads // 2, "max_position_embeddings": 2**13}
+    model = LlamaForCausalLM(LlamaConfig(**sizes)).eval().to(devices.device())
+    bias = Lines.one_key_a_head(task.layout(DIGITS[0]), heads, layers)
+    found: dict[bool, list[str]] = {True: [], False: []}
+    for digits in DIGITS:
+        layout, medians = task.layout(digits), dict[bool, float]()
+        tokens = torch.randint(16, (1, layout.source_length + layout.target_length), device=devices.device())
+        for flex, shown in found.items():
+            with hf.attach(model, bias, layout, flex=flex) as handle, torch.inference_mode():
+                action = partial(model, tokens, use_cache=False)
+                first = seconds(action)
+                medians[flex] = median(seconds(action) for _ in range(ROUNDS))
+                handle.kept.clear()
+                memory = peak_memory(action) / 2**20
+                assert handle.flex is flex, "FlexAttention was not compiled"
+            shown.append(f"{tokens.shape[1]:,} tokens: {1000 * medians[flex]:,.0f} ms, {memory:,.0f} MB, first {first:.1f} s")
+        ratio = medians[False] / medians[True]
+    return {
+        "what": f"pass of a Llama of {layers} layers under ABS, one key a head, FlexAttention, one thread",
+        "ratio": f"{ratio:.1f} times faster at {tokens.shape[1]:,} tokens",
+        "goal": f"faster from {LONG:,} tokens on",
+        "ours": "; ".join(found[True]),
+        "baseline": "; ".join(found[False]) + ", with dense matrices",
+    }
+
+
 JOBS: dict[str, Callable[[], Row]] = {
     "step": paper_step,
     "evaluation": paper_evaluation,
     "length": length_cost,
     "abc": time_to_abc,
+    "flex": long_sequence,
 }
 
 

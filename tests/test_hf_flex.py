@@ -46,13 +46,10 @@ def check(attend: Callable[..., Any], bias: Bias, layout: Layout, tokens: int, n
     keys, values = (x.repeat_interleave(shared, 1) for x in (key, value))
     weights = (query @ keys.mT / SIZE**0.5 + wanted[:, first:]).softmax(-1).nan_to_num(0.0)
     score = hf.score_mod(bias, layout, LAYER, HEADS, offset=first)
-    if first:
-        mask = hf.mask_mod(bias, layout, LAYER, HEADS, offset=torch.tensor(first))
-        blocks = create_block_mask(mask, None, HEADS, new, tokens, device="cpu")
-    else:
-        blocks = hf.block_mask(bias, layout, LAYER, HEADS, tokens=tokens)
-        made = create_block_mask(hf.mask_mod(bias, layout, LAYER, HEADS), None, HEADS, tokens, tokens, device="cpu")
-        assert torch.equal(blocks.to_dense(), made.to_dense())
+    mask = hf.mask_mod(bias, layout, LAYER, HEADS, offset=torch.tensor(first))
+    blocks = hf.block_mask(bias, layout, LAYER, HEADS, tokens=tokens, offset=first)
+    made = create_block_mask(mask, None, HEADS, new, tokens, device="cpu")
+    assert torch.equal(blocks.to_dense(), made.to_dense())
     found = attend(query, key, value, score_mod=score, block_mask=blocks, enable_gqa=shared > 1)
     assert torch.allclose(found, weights @ values, atol=1e-5)
 

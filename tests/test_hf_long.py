@@ -1,0 +1,213 @@
+"""Long sequences of a model under a bias: FlexAttention gives what the dense matrix gives, and is chosen by length."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import shutil
+import sys
+import warnings
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from test_hf import HEADS, LAYERS, PAD, Drawn, gpt2, llama, made, sequences
+from test_hf_rows import gemma2
+from torch import Tensor
+
+from abc_nb import InputError, Layout, Task
+from abc_nb.bias import Bias, Lines, Window
+
+pytest.importorskip("transformers")
+hf = pytest.importorskip("abc_nb.hf")
+long = pytest.importorskip("abc_nb.hf.long")
+
+ADDITION = Task("addition")
+LAYOUT = ADDITION.layout(20)
+ONE_KEY, CLOSED_ALL = Lines.one_key_a_head(LAYOUT, HEADS, LAYERS), Lines(HEADS, (), empty="closed")
+compiler = pytest.mark.skipif(not shutil.which("g++"), reason="there is no C++ compiler (g++)")
+Calls = list[tuple[int, int]]  # queries and keys of each layer that FlexAttention computed
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
+    found: Calls = []
+
+    def noted(query: Tensor, key: Tensor, *rest: Any) -> Tensor | None:
+        mixed: Tensor | None = long.by_blocks(query, key, *rest)
+        if mixed is not None:
+            found.append((query.shape[2], key.shape[2]))
+        return mixed
+
+    monkeypatch.setattr(sys.modules["abc_nb.hf.attach"], "by_blocks", noted)
+    return found
+
+
+@pytest.fixture
+def traced(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What PyTorch's compiler traces is run as it is, since kernels take seconds to build."""
+    torch.compiler.reset()
+    long.compiled.cache_clear()
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
+    yield
+    long.compiled.cache_clear()
+
+
+def in_parts(model: Any, tokens: Tensor) -> Tensor:
+    """Logits where the last token, and the two before it, have all those before them in the cache."""
+    cuts, cache, found = [0, tokens.shape[1] - 3, tokens.shape[1] - 1, tokens.shape[1]], None, []
+    for start, end in itertools.pairwise(cuts):
+        out = model(tokens[:, start:end], past_key_values=cache, use_cache=True)
+        cache, found = out.past_key_values, [*found, out.logits]
+    return torch.cat(found, 1)
+
+
+def check(make: Any, dtype: torch.dtype, bias: Bias, layout: Layout, calls: Calls) -> None:
+    model, tokens = made(make).to(dtype), sequences(2, layout)
+    single = copy.deepcopy(model).float()
+    with hf.attach(model, bias, layout, flex=False) as handle, hf.attach(single, bias, layout, flex=False):
+        exact, dense = single(tokens).logits, model(tokens).logits.float()
+        allowed = max(3 * (dense - exact).abs().max().item(), 1e-5 * exact.abs().max().item())
+        assert not calls
+        handle.flex = True
+        assert (model(tokens, use_cache=False).logits - exact).abs().max() <= allowed
+        assert (in_parts(model, tokens) - exact).abs().max() <= allowed
+    count = tokens.shape[1]
+    parts = ((count, count), (count - 3, count - 3), (2, count - 1), (1, count))
+    assert calls == [part for part in parts for _ in range(LAYERS)]
+
+
+@pytest.mark.usefixtures("traced")
+@pytest.mark.parametrize(
+    ("make", "dtype", "bias"),
+    [
+        (llama, torch.float32, ONE_KEY),
+        (llama, torch.float32, CLOSED_ALL),
+        (llama, torch.bfloat16, Window()),
+        (gpt2, torch.float32, Window()),
+        (gemma2, torch.float32, ONE_KEY),
+        (gemma2, torch.bfloat16, ONE_KEY),
+    ],
+)
+@torch.no_grad()
+def test_a_model_gives_what_it_gives_with_the_dense_matrix(
+    make: Any, dtype: torch.dtype, bias: Bias, calls: Calls
+) -> None:
+    """With shared heads, capped logits, queries without a key, and a cache."""
+    for width in (3, 60):
+        check(make, dtype, bias, ADDITION.layout(width), calls)
+        calls.clear()
+
+
+@compiler
+@pytest.mark.slow
+@torch.inference_mode()
+def test_compiled_it_is_the_same_at_two_widths(calls: Calls) -> None:
+    torch.compiler.reset()
+    model = made(llama)
+    for width in (10, 60):
+        layout = ADDITION.layout(width)
+        tokens = sequences(2, layout)
+        with hf.attach(model, ONE_KEY, layout, flex=False) as handle:
+            wanted = model(tokens).logits
+            handle.flex = True
+            assert torch.allclose(model(tokens).logits, wanted, atol=1e-4)
+    assert len(calls) == 2 * LAYERS
+
+
+@compiler
+@pytest.mark.long
+@pytest.mark.parametrize("make", [llama, gpt2, gemma2])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@torch.no_grad()
+def test_compiled_it_is_the_same_with_a_cache(make: Any, dtype: torch.dtype, calls: Calls) -> None:
+    torch.compiler.reset()
+    for width in (10, 60):
+        check(make, dtype, ONE_KEY, ADDITION.layout(width), calls)
+        calls.clear()
+
+
+@pytest.mark.usefixtures("traced")
+@torch.no_grad()
+def test_it_is_chosen_by_length_and_the_large_matrix_is_not_made(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, tokens = made(llama), sequences(2, LAYOUT)
+    with hf.attach(model, ONE_KEY, LAYOUT) as handle:
+        wanted = model(tokens).logits
+        assert not calls
+        handle.kept.clear()
+        monkeypatch.setattr(sys.modules["abc_nb.hf.attach"], "LONG", 50)
+        assert torch.allclose(in_parts(model, tokens), wanted, atol=1e-4)
+        assert calls == [(tokens.shape[1] - 3, tokens.shape[1] - 3)] * LAYERS
+        assert not [what for what in handle.kept if what[0] == "matrix"]
+        handle.layout = ADDITION.layout(3)
+        model(sequences(2, ADDITION.layout(3)))
+        assert len(calls) == LAYERS
+
+
+@pytest.mark.usefixtures("traced")
+def test_what_it_cannot_do_takes_the_dense_matrix(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Padding, weights that are asked for, gradients on a processor, dropout, and a bias of many open keys."""
+    monkeypatch.setattr(sys.modules["abc_nb.hf.attach"], "LONG", 10)
+    model, tokens = made(llama, attention_dropout=0.1), sequences(2, LAYOUT)
+    mask = torch.ones_like(tokens)
+    mask[0, 0] = 0
+    with hf.attach(model, ONE_KEY, LAYOUT) as handle:
+        with torch.no_grad():
+            model(tokens[:, :-1], attention_mask=mask[:, :-1])
+            assert model(tokens, output_attentions=True).attentions[0].isfinite().all()
+        model(tokens).logits.square().mean().backward()
+        assert all(each.grad.isfinite().all() for each in model.parameters())
+        with torch.no_grad():
+            model.train()(tokens)
+            handle.bias = Drawn()
+            model.eval()(tokens)
+    assert not calls
+
+
+@pytest.mark.usefixtures("traced")
+@pytest.mark.parametrize("fails", ["compiler", "another kernel"])
+@torch.no_grad()
+def test_where_it_is_not_compiled_the_dense_matrix_is_taken_with_a_warning(
+    fails: str, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object) -> None:
+        raise RuntimeError("no compiler")
+
+    model, tokens = made(llama), sequences(2, LAYOUT)
+    with hf.attach(model, ONE_KEY, LAYOUT, flex=False) as handle:
+        wanted = model(tokens).logits
+        handle.flex = True
+        if fails == "compiler":
+            monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=failing))
+        else:
+            monkeypatch.setattr(long, "COMPILED", 1)
+            handle.layout = ADDITION.layout(3)
+            model(sequences(2, handle.layout))
+            assert len(calls) == LAYERS
+            handle.layout = LAYOUT
+        calls.clear()
+        with pytest.warns(UserWarning, match="is not compiled, so attention takes the dense matrix"):
+            assert torch.equal(model(tokens).logits, wanted)
+        assert handle.flex is False and not calls
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert torch.equal(model(tokens).logits, wanted)
+
+
+@pytest.mark.usefixtures("traced")
+def test_answers_of_long_problems_are_generated_as_without_it(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["abc_nb.hf.attach"], "LONG", 40)
+    model, prompts = made(llama), sequences(2, LAYOUT)[:, : LAYOUT.source_length + 1]
+    more = {"max_new_tokens": LAYOUT.target_length, "do_sample": False, "pad_token_id": PAD}
+    with hf.attach(model, ONE_KEY, LAYOUT) as handle:
+        found = model.generate(prompts, **more)
+        assert len(calls) == LAYERS
+        handle.flex = False
+        assert torch.equal(found, model.generate(prompts, **more))
+
+
+def test_a_bias_of_other_heads_is_refused_without_its_matrix() -> None:
+    with pytest.raises(InputError, match="3 heads and the model 4"):
+        hf.attach(made(llama), Lines(3, (), empty="closed"), LAYOUT)
