@@ -192,7 +192,9 @@ def long_sequence() -> Row:
                 handle.kept.clear()
                 memory = peak_memory(action) / 2**20
                 assert handle.flex is flex, "FlexAttention was not compiled"
-            shown.append(f"{tokens.shape[1]:,} tokens: {1000 * medians[flex]:,.0f} ms, {memory:,.0f} MB, first {first:.1f} s")
+            shown.append(
+                f"{tokens.shape[1]:,} tokens: {1000 * medians[flex]:,.0f} ms, {memory:,.0f} MB, first {first:.1f} s"
+            )
         ratio = medians[False] / medians[True]
     return {
         "what": f"pass of a Llama of {layers} layers under ABS, one key a head, FlexAttention, one thread",
