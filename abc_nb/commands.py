@@ -37,6 +37,9 @@ BLOCK = 256  # lines of standard input answered together
 
 
 def chosen(arguments: Namespace) -> Spec:
+    if arguments.name.startswith(PREFIX):
+        language_spec(arguments.name)
+        raise InputError(f"{arguments.name} is a language model: there are train, compute, certify and ship for it")
     return spec(arguments.name, arguments.profile, arguments.base, arguments.changes)
 
 
@@ -293,6 +296,9 @@ def ship(arguments: Namespace) -> None:
     from abc_nb.analysis import certified
     from abc_nb.certificates import files
 
+    if arguments.name.startswith(PREFIX):
+        print(language_runs.ship(api.language_run(arguments.name, arguments.seed)))
+        return
     experiment = chosen(arguments)
     run = store.find(experiment, arguments.seed, ("runs",))
     if run is None:

@@ -15,6 +15,7 @@ from torch import Tensor
 from abc_nb.bias import CLOSED, Line, Lines
 from abc_nb.bias.alibi import ALiBi, PlacedALiBi, RunningALiBi
 from abc_nb.bias.base import Attention, Bias, Causal, OpenKeys
+from abc_nb.bias.spans import SpanLines
 from abc_nb.bias.window import Near, Sides, Window
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import ModelConfig, Transformer
@@ -209,7 +210,9 @@ def test_all_biases_of_the_package_are_here() -> None:
         return {kind}.union(*(below(each) for each in kind.__subclasses__()))
 
     ours = {kind for kind in below(Bias) if kind.__module__.startswith("abc_nb.")} - {Bias}
-    assert ours == {type(bias) for bias in BIASES} - {Shut}
+    assert ours == {type(bias) for bias in BIASES} - {Shut} | {SpanLines}  # which is one of rows of text: test_spans
+    with pytest.raises(InputError, match="rows of text"):
+        made(SpanLines(2), "decoder-only")(tokens(LAYOUT.source_length, 1), tokens(3, 2), LAYOUT)
 
 
 @pytest.mark.parametrize("kind", KINDS)

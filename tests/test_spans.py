@@ -119,12 +119,12 @@ def test_masks_are_those_of_the_definition(given: tuple[str, list[tuple[int, str
         return
     spans = Patterns(PATTERNS).spans(text)
     for layer in range(LAYERS):
-        found = BIAS.dense([spans], len(text), layer)[0]
+        found = BIAS.matrix([spans], len(text), layer)[0]
         for head in range(HEADS):
             assert np.array_equal((found[head] > CLOSED).numpy(), slow_bias(text, known, head))
             assert (found[head][found[head] > CLOSED] == 0).all()
     part = BIAS.rows(spans, 0, len(text) // 2, len(text))
-    assert torch.equal(part, BIAS.dense([spans], len(text), 0)[0, :, len(text) // 2 :])
+    assert torch.equal(part, BIAS.matrix([spans], len(text), 0)[0, :, len(text) // 2 :])
 
 
 @given(texts(), st.integers(1, 4))
@@ -167,7 +167,7 @@ def test_padding_on_either_side_changes_nothing(
     from abc_nb.model.rows import Rows
 
     mask = torch.tensor(real)
-    batch = Rows(torch.tensor(where), [BIAS.dense(spans, longest, layer, mask) for layer in range(LAYERS)])
+    batch = Rows(torch.tensor(where), [BIAS.matrix(spans, longest, layer, mask) for layer in range(LAYERS)])
     with torch.no_grad():
         found = logits(own, torch.tensor(tokens), batch)
         for row, text in enumerate(rows):

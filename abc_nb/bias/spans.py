@@ -14,7 +14,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from abc_nb.bias.base import CLOSED, Bias, OpenKeys
+from abc_nb.bias.base import CLOSED, Attention, Bias, OpenKeys
 from abc_nb.bias.lines import OUTPUT, PROBLEM, Key, Lines, keys_of, of_keys
 from abc_nb.bias.sequence import cyclic_positions, dense_bias, open_bias, token_count
 from abc_nb.common.config import check_fields
@@ -80,7 +80,10 @@ class SpanLines(Bias):
         self.fill(found, spans, layer, first)
         return found
 
-    def dense(  # type: ignore[override]
+    def open_keys(self, layout: Layout, attention: Attention, layer: int) -> OpenKeys | None:
+        raise InputError("this bias is one of rows of text: of a problem alone, take the lines of its pattern")
+
+    def matrix(
         self, spans: Sequence[Sequence[ProblemSpan]], tokens: int, layer: int, real: Tensor | None = None
     ) -> Tensor:
         """The bias of rows of a batch: (row, heads, token, token).

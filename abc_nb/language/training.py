@@ -34,7 +34,7 @@ def rows_of(model: Transformer, texts: Sequence[str]) -> Rows:
     spans, biases = [bias.spans(text) for text in texts], list[Tensor]()
     for layer in range(model.config.decoder_layers):
         repeated = layer > 0 and bias.same(layer - 1, layer)
-        biases.append(biases[-1] if repeated else bias.dense(spans, tokens, layer).to(device))
+        biases.append(biases[-1] if repeated else bias.matrix(spans, tokens, layer).to(device))
     return Rows(torch.stack([positions(own, tokens, bias.period) for own in spans]).to(device), biases)
 
 
