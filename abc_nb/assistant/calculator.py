@@ -1,0 +1,66 @@
+"""A language model that calculates: while it generates, the answers to problems in its text come from a path.
+
+Nothing of the model changes. Where a text ends in a problem's `=`, or inside of its answer, the next token is the
+path's; everywhere else scores are the model's own, to the last bit.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from torch import Tensor
+
+from abc_nb.assistant.path import Path, token_of
+from abc_nb.common.errors import InputError
+from abc_nb.problems.spans import EQUALS, Pattern, Patterns
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+Order = Literal["as written", "units first"]
+
+
+class Calculator:
+    """For `model.generate(..., logits_processor=[calculator])`: writes the answers of a path's problems.
+
+    The path works its answer out units first, as its draft. It is written as people write numbers, or in that order.
+    An answer that goes on otherwise than the path's, since somebody typed it, is left to the model.
+    """
+
+    def __init__(self, path: Path, tokenizer: PreTrainedTokenizerBase, order: Order = "as written") -> None:
+        if order not in ("as written", "units first"):
+            raise InputError(f"unknown order {order!r}: choose 'as written' or 'units first'")
+        self.path, self.tokenizer, self.order = path, tokenizer, order
+        self.patterns = Patterns(path.bias.patterns)
+        digits = sorted({digit for pattern in path.bias.patterns for digit in pattern.task.digits})
+        self.digits = {digit: token_of(tokenizer, digit) for digit in digits}
+        self.answer = lru_cache(maxsize=64)(self.worked_out)
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        """Scores (row, vocabulary) of the next token of rows of tokens (row, token)."""
+        for row, tokens in enumerate(input_ids):
+            digit = self.next_digit(self.tokenizer.decode(tokens, clean_up_tokenization_spaces=False))
+            if digit:
+                scores = scores.clone()
+                scores[row] = -torch.inf
+                scores[row, self.digits[digit]] = 0.0
+        return scores
+
+    def next_digit(self, text: str) -> str:
+        """The digit of an answer that follows a text; empty where it is the model's turn."""
+        begun, equals, written = text.rpartition(EQUALS)
+        if not equals or (written and not written.isdigit()):
+            return ""
+        spans = self.patterns.spans(begun + equals)
+        if not spans or not spans[-1].finished or spans[-1].end != len(begun) + 1:
+            return ""
+        own = spans[-1]
+        answer = self.answer(own.pattern, begun[own.start :] + equals)
+        return answer[len(written)] if answer.startswith(written) and len(written) < len(answer) else ""
+
+    def worked_out(self, pattern: Pattern, problem: str) -> str:
+        """The whole answer to a problem, in the order in which it is written."""
+        draft = self.path.answer(pattern, pattern.operands(problem))
+        return draft if self.order == "units first" else pattern.read(draft)

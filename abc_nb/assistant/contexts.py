@@ -1,0 +1,111 @@
+"""What the tokens of answers see: of given problems, and all that there can be.
+
+Shapes: N contexts, K keys, H heads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from abc_nb.bias.base import CLOSED
+from abc_nb.bias.spans import SpanLines
+from abc_nb.certificates.contexts import Context, Site
+from abc_nb.certificates.shapes import Node, Shape, Token
+from abc_nb.certificates.spans import SpanContexts
+from abc_nb.model.config import ModelConfig
+from abc_nb.model.positions import NoPosition
+from abc_nb.model.transformer import Transformer
+from abc_nb.problems.spans import END, EQUALS, VOCABULARY, Pattern
+
+ROWS = 1024  # contexts of a block
+
+
+@dataclass(frozen=True)
+class Contexts:
+    """What answers' tokens see, as numbers of characters in an alphabet."""
+
+    before: Tensor  # (N,): the character of the answer, or the `=`, that each follows
+    keys: Tensor  # (N, K): characters of the problem
+    bias: Tensor  # (H, N, K), minus infinity where a key is closed
+
+    def part(self, rows: Tensor | slice) -> Contexts:
+        return Contexts(self.before[rows], self.keys[rows], self.bias[:, rows])
+
+
+def joined(parts: Sequence[Contexts]) -> Contexts:
+    """Contexts one after the other; those with fewer keys get closed ones."""
+    most = max(part.keys.shape[1] for part in parts)
+    more = [(0, most - part.keys.shape[1]) for part in parts]
+    return Contexts(
+        torch.cat([part.before for part in parts]),
+        torch.cat([pad(part.keys, own) for part, own in zip(parts, more, strict=True)]),
+        torch.cat([pad(part.bias, own, value=CLOSED) for part, own in zip(parts, more, strict=True)], 1),
+    )
+
+
+def alphabet(patterns: Sequence[Pattern]) -> list[str]:
+    """Every character that a problem or an answer has, digits first, and last the end of an answer."""
+    signs = {character for pattern in patterns for literal in pattern.literals for character in literal}
+    digits = {digit for pattern in patterns for digit in pattern.task.digits}
+    return [*sorted(digits), *sorted((signs | {EQUALS}) - digits), END]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some contexts of one shape."""
+
+    known: SpanContexts
+    shape: Shape
+    values: np.ndarray  # (N, atoms of the shape)
+    label: np.ndarray  # (N,): the right tokens of this package's vocabulary
+    contexts: Contexts
+    right: Tensor  # (N,): the right characters
+
+    def problem(self, row: int) -> str:
+        """The shortest problem that holds a context; empty where none is found."""
+        context: Context = self.values[row], int(self.label[row])
+        sites: list[Site] = self.known.shapes[self.shape]
+        found = (self.known.problem(self.shape, context, site) for site in sites)
+        operands = next((operands for operands in found if operands is not None), None)
+        return "" if operands is None else self.known.pattern.problem(self.known.written(operands))
+
+
+def every_context(bias: SpanLines, pattern: Pattern) -> Iterator[Block]:
+    """All contexts of a pattern's answers, for numbers of any lengths.
+
+    Tokens of a problem see themselves alone, so a second layer shows an answer's token nothing more than the first.
+    """
+    config = ModelConfig(
+        width=bias.heads, heads=bias.heads, encoder_layers=0, decoder_layers=1, kind="decoder-only",
+        position=NoPosition(), bias=bias,
+    )  # fmt: skip
+    known = SpanContexts(Transformer(config, len(VOCABULARY)), pattern)
+    characters = {character: number for number, character in enumerate(alphabet(bias.patterns))}
+    numbers = np.array([characters.get(character, -1) for character in VOCABULARY])
+    for shape in known.shapes:
+        root = shape.root
+        assert isinstance(root, Node)
+        of_keys = torch.tensor(np.stack([np.frombuffer(own, np.float32) for own, _ in root.cross], 1))  # (H, K)
+        for block in known.blocks(shape):
+            for start in range(0, len(block.right), ROWS):
+                values, label = block.values[start : start + ROWS], block.right[start : start + ROWS]
+                before, *keys = (
+                    torch.from_numpy(numbers[tokens_at(key, shape, values)])
+                    for key in (root.before, *(key for _, key in root.cross))
+                )
+                contexts = Contexts(before, torch.stack(keys, 1), of_keys[:, None].expand(-1, len(values), -1))
+                yield Block(known, shape, values, label, contexts, torch.from_numpy(numbers[label]))
+
+
+def tokens_at(key: Node | Token, shape: Shape, values: np.ndarray) -> np.ndarray:
+    """The token that stands at a key in each context: (N,)."""
+    while isinstance(key, Node):
+        key = key.before
+    kind, token, _ = key.atom
+    return np.full(len(values), token) if kind == "token" else values[:, shape.atoms.index(key.atom)]

@@ -1,0 +1,208 @@
+"""A path of their own for problems in a language model: what it computes, its contexts, its training, its answers."""
+
+from __future__ import annotations
+
+import random
+from functools import lru_cache
+from pathlib import Path as File
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from abc_nb.assistant import training
+from abc_nb.assistant.calculator import Calculator
+from abc_nb.assistant.contexts import every_context
+from abc_nb.assistant.path import Path
+from abc_nb.assistant.proof import certify
+from abc_nb.assistant.training import drawn, train_until_certified
+from abc_nb.bias.sequence import dense_bias
+from abc_nb.bias.spans import SpanLines
+from abc_nb.common.errors import InputError
+from abc_nb.problems.sampling import generator
+from abc_nb.problems.spans import VOCABULARY, Pattern
+from abc_nb.problems.tasks import Task
+
+ADDITION = Pattern(Task("addition"), "{a}+{b}=")
+PARITY = Pattern(Task("parity"), "parity({bits})=")
+NUMBERS = st.integers(0, 10**8 - 1).map(str)
+
+
+@lru_cache
+def language_model() -> tuple[Any, Any]:
+    """A small Llama with grouped queries, and a tokenizer of one token a character."""
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    words = {word: number for number, word in enumerate(["<s>", *VOCABULARY])}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="<s>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+    tokenizer.decoder = decoders.Fuse()
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(words), hidden_size=32, intermediate_size=64, num_hidden_layers=3, num_attention_heads=8,
+        num_key_value_heads=2, bos_token_id=0, eos_token_id=0,
+    )  # fmt: skip
+    return LlamaForCausalLM(config).eval(), PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>")
+
+
+def new_path(*patterns: Pattern, depth: int = 2) -> Path:
+    model, tokenizer = language_model()
+    return Path(model, tokenizer, SpanLines.one_key_a_head(patterns, 8, depth), depth)
+
+
+@lru_cache
+def trained() -> tuple[Path, training.Trained]:
+    path = new_path(PARITY)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "BATCH", 64)
+        patch.setattr(training, "RATE", 1e-2)
+        return path, train_until_certified(path, 90)
+
+
+@settings(deadline=None, max_examples=10)
+@given(NUMBERS, NUMBERS)
+def test_a_context_gives_the_logits_that_the_whole_problem_gives(a: str, b: str) -> None:
+    """All tokens of problem and answer in one sequence, under the dense bias."""
+    path = new_path(ADDITION)
+    text, lengths = ADDITION.problem([a, b]) + ADDITION.answer([a, b]), (len(a), len(b))
+    layout = ADDITION.layout(lengths)
+    mask = dense_bias(path.bias.of(ADDITION), layout, 0, 8)[None, :, : len(text), : len(text)]
+    characters = torch.tensor([path.characters.index(character) for character in text])
+    with torch.inference_mode():
+        whole = path.layers(
+            inputs_embeds=path.states[characters][None],
+            attention_mask=mask,
+            position_ids=torch.zeros(1, len(text), dtype=torch.long),
+        )
+        wanted = path.head[0](whole.last_hidden_state[0, layout.source_length :])
+        found = path(path.contexts(ADDITION, lengths, text, 0, len(wanted)))
+    torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-4)
+
+
+def test_the_path_begins_where_the_model_s_lower_layers_end() -> None:
+    """Under a mask without lines it goes on from the states as the model itself does."""
+    model, tokenizer = language_model()
+    path = new_path(ADDITION)
+    token = tokenizer.encode("7", add_special_tokens=False)[0]
+    with torch.inference_mode():
+        hidden = model(torch.tensor([[0, token]]), output_hidden_states=True).hidden_states
+    torch.testing.assert_close(path.states[path.characters.index("7")], hidden[1][0, 1])
+
+
+def as_rows(contexts: Any, labels: torch.Tensor) -> set[tuple[Any, ...]]:
+    """Each context as what its heads see, with the right character."""
+    rows = set()
+    for row, (before, label) in enumerate(zip(contexts.before.tolist(), labels.tolist(), strict=True)):
+        seen = [
+            tuple(sorted(contexts.keys[row][contexts.bias[head, row] > -torch.inf].tolist()))
+            for head in range(len(contexts.bias))
+        ]
+        rows.add((before, tuple(seen), label))
+    return rows
+
+
+def test_every_context_of_random_problems_is_one_of_those_that_are_tried() -> None:
+    path = new_path(PARITY, ADDITION)
+    every = {
+        row
+        for pattern in path.bias.patterns
+        for block in every_context(path.bias, pattern)
+        for row in as_rows(block.contexts, block.right)
+    }
+    met = as_rows(*drawn(path, generator(0), 2000))
+    assert met <= every and len(met) > 500
+
+
+def test_training_ends_in_a_certificate_that_long_problems_bear_out() -> None:
+    path, found = trained()
+    (certificate,) = found.certificates[-1]
+    assert certificate.certified and certificate.margin > 0 and certificate.rounding < 1e-3
+    assert "any lengths" in str(certificate)
+    assert len(found.losses) == len(found.certificates)
+    rng = random.Random(0)
+    for length in (1, 7, 100):
+        bits = "".join(rng.choice("01") for _ in range(length))
+        answer = path.answer(PARITY, [bits])
+        assert len(answer) == length and int(answer[-1]) == bits.count("1") % 2
+
+
+def test_an_untrained_path_is_not_certified_and_its_problem_is_answered_wrong() -> None:
+    path = new_path(PARITY)
+    practice: list[Any] = []
+    (found,) = certify(path, practice)
+    assert not found.certified and found.problem in str(found)
+    assert sum(len(right) for _, right in practice) >= found.wrong
+    operands = PARITY.operands(found.problem)
+    assert path.answer(PARITY, operands) != PARITY.answer(operands)
+
+
+def test_a_saved_path_gives_the_same_logits_from_a_byte_for_each_weight(tmp_path: File) -> None:
+    path, fresh = trained()[0], new_path(PARITY)
+    path.save(tmp_path / "path.safetensors")
+    assert (tmp_path / "path.safetensors").stat().st_size < 1.5 * sum(w.numel() for w in path.layers.parameters())
+    contexts, _ = drawn(path, generator(1), 50)
+    with torch.inference_mode():
+        assert not fresh(contexts).equal(path(contexts))
+        assert fresh.load(tmp_path / "path.safetensors")(contexts).equal(path(contexts))
+
+
+PLAIN = {"max_new_tokens": 12, "do_sample": False, "pad_token_id": 0}
+
+
+@pytest.mark.parametrize(
+    "text", ["No problem here", "parity(1012)=", "parity(101)=x", "a parity(101", "=", "parity(101)=10011"]
+)
+def test_without_a_problem_to_answer_text_is_the_model_s_own(text: str) -> None:
+    path, (model, tokenizer) = trained()[0], language_model()
+    tokens, scores = tokenizer(text, return_tensors="pt"), torch.randn(1, 200)
+    calculator = Calculator(path, tokenizer)
+    assert calculator(tokens["input_ids"], scores) is scores
+    written = model.generate(**tokens, **PLAIN, logits_processor=[calculator])
+    assert written.equal(model.generate(**tokens, **PLAIN))
+
+
+@pytest.mark.parametrize("order", ["as written", "units first"])
+def test_answers_in_generated_text_are_the_path_s(order: Any) -> None:
+    """Two rows of a batch, one of them with the beginning of an answer."""
+    sums = SpanLines.one_key_a_head((ADDITION,), 8, 1)
+    model, tokenizer = language_model()
+    path = Path(model, tokenizer, sums, 1)
+    draft = path.answer(ADDITION, ["905", "1234567"])  # of a path that has learned nothing
+    wanted = draft if order == "units first" else ADDITION.read(draft)
+    calculator = Calculator(path, tokenizer, order)
+    for written in range(len(wanted)):
+        text = f"Well, 905+1234567={wanted[:written]}"
+        assert calculator.next_digit(text) == wanted[written]
+        assert not calculator.next_digit(text + "x") and not calculator.next_digit("1" + text.replace(" ", ""))
+    if wanted:
+        tokens = tokenizer(["1+1 905+1234567=", "And 905+1234567="], return_tensors="pt")
+        rows = tokenizer.batch_decode(model.generate(**tokens, **PLAIN, logits_processor=[calculator]))
+        assert all(row.partition("=")[2].startswith(wanted) for row in rows)
+
+
+def test_the_answer_of_a_trained_path_stands_in_the_text_as_people_write_it() -> None:
+    path, (model, tokenizer) = trained()[0], language_model()
+    for bits in ("1011", "110" * 30):
+        tokens = tokenizer(f"So parity({bits})=", return_tensors="pt")
+        text = tokenizer.decode(model.generate(**tokens, **PLAIN, logits_processor=[Calculator(path, tokenizer)])[0])
+        assert text.partition("=")[2][0] == str(bits.count("1") % 2)
+
+
+def test_a_tokenizer_that_has_no_token_for_a_sign_is_refused() -> None:
+    model, tokenizer = language_model()
+    other = Pattern(Task("successor"), "\u0441({a})=")
+    with pytest.raises(InputError, match="one for each character"):
+        Path(model, tokenizer, SpanLines.one_key_a_head((other,), 8, 2), 2)
+
+
+@pytest.mark.parametrize(
+    ("depth", "heads", "message"),
+    [(4, 8, "4 layers is not possible"), (0, 8, "0 layers is not possible"), (1, 4, "4 heads and the model 8")],
+)
+def test_what_no_path_is_made_of_is_refused(depth: int, heads: int, message: str) -> None:
+    model, tokenizer = language_model()
+    with pytest.raises(InputError, match=message):
+        Path(model, tokenizer, SpanLines.one_key_a_head((PARITY,), heads, max(1, depth)), depth)
