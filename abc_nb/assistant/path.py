@@ -147,10 +147,8 @@ def check(model: PreTrainedModel, bias: SpanLines, depth: int) -> None:
 def token_of(tokenizer: PreTrainedTokenizerBase, character: str) -> int:
     """The token of one character; InputError where a tokenizer has none."""
     found = tokenizer.encode(character, add_special_tokens=False)
-    if len(found) != 1:
-        raise InputError(
-            f"the tokenizer writes {character!r} as {len(found)} tokens: a path needs one for each character"
-        )
+    if len(found) != 1 or tokenizer.decode(found) != character:
+        raise InputError(f"the tokenizer has no token for {character!r} alone: a path needs one for each character")
     return found[0]
 
 
