@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 
 import numpy as np
@@ -16,6 +17,7 @@ from abc_nb.certificates.certify import tried_and_certified
 from abc_nb.certificates.rounding import Rounding
 from abc_nb.certificates.spans import SpanContexts
 from abc_nb.certificates.states import States
+from abc_nb.language.mixture import draw
 from abc_nb.language.text import piece, texts
 from abc_nb.problems.spans import END, Pattern, tokens_of
 from abc_nb.training.writer import Writer
@@ -31,15 +33,10 @@ LONGEST = 4
 Context = tuple[tuple[tuple[str, int, int], int], ...]  # what is seen, by operand and places below the step; the token
 
 
-def by_hand(pattern: Pattern) -> dict[Context, set[int]]:
-    """What each token of an answer sees in every problem of a few digits, and the token that is right there."""
+def by_hand(pattern: Pattern, problems: Iterable[Sequence[str]]) -> dict[Context, set[int]]:
+    """What each token of an answer sees in some problems, and the token that is right there."""
     found: dict[Context, set[int]] = defaultdict(set)
-    digits = pattern.task.digits
-    numbers = [
-        ["".join(own) for length in range(1, 2 if few else LONGEST + 1) for own in product(digits, repeat=length)]
-        for few in pattern.few
-    ]
-    for operands in product(*numbers):
+    for operands in problems:
         answer = pattern.answer(operands) + END
         for step, right in enumerate(answer):
             seen = {("before", 0, 0): answer[step - 1] if step else "="}
@@ -51,6 +48,17 @@ def by_hand(pattern: Pattern) -> dict[Context, set[int]]:
             context = tuple(sorted((name, tokens_of(digit)[0]) for name, digit in seen.items()))
             found[context].add(tokens_of(right)[0])
     return found
+
+
+def every_problem(pattern: Pattern) -> Iterator[tuple[str, ...]]:
+    """All problems with numbers of a few digits."""
+    digits = pattern.task.digits
+    return product(
+        *(
+            ["".join(own) for length in range(1, 2 if few else LONGEST + 1) for own in product(digits, repeat=length)]
+            for few in pattern.few
+        )
+    )
 
 
 def enumerated(contexts: SpanContexts) -> dict[Context, set[int]]:
@@ -78,10 +86,13 @@ def enumerated(contexts: SpanContexts) -> dict[Context, set[int]]:
 def test_contexts_are_those_of_all_problems(pattern: Pattern) -> None:
     """In base 3, problems of four digits show every context; so many have one right token each."""
     contexts = SpanContexts(model(SpanLines.one_key_a_head((pattern,), 5, 2)), pattern)
-    known = by_hand(pattern)
-    assert enumerated(contexts) == known
+    known, found = by_hand(pattern, every_problem(pattern)), enumerated(contexts)
+    assert found == known
     assert {len(right) for right in known.values()} == {1}
     assert sum(map(contexts.count, contexts.shapes)) >= len(known)
+    rng = np.random.default_rng(0)
+    long = [draw(pattern, [int(rng.integers(1, 90)) for _ in pattern.few], rng) for _ in range(100)]
+    assert all(right <= found[context] for context, right in by_hand(pattern, long).items())
 
 
 @pytest.mark.parametrize("pattern", SMALL, ids=lambda pattern: pattern.task.name)

@@ -9,10 +9,12 @@ keys of one position by the same angle, which leaves their products as they are.
 **Finitely many lengths are enough.** As in `reach`, every key lies within r places of the units, of the query's place
 or of the highest place of a number, where r is the largest offset, and `check` confirms this for every row that is
 read. After L layers the tree lies within R = L r places of these landmarks: units, step, and the length of each long
-number. Let M = 2 R + settled + 1. Where two neighbouring landmarks are more than M places apart, the same step with
-one place less between them has the same shape: nothing within R of either changes, and both distances are settled. So
-every shape is that of a step at which no two neighbours are further apart than M + 1, and all these are read. A line
-that points past a number's first digit sees nothing, which gives a shape of its own.
+number. Between two neighbouring landmarks all places are alike: the same numbers have a digit there. Let M = 2 R +
+settled + 1, where places of each such kind have settled, with digits of all numbers and of some. Where two neighbours
+are more than M places apart, the same step with one place less between them has the same tree up to names, and the
+same tokens can stand there: nothing within R of either changes, and both distances are settled. So every step is like
+one at which no two neighbours are further apart than M + 1, and all these are read. A line that points past a number's
+first digit sees nothing, which gives a shape of its own.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ import numpy as np
 
 from abc_nb.bias.base import CLOSED, Attention
 from abc_nb.bias.spans import SpanLines
-from abc_nb.certificates.contexts import Block, Candidate, Context, Contexts, Site
+from abc_nb.certificates.contexts import Block, Candidate, Context, Site
 from abc_nb.certificates.counterexamples import Counterexample
 from abc_nb.certificates.places import PlaceContexts, places_of
 from abc_nb.certificates.reach import FURTHEST, Unrolled
@@ -103,7 +105,9 @@ class SpanContexts(PlaceContexts):
         far = max((abs(line.offset) for line in bias.of(pattern).lines), default=0)
         if far > FURTHEST:
             raise InputError(f"no certificate for lines that reach {far} columns far: at most {FURTHEST} are tried")
-        apart = 2 * far * model.config.decoder_layers + self.automaton.settled + 2
+        empty = [(), *((number,) for number in range(self.task.long_operands))]
+        settled = max(map(self.automaton.settled_under, empty))
+        apart = 2 * far * model.config.decoder_layers + settled + 2
         self.reach = {"near": far, "far": far * model.config.decoder_layers, "apart": apart}
 
     def unrolled(self, width: Width, phase: int = 0) -> Unrolled:
@@ -219,6 +223,3 @@ def lengths_of(width: Width) -> tuple[int, ...]:
 def cut(operands: Sequence[Digits], lengths: Sequence[int]) -> list[Digits]:
     """Numbers without what stands in front of them on a walk over all places."""
     return [digits[:, :length] for digits, length in zip(operands, lengths, strict=True)]
-
-
-__all__ = ["Contexts", "SpanContexts"]

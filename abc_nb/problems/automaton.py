@@ -44,8 +44,13 @@ class Automaton:
     @cached_property
     def settled(self) -> int:
         """From how many places on it makes no difference how many there are, whatever the factor."""
+        return self.settled_under(())
+
+    def settled_under(self, empty: tuple[int, ...]) -> int:
+        """The same of places at which some operands have no digit."""
         _, which = np.unique(self.factor, axis=0, return_inverse=True)
-        return max(settled(relation(self.following, which == number)) for number in range(which.max() + 1))
+        following = self.following[:, (self.digits[:, list(empty)] == 0).all(1)]
+        return max(settled(relation(following, which == number)) for number in range(which.max() + 1))
 
 
 def relation(following: np.ndarray, chosen: np.ndarray) -> np.ndarray:
