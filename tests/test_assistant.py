@@ -175,12 +175,15 @@ def test_answers_in_generated_text_are_the_path_s(order: Any) -> None:
     calculator = Calculator(path, tokenizer, order)
     for written in range(len(wanted)):
         text = f"Well, 905+1234567={wanted[:written]}"
-        assert calculator.next_digit(text) == wanted[written]
-        assert not calculator.next_digit(text + "x") and not calculator.next_digit("1" + text.replace(" ", ""))
-    if wanted:
-        tokens = tokenizer(["1+1 905+1234567=", "And 905+1234567="], return_tensors="pt")
-        rows = tokenizer.batch_decode(model.generate(**tokens, **PLAIN, logits_processor=[calculator]))
-        assert all(row.partition("=")[2].startswith(wanted) for row in rows)
+        spaced = text.replace("+", " + ").replace("=", " = ")
+        assert calculator.next_digit(text) == calculator.next_digit(spaced) == wanted[written]
+        others = (text + "x", "1" + text.replace(" ", ""), text.replace("905", "9.05"), text.replace("+", "-"))
+        assert {calculator.next_digit(other) for other in others} == {None}
+    assert calculator.next_digit(f"Well, 905+1234567={wanted}") == ""
+    tokens = tokenizer(["1+1 905+1234567=", "And 905+1234567="], return_tensors="pt")
+    for row in tokenizer.batch_decode(model.generate(**tokens, **PLAIN, logits_processor=[calculator])):
+        written = row.partition("=")[2]
+        assert written.startswith(wanted) and not written[len(wanted)].isdigit()
 
 
 def test_the_answer_of_a_trained_path_stands_in_the_text_as_people_write_it() -> None:

@@ -1,11 +1,12 @@
 """A language model that calculates: while it generates, the answers to problems in its text come from a path.
 
 Nothing of the model changes. Where a text ends in a problem's `=`, or inside of its answer, the next token is the
-path's; everywhere else scores are the model's own, to the last bit.
+path's. Everywhere else scores are the model's own, to the last bit.
 """
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
@@ -19,6 +20,7 @@ from abc_nb.problems.spans import EQUALS, Pattern, Patterns
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+SPACES = re.compile(r"(?<=[\d)]) ?([^\w\s]) ?(?=\d|$)")  # around a sign between two numbers, or at the end
 Order = Literal["as written", "units first"]
 
 
@@ -26,7 +28,7 @@ class Calculator:
     """For `model.generate(..., logits_processor=[calculator])`: writes the answers of a path's problems.
 
     The path works its answer out units first, as its draft. It is written as people write numbers, or in that order.
-    An answer that goes on otherwise than the path's, since somebody typed it, is left to the model.
+    No digit follows it. An answer that begins otherwise, since somebody typed it, is left to the model.
     """
 
     def __init__(self, path: Path, tokenizer: PreTrainedTokenizerBase, order: Order = "as written") -> None:
@@ -42,23 +44,29 @@ class Calculator:
         """Scores (row, vocabulary) of the next token of rows of tokens (row, token)."""
         for row, tokens in enumerate(input_ids):
             digit = self.next_digit(self.tokenizer.decode(tokens, clean_up_tokenization_spaces=False))
+            if digit is None:
+                continue
+            scores = scores.clone()
             if digit:
-                scores = scores.clone()
                 scores[row] = -torch.inf
                 scores[row, self.digits[digit]] = 0.0
+            else:
+                scores[row, [*self.digits.values()]] = -torch.inf
         return scores
 
-    def next_digit(self, text: str) -> str:
-        """The digit of an answer that follows a text; empty where it is the model's turn."""
-        begun, equals, written = text.rpartition(EQUALS)
+    def next_digit(self, text: str) -> str | None:
+        """The digit of an answer that follows a text; empty behind its last one, and None where no answer is written.
+
+        Spaces around signs are passed over.
+        """
+        begun, equals, written = SPACES.sub(r"\1", text).rpartition(EQUALS)
         if not equals or (written and not written.isdigit()):
-            return ""
+            return None
         spans = self.patterns.spans(begun + equals)
         if not spans or not spans[-1].finished or spans[-1].end != len(begun) + 1:
-            return ""
-        own = spans[-1]
-        answer = self.answer(own.pattern, begun[own.start :] + equals)
-        return answer[len(written)] if answer.startswith(written) and len(written) < len(answer) else ""
+            return None
+        answer = self.answer(spans[-1].pattern, begun[spans[-1].start :] + equals)
+        return answer[len(written) : len(written) + 1] if answer.startswith(written) else None
 
     def worked_out(self, pattern: Pattern, problem: str) -> str:
         """The whole answer to a problem, in the order in which it is written."""
