@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from abc_nb.common.errors import InputError
 from abc_nb.language.training import patterns_of
 from abc_nb.model.transformer import Transformer
+from abc_nb.problems.sampling import TEST, generator
 from abc_nb.problems.spans import END, EQUALS, Pattern, Patterns, ProblemSpan, tokens_of
 from abc_nb.training.answers import Outcome
 from abc_nb.training.writer import Writer, check_memory
 
 LIKE_ONE = re.compile(r"[\w.,+\-*/^()]*\d[\d\s.,+\-*/^()]*=")  # what looks like a problem
 CONTINUED = 200  # characters that are written after a text without a problem
+TEMPERATURE = 0.8  # at which they are drawn, the same ones each time
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,8 @@ def answered_text(model: Transformer, text: str, go_on: bool = False) -> Answere
         answers.append(span.pattern.read(answer) if answer else "?")
         written += answer + END * (text[at : at + 1] != END)
     written += text[at:]
-    return Answered(written if spans else written + writer.write(written, CONTINUED), tuple(answers))
+    rest = "" if spans else writer.drawn(written, CONTINUED, generator(0, TEST), TEMPERATURE)
+    return Answered(written + rest, tuple(answers))
 
 
 def spoken(model: Transformer, text: str, whole: bool = False, between: str = " ") -> str:

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-import torch
 
 from abc_nb.language.mixture import solved
 from abc_nb.language.text import piece, texts
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import TEST, generator
-from abc_nb.problems.spans import END, VOCABULARY, Pattern, Patterns, ProblemSpan, tokens_of
+from abc_nb.problems.spans import END, Pattern, Patterns, ProblemSpan, tokens_of
 from abc_nb.training.evaluation import TEST_SEED, wilson
 from abc_nb.training.writer import Writer, likeliest
 
@@ -63,13 +62,11 @@ def generated(model: Transformer, patterns: Sequence[Pattern], seed: int, charac
     It goes on from held-out text.
     """
     writer, rng = Writer(model), generator(seed, TEST, 1)
-    text = piece(texts()[1], AROUND, rng)
-    for _ in range(characters if patterns else 0):
-        chances = torch.softmax(writer.after(text).double(), 0).numpy()
-        text += VOCABULARY[int(rng.choice(len(chances), p=chances / chances.sum()))]
-    spans = [span for span in Patterns(tuple(patterns)).spans(text[AROUND:])] if patterns else []
-    written = [span for span in spans if span.finished and span.end < len(text) - AROUND]
-    return {"problems": len(written), "right": sum(is_answered(text[AROUND:], span) for span in written)}
+    if not patterns:
+        return {"problems": 0, "right": 0}
+    text = writer.drawn(piece(texts()[1], AROUND, rng), characters, rng)
+    written = [span for span in Patterns(tuple(patterns)).spans(text) if span.finished and span.end < len(text)]
+    return {"problems": len(written), "right": sum(is_answered(text, span) for span in written)}
 
 
 def is_answered(text: str, span: ProblemSpan) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -55,6 +56,14 @@ class Writer:
         written = ""
         while len(written) < most and not (written and written[-1] in until):
             written += VOCABULARY[int(self.after(text + written).argmax())]
+        return written
+
+    def drawn(self, text: str, count: int, rng: np.random.Generator, temperature: float = 1.0) -> str:
+        """So many characters after a text, drawn from the model's probabilities at a temperature."""
+        written = ""
+        for _ in range(count):
+            chances = torch.softmax(self.after(text + written).double() / temperature, 0).numpy()
+            written += VOCABULARY[int(rng.choice(len(chances), p=chances / chances.sum()))]
         return written
 
     def answer(self, text: str) -> str:
