@@ -167,5 +167,11 @@ def test_models_that_the_page_of_readings_names_are_in_the_catalogue() -> None:
 def test_the_numbers_of_the_readme_are_those_of_the_shipped_results() -> None:
     readme = (ROOT / "README.md").read_text()
     found = Results("quick", "shipped", [0, 1, 2, 3, 4])
-    assert facts.worst_runs(found) in readme
+    assert facts.worst_runs(found, facts.README) in readme
     assert facts.verdicts("quick") in readme
+
+
+def test_the_readme_is_one_screen_and_begins_with_what_to_type() -> None:
+    first, more, _ = (ROOT / "README.md").read_text().partition("## More")
+    assert more and len(first.split()) <= 450
+    assert first.index("make reproduce") < first.index("| --- |")

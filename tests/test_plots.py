@@ -65,7 +65,6 @@ def figures_of_every_family() -> Iterator[Figure]:
     frame = rows("Vanilla", {1: [1.0], 6: [0.5]}).assign(step=[1, 2], mass=0.5, base=10)
     matrix = np.arange(12.0).reshape(3, 4) / 12
     yield plots.by_length(frame, "task")
-    yield plots.mass_and_accuracy(frame, "Addition")
     yield plots.offsets(pd.DataFrame({"offset": [0, 1], "RPE": [0.5, 1], "ABC": [1, 0]}))
     yield maps.attention_maps([HeadMap("head 1", matrix, list("abcd"), list("123"), [True, True, False], matrix > 0.5)])
     yield maps.windows(Window(1, "both"))

@@ -22,6 +22,37 @@ def on_paper(task: Task, problem: str, arrangement: Arrangement) -> Batch:
     return Sampler(task, arrangement).batch(task.widen(operands, width), width)
 
 
+def pi_and_e(digits: int) -> tuple[int, int]:
+    """The first digits of pi and of e, as whole numbers: 314 and 271."""
+    one = 10 ** (digits + 9)  # ten digits more than wanted
+    pi = 16 * arctangent(5, one) - 4 * arctangent(239, one)  # Machin's formula
+    e, term = one, one
+    for k in range(1, digits + 20):  # from then on terms are 0
+        term //= k
+        e += term
+    return pi // 10**10, e // 10**10
+
+
+def arctangent(inverse: int, one: int) -> int:
+    """The arctangent of 1 / `inverse`, in units of 1 / `one`."""
+    total, power, k = 0, one // inverse, 1
+    while power:
+        total += power // k * (2 - k % 4)
+        power, k = power // inverse**2, k + 2
+    return total
+
+
+def the_problem(task: Task, digits: int) -> str:
+    """The problem that the notebooks carry through: of the numbers that begin as pi and e, each digit modulo the base.
+
+    One number of a task of one, and the last digit of e's of a task with a factor of one digit.
+    """
+    places = task.places(digits)
+    numbers = [np.array([int(digit) % task.base for digit in reversed(str(n))]) for n in pi_and_e(places)]
+    wanted = task.operand_places(places)
+    return task.typed([number[None, :count] for number, count in zip(numbers, wanted, strict=False)])
+
+
 def task_examples() -> pd.DataFrame:
     """One row a task of the story: a problem, its source and target tokens as the model sees them."""
     rows = []

@@ -15,13 +15,25 @@ from abc_nb.runs.store import ANYWHERE
 from abc_nb.specs.names import Name
 from abc_nb.specs.recipes import PROFILES
 from abc_nb.specs.spec import spec, train_command
-from abc_nb.specs.studies import names_of
+from abc_nb.specs.studies import ARITHMETIC, names_of
 
 AnyName = TypeVar("AnyName", str, Name)
 
 
-CHOICES: dict[str, Sequence[str]] = {"profile": [*PROFILES], "results": [*ANYWHERE, "any"]}  # of parameters
-CHECKED = (*CHOICES, "seeds")
+CHOICES: dict[str, Sequence[str]] = {  # of parameters
+    "profile": [*PROFILES],
+    "results": [*ANYWHERE, "any"],
+    "task": [*ARITHMETIC],
+}
+WHOLE: dict[str, tuple[int, int]] = {  # parameters that are whole numbers, and from where to where
+    "digits": (1, 1000),
+    "base": (2, 16),
+    "seed": (0, 2**31),
+    "window": (0, 8),
+    "period": (0, 100),
+    "steps": (1, 10**6),
+}
+CHECKED = (*CHOICES, *WHOLE, "seeds", "share", "train")
 
 
 def check_parameters(**parameters: Any) -> None:
@@ -29,10 +41,17 @@ def check_parameters(**parameters: Any) -> None:
     for name, choices in CHOICES.items():
         if name in parameters and parameters[name] not in choices:
             raise InputError(f"unknown {name} {parameters[name]!r}: choose one of {', '.join(choices)}")
-    seeds = parameters.get("seeds", [0])
+    for name, (low, high) in WHOLE.items():
+        if name in parameters and not (type(parameters[name]) is int and low <= parameters[name] <= high):
+            raise InputError(f"{name} {parameters[name]!r} is not possible: give a whole number from {low} to {high}")
+    seeds, share = parameters.get("seeds", [0]), parameters.get("share", 1.0)
     listed = isinstance(seeds, Sequence) and all(type(seed) is int and seed >= 0 for seed in seeds)
     if not listed or not seeds or len({*seeds}) < len(seeds):
         raise InputError(f"seeds {seeds!r} are not possible: give a list of different whole numbers, as in [0, 1]")
+    if type(share) not in (int, float) or not 0 < share <= 1:
+        raise InputError(f"share {share!r} is not possible: give a number above 0, at most 1")
+    if type(train := parameters.get("train", False)) is not bool:
+        raise InputError(f"train {train!r} is not possible: give True or False")
 
 
 @dataclass(frozen=True)

@@ -15,33 +15,32 @@ from abc_nb.specs.studies import ARITHMETIC
 
 ROWS = of_models(["vanilla", "abs", "abc", "decoder-vanilla", "decoder-abs", "decoder-abc", "decoder-abc-twice"])
 LENGTHS = (6, 60, 200)
-HEAD = ("", *(f"{length} digits" for length in LENGTHS), "certified", "before practice")
+HEAD = ("", *(f"{length} digits" for length in LENGTHS), "certified")
+README = ("vanilla", "abs", "abc")  # the methods that README has
 
 
-def worst_runs(results: Results) -> str:
+def worst_runs(results: Results, models: Sequence[str] = tuple(ROWS)) -> str:
     """By method the worst run at each length over tasks and seeds, in percent, and how many runs are certified.
 
-    A table in Markdown. Certified models are counted after practice and before it. Methods
-    without a run are left out; without any the table is empty.
+    A table in Markdown. Methods without a run are left out; without any the table is empty.
     """
     proven, rows = certified.practice(results), [HEAD]
-    for model, title in ROWS.items():
+    for model in models:
         if not (runs := results.existing([f"{task}-{model}" for task in ARITHMETIC])):
             continue
         own = pd.concat([run.evaluation() for run in runs])
         worst = [own[own.length == length].accuracy.min() for length in LENGTHS]
         cells = ["–" if value != value else percent(100 * value) for value in worst]
         mine = proven[proven.model == model]
-        cells += [f"{mine[when].sum()} of {len(mine)}" if len(mine) else "–" for when in ("after", "before")]
-        rows.append((title, *cells))
+        cells.append(f"{mine.after.sum()} of {len(mine)}" if len(mine) else "–")
+        rows.append((ROWS[model], *cells))
     return grid(rows) if len(rows) > 1 else ""
 
 
 def verdicts(profile: str) -> str:
-    """How many claims of the papers have which verdict, in two sentences."""
+    """How many claims of the papers have which verdict, in one sentence."""
     book = ledger(profile)
-    counted = f"Verdicts on {len(book)} claims of the paper's four versions: {tally(book)}."
-    return f"{counted} Their criteria were written after first results."
+    return f"Of {len(book)} claims of the paper's four versions: {tally(book)}."
 
 
 def grid(rows: Sequence[Sequence[str]]) -> str:

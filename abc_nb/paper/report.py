@@ -56,11 +56,11 @@ def markdown(results: Results, runs: Sequence[Run]) -> str:
         blocks += [f"![Accuracy by length]({HEADLINE}.png)", exhibits.caption(HEADLINE)]
     if worst:
         blocks += ["## How far does each method hold?", "The worst run over tasks and seeds, percent right.", worst]
-    if len(differing):
-        blocks += ["## What did not reproduce", "\n".join(map(sentence, differing.itertuples()))]
     blocks += ["## The paper's claims", f"Verdicts on {len(book)} claims: {tally(book)}. {setting(profile)}"]
-    blocks += [claims_table(book, folder), "## Where it comes from"]
-    blocks += ["\n".join(f"- {link(notebooks.title(path), path, folder)}" for path in notebooks.sequence())]
+    if len(differing):
+        blocks += ["What did not reproduce:", "\n".join(map(sentence, differing.itertuples()))]
+    blocks += ["## Where it comes from"]
+    blocks += ["; ".join(link(notebooks.title(path), path, folder) for path in notebooks.sequence()) + "."]
     shipped = sum(run.manifest["shipped"] for run in runs)
     blocks += [f"Runs: {len(runs)}, of which {shipped} came with the project. A line each: [runs.csv](runs.csv)."]
     return "\n\n".join(blocks) + "\n"
@@ -68,26 +68,17 @@ def markdown(results: Results, runs: Sequence[Run]) -> str:
 
 def sentence(claim: Any) -> str:
     """A claim that did not come out as the paper says, as a line of a list."""
-    counted = f" ({claim.runs})" if claim.runs else ""
-    return f"- {claim.id}, {claim.verdict}{counted}. The paper: {escape(claim.claim)}. Here: {escape(claim.finding)}"
+    counted = f" ({escape(claim.runs)})" if claim.runs else ""
+    return f"- {claim.id}, {claim.verdict}{counted}: {escape(claim.claim)}."
 
 
 def setting(profile: str) -> str:
     """What the verdicts are about."""
     return (
-        f"Models have {usual_size(profile)}. A run is one task and one seed. Finding, criterion and regime of each "
-        "claim stand in claims.csv. Criteria were written after first results. A run that never learned the task it "
-        "was trained on decides nothing, but for claims about learning."
+        f"Models have {usual_size(profile)}. [claims.csv](claims.csv) has each claim with its criterion, finding and "
+        "regime. Criteria were written after first results. A run that never learned its training task decides "
+        "nothing, but for claims about learning."
     )
-
-
-def claims_table(book: pd.DataFrame, folder: Path) -> str:
-    rows = [("claim", "the paper says", "verdict", "runs", "notebook")]
-    texts = book[["id", "claim", "verdict", "runs", "notebook"]].to_numpy().tolist()
-    for id, claim, verdict, runs, notebook in texts:
-        judged = link(notebook, paths.NOTEBOOKS / f"{notebook}.ipynb", folder)
-        rows.append((id, escape(claim), verdict, runs, judged))
-    return facts.grid(rows)
 
 
 def link(title: str, path: Path, folder: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from abc_nb.analysis.calibration_study import CalibrationStudy, letters
 from abc_nb.analysis.dataset import on_paper
 from abc_nb.analysis.statistics import seeds_in_words
 from abc_nb.bias.base import Attention
+from abc_nb.bias.lines import Line, Lines
 from abc_nb.bias.window import Window
 from abc_nb.problems.products import Product
 from abc_nb.problems.sampling import Batch
@@ -182,26 +184,22 @@ def heads(
     outlined: Sequence[np.ndarray] = (),
     across: int = 4,
 ) -> Figure:
-    """One matrix a head on one scale (figures 10 and 11): closed cells grey, `outlined` ones framed.
+    """One matrix a head on one scale, `outlined` cells framed.
 
     Rows are queries from the top, columns keys; brighter is more. `tokens` are what stands at keys and queries.
     """
     height, width = matrices[0].shape
     cell = min(0.16, 10.0 / (across * width))
     figure, axes = new_figure(len(matrices), across, (cell * width + 0.5, cell * height + 0.75))
-    values = np.concatenate([matrix[np.isfinite(matrix)] for matrix in matrices])
-    is_bias = values.size < sum(matrix.size for matrix in matrices)  # a bias has closed cells
-    low, high = (values.min() - 0.1 if is_bias else 0, values.max()) if values.size else (0, 1)
     for axis, matrix, title in zip(axes, matrices, titles, strict=True):
-        image = heat_map(axis, matrix, aspect="equal", vmin=low, vmax=high)
+        image = heat_map(axis, matrix, aspect="equal", vmin=0, vmax=1)
         axis.set_title(title, fontsize=7)
         with_tokens(axis, *tokens)
     for axis, cells in zip(axes, outlined, strict=False):
         outline(axis, cells)
     figure.supxlabel("key: token of the problem", fontsize=8)
     figure.supylabel("query: output token", fontsize=8)
-    if not is_bias:
-        figure.colorbar(image, ax=axes, label="attention", fraction=0.03, pad=0.01)
+    figure.colorbar(image, ax=axes, label="attention", fraction=0.03, pad=0.01)
     return figure
 
 
@@ -212,17 +210,58 @@ def study_heads(study: CalibrationStudy) -> Figure:
     return heads(averaged, titles, study.letters(), list(study.opened("cross", study.last)))
 
 
-def biases(study: CalibrationStudy, digits: int) -> Figure:
-    """The last layer's cross-attention bias, for problems of `digits` digits (figures 10 and 11)."""
-    matrices = list(study.extended("cross", study.last, digits))
-    titles = [f"head {head} adds {values_of(matrix)}" for head, matrix in enumerate(matrices, 1)]
-    return heads(matrices, titles, study.letters(digits))
+@rc_context(STYLE)
+def biases(bias: Lines, layer: int, task: Task, batch: Batch, across: int = 4) -> Figure:
+    """Which keys a layer's cross-attention bias opens on one problem, a panel a head (figures 10 and 11).
+
+    Titles say what the head's lines follow.
+    """
+    opened = bias.covers(batch.layout, "cross", layer).numpy()
+    keys, queries = (task.text(tokens[0].tolist()) for tokens in (batch.source, batch.target[:, 1:]))
+    size = (0.115 * len(keys) + 0.4, 0.125 * len(queries) + 0.55)
+    figure, axes = new_figure(len(opened), across, size)
+    for head, (axis, cells) in enumerate(zip(axes, opened, strict=True)):
+        mask(axis, cells)
+        with_tokens(axis, keys, queries, size=6.5)
+        followed = dict.fromkeys(what(line) for line in bias.of("cross", layer) if line.head == head)
+        axis.set_title(textwrap.fill(f"{head + 1}: {', '.join(followed) or 'nothing'}", 32), fontsize=7.5)
+    figure.supxlabel("token of the problem", fontsize=8)
+    figure.supylabel("output token", fontsize=8)
+    return figure
 
 
-def values_of(bias: np.ndarray) -> str:
-    """The numbers that a bias adds to logits, from the left to the right of its first row that has any."""
-    values = dict.fromkeys(f"{value:.2f}" for row in bias for value in row[np.isfinite(row)])
-    return " and ".join("0" if float(value) == 0 else value for value in values)
+def what(line: Line) -> str:
+    """What a line of cross-attention follows, in few words: `a` and `b` are the numbers."""
+    name = {"operand 1": "a", "operand 2": "b"}.get(line.span, line.span)
+    if line.direction != "antidiagonal":
+        return f"{name}{f', {line.offset:+d}' if line.offset else ''}"
+    beside = "" if line.offset == 0 else f", {abs(line.offset)} place{'s' * (abs(line.offset) > 1)} "
+    return f"digits of {name}{beside and beside + ('below' if line.offset > 0 else 'above')}"
+
+
+@rc_context(STYLE)
+def contexts(frame: pd.DataFrame) -> Figure:
+    """All contexts of a model of Parity, a column each: its bits, what it writes, and the margin below.
+
+    `frame` is as of `analysis.contexts.every_context`.
+    """
+    rows = [str(name) for name in frame if name not in ("output", "margin")]
+    bits = frame[rows].replace({"": np.nan, "&": np.nan}).astype(float).to_numpy().T
+    figure, (panel, below) = new_figure(2, 1, (0.098 * len(frame) + 0.8, 1.35), sharex=True)
+    heat_map(panel, bits, "cividis", vmin=0, vmax=1)
+    panel.set_yticks(range(len(rows)), rows, family="monospace", fontsize=8)
+    panel.axhline(len(rows) - 1.5, color="white", linewidth=2)
+    below.bar(frame.index, frame.margin, width=0.8, color=COLORS[0])
+    below.set(xlim=(-0.5, len(frame) - 0.5), ylabel="margin")
+    below.grid(False, axis="x")
+    starts = [0, *np.flatnonzero(frame.output[1:].to_numpy() != frame.output[:-1].to_numpy()) + 1, len(frame)]
+    for start in starts:
+        for axis in (panel, below):
+            axis.axvline(start - 0.5, color="white" if axis is panel else "0.6", linewidth=1.5)
+    middles = [(first + last - 1) / 2 for first, last in itertools.pairwise(starts)]
+    below.set_xticks(middles, [frame.output[first] for first in starts[:-1]], fontsize=8)
+    below.set_xlabel("output token, counted from 1 (the units)")
+    return figure
 
 
 @rc_context(STYLE)

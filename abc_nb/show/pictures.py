@@ -118,7 +118,7 @@ def outline(axes: Axes, cells: np.ndarray, corner: tuple[int, int] = (0, 0)) -> 
     boxes = [Rectangle((column - 0.5, row - 0.5), 1, 1) for row, column in (np.argwhere(cells) + corner).tolist()]
     for color, width in (("black", 1.6), ("white", 0.8)):
         axes.add_collection(
-            PatchCollection(boxes, facecolor="none", edgecolor=color, linewidth=width), autolim=False
+            PatchCollection(boxes, facecolor="none", edgecolor=color, linewidth=width, zorder=3), autolim=False
         ).set_clip_on(False)
 
 

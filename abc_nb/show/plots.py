@@ -12,7 +12,6 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
 
 from abc_nb.analysis.calibration_study import CalibrationStudy
 from abc_nb.analysis.statistics import median_seed
@@ -80,15 +79,17 @@ def headline(study: CalibrationStudy, rows: pd.DataFrame, certified: dict[str, s
     """
     layer, head = study.strongest_head("cross", "antidiagonal")
     figure, (seen, extended, right) = new_figure(3, size=(3.2, 2.9), width_ratios=[3.4, 4.2, 4.6])
-    image = heat_map(seen, study.averages["cross", layer][head].numpy(), vmin=0, vmax=1)
+    rows_shown = min(TRAINED, study.layout.target_length - 1)  # of digits that all training numbers have
+    image = heat_map(seen, study.averages["cross", layer][head].numpy()[:rows_shown], vmin=0, vmax=1)
     figure.colorbar(image, ax=seen, label="attention", fraction=0.04, pad=0.01)
-    outline(seen, study.opened("cross", layer)[head])
-    with_tokens(seen, *study.letters(), size=8)
-    seen.set(title="1. What a plain model looks at", ylabel="output token, units first")
+    outline(seen, study.opened("cross", layer)[head][:rows_shown])
+    keys, queries = study.letters()
+    with_tokens(seen, keys, queries[:rows_shown], size=10)
+    seen.set(title="1. What a plain model looks at", ylabel="output digit, units first")
     mask(extended, np.isfinite(study.extended("cross", layer, DIGITS)[head]))
     keys, queries = study.letters(DIGITS)
     firsts = [key * (key != before) for key, before in zip(keys, ["", *keys], strict=False)]
-    with_tokens(extended, firsts, queries)
+    with_tokens(extended, firsts, queries, size=8)
     extended.set(title="2. Its lines, extended: a new model's bias")
     for panel in (seen, extended):
         panel.set_xlabel("problem: digits of the numbers a and b")
@@ -107,32 +108,26 @@ def headline(study: CalibrationStudy, rows: pd.DataFrame, certified: dict[str, s
 
 
 @rc_context(STYLE)
-def reach(table: pd.DataFrame) -> Figure:
-    """From the training length to the longest length that holds, a line a system (columns of `tables.reach`)."""
+def reach(table: pd.DataFrame, certified: dict[str, str] | None = None) -> Figure:
+    """From the training length to the longest length that holds, a line a system (columns of `tables.reach`).
+
+    `certified` says of a model here how many of its runs are certified: an arrow goes on from where testing ended.
+    """
+    proven = {f"{of_model(model)}, here": count for model, count in (certified or {}).items()}
     figure, (panel,) = new_figure(size=(1.6 * WIDTH, 0.3 * len(table) + 0.7))
+    end = 400 * table.tested.max()
     for row, (system, trained, tested) in enumerate(table[["system", "trained", "tested"]].itertuples(index=False)):
         color = COLORS[1] if system.endswith("here") else "0.45"
         panel.plot([trained, tested], [row, row], color=color, linewidth=2.5, marker="|", markersize=9)
-        panel.text(1.15 * tested, row, f"{tested:,}", va="center", fontsize=7)
-    panel.set(xscale="log", xlabel="digits: trained on, holds to", xlim=(4, 40 * table.tested.max()))
+        panel.text(1.15 * tested, row - 0.25, f"{tested:,}", va="center", fontsize=7)
+        if system in proven:
+            arrow = {"arrowstyle": "-|>", "color": color, "linestyle": ":", "linewidth": 1.5}
+            panel.annotate("", (end, row), (tested, row), arrowprops=arrow)
+            panel.text(end, row - 0.25, f"certified: {proven[system]} ", va="center", ha="right", fontsize=7)
+    panel.set(xscale="log", xlabel="digits: trained on, holds to", xlim=(4, end))
     panel.set_yticks(range(len(table)), table.system)
     panel.invert_yaxis()
     panel.grid(False, axis="y")
-    return figure
-
-
-@rc_context(STYLE)
-def mass_and_accuracy(frame: pd.DataFrame, title: str) -> Figure:
-    """By decoding step: attention on the needed cell, and digit accuracy (columns step, mass, accuracy)."""
-    figure, panels = new_figure(2, 1, (1.2 * WIDTH, 1.4), sharex=True)
-    named = {"mass": "attention on\nthe needed digit", "accuracy": "share of digits\nthat are right"}
-    for panel, (column, name) in zip(panels, named.items(), strict=True):
-        panel.plot(frame.step + 1, frame[column], color=COLORS[0], marker="o", markersize=3)
-        panel.axvspan(0, TRAINED + 0.5, color="0.92", zorder=0)
-        panel.set(ylabel=name, ylim=(-0.04, 1.04), xlim=(0.5, len(frame) + 0.5))
-    panels[0].set_title(title)
-    panels[1].xaxis.set_major_locator(MaxNLocator(integer=True))
-    panels[1].set_xlabel("output digit, units first (grey: as many as in training)")
     return figure
 
 

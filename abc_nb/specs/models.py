@@ -249,7 +249,7 @@ WIDTHS = {  # baselines trained at one width of their problems, and at three
     "alibi-cross": "alibi-cross-widened",
 }
 OURS = ("abs", "abc")
-METHODS = (*WIDENED, *MODERN, *OURS)  # what notebook 7 compares
+METHODS = (*WIDENED, *MODERN, *OURS)  # what appendix a1 compares
 VARIANTS = ("rope-right", "rpe-right", "alibi-cross")  # baselines that show why a baseline fails
 TRAININGS: dict[str, PaperTraining] = {"text-rate": "text", "our-recipe": "ours"}
 PAPER_SETTING = {  # for the profile `paper`: the learning rate of the paper's text, and our training

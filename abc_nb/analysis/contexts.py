@@ -1,0 +1,79 @@
+"""The contexts of one model as frames, to look at: all of them where they are few, and those that one problem meets."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from abc_nb.certificates.certify import contexts_of
+from abc_nb.certificates.contexts import Block, Site
+from abc_nb.certificates.places import places_of
+from abc_nb.certificates.shapes import Shape
+from abc_nb.certificates.tried import Passes
+from abc_nb.runs.run import Run
+from abc_nb.training.evaluation import evaluating
+
+ABOUT = ["output", "writes", "margin"]  # columns that are no token
+
+
+def every_context(run: Run) -> pd.DataFrame:
+    """All contexts of a model that has few, a row each.
+
+    Columns: `output` says which outputs meet it, then its tokens by name, `writes` the right token, and `margin`.
+    Names are as in `names_of`; a context has no value for the tokens that its outputs do not depend on.
+    """
+    contexts = contexts_of(run.model(), run.spec.sampler)
+    passes, parts = Passes(contexts), []
+    with evaluating(contexts.model):
+        for shape, where in contexts.shapes.items():
+            blocks = [block for block in contexts.blocks(shape) if len(block.right)]
+            parts += [frame_of(run, shape, block, outputs_in_words(where, shape), passes) for block in blocks]
+    return arranged(pd.concat(parts, ignore_index=True))
+
+
+def contexts_met(run: Run, problem: str) -> pd.DataFrame:
+    """The contexts that a typed problem meets, a row an output token; columns as of `every_context`."""
+    contexts, batch = contexts_of(run.model(), run.spec.sampler), run.spec.sampler.typed_batch(problem)
+    passes, parts = Passes(contexts), []
+    with evaluating(contexts.model):
+        for step in range(batch.layout.target_length):
+            parts.append(frame_of(run, *contexts.seen(batch, step), str(step + 1), passes))
+    return arranged(pd.concat(parts, ignore_index=True))
+
+
+def frame_of(run: Run, shape: Shape, block: Block, output: str, passes: Passes) -> pd.DataFrame:
+    """Contexts of one shape, a row each."""
+    vocabulary = np.array(run.spec.task.vocabulary)
+    tokens = dict(zip(names_of(shape), vocabulary[block.values].T, strict=True))
+    return pd.DataFrame(
+        tokens | {"output": output, "writes": vocabulary[block.right], "margin": passes(shape, block)[0]}
+    )
+
+
+def names_of(shape: Shape) -> list[str]:
+    """What the tokens of a context are: `a` and `b` of the numbers, `y` of the answer, and how many places below.
+
+    A factor of few digits is `b` at every place.
+    """
+    places = places_of(shape)
+    here = len(places) - bool(places and places[-1].asked)
+    letters = {("digit", 0): "a", ("digit", 1): "b", ("factor", 0): "b", ("output", 0): "y"}
+    found = []
+    for kind, number, place in shape.atoms:
+        below = 0 if kind == "factor" else here - place
+        found.append(letters[kind, number] + (f"-{below}" if below else ""))
+    return found
+
+
+def outputs_in_words(where: list[Site], shape: Shape) -> str:
+    """Which output tokens have a shape, counted from 1: `3`, or `5, 8, ...`, or the end."""
+    steps = sorted({step for _, step in where})
+    if shape.label is not None:
+        return "end"
+    return str(steps[0] + 1) if len(steps) == 1 else f"{steps[0] + 1}, {steps[1] + 1}, ..."
+
+
+def arranged(frame: pd.DataFrame) -> pd.DataFrame:
+    """The output first, tokens by letter from the lowest place on, and what is written last."""
+    tokens = sorted((str(name) for name in frame if name not in ABOUT), key=lambda name: (name[0], -int(name[2:] or 0)))
+    return frame[["output", *tokens, "writes", "margin"]].fillna("")
