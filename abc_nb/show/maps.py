@@ -224,7 +224,7 @@ def biases(bias: Lines, layer: int, task: Task, batch: Batch, across: int = 4) -
         mask(axis, cells)
         with_tokens(axis, keys, queries, size=6.5)
         followed = dict.fromkeys(what(line) for line in bias.of("cross", layer) if line.head == head)
-        axis.set_title(textwrap.fill(f"{head + 1}: {', '.join(followed) or 'nothing'}", 32), fontsize=7.5)
+        axis.set_title(textwrap.fill(f"head {head + 1}: {', '.join(followed) or 'nothing'}", 32), fontsize=7.5)
     figure.supxlabel("token of the problem", fontsize=8)
     figure.supylabel("output token", fontsize=8)
     return figure
