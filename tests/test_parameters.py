@@ -43,7 +43,7 @@ LONG = [
     Case("04_abs", {"task": "n-by-1", "period": 0, "seed": 5}),
     Case("04_abs", {"task": "parity", "base": 2, "window": 2, "period": 5}),
     Case("05_abc", {"task": "n-by-1", "seed": 0, "share": 0.2}),
-    Case("05_abc", {"base": 4, "seed": 1, "steps": 50, "train": True}),
+    Case("05_abc", {"task": "successor", "digits": 20, "share": 0.1, "steps": 100}),
     Case("07_every_length", {"task": "successor"}),
     Case("07_every_length", {"task": "n-by-1", "digits": 3}),
     Case("07_every_length", {"task": "parity", "digits": 12}),
