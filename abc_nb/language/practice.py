@@ -1,4 +1,9 @@
-"""Practice of a language model: training goes on with problems that hold wrong contexts, until none is wrong."""
+"""Practice of a language model: training goes on with wrong contexts, until none is wrong.
+
+Half of the problems in text hold wrong contexts. Beside them stands the loss of contexts alone, without a problem
+around them: a step shows some hundreds of these, and a batch of text a few dozen. All contexts come up, so that what
+is right stays right, and those that were wrong come more often.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +11,30 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
 from abc_nb.certificates.certify import Certificate, tried_and_certified
-from abc_nb.certificates.practice import EXAMPLES, SMALL
+from abc_nb.certificates.contexts import Context
+from abc_nb.certificates.practice import EXAMPLES, SMALL, Alone
+from abc_nb.certificates.rounding import Exact
+from abc_nb.certificates.shapes import Node, Shape
 from abc_nb.certificates.spans import SpanContexts
+from abc_nb.certificates.states import States
 from abc_nb.certificates.tried import Tried
 from abc_nb.common.errors import InputError
-from abc_nb.language.mixture import Mixture, solved
+from abc_nb.language.mixture import Mixture, TextBatch, solved
 from abc_nb.language.training import LanguageTrainer, patterns_of
 from abc_nb.model.eight_bits import round_weights
 from abc_nb.model.transformer import Transformer
+from abc_nb.problems.sampling import AGAIN, generator
 from abc_nb.training.progress import Progress, TrainingConfig
 from abc_nb.training.trainer import Report
+
+SHAPES, AT_ONCE = 4, 128  # shapes of which a step shows contexts alone, and contexts of each
+OFTEN = 4  # times as often as others, and once more, come shapes that have wrong contexts
 
 
 @dataclass(frozen=True)
@@ -53,14 +71,19 @@ def practise_language(
 
     `config` is the training of one round. The problems to practise are those of all rounds so far.
     """
-    start, again, progress = time.perf_counter(), list[str](), Progress()
+    start, again, alone, progress = time.perf_counter(), list[str](), dict[Shape, dict[bytes, Context]](), Progress()
     round_weights(model)
     found = certify_language(model)
     certificates = [tuple(each for _, _, each in found)]
     while len(certificates) <= rounds and not all(each.certified for each in certificates[-1]):
         for contexts, results, _ in found:
             again += problems(contexts, results)
-        trainer = LanguageTrainer(model, mixture, config, seed + 2**20 * len(certificates), again)
+            for each in results:
+                if each.margin < SMALL:
+                    known = alone.setdefault(each.shape, {})
+                    known |= {context[0].tobytes(): context for context in poor(each)}
+        own = seed + 2**20 * len(certificates)
+        trainer = PractiseTrainer(model, mixture, config, own, again, alone, [contexts for contexts, _, _ in found])
         trainer.run(report=report)
         add(progress, trainer.progress)
         round_weights(model)
@@ -76,14 +99,62 @@ def add(progress: Progress, own: Progress) -> None:
     progress.seconds += own.seconds
 
 
+class PractiseTrainer(LanguageTrainer):
+    """Trains one round: the loss of a batch of text, and that of contexts alone."""
+
+    def __init__(
+        self,
+        model: Transformer,
+        mixture: Mixture,
+        config: TrainingConfig,
+        seed: int,
+        again: Sequence[str],
+        alone: Alone,
+        contexts: Sequence[SpanContexts],
+    ) -> None:
+        """`alone` are the contexts that were wrong in this round or an earlier one, by shape."""
+        super().__init__(model, mixture, config, seed, again)
+        self.blocks = {shape: [*own.blocks(shape)] for own in contexts for shape in own.shapes}
+        self.alone, self.shapes = alone, [*self.blocks]
+        counts = [sum(len(block.right) for block in self.blocks[shape]) for shape in self.shapes]
+        # Shapes of few contexts come up, too, and those with wrong ones more often.
+        sizes = np.sqrt(counts) * [1 + OFTEN * (shape in alone) for shape in self.shapes]
+        self.chances = sizes / sizes.sum()
+
+    def gradients(self, batch: TextBatch, phase: Tensor | int) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        found = super().gradients(batch, phase)
+        rng = generator(self.seed, AGAIN, self.progress.step)
+        for number in rng.choice(len(self.shapes), SHAPES, p=self.chances):
+            (self.loss(self.shapes[number], rng) / SHAPES).backward()
+        return found
+
+    def loss(self, shape: Shape, rng: np.random.Generator) -> Tensor:
+        """Cross-entropy of the right tokens of some contexts of one shape, from the model's own layers."""
+        wrong = [*self.alone.get(shape, {}).values()]
+        values = np.concatenate([block.values for block in self.blocks[shape]])
+        right = np.concatenate([block.right for block in self.blocks[shape]])
+        some = rng.integers(len(values), size=AT_ONCE)
+        chosen, labels = values[some], right[some]
+        for row in range(len(some) // 2 if wrong else 0):
+            chosen[row], labels[row] = wrong[int(rng.integers(len(wrong)))]
+        assert isinstance(shape.root, Node)
+        logits = States(Exact(self.model), shape.atoms).take(chosen).logits(shape.root)
+        return F.cross_entropy(logits, torch.from_numpy(labels).to(logits.device))
+
+
 def problems(contexts: SpanContexts, results: Sequence[Tried]) -> list[str]:
     """A problem, solved, for each context that is wrong or nearly so; the shortest that holds it."""
     found = list[str]()
     for each in results:
-        nearly = [context for margin, context in each.narrow if 0 < margin < SMALL] if each.margin < SMALL else []
-        for context in [*each.examples[:EXAMPLES], *nearly]:
+        for context in poor(each):
             own = (contexts.problem(each.shape, context, site) for site in each.where)
             operands = next((operands for operands in own if operands is not None), None)
             if operands is not None:
                 found.append(solved(contexts.pattern, contexts.written(operands)))
     return found
+
+
+def poor(tried: Tried) -> list[Context]:
+    """The contexts of a shape that are wrong or nearly so."""
+    nearly = [context for margin, context in tried.narrow if 0 < margin < SMALL]
+    return [*tried.examples[:EXAMPLES], *nearly]

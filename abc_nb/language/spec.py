@@ -26,7 +26,7 @@ HEADS, LAYERS = 8, 2
 TRAINING = TrainingConfig(
     steps=1600, batch=16, held_batch=16, hold=600, learned=2.0, again=1, validate_every=200, validation=320
 )
-PRACTICE = replace(TRAINING, steps=200, hold=100, learning_rate=1e-3, matrix_learning_rate=2e-3)
+PRACTICE = replace(TRAINING, steps=100, hold=40, warmup=10, learning_rate=1e-3, matrix_learning_rate=2e-3)
 TRAINING_ALONE = replace(TRAINING, steps=1000, batch=64, held_batch=64, hold=500)
 ROUNDS = 9
 PLACES = 16  # positions that a problem takes where a token stands at its place: more than a number has in training
