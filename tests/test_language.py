@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import random
 import sys
 from collections import Counter
 from dataclasses import replace
@@ -18,6 +19,8 @@ from test_spans import PATTERNS, model
 from abc_nb import InputError, Transformer, api, cli
 from abc_nb.bias.spans import SpanLines
 from abc_nb.calibration.calibrate import Calibration
+from abc_nb.certificates.certify import tried_and_certified
+from abc_nb.certificates.spans import SpanContexts
 from abc_nb.language import evaluation, runs
 from abc_nb.language.answering import answered_text, attempts, problems_of, spoken
 from abc_nb.language.calibration import calibrated
@@ -216,3 +219,24 @@ def test_the_command_line_and_python_answer_texts(
     assert "language model" in capsys.readouterr().err
     assert cli.main(["certify", "language-abs"]) == 1
     assert "not certified" in capsys.readouterr().out
+
+
+def test_the_shipped_model_answers_long_sums_in_a_text() -> None:
+    rng = random.Random(0)
+    a, b, c = (rng.randrange(10**99, 10**100) for _ in range(3))
+    text = f"It is known that {a}+{b}= holds, and succ({c})= comes next."
+    assert api.answer("language-abs", text).splitlines() == [str(a + b), str(c + 1)]
+    whole = api.answer("language-abs", text, trace=True)
+    assert whole.startswith(f"It is known that {a}+{b}={str(a + b)[::-1]}; holds") and whole.endswith("; comes next.")
+
+
+def test_a_shipped_certificate_is_made_again() -> None:
+    """Of the two tasks with few contexts; the others take a minute."""
+    run = api.language_run("language-abs")
+    own, by_task = run.model(), {each["task"]: each for each in run.record["certificates"]}
+    for pattern in run.spec.mixture.patterns[2:]:
+        _, certificate = tried_and_certified(SpanContexts(own, pattern))
+        known = by_task[pattern.task.name]
+        assert certificate.certified and known["certified"]
+        assert (certificate.contexts, certificate.weights) == (known["contexts"], known["weights"])
+        assert certificate.margin == pytest.approx(known["margin"], abs=1e-3)
