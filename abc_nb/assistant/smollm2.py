@@ -21,6 +21,7 @@ from tqdm.auto import tqdm
 
 from abc_nb.assistant.calculator import Calculator
 from abc_nb.assistant.path import Path
+from abc_nb.assistant.proof import Certificate
 from abc_nb.assistant.training import train_until_certified
 from abc_nb.bias.spans import SpanLines
 from abc_nb.common import paths
@@ -155,6 +156,32 @@ def shipped() -> dict[str, Any]:
         raise InputError(f"{file} is not there: run `python -m abc_nb.assistant.smollm2`")
     found: dict[str, Any] = json.loads(file.read_bytes())
     return found
+
+
+def summary(facts: dict[str, Any]) -> str:
+    """What was measured, as lines of Markdown: answers by digits, certificates, everyday questions, time."""
+    frame = pd.DataFrame(facts["tests"])
+    frame["cell"] = frame.right.astype(str) + " of " + frame.problems.astype(str)
+    frame["path"] = frame.path.map({False: "without", True: "with"})
+    wide = frame.set_index(["problem", "where", "path", "digits"]).cell.unstack().fillna("–")
+    heads = ["problem", "where", "path", *(f"{digits} digits" for digits in wide)]
+    rows = [
+        heads,
+        ["---"] * len(heads),
+        *([*index, *cells] for index, cells in zip(wide.index, wide.values, strict=True)),
+    ]
+    same = sum(row["before"] == row["after"] for row in facts["everyday"])
+    proofs = [Certificate(**each) for each in facts["certificates"][-1]]
+    return "\n".join(
+        [
+            *(f"| {' | '.join(row)} |" for row in rows),
+            "",
+            *(f"- {proof}" for proof in proofs),
+            f"- Of {len(facts['everyday'])} everyday questions {same} are answered to the letter as before.",
+            f"- Training took {' + '.join(map(str, facts['steps']))} steps, and everything {facts['seconds'] / 60:.0f} "
+            f"minutes on a busy processor ({facts['device']}).",
+        ]
+    )
 
 
 def shipped_path(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Path:

@@ -37,6 +37,13 @@ def worst_runs(results: Results, models: Sequence[str] = tuple(ROWS)) -> str:
     return grid(rows) if len(rows) > 1 else ""
 
 
+def proven(results: Results, models: Sequence[str] = ("abs", "abc")) -> str:
+    """How many runs of some methods are certified, as a part of a sentence."""
+    frame = certified.practice(results, models)
+    parts = [(ROWS[model], frame[frame.model == model].after) for model in models]
+    return " and ".join(f"{after.sum()} of {len(after)} models of {title}" for title, after in parts)
+
+
 def verdicts(profile: str) -> str:
     """How many claims of the papers have which verdict, in one sentence."""
     book = ledger(profile)
