@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -110,9 +111,9 @@ def tested(
             for where, text in (("alone", problem), ("chat", chat(tokenizer, f"What is {problem[:-1]}?", problem))):
                 for own in (None, calculator) if length <= 60 else (calculator,):
                     written = reply(model, tokenizer, text, length + 3, own)
-                    first = written.split()[0].rstrip(".") if written.split() else ""
+                    number = re.match(r"\s*(\d+)", written)
                     row = {"problem": pattern.form, "digits": length, "where": where, "path": own is not None}
-                    rows.append(row | {"right": first == right})
+                    rows.append(row | {"right": number is not None and number[1] == right})
     grouped = pd.DataFrame(rows).groupby(["problem", "where", "path", "digits"], sort=False).right
     return grouped.agg(right="sum", problems="size").reset_index()
 
@@ -138,6 +139,7 @@ def make(seed: int = 0) -> File:
     model, tokenizer = load()
     path = new_path(model, tokenizer)
     found = train_until_certified(path, STEPS, seed)
+    path.save(paths.SHIPPED / WEIGHTS)
     facts = {"seed": seed, "seconds": round(time.perf_counter() - start), "device": device_name()}
     facts |= {"losses": [round(sum(losses[-20:]) / 20, 4) for losses in found.losses]}
     facts |= {"steps": [len(losses) for losses in found.losses]}
@@ -145,7 +147,6 @@ def make(seed: int = 0) -> File:
     calculator = Calculator(path, tokenizer)
     facts |= {"tests": tested(model, tokenizer, calculator, TESTS).to_dict("records")}
     facts |= {"everyday": everyday(model, tokenizer, calculator, EVERYDAY).to_dict("records")}
-    path.save(paths.SHIPPED / WEIGHTS)
     return write_text(paths.SHIPPED / RESULTS, json.dumps(facts, indent=1) + "\n")
 
 
@@ -184,7 +185,7 @@ def summary(facts: dict[str, Any]) -> str:
     )
 
 
-def shipped_path(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Path:
+def trained_path(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Path:
     """The trained path."""
     return new_path(model, tokenizer).load(paths.SHIPPED / WEIGHTS)
 

@@ -20,7 +20,7 @@ from abc_nb.problems.sampling import TRAIN, generator
 from abc_nb.problems.spans import END
 from abc_nb.problems.tasks import TRAINED
 
-RATE, BATCH = 1e-3, 512  # learning rate at its highest, and contexts of a step
+RATE, BATCH = 1e-3, 512  # learning rate at its highest, of practice a fifth; contexts of a step
 OTHERS = 2048  # tokens of the vocabulary, drawn anew for each step, that the right one is compared with
 
 
@@ -32,7 +32,7 @@ class Trained:
     certificates: list[tuple[Certificate, ...]] = field(default_factory=list)  # before practice and after each round
 
 
-def train_until_certified(path: Path, steps: int, seed: int = 0, rounds: int = 6) -> Trained:
+def train_until_certified(path: Path, steps: int, seed: int = 0, rounds: int = 9) -> Trained:
     """Train; round the weights to 8 bits, try every context, and practise those that are wrong or nearly so.
 
     A round of practice has a third of the steps, and there are at most so many `rounds`.
@@ -56,8 +56,9 @@ def train(path: Path, steps: int, seed: int, first: int, practice: Sequence[tupl
 
     Every second step has as many contexts to practise beside those of random problems, if there are any.
     """
-    optimizer = torch.optim.AdamW(path.layers.parameters(), RATE, betas=(0.9, 0.98), weight_decay=0.0)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, total_steps=steps)
+    rate = RATE / 5 if first else RATE
+    optimizer = torch.optim.AdamW(path.layers.parameters(), rate, betas=(0.9, 0.98), weight_decay=0.0)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total_steps=steps)
     again = (joined([own for own, _ in practice]), torch.cat([right for _, right in practice])) if practice else None
     vocabulary, tokens, losses = len(path.head[0].weight), path.get_buffer("tokens"), list[float]()
     for step in tqdm(range(first, first + steps), delay=3, leave=False, unit="step"):

@@ -41,7 +41,7 @@ def proven(results: Results, models: Sequence[str] = ("abs", "abc")) -> str:
     """How many runs of some methods are certified, as a part of a sentence."""
     frame = certified.practice(results, models)
     parts = [(ROWS[model], frame[frame.model == model].after) for model in models]
-    return " and ".join(f"{after.sum()} of {len(after)} models of {title}" for title, after in parts)
+    return ", ".join(f"{title} {after.sum()} of {len(after)}" for title, after in parts)
 
 
 def verdicts(profile: str) -> str:
