@@ -11,8 +11,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.torch import load_file
 
-from abc_nb.assistant import training
+from abc_nb.assistant import smollm2, training
 from abc_nb.assistant.calculator import Calculator
 from abc_nb.assistant.contexts import every_context
 from abc_nb.assistant.path import Path
@@ -20,11 +21,13 @@ from abc_nb.assistant.proof import certify
 from abc_nb.assistant.training import drawn, train_until_certified
 from abc_nb.bias.sequence import dense_bias
 from abc_nb.bias.spans import SpanLines
+from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.problems.sampling import generator
 from abc_nb.problems.spans import VOCABULARY, Pattern
 from abc_nb.problems.tasks import Task
 
+ROOT = File(__file__).parents[1]
 ADDITION = Pattern(Task("addition"), "{a}+{b}=")
 PARITY = Pattern(Task("parity"), "parity({bits})=")
 NUMBERS = st.integers(0, 10**8 - 1).map(str)
@@ -209,3 +212,14 @@ def test_what_no_path_is_made_of_is_refused(depth: int, heads: int, message: str
     model, tokenizer = language_model()
     with pytest.raises(InputError, match=message):
         Path(model, tokenizer, SpanLines.one_key_a_head((PARITY,), heads, max(1, depth)), depth)
+
+
+def test_the_page_on_smollm2_has_what_was_measured_and_the_shipped_path_is_the_certified_one() -> None:
+    facts = smollm2.shipped()
+    assert smollm2.summary(facts) in (ROOT / "docs" / "assistant.md").read_text(encoding="utf-8")
+    assert all(each["wrong"] == 0 < each["margin"] for each in facts["certificates"][-1])
+    for each, pattern in zip(facts["certificates"][-1], smollm2.PATTERNS, strict=True):
+        bias = SpanLines.one_key_a_head(smollm2.PATTERNS, 9, smollm2.DEPTH)
+        assert each["contexts"] == sum(len(block.label) for block in every_context(bias, pattern))
+    shapes = {name: tuple(tensor.shape) for name, tensor in load_file(paths.SHIPPED / smollm2.WEIGHTS).items()}
+    assert shapes["layers.1.mlp.down_proj.weight"] == (576, 1536)
