@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 import pytest
 import torch
 from conftest import Folders
 from helpers import assert_same_result
+from safetensors.torch import save
 
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
+from abc_nb.model.eight_bits import packed, split, value
 from abc_nb.runs import pack, runner, store
+from abc_nb.runs.run import Weights, checksum
 from abc_nb.runs.store import Run
 from abc_nb.specs.names import Name
 from abc_nb.specs.spec import Spec, spec
@@ -56,6 +60,18 @@ def test_runs_are_added_and_replaced(run: Run, folders: Folders) -> None:
     assert shipped(changed).manifest["steps"] == 5
     rows = pack.Pack(folders.shipped).rows
     assert [row["seed"] for row in rows.values()] == [0, 1]
+
+
+def test_weights_of_8_bits_and_others_take_each_others_place(run: Run, tmp_path: Path) -> None:
+    """Nothing is left of the exponents that rounded weights have beside them."""
+    assert run.weights is not None
+    rounded = {name: value(*split(tensor)) for name, tensor in run.weights.load().items()}
+    (tmp_path / "weights.safetensors").write_bytes(save(packed(rounded)))
+    facts = {**run.manifest, "weights": checksum(rounded)}
+    for each in (replace(run, weights=Weights(tmp_path / "weights.safetensors"), manifest=facts), run):
+        store.ship(each, weights=True)
+        found, wanted = shipped(run.spec).model().state_dict(), each.model().state_dict()
+        torch.testing.assert_close(found, wanted, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("file", [pack.RUNS, pack.file_of("evaluation")])

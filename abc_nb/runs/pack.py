@@ -204,8 +204,9 @@ def write_weights(folder: Path, runs: Iterable[Run]) -> None:
         tensors = load_file(folder / name) if (folder / name).exists() else {}
         for run in own:
             assert run.weights is not None
-            parts = packed(run.weights.load())
-            tensors |= {f"seed{run.seed}/{part}": tensor for part, tensor in parts.items()}
+            prefix, parts = f"seed{run.seed}/", packed(run.weights.load())
+            tensors = {each: tensor for each, tensor in tensors.items() if not each.startswith(prefix)}
+            tensors |= {prefix + part: tensor for part, tensor in parts.items()}
         write_bytes(folder / name, save(tensors))
 
 
