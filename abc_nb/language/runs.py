@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import platform
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +15,8 @@ from safetensors.torch import load_file, save
 
 from abc_nb.bias.lines import Line, Lines
 from abc_nb.bias.spans import SpanLines
+from abc_nb.certificates.certify import weights_of
+from abc_nb.certificates.checksum import checksum
 from abc_nb.common import paths
 from abc_nb.common.config import from_data, to_data
 from abc_nb.common.devices import device, device_name, one_thread
@@ -54,17 +54,10 @@ class LanguageRun:
         bias = from_data(self.record["bias"], types) if self.record["bias"] else None
         model = self.spec.build(self.seed, bias)
         tensors = unpacked(load_file(self.path.with_suffix(".safetensors")))
-        if checksum(tensors) != self.record["weights"]:
+        if checksum({name: tensor.numpy() for name, tensor in tensors.items()}) != self.record["weights"]:
             raise InputError(f"the weights beside {self.path} are not those of its run: train it again")
         model.load_state_dict(tensors)
         return model.eval()
-
-
-def checksum(tensors: Mapping[str, torch.Tensor]) -> str:
-    digest = hashlib.sha256()
-    for name in sorted(tensors):
-        digest.update(name.encode() + tensors[name].contiguous().numpy().tobytes())
-    return digest.hexdigest()
 
 
 def made_here(spec: LanguageSpec, seed: int) -> Path:
@@ -123,7 +116,7 @@ def make(spec: LanguageSpec, seed: int, path: Path, report: Report | None) -> La
     record["generated"] = generated(model, spec.mixture.patterns, seed)
     tensors = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
     versions = {"python": platform.python_version(), "torch": torch.__version__}
-    record |= {"weights": checksum(tensors), "device": device_name(), "versions": versions}
+    record |= {"weights": checksum(weights_of(model)), "device": device_name(), "versions": versions}
     write_bytes(path.with_suffix(".safetensors"), save(packed(tensors)))
     write_text(path, json.dumps(record, indent=1) + "\n")
     checkpoint.unlink(missing_ok=True)

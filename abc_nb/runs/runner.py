@@ -63,11 +63,12 @@ def make(experiment: Spec, seed: int, report: Report | None = None) -> Run:
     else:
         best = train_until_accepted(experiment, seed, parent, partial, report)
     tensors = {name: tensor.cpu().contiguous() for name, tensor in best.model.state_dict().items()}
-    known = parent.outcomes() if parent is not None and parent.checksum == checksum(tensors) else []
+    own = checksum(tensors)
+    known = parent.outcomes() if parent is not None and parent.checksum == own else []
     outcomes, seconds = timed_tests(best.model, experiment, not_made(experiment, known))
     facts = {"steps": best.steps, "seconds": {"training": best.seconds, "evaluation": seconds}} | best.facts
     write_bytes(partial / store.WEIGHTS, save(packed(tensors)))
-    facts |= environment(experiment.model) | {"weights": checksum(tensors)}
+    facts |= environment(experiment.model) | {"weights": own}
     tables = best.tables | {"evaluation": pd.DataFrame([*known, *outcomes], columns=Outcome._fields)}
     store.write_run(experiment, seed, partial, facts, tables)
     for checkpoint in partial.glob("attempt-*"):
