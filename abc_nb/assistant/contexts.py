@@ -15,7 +15,6 @@ from torch.nn.functional import pad
 
 from abc_nb.bias.base import CLOSED
 from abc_nb.bias.spans import SpanLines
-from abc_nb.certificates.contexts import Context, Site
 from abc_nb.certificates.shapes import Node, Shape, Token
 from abc_nb.certificates.spans import SpanContexts
 from abc_nb.model.config import ModelConfig
@@ -69,11 +68,8 @@ class Block:
 
     def problem(self, row: int) -> str:
         """The shortest problem that holds a context; empty where none is found."""
-        context: Context = self.values[row], int(self.label[row])
-        sites: list[Site] = self.known.shapes[self.shape]
-        found = (self.known.problem(self.shape, context, site) for site in sites)
-        operands = next((operands for operands in found if operands is not None), None)
-        return "" if operands is None else self.known.pattern.problem(self.known.written(operands))
+        found = self.known.shortest(self.shape, (self.values[row], int(self.label[row])))
+        return "" if found is None else self.known.pattern.problem(self.known.written(found.operands))
 
 
 def every_context(bias: SpanLines, pattern: Pattern) -> Iterator[Block]:

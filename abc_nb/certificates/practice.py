@@ -53,11 +53,10 @@ class ToPractise:
 
     def add(self, contexts: Contexts, results: Sequence[Tried]) -> None:
         """Find one training problem for each context that is wrong or nearly so; those without one stand alone."""
-        poor = [each for each in results if each.margin < SMALL]
-        sites = contexts.in_training([each.shape for each in poor])
-        for each in poor:
-            nearly = [context for margin, context in each.narrow if 0 < margin < SMALL]
-            for context in [*each.examples[:EXAMPLES], *nearly]:
+        narrow = [each for each in results if each.margin < SMALL]
+        sites = contexts.in_training([each.shape for each in narrow])
+        for each in narrow:
+            for context in poor(each):
                 problem = problem_of(contexts, each.shape, context, sites[each.shape])
                 if problem is not None:
                     self.problems.append(problem)
@@ -70,9 +69,20 @@ class ToPractise:
         shape = shapes[int(rng.integers(len(shapes)))]
         every = [*self.alone[shape].values()]
         some = [every[row] for row in rng.choice(len(every), min(AT_ONCE, len(every)), replace=False)]
-        assert isinstance(shape.root, Node)
-        logits = States(Exact(model), shape.atoms).take(np.stack([values for values, _ in some])).logits(shape.root)
-        return F.cross_entropy(logits, torch.tensor([right for _, right in some], device=logits.device))
+        return loss_of_contexts(model, shape, np.stack([values for values, _ in some]), [right for _, right in some])
+
+
+def poor(tried: Tried) -> list[Context]:
+    """The contexts of a shape that are wrong or nearly so, as far as they are kept."""
+    nearly = [context for margin, context in tried.narrow if 0 < margin < SMALL]
+    return [*tried.examples[:EXAMPLES], *nearly]
+
+
+def loss_of_contexts(model: Transformer, shape: Shape, values: np.ndarray, right: Sequence[int] | np.ndarray) -> Tensor:
+    """Cross-entropy of the right tokens of contexts of one shape, (contexts, atoms), from the model's own layers."""
+    assert isinstance(shape.root, Node)
+    logits = States(Exact(model), shape.atoms).take(values).logits(shape.root)
+    return F.cross_entropy(logits, torch.tensor(right, device=logits.device))
 
 
 @dataclass(frozen=True)

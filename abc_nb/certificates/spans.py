@@ -172,15 +172,13 @@ class SpanContexts(PlaceContexts):
 
     def candidates(self, wrong: Iterable[Any]) -> list[Candidate]:
         """For each wrong context the shortest problem."""
-        firsts = (
-            next(
-                (Candidate(site[0], own) for site in each.where if (own := self.problem(each.shape, context, site))),
-                None,
-            )
-            for each in wrong
-            for context in each.examples
-        )
+        firsts = (self.shortest(each.shape, context) for each in wrong for context in each.examples)
         return [candidate for candidate in firsts if candidate is not None]
+
+    def shortest(self, shape: Shape, context: Context) -> Candidate | None:
+        """The shortest problem that holds a context; None where none is found."""
+        found = ((site[0], self.problem(shape, context, site)) for site in self.shapes[shape])
+        return next((Candidate(size, operands) for size, operands in found if operands is not None), None)
 
     def written(self, operands: Sequence[Digits]) -> list[str]:
         """The numbers of a problem as they are typed."""

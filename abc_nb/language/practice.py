@@ -8,21 +8,17 @@ is right stays right, and those that were wrong come more often.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from abc_nb.certificates.certify import Certificate, tried_and_certified
-from abc_nb.certificates.contexts import Context
-from abc_nb.certificates.practice import EXAMPLES, SMALL, Alone
-from abc_nb.certificates.rounding import Exact
-from abc_nb.certificates.shapes import Node, Shape
+from abc_nb.certificates.contexts import Block
+from abc_nb.certificates.practice import SMALL, Alone, loss_of_contexts, poor
+from abc_nb.certificates.shapes import Shape
 from abc_nb.certificates.spans import SpanContexts
-from abc_nb.certificates.states import States
 from abc_nb.certificates.tried import Tried
 from abc_nb.common.errors import InputError
 from abc_nb.language.mixture import Mixture, TextBatch, solved
@@ -71,17 +67,16 @@ def practise_language(
 
     `config` is the training of one round. The problems to practise are those of all rounds so far.
     """
-    start, again, alone, progress = time.perf_counter(), list[str](), dict[Shape, dict[bytes, Context]](), Progress()
+    start, again, alone, progress = time.perf_counter(), list[str](), Alone(), Progress()
     round_weights(model)
     found = certify_language(model)
     certificates = [tuple(each for _, _, each in found)]
     while len(certificates) <= rounds and not all(each.certified for each in certificates[-1]):
         for contexts, results, _ in found:
             again += problems(contexts, results)
-            for each in results:
-                if each.margin < SMALL:
-                    known = alone.setdefault(each.shape, {})
-                    known |= {context[0].tobytes(): context for context in poor(each)}
+            for each in (each for each in results if each.margin < SMALL):
+                known = alone.setdefault(each.shape, {})
+                known |= {context[0].tobytes(): context for context in poor(each)}
         own = seed + 2**20 * len(certificates)
         trainer = PractiseTrainer(model, mixture, config, own, again, alone, [contexts for contexts, _, _ in found])
         trainer.run(report=report)
@@ -114,9 +109,9 @@ class PractiseTrainer(LanguageTrainer):
     ) -> None:
         """`alone` are the contexts that were wrong in this round or an earlier one, by shape."""
         super().__init__(model, mixture, config, seed, again)
-        self.blocks = {shape: [*own.blocks(shape)] for own in contexts for shape in own.shapes}
-        self.alone, self.shapes = alone, [*self.blocks]
-        counts = [sum(len(block.right) for block in self.blocks[shape]) for shape in self.shapes]
+        self.every = {shape: whole(own.blocks(shape)) for own in contexts for shape in own.shapes}
+        self.alone, self.shapes = alone, [*self.every]
+        counts = [len(self.every[shape].right) for shape in self.shapes]
         # Shapes of few contexts come up, too, and those with wrong ones more often.
         sizes = np.sqrt(counts) * [1 + OFTEN * (shape in alone) for shape in self.shapes]
         self.chances = sizes / sizes.sum()
@@ -130,16 +125,18 @@ class PractiseTrainer(LanguageTrainer):
 
     def loss(self, shape: Shape, rng: np.random.Generator) -> Tensor:
         """Cross-entropy of the right tokens of some contexts of one shape, from the model's own layers."""
-        wrong = [*self.alone.get(shape, {}).values()]
-        values = np.concatenate([block.values for block in self.blocks[shape]])
-        right = np.concatenate([block.right for block in self.blocks[shape]])
-        some = rng.integers(len(values), size=AT_ONCE)
-        chosen, labels = values[some], right[some]
+        wrong, every = [*self.alone.get(shape, {}).values()], self.every[shape]
+        some = rng.integers(len(every.right), size=AT_ONCE)
+        chosen, labels = every.values[some], every.right[some]
         for row in range(len(some) // 2 if wrong else 0):
             chosen[row], labels[row] = wrong[int(rng.integers(len(wrong)))]
-        assert isinstance(shape.root, Node)
-        logits = States(Exact(self.model), shape.atoms).take(chosen).logits(shape.root)
-        return F.cross_entropy(logits, torch.from_numpy(labels).to(logits.device))
+        return loss_of_contexts(self.model, shape, chosen, labels)
+
+
+def whole(blocks: Iterable[Block]) -> Block:
+    """All contexts of a shape together."""
+    parts = [*blocks]
+    return Block(np.concatenate([part.values for part in parts]), np.concatenate([part.right for part in parts]))
 
 
 def problems(contexts: SpanContexts, results: Sequence[Tried]) -> list[str]:
@@ -147,14 +144,7 @@ def problems(contexts: SpanContexts, results: Sequence[Tried]) -> list[str]:
     found = list[str]()
     for each in results:
         for context in poor(each):
-            own = (contexts.problem(each.shape, context, site) for site in each.where)
-            operands = next((operands for operands in own if operands is not None), None)
-            if operands is not None:
-                found.append(solved(contexts.pattern, contexts.written(operands)))
+            own = contexts.shortest(each.shape, context)
+            if own is not None:
+                found.append(solved(contexts.pattern, contexts.written(own.operands)))
     return found
-
-
-def poor(tried: Tried) -> list[Context]:
-    """The contexts of a shape that are wrong or nearly so."""
-    nearly = [context for margin, context in tried.narrow if 0 < margin < SMALL]
-    return [*tried.examples[:EXAMPLES], *nearly]
