@@ -7,7 +7,7 @@ counts as one position, however long its numbers are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -72,6 +72,13 @@ class SpanLines(Bias):
             == {replace(line, layer=0) for line in own.lines if line.layer == second}
             for own in self.lines
         )
+
+    def by_layer(self, layers: int, make: Callable[[int], Tensor]) -> list[Tensor]:
+        """What `make` gives for each layer, made once where layers have the same lines."""
+        found = list[Tensor]()
+        for layer in range(layers):
+            found.append(found[-1] if layer and self.same(layer - 1, layer) else make(layer))
+        return found
 
     @torch.inference_mode(False)
     def rows(self, spans: Sequence[ProblemSpan], layer: int, first: int, last: int) -> Tensor:

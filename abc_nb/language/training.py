@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from abc_nb.bias.base import causal
-from abc_nb.bias.spans import SpanLines, positions
+from abc_nb.bias.spans import positions
 from abc_nb.language.mixture import Mixture, TextBatch
 from abc_nb.model.rows import Rows, logits
 from abc_nb.model.transformer import Transformer
@@ -20,6 +20,7 @@ from abc_nb.training.batches import Batches
 from abc_nb.training.evaluation import evaluating
 from abc_nb.training.progress import TrainingConfig
 from abc_nb.training.trainer import Trainer
+from abc_nb.training.writer import text_bias
 
 TEXTS = 64  # rows of held-out text
 MISSED = 256  # problems that are kept to be met again
@@ -27,14 +28,12 @@ MISSED = 256  # problems that are kept to be met again
 
 def rows_of(model: Transformer, texts: Sequence[str]) -> Rows:
     """Positions and biases of rows of one length, as the model's bias says where problems stand in them."""
-    bias, tokens, device = model.config.bias, len(texts[0]), model.head.weight.device
-    if not isinstance(bias, SpanLines) or not bias.patterns:
+    bias, tokens, device = text_bias(model), len(texts[0]), model.head.weight.device
+    if not bias.patterns:
         plain = torch.arange(tokens, device=device).expand(len(texts), -1)
         return Rows(plain, [causal(tokens).to(device)[None]] * model.config.decoder_layers)
-    spans, biases = [bias.spans(text) for text in texts], list[Tensor]()
-    for layer in range(model.config.decoder_layers):
-        repeated = layer > 0 and bias.same(layer - 1, layer)
-        biases.append(biases[-1] if repeated else bias.matrix(spans, tokens, layer).to(device))
+    spans = [bias.spans(text) for text in texts]
+    biases = bias.by_layer(model.config.decoder_layers, lambda layer: bias.matrix(spans, tokens, layer).to(device))
     return Rows(torch.stack([positions(own, tokens, bias.period) for own in spans]).to(device), biases)
 
 
@@ -110,8 +109,8 @@ def answered(model: Transformer, patterns: tuple[Pattern, ...], batch: TextBatch
 
 
 def patterns_of(model: Transformer) -> tuple[Pattern, ...]:
-    bias = model.config.bias
-    return bias.patterns if isinstance(bias, SpanLines) else ()
+    """The patterns of the problems that a model has lines for."""
+    return text_bias(model).patterns
 
 
 def text_loss(model: Transformer, rows: int = TEXTS, characters: int = 256) -> float:

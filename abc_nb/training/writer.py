@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from abc_nb.bias.base import CLOSED
 from abc_nb.bias.spans import SpanLines, positions
 from abc_nb.common.errors import InputError
 from abc_nb.model.rows import Cache, Rows, logits
@@ -41,7 +40,7 @@ class Writer:
         """
         if not text:
             raise InputError("there is no text to go on from: give one character at least")
-        tokens, spans = tokens_of(text), spans_of(self.model, text)
+        tokens, spans = tokens_of(text), text_bias(self.model).spans(text)
         known = min(unchanged(self.text, self.spans, text, spans), self.cache.count)
         if known == len(tokens) and text != self.text:
             known -= 1  # only the last token's logits are kept
@@ -68,7 +67,7 @@ class Writer:
 
     def answer(self, text: str) -> str:
         """The answer, units first, to the problem whose `=` ends a text: all digits that the model writes there."""
-        spans = spans_of(self.model, text)
+        spans = text_bias(self.model).spans(text)
         if not spans or not spans[-1].finished or spans[-1].end != len(text) or spans[-1].answer:
             raise InputError(f"there is no problem at the end of {text[-40:]!r}")
         written = self.write(text, spans[-1].pattern.answer_places(spans[-1].lengths) + 1, NO_DIGITS)
@@ -77,21 +76,20 @@ class Writer:
 
 def likeliest(model: Transformer, text: str) -> Tensor:
     """The token that the model thinks likeliest after each of a text's, (tokens,), in memory linear in its length."""
-    parts = passes(model, tokens_of(text), spans_of(model, text), Cache())
+    parts = passes(model, tokens_of(text), text_bias(model).spans(text), Cache())
     return torch.cat([part.argmax(-1).cpu() for part in parts])
 
 
-def spans_of(model: Transformer, text: str) -> list[ProblemSpan]:
-    """The problems of a text that the model's bias is about."""
+def text_bias(model: Transformer) -> SpanLines:
+    """The model's bias of rows of text; of a plain model that without patterns, under which all is text."""
     bias = model.config.bias
-    return bias.spans(text) if isinstance(bias, SpanLines) else []
+    return bias if isinstance(bias, SpanLines) else SpanLines(1)
 
 
 def passes(model: Transformer, tokens: Sequence[int], spans: Sequence[ProblemSpan], cache: Cache) -> Iterator[Tensor]:
     """Logits (tokens, vocabulary) after the tokens that are not in the cache yet, some at a time."""
     check_memory(model, len(tokens))
-    bias = model.config.bias
-    where = positions(spans, len(tokens), bias.period if isinstance(bias, SpanLines) else 1)[None]
+    where = positions(spans, len(tokens), text_bias(model).period)[None]
     with evaluating(model) as device:
         for first in range(cache.count, len(tokens), BLOCK):
             last = min(first + BLOCK, len(tokens))
@@ -101,16 +99,10 @@ def passes(model: Transformer, tokens: Sequence[int], spans: Sequence[ProblemSpa
 
 def biases(model: Transformer, spans: Sequence[ProblemSpan], first: int, last: int) -> list[Tensor]:
     """What is added to each layer's logits of the tokens `first` to `last` - 1: (1, heads or 1, tokens, last)."""
-    bias, device, found = model.config.bias, model.head.weight.device, list[Tensor]()
-    for layer in range(model.config.decoder_layers):
-        if not isinstance(bias, SpanLines):
-            later = torch.arange(last) > torch.arange(first, last)[:, None]
-            found.append(torch.zeros(later.shape).masked_fill_(later, CLOSED)[None, None].to(device))
-        elif layer and bias.same(layer - 1, layer):
-            found.append(found[-1])
-        else:
-            found.append(bias.rows(spans, layer, first, last)[None].to(device))
-    return found
+    bias, device = text_bias(model), model.head.weight.device
+    return bias.by_layer(
+        model.config.decoder_layers, lambda layer: bias.rows(spans, layer, first, last)[None].to(device)
+    )
 
 
 def unchanged(old: str, old_spans: Sequence[ProblemSpan], new: str, new_spans: Sequence[ProblemSpan]) -> int:
