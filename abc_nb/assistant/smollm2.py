@@ -8,7 +8,6 @@ shipped results.
 from __future__ import annotations
 
 import json
-import random
 import re
 import time
 from collections.abc import Sequence
@@ -29,8 +28,11 @@ from abc_nb.common import paths
 from abc_nb.common.devices import device_name, one_thread
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_text
+from abc_nb.language.evaluation import test_operands
+from abc_nb.problems.sampling import TEST, generator
 from abc_nb.problems.spans import Pattern
 from abc_nb.problems.tasks import Task
+from abc_nb.training.evaluation import TEST_SEED
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -101,12 +103,11 @@ def tested(
 
     Without the calculator only problems of at most sixty digits are asked.
     """
-    rows, rng = [], random.Random(0)
+    rows, rng = [], generator(TEST_SEED, TEST)
     every = [(pattern, length, count) for pattern in calculator.patterns.patterns for length, count in tests.items()]
     for pattern, length, count in tqdm(every, delay=3, leave=False):
         for _ in range(count):
-            digits = [pattern.task.factor if few else length for few in pattern.few]
-            operands = ["".join(rng.choice("123456789") for _ in range(each)) for each in digits]
+            operands = test_operands(pattern, length, rng)
             problem, right = pattern.problem(operands), pattern.read(pattern.answer(operands))
             for where, text in (("alone", problem), ("chat", chat(tokenizer, f"What is {problem[:-1]}?", problem))):
                 for own in (None, calculator) if length <= 60 else (calculator,):
