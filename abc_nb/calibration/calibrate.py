@@ -42,7 +42,8 @@ class Calibration:
     first.
     """
 
-    source: Literal["weights", "logits"] = "weights"  # what is averaged, and so the unit of a line's value
+    # What is averaged, and so the unit of a line's value; "mask": weights, and every line's value is zero.
+    source: Literal["weights", "logits", "mask"] = "weights"
     layers: Literal["each", "last"] = "each"  # whose attention a layer is biased with
     anchor: Literal["operands", "whole"] = "operands"  # what lines run over
     directions: tuple[Direction, ...] = DIRECTIONS
@@ -117,7 +118,7 @@ def calibrate(
     found = candidates(places, name, settings, attention.shape[1])
     means = line_means(attention, found)
     if settings.kappa is None:
-        weights = attention if settings.source == "weights" else attention.softmax(-1)
+        weights = attention.softmax(-1) if settings.source == "logits" else attention
         kept, values = strongest_first(weights, means, enough_cells(found, name), settings.share or SHARE)
     elif settings.script:
         kept, values = sums_above(means * found.inside.sum(0), settings.kappa[name != "cross"])
@@ -126,7 +127,7 @@ def calibrate(
     lines = []
     for (head, number), value in zip(kept.nonzero().tolist(), values[kept].tolist(), strict=True):
         direction, span, offset = found.lines[number]
-        lines.append(Line(name, layer, head, direction, span, offset, value))
+        lines.append(Line(name, layer, head, direction, span, offset, 0.0 if settings.source == "mask" else value))
     return lines
 
 
@@ -148,7 +149,7 @@ def checked(attention: Tensor, layout: Layout | None, name: Attention, settings:
         raise InputError(f"{where} is not finite everywhere: give the lowest logit where a mask closes a key")
     if layout is not None and shape[1:] != (wanted := (query_count(layout, name), key_count(layout, name))):
         raise InputError(f"{where} has the shape {shape}: the layout has {wanted[0]} queries and {wanted[1]} keys")
-    if settings.kappa is None and settings.source == "weights":
+    if settings.kappa is None and settings.source != "logits":
         if (numbers < 0).any():
             raise InputError("attention weights are never negative: for logits, calibrate with source='logits'")
         if (most := numbers.sum(-1).max().item()) > 1 + ROUNDING:

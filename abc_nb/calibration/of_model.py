@@ -77,7 +77,7 @@ def average_attention(model: Transformer, batch: Batch, source: str = "weights")
     averaged before softmax; what the causal mask closes has the lowest one instead of minus infinity.
     """
     kept = record(model, batch, average=True)
-    means = kept.weights if source == "weights" else kept.logits
+    means = kept.logits if source == "logits" else kept.weights
     return {where: each.cpu().nan_to_num(neginf=each[each.isfinite()].min().item()) for where, each in means.items()}
 
 

@@ -97,6 +97,7 @@ def make(spec: LanguageSpec, seed: int, path: Path, report: Report | None) -> La
     trainer = LanguageTrainer(model, spec.mixture, spec.training, seed)
     progress = trainer.run(checkpoint, report)
     trained = {"text": text_loss(model), "steps": progress.step, "seconds": round(progress.seconds, 1)}
+    model = model.cpu()  # of which certificates speak
     round_weights(model)
     record: dict[str, Any] = {"spec": spec.data, "seed": seed, "bias": bias_of(model), "trained": trained}
     record["history"] = list(progress.history)
@@ -110,7 +111,7 @@ def make(spec: LanguageSpec, seed: int, path: Path, report: Report | None) -> La
             "rounds": len(practised.certificates) - 1,
             "seconds": round(practised.seconds, 1),
         }
-    model = model.cpu().eval()
+    model.eval()
     record["text"] = text_loss(model, 256)
     record["evaluation"] = evaluate(model, spec.mixture.patterns).to_dict("records")
     record["generated"] = generated(model, spec.mixture.patterns, seed)

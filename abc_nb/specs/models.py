@@ -26,8 +26,8 @@ from abc_nb.specs.model import (
     reading,
     scaffold,
 )
-from abc_nb.specs.readings import ABLATIONS, ALGORITHM_1, BY_WEIGHTS, READINGS, TEXT_LINES
-from abc_nb.specs.recipes import PaperTraining, TrainingName
+from abc_nb.specs.readings import ABC, ABLATIONS, ALGORITHM_1, BY_WEIGHTS, READINGS, TEXT_LINES
+from abc_nb.specs.recipes import TrainingName
 from abc_nb.specs.traced import TRACED
 
 BASIC = {  # the papers' models, and variants that show why a baseline fails
@@ -39,22 +39,14 @@ BASIC = {  # the papers' models, and variants that show why a baseline fails
     "window": scaffold("Window", positions.Sinusoidal()),
     "window-cyclic": scaffold("ABS", positions.Sinusoidal(PERIOD), tested="beyond"),
     "nope-window": scaffold("Window, no positions", positions.NoPosition()),
-    # New weights under the lines and no positions, as the method's text has it (v4 section 4).
-    "abc-unpractised": reading(
-        "ABC",
-        positions.NoPosition(),
-        "new",
-        Calibration(),
-        tested="beyond",
-        training="anew",
-        accept=1.0,
-    ),
+    "abc-unpractised": ABC,
     "lora": Model("LoRA", positions.Sinusoidal(), extends=True, tested="beyond", rank=4, training="low_rank"),
     "rope-128": Model("RoPE, size 128", positions.Rotary(), source_index="left", size=embedding_size(128)),
     "rope-512": Model("RoPE, size 512", positions.Rotary(), source_index="left", size=embedding_size(512)),
     "rope-right": Model("RoPE, from the right", positions.Rotary()),
     "rpe-right": Model("RPE, from the right", positions.Relative()),
     "alibi-cross": Model("ALiBi, cross too", positions.NoPosition(), ALiBi(cross=True)),
+    "alibi-sines": Model("ALiBi, sines", positions.Sinusoidal(), ALiBi()),  # as in the authors' code
 }
 BOTH_SIDES = {  # the window open to both sides, as the text has it; the authors' code opens one
     "window-both": scaffold("Window, both sides", positions.Sinusoidal(), sides="both"),
@@ -93,15 +85,18 @@ PADDED = {  # in the paper's regime: every operand padded to sixty digits, in tr
 SIX_LAYERS = {"-deep": "six layers", "-paper-size": "the paper's size"}  # ends of names, and of titles
 
 
-def six_layers(names: Sequence[str], end: str, **changes: Any) -> dict[str, Model]:
+def six_layers(
+    names: Sequence[str], end: str, plain: TrainingName, anew: TrainingName, **changes: Any
+) -> dict[str, Model]:
     """Models with the paper's six decoder layers, with this project's optimiser and few steps.
 
-    Their names end in `end`. `changes` are their size and regime, and the same for the plain model that ABC is of.
+    Their names end in `end`; `plain` is the training of models without a bias, `anew` of the others. `changes` are
+    their size and regime, and the same for the plain model that ABC is of.
     """
     deeper = {}
     for name in names:
-        model = (BASIC | ALGORITHM_1)[name]
-        training: TrainingName = "deep" if model.calibration is None else "short"
+        model = (BASIC | ABLATIONS | ALGORITHM_1)[name]
+        training = plain if name == "vanilla" else anew
         settings: dict[str, Any] = {"parent": f"vanilla{end}", "training": training, "accept": 0.0, "tested": "few"}
         deeper[f"{name.removesuffix(UNPRACTISED)}{end}"] = replace(
             model, title=f"{model.title}, {SIX_LAYERS[end]}", **settings | changes
@@ -111,15 +106,30 @@ def six_layers(names: Sequence[str], end: str, **changes: Any) -> dict[str, Mode
 
 # In the profile's width and without dropout. Of 21 columns there are as many lines as Algorithm 1 needs, and a step
 # costs a third of one with 61.
-DEEP = six_layers(("vanilla", "abc-unpractised", *TEXT_LINES), "-deep", size=layers(0, 6), regime="padded-20")
-DEEP["abc-last-layer-deep"] = replace(
-    DEEP["abc-deep"], title=f"ABC, last layer for all, {SIX_LAYERS['-deep']}", calibration=Calibration(layers="last")
+DEEP = six_layers(
+    ("vanilla", "abc-unpractised", "abc-last-layer", *TEXT_LINES),
+    "-deep",
+    "deep",
+    "short",
+    size=layers(0, 6),
+    regime="padded-20",
 )
-PAPER_SIZE = (*layers(1, 6), ("width", 128), ("feed_forward", 512), ("dropout", 0.3))  # the paper's (v4 section B)
+PAPER_SIZE = (*layers(1, 6), ("width", 128), ("feed_forward", 512))  # the paper's (v4 section B), without dropout
 
 PAPER_SIZED = six_layers(
-    ("vanilla", "window-cyclic", "abc-unpractised", "algorithm-1-none-new", "algorithm-1-v1"),
+    (
+        "vanilla",
+        "window-cyclic",
+        "nope-window",
+        "abc-unpractised",
+        "abc-last-layer",
+        "algorithm-1-none-new",
+        "algorithm-1-v1",
+    ),
     "-paper-size",
+    "large",
+    "large_anew",
+    accept=0.99,
     size=PAPER_SIZE,
     regime="padded",
 )
@@ -251,17 +261,11 @@ WIDTHS = {  # baselines trained at one width of their problems, and at three
 OURS = ("abs", "abc")
 METHODS = (*WIDENED, *MODERN, *OURS)  # what appendix a1 compares
 VARIANTS = ("rope-right", "rpe-right", "alibi-cross")  # baselines that show why a baseline fails
-TRAININGS: dict[str, PaperTraining] = {"text-rate": "text", "our-recipe": "ours"}
-PAPER_SETTING = {  # for the profile `paper`: the learning rate of the paper's text, and our training
-    f"{name.removesuffix(UNPRACTISED)}-{label}": replace(
-        BASIC[name], paper_training=chosen, parent=f"vanilla-{label}", many=0, tested="curve"
+PAPER_SETTING = {  # for the profile `paper`: the learning rate of the paper's text
+    f"{name.removesuffix(UNPRACTISED)}-text-rate": replace(
+        BASIC[name], paper_training="text", parent="vanilla-text-rate", many=0, tested="curve"
     )
     for name in (*BASELINES, *SCAFFOLDS, "abc-unpractised")
-    for label, chosen in TRAININGS.items()
-}
-PAPER_SETTING |= {
-    f"{name}-our-recipe": replace(ALGORITHM_1[name], paper_training="ours", parent="vanilla-our-recipe")
-    for name in TEXT_LINES
 }
 PRACTISED_DECODERS = {
     name.removesuffix(UNPRACTISED): practised(name, model)

@@ -13,6 +13,8 @@ INDEX = {"none": positions.NoPosition(), "plain": positions.Sinusoidal(), "mod3"
 INDEX_TITLES = {"none": "no positions", "plain": "plain index", "mod3": "index modulo 3"}
 WEIGHTS: dict[str, Literal["new", "parent"]] = {"new": "new", "warm": "parent"}  # by the ends of names
 WEIGHTS_TITLES = {"new": "new weights", "warm": "the plain model's weights"}
+# New weights under the lines and no positions, as the method's text has it (v4 section 4).
+ABC = reading("ABC", INDEX["none"], "new", Calibration(), tested="beyond", training="anew", accept=1.0)
 READINGS = {  # ABC by positions and initial weights; none and new is `abc`
     f"abc-{index}-{weights}": reading(
         f"ABC, {INDEX_TITLES[index]}, {WEIGHTS_TITLES[weights]}", position, start, Calibration()
@@ -55,19 +57,20 @@ ALGORITHM_1 = BY_WEIGHTS | READ_LINES
 
 
 def ablation(title: str, calibration: Calibration, **changes: Any) -> Model:
-    return replace(READINGS["abc-mod3-warm"], title=title, calibration=calibration, tested="few", **changes)
+    return replace(ABC, title=title, calibration=calibration, tested="few", **changes)
 
 
-ABLATIONS = {  # one change each, of ABC with an index modulo 3 and the plain model's weights
+ABLATIONS = {  # of ABC before practice, one change each
+    "abc-one-width": ablation("one width", Calibration(), extends=False),
+    "abc-finite": ablation("finite bias", Calibration(floor=-5.0)),
+    "abc-mask": ablation("values 0", Calibration(source="mask")),
+    "abc-one-line": ablation("one line a head", Calibration(share=1.0)),
+    "abc-share-0.1": ablation("share 0.1", Calibration(share=0.1)),
     "abc-last-layer": ablation("last layer for all", Calibration(layers="last")),
     "abc-whole": ablation("lines over the whole matrix", Calibration(anchor="whole")),
     "abc-antidiagonals": ablation("no verticals", Calibration(directions=("diagonal", "antidiagonal"))),
     "abc-logits": ablation("logits", Calibration(source="logits")),
-    "abc-finite": ablation("finite bias", Calibration(floor=-5.0)),
-    "abc-kappa-1": ablation("kappa 1", Calibration(kappa=(1.0, 1.0))),
-    "abc-kappa-2": ablation("kappa 2 (v1)", Calibration(kappa=(2.0, 2.0))),
+    "abc-kappa-2": ablation("kappa 2 (v1)", Calibration(kappa=KAPPA_V1)),
     "abc-kappa-paper": ablation("kappa 4.5, 0.87", Calibration(kappa=PAPER.kappa)),
-    "abc-share-0.1": ablation("share 0.1", Calibration(share=0.1)),
-    "abc-one-width": ablation("one width", Calibration(), extends=False),
 }
 TEXT_LINES = ("algorithm-1-none-new", *READ_LINES)

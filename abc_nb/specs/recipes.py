@@ -16,13 +16,15 @@ TrainingName = Literal[
     "anew",
     "anew_padded",
     "short",
+    "large",
+    "large_anew",
     "retraining",
     "low_rank",
     "practice",
     "traced",
     "traced_plain",
 ]
-PaperTraining = Literal["code", "text", "ours"]  # that of the authors' code, the same at the text's rate, or ours
+PaperTraining = Literal["code", "text"]  # that of the authors' code, or the same at the text's rate
 
 
 def slowly(training: TrainingConfig) -> TrainingConfig:
@@ -41,6 +43,19 @@ PLAIN = TrainingConfig()
 SCAFFOLD = replace(PLAIN, steps=1800, held_batch=64, hold=500, learned=0.99)
 # New weights under lines: validated on many problems, since it is accepted only if none of them is wrong.
 ANEW = replace(PLAIN, steps=1000, held_batch=64, hold=300, learned=0.99, validation=4096)
+# The paper's size, on a GPU: its batch, which shows a padded problem's few digits often enough.
+LARGE = replace(
+    PLAIN,
+    steps=1200,
+    batch=512,
+    held_batch=512,
+    learning_rate=2.5e-3,
+    matrix_learning_rate=5e-3,
+    warmup=100,
+    learned=0.99,
+    validate_every=100,
+)
+LARGE_ANEW = replace(LARGE, steps=600, warmup=50, hold=300, validate_every=50)
 # A sixth of the budget, for a model that has been trained before.
 RETRAINING = replace(PLAIN, steps=300, held_batch=64, hold=100, learned=0.9, validate_every=10, validation=256)
 QUICK: dict[TrainingName, TrainingConfig] = {
@@ -50,8 +65,10 @@ QUICK: dict[TrainingName, TrainingConfig] = {
     "anew": ANEW,
     "anew_padded": replace(ANEW, validation=1024),  # seven times as wide: 4,096 would take most of the time
     "short": replace(PLAIN, steps=400, held_batch=64, hold=200),
+    "large": LARGE,
+    "large_anew": LARGE_ANEW,
     "retraining": RETRAINING,
-    "low_rank": replace(RETRAINING, optimizer="adamw"),
+    "low_rank": replace(PLAIN, steps=3000, hold=2000, held_batch=64, learned=0.99, optimizer="adamw"),
     "practice": slowly(SCAFFOLD),
     # A table of one size is learned from more problems at once than tables of several sizes under a bias.
     "traced": replace(PLAIN, steps=1000, held_batch=64, hold=500, learned=0.9, again=0),
@@ -62,7 +79,7 @@ QUICK: dict[TrainingName, TrainingConfig] = {
 def of_one(training: TrainingConfig, **others: TrainingConfig) -> dict[TrainingName, TrainingConfig]:
     """Every training the same, but for those that are given and those that follow from another."""
     same: dict[str, TrainingConfig] = dict.fromkeys(get_args(TrainingName), training) | others
-    derived = {"deep": halved(same["plain"]), "low_rank": replace(same["retraining"], optimizer="adamw")}
+    derived = {"deep": halved(same["plain"]), "low_rank": replace(same["plain"], optimizer="adamw")}
     derived |= {"practice": slowly(same["scaffold"]), "traced": same["plain"], "traced_plain": same["plain"]}
     return {name: (same | derived)[name] for name in get_args(TrainingName)}
 
@@ -78,11 +95,6 @@ LONG = replace(
     hold=80_000,
     validate_every=500,
 )
-# Our training of the paper's model: its batch, with Muon, for as many steps as a GPU does in a minute or two. Dropout
-# is left out: with 0.3 tight Addition was not learned at all in 2,400 steps.
-BRIEF = replace(PLAIN, steps=2000, batch=512, held_batch=512, warmup=100, hold=1400, learned=0.9, validate_every=100)
-BRIEF_RETRAINING = replace(BRIEF, steps=400, warmup=50, hold=200, validate_every=50)
-OURS = of_one(BRIEF_RETRAINING, plain=BRIEF, scaffold=replace(BRIEF, steps=800, hold=400, learned=0.99))
 
 
 @dataclass(frozen=True)
@@ -115,8 +127,8 @@ PROFILES = {
 
 
 def training(profile: str, name: TrainingName, paper: PaperTraining = "code") -> TrainingConfig:
-    """A training in a profile, by name: with the rate of the authors' code, of the text (v4 section C.1), or ours."""
-    chosen = (OURS if paper == "ours" and profile == "paper" else PROFILES[profile].trainings)[name]
+    """A training in a profile, by name: with the rate of the authors' code, or of the text (v4 section C.1)."""
+    chosen = PROFILES[profile].trainings[name]
     return replace(chosen, optimizer="adamw", learning_rate=1e-5) if paper == "text" else chosen
 
 

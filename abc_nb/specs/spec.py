@@ -182,7 +182,6 @@ def training_config(model: Model, task: Task, profile: str) -> TrainingConfig:
 def model_config(model: Model, sampler: Sampler, profile: str, changes: tuple[str, ...]) -> ModelConfig:
     """The profile's size with the task's and the model's changes; position and bias know the widest problems."""
     own: dict[str, Any] = dict(layers(0, 4)) if takes_longer(sampler.task, profile) else {}
-    own |= {"dropout": 0.0} if model.paper_training == "ours" else {}
     own |= dict(model.size) | {"source_index": model.source_index, "kind": model.kind, "position": model.position}
     config = changed(
         replace(PROFILES[profile].size, **own), "model", [change for change in changes if "bias" not in change]

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from abc_nb.common.devices import tensor_cores
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import PHASE, Batch, Sampler, generator
 from abc_nb.training.batches import Batches
@@ -53,7 +54,8 @@ class Trainer:
         start, saved = time.perf_counter() - self.progress.seconds, time.monotonic()
         self.model.train()
         while self.progress.step < schedule(self.progress.history, self.config).end:
-            loss = self.step()
+            with tensor_cores(self.device):
+                loss = self.step()
             self.progress.seconds = time.perf_counter() - start
             if self.progress.step % self.config.validate_every == 0:
                 self.validate(validation, loss)
