@@ -23,7 +23,6 @@ from abc_nb.specs.model import (
     layers,
     practised,
     proposal,
-    reading,
     scaffold,
 )
 from abc_nb.specs.readings import ABC, ABLATIONS, ALGORITHM_1, BY_WEIGHTS, READINGS, TEXT_LINES
