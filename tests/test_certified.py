@@ -206,5 +206,16 @@ def test_a_search_that_found_none_is_told_apart_from_none_that_was_made(monkeypa
     ]
     shown = tables.shortest_wrong(frame)
     assert shown.columns.to_list() == ["Successor", "Addition", "N x 1", "Parity"]
-    assert shown.loc[("NoPE", 0, "search")].to_list() == ["", "44+70", "", "none"]
-    assert shown.loc[("ABS, one key a head, decoder-only", 4, "certificate")].to_list() == ["", "", "6614*7", ""]
+    assert shown.loc[("NoPE", "search")].to_list() == ["", "44+70", "", "none"]
+    assert shown.loc[("ABS, one key a head, decoder-only", "certificate")].to_list() == ["", "", "6614*7", ""]
+
+
+def test_of_a_models_seeds_the_shortest_wrong_problem_is_shown_and_of_searched_models_the_plain_ones() -> None:
+    found = [("window-cyclic", 2, "5998400*5", "certificate"), ("window-cyclic", 3, "9110*9", "certificate")]
+    found += [("window-cyclic", 4, "1234*9", "certificate"), ("vanilla", 0, "1006066*1", "search")]
+    frame = pd.DataFrame([*found, ("fire", 0, "4000400*6", "search")], columns=["model", "seed", "problem", "found by"])
+    shown = tables.shortest_wrong(frame.assign(task="n-by-1"))
+    assert shown["N x 1"].to_dict() == {
+        ("ABS, before practice", "certificate"): "9110*9",
+        ("Vanilla", "search"): "1006066*1",
+    }

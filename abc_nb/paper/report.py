@@ -29,6 +29,10 @@ ABOUT = (
     "made by hand (ABS) or read out of a trained model (ABC), lets them go on to any length. This page reproduces "
     "Duan, Shi and Xu, *Attention Bias as an Inductive Bias: How to Teach Transformers Simple Arithmetic*."
 )
+RULE = (
+    "The list has every claim that runs contradict. Of the claims about what ABS, ABC and Algorithm 1 do, it has also "
+    "those that hold in part or are undecided. All others are in the file of claims."
+)
 
 
 def write(results: Results) -> Path:
@@ -58,7 +62,7 @@ def markdown(results: Results, runs: Sequence[Run]) -> str:
         blocks += ["## How far does each method hold?", "The worst run over tasks and seeds, percent right.", worst]
     blocks += ["## The paper's claims", f"Verdicts on {len(book)} claims: {tally(book)}. {setting(profile)}"]
     if len(differing):
-        blocks += ["What did not reproduce:", "\n".join(map(sentence, differing.itertuples()))]
+        blocks += [f"What did not reproduce. {RULE}", "\n".join(map(sentence, differing.itertuples()))]
     blocks += ["## Where it comes from"]
     blocks += ["; ".join(link(notebooks.title(path), path, folder) for path in notebooks.sequence()) + "."]
     shipped = sum(run.manifest["shipped"] for run in runs)

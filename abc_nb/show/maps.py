@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import seaborn as sns
-from matplotlib import rc_context
+from matplotlib import colormaps, rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
 from abc_nb.analysis.attention import HeadMap, needed
 from abc_nb.analysis.calibration_study import CalibrationStudy, letters
@@ -24,7 +25,18 @@ from abc_nb.bias.window import Window
 from abc_nb.problems.products import Product
 from abc_nb.problems.sampling import Batch
 from abc_nb.problems.tasks import Task
-from abc_nb.show.pictures import COLORS, STYLE, WIDTH, frame, heat_map, mask, new_figure, outline, with_tokens
+from abc_nb.show.pictures import (
+    CLOSED_COLOR,
+    COLORS,
+    STYLE,
+    WIDTH,
+    frame,
+    heat_map,
+    mask,
+    new_figure,
+    outline,
+    with_tokens,
+)
 from abc_nb.show.titles import named
 
 CELL = 0.17  # inches: a cell that a token can be written beside
@@ -125,11 +137,11 @@ def trace(problem: str, row: int = 1, column: int = 1) -> Figure:
     texts += [(-c - 0.3, -r + 0.22, str(carry), "gray", 8) for (r, c), carry in np.ndenumerate(carries) if carry]
     for x, y, text, color, size in texts:
         axes.text(x, y, text, ha="center", va="center", fontsize=size, color=color)
-    starts = {(-column, 1): 0.15, (1.25, -row): 0.25, (1 - column, -row): 0, (-1 - column, 1 - row): 0}
-    style = {"arrowstyle": "->", "color": COLORS[3], "shrinkA": 9, "shrinkB": 11, "linewidth": 1.4}
+    starts = {(-column, 1): 0.35, (1.25, -row): -0.2, (1 - column, -row): 0, (-1 - column, 1 - row): 0}
+    style = {"arrowstyle": "->", "color": COLORS[3], "shrinkA": 9, "shrinkB": 20, "linewidth": 1.4}
     for start, bend in starts.items():
         axes.annotate("", (-column, -row), start, arrowprops={**style, "connectionstyle": f"arc3,rad={bend}"})
-    frame(axes, 0.08 - column, 0.2 - row, 0.66, 0.65)
+    frame(axes, -0.02 - column, 0.09 - row, 0.84, 0.82)
     axes.set(xlim=(-columns + 0.3, 2.0), ylim=(-rows + 0.4, 1.6))
     axes.axis("off")
     return figure
@@ -189,25 +201,31 @@ def heads(
     Rows are queries from the top, columns keys; brighter is more. `tokens` are what stands at keys and queries.
     """
     height, width = matrices[0].shape
-    cell = min(0.16, 10.0 / (across * width))
+    cell = min(0.16, 7.6 / (across * width))
     figure, axes = new_figure(len(matrices), across, (cell * width + 0.5, cell * height + 0.75))
     for axis, matrix, title in zip(axes, matrices, titles, strict=True):
         image = heat_map(axis, matrix, aspect="equal", vmin=0, vmax=1)
-        axis.set_title(title, fontsize=7)
+        axis.set_title(title, fontsize=8)
         with_tokens(axis, *tokens)
     for axis, cells in zip(axes, outlined, strict=False):
         outline(axis, cells)
-    figure.supxlabel("key: token of the problem", fontsize=8)
-    figure.supylabel("query: output token", fontsize=8)
+    figure.supxlabel("token of the problem", fontsize=9)
+    figure.supylabel("output token", fontsize=9)
     figure.colorbar(image, ax=axes, label="attention", fraction=0.03, pad=0.01)
     return figure
 
 
-def study_heads(study: CalibrationStudy) -> Figure:
-    """The averaged cross-attention of each head of the last layer; cells on lines that are kept are framed."""
-    titles = [f"head {head + 1}" for head in range(study.bias.heads)]
-    averaged = list(study.averages["cross", study.last].numpy())
-    return heads(averaged, titles, study.letters(), list(study.opened("cross", study.last)))
+def study_heads(study: CalibrationStudy, rows: int | None = None) -> Figure:
+    """The averaged cross-attention of each head of the last layer; cells on lines that are kept are framed.
+
+    With `rows` the first output tokens alone. Titles say what share of the attention shown is framed.
+    """
+    opened = study.opened("cross", study.last)[:, :rows]
+    averaged = study.averages["cross", study.last].numpy()[:, :rows]
+    framed = (averaged * opened).sum(-1).mean(-1)
+    titles = [f"head {head}: {share:.0%} framed" for head, share in enumerate(framed, 1)]
+    keys, queries = study.letters()
+    return heads(list(averaged), titles, (keys, queries[:rows]), list(opened))
 
 
 @rc_context(STYLE)
@@ -247,19 +265,28 @@ def contexts(frame: pd.DataFrame) -> Figure:
     """
     rows = [str(name) for name in frame if name not in ("output", "margin")]
     bits = frame[rows].replace({"": np.nan, "&": np.nan}).astype(float).to_numpy().T
-    figure, (panel, below) = new_figure(2, 1, (0.098 * len(frame) + 0.8, 1.35), sharex=True)
+    figure, (panel, below) = new_figure(2, 1, (0.078 * len(frame) + 0.9, 1.6), sharex=True, height_ratios=[3, 2])
     heat_map(panel, bits, "cividis", vmin=0, vmax=1)
-    panel.set_yticks(range(len(rows)), rows, family="monospace", fontsize=8)
-    panel.axhline(len(rows) - 1.5, color="white", linewidth=2)
+    panel.set_yticks(range(len(rows)), rows, family="monospace", fontsize=9)
+    panel.axhline(len(rows) - 1.5, color="white", linewidth=3)
+    shown: dict[str, Any] = {
+        "bit 0": colormaps["cividis"](0.0),
+        "bit 1": colormaps["cividis"](1.0),
+        "not seen": CLOSED_COLOR,
+    }
+    patches = [Patch(facecolor=color, edgecolor="0.5", label=name) for name, color in shown.items()]
+    figure.legend(handles=patches, loc="outside upper center", ncols=3, frameon=False)
     below.bar(frame.index, frame.margin, width=0.8, color=COLORS[0])
     below.set(xlim=(-0.5, len(frame) - 0.5), ylabel="margin")
     below.grid(False, axis="x")
     starts = [0, *np.flatnonzero(frame.output[1:].to_numpy() != frame.output[:-1].to_numpy()) + 1, len(frame)]
     for start in starts:
         for axis in (panel, below):
-            axis.axvline(start - 0.5, color="white" if axis is panel else "0.6", linewidth=1.5)
+            axis.axvline(start - 0.5, color="white" if axis is panel else "0.6", linewidth=2.5)
     middles = [(first + last - 1) / 2 for first, last in itertools.pairwise(starts)]
-    below.set_xticks(middles, [frame.output[first] for first in starts[:-1]], fontsize=8)
+    for middle in [each for each, first in zip(middles, starts, strict=False) if frame.writes[first] == "&"]:
+        panel.text(middle, len(rows) - 1, "&", ha="center", va="center", family="monospace", fontsize=9)
+    below.set_xticks(middles, [frame.output[first] for first in starts[:-1]], fontsize=9)
     below.set_xlabel("output token, counted from 1 (the units)")
     return figure
 

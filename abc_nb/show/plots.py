@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import textwrap
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -21,6 +23,7 @@ from abc_nb.show.titles import length_unit, named, of_model
 
 LOOKS = {"Vanilla": 7, "NoPE": 6, "RoPE": 8, "ALiBi": 5, "RPE": 9, "Window": 1, "ABS": 2, "ABC": 0}  # colours
 TICKS = (1, 6, 20, 100, 1000)  # lengths, and the longest one
+SHORT = (1, 2, 3, 4, 6, 8, 10, 14, 20)  # lengths in a wide panel where none is longer
 DIGITS = 16  # of the sums that the headline's bias is drawn for
 
 
@@ -49,6 +52,12 @@ def length_axis(panel: Axes, longest: int) -> None:
     panel.set_xticks([], minor=True)
 
 
+def name_training(panel: Axes, rotation: float = 0) -> None:
+    """Says what the grey lengths are."""
+    look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 9, "color": "0.3"}
+    panel.text(TRAINED**0.5, 72 if not rotation else 50, "trained lengths", rotation=rotation, **look)
+
+
 @rc_context(STYLE)
 def by_length(rows: pd.DataFrame, panels: Literal["task", "model"]) -> Figure:
     """Evaluation rows as curves over the length: a panel a model and a colour a task, or the other way round."""
@@ -61,8 +70,12 @@ def by_length(rows: pd.DataFrame, panels: Literal["task", "model"]) -> Figure:
     for panel, title in zip(axes, titles, strict=True):
         curves(panel, rows[rows[panels] == title], by, colors)
         length_axis(panel, int(rows.length.max()))
-        panel.set_title(textwrap.fill(title, 22), fontsize=8)
-        panel.tick_params(labelsize=7)
+        panel.set_title(textwrap.fill(title, 22), fontsize=8 if panels == "model" else 10)
+        panel.tick_params(labelsize=7 if panels == "model" else 8.5)
+        if panels == "task":
+            name_training(panel)
+            if rows.length.max() == SHORT[-1]:
+                panel.set_xticks(SHORT, map(str, SHORT))
         panel.label_outer()
     units = dict.fromkeys(length_unit(task) for task in rows.task.unique())
     figure.supxlabel(f"length ({' or '.join(units)})", fontsize=9)
@@ -84,27 +97,39 @@ def headline(study: CalibrationStudy, rows: pd.DataFrame, certified: dict[str, s
     figure.colorbar(image, ax=seen, label="attention", fraction=0.04, pad=0.01)
     outline(seen, study.opened("cross", layer)[head][:rows_shown])
     keys, queries = study.letters()
-    with_tokens(seen, keys, queries[:rows_shown], size=10)
-    seen.set(title="1. What a plain model looks at", ylabel="output digit, units first")
+    with_tokens(seen, keys if len(keys) < 20 else once(keys), queries[:rows_shown], size=10)
+    seen.set(title="1. What a plain model looks at")
     mask(extended, np.isfinite(study.extended("cross", layer, DIGITS)[head]))
     keys, queries = study.letters(DIGITS)
-    firsts = [key * (key != before) for key, before in zip(keys, ["", *keys], strict=False)]
-    with_tokens(extended, firsts, queries, size=8)
+    every = -(-len(queries) // 20)  # rows that have their name
+    with_tokens(extended, once(keys), [name * (row % every == 0) for row, name in enumerate(queries)], size=9)
     extended.set(title="2. Its lines, extended: a new model's bias")
     for panel in (seen, extended):
-        panel.set_xlabel("problem: digits of the numbers a and b")
+        panel.set(xlabel="token of the problem (a, b: digits)", ylabel="output token, units first")
     rows, end = named(rows), 500 * int(rows.length.max())
     order = sorted(set(rows.model), key=lambda model: [*LOOKS, model].index(model))
     colors = {model: COLORS[LOOKS.get(model, number)] for number, model in enumerate(order)}
     curves(right, rows, "model", colors)
-    right.set(title="3. Right answers by length", xlabel=f"length ({length_unit(rows.task.iloc[0])})", xlim=(0.9, end))
+    name_training(right, rotation=90)
+    right.set(
+        title=f"3. {rows.task.iloc[0]}: right answers",
+        xlabel=f"length ({length_unit(rows.task.iloc[0])})",
+        xlim=(0.9, end),
+    )
     right.legend(loc="lower right", frameon=False)
-    for place, (model, count) in enumerate(certified.items()):
-        tested, color = rows[rows.model == of_model(model)].length.max(), colors[of_model(model)]
-        arrow = {"arrowstyle": "-|>", "color": color, "linestyle": ":", "linewidth": 1.5}
-        right.annotate("", (end, 106 - 6 * place), (tested, 106 - 6 * place), arrowprops=arrow)
-        right.text(end, 88 - 9 * place, f"certified: {of_model(model)}, {count} ", color=color, ha="right", fontsize=9)
+    tested = rows[rows.model.isin(map(of_model, certified))].length.max()
+    if certified:
+        arrow = {"arrowstyle": "-|>", "color": "0.3", "linestyle": ":", "linewidth": 1.5}
+        right.annotate("", (end, 100), (tested, 100), arrowprops=arrow)
+        counts = "\n".join(f"{of_model(model)}: {count} " for model, count in certified.items())
+        right.text(end, 94, f"proven for every length: \n{counts}", color="0.3", ha="right", va="top", fontsize=9)
     return figure
+
+
+def once(keys: Sequence[str]) -> list[str]:
+    """Each run of one token named once, in its middle."""
+    runs = [list(run) for _, run in itertools.groupby(keys)]
+    return [key if place == len(run) // 2 else "" for run in runs for place, key in enumerate(run)]
 
 
 @rc_context(STYLE)
