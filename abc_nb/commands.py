@@ -20,10 +20,6 @@ from abc_nb.certificates.certify import Certificate
 from abc_nb.common import devices, paths
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import replacement, write_bytes
-from abc_nb.language import answering
-from abc_nb.language import runs as language_runs
-from abc_nb.language.practice import certify_language
-from abc_nb.language.spec import PREFIX, language_spec
 from abc_nb.model import compiled
 from abc_nb.runs import runner, store
 from abc_nb.runs.run import Run
@@ -37,9 +33,6 @@ BLOCK = 256  # lines of standard input answered together
 
 
 def chosen(arguments: Namespace) -> Spec:
-    if arguments.name.startswith(PREFIX):
-        language_spec(arguments.name)
-        raise InputError(f"{arguments.name} is a language model: there are train, compute, certify and ship for it")
     return spec(arguments.name, arguments.profile, arguments.base, arguments.changes)
 
 
@@ -73,9 +66,6 @@ def list_(arguments: Namespace) -> None:
 
 
 def train(arguments: Namespace) -> None:
-    if arguments.name.startswith(PREFIX):
-        train_language(arguments)
-        return
     experiment = chosen(arguments)
     paths.runs().mkdir(parents=True, exist_ok=True)  # a folder that cannot be written is named before the bar
     compiled.warn_without()
@@ -145,8 +135,6 @@ def drawing() -> Callable[[pd.DataFrame, str], bytes]:
 
 @devices.one_thread()  # one token at a time is too little to share
 def compute(arguments: Namespace) -> int:
-    if arguments.name.startswith(PREFIX):
-        return compute_text(arguments)
     if arguments.text:
         raise InputError(f"--text is about language models, as language-abs, and {arguments.name} is none")
     experiment, typed = chosen(arguments), arguments.expression
@@ -157,29 +145,6 @@ def compute(arguments: Namespace) -> int:
         return answer_lines(lambda lines: answers.attempts(model, experiment.sampler, lines, arguments.trace))
     print(*answers.answers(model, experiment.sampler, [typed], arguments.trace))
     return 0
-
-
-def compute_text(arguments: Namespace) -> int:
-    """The answers to the problems of a text, a line each; of a line of standard input, side by side on one line."""
-    if arguments.trace:
-        raise InputError("--trace is about tables, which no language model writes: give --text to see what it wrote")
-    model = api.language_run(arguments.name, arguments.seed).model()
-    if arguments.expression == "-":
-        return answer_lines(lambda lines: answering.attempts(model, lines, arguments.text))
-    print(answering.spoken(model, arguments.expression, arguments.text, "\n"))
-    return 0
-
-
-def train_language(arguments: Namespace) -> None:
-    own = language_spec(arguments.name)
-    with tqdm(total=own.training.steps, unit="step", desc=own.name) as bar:
-
-        def report(progress: Progress) -> None:
-            bar.update(progress.step - bar.n)
-
-        run = language_runs.ensure(own, arguments.seed, report)
-    print(f"{own.name} seed {run.seed} is kept in {run.path}; {run.record['text']:.4f} nats a character of text")
-    show(pd.DataFrame(run.record["evaluation"]), csv=False)
 
 
 def answer_lines(attempts: Callable[[list[str]], Iterable[answers.Outcome]]) -> int:
@@ -212,9 +177,6 @@ def certify(arguments: Namespace) -> int:
         raise InputError("give either an experiment to certify, as in addition-abc, or --check and a file")
     if arguments.check is not None:
         return checked(Path(arguments.check))
-    if arguments.name.startswith(PREFIX):
-        model = api.language_run(arguments.name, arguments.seed).model()
-        return max([said(found) for _, _, found in certify_language(model)], default=1)
     experiment = chosen(arguments)
     where = arguments.seed, arguments.profile, arguments.base, not arguments.no_zeros, arguments.changes
     found = api.certify(arguments.name, *where)
@@ -296,9 +258,6 @@ def ship(arguments: Namespace) -> None:
     from abc_nb.analysis import certified
     from abc_nb.certificates import files
 
-    if arguments.name.startswith(PREFIX):
-        print(language_runs.ship(api.language_run(arguments.name, arguments.seed)))
-        return
     experiment = chosen(arguments)
     run = store.find(experiment, arguments.seed, ("runs",))
     if run is None:

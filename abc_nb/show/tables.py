@@ -48,7 +48,7 @@ def by_length(frame: pd.DataFrame) -> pd.DataFrame:
 
 def ablations(found: Results, length: int = 60) -> pd.DataFrame:
     """ABC and its ablations at one length, task by task: the columns of `over_seeds`, and the median of kept lines."""
-    names = [*found.there([Name(task, "abc-mod3-warm") for task in ABLATED]), *found.names("ablations")]
+    names = [*found.there([Name(task, "abc-unpractised") for task in ABLATED]), *found.names("ablations")]
     rows, kept = found.evaluation(names), kept_lines(found.runs(names))
     rows = rows[(rows.length == length) & rows.model.isin(kept.model)]
     table = over_seeds(rows).drop(columns=["length", "regime"]).merge(kept, how="left", on=["task", "model"])

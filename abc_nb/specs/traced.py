@@ -11,7 +11,6 @@ from abc_nb.specs.model import UNPRACTISED, before_practice, practised, traced
 
 TRACED = {
     "vanilla": traced("Vanilla", positions.Sinusoidal(), extends=False, training="traced_plain"),
-    "vanilla-widened": traced("Vanilla, five sizes", positions.Sinusoidal(), training="traced_plain"),
     "abs-unpractised": traced(
         "ABS, one key a head", positions.NoPosition(), bias=Lines.one_key_a_head, tested="tables"
     ),
@@ -39,3 +38,5 @@ TRACED |= {
     if name.endswith(UNPRACTISED)
 }
 TRACED |= before_practice(TRACED)
+# The sizes of table that ABS is trained on, for the plain model too.
+TRACED["vanilla-widened"] = traced("Vanilla, five sizes", positions.Sinusoidal(), training="traced_plain")

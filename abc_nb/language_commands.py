@@ -1,0 +1,48 @@
+"""What `abc-nb` commands do for language models, whose names begin with `PREFIX`; named like those of `commands`."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+import pandas as pd
+from tqdm.auto import tqdm
+
+from abc_nb import api
+from abc_nb.commands import answer_lines, said, show
+from abc_nb.common.errors import InputError
+from abc_nb.language import answering, runs
+from abc_nb.language.practice import certify_language
+from abc_nb.language.spec import language_spec
+from abc_nb.training.progress import Progress
+
+
+def train(arguments: Namespace) -> None:
+    own = language_spec(arguments.name)
+    with tqdm(total=own.training.steps, unit="step", desc=own.name) as bar:
+
+        def report(progress: Progress) -> None:
+            bar.update(progress.step - bar.n)
+
+        run = runs.ensure(own, arguments.seed, report)
+    print(f"{own.name} seed {run.seed} is kept in {run.path}; {run.record['text']:.4f} nats a character of text")
+    show(pd.DataFrame(run.record["evaluation"]), csv=False)
+
+
+def compute(arguments: Namespace) -> int:
+    """The answers to the problems of a text, a line each; of a line of standard input, side by side on one line."""
+    if arguments.trace:
+        raise InputError("--trace is about tables, which no language model writes: give --text to see what it wrote")
+    model = api.language_run(arguments.name, arguments.seed).model()
+    if arguments.expression == "-":
+        return answer_lines(lambda lines: answering.attempts(model, lines, arguments.text))
+    print(answering.spoken(model, arguments.expression, arguments.text, "\n"))
+    return 0
+
+
+def certify(arguments: Namespace) -> int:
+    model = api.language_run(arguments.name, arguments.seed).model()
+    return max([said(found) for _, _, found in certify_language(model)], default=1)
+
+
+def ship(arguments: Namespace) -> None:
+    print(runs.ship(api.language_run(arguments.name, arguments.seed)))
