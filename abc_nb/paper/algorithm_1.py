@@ -27,7 +27,7 @@ SHARES = {  # from 0 to 1, and what readers see
 
 def runs(results: Results) -> pd.DataFrame:
     """A row a run of ABC and of Algorithm 1: task, model, reading, layers, regime, seed, and what `about` measures."""
-    names = results.there(results.names("abc", "algorithm 1", "padded", "deep", "paper size"))
+    names = results.there(results.names("abc", "algorithm 1", "padded", "deep", "paper size", "paper size and batch"))
     wanted = {f"{model}{end}" for model in COMPARED for end in ENDS}
     return pd.DataFrame([about(run) for run in results.runs(names) if run.spec.identity.model in wanted])
 
@@ -50,6 +50,7 @@ def about(run: Run) -> dict[str, Any]:
         "reading": reading_of(spec.identity.model),
         "layers": spec.model.decoder_layers,
         "embedding size": spec.model.width,
+        "batch": spec.training.batch,
         "regime": spec.sampler.regime,
         "seed": run.seed,
         "lines": len(lines),
@@ -70,7 +71,7 @@ def reading_of(model: str) -> str:
 
 def by_reading(table: pd.DataFrame) -> pd.DataFrame:
     """`runs` for reading: a row a reading, regime and size, with its tasks, and each measure's range over all runs."""
-    keys = ["layers", "embedding size", "regime", "reading"]
+    keys = ["layers", "embedding size", "batch", "regime", "reading"]
     rows = []
     for where, own in table.groupby(keys, sort=False):
         row = dict(zip(keys, where, strict=True)) | {"tasks": ", ".join(map(of_task, own.task.unique()))}

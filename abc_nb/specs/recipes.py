@@ -68,7 +68,7 @@ QUICK: dict[TrainingName, TrainingConfig] = {
     "large": LARGE,
     "large_anew": LARGE_ANEW,
     "retraining": RETRAINING,
-    "low_rank": replace(PLAIN, steps=3000, hold=2000, held_batch=64, learned=0.99, optimizer="adamw"),
+    "low_rank": replace(RETRAINING, optimizer="adamw"),
     "practice": slowly(SCAFFOLD),
     # A table of one size is learned from more problems at once than tables of several sizes under a bias.
     "traced": replace(PLAIN, steps=1000, held_batch=64, hold=500, learned=0.9, again=0),
@@ -79,7 +79,7 @@ QUICK: dict[TrainingName, TrainingConfig] = {
 def of_one(training: TrainingConfig, **others: TrainingConfig) -> dict[TrainingName, TrainingConfig]:
     """Every training the same, but for those that are given and those that follow from another."""
     same: dict[str, TrainingConfig] = dict.fromkeys(get_args(TrainingName), training) | others
-    derived = {"deep": halved(same["plain"]), "low_rank": replace(same["plain"], optimizer="adamw")}
+    derived = {"deep": halved(same["plain"]), "low_rank": replace(same["retraining"], optimizer="adamw")}
     derived |= {"practice": slowly(same["scaffold"]), "traced": same["plain"], "traced_plain": same["plain"]}
     return {name: (same | derived)[name] for name in get_args(TrainingName)}
 

@@ -71,7 +71,6 @@ STUDIES = {
     "ablations": Study(ABLATED, tuple(readings.ABLATIONS)),
     "padded": Study(ABLATED, tuple(models.PADDED), profiles=TIGHT),
     "deep": Study(("successor", "addition"), tuple(models.DEEP), profiles=("quick",)),
-    "padded parity": Study(("parity",), (*models.TABLE_1_PADDED, "abc-padded"), profiles=("quick",)),
     "paper size": Study(("successor", "addition"), tuple(models.PAPER_SIZED), profiles=("quick",)),
     "paper size and batch": Study(ABLATED, tuple(models.PAPER_BATCH), profiles=("quick",)),
     "grid": Study(ARITHMETIC, tuple(trained_grid().values())),
