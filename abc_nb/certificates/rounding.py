@@ -207,22 +207,22 @@ class Rounding:
         return by.out.error * means + self.rounded(by.out, self.width, longest + moved.amax(1))
 
     def of_weights(
-        self, by: Attention, sizes: Sizes, query: Tensor, weights: Tensor, spread: Tensor, errors: tuple[Tensor, Tensor]
+        self, by: Attention, sizes: Sizes, length: Tensor, share: Tensor, spread: Tensor, errors: tuple[Tensor, Tensor]
     ) -> tuple[Tensor, Tensor]:
         """What other weights make of the means, and the factor that weights of two evaluations can differ by.
 
-        For queries (N, D), weights (N, K, H), `spreads` under them, and errors of normed queries (N,) and keys (N, K).
+        For what `few_keys.mixed` gives of queries, and errors of normed queries (N,) and keys (N, K).
         Let q, k, v be exact, and w weights between those of two evaluations. If logits move by dl, the mean of values
         moves by sum w (dl - mean dl) (v - mean v), where dl is (dq k + q' dk) / sqrt(d) and what is rounded. By Cauchy
         and Schwarz a head moves by at most std(v) times |dq| std(k) / sqrt(d), times |q'| std(dk) / sqrt(d), and times
         what is rounded. All heads together are a block diagonal matrix, whose norm is the largest one of a block. If no
         logit moves by more than t, weights of two evaluations differ by factors of at most exp(4 t).
         """
-        keys, heads = weights.shape[1:]
-        root, share, out = (self.width // heads) ** 0.5, weights.amax(2), by.out.error
+        keys, heads, out = share.shape[1], length.shape[1], by.out.error
+        root = (self.width // heads) ** 0.5
         to_query, to_key = by.query(errors[0])[:, None], by.key(errors[1])
         means, values = ((share * each**2).sum(1, keepdim=True).sqrt() for each in (to_key, by.value(errors[1])))
-        length = by_head(query.square(), heads).sqrt() + 2 * to_query
+        length = length + 2 * to_query
         most = to_key.amax(1, keepdim=True)
         key = sizes.key + 2 * most
         rounded = self.gamma(self.width // heads + 16 + self.turned) * (length * key / root + sizes.bias)
@@ -268,13 +268,6 @@ class Exact(Rounding):
 
     def of_weights(self, *given: Any) -> tuple[Tensor, Tensor]:
         return given[5][0], torch.ones_like(given[5][0])
-
-
-def spreads(means: Tensor, heads: int) -> Tensor:
-    """Standard deviations of keys and of values by head (N, 2 H), from means of both and of their squared lengths."""
-    mean, square = means[:, : -2 * heads], means[:, -2 * heads :]
-    lost = 2 * torch.finfo(means.dtype).eps * MOST * square
-    return ((square - by_head(mean.square(), 2 * heads)).clamp_min(0) + lost).sqrt()
 
 
 def by_head(numbers: Tensor, heads: int) -> Tensor:

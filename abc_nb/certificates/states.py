@@ -9,6 +9,7 @@ Shapes: N contexts or distinct states, K keys, H heads, d numbers a head, D = H 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
@@ -16,14 +17,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from abc_nb.certificates.rounding import Rounding, Sizes, by_head, spreads
+from abc_nb.certificates.few_keys import mixed
+from abc_nb.certificates.rounding import Rounding, Sizes, by_head
 from abc_nb.certificates.shapes import Atom, Node, Token
 from abc_nb.common.errors import InputError
-from abc_nb.model.attention import MultiHeadAttention, softmax_or_zero
+from abc_nb.model.attention import MultiHeadAttention
 from abc_nb.model.layers import DecoderLayer, Layer
 
 ROWS = 2**11  # contexts computed at once: what a processor's cache holds is fastest
 T = TypeVar("T")
+Then = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 Key = tuple[bytes, Node | Token]  # the bias of every head, and what stands at the key
 
 
@@ -56,10 +59,16 @@ class States:
     """
 
     def __init__(
-        self, rules: Rounding, atoms: Sequence[Atom], base: int = 1, most: float = 0, below: States | None = None
+        self,
+        rules: Rounding,
+        atoms: Sequence[Atom],
+        base: int = 1,
+        most: float = 0,
+        below: States | None = None,
+        threads: int = 1,
     ) -> None:
         self.rules, self.model, self.below = rules, rules.model, below
-        self.atoms, self.base, self.most = atoms, base, most
+        self.atoms, self.base, self.most, self.threads = atoms, base, most, threads
         self.device = rules.weight.device
         self.kept: dict[object, Any] = {}  # what is the same for all blocks
         self.own: dict[object, Any] = {}  # what is of this block
@@ -76,12 +85,15 @@ class States:
         """By how much the right token after the root's step leads, and what rounding leaves of that: some at a time."""
         norm, head = self.model.decoder_norm, self.model.head
         assert isinstance(norm, nn.LayerNorm)
-        for (x, error), label in zip(self.layer(root, self.every), right.split(ROWS), strict=True):
-            y, off = self.rules.normed(norm, x, error)
+
+        def lead(x: Tensor, error: Tensor, some: Tensor) -> tuple[Tensor, Tensor]:
+            (y, off), label = self.rules.normed(norm, x, error), right[some]
             logits = head(y)
             own = logits.gather(1, label[:, None])
-            lead = (own - logits.scatter(1, label[:, None], -torch.inf).amax(1, keepdim=True))[:, 0]
-            yield lead, self.rules.left(head, norm, logits, label, off)
+            other = logits.scatter(1, label[:, None], -torch.inf).amax(1, keepdim=True)
+            return (own - other)[:, 0], self.rules.left(head, norm, logits, label, off)
+
+        return self.layer(root, self.every, lead)
 
     def logits(self, root: Node) -> Tensor:
         """Logits (N, vocabulary) of the token after the root's step."""
@@ -125,7 +137,7 @@ class States:
             first, rows = self.distinct(atoms)
             return self.whole(root, torch.from_numpy(first).to(self.device), torch.from_numpy(rows).to(self.device))
         every = np.arange(self.base ** len(atoms))[:, None] // self.base ** np.arange(len(atoms))[::-1] % self.base
-        states = type(self)(self.rules, atoms, self.base, self.most).take(every)
+        states = type(self)(self.rules, atoms, self.base, self.most, threads=self.threads).take(every)
         return states.whole(root, states.every)
 
     def whole(self, node: Node, chosen: Tensor, rows: Tensor | None = None) -> Part:
@@ -164,10 +176,10 @@ class States:
 
     # ---- one layer
 
-    def layer(self, node: Node, chosen: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    def layer(self, node: Node, chosen: Tensor, then: Then | None = None) -> Iterator[tuple[Tensor, Tensor]]:
         """What a decoder layer makes of the chosen contexts, (ROWS, D), and the errors: some at a time.
 
-        In a decoder-only model all keys are under one softmax.
+        In a decoder-only model all keys are under one softmax. `then` makes something else of both and of the contexts.
         """
         layer, before, at = self.model.layers[node.layer - 1], self.part(node.before), self.rows(node.before)
         norm, own, cross = layer.self_residual.norm, (*node.own, *node.cross), None
@@ -177,7 +189,8 @@ class States:
         queries, errors = self.once(
             (layer, node.before), self.is_kept(node.before), lambda: self.queries(layer, before)
         )
-        for some in chosen.split(ROWS):
+
+        def step(some: Tensor) -> tuple[Tensor, Tensor]:
             rows = at[some]
             x, error, query = before.states.index_select(0, rows), before.errors[rows], queries.index_select(0, rows)
             x, error = self.attend(layer.self_attention, norm, (x, error), (query, errors[rows]), keys, some)
@@ -185,7 +198,10 @@ class States:
                 inner, off = self.rules.normed(layer.cross_residual.norm, x, error)
                 asked = layer.cross_attention.query(inner), off
                 x, error = self.attend(layer.cross_attention, layer.cross_residual.norm, (x, error), asked, cross, some)
-            yield self.forward(layer, x, error)
+            x, error = self.forward(layer, x, error)
+            return (x, error) if then is None else then(x, error, some)
+
+        return in_threads(self.threads, step, chosen.split(ROWS))
 
     def queries(self, layer: DecoderLayer | Layer, part: Part) -> tuple[Tensor, Tensor]:
         normed, errors = self.rules.normed(layer.self_residual.norm, part.states, part.errors)
@@ -245,25 +261,27 @@ class States:
         if seen is None:
             x = x + attention.out.bias
             return x, self.rules.added(x, error)
-        (keys, rows), heads, width, rules = seen, attention.heads, query.shape[1], self.rules
+        (keys, rows), rules = seen, self.rules
         rows = rows[chosen]
-        found, errors = keys.table.index_select(0, rows.flatten()).unflatten(0, rows.shape), keys.errors[rows]
+        errors = keys.errors[rows]
         by = rules.once(rules.attention, attention, norm, keys.norm, keys.sizes.length)
         if keys.sizes.many.any():
-            logits = by_head(query[:, None] * found[..., :width], heads) / (width // heads) ** 0.5
-            weights = softmax_or_zero(logits, keys.bias[None], 1)
-            means = (to_numbers(weights, width) * found).sum(1)
-            moved, factor = rules.of_weights(by, keys.sizes, query, weights, spreads(means, heads), (off, errors))
-            moved = moved + rules.of_values(by, keys.sizes, weights.amax(2) * factor[:, None], errors)
-            x = x + attention.out(means[:, width : 2 * width])
+            means, spread, share, length = mixed(query, keys.table, rows, keys.bias)
+            moved, factor = rules.of_weights(by, keys.sizes, length, share, spread, (off, errors))
+            moved = moved + rules.of_values(by, keys.sizes, share * factor[:, None], errors)
+            x = x + attention.out(means)
         else:
             share = (keys.bias > -torch.inf).any(1).to(x)
             moved = rules.of_values(by, keys.sizes, share[None], errors)
-            x = x + (found.sum(1) + attention.out.bias)
+            found = keys.table.index_select(0, rows.flatten()).unflatten(0, rows.shape).sum(1)
+            x = x + (found + attention.out.bias)
         return x, rules.added(x, error + moved)
 
 
-def to_numbers(weights: Tensor, width: int) -> Tensor:
-    """The weight of a head for each number of its keys and values, and for the squared lengths of both."""
-    every = torch.eye(weights.shape[-1], dtype=weights.dtype, device=weights.device)
-    return weights @ torch.cat([*[every.repeat_interleave(width // len(every), 1)] * 2, every, every], 1)
+def in_threads(threads: int, step: Callable[[Tensor], T], parts: Sequence[Tensor]) -> Iterator[T]:
+    """What a step makes of each part, in order; on several threads without gradients."""
+    if min(threads, len(parts)) == 1:
+        yield from map(step, parts)
+    else:
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            yield from pool.map(torch.inference_mode()(step), parts)

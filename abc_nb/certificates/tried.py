@@ -16,6 +16,7 @@ from abc_nb.certificates.contexts import Block, Context, Contexts, Site
 from abc_nb.certificates.rounding import Rounding
 from abc_nb.certificates.shapes import Node, Shape
 from abc_nb.certificates.states import States
+from abc_nb.common.devices import one_thread
 from abc_nb.common.errors import InputError
 from abc_nb.training.evaluation import evaluating
 
@@ -70,8 +71,8 @@ class Passes:
     too little are computed again, all in float64; an evaluation is once E from that, and not 2 E.
     """
 
-    def __init__(self, contexts: Contexts) -> None:
-        model = contexts.model
+    def __init__(self, contexts: Contexts, threads: int = 1) -> None:
+        self.threads, model = threads, contexts.model
         model = deepcopy(model).cpu() if model.head.weight.device.type == "mps" else model  # which has no float64
         self.contexts, double = contexts, deepcopy(model).double()
         self.single, self.double, self.exact = Rounding(model), Rounding(double), False
@@ -101,8 +102,9 @@ class Passes:
         known = self.known.get((rules, below))
         if known is None or known[0] != shape:
             most, base = self.contexts.count(shape) / MANY, self.contexts.task.base
-            lower = None if below is None else States(below, shape.atoms, base, most)
-            known = self.known[rules, below] = shape, States(rules, shape.atoms, base, most, lower)
+            lower = None if below is None else self.states(shape, below, None)
+            states = States(rules, shape.atoms, base, most, lower, self.threads)
+            known = self.known[rules, below] = shape, states
         return known[1]
 
 
@@ -115,8 +117,9 @@ def try_all(contexts: Contexts) -> list[Tried]:
     total = sum(counts.values())
     if total > MOST:
         raise InputError(f"no certificate: there are {total:,} contexts, and at most {MOST:,} are tried")
-    passes = Passes(contexts)
+    passes = Passes(contexts, torch.get_num_threads())
     with (
+        one_thread(),  # for what is not split among threads by us
         evaluating(contexts.model),
         tqdm(total=total, unit=" contexts", unit_scale=True, delay=3, mininterval=1, leave=False) as bar,
     ):

@@ -74,12 +74,8 @@ def fits(query: Tensor, keys: int) -> bool:
 
 @cache
 def library(size: int) -> ctypes.CDLL | None:
-    """The functions of `attention.c` for a head size, compiled once a machine; None where that is not possible."""
-    compiler = shutil.which(os.environ.get("CC") or "cc")
-    if compiler is None or os.environ.get(OFF) == "0":
-        return None
-    command = [compiler, *FLAGS, f"-DSIZE={size}", str(SOURCE), "-lm"]
-    found = built([*command, *THREADS]) or built(command)
+    """The functions of `attention.c` for a head size; None where it cannot be compiled."""
+    found = loaded(SOURCE, f"-DSIZE={size}")
     if found is None:
         return None
     found.forward.argtypes = [ctypes.c_void_p] * 6 + [Sizes] + [Strides] * 5
@@ -88,10 +84,19 @@ def library(size: int) -> ctypes.CDLL | None:
     return found
 
 
-def built(command: list[str]) -> ctypes.CDLL | None:
+def loaded(source: Path, *defined: str) -> ctypes.CDLL | None:
+    """The functions of a C file, compiled once a machine; None where that is not possible."""
+    compiler = shutil.which(os.environ.get("CC") or "cc")
+    if compiler is None or os.environ.get(OFF) == "0":
+        return None
+    command = [compiler, *FLAGS, *defined, str(source), "-lm"]
+    return built(source, [*command, *THREADS]) or built(source, command)
+
+
+def built(source: Path, command: list[str]) -> ctypes.CDLL | None:
     """What a compiler's command makes, kept for the next process; None if it fails."""
-    facts = [SOURCE.read_text(encoding="utf-8"), *command, platform.machine(), processor()]
-    path = paths.BUILD / "compiled" / f"attention-{hashlib.sha256(repr(facts).encode()).hexdigest()[:16]}.so"
+    facts = [source.read_text(encoding="utf-8"), *command, platform.machine(), processor()]
+    path = paths.BUILD / "compiled" / f"{source.stem}-{hashlib.sha256(repr(facts).encode()).hexdigest()[:16]}.so"
     try:
         if not path.exists():
             with replacement(path) as temporary:
