@@ -44,7 +44,7 @@ def by_torch(query: Tensor, table: Tensor, rows: Tensor, bias: Tensor, lost: flo
     heads, width = bias.shape[1], query.shape[1]
     seen = table.index_select(0, rows.flatten()).unflatten(0, rows.shape)
     logits = by_head(query[:, None] * seen[..., :width], heads) / (width // heads) ** 0.5
-    weights = softmax_or_zero(logits, bias, 1)
+    weights = softmax_or_zero(logits, bias[None], 1)
     means = (to_numbers(weights, width) * seen).sum(1)
     mean, square = means[:, : 2 * width], means[:, 2 * width :]
     spread = ((square - by_head(mean.square(), 2 * heads)).clamp_min(0) + lost * square).sqrt()
