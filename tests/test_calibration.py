@@ -179,6 +179,16 @@ def test_several_lines_of_a_head_are_found_with_the_strongest_at_zero() -> None:
         assert line.value == pytest.approx(means[line.span] - means["operand 2"], abs=1e-6)
 
 
+def test_a_mask_has_the_lines_of_weights_without_their_values() -> None:
+    lines: list[Place] = [("antidiagonal", "operand 1", 0), ("vertical", "&", 0)]
+    attention = plant(NATURAL, "cross", lines, [0.5, 0.2])
+    found, mask = (
+        calibrate(attention, NATURAL, settings=Calibration(name, share=0.15)) for name in ("weights", "mask")
+    )
+    assert {line.value for line in found} != {0.0}
+    assert mask == [replace(line, value=0.0) for line in found]
+
+
 def test_a_line_crossed_by_a_strong_vertical_is_not_reported() -> None:
     """Each antidiagonal meets the vertical in one cell, which alone is more than the share asked for."""
     attention = 0.002 * torch.rand(1, 9, 10, generator=torch.Generator().manual_seed(0))

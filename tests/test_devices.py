@@ -34,3 +34,12 @@ def test_threads_are_given_back_by_work_inside_other_work(tiny: Spec) -> None:
         assert sweep.step_seconds(tiny, 0) > 0
         assert torch.get_num_threads() == 1
     assert torch.get_num_threads() == 3
+
+
+@pytest.mark.parametrize("where", ["cpu", "cuda"])
+def test_matrix_products_may_be_less_exact_on_a_gpu_alone_and_only_in_training(where: str) -> None:
+    before = torch.get_float32_matmul_precision()
+    with suppress(ValueError), devices.tensor_cores(torch.device(where)):
+        assert torch.get_float32_matmul_precision() == ("high" if where == "cuda" else before)
+        raise ValueError
+    assert torch.get_float32_matmul_precision() == before

@@ -87,7 +87,7 @@ def test_ablations_come_with_the_lines_that_they_keep(monkeypatch: pytest.Monkey
     monkeypatch.setattr(Results, "evaluation", lambda self, names: asked.extend(map(str, names)) or pd.concat(tested))
     asked: list[str] = []
     table = tables.ablations(Results("quick", "shipped", [0]))
-    assert "addition-abc-mod3-warm" in asked, "the unchanged model is asked for"
+    assert "addition-abc-unpractised" in asked, "the unchanged model is asked for"
     assert list(table.task) == ["Addition", "Addition", "Successor"], "Vanilla is none, and 20 digits another table"
     assert table.ours.to_list() == [75.0, 12.5, 100.0] and table.seeds.to_list() == [3, 3, 1]
     shown = tables.by_choice(table)
