@@ -15,7 +15,7 @@ from abc_nb import InputError, Task
 from abc_nb.bias.spans import SpanLines
 from abc_nb.certificates.certify import tried_and_certified
 from abc_nb.certificates.rounding import Rounding
-from abc_nb.certificates.spans import SpanContexts
+from abc_nb.certificates.spans import SpanContexts, lead_at
 from abc_nb.certificates.states import States
 from abc_nb.language.mixture import draw
 from abc_nb.language.text import piece, texts
@@ -127,6 +127,30 @@ def test_the_same_context_gives_the_same_logits_in_a_thousand_texts() -> None:
         found.append(float(after[right[0]] - after.scatter(0, torch.tensor(right), -torch.inf).max()))
     assert max(abs(each - lead.item()) for each in found) <= (lead - left).item()
     assert len({*found}) > 1  # rounding differs from text to text
+    assert lead_at(own, problem) == (lead.item(), (lead - left).item())
+
+
+@pytest.mark.parametrize(
+    "problem", ["123+989=", "7+12345=253", "7+12345=25321", "12345*7=", "12345*7=51", "succ(99)=00", "parity(1)="]
+)
+def test_the_lead_from_the_context_is_that_of_the_problem_in_a_text(problem: str) -> None:
+    """In float64, where rounding can change next to nothing."""
+    own, pattern = model(seed=1).double(), next(each for each in PATTERNS if each.sign in problem)
+    operands = pattern.operands(problem.partition("=")[0] + "=")
+    right = tokens_of((pattern.answer(operands) + END)[len(problem.partition("=")[2])])
+    lead, bound = lead_at(own, problem)
+    assert 0 < bound < 1e-6
+    for before in ("", "so ", piece(texts()[0], 50, np.random.default_rng(0)) + "\n"):
+        logits = Writer(own).after(before + problem)
+        assert logits[right[0]] - logits.scatter(0, torch.tensor(right), -torch.inf).max() == pytest.approx(
+            lead, abs=bound
+        )
+
+
+@pytest.mark.parametrize("problem", ["12+34", "so 12+34=", "12+34=64; and", "12+34=65", "words", ""])
+def test_a_lead_is_that_of_a_problem_whose_answer_is_right_so_far(problem: str) -> None:
+    with pytest.raises(InputError, match=r"is no problem|not right so far"):
+        lead_at(model(), problem)
 
 
 def test_a_model_that_knows_nothing_is_wrong_and_shows_it() -> None:

@@ -28,7 +28,9 @@ from abc_nb.show import notebooks
 from abc_nb.specs import studies
 
 BOOKS = notebooks.sequence()
-COURSE = [path for path in BOOKS if path.stem[0] == "0"]  # the others are appendices: results, for reference
+COURSE = [path for path in BOOKS if path.stem[0].isdigit()]
+APPENDICES = [path for path in BOOKS if re.match(r"a\d", path.stem)]  # results, for reference
+PRINTED = ("10_language_model", "your_own_model")  # they show text, and small tables without a number
 NAME = re.compile(r'"((?:figure|table)-[\w-]+)"')
 NBVAL = ["-q", "-s", "-o", "addopts=", "--nbval-lax", "--nbval-current-env", "--nbval-cell-timeout=600"]
 NBVAL += [f"--nbval-sanitize-with={Path(__file__).parent / 'sanitize.cfg'}"]
@@ -49,7 +51,7 @@ def test_every_code_cell_is_executed_thin_and_without_error(path: Path) -> None:
         assert cell.execution_count is not None, "nbval compares nothing in a cell that was never run"
         lines = [line for line in cell.source.splitlines() if line.strip()]
         assert len(lines) <= 10
-        assert path in COURSE or not any(line.startswith(("def ", "class ", "for ")) for line in lines)
+        assert path not in APPENDICES or not any(line.startswith(("def ", "class ", "for ")) for line in lines)
         assert not [output for output in cell.outputs if output.output_type == "error"]
 
 
@@ -71,6 +73,7 @@ def test_stored_outputs_and_tables_are_what_the_notebook_gives_now(
     model, tagged `nbval-skip`, is run by the reproduction below.
     """
     monkeypatch.setenv("ABC_NB_RUNS", str(tmp_path / "runs"))
+    (tmp_path / "figures").mkdir()
     monkeypatch.setenv("ABC_NB_FIGURES", str(tmp_path / "figures"))
     monkeypatch.chdir(path.parent)
     with redirect_stdout(io.StringIO()) as said:
@@ -113,6 +116,7 @@ BAD: dict[str, list[object]] = {
     "steps": [0, 1.5],
     "share": [0, 1.1, "half", True],
     "train": [1, "yes", None],
+    "text": ["", " ", 3, None],
 }
 EVERYWHERE = {"profile", "results", "seeds"}
 
@@ -125,7 +129,7 @@ def test_every_parameter_is_checked_before_a_notebook_computes(path: Path, tmp_p
     exec(first.source, given)
     names = {*given} - {"__builtins__"}
     assert "parameters" in tags(first) and EVERYWHERE <= names <= {*BAD} == {*results.CHECKED}
-    assert path in COURSE or names == EVERYWHERE
+    assert path not in APPENDICES or names == EVERYWHERE
     for name, value in ((each, value) for each in names for value in BAD[each]):
         for run in (
             lambda: notebooks.execute(path, tmp_path / "out.ipynb", {name: value}),  # noqa: B023 (run at once)
@@ -231,7 +235,7 @@ def shown(path: Path) -> tuple[list[str], list[str]]:
 @pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
 def test_every_figure_and_table_is_shown_with_its_number_and_caption(path: Path) -> None:
     names, texts = shown(path)
-    assert names
+    assert names or path.stem in PRINTED
     for name in names:
         assert any(text.startswith(exhibits.caption(name)) for text in texts), name
 
@@ -255,6 +259,6 @@ def test_every_picture_that_a_notebook_saves_has_its_caption_next_to_it(path: Pa
 def test_the_course_keeps_to_its_size() -> None:
     cells = [cell for path in COURSE for cell in nbformat.read(path, 4).cells]
     names = [name for path in COURSE for name in shown(path)[0]]
-    assert sum(len(cell.source.split()) for cell in cells if cell.cell_type == "markdown") <= 4600
+    assert sum(len(cell.source.split()) for cell in cells if cell.cell_type == "markdown") <= 4950
     assert sum(name.startswith("table") for name in names) <= 6
     assert sum(name.startswith("figure") for name in names) <= 10

@@ -53,6 +53,9 @@ LONG = [
     Case("09_multiplication", {"digits": 1}),
     Case("09_multiplication", {"digits": 3}),
     Case("09_multiplication", {"digits": 20}),
+    Case("10_language_model", {"digits": 1}),
+    Case("10_language_model", {"digits": 300, "text": "{sum} and {sum}, no more"}),
+    Case("10_language_model", {"text": "It is 99999*9= or 99999+1="}),
 ]
 EVERY = [*QUICK, *(pytest.param(case, marks=pytest.mark.long) for case in LONG)]
 RIGHT = re.compile(r"^([0-9a-f]+)(?:([+*])([0-9a-f]+))? gives .*, right is ([0-9a-f]+)$", re.MULTILINE)

@@ -33,7 +33,7 @@ WHOLE: dict[str, tuple[int, int]] = {  # parameters that are whole numbers, and 
     "period": (0, 100),
     "steps": (1, 10**6),
 }
-CHECKED = (*CHOICES, *WHOLE, "seeds", "share", "train")
+CHECKED = (*CHOICES, *WHOLE, "seeds", "share", "train", "text")
 
 
 def check_parameters(**parameters: Any) -> None:
@@ -52,6 +52,8 @@ def check_parameters(**parameters: Any) -> None:
         raise InputError(f"share {share!r} is not possible: give a number above 0, at most 1")
     if type(train := parameters.get("train", False)) is not bool:
         raise InputError(f"train {train!r} is not possible: give True or False")
+    if not isinstance(text := parameters.get("text", "1+2="), str) or not text.strip():
+        raise InputError(f"text {text!r} is not possible: give a text, as in 'they are 12+34='")
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.automaton import Automaton, Kind
 from abc_nb.problems.digits import Digits
-from abc_nb.problems.layouts import EOS
+from abc_nb.problems.layouts import EOS, Layout
 from abc_nb.problems.lists import Lists
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Width, single
@@ -101,8 +101,11 @@ class PlaceContexts(Contexts):
     def blocks(self, shape: Shape) -> Iterator[Block]:
         return walks.contexts(shape, self.automaton, places_of(shape))
 
+    def width_of(self, layout: Layout) -> Width:
+        return layout.width
+
     def seen(self, batch: Batch, step: int) -> tuple[Shape, Block]:
-        layout, width = batch.layout, batch.layout.width
+        layout, width = batch.layout, self.width_of(batch.layout)
         unrolled, kinds = self.unrolled(width), self.kinds(width, self.zeros)
         root = unrolled.node(unrolled.depth, step)
         shape, kept = self.shape(root, kinds, step), self.kept(root, kinds, step)

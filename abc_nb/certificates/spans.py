@@ -25,6 +25,7 @@ from itertools import pairwise
 from typing import Any, get_args
 
 import numpy as np
+import torch
 
 from abc_nb.bias.base import CLOSED, Attention
 from abc_nb.bias.spans import SpanLines
@@ -32,16 +33,20 @@ from abc_nb.certificates.contexts import Block, Candidate, Context, Site
 from abc_nb.certificates.counterexamples import Counterexample
 from abc_nb.certificates.places import PlaceContexts, places_of
 from abc_nb.certificates.reach import FURTHEST, Unrolled
-from abc_nb.certificates.shapes import Atom, Shape, Token
+from abc_nb.certificates.rounding import Rounding
+from abc_nb.certificates.shapes import Atom, Node, Shape, Token
+from abc_nb.certificates.states import States
 from abc_nb.certificates.tried import Tried
 from abc_nb.common.errors import InputError
 from abc_nb.model.positions import NoPosition, Rotary
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.automaton import Kind
 from abc_nb.problems.digits import Digits
+from abc_nb.problems.layouts import Layout
+from abc_nb.problems.sampling import Batch
 from abc_nb.problems.spans import END, EQUALS, VOCABULARY, Pattern, tokens_of
 from abc_nb.problems.tasks import Width
-from abc_nb.training.writer import Writer
+from abc_nb.training.writer import Writer, text_bias
 
 
 class UnrolledSpan(Unrolled):
@@ -126,6 +131,10 @@ class SpanContexts(PlaceContexts):
             for place in range(max(long) + self.task.grows)
         ]
         return [operands or "any" for operands in empty]
+
+    def width_of(self, layout: Layout) -> Width:
+        first, *second = (operand.places for operand in layout.operands)
+        return (first, second[0]) if second else first
 
     def long(self, lengths: Sequence[int]) -> list[int]:
         return [length for length, few in zip(lengths, self.pattern.few, strict=True) if not few]
@@ -221,3 +230,26 @@ def lengths_of(width: Width) -> tuple[int, ...]:
 def cut(operands: Sequence[Digits], lengths: Sequence[int]) -> list[Digits]:
     """Numbers without what stands in front of them on a walk over all places."""
     return [digits[:, :length] for digits, length in zip(operands, lengths, strict=True)]
+
+
+@torch.inference_mode()
+def lead_at(model: Transformer, problem: str) -> tuple[float, float]:
+    """The lead of the next token of an answer that is right so far, as in `123+989=2`, and its bound on rounding.
+
+    The lead is the right logit minus the best other one, computed from the tokens of the context alone. In any text it
+    differs by no more than the bound, in the arithmetic of the model's weights. InputError for anything but a problem.
+    """
+    span = next(iter(text_bias(model).spans(problem)), None)
+    if span is None or (span.start, span.end) != (0, len(problem)) or not span.finished:
+        raise InputError(f"{problem!r} is no problem up to its '=' or a digit of its answer")
+    asked, written = problem[: span.equals], problem[span.equals + 1 :]
+    answer = span.pattern.answer(span.pattern.operands(asked + EQUALS)) + END
+    if not answer.startswith(written):
+        raise InputError(f"the answer of {problem!r} is not right so far: it is {answer}")
+    source, target = tokens_of(asked), tokens_of(EQUALS + answer)
+    batch = Batch(torch.tensor([source]), torch.tensor([target]), span.layout)
+    shape, block = SpanContexts(model, span.pattern).seen(batch, span.answer)
+    assert isinstance(shape.root, Node)
+    states = States(Rounding(model), shape.atoms).take(block.values)
+    lead, left = next(states.leads(shape.root, torch.from_numpy(block.right).to(states.device)))
+    return lead.item(), (lead - left).item()

@@ -40,7 +40,7 @@ def over_all_keys(
     if keep is None and (query.is_cuda or not dropout):  # PyTorch's own knows no dropout on a processor
         if bias is None:
             return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout)
-        bias, closed = opened(bias, -1)
+        bias, closed = opened(bias.to(query.dtype), -1)  # of another type it is read wrongly on a processor
         mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropout)
         return mixed.masked_fill(closed, 0.0)
     logits = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5

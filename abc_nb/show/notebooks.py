@@ -26,8 +26,10 @@ KEPT_OUT = "metadata.papermill cell.metadata.papermill metadata.language_info.ve
 
 
 def sequence() -> list[Path]:
-    """The notebooks in the order of the story, appendices last."""
-    return [*sorted(paths.NOTEBOOKS.glob("[0-9]*.ipynb")), *sorted(paths.NOTEBOOKS.glob("a[0-9]*.ipynb"))]
+    """The notebooks in the order of the story: the course, appendices, and what stands on its own."""
+    return [
+        path for names in ("[0-9]*", "a[0-9]*", "your_*") for path in sorted(paths.NOTEBOOKS.glob(f"{names}.ipynb"))
+    ]
 
 
 def title(notebook: Path) -> str:

@@ -27,7 +27,8 @@ class RotaryAttention(AttentionPosition):
         """
         size = x.shape[-1]
         index = index if index.ndim == 4 else index.reshape(len(index), -1)
-        angle = index * 10000 ** (-torch.arange(0, size, 2, device=x.device) / size)
+        pairs = torch.arange(0, size, 2, device=x.device, dtype=torch.promote_types(x.dtype, torch.float32))
+        angle = index * 10000 ** (-pairs / size)
         sin, cos = angle.sin(), angle.cos()
         even, odd = x[..., 0::2], x[..., 1::2]
         return torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1).flatten(-2)
