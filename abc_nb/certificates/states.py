@@ -25,6 +25,8 @@ from abc_nb.model.attention import MultiHeadAttention
 from abc_nb.model.layers import DecoderLayer, Layer
 
 ROWS = 2**11  # contexts computed at once: what a processor's cache holds is fastest
+# None where PyTorch was built without it
+ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if torch.backends.mkldnn.is_available() else None
 T = TypeVar("T")
 Then = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 Key = tuple[bytes, Node | Token]  # the bias of every head, and what stands at the key
@@ -88,7 +90,7 @@ class States:
 
         def lead(x: Tensor, error: Tensor, some: Tensor) -> tuple[Tensor, Tensor]:
             (y, off), label = self.rules.normed(norm, x, error), right[some]
-            logits = head(y)
+            logits = product(head, y)
             own = logits.gather(1, label[:, None])
             other = logits.scatter(1, label[:, None], -torch.inf).amax(1, keepdim=True)
             return (own - other)[:, 0], self.rules.left(head, norm, logits, label, off)
@@ -196,7 +198,7 @@ class States:
             x, error = self.attend(layer.self_attention, norm, (x, error), (query, errors[rows]), keys, some)
             if isinstance(layer, DecoderLayer):
                 inner, off = self.rules.normed(layer.cross_residual.norm, x, error)
-                asked = layer.cross_attention.query(inner), off
+                asked = product(layer.cross_attention.query, inner), off
                 x, error = self.attend(layer.cross_attention, layer.cross_residual.norm, (x, error), asked, cross, some)
             x, error = self.forward(layer, x, error)
             return (x, error) if then is None else then(x, error, some)
@@ -205,15 +207,15 @@ class States:
 
     def queries(self, layer: DecoderLayer | Layer, part: Part) -> tuple[Tensor, Tensor]:
         normed, errors = self.rules.normed(layer.self_residual.norm, part.states, part.errors)
-        return layer.self_attention.query(normed), errors
+        return product(layer.self_attention.query, normed), errors
 
     def forward(self, layer: DecoderLayer | Layer, x: Tensor, error: Tensor) -> tuple[Tensor, Tensor]:
         """The feed-forward network with its residual."""
         (up, relu, _, down), norm = layer.feed_forward, layer.forward_residual.norm
         assert isinstance(up, nn.Linear) and isinstance(down, nn.Linear)
         inner, off = self.rules.normed(norm, x, error)
-        hidden = relu(up(inner))
-        x, off = x + down(hidden), self.rules.forward((up, down), norm, hidden, off)
+        hidden = relu(product(up, inner))
+        x, off = x + product(down, hidden), self.rules.forward((up, down), norm, hidden, off)
         return x, self.rules.added(x, error + off)
 
     def keys(self, attention: MultiHeadAttention, keys: Sequence[Key], norm: nn.Module) -> tuple[Keys, Tensor] | None:
@@ -237,7 +239,7 @@ class States:
         states, errors = self.rules.normed(norm, states, errors)
         sizes = [len(part.states) for part in parts]
         bias = torch.tensor(np.stack([np.frombuffer(own, np.float32) for own, _ in keys])).to(states)
-        key, value = attention.key(states), attention.value(states)
+        key, value = product(attention.key, states), product(attention.value, states)
         squares = by_head(torch.cat([key, value], 1).square(), 2 * heads)
         known = Sizes.of(squares, bias, length)
         if known.many.any():
@@ -269,7 +271,7 @@ class States:
             means, spread, share, length = mixed(query, keys.table, rows, keys.bias)
             moved, factor = rules.of_weights(by, keys.sizes, length, share, spread, (off, errors))
             moved = moved + rules.of_values(by, keys.sizes, share * factor[:, None], errors)
-            x = x + attention.out(means)
+            x = x + product(attention.out, means)
         else:
             share = (keys.bias > -torch.inf).any(1).to(x)
             moved = rules.of_values(by, keys.sizes, share[None], errors)
@@ -285,3 +287,12 @@ def in_threads(threads: int, step: Callable[[Tensor], T], parts: Sequence[Tensor
     else:
         with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
             yield from pool.map(torch.inference_mode()(step), parts)
+
+
+def product(linear: nn.Linear, x: Tensor) -> Tensor:
+    """`linear(x)`, by oneDNN where no gradient is asked for: on some processors it is twice as fast in float32."""
+    weight, plain = linear.weight, type(linear) is nn.Linear and torch.is_inference_mode_enabled()
+    if plain and ONEDNN is not None and weight.dtype == torch.float32 and weight.device.type == "cpu":
+        made: Tensor = ONEDNN(x, weight, linear.bias, "none", [], "")
+        return made
+    return linear(x)
