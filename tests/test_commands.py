@@ -128,7 +128,7 @@ def test_notebooks_run_at_the_same_time_each_in_a_kernel_of_its_own(
         )
         nbformat.write(book, project.notebook.with_name(f"{own}.ipynb"))
     project.build.mkdir()
-    notebooks.execute_all(project.build / "made", {"value": 2})
+    notebooks.execute_all(project.build / "made", {"value": 2, "of_another": 1})
     assert [printed(project.build / "made" / f"{name}.ipynb") for name in ("01_one", "02_two")] == ["01_one", "02_two"]
     assert re.findall(r"notebook (\d) of 2", capsys.readouterr().out) == ["1", "2"]
 

@@ -1,4 +1,4 @@
-"""Which families of transformers take a bias: the table of docs/own-attention.md.
+"""Which families of transformers take a bias: the table of docs/transformers.md.
 
 `python tests/test_hf_families.py` writes it, in some minutes.
 """
@@ -20,7 +20,7 @@ from abc_nb.bias import Bias
 transformers = pytest.importorskip("transformers")
 hf = pytest.importorskip("abc_nb.hf")
 
-PAGE = Path(__file__).parents[1] / "docs" / "own-attention.md"
+PAGE = Path(__file__).parents[1] / "docs" / "transformers.md"
 TABLE = re.compile(r"(?<=<!-- families -->\n).*?(?=<!-- end -->)", re.DOTALL)
 SMALL = {
     256: "max_position_embeddings n_positions",

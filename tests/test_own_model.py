@@ -1,6 +1,6 @@
 """A model of another make, trained on Successor: a bias read out of its own attention carries it past its training.
 
-The three steps of docs/own-attention.md, with PyTorch's attention: read the bias, take the index modulo 3, train on
+The three steps of docs/transformers.md, with PyTorch's attention: read the bias, take the index modulo 3, train on
 under it.
 """
 

@@ -53,6 +53,8 @@ LONG = [
     Case("09_multiplication", {"digits": 1}),
     Case("09_multiplication", {"digits": 3}),
     Case("09_multiplication", {"digits": 20}),
+    Case("your_own_model", {}),
+    Case("your_own_model", {"profile": "smoke", "seed": 1}),
     Case("10_language_model", {"digits": 1}),
     Case("10_language_model", {"digits": 300, "text": "{sum} and {sum}, no more"}),
     Case("10_language_model", {"text": "It is 99999*9= or 99999+1="}),

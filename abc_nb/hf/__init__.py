@@ -4,7 +4,7 @@ from abc_nb.bias.sequence import cyclic_positions, dense_bias
 from abc_nb.hf.attach import Attached, attach, attached
 from abc_nb.hf.averages import averaged_attention
 from abc_nb.hf.flex import block_mask, mask_mod, score_mod
-from abc_nb.hf.training import calibrate_model, exact_match, train
+from abc_nb.hf.training import calibrate_model, exact_match, sequence, train
 
 __all__ = [
     "Attached",
@@ -18,5 +18,6 @@ __all__ = [
     "exact_match",
     "mask_mod",
     "score_mod",
+    "sequence",
     "train",
 ]

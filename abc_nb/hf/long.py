@@ -17,7 +17,7 @@ from abc_nb.hf.flex import ScoreMod, Table, biased
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask
 
-LONG = 2048  # tokens of which a matrix (token, token) costs too much; measured, see docs/own-attention.md
+LONG = 2048  # tokens of which a matrix (token, token) costs too much; measured, see docs/transformers.md
 SLOTS = 32  # the most open keys of a query that are gone through one by one
 COMPILED = 64  # the most kernels that are kept: one for each type, number of slots and doubling of the length
 

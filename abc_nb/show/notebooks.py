@@ -81,14 +81,20 @@ def execute(notebook: Path, output: Path, parameters: Mapping[str, Any], bar: bo
 
 
 def execute_all(folder: Path, parameters: Mapping[str, Any]) -> None:
-    """Run every notebook, as many at the same time as there are cores; the copies go into `folder`."""
+    """Run every notebook, as many at the same time as there are cores; the copies go into `folder`.
+
+    Each is given those of the parameters that it takes.
+    """
+    import papermill
+
     books = sequence()
     # For the kernels: two that train on two threads each, with two cores, take ten times as long as on one.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
     def timed(notebook: Path) -> str:
-        start = time.perf_counter()
-        execute(notebook, folder / notebook.name, parameters, bar=False)
+        start, accepted = time.perf_counter(), papermill.inspect_notebook(str(notebook))
+        own = {name: value for name, value in parameters.items() if name in accepted}
+        execute(notebook, folder / notebook.name, own, bar=False)
         return f"{notebook.stem}, {time.perf_counter() - start:.0f} s"
 
     parallel = joblib.Parallel(workers(), backend="threading", return_as="generator_unordered")
