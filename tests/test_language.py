@@ -114,6 +114,10 @@ def test_a_run_is_made_kept_found_and_shipped(folders: Folders, monkeypatch: pyt
     shipped.with_suffix(".safetensors").write_bytes(runs.save(runs.packed(spec.build(1).state_dict())))
     with pytest.raises(InputError, match="weights"):
         found.model()
+    shipped.with_suffix(".safetensors").unlink()
+    with pytest.raises(InputError, match="without its weights: run `abc-nb train"):
+        found.model()
+    assert runs.ensure(spec, 0).has_weights, "it is trained anew"
 
 
 def run_with(run: runs.LanguageRun, path: Path) -> runs.LanguageRun:

@@ -48,8 +48,15 @@ class LanguageRun:
         found: dict[str, Any] = json.loads(self.path.read_text(encoding="utf-8"))
         return found
 
+    @property
+    def has_weights(self) -> bool:
+        return self.path.with_suffix(".safetensors").exists()
+
     def model(self) -> Transformer:
-        """The trained model, ready to evaluate; InputError if its weights are damaged."""
+        """The trained model, ready to evaluate; InputError if its weights are damaged or were not shipped."""
+        if not self.has_weights:
+            train = f"abc-nb train {self.spec.name} --seed {self.seed}"
+            raise InputError(f"{self.spec.name}, seed {self.seed}, came without its weights: run `{train}`")
         types = (SpanLines, Pattern, Task, Lines, Line)
         bias = from_data(self.record["bias"], types) if self.record["bias"] else None
         model = self.spec.build(self.seed, bias)
@@ -83,11 +90,12 @@ def load(spec: LanguageSpec, seed: int) -> LanguageRun:
 
 
 def ensure(spec: LanguageSpec, seed: int, report: Report | None = None) -> LanguageRun:
-    """The finished run, trained now if it is not there; a killed training goes on from its checkpoint."""
+    """The finished run with its weights, trained now if it is not there; a killed training goes on."""
     path = made_here(spec, seed)
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_suffix(".lock")):
-        return find(spec, seed) or make(spec, seed, path, report)
+        known = find(spec, seed)
+        return known if known is not None and known.has_weights else make(spec, seed, path, report)
 
 
 @one_thread()
