@@ -36,7 +36,7 @@ from abc_nb.training.evaluation import evaluating
 from abc_nb.training.progress import Progress, TrainingConfig
 from abc_nb.training.trainer import Report, Trainer, loss_of
 
-MOST = 50_000  # contexts for each step that practice may take: more would make it longer than the training before it
+MOST = 300_000  # contexts for each step that practice may take: a model with more is neither rounded nor practised
 EXAMPLES = 100  # wrong contexts of one shape that are practised in a round
 SMALL = 0.5  # a margin below it is practised, too: what is practised beside it could turn it wrong
 AT_ONCE = 64  # contexts without a problem that a step practises, all of one shape
