@@ -112,6 +112,11 @@ def test_fewer_than_five_seeds_decide_nothing_and_none_is_not_run() -> None:
     assert judged("C17", runs({("addition", "lora"): [0.0]})).verdict == "not run"
 
 
+def test_of_models_that_need_a_gpu_as_many_seeds_count_as_were_trained() -> None:
+    both = runs({("successor", "abc-unpractised"): [100.0] * 5, ("successor", "abc-paper-batch"): [100.0] * 2})
+    assert_judged("C16", both, "holds with changes", "7 of 7", "padded, Successor, the paper's size and batch 2 of 2")
+
+
 def test_claims_whose_runs_are_not_there_are_not_run(folders: Folders) -> None:
     decided = [id for id, claim in claims.known().items() if claim.rule in counts.ABOUT]
     own = {each.id for each in claims.counted() if each.rows in ("costs", "followed", "verticals", "open elements")}

@@ -19,6 +19,8 @@ from typing import Literal, get_args
 
 import pandas as pd
 
+from abc_nb.specs.models import PAPER_BATCH
+
 Judgement = Literal[
     "holds", "holds with changes", "in part", "differs", "undecided", "not tested", "definition", "not run"
 ]
@@ -26,7 +28,6 @@ VERDICTS: tuple[Judgement, ...] = get_args(Judgement)
 ABOUT = ("all", "some", "none")  # of the runs: what a claim says
 MOST, HALF = 0.8, 0.5  # four of five runs of a group; half of all runs
 SEEDS = 5  # of every task and model
-FEWER = "-paper-batch"  # end of the names of models that need a GPU: as many seeds count as were trained
 RUN = ["task", "base", "model", "seed"]  # columns that say which run a row is of
 
 
@@ -141,6 +142,9 @@ class Part:
 
 
 def missing(runs: pd.DataFrame) -> int:
-    """How many runs of these tasks and models were not made, of `SEEDS` each but for `FEWER`."""
-    runs = runs[~runs.model.str.endswith(FEWER)]
+    """How many runs of these tasks and models were not made, of `SEEDS` each.
+
+    Of models that need a GPU as many seeds count as were trained.
+    """
+    runs = runs[~runs.model.isin(PAPER_BATCH)]
     return sum(max(0, SEEDS - made) for made in runs.groupby(RUN[:-1], dropna=False).size())
