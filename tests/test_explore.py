@@ -164,7 +164,7 @@ def test_measured_accuracy_is_shown_and_what_is_missing_says_what_to_run(
     def said(w: str, t: str, sides: Sides = "one", seed: int = 0) -> str:
         return window.sentence("addition", found, w, t, sides, seed)
 
-    assert said("1", "none") == "Exact match on 1000 problems: 100.0% at 6, 25.0% at 60 digits."
+    assert said("1", "none") == "Exact match: 100.0% at 6, 25.0% at 60 digits."
     assert said("1", "3", seed=3).endswith("not trained yet: run `abc-nb train addition-window-cyclic --seed 3`")
     assert said("none", "5", "both") == "w=none, T=5 is not trained yet: run `abc-nb train addition-grid-wx-t5`"
     assert said("1", "2").startswith("w=1, T=2 is no experiment")

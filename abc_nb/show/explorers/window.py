@@ -86,11 +86,11 @@ def measured(task: str, seed: int, sides: Sides) -> pd.DataFrame:
 
 
 def sentence(task: str, found: pd.DataFrame, w: str, t: str, sides: Sides, seed: int = 0) -> str:
-    """The measured accuracy of one window and period by length, or what to run to measure it."""
-    rows = found[(found.w == w) & (found["T"] == t)]
+    """The measured accuracy of one window and period at a few lengths, or what to run to measure it."""
+    rows = found[(found.w == w) & (found["T"] == t) & found.length.isin(TABLE)]
     if len(rows):
         parts = [f"{accuracy:.1f}% at {length}" for length, accuracy in zip(rows.length, rows.accuracy, strict=True)]
-        return f"Exact match on {rows.samples.iloc[0]} problems: {', '.join(parts)} digits."
+        return f"Exact match: {', '.join(parts)} digits."
     if (model := TRAINED[sides].get((NUMBERS[w], NUMBERS[t]))) is None:
         return f"w={w}, T={t} is no experiment: see the window that is open to both sides"
     return f"w={w}, T={t} is not trained yet: run `{train_command(Name(task, model), seed)}`"
