@@ -21,7 +21,7 @@ from abc_nb.analysis import results
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.paper import exhibits
-from abc_nb.paper.counts import VERDICTS
+from abc_nb.paper.claims import VERDICTS
 from abc_nb.reproduce import reproduce
 from abc_nb.runs import sweep
 from abc_nb.show import notebooks

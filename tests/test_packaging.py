@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 
 from abc_nb.analysis.results import Results
 from abc_nb.common import paths
-from abc_nb.paper import facts
+from abc_nb.paper import report
 from abc_nb.runs import store
 from abc_nb.specs.models import MODELS
 from abc_nb.specs.spec import GROUPS
@@ -172,9 +172,9 @@ def test_models_that_the_page_of_readings_names_are_in_the_catalogue() -> None:
 def test_the_numbers_of_the_readme_are_those_of_the_shipped_results() -> None:
     readme = (ROOT / "README.md").read_text()
     fresh, first = (Results("quick", "shipped", GROUPS[group]) for group in ("20 to 29", "0 to 4"))
-    assert facts.worst_runs(fresh, facts.README) in readme
-    assert f"seeds 0 to 4: certified are {facts.proven(first)}." in readme
-    assert facts.verdicts("quick") in readme
+    assert report.worst_runs(fresh, report.README) in readme
+    assert f"seeds 0 to 4: certified are {report.proven(first)}." in readme
+    assert report.verdicts("quick") in readme
 
 
 def test_the_readme_is_one_screen_and_begins_with_what_to_type() -> None:

@@ -16,7 +16,7 @@ from abc_nb import reproduce
 from abc_nb.analysis.results import Results
 from abc_nb.cli import main
 from abc_nb.common import paths
-from abc_nb.paper import facts, statements
+from abc_nb.paper import report, statements
 from abc_nb.paper.statements import DIFFERS, NOT_MADE, OPEN, SAME, Count, Statement
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import store
@@ -146,10 +146,10 @@ def test_every_number_of_the_readmes_table_is_a_statement() -> None:
     """Each model and length of it, of each task: as many as the shipped results have, and no dash among them."""
     found, every = Results("quick", "shipped", [*range(30)]), statements.statements("quick", [0])
     whats = [each.what for each in every]
-    for model, title in facts.ROWS.items():
+    for model, title in report.ROWS.items():
         for task in ARITHMETIC:
             names = found.there([f"{task}-{model}"])
             tested = found.evaluation(names).length if names else []
-            for length in facts.LENGTHS:
+            for length in report.LENGTHS:
                 what = f"{title}, {Task(task).title}, {length} {Task(task).unit}"
                 assert whats.count(what) == (length in set(tested)), what

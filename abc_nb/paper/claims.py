@@ -1,38 +1,52 @@
-"""Claims of the paper and their verdicts: each is a row that says which runs are counted, and at which bar.
+"""Claims of the paper and their verdicts, by one rule.
 
-`data/claims.csv` has a row a claim, `data/counts.csv` what it counts. There `rows` names studies or a measure, `models`
-and `tasks` choose from them by patterns (`!` leaves out), and `label` groups the runs. `among`, `undecided` and
-`agrees` are conditions on a run's columns. The part `runs` decides; a finding tells other parts, too.
+`data/claims.csv` has a row a claim: its criterion in words, its `rule`, what it is `at_most` where every run agrees,
+its finding with places for the parts (see `Part`), and what would `decide` it. `data/counts.csv` has what it counts.
+There `rows` names studies or a measure, `models` and `tasks` choose from them by patterns (`!` leaves out), and `label`
+groups the runs. `among`, `undecided` and `agrees` are conditions on a run's columns. The part `runs` decides; a finding
+tells other parts, too.
+
+A run agrees with the claim, does not agree, or is undecided: it never learned the task that it was trained on, or it
+was never made though its group needs `SEEDS`.
+
+- A claim about all runs holds if every run agrees, and in part if half of them do or all of one group.
+- A claim that some model does a thing holds if one group does, with most of its runs, and in part if any run does.
+- A claim that no model does a thing holds if no run does, and in part if no group does, with most of its runs.
+- Otherwise the runs differ from the claim.
+- A claim is undecided if its undecided runs would change the verdict by agreeing.
 """
 
 from __future__ import annotations
 
-import csv
 import fnmatch
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from typing import cast
+from functools import cache, cached_property
+from typing import Any, NamedTuple, cast
 
 import pandas as pd
 
 from abc_nb.analysis.results import Results
 from abc_nb.common import paths
-from abc_nb.paper.counts import ABOUT, RUN, VERDICTS, Judgement, Part, by_counts
 from abc_nb.paper.measures import frame, measured
 from abc_nb.show import titles
+from abc_nb.specs.models import PAPER_BATCH
 
+VERDICTS = ("holds", "holds with changes", "in part", "differs", "undecided", "not tested", "definition", "not run")
+ABOUT = ("all", "some", "none")  # of the runs: what a claim says
+MOST, HALF = 0.8, 0.5  # four of five runs of a group; half of all runs
+SEEDS = 5  # of every task and model
+RUN = ["task", "base", "model", "seed"]  # columns that say which run a row is of
 MORE = "more seeds, or trainings that go on until validation is at 99%."
 REGIMES = {"padded-20": "padded to twenty digits"}  # where a verdict calls one otherwise than runs do
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(NamedTuple):
     """One line of the ledger."""
 
     id: str
-    verdict: Judgement
+    verdict: str  # one of `VERDICTS`
     finding: str  # one sentence
     runs: str = ""  # as in "19 of 20 runs agree, 5 undecided"; empty if no run decides the claim
     reading: str = ""  # which reading of the paper was tried
@@ -41,54 +55,13 @@ class Verdict:
     size: str = ""  # of the models, where it is not the profile's
 
 
-@dataclass(frozen=True)
-class Counted:
-    """Runs that a claim counts, a row of `data/counts.csv`."""
-
-    id: str
-    part: str
-    rows: str
-    models: str
-    tasks: str
-    among: str
-    undecided: str
-    agrees: str
-    label: str
+def known() -> dict[str, Any]:
+    """The paper's claims by id, as named tuples of texts."""
+    return {claim.id: claim for claim in rows_of("claims")}
 
 
-@dataclass(frozen=True)
-class Claim:
-    """A claim of the paper and how it is judged, a row of `data/claims.csv`."""
-
-    id: str
-    source: str  # where the paper has it
-    topic: str
-    claim: str
-    criterion: str  # what is counted, in words
-    rule: str  # see `by_rule`
-    at_most: Judgement  # what it is where every run agrees
-    finding: str  # one sentence, with places for the parts: see `Part`
-    decide: str  # what would decide it, shown as long as nothing does
-    reading: str
-    size: str
-    notebook: str  # that judges it
-
-
-def known() -> dict[str, Claim]:
-    """The paper's claims by id."""
-    with (paths.DATA / "claims.csv").open(newline="", encoding="utf-8") as lines:
-        return {row["id"]: Claim(**row) for row in csv.DictReader(lines)}  # type: ignore[arg-type]
-
-
-def counted() -> list[Counted]:
-    """The runs that claims count."""
-    with (paths.DATA / "counts.csv").open(newline="", encoding="utf-8") as lines:
-        return [Counted(**row) for row in csv.DictReader(lines)]
-
-
-def of_notebook(notebook: str) -> list[str]:
-    """The claims that a notebook judges."""
-    return [claim.id for claim in known().values() if claim.notebook == notebook]
+def rows_of(table: str) -> list[Any]:
+    return [*pd.read_csv(paths.DATA / f"{table}.csv", dtype=str, keep_default_na=False).itertuples(index=False)]
 
 
 def judge(results: Results, ids: Sequence[str]) -> list[Verdict]:
@@ -98,11 +71,11 @@ def judge(results: Results, ids: Sequence[str]) -> list[Verdict]:
     def read(rows: str) -> pd.DataFrame:
         return measured(results, rows)
 
-    claims, counts = known(), counted()
+    claims, counts = known(), rows_of("counts")
     return [verdict(claims[id], parts_of([count for count in counts if count.id == id], read)) for id in ids]
 
 
-def verdict(claim: Claim, parts: dict[str, Part]) -> Verdict:
+def verdict(claim: Any, parts: dict[str, Part]) -> Verdict:
     """The verdict on a claim from its parts."""
     runs = parts.get("runs", Part(nothing(frame([]))))
     judgement, finding = by_rule(claim, runs), "None was trained."
@@ -123,19 +96,139 @@ def verdict(claim: Claim, parts: dict[str, Part]) -> Verdict:
     )
 
 
-def by_rule(claim: Claim, runs: Part) -> Judgement:
-    """What a claim's rule says of its runs.
-
-    `all`, `some` and `none` are those of `by_counts`; of `algebra` one run is enough; any other rule is the verdict.
-    """
+def by_rule(claim: Any, runs: Part) -> str:
+    """What a claim's rule says: one of `ABOUT`, a verdict itself, or `algebra`, of which one run is enough."""
     if claim.rule in VERDICTS:
-        return claim.rule
+        return str(claim.rule)
     if claim.rule == "algebra":
         return by_counts([replace(count, undecided=0) for count in runs.counts.values()], claim.at_most)
     return by_counts(runs.counts.values(), claim.at_most, claim.rule)
 
 
-def parts_of(counts: Sequence[Counted], read: Callable[[str], pd.DataFrame]) -> dict[str, Part]:
+# ---- counts -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Count:
+    """How many runs agree with a claim, of those that decide it, and how many decide nothing."""
+
+    met: int
+    runs: int
+    undecided: int = 0
+
+    def __add__(self, other: Count) -> Count:
+        return Count(self.met + other.met, self.runs + other.runs, self.undecided + other.undecided)
+
+    def __str__(self) -> str:
+        return f"{self.met} of {self.runs}" + (f" ({self.undecided} undecided)" if self.undecided else "")
+
+    @property
+    def sentence(self) -> str:
+        """For the ledger."""
+        return f"{self.met} of {self.runs} runs agree" + (f", {self.undecided} undecided" if self.undecided else "")
+
+    def reaches(self, share: float) -> bool:
+        """Whether this share of the runs agrees."""
+        return self.met >= share * self.runs > 0
+
+
+def total(counts: Iterable[Count]) -> Count:
+    return sum(counts, Count(0, 0))
+
+
+def by_counts(counts: Iterable[Count], at_most: str = "holds", about: str = "all") -> str:
+    """The verdict on a claim `about` all, some or none of the groups; `at_most` where every run agrees."""
+    groups = list(counts)
+    if not total(groups).runs + total(groups).undecided:
+        return "not run"
+    settled = [
+        [Count(group.met + agree * group.undecided, group.runs + group.undecided) for group in groups]
+        for agree in (False, True)
+    ]
+    without, with_them = (decided(every, at_most, about) for every in settled)
+    return without if without == with_them else "undecided"
+
+
+def decided(groups: list[Count], at_most: str, about: str) -> str:
+    """`by_counts` of groups without undecided runs."""
+    whole = total(groups)
+    if about == "some":
+        holds, part = any(group.reaches(MOST) for group in groups), whole.met > 0
+    elif about == "none":
+        others = [Count(group.runs - group.met, group.runs) for group in groups]
+        holds, part = whole.reaches(1), not any(other.reaches(MOST) for other in others)
+    else:
+        holds, part = whole.reaches(1), whole.reaches(HALF) or any(group.reaches(1) for group in groups)
+    return at_most if holds else "in part" if part else "differs"
+
+
+# ---- parts ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Values:
+    """A number of each run. As text `.2f` gives its range in each group, `median .2f` or `sum d` one number."""
+
+    numbers: pd.Series
+    labels: pd.Series
+
+    def __format__(self, form: str) -> str:
+        how, _, form = form.rpartition(" ")
+        ends = self.numbers.groupby(self.labels, sort=False).agg([how] if how else ["min", "max"])
+        ends = ends.map((lambda end: format(int(end), form)) if form == "d" else (lambda end: format(end, form)))
+        return "; ".join(f"{label} {' to '.join(dict.fromkeys(own))}".strip() for label, *own in ends.itertuples())
+
+
+@dataclass(frozen=True)
+class Part:
+    """Runs that a claim counts, one a row: `RUN`, numbers, the group (label), and whether it is among those, whether
+    it is undecided and whether it agrees.
+
+    In a finding `{part}` is how many of all agree, `{part:each}` tells every group, `{part:met}` those of which some
+    run agrees, `{part:most}` those of which most do, and `{part[column]:.2f}` a number of the runs.
+    """
+
+    runs: pd.DataFrame
+
+    @cached_property
+    def counts(self) -> dict[str, Count]:
+        """How many runs of each label agree."""
+        counts = {}
+        for label, own in self.runs[self.runs.among].groupby("label", sort=False):
+            decided = own[~own.undecided]
+            counts[str(label)] = Count(int(decided.agrees.sum()), len(decided), len(own) - len(decided) + missing(own))
+        return counts
+
+    @property
+    def total(self) -> Count:
+        return total(self.counts.values())
+
+    @property
+    def seeds(self) -> list[int]:
+        """How many seeds tasks and models have, every number once."""
+        return sorted(set(self.runs.groupby(RUN[:-1], dropna=False).size()))
+
+    def __getitem__(self, column: str) -> Values:
+        runs = self.runs[self.runs.among]
+        return Values(runs[column], runs.label)
+
+    def __format__(self, which: str) -> str:
+        if not which:
+            return str(self.total)
+        share = {"each": -1.0, "met": 1e-9, "most": MOST}[which]
+        return "; ".join(f"{label} {n}" for label, n in self.counts.items() if share < 0 or n.reaches(share)) or "none"
+
+
+def missing(runs: pd.DataFrame) -> int:
+    """How many runs of these tasks and models were not made, of `SEEDS` each.
+
+    Of models that need a GPU as many seeds count as were trained.
+    """
+    runs = runs[~runs.model.isin(PAPER_BATCH)]
+    return sum(max(0, SEEDS - made) for made in runs.groupby(RUN[:-1], dropna=False).size())
+
+
+def parts_of(counts: Iterable[Any], read: Callable[[str], pd.DataFrame]) -> dict[str, Part]:
     """The parts of a claim by name; runs of one name are put together."""
     parts: dict[str, list[pd.DataFrame]] = {}
     for count in counts:
@@ -144,7 +237,7 @@ def parts_of(counts: Sequence[Counted], read: Callable[[str], pd.DataFrame]) -> 
     return {name: Part(pd.concat(own, ignore_index=True)) for name, own in parts.items()}
 
 
-def chosen(runs: pd.DataFrame, count: Counted) -> pd.DataFrame:
+def chosen(runs: pd.DataFrame, count: Any) -> pd.DataFrame:
     """Those of the runs that a claim counts, with the columns `among`, `undecided`, `agrees`, `label`."""
     for column, patterns in (("task", count.tasks), ("model", count.models)):
         names = matching(patterns.split(), runs[column].unique())

@@ -107,7 +107,9 @@ class Exhibits:
 
     def ledger(self, results: Results) -> None:
         """Judge the claims of this notebook and record the verdicts; show each with its runs and one sentence."""
-        verdicts = claims.judge(results, claims.of_notebook(self.notebook))
+        verdicts = claims.judge(
+            results, [claim.id for claim in claims.known().values() if claim.notebook == self.notebook]
+        )
         book = ledger.record(verdicts, self.notebook, self.profile)
         display(Markdown("\n".join(line_of(row) for row in book.itertuples())))
 

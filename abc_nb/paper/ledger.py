@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 
 import pandas as pd
 from filelock import FileLock
@@ -11,8 +10,7 @@ from filelock import FileLock
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_text
-from abc_nb.paper.claims import Verdict, known
-from abc_nb.paper.counts import VERDICTS
+from abc_nb.paper.claims import VERDICTS, Verdict, known
 from abc_nb.specs.recipes import PROFILES
 
 HEADLINES = ("C09", "C11", "C12", "C16", "C19", "C20", "C33")  # what ABS, ABC and Algorithm 1 do, as the paper has it
@@ -22,7 +20,7 @@ COLUMNS = ["verdict", "finding", "runs", "seeds", "reading", "regime", "size", "
 
 def ledger(profile: str) -> pd.DataFrame:
     """Every claim with its verdict so far: id, topic, claim, criterion, and what `Verdict` has."""
-    claims = pd.DataFrame([asdict(claim) for claim in known().values()])[CLAIM].set_index("id", drop=False)
+    claims = pd.DataFrame([*known().values()])[CLAIM].set_index("id", drop=False)
     claims = claims.assign(**dict.fromkeys(COLUMNS, "")).assign(verdict="not run")
     path = paths.figures(profile) / "claims.csv"
     if path.exists():
@@ -41,9 +39,7 @@ def record(verdicts: Sequence[Verdict], notebook: str, profile: str) -> pd.DataF
     with FileLock(path.parent / ".claims.lock"):
         book = ledger(profile).set_index("id", drop=False)
         for verdict in verdicts:
-            if verdict.id not in book.index or verdict.verdict not in VERDICTS:
-                raise InputError(f"no claim {verdict.id} with verdict {verdict.verdict!r}: see abc_nb/data/claims.csv")
-            row = asdict(verdict) | {"notebook": notebook, "size": verdict.size or usual_size(profile)}
+            row = verdict._asdict() | {"notebook": notebook, "size": verdict.size or usual_size(profile)}
             book.loc[verdict.id, COLUMNS] = [row[column] for column in COLUMNS]
         write_text(path, book.to_csv(index=False))
     return book.loc[[verdict.id for verdict in verdicts]]

@@ -1,4 +1,4 @@
-"""The report of a profile: `REPORT.md`, one page for a person, and `runs.csv`."""
+"""The report of a profile, `REPORT.md` and `runs.csv`; and the numbers that README states, too."""
 
 from __future__ import annotations
 
@@ -10,20 +10,28 @@ from typing import Any
 
 import pandas as pd
 
+from abc_nb.analysis import certified
 from abc_nb.analysis.results import Results
+from abc_nb.analysis.statistics import percent
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_text
-from abc_nb.paper import exhibits, facts
+from abc_nb.paper import exhibits
 from abc_nb.paper.ledger import ledger, tally, unlike_the_paper, usual_size
 from abc_nb.runs import store
 from abc_nb.runs.run import Run
 from abc_nb.show import notebooks
+from abc_nb.show.titles import of_models
 from abc_nb.specs import studies
 from abc_nb.specs.recipes import PROFILES
+from abc_nb.specs.studies import ARITHMETIC
 
 HEADLINE = "figure-0-1-headline"
 SHOWN_LENGTHS = (6, 10, 60)
+ROWS = of_models(["vanilla", "abs", "abc", "decoder-vanilla", "decoder-abs", "decoder-abc", "decoder-abc-twice"])
+LENGTHS = (6, 60, 200)
+HEAD = ("", *(f"{length} digits" for length in LENGTHS), "certified")
+README = ("vanilla", "abs", "abc")  # the methods that README has
 ABOUT = (
     "Small Transformers learn arithmetic on numbers of six digits and fail beyond. A bias added to their attention, "
     "made by hand (ABS) or read out of a trained model (ABC), lets them go on to any length. This page reproduces "
@@ -52,7 +60,7 @@ def write(results: Results) -> Path:
 def markdown(results: Results, runs: Sequence[Run]) -> str:
     """The report; `runs` are those of `listed_runs`."""
     folder, profile = paths.figures(results.profile), results.profile
-    book, worst = ledger(profile), facts.worst_runs(results)
+    book, worst = ledger(profile), worst_runs(results)
     differing = unlike_the_paper(book)
     blocks = [f"# Arithmetic that holds at any length: report of the profile {profile}", ABOUT]
     blocks += [f"Profile {profile}: {PROFILES[profile].purpose}."]
@@ -110,3 +118,43 @@ def run_row(run: Run) -> dict[str, object]:
     row |= {f"right at {n} (%)": f"{100 * accuracy[n]:.1f}" if n in accuracy else "" for n in SHOWN_LENGTHS}
     row |= {"made": "shipped" if manifest["shipped"] else "here"} | {key: manifest[key] for key in ("device", "date")}
     return row | {"torch": manifest["versions"]["torch"]}
+
+
+# ---- numbers of README -------------------------------------------------------------------------------
+
+
+def worst_runs(results: Results, models: Sequence[str] = tuple(ROWS)) -> str:
+    """By method the worst run at each length over tasks and seeds, in percent, and how many runs are certified.
+
+    A table in Markdown. Methods without a run are left out; without any the table is empty.
+    """
+    proven, rows = certified.practice(results), [HEAD]
+    for model in models:
+        if not (runs := results.existing([f"{task}-{model}" for task in ARITHMETIC])):
+            continue
+        own = pd.concat([run.evaluation() for run in runs])
+        worst = [own[own.length == length].accuracy.min() for length in LENGTHS]
+        cells = ["–" if value != value else percent(100 * value) for value in worst]
+        mine = proven[proven.model == model]
+        cells.append(f"{mine.after.sum()} of {len(mine)}" if len(mine) else "–")
+        rows.append((ROWS[model], *cells))
+    return grid(rows) if len(rows) > 1 else ""
+
+
+def proven(results: Results, models: Sequence[str] = ("abs", "abc")) -> str:
+    """How many runs of some methods are certified, as a part of a sentence."""
+    frame = certified.practice(results, models)
+    parts = [(ROWS[model], frame[frame.model == model].after) for model in models]
+    return ", ".join(f"{title} {after.sum()} of {len(after)}" for title, after in parts)
+
+
+def verdicts(profile: str) -> str:
+    """How many claims of the papers have which verdict, in one sentence."""
+    book = ledger(profile)
+    return f"Of {len(book)} claims of the paper's four versions: {tally(book)}."
+
+
+def grid(rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown, its head first; cells are as they are to be written."""
+    lines = [rows[0], ("---",) * len(rows[0]), *rows[1:]]
+    return "\n".join(f"| {' | '.join(cells)} |".replace("|  |", "| |") for cells in lines)

@@ -18,8 +18,8 @@ from abc_nb.analysis import certified
 from abc_nb.analysis.results import Results
 from abc_nb.common import paths
 from abc_nb.common.files import write_text
-from abc_nb.paper.facts import LENGTHS, ROWS
 from abc_nb.paper.ledger import ledger
+from abc_nb.paper.report import LENGTHS, ROWS
 from abc_nb.problems.tables import Tables
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import store
