@@ -10,7 +10,7 @@ import pytest
 from conftest import Folders
 
 from abc_nb import commands
-from abc_nb.analysis import certified, predicted
+from abc_nb.analysis import certified
 from abc_nb.analysis.results import Results
 from abc_nb.certificates import files
 from abc_nb.certificates.certify import weights_of
@@ -18,7 +18,6 @@ from abc_nb.certificates.checksum import checksum
 from abc_nb.certificates.shortest import Shortest
 from abc_nb.cli import main
 from abc_nb.common import paths
-from abc_nb.common.errors import InputError
 from abc_nb.runs import runner, store
 from abc_nb.show import tables
 from abc_nb.specs.names import Name
@@ -90,7 +89,7 @@ def test_a_shipped_run_brings_the_certificate_of_its_weights_and_no_other(
     assert main(["ship", tiny.name]) == 0 and files.shipped() == {}
 
 
-# ---- practice and prediction ----
+# ---- practice ----
 
 
 @pytest.fixture
@@ -124,17 +123,6 @@ def test_a_run_says_what_its_certificates_say() -> None:
         assert (data["wrong"], data["certified"]) == (row[8], row.after)
 
 
-def test_predicted_shares_stand_beside_samples(known: Known) -> None:
-    frame = predicted.accuracy(Results("quick", "shipped", [0]))
-    assert {60, 200, 10**6} <= {*frame.length} and {*frame.seed} == {0}
-    sampled = frame.dropna()
-    assert len(sampled) > 10 and sampled.predicted.between(sampled.ci_low, sampled.ci_high).all()
-    shown = predicted.side_by_side(frame)
-    assert [*shown.columns] == ["task", "model", "seed", *predicted.SHOWN]
-    assert shown[60].str.fullmatch(r"99\.\d{4}% \(\d+ of 1000\)").all()
-    assert shown[10**6].str.fullmatch(r"99\.\d{4}%").all()
-
-
 def test_lists_and_bases_have_a_verdict_or_their_contexts(known: Known) -> None:
     """Certificates of Successor in base 10 stand for those in base 2: before practice and after it, and of ABC none."""
     for model in ("window-cyclic", "abs"):
@@ -161,16 +149,6 @@ def test_without_certificates_tables_are_empty(monkeypatch: pytest.MonkeyPatch) 
     nothing = Results("smoke", "shipped", [0])
     tables_of = (certified.practice_summary, certified.by_seeds, certified.resisting)
     assert all(table(nothing).empty for table in tables_of), "nothing of this profile is shipped"
-    assert predicted.side_by_side(predicted.accuracy(FOUND)).empty
-
-
-def test_a_model_whose_accuracy_cannot_be_computed_is_left_out(known: Known, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: object) -> dict[int, float]:
-        raise InputError("a wrong context depends on digits far from each other")
-
-    assert len(predicted.accuracy(FOUND))
-    monkeypatch.setattr(predicted, "predicted_accuracy", refused)
-    assert predicted.accuracy(FOUND).empty
 
 
 # ---- wrong problems ----

@@ -156,10 +156,6 @@ class Machine:
         """The problems of a width W that a certificate covers, in words."""
         raise NotImplementedError
 
-    def can_stand(self, digits: np.ndarray, place: int, places: int) -> np.ndarray:
-        """Which of some inputs (inputs, operands) a place can hold in test problems of so many places."""
-        return np.ones(len(digits), bool)
-
     @property
     def chance(self) -> float:
         """How often a guess is right where the output is one digit; 0 elsewhere."""

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from abc_nb.common.errors import InputError
 from abc_nb.problems import layouts
 from abc_nb.problems.automaton import Kind
 from abc_nb.problems.digits import (
@@ -129,11 +128,6 @@ class Numbers(Task):
         exact = f"; at W > {narrowest} one operand has exactly that many, without a zero in front"
         return f"operands of up to {most} digits{front if zeros else exact}"
 
-    def can_stand(self, digits: np.ndarray, place: int, places: int) -> np.ndarray:
-        if place >= places:
-            return (digits == 0).all(1)
-        return (digits != 0).all(1) if place == places - 1 else np.ones(len(digits), bool)
-
     def read(self, text: str, zeros: bool = False) -> list[Digits]:
         operands = super().read(text)
         return operands if zeros else [without_zeros(digits) for digits in operands]
@@ -226,9 +220,6 @@ class Parity(Numbers, name="parity"):
 
     def range_of(self, length: int) -> tuple[int, int]:
         return 10 ** (length - 1), 10**length
-
-    def can_stand(self, digits: np.ndarray, place: int, places: int) -> np.ndarray:
-        raise InputError("accuracy of Parity is not computed: its lengths are decimal, and their bits are not uniform")
 
     def parsed(self, text: str) -> list[Digits]:
         """Spaces or commas can stand between the bits."""
