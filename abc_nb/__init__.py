@@ -14,7 +14,6 @@ __version__ = "0.1.0"
 _HOME = {
     "load": "abc_nb.api",
     "answer": "abc_nb.api",
-    "evaluate_file": "abc_nb.api",
     "retrain": "abc_nb.api",
     "certify": "abc_nb.api",
     "certify_model": "abc_nb.certificates.certify",

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import pandas as pd
-
 from abc_nb.calibration.calibrate import Calibration, given
 from abc_nb.certificates.certify import Certificate, certify_model, weights_of
 from abc_nb.certificates.checking.check import Check, check
@@ -21,7 +19,6 @@ from abc_nb.language.spec import PREFIX, language_spec
 from abc_nb.runs import runner, store
 from abc_nb.runs.run import Run
 from abc_nb.specs.spec import calibrated, spec, train_command, with_practice
-from abc_nb.training import from_file
 from abc_nb.training.answers import answers
 
 
@@ -57,27 +54,6 @@ def answer(
 def language_run(name: str, seed: int = 0) -> LanguageRun:
     """The finished run of a language model, as `language-abs`, made here or shipped; InputError if there is none."""
     return language_runs.load(language_spec(name), seed)
-
-
-def evaluate_file(
-    name: str | Run,
-    path: str | Path,
-    format: str | None = None,
-    problem: Sequence[str] = (),
-    answer: str = "",
-    seed: int = 0,
-    profile: str = "quick",
-) -> pd.DataFrame:
-    """A trained model's answers to a file of problems: `evaluate_file("addition-abc", "problems.txt")`.
-
-    A row for each line: `line`, `problem`, `expected`, `answer`, `right`, `correct`, lengths and `reason`, as
-    `training.from_file.frame_of` gives them. `format` is lines, csv, tsv or jsonl; without it the file's ending says
-    so. `problem` names the column of the problem, or those of its operands; `answer` that of the answer. InputError
-    if the file or a named column is not there.
-    """
-    run = load(name, seed, profile) if isinstance(name, str) else name
-    found = from_file.evaluated(run.model(), run.spec.sampler, Path(path), format, problem, answer)
-    return pd.concat([*found], ignore_index=True)
 
 
 def certify(

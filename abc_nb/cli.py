@@ -103,16 +103,9 @@ def build_parser() -> Parser:
 
     add_experiment(command("train", "train an experiment, or go on where it stopped"))
 
-    sub = command("evaluate", "exact-match accuracy by length, of random problems or of a file", csv=True)
+    sub = command("evaluate", "exact-match accuracy by length, of random problems", csv=True)
     add_experiment(sub)
-    of = sub.add_mutually_exclusive_group()
-    of.add_argument("--lengths", type=numbers("length", 1), default=[6, 10, 20, 60], help="as in 3,6,10 or 1-20")
-    of.add_argument("--file", metavar="FILE", help="problems of your own: 12+34=46 a line, CSV, TSV or JSONL")
-    sub.add_argument("--format", help="of the file: lines, csv, tsv or jsonl (default: as its name ends)")
-    sub.add_argument("--problem", action="append", default=[], metavar="COLUMN", help="of the file; again for operands")
-    sub.add_argument("--answer", default="", metavar="COLUMN", help="of the file")
-    sub.add_argument("--rows", metavar="FILE", help="write every line's answer to this file, in CSV")
-    sub.add_argument("--plot", metavar="FILE", help="draw accuracy by lengths into this file, as PNG")
+    sub.add_argument("--lengths", type=numbers("length", 1), default=[6, 10, 20, 60], help="as in 3,6,10 or 1-20")
     sub.add_argument("--samples", type=number("sample", 1), default=1000, help="problems a length (default 1000)")
 
     sub = command("compute", "the model's answer to one problem, to those in a text, or to each line of standard input")

@@ -7,7 +7,6 @@ import sys
 import warnings
 from argparse import Namespace
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
 from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
@@ -19,14 +18,12 @@ from abc_nb import api
 from abc_nb.certificates.certify import Certificate
 from abc_nb.common import devices, paths
 from abc_nb.common.errors import InputError
-from abc_nb.common.files import replacement, write_bytes
 from abc_nb.model import compiled
 from abc_nb.runs import runner, store
 from abc_nb.runs.run import Run
 from abc_nb.specs import models, studies
 from abc_nb.specs.spec import Spec, spec
 from abc_nb.training import answers, evaluation
-from abc_nb.training.from_file import Tally, evaluated
 from abc_nb.training.progress import Progress
 
 BLOCK = 256  # lines of standard input answered together
@@ -90,47 +87,11 @@ def with_bar(experiment: Spec, seed: int) -> Run:
         return runner.ensure(experiment, seed, report)
 
 
-def evaluate(arguments: Namespace) -> int:
-    own = [name for name in ("format", "problem", "answer", "rows", "plot") if getattr(arguments, name)]
-    if arguments.file is None and own:
-        raise InputError(f"--{own[0]} is about a file of problems: name it by --file")
+def evaluate(arguments: Namespace) -> None:
     run = trained(arguments)
-    if arguments.file is not None:
-        return evaluate_file(run, arguments)
     tests = [(length, arguments.samples) for length in arguments.lengths]
     model = run.model().to(devices.device())
     show(evaluation.evaluate(model, run.spec.sampler, tests, run.spec.name, run.seed), arguments.csv)
-    return 0
-
-
-def evaluate_file(run: Run, arguments: Namespace) -> int:
-    """Accuracy by lengths and the first wrong answers; each line that has no answer is named, and the status is 2."""
-    model, path, tally = run.model().to(devices.device()), Path(arguments.file), Tally(run.spec.task)
-    options = arguments.format, arguments.problem, arguments.answer
-    draw = arguments.plot and drawing()
-    with nullcontext() if arguments.rows is None else replacement(Path(arguments.rows)) as rows:
-        for frame in evaluated(model, run.spec.sampler, path, *options):
-            if rows is not None:
-                frame.to_csv(rows, mode="a", index=False, header=not rows.exists())
-            for line, reason in frame.loc[frame.reason != "", ["line", "reason"]].itertuples(index=False):
-                tqdm.write(f"abc-nb: line {line}: {reason}", file=sys.stderr)
-            tally.add(frame)
-    if arguments.csv:
-        show(tally.table, csv=True)
-    else:
-        print(tally.text())
-    if draw and len(tally.table):
-        write_bytes(Path(arguments.plot), draw(tally.table, f"{run.spec.name}, {path.name}"))
-    return 2 if tally.refused else 0
-
-
-def drawing() -> Callable[[pd.DataFrame, str], bytes]:
-    """What makes a PNG of accuracies by length; InputError if the libraries that draw are not installed."""
-    try:
-        from abc_nb.show import maps, pictures
-    except ImportError as error:
-        raise InputError(f"{error.name} is not installed: pip install 'abc-nb[notebooks]'") from error
-    return lambda table, title: pictures.png(maps.by_lengths(table, title))
 
 
 @devices.one_thread()  # one token at a time is too little to share

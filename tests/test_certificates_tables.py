@@ -33,7 +33,6 @@ NO_POOL = np.empty(0, np.int64)
         (Task("n-by-n", 2), [(1, 1), (1, 4), (5, 1), (2, 2), (3, 9), (7, 5), (5, 14), (16, 15)], UNNEEDED),
         (Task("n-by-n", 3), [(1, 2), (4, 4)], ()),
         (Task("n-by-n", 3), [(4, 5), (2, 9)], UNNEEDED[:3]),
-        (Task("sorting", 2), [1, 2, 3, 6], ()),
     ],
 )
 def test_every_context_of_random_problems_is_tried_with_the_same_logits(

@@ -92,5 +92,5 @@ def test_the_check_of_tables_agrees(base: int, kind: str, more: tuple[Line, ...]
     assert not check(data | {"contexts": data["contexts"] - 1}, weights, config).agrees
     with pytest.raises(InputError, match="another bias"):
         check(data, weights, config | {"bias": bias | {"lines": bias["lines"][1:]}})
-    with pytest.raises(InputError, match="knows no task 'sorting'"):
-        check(data | {"facts": data["facts"] | {"task": "sorting"}}, weights, config)
+    with pytest.raises(InputError, match="knows no task 'division'"):
+        check(data | {"facts": data["facts"] | {"task": "division"}}, weights, config)

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from abc_nb.common.config import from_data, to_data
 from abc_nb.common.errors import InputError
-from abc_nb.problems.digits import DIGITS
 from abc_nb.problems.layouts import Arrangement
 from abc_nb.problems.numbers import Addition
 from abc_nb.problems.sampling import Sampler
@@ -54,10 +53,9 @@ def test_a_task_in_another_base_is_another_task() -> None:
 
 
 ADDITION = Task("addition")
-FEW_STATES = [("n-by-3", 10), ("n-by-2", 11), ("direct-n-by-n", 2), ("direct-listops-nested", 2)]  # have more
 REFUSED: list[tuple[Callable[..., Any], list[Any], str]] = [
     (Task, ["division", "Addition", "", 3, None, ["addition"]], "unknown task .*: choose one of successor, addition"),
-    (Tables, ["addition"], "unknown task 'addition': choose one of listops-nested, sorting, n-by-n"),
+    (Tables, ["addition"], "unknown task 'addition': choose one of n-by-n, sum-of-many"),
     (partial(Task, "addition"), [-1, 1, 17, True, False, 2.5], "base .* is not supported: choose a base from 2 to 16"),
     (partial(Task, "parity"), [10, 3, 17, 1], "base .* is not possible: Parity is written in base 2"),
     (partial(Task, "cycle-navigation"), [10], "base 10 is not possible: Cycle navigation is written in base 5"),
@@ -189,9 +187,6 @@ def test_vocabularies() -> None:
     assert Task("parity").vocabulary == tuple("01+*$&@")
     assert Task("listops-max").vocabulary == (*"0123456789+*$&@", "SM", "MAX", "MIN")
     assert Task("n-by-n", 2).vocabulary == (*"01+*$&@", "00", "01", "10", "11")
-    assert Task("sorting", 2).vocabulary == (*"01+*$&@", "SM", "MAX", "MIN", "0<", "1<", "0>", "1>")
-    nested = Task("listops-nested", 16).vocabulary
-    assert nested[24:44] == (".", *DIGITS, "SM", "MAX", "MIN") and len(nested) == 24 + 20 + 3 * 16
 
 
 # ---- lengths ----------------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ from abc_nb.bias.lines import Lines, on_lines
 from abc_nb.common.errors import InputError
 from abc_nb.problems.sampling import Sampler
 from abc_nb.problems.sums import SumOfMany
-from abc_nb.problems.tables import Where
 from abc_nb.problems.tasks import Task
 
 BASES = st.integers(2, 16)
@@ -104,19 +103,3 @@ def test_one_line_follows_the_numbers_cell_by_cell(digits: int, numbers: int, ba
         opened = keys.value[line.head, step, 0] > CLOSED
         if step >= back:
             assert opened and int(keys.index[step, 0]) == columns[step - back]
-
-
-@given(BASES, st.integers(1, 5), st.integers(1, 14), st.data())
-def test_what_stands_in_a_sum_is_possible_and_right(base: int, digits: int, numbers: int, data: st.DataObject) -> None:
-    task, rng = SumOfMany("sum-of-many", base), np.random.default_rng(0)
-    (operand,) = task.draw(np.empty(0), 20, (digits, numbers), rng)
-    table = task.table([operand])
-    number = data.draw(st.integers(0, table[0].size - 1))
-    where = Where(*divmod(number, table.shape[2]), *table.shape[1:])
-    cells = table.reshape(20, -1).T
-    values = {atom: task.value(atom, where, [operand.T], cells) for atom in task.needed(where)}
-    if values:
-        assert task.possible(where, {a: np.broadcast_to(v, 20) for a, v in values.items()}).all()
-    assert np.broadcast_to(task.right(where, values), 20).tolist() == cells[number].tolist()
-    for atom in task.needed(where):
-        assert atom[0] != "cell" or values[atom].max() < task.cells_at(where, atom)

@@ -31,7 +31,7 @@ from abc_nb.model.transformer import Transformer
 from abc_nb.problems.digits import Digits
 from abc_nb.problems.layouts import EOS, SOS, Layout
 from abc_nb.problems.sampling import Batch, Sampler
-from abc_nb.problems.tables import BEFORE, PARITY, Tables, Where
+from abc_nb.problems.tables import BEFORE, Tables, Where
 from abc_nb.problems.tasks import Width
 from abc_nb.training.evaluation import exact_match
 
@@ -163,8 +163,6 @@ class TableContexts(Contexts):
         where, root = steps.where(step), steps.root(step)
         needed = [] if where.end else task.needed(where)
         names = tuple(sorted(root.atoms | {*needed}))
-        if PARITY in task.hidden and PARITY not in names and any(atom[0] == "cell" for atom in names):
-            names = (*names, PARITY)
         label = task.token(EOS) if where.end else None
         counts = tuple(task.cells_at(where, atom) for atom in names if atom[0] == "cell")
         return Shape(root, names, (where.row == 0, where.column == 0, tuple(needed), counts), label)
@@ -179,8 +177,6 @@ class TableContexts(Contexts):
         where = self.where(shape)
 
         def values(atom: Atom) -> np.ndarray:
-            if atom == PARITY:
-                return np.arange(2)
             return np.arange(self.task.cells_at(where, atom)) if atom[0] == "cell" else self.task.inputs
 
         return [values(atom) for atom in shape.atoms]
@@ -214,8 +210,6 @@ class TableContexts(Contexts):
         shape, where = self.shape(width, step), self.steps(width).where(step)
 
         def tokens(kind: str, x: int, y: int) -> np.ndarray:
-            if kind == PARITY[0]:
-                return np.full(len(batch.target), (where.row + where.column) % 2)
             if kind == "cell":
                 return batch.target[:, 1 + step + x * where.columns + y].numpy()
             return batch.source[:, batch.layout.operands[x - 1].columns[where.followed(kind) - y]].numpy()
@@ -232,7 +226,7 @@ class TableContexts(Contexts):
         for (kind, x, y), token in zip(shape.atoms, context[0].tolist(), strict=True):
             if kind == "cell":
                 cells.append((step + x * where.columns + y, token))
-            elif kind != PARITY[0]:
+            else:
                 given.append((x - 1, where.followed(kind) - y, token))
         operands = self.sampler.draw(np.empty(0, np.int64), BRED, width, rng)
         for _ in range(GENERATIONS):
@@ -274,11 +268,7 @@ class TableContexts(Contexts):
 
     def named(self, shape: Shape, values: np.ndarray) -> dict[str, Any]:
         names = [f"{kind} {x} {y}" for kind, x, y in shape.atoms]
-        texts = [
-            str(value) if atom == PARITY else self.task.vocabulary[value]
-            for atom, value in zip(shape.atoms, values.tolist(), strict=True)
-        ]
-        return dict(zip(names, texts, strict=True))
+        return dict(zip(names, self.task.text(values.tolist()), strict=True))
 
     def statement(self) -> str:
         return (

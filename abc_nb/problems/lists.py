@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from abc_nb.problems.digits import Digits
-from abc_nb.problems.tasks import PAD, SYMBOLS, FinalOnly, Regime, Task, Width, single
+from abc_nb.problems.tasks import PAD, FinalOnly, Regime, Task, Width, single
 from abc_nb.problems.typed import BRACKETS, Unreadable, items_in
 
 COMBINE: dict[str, Callable[..., np.ndarray]] = {  # the operators of lists, with their base
@@ -51,20 +51,6 @@ class Lists(Task):
         if not names:
             raise Unreadable("there is no item")
         return [np.array([[self.token(self.items[name]) for name in reversed(names)]])]
-
-    def parsed_answer(self, text: str) -> str:
-        """One digit."""
-        items = self.digits_in(text)
-        if len(items) > 1:
-            raise Unreadable(f"digits in it: {len(items)}, needed: 1")
-        return items[0]
-
-    def digits_in(self, text: str) -> list[str]:
-        """The digits of a list; Unreadable if it holds something else."""
-        items = [item.lower() for item in items_in(text) if item not in BRACKETS]
-        if strange := [item for item in items if item not in {*self.digits}]:
-            raise Unreadable(f"{strange[0]!r} is no digit")
-        return items
 
     def typed(self, operands: Sequence[Digits], zeros: bool = False) -> str:
         names = {token: name for name, token in self.items.items()}
@@ -121,111 +107,10 @@ class CycleNavigation(Lists, name="cycle-navigation"):
         return place, place
 
 
-class Nested(Lists):
-    """Lists of two, each element a digit or a list; in prefix notation, `SM 3 MAX 2 5`, no brackets are needed.
-
-    Where there are more columns than tokens, blanks stand in front of the list.
-    """
-
-    example = "SM 3 MAX 2 5"
-
-    def columns(self, items: int) -> int:
-        """The columns of a list of so many items."""
-        return 2 * items - 1
-
-    def items_of(self, width: int) -> int:
-        """The items of a list of so many columns."""
-        return (width + 1) // 2
-
-    @property
-    def inputs(self) -> np.ndarray:
-        return np.array([*range(self.base), *(self.token(symbol) for symbol in (PAD, *COMBINE))])
-
-    @property
-    def operators(self) -> dict[int, Callable[..., np.ndarray]]:
-        """What the tokens of operators do."""
-        return {self.base + len(SYMBOLS) + i: combine for i, combine in enumerate(COMBINE.values())}
-
-    def width_for(self, places: int, regime: Regime) -> Width:
-        return self.columns(places)
-
-    def width_of(self, operands: Sequence[Digits], regime: Regime | None = None) -> Width:
-        return self.columns((operands[0].shape[1] + 1) // 2)
-
-    def widen(self, operands: Sequence[Digits], width: Width) -> list[Digits]:
-        more = single(width) - operands[0].shape[1]
-        return [np.pad(operands[0], [(0, 0), (0, more)], constant_values=self.token(PAD))]
-
-    def draw(self, pool: np.ndarray, count: int, width: Width, rng: np.random.Generator) -> list[Digits]:
-        """A list's items fall on its two sides at random."""
-        operators = [*self.operators]
-
-        def tokens(items: int) -> list[int]:
-            if items == 1:
-                return [int(rng.integers(self.base))]
-            left = int(rng.integers(1, items))
-            return [*tokens(items - left), *tokens(left), operators[rng.integers(len(operators))]]
-
-        items = self.items_of(single(width))
-        return self.widen([np.array([tokens(items) for _ in range(count)])], width)
-
-    def test_operands(self, length: Width, samples: int, width: Width, rng: np.random.Generator) -> list[Digits]:
-        """Repeated lists are left out."""
-        return [np.unique(self.draw(np.empty(0), samples, width, rng)[0], axis=0)]
-
-    @property
-    def items(self) -> dict[str, str]:
-        return super().items | {name: name for name in COMBINE}
-
-    def lengths_of(self, operands: Sequence[Digits]) -> tuple[int, ...]:
-        return ((operands[0].shape[1] + 1) // 2,)
-
-    def parsed(self, text: str) -> list[Digits]:
-        """Lists in brackets can have any number of elements, as those of Nangia and Bowman (2018)."""
-        operands = self.tokens(in_twos(items_in(text)))
-        if not is_one_list(self.text(operands[0][0, ::-1].tolist())):
-            raise Unreadable("its operators and items do not make one list")
-        return operands
-
-
 def operator_of(item: str) -> str | None:
     """The operator that an item names, in capitals or not."""
     name = OTHER_NAMES.get(item.upper(), item.upper())
     return name if name in COMBINE else None
-
-
-def in_twos(items: Sequence[str]) -> list[str]:
-    """Lists of any number of elements as lists of two without brackets: `[SM 1 2 3]` is `SM 1 SM 2 3`.
-
-    All operators are associative. Beside square brackets, round ones say nothing: the published files have them where
-    a parser has made pairs. Unreadable if brackets do not match.
-    """
-    ignored, opened = "()" if "[" in items else "", [list[list[str]]()]  # elements of the lists that are not closed
-    for item in items:
-        if item in ignored:
-            continue
-        if item in "([":
-            opened.append([])
-        elif item not in ")]":
-            opened[-1].append([item])
-        elif len(opened) == 1:
-            raise Unreadable(f"{item!r} closes no list")
-        else:
-            made = chained(opened.pop())
-            opened[-1].append(made)
-    if len(opened) > 1:
-        raise Unreadable(f"{'[' if ignored else '('!r} is not closed")
-    return [item for element in opened[0] for item in element]
-
-
-def chained(elements: Sequence[list[str]]) -> list[str]:
-    """A list of any number of elements, an operator in front of all but the last; as it is if that was done."""
-    flat = [item for element in elements for item in element]
-    names = [operator_of(item) or item for item in flat]
-    if len(elements) < 2 or names[0] not in COMBINE or is_one_list(names):
-        return flat
-    operator, *others, last = elements
-    return [item for element in others for item in operator + element] + last
 
 
 def is_one_list(symbols: Sequence[str]) -> bool:
@@ -238,18 +123,58 @@ def is_one_list(symbols: Sequence[str]) -> bool:
     return wanted == 0
 
 
-class DirectNested(FinalOnly, Nested, name="direct-listops-nested"):
-    """The value of a nested list, without the table that leads to it."""
+class DirectNested(FinalOnly, Lists, name="direct-listops-nested"):
+    """The value of a list of two, each element a digit or a list, without what leads to it.
 
-    title = "ListOps, nested, no trace"
+    In prefix notation, `SM 3 MAX 2 5`, no brackets are needed: a list of n items has 2n - 1 tokens.
+    """
+
+    title, example = "ListOps, nested, no trace", "SM 3 MAX 2 5"
+
+    @property
+    def inputs(self) -> np.ndarray:
+        return np.array([*range(self.base), *(self.token(symbol) for symbol in (PAD, *COMBINE))])
+
+    @property
+    def items(self) -> dict[str, str]:
+        return super().items | {name: name for name in COMBINE}
+
+    def width_for(self, places: int, regime: Regime) -> Width:
+        return 2 * places - 1
+
+    def width_of(self, operands: Sequence[Digits], regime: Regime | None = None) -> Width:
+        return operands[0].shape[1]
+
+    def draw(self, pool: np.ndarray, count: int, width: Width, rng: np.random.Generator) -> list[Digits]:
+        """A list's items fall on its two sides at random."""
+        operators = [self.token(name) for name in COMBINE]
+
+        def tokens(items: int) -> list[int]:
+            if items == 1:
+                return [int(rng.integers(self.base))]
+            left = int(rng.integers(1, items))
+            return [*tokens(items - left), *tokens(left), operators[rng.integers(len(operators))]]
+
+        return [np.array([tokens((single(width) + 1) // 2) for _ in range(count)])]
+
+    def test_operands(self, length: Width, samples: int, width: Width, rng: np.random.Generator) -> list[Digits]:
+        """Repeated lists are left out."""
+        return [np.unique(self.draw(np.empty(0), samples, width, rng)[0], axis=0)]
+
+    def parsed(self, text: str) -> list[Digits]:
+        """Brackets can stand around lists, and say nothing."""
+        operands = super().parsed(text)
+        if not is_one_list(self.text(operands[0][0, ::-1].tolist())):
+            raise Unreadable("its operators and items do not make one list")
+        return operands
 
     def answer(self, operands: Sequence[Digits]) -> Digits:
         """Read from the right, a stack holds the elements that wait for their operator."""
+        combine = {self.token(name): function for name, function in COMBINE.items()}
         values = []
         for tokens in operands[0].tolist():
             stack: list[Any] = []
             for token in tokens:
-                combine = self.operators.get(token)
-                stack.append(combine(stack.pop(), stack.pop(), self.base) if combine else token)
+                stack.append(combine[token](stack.pop(), stack.pop(), self.base) if token in combine else token)
             values.append(stack)
         return np.array(values)

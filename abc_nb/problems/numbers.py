@@ -225,13 +225,6 @@ class Parity(Numbers, name="parity"):
         """Spaces or commas can stand between the bits."""
         return super().parsed(re.sub(r"[\s,]", "", text))
 
-    def parsed_answer(self, text: str) -> str:
-        """0 or even, 1 or odd."""
-        words = {"0": "0", "even": "0", "1": "1", "odd": "1"}
-        if text.lower() not in words:
-            raise Unreadable(f"{text!r} is none of {', '.join(words)}")
-        return words[text.lower()]
-
     def said(self, digits: list[str]) -> str:
         return digits[-1]
 

@@ -10,11 +10,11 @@ import numpy as np
 from abc_nb.problems.digits import Digits, digit_count, distinct_digits, varied_digits
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.numbers import Numbers
-from abc_nb.problems.tables import BEFORE, Atom, CarryTables, Values, Where
+from abc_nb.problems.tables import BEFORE, Atom, Tables, Values, Where
 from abc_nb.problems.tasks import NUMBERS, Regime, Width, pair
 
 
-class Product(CarryTables, Numbers, name="n-by-n"):
+class Product(Tables, Numbers, name="n-by-n"):
     """Row `r` adds `a * b_r` to the row above, which stands one column further left.
 
     Cell (r, c) is s = (digit of cell (r - 1, c + 1)) + a_c b_r + (carry of cell (r, c - 1)). Its digit is s modulo
@@ -84,7 +84,7 @@ class Product(CarryTables, Numbers, name="n-by-n"):
         widths = [pair(width) for width in super().training_widths(regime, count)]
         return tuple(dict.fromkeys((min(first, most), min(second, most)) for first, second in widths))
 
-    def width_in(self, operands: Sequence[Digits]) -> Width:
+    def width_of(self, operands: Sequence[Digits], regime: Regime | None = None) -> Width:
         return operands[0].shape[1], operands[1].shape[1]
 
     def operand_places(self, width: Width) -> list[int]:

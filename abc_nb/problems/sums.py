@@ -9,14 +9,14 @@ import numpy as np
 
 from abc_nb.problems.digits import DIGITS, Digits, digit_count, varied_digits
 from abc_nb.problems.layouts import Layout
-from abc_nb.problems.tables import BEFORE, Atom, CarryTables, Values, Where
-from abc_nb.problems.tasks import Width, pair
+from abc_nb.problems.tables import BEFORE, Atom, Tables, Values, Where
+from abc_nb.problems.tasks import Regime, Width, pair
 from abc_nb.problems.typed import numbers_in
 
 HERE: Atom = ("by cell", 1, 0)
 
 
-class SumOfMany(CarryTables, name="sum-of-many"):
+class SumOfMany(Tables, name="sum-of-many"):
     """Row `r` is the sum of the last `r + 1` numbers; a width is the digits of a number, and how many there are.
 
     The operand is written row by row as the table is, so that one line follows it from cell to cell: each number with
@@ -66,7 +66,7 @@ class SumOfMany(CarryTables, name="sum-of-many"):
     def inputs(self) -> np.ndarray:
         return np.array([*range(self.base), self.token("+")])
 
-    def width_in(self, operands: Sequence[Digits]) -> Width:
+    def width_of(self, operands: Sequence[Digits], regime: Regime | None = None) -> Width:
         columns = 1 + int((operands[0][0] == self.token("+")).argmax())
         numbers = operands[0].shape[1] // columns
         return columns - digit_count(numbers, self.base), numbers
@@ -102,11 +102,7 @@ class SumOfMany(CarryTables, name="sum-of-many"):
         rows = [[DIGITS.index(digit) for digit in reversed(part.rjust(size, "0"))] for part in reversed(parts)]
         return self.written(np.array([rows]))
 
-    def lengths_of(self, operands: Sequence[Digits]) -> tuple[int, ...]:
-        """The digits of the longest number, and how many numbers there are."""
-        return pair(self.width_in(operands))
-
     def typed(self, operands: Sequence[Digits], zeros: bool = False) -> str:
-        digits, numbers = pair(self.width_in(operands))
+        digits, numbers = pair(self.width_of(operands))
         rows = operands[0][0].reshape(numbers, -1)[::-1, :digits][:, ::-1].tolist()
         return "+".join("".join(self.text(row)) if zeros else self.joined(self.text(row)) for row in rows)

@@ -15,11 +15,11 @@ The same rule of a task computes its tables, a cell at a time for all samples, a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from abc_nb.common.errors import InputError
 from abc_nb.problems import layouts
 from abc_nb.problems.automaton import Automaton
 from abc_nb.problems.digits import DIGITS, Digits, written_number
@@ -28,7 +28,6 @@ from abc_nb.problems.tasks import Regime, Task, Width
 
 Atom = tuple[str, int, int]
 BEFORE: Atom = ("cell", 0, -1)
-PARITY: Atom = ("parity", 0, 0)  # whether row and column of a cell are even together: no token, but it is not seen
 Values = Mapping[Atom, np.ndarray]  # digits, or cells without the offset of their tokens
 
 
@@ -48,10 +47,6 @@ class Where(NamedTuple):
         """The name of the cell so many rows and columns away: in narrow tables it can be the one before."""
         return BEFORE if row * self.columns + column == -1 else ("cell", row, column)
 
-    def holds(self, column: int) -> bool:
-        """Whether the table has a column so many columns away."""
-        return 0 <= self.column + column < self.columns
-
     def followed(self, kind: str) -> int:
         """The place of an operand's token that is followed by column, row or cell, at offset zero."""
         return {"by column": self.column, "by row": self.row, "by cell": self.row * self.columns + self.column}[kind]
@@ -62,10 +57,13 @@ class Where(NamedTuple):
 
 
 class Tables(Task):
-    """A table of cells, which are numbered; the operands are those of the family that a task names after this one."""
+    """A table of cells, each of which is the carry times the base, and a digit; a width has two sizes.
 
-    trained: ClassVar[tuple[Width, ...]]  # the widths that training shows, the first one alone to a plain model
-    hidden: ClassVar[tuple[Atom, ...]] = ()  # what cells depend on and no token shows
+    The operands are those of the family that a task names after this one.
+    """
+
+    # The widths that training shows, the first one alone to a plain model.
+    trained: ClassVar[tuple[Width, ...]] = ((4, 3), (5, 4), (6, 3), (3, 5), (6, 6))
     lengths: ClassVar[str]  # the problems that a certificate covers, in words
     can_pad = False
 
@@ -91,16 +89,16 @@ class Tables(Task):
         raise NotImplementedError
 
     def cell_text(self, cell: int) -> str:
-        """A cell as a person writes it."""
-        raise NotImplementedError
+        """Carry and digit."""
+        return DIGITS[cell // self.base] + DIGITS[cell % self.base]
 
     def cells_at(self, where: Where, atom: Atom) -> int:
         """How many cells can stand at an atom: those numbered from 0 on."""
         return self.cells
 
     def possible(self, where: Where, values: Values) -> np.ndarray:
-        """Which values can stand together; InputError for a task that has no certificate."""
-        raise InputError(f"{self.title} has no certificate: which of its cells can stand together is not known")
+        """Which values can stand together."""
+        raise NotImplementedError
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -115,8 +113,15 @@ class Tables(Task):
         return self.trained if count > 1 else self.trained[:1]
 
     def sizes(self, most: int) -> Iterator[Width]:
-        """The widths of tables with at most so many rows and columns."""
-        yield from range(1, most + 1)
+        """The widths of both sizes up to so many."""
+        yield from product(range(1, most + 1), repeat=2)
+
+    def width_for(self, places: int, regime: Regime) -> Width:
+        return places, places
+
+    def width_of(self, operands: Sequence[Digits], regime: Regime | None = None) -> Width:
+        """That which operands have which fill all of their places."""
+        raise NotImplementedError
 
     def natural(self, width: Width) -> Layout:
         middle = Where(2, 2, 5, 5)
@@ -129,13 +134,9 @@ class Tables(Task):
     def answer(self, operands: Sequence[Digits]) -> Digits:
         return self.first_cell + self.table(operands).reshape(len(operands[0]), -1)
 
-    def width_in(self, operands: Sequence[Digits]) -> Width:
-        """The width that operands have which fill all of their places."""
-        return operands[0].shape[1]
-
     def table(self, operands: Sequence[Digits]) -> np.ndarray:
         """The cells (samples, rows, columns)."""
-        rows, columns = self.shape(self.width_in(operands))
+        rows, columns = self.shape(self.width_of(operands))
         cells = np.empty((rows * columns, len(operands[0])), np.int64)
         tokens = [np.ascontiguousarray(digits.T) for digits in operands]
         for number in range(rows * columns):
@@ -149,8 +150,6 @@ class Tables(Task):
         kind, x, y = atom
         if kind == "cell":
             return cells[(where.row + x) * where.columns + where.column + y]
-        if kind == "parity":
-            return np.array((where.row + where.column) % 2)
         return tokens[x - 1][where.followed(kind) - y]
 
     def automaton(self) -> Automaton:
@@ -171,6 +170,9 @@ class Tables(Task):
             return "?"
         return self.joined(self.text(self.result(table[None])[0, ::-1].tolist()))
 
+    def joined(self, digits: Iterable[str]) -> str:
+        return written_number(digits)
+
     def written_table(self, tokens: Sequence[int], layout: Layout, operands: Sequence[Digits]) -> str:
         """A line for each row, units at the right."""
         assert layout.row is not None
@@ -181,25 +183,3 @@ class Tables(Task):
         rows = [[self.cell_text(cell) if cell >= 0 else "?" for cell in row[::-1]] for row in table.tolist()]
         size = max((len(text) for row in rows for text in row), default=0)
         return [" ".join(text.rjust(size) for text in row) for row in rows]
-
-
-class CarryTables(Tables):
-    """Tables of two sizes, each cell of which is the carry times the base, and a digit."""
-
-    trained = ((4, 3), (5, 4), (6, 3), (3, 5), (6, 6))
-
-    def sizes(self, most: int) -> Iterator[Width]:
-        yield from ((first, second) for first in range(1, most + 1) for second in range(1, most + 1))
-
-    def width_for(self, places: int, regime: Regime) -> Width:
-        return places, places
-
-    def width_of(self, operands: Sequence[Digits], regime: Regime | None = None) -> Width:
-        return self.width_in(operands)
-
-    def cell_text(self, cell: int) -> str:
-        """Carry and digit."""
-        return DIGITS[cell // self.base] + DIGITS[cell % self.base]
-
-    def joined(self, digits: Iterable[str]) -> str:
-        return written_number(digits)

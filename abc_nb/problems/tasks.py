@@ -16,9 +16,9 @@ import numpy as np
 from abc_nb.common.errors import InputError
 from abc_nb.problems import layouts
 from abc_nb.problems.automaton import Automaton, Machine
-from abc_nb.problems.digits import DIGITS, Digits, digit_count, distinct_digits, varied_digits, written_number
+from abc_nb.problems.digits import DIGITS, Digits, digit_count, distinct_digits, varied_digits
 from abc_nb.problems.layouts import EOS, SOS, Arrangement, Layout
-from abc_nb.problems.typed import Unreadable, numbers_in
+from abc_nb.problems.typed import Unreadable
 
 PAD = "@"
 SYMBOLS = ("+", "*", SOS, EOS, PAD)
@@ -251,22 +251,6 @@ class Task(Machine):
     def parsed(self, text: str) -> list[Digits]:
         """The operands as they are typed; Unreadable if the text is not one of the task's problems."""
         raise NotImplementedError
-
-    def read_answer(self, text: str) -> str:
-        """An answer that people write, as `write` has it; InputError if it is none of the task's."""
-        try:
-            return self.parsed_answer(text.strip())
-        except Unreadable as reason:
-            example = f"as in {self.right_answer(self.problem)}, which is that to {self.problem}"
-            raise InputError(f"cannot read the answer {text.strip()!r}: {reason}; give it {example}") from None
-
-    def parsed_answer(self, text: str) -> str:
-        """The answer in the task's own writing; Unreadable if the text is none."""
-        return written_number(numbers_in(text, "", self.digits)[0])
-
-    def lengths_of(self, operands: Sequence[Digits]) -> tuple[int, ...]:
-        """The lengths of a problem's operands."""
-        return tuple(digits.shape[1] for digits in operands)
 
     def typed(self, operands: Sequence[Digits], zeros: bool = False) -> str:
         """The first problem as a person types it; with `zeros` in front as far as a result leaves room for them."""

@@ -162,22 +162,6 @@ def grid(rows: pd.DataFrame) -> Figure:
     return figure
 
 
-@rc_context(STYLE)
-def by_lengths(table: pd.DataFrame, title: str) -> Figure:
-    """Accuracy by the lengths of a problem's operands, of rows as `training.from_file.Tally` has them."""
-    names = [name for name in ("length", "length_1", "length_2") if name in table]
-    cells = table.assign(percent=100 * table.accuracy, all="").pivot(
-        index=names[0] if len(names) == 2 else "all", columns=names[-1], values="percent"
-    )
-    figure, (panel,) = new_figure(1, size=(max(4, 0.32 * cells.shape[1] + 1), 0.2 * cells.shape[0] + 1))
-    percent_map(panel, cells, f"{title}: percent right")
-    panel.set(
-        xlabel=names[-1].replace("length_2", "length of the second operand"),
-        ylabel="length of the first" * (len(names) == 2),
-    )
-    return figure
-
-
 def percent_map(panel: Axes, table: pd.DataFrame, title: str) -> None:
     """Percentages as a heat map with the numbers in its cells; empty cells have the panel's colour."""
     texts = table.map(lambda value: f"{min(value, 99.9):.1f}" if 99.5 <= value < 100 else f"{value:.0f}")

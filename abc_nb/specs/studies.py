@@ -90,7 +90,6 @@ STUDIES = {
         ("n-by-n",), tuple(dict.fromkeys(("vanilla", *SOLVED, *traced.TRACED))), corner=5, profiles=TIGHT
     ),
     "products in other bases": Study(("n-by-n",), ("abs-unpractised", "abs"), (2, 16), profiles=TIGHT),
-    "other tables": Study(("sorting", "listops-nested"), ("abs-unpractised", "abs"), profiles=TIGHT),
     "limits": Study(LIMITS, ("vanilla",)),
     "more tasks": Study(("subtraction", "cycle-navigation"), ("vanilla", *CERTIFIED), profiles=TIGHT),
     "sums of many": Study(("sum-of-many",), ("vanilla", *SOLVED), profiles=TIGHT),

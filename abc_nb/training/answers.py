@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-from torch import Tensor
 
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.digits import Digits
 from abc_nb.problems.layouts import SOS
 from abc_nb.problems.sampling import Batch, Sampler
-from abc_nb.training.evaluation import exact_match, greedy, parts
+from abc_nb.training.evaluation import greedy, parts
 
 Problem = Sequence[Digits]  # its operands, one row each
 Outcome = str | InputError  # what a problem comes to: an answer, or why it has none
@@ -38,9 +37,10 @@ def attempts(model: Transformer, sampler: Sampler, expressions: Sequence[str], t
             problems[row] = task.read(expression)
         except InputError as error:
             found[row] = error
+    device = next(model.parameters()).device
     for rows, batch in batches(sampler, problems):
         try:
-            tokens = greedy_answers(model, sampler, batch).tolist()
+            tokens = greedy(model, batch.source.to(device), batch.layout, task.token(SOS)).tolist()
         except InputError as error:
             found |= dict.fromkeys(rows, error)
             continue
@@ -59,21 +59,3 @@ def batches(sampler: Sampler, problems: Mapping[int, Problem]) -> Iterator[tuple
         for part in parts(sampler.batch([np.concatenate(column) for column in columns], width)):
             yield rows[: len(part.source)], part
             rows = rows[len(part.source) :]
-
-
-def greedy_answers(model: Transformer, sampler: Sampler, batch: Batch) -> Tensor:
-    """Output tokens (batch, target_length), decoded greedily."""
-    device = next(model.parameters()).device
-    return greedy(model, batch.source.to(device), batch.layout, sampler.task.token(SOS)).cpu()
-
-
-def checked_answers(model: Transformer, sampler: Sampler, batch: Batch) -> Tensor:
-    """The same tokens, sooner: what one pass over the right answers finds right, greedy decoding answers so, too.
-
-    Only the others are decoded (see `evaluation`).
-    """
-    right, tokens = exact_match(model, batch), batch.target[:, 1:].clone()
-    if not right.all():
-        wrong = Batch(batch.source[~right], batch.target[~right], batch.layout)
-        tokens[~right] = greedy_answers(model, sampler, wrong)
-    return tokens
