@@ -21,6 +21,7 @@ from abc_nb.runs import store, sweep
 from abc_nb.show import notebooks
 from abc_nb.specs.spec import Spec
 
+Capture = pytest.CaptureFixture[str]
 FAILED = sweep.Failure("addition-vanilla", 3, "no memory")
 
 
@@ -29,11 +30,7 @@ FAILED = sweep.Failure("addition-vanilla", 3, "no memory")
 
 @pytest.mark.parametrize(("failures", "status"), [([], 0), ([FAILED], 1)])
 def test_a_sweep_ends_with_the_status_of_its_runs_and_names_those_that_failed(
-    failures: list[sweep.Failure],
-    status: int,
-    folders: Folders,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    failures: list[sweep.Failure], status: int, folders: Folders, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sweep, "sweep", lambda jobs, **_: failures)
     assert main(["sweep", "addition-vanilla", "--seeds", "0-3", "--profile", "smoke"]) == status
@@ -45,7 +42,7 @@ def test_a_sweep_ends_with_the_status_of_its_runs_and_names_those_that_failed(
 
 
 def test_a_reproduction_whose_run_failed_runs_no_notebook(
-    folders: Folders, tiny: Spec, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    folders: Folders, tiny: Spec, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def never(*_: object) -> None:
         raise AssertionError("no notebook was to be run")
@@ -100,7 +97,7 @@ def test_a_notebook_is_refreshed_in_place_without_the_traces_of_this_machine(pro
 @pytest.mark.notebooks
 @pytest.mark.parametrize("given", [True, False])
 def test_with_parameters_figures_go_where_they_are_wanted_or_to_the_build_folder(
-    project: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, given: bool
+    project: Project, capsys: Capture, monkeypatch: pytest.MonkeyPatch, given: bool
 ) -> None:
     folder = project.figures if given else project.build / "figures"
     if not given:
@@ -115,7 +112,7 @@ def test_with_parameters_figures_go_where_they_are_wanted_or_to_the_build_folder
 
 @pytest.mark.notebooks
 def test_notebooks_run_at_the_same_time_each_in_a_kernel_of_its_own(
-    project: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    project: Project, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each of two waits until the other has begun, in vain where one follows the other."""
     monkeypatch.setattr(notebooks, "workers", lambda: 2)
@@ -146,13 +143,9 @@ def test_of_a_failed_cell_some_errors_are_a_sentence(error: str, expected: bool)
 
 @pytest.mark.parametrize("options", [[], ["--weights"]])
 def test_shipped_runs_come_with_weights_only_if_asked_and_list_tells_which_have_them(
-    options: list[str],
-    run: store.Run,
-    tiny: Spec,
-    folders: Folders,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    options: list[str], run: store.Run, folders: Folders, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    tiny = run.spec
     monkeypatch.setattr("abc_nb.commands.spec", lambda *_: tiny)
     monkeypatch.setattr("abc_nb.specs.studies.matching", lambda *_: [tiny.name])
     assert main(["ship", tiny.name, "--profile", "smoke", *options]) == 0
