@@ -21,7 +21,8 @@ from abc_nb.common.errors import InputError
 from abc_nb.model import compiled
 from abc_nb.runs import runner, store
 from abc_nb.runs.run import Run
-from abc_nb.specs import models, studies
+from abc_nb.show import titles
+from abc_nb.specs import studies
 from abc_nb.specs.spec import Spec, spec
 from abc_nb.training import answers, evaluation
 from abc_nb.training.progress import Progress
@@ -51,7 +52,7 @@ def list_(arguments: Namespace) -> None:
         runs = [store.find(experiment, seed) for seed in folders.get(f"{experiment.name}-{arguments.profile}", [])]
         seeds = " ".join(str(run.seed) for run in runs if run)
         weights = " ".join(str(run.seed) for run in runs if run and run.has_weights)
-        model = models.title(experiment.identity.model)
+        model = titles.of_model(experiment.identity.model)
         if seeds or arguments.all:
             rows.append((experiment.name, experiment.task.title, model, experiment.sampler.regime, seeds, weights))
     columns = ["experiment", "task", "model", "regime", "seeds_with_results", "seeds_with_weights"]

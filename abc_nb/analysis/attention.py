@@ -218,12 +218,6 @@ class AttentionStudy:
         """A problem, decoded as wide as it is written (zeros in front count)."""
         return decode(self.model, self.run.spec.task, self.run.spec.sampler.typed_batch(text))
 
-    def operand_heads(self) -> list[tuple[int, int]]:
-        """Of the last layer the head that prefers the first operand's digits most, and the second's."""
-        last = self.run.spec.model.decoder_layers - 1
-        first, second = (self.known.inside["cross", operand, last] for operand in "12")
-        return [(last, int((first - second).idxmax())), (last, int((second - first).idxmax()))]
-
     def best_maps(self, example: Decoded, *names: Attention) -> list[HeadMap]:
         """The map of each attention's best head."""
         return [example.head(name, *self.ranked_heads(name)[0]) for name in names]

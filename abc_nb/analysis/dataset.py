@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
+from mpmath import mp
 from torch import Tensor
 
 from abc_nb.bias.base import CLOSED
@@ -24,22 +25,8 @@ def on_paper(task: Task, problem: str, arrangement: Arrangement) -> Batch:
 
 def pi_and_e(digits: int) -> tuple[int, int]:
     """The first digits of pi and of e, as whole numbers: 314 and 271."""
-    one = 10 ** (digits + 9)  # ten digits more than wanted
-    pi = 16 * arctangent(5, one) - 4 * arctangent(239, one)  # Machin's formula
-    e, term = one, one
-    for k in range(1, digits + 20):  # from then on terms are 0
-        term //= k
-        e += term
-    return pi // 10**10, e // 10**10
-
-
-def arctangent(inverse: int, one: int) -> int:
-    """The arctangent of 1 / `inverse`, in units of 1 / `one`."""
-    total, power, k = 0, one // inverse, 1
-    while power:
-        total += power // k * (2 - k % 4)
-        power, k = power // inverse**2, k + 2
-    return total
+    with mp.workdps(digits + 10):
+        return int(mp.pi * 10 ** (digits - 1)), int(mp.e * 10 ** (digits - 1))
 
 
 def the_problem(task: Task, digits: int) -> str:

@@ -11,7 +11,7 @@ from abc_nb.calibration.calibrate import Calibration
 from abc_nb.model import positions
 from abc_nb.problems.layouts import Arrangement, Layout, SourceIndex
 from abc_nb.problems.tasks import Regime
-from abc_nb.specs.recipes import PaperTraining, TrainingName
+from abc_nb.specs.recipes import TrainingName
 
 PERIOD, W = 3, 1  # T and w of the paper's table 1
 CAUSAL = Causal()
@@ -38,11 +38,9 @@ class Model:
     rank: int = 0  # of a low-rank change of the parent's queries and keys
     practice: bool = False  # training on with what the parent gets wrong, until it is certified
     tested: str = "curve"  # at which lengths: a key of `TESTS`
-    many: int = 0  # problems at the lengths `MANY`, if that is more
     size: tuple[tuple[str, int], ...] = ()  # fields of the model's size that are not the profile's
     regime: Regime | None = None  # tight, padded or unpadded, where it is not the profile's
     training: TrainingName = "plain"
-    paper_training: PaperTraining = "code"  # which one the profile `paper` gives it
     kind: Literal["encoder-decoder", "decoder-only"] = "encoder-decoder"
 
 

@@ -50,7 +50,7 @@ BASIC = {  # the papers' models, and variants that show why a baseline fails
 BOTH_SIDES = {  # the window open to both sides, as the text has it; the authors' code opens one
     "window-both": scaffold("Window, both sides", positions.Sinusoidal(), sides="both"),
     "window-cyclic-both": scaffold(
-        "ABS, both sides", positions.Sinusoidal(PERIOD), sides="both", many=10_000, tested="far"
+        "ABS, both sides", positions.Sinusoidal(PERIOD), sides="both", tested="far and many"
     ),
     "nope-window-both": scaffold("Window, no positions, both sides", positions.NoPosition(), sides="both"),
 }
@@ -74,7 +74,6 @@ PADDED = {  # in the paper's regime: every operand padded to sixty digits, in tr
         (BASIC | BOTH_SIDES | READINGS | ALGORITHM_1)[name],
         regime="padded",
         parent="vanilla-padded",
-        many=0,
         tested="few",
     )
     for name in PADDED_MODELS
@@ -273,7 +272,7 @@ METHODS = (*WIDENED, *MODERN, *OURS)  # what appendix a1 compares
 VARIANTS = ("rope-right", "rpe-right", "alibi-cross")  # baselines that show why a baseline fails
 PAPER_SETTING = {  # for the profile `paper`: the learning rate of the paper's text
     f"{name.removesuffix(UNPRACTISED)}-text-rate": replace(
-        BASIC[name], paper_training="text", parent="vanilla-text-rate", many=0, tested="curve"
+        BASIC[name], training="text", parent="vanilla-text-rate", tested="curve"
     )
     for name in (*BASELINES, *SCAFFOLDS, "abc-unpractised")
 }
@@ -317,8 +316,3 @@ MODELS |= before_practice(MODELS)
 def models_of(task: Task) -> dict[str, Model]:
     """What a MODEL in TASK-MODEL stands for: of tasks whose output is a table, fewer and smaller models."""
     return TRACED if isinstance(task, Tables) else MODELS
-
-
-def title(model: str) -> str:
-    """What tables and figures call a model."""
-    return (TRACED | MODELS)[model].title

@@ -23,8 +23,8 @@ TrainingName = Literal[
     "practice",
     "traced",
     "traced_plain",
+    "text",  # of the paper, at the rate that its text has (v4 section C.1); others have that of the authors' code
 ]
-PaperTraining = Literal["code", "text"]  # that of the authors' code, or the same at the text's rate
 
 
 def slowly(training: TrainingConfig) -> TrainingConfig:
@@ -73,6 +73,7 @@ QUICK: dict[TrainingName, TrainingConfig] = {
     # A table of one size is learned from more problems at once than tables of several sizes under a bias.
     "traced": replace(PLAIN, steps=1000, held_batch=64, hold=500, learned=0.9, again=0),
     "traced_plain": replace(PLAIN, steps=1500, batch=128, held_batch=128, learned=0.9, again=0),
+    "text": replace(PLAIN, optimizer="adamw", learning_rate=1e-5),
 }
 
 
@@ -121,15 +122,9 @@ PROFILES = {
         "the paper's model, padded regime, dropout: for a GPU or a patient machine",
         ModelConfig(width=128, feed_forward=512, encoder_layers=1, decoder_layers=6, dropout=0.3),
         "padded",
-        of_one(LONG, retraining=replace(LONG, steps=20_000, hold=10_000)),
+        of_one(LONG, retraining=replace(LONG, steps=20_000, hold=10_000), text=replace(LONG, learning_rate=1e-5)),
     ),
 }
-
-
-def training(profile: str, name: TrainingName, paper: PaperTraining = "code") -> TrainingConfig:
-    """A training in a profile, by name: with the rate of the authors' code, or of the text (v4 section C.1)."""
-    chosen = PROFILES[profile].trainings[name]
-    return replace(chosen, optimizer="adamw", learning_rate=1e-5) if paper == "text" else chosen
 
 
 def longer(training: TrainingConfig) -> TrainingConfig:
@@ -146,23 +141,23 @@ def past_guessing(training: TrainingConfig) -> TrainingConfig:
 
 CURVE = (*range(1, 21), 30, 40, 50, 60)  # lengths of figures 1 and 4
 TABLE = (6, 10, 15, 20, 60)  # lengths of table 1
-MANY = (6, 60)  # where the main models are tested on more problems
 SIZES = (3, 4, 5, 6, 7, 10, 20)  # of two factors that have so many digits each, or items of a list
 BEYOND = dict.fromkeys((*CURVE, 100, 200), 1_000)  # of the models that are meant to extrapolate
+FAR = BEYOND | {500: 200, 1_000: 1_000, 2_000: 100, 5_000: 50, 10_000: 100}
 TESTS = {  # of the profile `quick`, samples by length
     "few": dict.fromkeys(TABLE, 500),
     "few_beyond": dict.fromkeys((*TABLE, 200), 500),
     "curve": dict.fromkeys(CURVE, 1_000),
     "beyond": BEYOND,
     "long": BEYOND | {1_000: 100, 10_000: 10},
-    "far": BEYOND | {500: 200, 1_000: 1_000, 2_000: 100, 5_000: 50, 10_000: 100},
+    "far": FAR,
+    "far and many": FAR | {6: 10_000, 60: 10_000},
     "table": dict.fromkeys(SIZES, 200),
     "tables": dict.fromkeys(SIZES, 200) | {100: 20, 1_000: 1},
 }
 
 
-def tests(profile: str, tested: str, many: int = 0) -> tuple[tuple[int, int], ...]:
-    """The (length, samples) of an evaluation: `tested` is a key of `TESTS`, `many` the samples at lengths `MANY`."""
-    if profile != "quick":
-        return tuple((length, 10 if profile == "smoke" else 10_000) for length in CURVE)
-    return tuple((n, max(samples, many if n in MANY else 0)) for n, samples in TESTS[tested].items())
+def tests(profile: str, tested: str) -> tuple[tuple[int, int], ...]:
+    """The (length, samples) of an evaluation; `tested` is a key of `TESTS`."""
+    samples = {"smoke": dict.fromkeys(CURVE, 10), "quick": TESTS[tested], "paper": dict.fromkeys(CURVE, 10_000)}
+    return tuple(samples[profile].items())

@@ -174,7 +174,7 @@ def takes_longer(task: Task, profile: str) -> bool:
 
 def training_config(model: Model, task: Task, profile: str) -> TrainingConfig:
     """The training that a profile gives to a model, changed for tasks that take longer or have two answers."""
-    chosen = recipes.training(profile, model.training, model.paper_training)
+    chosen = PROFILES[profile].trainings[model.training]
     chosen = recipes.longer(chosen) if takes_longer(task, profile) else chosen
     return recipes.past_guessing(chosen) if task.chance == 0.5 else chosen
 
@@ -195,7 +195,7 @@ def model_config(model: Model, sampler: Sampler, profile: str, changes: tuple[st
 def tests(model: Model, sampler: Sampler, config: ModelConfig, profile: str) -> tuple[tuple[int, int], ...]:
     """The (length, samples) of an evaluation, as far as the position encoding reaches."""
     usual = isinstance(sampler.task, Tables) or sampler.task.base == Task(sampler.task.name).base
-    tested = recipes.tests(profile, model.tested if usual else "beyond", model.many if usual else 0)
+    tested = recipes.tests(profile, model.tested if usual else "beyond")
     layouts = {length: sampler.layout(length) for length, _ in tested}
     fits = {n for n, layout in layouts.items() if layout.target_length < MOST_TOKENS and config.position.fits(layout)}
     return tuple((length, samples) for length, samples in tested if length in fits)
