@@ -227,28 +227,3 @@ def test_losses_are_of_every_token() -> None:
     batch = TextBatch.of(["the sum 12+34=64; is", "another succ(9)=01; "])
     found, _ = losses(model(), batch)
     assert found.shape == (2, 19) and bool(found.isfinite().all())
-
-
-@given(texts(), st.randoms(use_true_random=False))
-def test_tokens_of_several_characters_count_as_one(
-    given: tuple[str, list[tuple[int, str, list[str], int]]], chance: random.Random
-) -> None:
-    """Pieces of text are merged at random; those of problems stay apart, or are refused."""
-    text, known = given[0], Patterns(PATTERNS)
-    spans = known.spans(text)
-    apart = {at for span in spans for at in range(span.start, span.end + 1)}
-    pieces = list[str]()
-    for at, character in enumerate(text):
-        if pieces and at not in apart and chance.random() < 0.5:
-            pieces[-1] += character
-        else:
-            pieces.append(character)
-    found = known.spans_of_tokens(pieces)
-    ends = np.cumsum([0, *map(len, pieces)])
-    assert [(ends[span.start], span.lengths, span.answer) for span in found] == [
-        (span.start, span.lengths, span.answer) for span in spans
-    ]
-    if given[1]:
-        at = spans[0].start
-        with pytest.raises(InputError, match="tokenizer"):
-            known.spans_of_tokens([text[: at + 1], text[at + 1 :]] if at else [text[:2], *text[2:]])

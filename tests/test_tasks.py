@@ -62,7 +62,6 @@ REFUSED: list[tuple[Callable[..., Any], list[Any], str]] = [
     (partial(ADDITION.layout, 4), ["algined"], "'algined' is no arrangement: choose one of natural, aligned"),
     (ADDITION.layout, [(3, 4)], r"a size of \(3, 4\) is not possible"),
     (partial(Task("n-by-n").layout, 4), ["as-written"], "a table is written row by row, units first"),
-    (partial(ADDITION.width, 4), ["tihgt"], "'tihgt' is no regime: choose one of tight, padded, padded-20, unpadded"),
     *((Task(name).places, [0, -3], "length .* is not possible") for name in ("addition", "parity", "listops-max")),
     (
         partial(Sampler(Task("parity"), regime="unpadded").validation_batches, size=9),

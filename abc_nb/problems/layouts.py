@@ -138,12 +138,6 @@ def written_out(places: Sequence[int], operator: str) -> Layout:
     return unary(places[0], operator) if len(places) == 1 else binary_natural(places[0], operator, places[1])
 
 
-def table(places: Sequence[int], operator: str, shape: tuple[int, int], above: tuple[int, ...]) -> Layout:
-    """The source of one operand or two, and an output of so many rows and columns, written row by row."""
-    flat = written_out(places, operator)
-    return replace(flat, target_length=shape[0] * shape[1] + 1, row=shape[1], above=above)
-
-
 def units_first(layout: Layout) -> Layout:
     """The same with each operand's units first: `$ a_1 ... a_n + b_1 ... b_m &` (McLeish et al. 2024)."""
     turned = tuple(Operand(int(one.columns[-1]), -one.stride, one.places) for one in layout.operands)

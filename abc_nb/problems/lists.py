@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from abc_nb.problems.digits import Digits
-from abc_nb.problems.tasks import PAD, FinalOnly, Regime, Task, Width, single
-from abc_nb.problems.typed import BRACKETS, Unreadable, items_in
+from abc_nb.problems.tasks import FinalOnly, Regime, Task, Unreadable, Width, single
 
 COMBINE: dict[str, Callable[..., np.ndarray]] = {  # the operators of lists, with their base
     "SM": lambda x, y, base: (x + y) % base,
     "MAX": lambda x, y, base: np.maximum(x, y),
     "MIN": lambda x, y, base: np.minimum(x, y),
 }
-OTHER_NAMES = {"SUM_MOD": "SM"}  # of operators
 
 
 class Lists(Task):
@@ -37,15 +36,13 @@ class Lists(Task):
         return {digit: digit for digit in self.digits}
 
     def parsed(self, text: str) -> list[Digits]:
-        """The tokens of a list, with or without its operator in front."""
-        items = [item for item in items_in(text) if item not in BRACKETS]
-        if self.operator and operator_of(items[0]) == self.operator:
+        """The tokens of a list, with or without its operator in front; brackets around it say nothing."""
+        if re.search(r",\s*,", text):
+            raise Unreadable("an item is missing between two ','")
+        items = re.findall(r"[^\s,()\[\]]+", text)
+        if items and items[0].upper() == self.operator:
             items = items[1:]
-        return self.tokens(items)
-
-    def tokens(self, items: Sequence[str]) -> list[Digits]:
-        """The operand of a list's items; Unreadable for what is no item of the task."""
-        names = [operator_of(item) or item for item in items]
+        names = [item.upper() if item.upper() in COMBINE else item for item in items]
         if strange := [item for item, name in zip(items, names, strict=True) if name not in self.items]:
             raise Unreadable(f"{strange[0]!r} is no item")
         if not names:
@@ -58,10 +55,6 @@ class Lists(Task):
 
     def said(self, digits: list[str]) -> str:
         return digits[-1]
-
-    def joined(self, digits: Iterable[str]) -> str:
-        """A list from its items."""
-        return " ".join(digits)
 
 
 class ListOps(Lists):
@@ -107,12 +100,6 @@ class CycleNavigation(Lists, name="cycle-navigation"):
         return place, place
 
 
-def operator_of(item: str) -> str | None:
-    """The operator that an item names, in capitals or not."""
-    name = OTHER_NAMES.get(item.upper(), item.upper())
-    return name if name in COMBINE else None
-
-
 def is_one_list(symbols: Sequence[str]) -> bool:
     """Whether operators and elements in prefix notation make one list, and nothing is left over."""
     wanted = 1
@@ -130,10 +117,6 @@ class DirectNested(FinalOnly, Lists, name="direct-listops-nested"):
     """
 
     title, example = "ListOps, nested, no trace", "SM 3 MAX 2 5"
-
-    @property
-    def inputs(self) -> np.ndarray:
-        return np.array([*range(self.base), *(self.token(symbol) for symbol in (PAD, *COMBINE))])
 
     @property
     def items(self) -> dict[str, str]:
@@ -162,7 +145,6 @@ class DirectNested(FinalOnly, Lists, name="direct-listops-nested"):
         return [np.unique(self.draw(np.empty(0), samples, width, rng)[0], axis=0)]
 
     def parsed(self, text: str) -> list[Digits]:
-        """Brackets can stand around lists, and say nothing."""
         operands = super().parsed(text)
         if not is_one_list(self.text(operands[0][0, ::-1].tolist())):
             raise Unreadable("its operators and items do not make one list")

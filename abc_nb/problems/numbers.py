@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -22,10 +22,10 @@ from abc_nb.problems.digits import (
     written_number,
 )
 from abc_nb.problems.layouts import Layout
-from abc_nb.problems.tasks import PADDED, FinalOnly, Regime, Task, Width, single
-from abc_nb.problems.typed import Unreadable, numbers_in
+from abc_nb.problems.tasks import PADDED, FinalOnly, Regime, Task, Unreadable, Width, single
 
 Step = tuple[np.ndarray, np.ndarray]  # the digit that is written, and the state after it
+SIGNS = {"*": "*×xX", "-": "-−"}  # how an operator can be typed, where there are several ways
 
 
 class Numbers(Task):
@@ -142,16 +142,12 @@ class Numbers(Task):
 
     def typed(self, operands: Sequence[Digits], zeros: bool = False) -> str:
         texts = ["".join(self.text(digits[0, ::-1].tolist())) for digits in operands]
-        if zeros:
-            texts = [text[self.grows :] if len(text) == len(texts[0]) else text for text in texts]
-            return self.operator.join(texts)
-        return self.operator.join(map(self.joined, texts))
+        if not zeros:
+            return self.operator.join(map(written_number, texts))
+        return self.operator.join(text[self.grows :] if len(text) == len(texts[0]) else text for text in texts)
 
     def said(self, digits: list[str]) -> str:
-        return self.joined(digits[::-1])
-
-    def joined(self, digits: Iterable[str]) -> str:
-        return written_number(digits)
+        return written_number(digits[::-1])
 
 
 class Successor(Numbers, name="successor"):
@@ -256,3 +252,24 @@ class DirectProduct(Numbers, name="direct-n-by-n"):
             total = (a[:, : place + 1] * b[:, place::-1]).sum(1) + carry
             result[:, place], carry = total % self.base, total // self.base
         return result
+
+
+def numbers_in(text: str, operator: str, digits: str) -> list[str]:
+    """The numbers between the signs of an operator; without one, the text is one number.
+
+    Unreadable if a number is missing or has another character than a digit. It names what was typed alone.
+    """
+    signs = f"[{re.escape(SIGNS.get(operator, operator))}]" if operator else r"(?!)"
+    parts, found = [part.strip() for part in re.split(signs, text)], re.findall(signs, text)
+    for part in parts:
+        for character in part:
+            if character.isspace():
+                raise Unreadable(f"white space stands inside of {part!r}")
+            if character.lower() not in digits:
+                raise Unreadable(f"{character!r} is no digit")
+    if not any(parts):
+        raise Unreadable("there is no number in it")
+    if not all(parts):
+        place = parts.index("")
+        raise Unreadable(f"a number is missing {f'after {found[place - 1]!r}' if place else f'before {found[0]!r}'}")
+    return [part.lower() for part in parts]

@@ -198,23 +198,6 @@ class Patterns:
             found.append(ProblemSpan(self.matched(match)[0], match.start(), (), len(text) - match.start()))
         return found
 
-    def spans_of_tokens(self, pieces: Sequence[str]) -> list[ProblemSpan]:
-        """The same where tokens are those of a tokenizer, each a piece of the text, counted in tokens.
-
-        InputError for a problem in which a token has several characters: a layout has one column for each.
-        """
-        starts = np.cumsum([0, *map(len, pieces)])
-        found = list[ProblemSpan]()
-        for span in self.spans("".join(pieces)):
-            first, last = np.searchsorted(starts, [span.start, span.end]).tolist()
-            if last - first != span.end - span.start or starts[first] != span.start:
-                raise InputError(
-                    f"a token of {''.join(pieces)[span.start : span.end][:40]!r} has several characters: use a "
-                    "tokenizer that gives each digit and each sign of a problem a token of its own"
-                )
-            found.append(replace(span, start=first))
-        return found
-
     def matched(self, match: re.Match[str]) -> tuple[Pattern, tuple[int, ...]]:
         """The pattern of a match, and the lengths of its numbers."""
         first = 0

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from abc_nb.problems.digits import DIGITS, Digits, digit_count, varied_digits
+from abc_nb.problems.digits import DIGITS, Digits, digit_count, varied_digits, written_number
 from abc_nb.problems.layouts import Layout
+from abc_nb.problems.numbers import numbers_in
 from abc_nb.problems.tables import BEFORE, Atom, Tables, Values, Where
 from abc_nb.problems.tasks import Regime, Width, pair
-from abc_nb.problems.typed import numbers_in
 
 HERE: Atom = ("by cell", 1, 0)
 
@@ -105,4 +105,4 @@ class SumOfMany(Tables, name="sum-of-many"):
     def typed(self, operands: Sequence[Digits], zeros: bool = False) -> str:
         digits, numbers = pair(self.width_of(operands))
         rows = operands[0][0].reshape(numbers, -1)[::-1, :digits][:, ::-1].tolist()
-        return "+".join("".join(self.text(row)) if zeros else self.joined(self.text(row)) for row in rows)
+        return "+".join("".join(self.text(row)) if zeros else written_number(self.text(row)) for row in rows)

@@ -14,13 +14,13 @@ The same rule of a task computes its tables, a cell at a time for all samples, a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from abc_nb.problems import layouts
 from abc_nb.problems.automaton import Automaton
 from abc_nb.problems.digits import DIGITS, Digits, written_number
 from abc_nb.problems.layouts import Layout
@@ -126,7 +126,8 @@ class Tables(Task):
     def natural(self, width: Width) -> Layout:
         middle = Where(2, 2, 5, 5)
         above = sorted(column for kind, row, column in self.needed(middle) if (kind, row) == ("cell", -1))
-        return layouts.table(self.operand_places(width), self.operator, self.shape(width), tuple(above))
+        rows, columns = self.shape(width)
+        return replace(super().natural(width), target_length=rows * columns + 1, row=columns, above=tuple(above))
 
     def aligned(self, width: Width) -> Layout:
         return self.natural(width)
@@ -168,10 +169,7 @@ class Tables(Task):
         table = self.read_table(tokens, (layout.row if layout else None) or len(tokens) or 1)
         if not table.size or (table < 0).any():
             return "?"
-        return self.joined(self.text(self.result(table[None])[0, ::-1].tolist()))
-
-    def joined(self, digits: Iterable[str]) -> str:
-        return written_number(digits)
+        return written_number(self.text(self.result(table[None])[0, ::-1].tolist()))
 
     def written_table(self, tokens: Sequence[int], layout: Layout, operands: Sequence[Digits]) -> str:
         """A line for each row, units at the right."""

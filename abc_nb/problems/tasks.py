@@ -6,7 +6,7 @@ class with a name: `Task("addition", 4)` makes an instance of the one that is re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Literal, Self, get_args
@@ -18,7 +18,6 @@ from abc_nb.problems import layouts
 from abc_nb.problems.automaton import Automaton, Machine
 from abc_nb.problems.digits import DIGITS, Digits, digit_count, distinct_digits, varied_digits
 from abc_nb.problems.layouts import EOS, SOS, Arrangement, Layout
-from abc_nb.problems.typed import Unreadable
 
 PAD = "@"
 SYMBOLS = ("+", "*", SOS, EOS, PAD)
@@ -32,9 +31,8 @@ Width = int | tuple[int, int]  # columns given to an operand; of operands with t
 REGISTRY: dict[str, type[Task]] = {}
 
 
-def check_choice(value: object, kind: str, choices: Sequence[str]) -> None:
-    if value not in choices:
-        raise InputError(f"{value!r} is no {kind}: choose one of {', '.join(choices)}")
+class Unreadable(Exception):
+    """What is wrong with a typed problem, as a part of a sentence."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +134,6 @@ class Task(Machine):
 
     def width(self, length: int, regime: Regime) -> Width:
         """Columns given to operands of `length` digits or items."""
-        check_choice(regime, "regime", get_args(Regime))
         return self.width_for(self.places(length), regime)
 
     def width_for(self, places: int, regime: Regime) -> Width:
@@ -168,7 +165,8 @@ class Task(Machine):
         side by side; a factor of several digits has no one place to stand at and is written out. Units first: as
         natural, but for the operands' order. As written: as natural, but for the answer's order.
         """
-        check_choice(arrangement, "arrangement", get_args(Arrangement))
+        if arrangement not in get_args(Arrangement):
+            raise InputError(f"{arrangement!r} is no arrangement: choose one of {', '.join(get_args(Arrangement))}")
         if arrangement == "aligned":
             return self.aligned(width)
         natural = self.natural(width)
@@ -268,10 +266,6 @@ class Task(Machine):
 
     def said(self, digits: list[str]) -> str:
         """The answer as a person writes it, from the output's digits, units first."""
-        raise NotImplementedError
-
-    def joined(self, digits: Iterable[str]) -> str:
-        """An operand or a result as a person writes it, from its digits or items, the leftmost first."""
         raise NotImplementedError
 
     def written_table(self, tokens: Sequence[int], layout: Layout, operands: Sequence[Digits]) -> str:
