@@ -17,6 +17,7 @@ from abc_nb.bias.base import OpenKeys
 from abc_nb.calibration.calibrate import Calibration
 from abc_nb.model.positions import Sinusoidal
 from abc_nb.model.transformer import ModelConfig, Transformer
+from abc_nb.problems.layouts import Layout, written_out
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import runner, store
@@ -49,6 +50,12 @@ def integer(digits: Sequence[int], base: int) -> int:
 
 def integers(digits: np.ndarray, base: int) -> list[int]:
     return [integer(row, base) for row in digits.tolist()]
+
+
+def table(places: Sequence[int], shape: tuple[int, int]) -> Layout:
+    """The layout of a product that is written as a table of so many rows and columns."""
+    flat = written_out(places, "*")
+    return replace(flat, target_length=shape[0] * shape[1] + 1, row=shape[1], above=(1,))
 
 
 def half_trained(config: ModelConfig, batch: Batch, vocabulary_size: int, seed: int = 0) -> Transformer:

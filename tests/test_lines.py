@@ -8,7 +8,7 @@ from typing import Literal
 
 import pytest
 import torch
-from helpers import assert_open_keys_are
+from helpers import assert_open_keys_are, table
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
@@ -16,7 +16,7 @@ from torch import Tensor
 from abc_nb.bias.base import Attention
 from abc_nb.bias.lines import DIRECTIONS, Direction, Line, Lines, spans
 from abc_nb.common.errors import InputError
-from abc_nb.problems.layouts import Arrangement, Layout, binary_aligned, binary_natural, table, unary
+from abc_nb.problems.layouts import Arrangement, Layout, binary_aligned, binary_natural, unary
 from abc_nb.problems.tasks import Task
 
 ARRANGEMENTS: tuple[Arrangement, ...] = ("natural", "units-first", "as-written")
@@ -30,7 +30,7 @@ LAYOUTS = st.one_of(
     st.builds(binary_aligned, WIDTHS, st.just("+")),
 )
 TABLES = st.builds(
-    lambda first, second, rows, columns: table((first, second), "*", (rows, columns), (1,)),
+    lambda first, second, rows, columns: table((first, second), (rows, columns)),
     *(st.integers(1, 5),) * 4,
 )
 ATTENTIONS: list[Attention] = ["self", "cross"]
@@ -235,10 +235,10 @@ def test_one_key_a_head_follows_places_however_operands_and_answer_are_written(
         (binary_natural(5, "+", 5), "cross", "$+&: vertical, operand 1: antidiagonal, operand 2: antidiagonal"),
         (binary_aligned(5, "+"), "cross", "$+&: vertical, operand 1: antidiagonal, operand 2: antidiagonal"),
         (binary_natural(5, "+", 2), "cross", "$+&: vertical, operand 1: antidiagonal, operand 2: vertical"),
-        (table((4, 3), "*", (3, 5), (1,)), "cross", "$*&: vertical, operand 1: antidiagonal, operand 1: by row, "
+        (table((4, 3), (3, 5)), "cross", "$*&: vertical, operand 1: antidiagonal, operand 1: by row, "
          "operand 2: antidiagonal, operand 2: by row"),
         (unary(5), "self", "$: vertical, output: diagonal"),
-        (table((4, 3), "*", (3, 5), (1,)), "self", "$: vertical, output: diagonal, output: above"),
+        (table((4, 3), (3, 5)), "self", "$: vertical, output: diagonal, output: above"),
     ],
 )  # fmt: skip
 def test_numbers_extend_against_their_order_outputs_along_it_and_single_tokens_where_they_are(
@@ -254,7 +254,7 @@ def test_numbers_extend_against_their_order_outputs_along_it_and_single_tokens_w
 
 def test_a_cell_of_a_table_opens_the_same_four_tokens_at_every_size() -> None:
     for places, second in ((4, 3), (3, 5), (20, 20), (1, 1)):
-        layout = table((places, second), "*", (second, places + 1), (1,))
+        layout = table((places, second), (second, places + 1))
         tokens, cells = natural_tokens(places, second), [f"{r} {c}" for r in range(second) for c in range(places + 1)]
         column = opened(Line("cross", 0, 0, "antidiagonal", "operand 1", 0, 0.0), layout, tokens)
         row = opened(Line("cross", 0, 0, "by row", "operand 2", 0, 0.0), layout, tokens)

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from helpers import SAMPLER, SHORT, TINY
+from helpers import SAMPLER, SHORT, TINY, table
 from torch import Tensor
 
 from abc_nb.common.errors import InputError
@@ -36,7 +36,7 @@ from abc_nb.model.positions import (
     TransformerXL,
 )
 from abc_nb.model.transformer import ModelConfig, Transformer
-from abc_nb.problems.layouts import Layout, SourceIndex, binary_aligned, binary_natural, table, unary
+from abc_nb.problems.layouts import Layout, SourceIndex, binary_aligned, binary_natural, unary
 from abc_nb.specs.spec import spec
 from abc_nb.training.trainer import Trainer
 
@@ -321,7 +321,7 @@ def test_numbers_of_a_table_are_the_papers_but_that_a_row_begins_with_the_end_of
     digits: int, rows: int
 ) -> None:
     wanted = papers_numbers(digits, rows)
-    layout = table((digits, rows), "*", (rows, digits + 1), (1,))
+    layout = table((digits, rows), (rows, digits + 1))
     index = placed(TableCoupling(starts=1), layout)
     first, second = (index.source[operand.columns.tolist()].tolist() for operand in layout.operands)
     assert first == [[*wanted[f"a{place}"]] for place in range(digits)]
