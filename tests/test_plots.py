@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -71,7 +73,10 @@ def figures_of_every_family() -> Iterator[Figure]:
     yield maps.dependencies({"a": ("successor", "19"), "b": ("addition", "12+39")})
     yield maps.trace("12*34")
     yield maps.grid(statistics.over_seeds(frame[:1]).assign(w="1", T=3))
-    yield maps.heads([matrix, matrix], ["head 1", "head 2"], (list("abcd"), list("123")), [matrix > 0.5])
+    averages = {("cross", 1): torch.from_numpy(np.stack([matrix, matrix]))}
+    study: Any = SimpleNamespace(last=1, averages=averages, opened=lambda *_: np.stack([matrix > 0.5] * 2))
+    study.letters = lambda: (list("abcd"), list("123"))
+    yield maps.study_heads(study)
     yield maps.index_matrices({"RPE": matrix - 0.5})
 
 

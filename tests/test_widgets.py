@@ -20,9 +20,9 @@ from abc_nb.bias.lines import DIRECTIONS
 from abc_nb.certificates import files
 from abc_nb.runs import runner, store
 from abc_nb.runs.run import Weights, checksum
-from abc_nb.show.explorers import retraining
+from abc_nb.show.explorers import calibration
+from abc_nb.show.explorers.calibration import Retraining
 from abc_nb.show.explorers.frame import Explorer
-from abc_nb.show.explorers.retraining import Retraining
 from abc_nb.specs.spec import spec
 from abc_nb.training import trainer as training
 from abc_nb.training.answers import answers
@@ -201,7 +201,7 @@ def test_a_stopped_retraining_leaves_a_checkpoint_and_goes_on(
 
 
 def test_one_that_cannot_start_or_fails_says_why(bench: Explorer, monkeypatch: pytest.MonkeyPatch) -> None:
-    with retraining.RUNNING:
+    with calibration.RUNNING:
         pressed = press(bench)
     assert "⚠ a retraining is running" in pressed.status.value and not pressed.start.disabled
 
@@ -210,7 +210,7 @@ def test_one_that_cannot_start_or_fails_says_why(bench: Explorer, monkeypatch: p
 
     monkeypatch.setattr(runner, "ensure", fail)
     assert press(bench).status.value == "The retraining failed: no space left"
-    assert not pressed.start.disabled and not retraining.RUNNING.locked()
+    assert not pressed.start.disabled and not calibration.RUNNING.locked()
 
 
 # ---- contexts ---------------------------------------------------------------------------------------

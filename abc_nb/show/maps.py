@@ -173,43 +173,26 @@ def percent_map(panel: Axes, table: pd.DataFrame, title: str) -> None:
 
 
 @rc_context(STYLE)
-def heads(
-    matrices: Sequence[np.ndarray],
-    titles: Sequence[str],
-    tokens: tuple[Sequence[str], Sequence[str]],
-    outlined: Sequence[np.ndarray] = (),
-    across: int = 4,
-) -> Figure:
-    """One matrix a head on one scale, `outlined` cells framed.
-
-    Rows are queries from the top, columns keys; brighter is more. `tokens` are what stands at keys and queries.
-    """
-    height, width = matrices[0].shape
-    cell = min(0.16, 7.6 / (across * width))
-    figure, axes = new_figure(len(matrices), across, (cell * width + 0.5, cell * height + 0.75))
-    for axis, matrix, title in zip(axes, matrices, titles, strict=True):
-        image = heat_map(axis, matrix, aspect="equal", vmin=0, vmax=1)
-        axis.set_title(title, fontsize=8)
-        with_tokens(axis, *tokens)
-    for axis, cells in zip(axes, outlined, strict=False):
-        outline(axis, cells)
-    figure.supxlabel("token of the problem", fontsize=9)
-    figure.supylabel("output token", fontsize=9)
-    figure.colorbar(image, ax=axes, label="attention", fraction=0.03, pad=0.01)
-    return figure
-
-
-def study_heads(study: CalibrationStudy, rows: int | None = None) -> Figure:
+def study_heads(study: CalibrationStudy, rows: int | None = None, across: int = 4) -> Figure:
     """The averaged cross-attention of each head of the last layer; cells on lines that are kept are framed.
 
     With `rows` the first output tokens alone. Titles say what share of the attention shown is framed.
     """
     opened = study.opened("cross", study.last)[:, :rows]
     averaged = study.averages["cross", study.last].numpy()[:, :rows]
-    framed = (averaged * opened).sum(-1).mean(-1)
-    titles = [f"head {head}: {share:.0%} framed" for head, share in enumerate(framed, 1)]
+    count, height, width = averaged.shape
     keys, queries = study.letters()
-    return heads(list(averaged), titles, (keys, queries[:rows]), list(opened))
+    cell = min(0.16, 7.6 / (across * width))
+    figure, axes = new_figure(count, across, (cell * width + 0.5, cell * height + 0.75))
+    for head, (axis, matrix, cells) in enumerate(zip(axes, averaged, opened, strict=True), 1):
+        image = heat_map(axis, matrix, aspect="equal", vmin=0, vmax=1)
+        axis.set_title(f"head {head}: {(matrix * cells).sum(-1).mean():.0%} framed", fontsize=8)
+        with_tokens(axis, keys, queries[:rows])
+        outline(axis, cells)
+    figure.supxlabel("token of the problem", fontsize=9)
+    figure.supylabel("output token", fontsize=9)
+    figure.colorbar(image, ax=axes, label="attention", fraction=0.03, pad=0.01)
+    return figure
 
 
 @rc_context(STYLE)
