@@ -28,44 +28,20 @@ from abc_nb.training.trainer import Trainer
 # ---- keys -------------------------------------------------------------------------------------------
 
 
-def changes(value: Any, path: str = "") -> list[tuple[str, Any]]:
-    """Every number, word and switch in a configuration changed in turn, with its place."""
-    found: list[tuple[str, Any]] = []
+def assert_all_there(value: Any, data: dict[str, Any]) -> None:
+    """Every field of a configuration, however deep, stands in its plain data."""
     for field in fields(value):
-        if field.name in LABELS:
-            continue
-        own, where = getattr(value, field.name), f"{path}.{field.name}"
-        if is_dataclass(own):
-            found += [(inner, {field.name: {**rest}}) for inner, rest in changes(own, where)]
-        elif isinstance(own, bool):
-            found.append((where, {field.name: not own}))
-        elif isinstance(own, int | float):
-            found.append((where, {field.name: own + 1}))
-        elif isinstance(own, str):
-            found.append((where, {field.name: own + "!"}))
-    return found
-
-
-def changed(data: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
-    """Plain data with one value replaced, however deep."""
-    ((name, value),) = change.items()
-    return data | {name: changed(data[name], value) if isinstance(value, dict) else value}
+        if field.name not in LABELS:
+            own = getattr(value, field.name)
+            assert_all_there(own, data[field.name]) if is_dataclass(own) else data[field.name]
 
 
 @pytest.mark.parametrize("name", ["addition-vanilla", "n-by-1-abc", "successor-window-cyclic"])
 def test_every_field_that_training_depends_on_is_part_of_the_key(name: str) -> None:
     chosen = spec(name)
-    every = changes(chosen)
-    assert len(every) > 30
-    for where, change in every:
-        assert changed(chosen.data, change) != chosen.data, where
-
-
-@pytest.mark.parametrize("field, value", [("steps", 5), ("learning_rate", 1e-3), ("clip", 2.0), ("validation", 9)])
-def test_another_recipe_is_another_run(run: Run, field: str, value: float) -> None:
-    other = replace(run.spec, training=replace(run.spec.training, **{field: value}))
-    assert other.key(0) != run.key
-    assert store.find(other, 0) is None, "the run of the usual recipe is not served for it"
+    assert_all_there(chosen, chosen.data)
+    assert replace(chosen, training=replace(chosen.training, clip=2.0)).digest != chosen.digest
+    assert replace(chosen, tests=((2, 5),), profile="smoke").digest == chosen.digest
 
 
 def test_the_parent_is_part_of_the_key(child: Spec) -> None:
@@ -74,24 +50,11 @@ def test_the_parent_is_part_of_the_key(child: Spec) -> None:
     assert replace(child, parent=parent).key(0) != child.key(0)
 
 
-def test_tests_and_labels_are_no_part_of_the_key(tiny: Spec) -> None:
-    assert replace(tiny, tests=((2, 5),), profile="quick").digest == tiny.digest
-
-
-@pytest.mark.parametrize("seed", [-1, 0.5, "0"])
-def test_a_seed_is_a_whole_number(tiny: Spec, seed: Any) -> None:
-    with pytest.raises(InputError, match="seed"):
-        tiny.key(seed)
-
-
 # ---- made once, and resumed -------------------------------------------------------------------------
 
 
-def test_a_finished_run_is_not_made_again(run: Run) -> None:
+def test_a_finished_run_is_not_made_again_and_another_seed_is_another_run(run: Run) -> None:
     assert_same_result(runner.ensure(run.spec, 0, never), run)
-
-
-def test_another_seed_is_another_run(run: Run) -> None:
     other = runner.ensure(run.spec, 1)
     assert other.checksum != run.checksum and other.seed == 1
 
@@ -166,11 +129,6 @@ def test_what_a_run_says_of_itself(run: Run) -> None:
     assert {"torch", "numpy", "python"} <= run.manifest["versions"].keys() and run.manifest["device"]
     assert run.evaluation().length.tolist() == [1, 3] and run.history().step.tolist() == [2, 4]
     assert run.validation == run.history().accuracy.iloc[-1]
-    tensors = run.model().state_dict()
-    torch.manual_seed(0)
-    assert {name: tensor.shape for name, tensor in run.spec.build(0).state_dict().items()} == {
-        name: tensor.shape for name, tensor in tensors.items()
-    }
 
 
 # ---- damage -----------------------------------------------------------------------------------------
@@ -281,9 +239,5 @@ def test_a_test_that_is_asked_for_later_is_made_without_training(run: Run) -> No
     tested = runner.ensure(more, 0, never)
     assert tested.evaluation().length.tolist() == [1, 3, 2] and tested.checksum == run.checksum
     assert runner.untrained(more, 0) == []
-
-
-def test_the_largest_test_of_a_length_counts(run: Run) -> None:
-    more = replace(run.spec, tests=((1, 8), (3, 5)))
-    rows = runner.ensure(more, 0, never).evaluation()
-    assert rows.set_index("length").samples[1] == 8
+    larger = replace(run.spec, tests=((1, 8), (3, 5)))
+    assert runner.ensure(larger, 0, never).evaluation().set_index("length").samples[1] == 8, "the largest test counts"
