@@ -82,12 +82,12 @@ def controls(layers: int) -> list[dict[str, w.ValueWidget]]:
         | {
             "layers": choice("source layer", [("each its own", "each"), ("last for all", "last")], "each", 210),
             "anchor": choice("lines run over", [("operands", "operands"), ("whole matrix", "whole")], "operands", 230),
-            "open_heads": w.Checkbox(False, description="a head without lines sees all keys", indent=False),
         },
         {
             "attention": choice("attention", ["cross", "self"], "cross", 170),
             "layer": slider("layer", layers, 1, layers),
             "length": slider("digits", 16, 6, 60),
+            "open_heads": w.Checkbox(False, description="a head without lines sees all keys", indent=False),
         },
     ]
 
