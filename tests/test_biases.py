@@ -90,15 +90,6 @@ def test_number_of_open_keys_does_not_grow_with_length(sides: Sides, keys: int) 
     assert {Window(1, sides).open_keys(layout, "cross", 0).index.shape[-1] for layout in layouts} == {keys}
 
 
-def test_open_keys_become_dense_head_by_head() -> None:
-    """Both heads look at the same keys, each with its own values."""
-    index = torch.tensor([[0, 2], [1, 1]])
-    value = torch.tensor([[[0.5, 1.5], [-2.0, -INFINITY]], [[-INFINITY, 3.0], [-INFINITY, -INFINITY]]])
-    expected = torch.full((2, 2, 3), -INFINITY)
-    expected[0, 0, 0], expected[0, 0, 2], expected[0, 1, 1], expected[1, 0, 2] = 0.5, 1.5, -2.0, 3.0
-    torch.testing.assert_close(OpenKeys(index, value).dense(3), expected)
-
-
 @given(LAYOUTS)
 def test_causal_hides_the_future_and_leaves_the_source_open(layout: Layout) -> None:
     rows = [set(range(i + 1)) for i in range(layout.target_length)]
@@ -143,11 +134,6 @@ def test_alibi_by_place_is_nearest_at_the_digits_of_the_place(layout: Layout) ->
             torch.testing.assert_close(by_place[0, :, int(column)], -(2.0**-1) * distance)
     digits = {int(column) for operand in layout.operands for column in operand.columns}
     assert all({*nearest[0, i].nonzero().flatten().tolist()} & digits for i in range(layout.width))
-
-
-def test_alibi_counts_from_the_units_of_the_number_behind_which_a_factor_stands() -> None:
-    matrix = dense(ALiBi(cross=True), binary_natural(7, "*", 1), "cross", 8)
-    assert [int(matrix[0, i].argmax()) for i in range(7)] == [7, 6, 5, 4, 3, 2, 1]
 
 
 def test_alibi_counts_distance_in_one_sequence() -> None:

@@ -24,10 +24,9 @@ from abc_nb.calibration.diagnosis import coverage, diagnose
 from abc_nb.calibration.of_model import SHARES, Calibrated, average_attention, bias_from_attention, calibrate_model
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import ModelConfig, Transformer
-from abc_nb.problems.layouts import SOS, binary_natural, unary
+from abc_nb.problems.layouts import binary_natural, unary
 from abc_nb.specs.spec import spec
-from abc_nb.training.evaluation import greedy, record
-from abc_nb.training.trainer import Trainer
+from abc_nb.training.evaluation import record
 
 
 @pytest.mark.parametrize("config", [TWO_LAYERS, replace(TWO_LAYERS, bias=Window(1)), replace(TWO_LAYERS, dropout=0.5)])
@@ -125,22 +124,6 @@ def test_a_head_of_a_decoder_only_model_keeps_no_line_where_it_hardly_looks() ->
     assert {(line.attention, line.head) for line in found.lines} == {("cross", 0), ("self", 1)}
 
 
-@pytest.mark.slow
-def test_a_decoder_only_model_is_trained_calibrated_and_retrained_under_its_lines() -> None:
-    plain = spec("successor-decoder-vanilla", "smoke")
-    model = plain.build(0)
-    Trainer(model, plain.sampler, plain.training, 0).run()
-    bias = calibrate_model(model, plain.sampler.calibration_batch(0, 50)).bias
-    child = spec("successor-decoder-abc", "smoke").build(0, bias)
-    before = [weights.clone() for weights in child.parameters()]
-    Trainer(child, plain.sampler, plain.training, 0).run()
-    assert child.config.bias == bias and child.config.kind == "decoder-only"
-    assert any(not torch.equal(old, new) for old, new in zip(before, child.parameters(), strict=True))
-    batch = plain.sampler.test_batch(30, 2, 0)
-    said = greedy(child, batch.source, batch.layout, plain.task.token(SOS))
-    assert said.shape == (2, batch.layout.target_length)
-
-
 WEIGHTS = torch.full((2, 8, 9), 1 / 9)
 FINE = bias_from_attention({("cross", 0): WEIGHTS}, unary(7))
 READ, COVERED = (lambda given: bias_from_attention(given, unary(7))), (lambda given: coverage(given, FINE, unary(7)))
@@ -231,11 +214,3 @@ def test_output_tokens_that_see_nothing_the_model_looks_at_are_named() -> None:
     assert diagnose(model, batch, with_skill(lines, 1.0)) == [expected]
     end = Line("cross", 1, 1, "vertical", "&", 0, 0.0)
     assert diagnose(model, batch, with_skill(replace(lines, lines=(*lines.lines, end)), 1.0)) == []
-
-
-def test_nothing_is_said_where_everything_holds() -> None:
-    model = build(replace(TWO_LAYERS, bias=Window(1)))
-    batch = answered(model, size=30)
-    found = calibrate_model(model, batch)
-    assert found.skill >= 2 / 3
-    assert diagnose(model, batch, found) == []

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import tiny_experiment
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
@@ -15,7 +14,6 @@ from torch import Tensor
 from abc_nb.bias.base import CLOSED
 from abc_nb.model import compiled
 from abc_nb.model.attention import over_all_keys
-from abc_nb.training.trainer import loss_of
 
 needs_compiler = pytest.mark.skipif(compiled.library(8) is None, reason="no C compiler")
 SIZES = st.sampled_from(compiled.HEAD_SIZES)
@@ -65,20 +63,6 @@ def test_an_exponential_is_within_what_certificates_allow_for() -> None:
     bias = torch.stack([torch.zeros_like(x), x], 1)[None, None]
     found = compiled.attend(zero, torch.zeros(1, 1, 2, 8), value, bias)[0, 0, :, 0]
     assert (found.double() / torch.sigmoid(x.double()) - 1).abs().max() < 8 * torch.finfo(torch.float32).eps / 2
-
-
-@needs_compiler
-def test_a_training_step_is_close_to_pytorchs(monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen = tiny_experiment()
-
-    def gradients() -> list[Tensor]:
-        model = chosen.build(0)
-        loss_of(model, chosen.sampler.training_batch(0, 0, 64))[0].backward()
-        return [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
-
-    ours = gradients()
-    monkeypatch.setattr(compiled, "fits", lambda *_: False)
-    torch.testing.assert_close(gradients(), ours, rtol=1e-4, atol=1e-6)
 
 
 @needs_compiler

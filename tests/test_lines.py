@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from abc_nb.bias.base import Attention
-from abc_nb.bias.lines import DIRECTIONS, Direction, Line, Lines, spans
+from abc_nb.bias.lines import DIRECTIONS, Direction, Line, Lines
 from abc_nb.common.errors import InputError
 from abc_nb.problems.layouts import Arrangement, Layout, binary_aligned, binary_natural, unary
 from abc_nb.problems.tasks import Task
@@ -226,27 +226,6 @@ def test_one_key_a_head_follows_places_however_operands_and_answer_are_written(
     assert ((bias.opened(layout, "self", 0).sum(-1) + bias.opened(layout, "cross", 0).sum(-1)) <= 1).all()
     own = bias.opened(layout, "source", 0)
     assert torch.equal(own, torch.eye(layout.source_length, dtype=torch.bool).expand_as(own))
-
-
-@pytest.mark.parametrize(
-    ("layout", "attention", "expected"),
-    [
-        (unary(5), "cross", "$: vertical, &: vertical, operand 1: antidiagonal"),
-        (binary_natural(5, "+", 5), "cross", "$+&: vertical, operand 1: antidiagonal, operand 2: antidiagonal"),
-        (binary_aligned(5, "+"), "cross", "$+&: vertical, operand 1: antidiagonal, operand 2: antidiagonal"),
-        (binary_natural(5, "+", 2), "cross", "$+&: vertical, operand 1: antidiagonal, operand 2: vertical"),
-        (table((4, 3), (3, 5)), "cross", "$*&: vertical, operand 1: antidiagonal, operand 1: by row, "
-         "operand 2: antidiagonal, operand 2: by row"),
-        (unary(5), "self", "$: vertical, output: diagonal"),
-        (table((4, 3), (3, 5)), "self", "$: vertical, output: diagonal, output: above"),
-    ],
-)  # fmt: skip
-def test_numbers_extend_against_their_order_outputs_along_it_and_single_tokens_where_they_are(
-    layout: Layout, attention: Attention, expected: str
-) -> None:
-    pairs = [pair.split(": ") for pair in expected.split(", ")]
-    wanted = {(name, way) for names, way in pairs for name in ([*names] if names[0] == "$" else [names])}
-    assert {(span.name, way) for span in spans(layout, attention) for way in span.along} == wanted
 
 
 # ---- tables ------------------------------------------------------------------------------------------

@@ -233,13 +233,3 @@ def test_dropout_of_attention_is_that_of_its_weights(bias: Bias, monkeypatch: py
     monkeypatch.setattr(multihead, "drop", lambda x, rate: 2 * x)
     doubled = attention.train().attend(x, keys_values, added, index) - attention.out.bias
     torch.testing.assert_close(doubled, 2 * plain)
-
-
-@pytest.mark.parametrize("dense", [True, False])
-def test_dropout_acts_in_training_alone(dense: bool) -> None:
-    layout = unary(5)
-    model, plain = (build(replace(TINY, bias=Window(1), dropout=rate)) for rate in (0.5, 0.0))
-    first, second = (model.train()(*tokens(layout), layout, dense=dense) for _ in range(2))
-    assert not torch.isclose(first, second).all()
-    evaluated, expected = (each.eval()(*tokens(layout), layout, dense=dense) for each in (model, plain))
-    torch.testing.assert_close(evaluated, expected)

@@ -9,7 +9,7 @@ from typing import get_args
 import numpy as np
 import pytest
 import torch
-from helpers import array, integers, places_of
+from helpers import array, integers
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,7 +23,6 @@ from abc_nb.problems.tasks import REGISTRY, Task
 
 BASES = st.integers(2, 16)
 LISTS = ["listops-sm", "listops-max", "listops-min"]
-NUMERIC = ["successor", "addition", "n-by-1", "parity", "parity-classification"]
 
 
 def drawn_for_test(task: Task, length: int, samples: int) -> list[np.ndarray]:
@@ -127,16 +126,6 @@ def test_fixed_training_set_has_so_many_problems_at_every_width() -> None:
     assert {number for problem in first for number in problem} <= set(sampling.split_numbers(0)[0].tolist())
 
 
-@pytest.mark.parametrize("name", NUMERIC)
-def test_in_base_two_the_one_number_of_21_bits_is_left_out_where_its_result_needs_a_place_more(name: str) -> None:
-    """2^20 + 1 has as many bits as 2^20; twice 2^20 has more than twice 2^20 - 1."""
-    largest = 2**20 if name == "successor" else 2**20 - 1
-    drawn = Sampler(Task(name, 2)).numbers(0)
-    np.testing.assert_array_equal(np.sort(np.concatenate(drawn)), np.arange(largest + 1))
-    for numbers, every in zip(drawn, sampling.split_numbers(0), strict=True):
-        np.testing.assert_array_equal(numbers, every[every <= largest], "the split is that of all numbers")
-
-
 @pytest.mark.parametrize("name", [name for name, kind in REGISTRY.items() if not issubclass(kind, Tables)])
 def test_of_padded_problems_calibration_sees_the_digits_that_training_numbers_fill(name: str) -> None:
     task = Task(name)
@@ -153,22 +142,6 @@ def test_of_padded_problems_calibration_sees_the_digits_that_training_numbers_fi
         assert not whole.target[:, tokens + 1 : -1].any(), "zeros, and the end"
     tight = Sampler(task)
     assert same(tight.calibration_batch(0, 20), tight.calibration_batch(0, 20, padding=True)), "of tight ones all"
-
-
-def test_operands_of_a_batch_are_what_it_was_made_of() -> None:
-    operands = [array([123, 45, 6], 10, 4), array([7, 8, 9], 10, 4)]
-    for arrangement in ("natural", "aligned"):
-        batch = Sampler(Task("addition"), arrangement).batch(operands, 4)
-        found = batch.operands(torch.tensor([True, False, True]), Task("addition"))
-        assert [integers(digits, 10) for digits in found] == [[123, 6], [7, 9]]
-
-
-@given(BASES, st.lists(st.integers(0, 10**4), min_size=1, max_size=5), st.integers(14, 20))
-def test_fit_writes_the_same_numbers_in_other_places(base: int, numbers: list[int], places: int) -> None:
-    given_operands = [array(numbers, base, 16), np.array([[1]] * len(numbers))]
-    first, digit = writing.fit(given_operands, [np.zeros((9, places)), np.zeros((9, 1))])
-    np.testing.assert_array_equal(first, array(numbers, base, places))
-    np.testing.assert_array_equal(digit, given_operands[1])
 
 
 # ---- test sets --------------------------------------------------------------------------------------
@@ -222,22 +195,7 @@ def test_test_numbers_are_uniform_over_their_range(name: str, length: int) -> No
     np.testing.assert_allclose(shares, 1 / 9, atol=5 * (1 / 9 / count) ** 0.5)
 
 
-@pytest.mark.parametrize("regime", ["tight", "padded"])
-@pytest.mark.parametrize("name", REGISTRY)
-def test_test_batch_has_the_width_of_its_regime(name: str, regime: str) -> None:
-    batch = Sampler(Task(name), regime=regime).test_batch(12, 3, seed=1)  # type: ignore[arg-type]
-    assert batch.layout == Task(name).layout(Task(name).width(12, regime))  # type: ignore[arg-type]
-    assert batch.source.shape == (3, batch.layout.source_length)
-    assert batch.target.shape == (3, batch.layout.target_length + 1)
-
-
 # ---- digit arrays -----------------------------------------------------------------------------------
-
-
-@given(BASES, st.integers(0, 10**60))
-def test_python_digits_writes_a_number_without_leading_zeros(base: int, number: int) -> None:
-    expected = array([number], base, places_of(number, base))[0]
-    assert writing.python_digits(number, base).tolist() == expected.tolist()
 
 
 @given(BASES, st.lists(st.integers(0, 10**12), min_size=1, max_size=8), st.integers(0, 10**14), st.data())

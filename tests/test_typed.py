@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import reduce
 from typing import Any
 
 import pytest
@@ -33,26 +32,6 @@ def test_sums_are_those_of_integers(base: int, a: int, b: int, zeros: int, more:
     expression = f"{space}{'0' * zeros}{text(a, base)}{space}+{space}{'0' * more}{text(b, base)}{space}"
     assert Task("addition", base).right_answer(expression) == text(a + b, base)
     assert Task("successor", base).right_answer("0" * zeros + text(a, base)) == text(a + 1, base)
-
-
-@given(BASES, NUMBERS, st.integers(0, 15), ZEROS, st.sampled_from(["*", "x", "×", " X "]))
-def test_products_are_those_of_integers(base: int, a: int, digit: int, zeros: int, sign: str) -> None:
-    digit %= base
-    expression = f"{'0' * zeros}{text(a, base)}{sign}{text(digit, base)}"
-    assert Task("n-by-1", base).right_answer(expression) == text(a * digit, base)
-
-
-@given(NUMBERS, ZEROS, st.sampled_from(["parity", "parity-classification"]))
-def test_parity_is_that_of_the_bits(number: int, zeros: int, name: str) -> None:
-    assert Task(name).right_answer("0" * zeros + text(number, 2)) == str(number.bit_count() % 2)
-
-
-@given(st.lists(st.integers(0, 9), min_size=1, max_size=30), st.sampled_from([" ", ",", ", ", "  "]))
-def test_lists_are_folded(items: list[int], separator: str) -> None:
-    expression = separator.join(map(str, items))
-    assert Task("listops-sm").right_answer(expression) == str(reduce(lambda x, y: (x + y) % 10, items))
-    assert Task("listops-max").right_answer(expression) == str(max(items))
-    assert Task("listops-min").right_answer(expression) == str(min(items))
 
 
 Tree = str | tuple  # a digit, or an operator and its two elements

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from pkgutil import iter_modules
+from typing import Any
 
 
 def collect(package: str, folder: Iterable[str]) -> dict[str, type]:
@@ -16,3 +17,14 @@ def collect(package: str, folder: Iterable[str]) -> dict[str, type]:
         for name, kind in vars(module).items()
         if isinstance(kind, type) and kind.__module__ == module.__name__
     }
+
+
+def looked_up(kind: str, found: Mapping[str, type]) -> Callable[[str], Any]:
+    """A package's `__getattr__`, which gives what was found in it; AttributeError names that."""
+
+    def look_up(name: str) -> type:
+        if name in found:
+            return found[name]
+        raise AttributeError(f"no {kind} is called {name!r}: there are {', '.join(sorted(found))}")
+
+    return look_up

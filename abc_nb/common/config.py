@@ -20,13 +20,9 @@ from abc_nb.common.errors import InputError
 def to_data(value: Any) -> Any:
     """Plain dicts, lists and scalars."""
     if is_dataclass(value):
-        return {"type": type_name(value)} | {f.name: to_data(getattr(value, f.name)) for f in fields(value)}
+        kind = getattr(value, "MADE_BY", type(value).__name__)  # as `Task` makes every task
+        return {"type": kind} | {f.name: to_data(getattr(value, f.name)) for f in fields(value)}
     return [to_data(item) for item in value] if isinstance(value, tuple) else value
-
-
-def type_name(value: Any) -> str:
-    """The name of a value's class; where another one makes it, as `Task` makes every task, the other's."""
-    return str(getattr(value, "MADE_BY", type(value).__name__))
 
 
 def from_data(data: Any, types: Iterable[type]) -> Any:

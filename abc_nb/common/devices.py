@@ -44,7 +44,12 @@ def device_name() -> str:
     """The device in words, for manifests."""
     if device() == "cuda":
         return torch.cuda.get_device_name()
+    model = processor("model name").partition(":")[2].strip() or platform.machine()
+    return f"CPU ({model}, {os.cpu_count()} cores, {torch.backends.cpu.get_cpu_capability()})"
+
+
+def processor(*fields: str) -> str:
+    """The first line that Linux has on the processor which begins with one of some fields; elsewhere its name."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
-    model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
-    return f"CPU ({model}, {os.cpu_count()} cores, {torch.backends.cpu.get_cpu_capability()})"
+    return next((line for line in lines if line.startswith(fields)), platform.processor())

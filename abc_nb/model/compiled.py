@@ -29,6 +29,7 @@ import torch
 from torch import Tensor
 
 from abc_nb.common import paths
+from abc_nb.common.devices import processor
 from abc_nb.common.files import replacement
 
 SOURCE = Path(__file__).with_name("attention.c")
@@ -76,11 +77,10 @@ def fits(query: Tensor, keys: int) -> bool:
 def library(size: int) -> ctypes.CDLL | None:
     """The functions of `attention.c` for a head size; None where it cannot be compiled."""
     found = loaded(SOURCE, f"-DSIZE={size}")
-    if found is None:
-        return None
-    found.forward.argtypes = [ctypes.c_void_p] * 6 + [Sizes] + [Strides] * 5
-    found.backward.argtypes = [ctypes.c_void_p] * 9 + [Sizes] + [Strides] * 6
-    found.forward.restype = found.backward.restype = None
+    if found is not None:
+        found.forward.argtypes = [ctypes.c_void_p] * 6 + [Sizes] + [Strides] * 5
+        found.backward.argtypes = [ctypes.c_void_p] * 9 + [Sizes] + [Strides] * 6
+        found.forward.restype = found.backward.restype = None
     return found
 
 
@@ -94,8 +94,8 @@ def loaded(source: Path, *defined: str) -> ctypes.CDLL | None:
 
 
 def built(source: Path, command: list[str]) -> ctypes.CDLL | None:
-    """What a compiler's command makes, kept for the next process; None if it fails."""
-    facts = [source.read_text(encoding="utf-8"), *command, platform.machine(), processor()]
+    """What a compiler's command makes, kept for the next process on the same processor; None if it fails."""
+    facts = [source.read_text(encoding="utf-8"), *command, platform.machine(), processor("flags", "Features")]
     path = paths.BUILD / "compiled" / f"{source.stem}-{hashlib.sha256(repr(facts).encode()).hexdigest()[:16]}.so"
     try:
         if not path.exists():
@@ -104,13 +104,6 @@ def built(source: Path, command: list[str]) -> ctypes.CDLL | None:
         return ctypes.CDLL(str(path))
     except (OSError, subprocess.CalledProcessError):
         return None
-
-
-def processor() -> str:
-    """What the processor can do, so that what was compiled for another one is not used."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
-    return next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None) -> Tensor:
