@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -80,11 +80,10 @@ def runs(accuracy: Mapping[Place, Sequence[float | Mapping[str, float]]], **colu
     return pd.DataFrame(rows)
 
 
-def judged(id: str, rows: pd.DataFrame) -> Verdict:
-    return claims.verdict(
-        claims.known()[id],
-        claims.parts_of([each for each in claims.rows_of("counts") if each.id == id], lambda name: rows),
-    )
+def judged(id: str, read: pd.DataFrame | Callable[[str], pd.DataFrame]) -> Verdict:
+    """The verdict where studies have these rows, or each has its own."""
+    counted = [each for each in claims.rows_of("counts") if each.id == id]
+    return claims.verdict(claims.known()[id], claims.parts_of(counted, read if callable(read) else lambda _: read))
 
 
 def assert_judged(id: str, rows: pd.DataFrame, verdict: str, agree: str = "", *shown: str) -> None:
@@ -109,6 +108,8 @@ def test_fewer_than_five_seeds_decide_nothing_and_none_is_not_run() -> None:
     assert (few.verdict, few.runs) == ("undecided", "4 of 4 runs agree, 1 undecided")
     assert_judged("C17", runs({place: [0.0] * 5}), "holds", "5 of 5")
     assert_judged("C17", runs({place: [100.0] * 5}), "differs", "0 of 5", "in 5 of 5 runs")
+    learning = runs({("parity", "vanilla"): [0.0] * 5}, validation=29.0)
+    assert_judged("C15", learning, "holds", "5 of 5")  # about learning: those that did not learn count
     assert judged("C17", runs({("addition", "lora"): [0.0]})).verdict == "not run"
 
 
@@ -139,10 +140,6 @@ def test_a_run_that_never_learned_its_training_task_decides_nothing() -> None:
     assert judged("C12", window).verdict == "in part", "which no undecided run can change"
 
 
-def test_a_claim_about_learning_counts_runs_that_did_not_learn() -> None:
-    assert_judged("C15", runs({("parity", "vanilla"): [0.0] * 5}, validation=29.0), "holds", "5 of 5")
-
-
 def test_a_size_decides_once_it_learns() -> None:
     models = {"rope": 64, "rope-128": 128, "rope-512": 512}
     rope = pd.concat([runs({("addition", m): [0.0] * 5}, width=w, validation=0.0) for m, w in models.items()])
@@ -157,11 +154,8 @@ def test_a_size_decides_once_it_learns() -> None:
 def test_a_claim_about_two_kinds_of_models_counts_both(limit: float, factor: float, verdict: str) -> None:
     made = {(task, "vanilla"): [{"at_6": limit}] * 5 for task in ("direct-n-by-n", "direct-listops-nested")}
     rows = runs(made | {("n-by-2", "by-head"): [{"at_6": factor}] * 5})
-    found = claims.parts_of(
-        [each for each in claims.rows_of("counts") if each.id == "C28"],
-        lambda name: rows[rows.task.str.startswith("direct") == (name == "limits")],
-    )
-    assert claims.verdict(claims.known()["C28"], found).verdict == verdict
+    found = judged("C28", lambda name: rows[rows.task.str.startswith("direct") == (name == "limits")])
+    assert found.verdict == verdict
 
 
 def test_algorithm_1_is_decided_by_any_reading_with_the_kappa_of_the_text() -> None:
