@@ -6,7 +6,8 @@ import subprocess
 import sys
 import warnings
 from argparse import Namespace
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
@@ -69,23 +70,25 @@ def train(arguments: Namespace) -> None:
     compiled.warn_without()
     run = store.find(experiment, arguments.seed, ("runs",))
     for each in runner.untrained(experiment, arguments.seed):
-        run = with_bar(each, arguments.seed)
+        with bar(each.training.steps, each.name) as report:
+            run = runner.ensure(each, arguments.seed, report)
     assert run is not None  # it was there, or it was the last one made
     seconds = run.manifest["seconds"]["training"]
     print(f"{experiment.name} seed {run.seed}: {run.manifest['steps']} steps in {seconds:.0f} s, kept in {run.folder}")
     show(run.evaluation(), csv=False)
 
 
-def with_bar(experiment: Spec, seed: int) -> Run:
-    """Train it, with a progress bar."""
-    with tqdm(total=experiment.training.steps, unit="step", desc=experiment.name) as bar:
+@contextmanager
+def bar(steps: int, name: str) -> Iterator[Callable[[Progress], None]]:
+    """What shows the progress of a training in a bar."""
+    with tqdm(total=steps, unit="step", desc=name) as shown:
 
         def report(progress: Progress) -> None:
             if progress.history:
-                bar.set_postfix_str(f"validation {progress.history[-1]['accuracy']:.1%}", refresh=False)
-            bar.update(progress.step - bar.n)
+                shown.set_postfix_str(f"validation {progress.history[-1]['accuracy']:.1%}", refresh=False)
+            shown.update(progress.step - shown.n)
 
-        return runner.ensure(experiment, seed, report)
+        yield report
 
 
 def evaluate(arguments: Namespace) -> None:

@@ -5,24 +5,18 @@ from __future__ import annotations
 from argparse import Namespace
 
 import pandas as pd
-from tqdm.auto import tqdm
 
 from abc_nb import api
-from abc_nb.commands import answer_lines, said, show
+from abc_nb.commands import answer_lines, bar, said, show
 from abc_nb.common.errors import InputError
 from abc_nb.language import answering, runs
 from abc_nb.language.practice import certify_language
 from abc_nb.language.spec import language_spec
-from abc_nb.training.progress import Progress
 
 
 def train(arguments: Namespace) -> None:
     own = language_spec(arguments.name)
-    with tqdm(total=own.training.steps, unit="step", desc=own.name) as bar:
-
-        def report(progress: Progress) -> None:
-            bar.update(progress.step - bar.n)
-
+    with bar(own.training.steps, own.name) as report:
         run = runs.ensure(own, arguments.seed, report)
     print(f"{own.name} seed {run.seed} is kept in {run.path}; {run.record['text']:.4f} nats a character of text")
     show(pd.DataFrame(run.record["evaluation"]), csv=False)

@@ -56,6 +56,5 @@ def train(profile: str, seeds: Sequence[int], everything: bool) -> list[sweep.Fa
     todo = sweep.missing(jobs)
     print(f"profile {profile}: {len(jobs)} runs, {sum(job not in todo for job in jobs)} of them finished before")
     if todo:
-        minutes = sweep.estimate(todo) / 60
-        print(f"training {len(todo)} runs takes {minutes:.0f} min here, less where it stops early", flush=True)
+        print(f"training {len(todo)} runs", flush=True)
     return sweep.sweep(todo)

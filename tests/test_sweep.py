@@ -67,9 +67,3 @@ def test_a_scheduler_that_does_not_answer_is_one_sentence(
     monkeypatch.setattr(sweep, "PATIENCE", 0.5)
     with pytest.raises(InputError, match=r"cannot reach a Dask scheduler at 'tcp://127\.0\.0\.1:9'"):
         sweep.sweep([(tiny, 0)], show=False, dask="tcp://127.0.0.1:9")
-
-
-def test_an_estimate_counts_every_step(tiny: Spec, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep, "step_seconds", lambda *_: 0.5)
-    monkeypatch.setattr(sweep, "workers", lambda: 2)
-    assert sweep.estimate([(tiny, 0), (tiny, 1)]) == pytest.approx(4 * 0.5 * 2 / 2)

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import joblib
 import torch
 from tqdm.auto import tqdm
 
-from abc_nb.bias.base import Causal
-from abc_nb.common import devices, paths
+from abc_nb.common import paths
 from abc_nb.common.errors import InputError, in_words
 from abc_nb.model import compiled
-from abc_nb.model.positions import Sinusoidal
 from abc_nb.runs import runner
 from abc_nb.specs.spec import Spec
-from abc_nb.training.trainer import Trainer
 
 Job = tuple[Spec, int]  # an experiment and a seed
 PATIENCE = 10  # seconds for a scheduler to answer
@@ -126,27 +122,3 @@ def client(address: str) -> Any:
         raise InputError("a sweep on a Dask cluster needs Dask: run `pip install -e '.[sweep]'`") from error
     except (OSError, ValueError) as error:
         raise InputError(f"cannot reach a Dask scheduler at {address!r}: {str(error) or 'no answer'}") from error
-
-
-def estimate(jobs: Sequence[Job]) -> float:
-    """Seconds that training may take at most: steps to do, times a step measured now, shared by the workers."""
-    measured: dict[Any, float] = {}
-    total = 0.0
-    for experiment, seed in jobs:
-        model = replace(experiment.model, position=Sinusoidal(), bias=Causal())
-        shape = (experiment.sampler, model, experiment.training.held_batch)
-        if shape not in measured:
-            measured[shape] = step_seconds(experiment, seed)
-        total += measured[shape] * experiment.training.steps
-    return total / max(1, min(workers(), len(jobs)))
-
-
-@devices.one_thread()
-def step_seconds(experiment: Spec, seed: int) -> float:
-    """Seconds of one training step on one thread, after a first one to warm up."""
-    model = experiment.build(seed).to(devices.device())
-    trainer = Trainer(model, experiment.sampler, experiment.training, seed)
-    trainer.step()
-    start = time.perf_counter()
-    trainer.step()
-    return time.perf_counter() - start
