@@ -65,9 +65,7 @@ def enumerated(contexts: SpanContexts) -> dict[Context, set[int]]:
     """The same from the certificate's shapes and blocks."""
     found: dict[Context, set[int]] = defaultdict(set)
     for shape, sites in contexts.shapes.items():
-        size, step = sites[0]
-        unrolled = contexts.unrolled(size)
-        kept = contexts.kept(unrolled.node(unrolled.depth, step), contexts.kinds(size), step)
+        step, kept = sites[0][1], contexts.step(sites[0])[2]
         for block in contexts.blocks(shape):
             for values, right in zip(block.values.tolist(), block.right.tolist(), strict=True):
                 seen = {("before", 0, 0): tokens_of("=")[0]}

@@ -15,7 +15,7 @@ from abc_nb.analysis.results import Results
 from abc_nb.certificates import files
 from abc_nb.certificates.certify import weights_of
 from abc_nb.certificates.checksum import checksum
-from abc_nb.certificates.shortest import Shortest
+from abc_nb.certificates.counterexamples import Shortest
 from abc_nb.cli import main
 from abc_nb.common import paths
 from abc_nb.runs import runner, store

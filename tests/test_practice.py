@@ -154,7 +154,7 @@ def test_the_loss_of_a_context_is_that_of_its_token_in_a_problem() -> None:
 def of_context(contexts: TableContexts, batch: Batch, step: int) -> Tried:
     shape, block = contexts.seen(batch, step)
     context = block.values[0], int(block.right[0])
-    return Tried(shape, contexts.shapes[shape], 1, 1, [(-1.0, context)], examples=[context])
+    return Tried(shape, 1, 1, [(-1.0, context)], examples=[context])
 
 
 @pytest.mark.parametrize(("base", "more"), [(10, ()), (10, UNNEEDED[:2]), (3, UNNEEDED), (16, ()), (2, UNNEEDED[2:])])

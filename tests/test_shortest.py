@@ -9,7 +9,7 @@ import pytest
 from helpers import build, integers
 
 import abc_nb
-from abc_nb.certificates.shortest import shortest_wrong
+from abc_nb.certificates.counterexamples import shortest_wrong
 from abc_nb.problems.layouts import Arrangement
 from abc_nb.problems.sampling import Sampler
 from abc_nb.problems.tasks import Task

@@ -10,7 +10,7 @@ import pandas as pd
 
 from abc_nb.analysis.results import Results
 from abc_nb.certificates import files
-from abc_nb.certificates.certify import count_contexts, weights_of
+from abc_nb.certificates.certify import contexts_of, weights_of
 from abc_nb.certificates.checksum import checksum
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import store
@@ -201,7 +201,7 @@ def verdict_on(found: Results, name: Name, made: dict[Name, dict[Any, Any]]) -> 
     first = before or last
     if first is None:
         none = {"verdict": "no certificate", "wrong": None, "margin": None, "problem": ""}
-        return row | {"contexts": contexts_of(found, before_practice(name))} | none
+        return row | {"contexts": count_of(found, before_practice(name))} | none
     last = last or first
     practised = first["wrong"] > 0 and last is not first
     verdict = ("certified" if last["certified"] else "not certified") + " after practice" * practised
@@ -216,13 +216,13 @@ def before_practice(name: Name) -> Name:
     return own.parent.identity if own.practice and own.parent else name
 
 
-def contexts_of(found: Results, name: Name) -> int | None:
+def count_of(found: Results, name: Name) -> int | None:
     """How many contexts there are to try, counted without weights; None where a model's lines are not there."""
-    own = spec(name, found.profile)
-    if own.calibration is None:
-        return count_contexts(own.build(0), own.sampler)
-    runs = found.existing([name])
-    return count_contexts(own.build(runs[0].seed, runs[0].bias()), own.sampler) if runs else None
+    own, runs = spec(name, found.profile), found.existing([name])
+    if own.calibration is not None and not runs:
+        return None
+    model = own.build(0) if own.calibration is None else own.build(runs[0].seed, runs[0].bias())
+    return sum(contexts_of(model, own.sampler).counts.values())
 
 
 # ---- wrong problems ---------------------------------------------------------------------------------

@@ -26,8 +26,8 @@ def every_context(run: Run) -> pd.DataFrame:
     passes, parts = Passes(contexts), []
     with evaluating(contexts.model):
         for shape, where in contexts.shapes.items():
-            blocks = [block for block in contexts.blocks(shape) if len(block.right)]
-            parts += [frame_of(run, shape, block, outputs_in_words(where, shape), passes) for block in blocks]
+            for block in filter(len, contexts.blocks(shape)):
+                parts.append(frame_of(run, shape, block, outputs_in_words(where, shape), passes))
     return arranged(pd.concat(parts, ignore_index=True))
 
 

@@ -8,7 +8,6 @@ contexts that were tried. `reach` and `tables` prove that the shapes are all tha
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,9 +72,19 @@ def contexts_of(model: Transformer, sampler: Sampler, zeros: bool = True) -> Con
         raise InputError("a certificate needs a Transformer and the Sampler of its problems")
     if model.config.norm != "pre":
         raise InputError("no certificate for a model whose LayerNorms come after its sums: choose one of norm 'pre'")
+    if model.config.encoder_layers:
+        raise InputError("no certificate for a model with encoder layers: each of them looks at the whole source")
     if isinstance(sampler.task, Tables):
         return TableContexts(model, sampler)
     return PlaceContexts(model, sampler, zeros)
+
+
+def can_be_certified(model: Transformer, sampler: Sampler) -> bool:
+    """Whether finitely many shapes cover every length, so that all could be tried; weights make no difference."""
+    try:
+        return bool(contexts_of(model, sampler).shapes)
+    except InputError:
+        return False
 
 
 def certify_model(model: Transformer, sampler: Sampler, zeros: bool = True, examples: int = EXAMPLES) -> Certificate:
@@ -89,32 +98,14 @@ def certify_model(model: Transformer, sampler: Sampler, zeros: bool = True, exam
 
 def tried_and_certified(contexts: Contexts, examples: int = EXAMPLES) -> tuple[list[Tried], Certificate]:
     """What every context gave, and the certificate that follows from it, with the seconds of both."""
-    start = time.perf_counter()
-    results = try_all(contexts)
-    return results, certificate_of(contexts, results, examples, start)
-
-
-def can_be_certified(model: Transformer, sampler: Sampler) -> bool:
-    """Whether finitely many contexts cover every length, so that all could be tried; weights make no difference."""
-    try:
-        contexts_of(model, sampler).check()
-    except InputError:
-        return False
-    return True
-
-
-def count_contexts(model: Transformer, sampler: Sampler) -> int:
-    """How many contexts a certificate of a model has to try; its weights make no difference. InputError as there."""
-    contexts = contexts_of(model, sampler)
-    return sum(map(contexts.count, contexts.shapes))
-
-
-def certificate_of(contexts: Contexts, results: Sequence[Tried], examples: int, start: float) -> Certificate:
-    """The certificate that follows from what every context gave; `start` is when they began to be tried."""
+    start, results = time.perf_counter(), try_all(contexts)
     model, task = contexts.model, contexts.task
     wrong, left = sum(each.wrong for each in results), min(each.left for each in results)
     least = min(results, key=lambda each: each.margin)
-    return Certificate(
+    (_, (values, right)), (width, step) = least.narrow[0], contexts.shapes[least.shape][0]
+    where = {"width": width, "step": step, "right": contexts.symbol(right)}
+    shown = [(each.shape, context) for each in results for context in each.examples]
+    return results, Certificate(
         task=task.name,
         base=task.base,
         statement=f"{contexts.statement()} {ARITHMETIC[results[0].bits]}",
@@ -122,8 +113,8 @@ def certificate_of(contexts: Contexts, results: Sequence[Tried], examples: int, 
         contexts=sum(each.contexts for each in results),
         wrong=wrong,
         margin=least.margin,
-        where=narrowest(contexts, least),
-        counterexamples=tuple(contexts.counterexamples(results, examples)),
+        where=where | {"tokens": contexts.named(least.shape, values)},
+        counterexamples=tuple(contexts.counterexamples(shown, examples)),
         reach=contexts.reach,
         shapes=len(results),
         rounding={"bits": results[0].bits, "bound": max(each.bound for each in results), "left": left},
@@ -133,13 +124,6 @@ def certificate_of(contexts: Contexts, results: Sequence[Tried], examples: int, 
         weights=checksum(weights_of(model)),
         bias=checksum_of_data(to_data(model.config.bias)),
     )
-
-
-def narrowest(contexts: Contexts, tried: Tried) -> dict[str, Any]:
-    """Where the smallest margin of a shape is, and the tokens there."""
-    _, (values, right) = tried.narrow[0]
-    (width, step), tokens = tried.where[0], contexts.named(tried.shape, values)
-    return {"width": width, "step": step, "right": contexts.symbol(right), "tokens": tokens}
 
 
 def weights_of(model: Transformer) -> dict[str, np.ndarray]:

@@ -1,30 +1,30 @@
 """What a certificate needs to know of a task: the shapes of its steps, their contexts, and the right token of each.
 
-There are two kinds of tasks. Outputs that follow the places of numbers or lists are in `places`, tables in `tables`.
+Outputs that follow the places of numbers or lists are in `places`, those that stand in a text in `spans`, and tables in
+`tables`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from abc_nb.certificates.counterexamples import Candidate, Counterexample, shortest_first
 from abc_nb.certificates.shapes import Shape
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.digits import Digits
+from abc_nb.problems.layouts import Layout
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Width
 
-if TYPE_CHECKING:
-    from abc_nb.certificates.counterexamples import Counterexample
-    from abc_nb.certificates.tried import Tried
-
 Site = tuple[Width, int]  # where a step stands: the width of the problem, and how many output tokens come before it
 Context = tuple[np.ndarray, int]  # the tokens at a shape's atoms, and the token that is right there
+Wrong = Sequence[tuple[Shape, Context]]  # contexts that a model gets wrong
 
 
 @dataclass(frozen=True)
@@ -34,38 +34,50 @@ class Block:
     values: np.ndarray  # (contexts, atoms of the shape)
     right: np.ndarray  # (contexts,): the token that is right there
 
+    def __len__(self) -> int:
+        return len(self.right)
 
-@dataclass(frozen=True)
-class Candidate:
-    """A problem that the model may get wrong."""
+    def __getitem__(self, row: int) -> Context:
+        return self.values[row], int(self.right[row])
 
-    width: Width
-    operands: list[Digits]  # (1, places) each
-    zeros: bool = False  # whether it may need the zeros in front of it to be wrong
+    def part(self, rows: np.ndarray) -> Block:
+        return Block(self.values[rows], self.right[rows])
 
 
 class Contexts(ABC):
-    """All that the steps of one model can look at."""
+    """All that the steps of one model can look at; InputError for a model whose steps cannot all be covered."""
 
     reach: dict[str, int]  # how far they look, for the certificate
-    narrowest: int  # width of all problems
+    narrowest: int = 1  # width of all problems
     zeros: bool = True  # whether numbers may have any number of zeros in front
 
     def __init__(self, model: Transformer, sampler: Sampler) -> None:
         self.model, self.sampler, self.task = model, sampler, sampler.task
 
     @abstractmethod
-    def check(self) -> None:
-        """InputError for a model whose steps cannot all be covered, whatever its weights are; it says why."""
+    def sites(self) -> Iterator[Site]:
+        """Steps that show every shape of a step in any problem, the narrowest first."""
+
+    @abstractmethod
+    def shape(self, site: Site) -> Shape:
+        """The shape of a step."""
 
     @cached_property
-    @abstractmethod
     def shapes(self) -> dict[Shape, list[Site]]:
-        """Every shape that a step has in any problem, with the sites that were read, narrowest first."""
+        """Every shape, with the sites that were read."""
+        found: dict[Shape, list[Site]] = {}
+        for site in self.sites():
+            found.setdefault(self.shape(site), []).append(site)
+        return found
 
     @abstractmethod
     def count(self, shape: Shape) -> int:
         """At most so many contexts does a shape have."""
+
+    @cached_property
+    def counts(self) -> dict[Shape, int]:
+        """The same of every shape; weights make no difference."""
+        return {shape: self.count(shape) for shape in self.shapes}
 
     @abstractmethod
     def blocks(self, shape: Shape) -> Iterator[Block]:
@@ -80,18 +92,16 @@ class Contexts(ABC):
         """The operands of a problem that holds a context at a site, (1, places) each; None if none is known."""
 
     @abstractmethod
-    def candidates(self, wrong: Iterable[Tried]) -> list[Candidate]:
+    def candidates(self, wrong: Wrong) -> list[Candidate]:
         """Problems that may show wrong contexts, those that people should see first."""
 
-    @abstractmethod
     def in_training(self, wanted: Iterable[Shape]) -> dict[Shape, list[Site]]:
         """Where problems of training show some shapes, the best sites for practice first."""
+        return {shape: self.shapes[shape] for shape in wanted}
 
-    def counterexamples(self, results: Sequence[Tried], most: int) -> list[Counterexample]:
+    def counterexamples(self, wrong: Wrong, most: int) -> list[Counterexample]:
         """The shortest problems that the model gets wrong, at most so many."""
-        from abc_nb.certificates.counterexamples import counterexamples
-
-        return counterexamples(self, results, most)
+        return shortest_first(self.model, self.sampler, self.candidates(wrong), most)
 
     def symbol(self, token: int) -> str:
         """A token as people read it."""
@@ -115,3 +125,17 @@ class Contexts(ABC):
     @abstractmethod
     def named(self, shape: Shape, values: np.ndarray) -> dict[str, Any]:
         """The tokens of a context by names for people."""
+
+
+def observed(batch: Batch, step: int, shape: Shape, tokens: Callable[..., np.ndarray]) -> Block:
+    """What a step sees in every problem of a batch; `tokens` gives what stands at an atom."""
+    values = np.empty((len(batch.source), len(shape.atoms)), np.int64)
+    for number, atom in enumerate(shape.atoms):
+        values[:, number] = tokens(*atom)
+    return Block(values, batch.target[:, step + 1].numpy())
+
+
+def size_of(layout: Layout) -> Width:
+    """The width of problems whose operands have lengths of their own."""
+    first, *second = (operand.places for operand in layout.operands)
+    return (first, second[0]) if second else first

@@ -1,18 +1,35 @@
-"""Problems that show wrong contexts, the shortest first, verified by greedy decoding."""
+"""Problems that a model gets wrong, verified by greedy decoding: those that show wrong contexts, or the first of many.
+
+A model without a certificate has no list of wrong contexts, so it is asked random problems.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+import torch
 
-from abc_nb.certificates.contexts import Candidate, Contexts
-from abc_nb.certificates.tried import Tried
 from abc_nb.model.transformer import Transformer
+from abc_nb.problems.digits import Digits
 from abc_nb.problems.layouts import SOS
-from abc_nb.problems.sampling import Sampler
-from abc_nb.training.evaluation import greedy
+from abc_nb.problems.sampling import Sampler, generator
+from abc_nb.problems.tasks import Width
+from abc_nb.training.evaluation import TEST_SEED, exact_match, greedy
+
+LONGEST = 40  # places
+TRIED = 50  # wrong problems of one number of places that are decoded
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A problem that the model may get wrong."""
+
+    width: Width
+    operands: list[Digits]  # (1, places) each
+    zeros: bool = False  # whether it may need the zeros in front of it to be wrong
 
 
 @dataclass(frozen=True)
@@ -26,14 +43,23 @@ class Counterexample:
     zeros: bool  # whether it is wrong only with these zeros in front, which `abc-nb compute` leaves out
 
 
-def counterexamples(contexts: Contexts, results: Iterable[Tried], most: int) -> list[Counterexample]:
-    """The shortest problems that the model gets wrong, at most one for each wrong context."""
-    task, wrong = contexts.task, [each for each in results if each.wrong]
-    waiting, shown = contexts.candidates(wrong), dict[str, Counterexample]()
-    waiting.sort(key=lambda each: (each.zeros, len(task.typed(each.operands, each.zeros))))
+class Shortest(NamedTuple):
+    """A problem that a model gets wrong, as `abc-nb compute` takes it; three empty texts where a search found none."""
+
+    problem: str = ""
+    answer: str = ""  # the model's
+    right: str = ""
+
+
+def shortest_first(
+    model: Transformer, sampler: Sampler, problems: Sequence[Candidate], most: int
+) -> list[Counterexample]:
+    """The shortest problems that the model gets wrong, at most so many."""
+    task, shown = sampler.task, dict[str, Counterexample]()
+    waiting = sorted(problems, key=lambda each: (each.zeros, len(task.typed(each.operands, each.zeros))))
     while waiting and len(shown) < most:
         count = most - len(shown)
-        for example in decoded(contexts.model, contexts.sampler, waiting[:count]):
+        for example in decoded(model, sampler, waiting[:count]):
             shown.setdefault(example.problem, example)
         waiting = waiting[count:]
     return list(shown.values())
@@ -55,3 +81,31 @@ def decoded(model: Transformer, sampler: Sampler, problems: Sequence[Candidate])
                 answer, correct = (sampler.task.write(tokens, batch.layout) for tokens in (own, right))
                 found[row] = Counterexample(text, answer, correct, first, problems[row].zeros)
     return [found[row] for row in sorted(found)]
+
+
+def wrong_among(
+    model: Transformer, sampler: Sampler, operands: Sequence[Digits], width: Width, zeros: bool = False
+) -> list[Candidate]:
+    """Those of some problems of one width that a teacher-forced pass gets wrong."""
+    wrong = ~exact_match(model, sampler.batch(operands, width))
+    rows = torch.nonzero(wrong)[:, 0].tolist()
+    return [Candidate(width, [digits[row : row + 1] for digits in operands], zeros) for row in rows]
+
+
+def shortest_wrong(model: Transformer, sampler: Sampler, samples: int = 200, longest: int = LONGEST) -> Shortest:
+    """The first wrong problem among `samples` of one place, of two, and so on to `longest`.
+
+    Of those with equally many places it is the one with the fewest characters, then with the smallest digits. Problems
+    are as wide as `abc-nb compute` writes them. Only the answer as a person writes it counts: zeros in front of it do
+    not. Not all problems are tried, so a shorter one may exist.
+    """
+    task = sampler.task
+    for places in range(1, longest + 1):
+        width = task.width_for(places, sampler.regime)
+        operands = task.widen(task.hard_operands(places, samples, generator(TEST_SEED, places)), width)
+        problems = {task.typed(each.operands): each for each in wrong_among(model, sampler, operands, width)}
+        in_order = sorted(problems, key=lambda text: (len(text), text))[:TRIED]
+        for example in decoded(model, sampler, [problems[text] for text in in_order]):
+            if example.answer != example.right:
+                return Shortest(example.problem, example.answer, example.right)
+    return Shortest()

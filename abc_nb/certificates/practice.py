@@ -21,7 +21,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from abc_nb.certificates.certify import Certificate, contexts_of, tried_and_certified
-from abc_nb.certificates.contexts import Candidate, Context, Contexts, Site
+from abc_nb.certificates.contexts import Context, Contexts, Site
+from abc_nb.certificates.counterexamples import Candidate
 from abc_nb.certificates.rounding import Exact
 from abc_nb.certificates.shapes import Node, Shape
 from abc_nb.certificates.states import States
@@ -120,7 +121,7 @@ def practise(
     The seconds of progress include those of certificates. InputError for a model that can have no certificate.
     """
     start, contexts, practice = time.perf_counter(), contexts_of(model, sampler), ToPractise()
-    count, most = sum(map(contexts.count, contexts.shapes)), MOST * config.steps * rounds
+    count, most = sum(contexts.counts.values()), MOST * config.steps * rounds
     if count > most:
         raise InputError(f"no practice: there are {count:,} contexts, and at most {most:,} are tried")
     round_weights(model)

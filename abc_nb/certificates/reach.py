@@ -25,12 +25,12 @@ W0 is the narrowest width. All these are read.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
 
-from abc_nb.bias.base import CLOSED, Attention, OpenKeys
+from abc_nb.bias.base import CLOSED, Attention, Bias, OpenKeys
 from abc_nb.bias.lines import Lines
 from abc_nb.bias.window import Window
 from abc_nb.certificates.shapes import Atom, Node, Token
@@ -39,6 +39,7 @@ from abc_nb.model.positions import NoPosition, Sinusoidal
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.layouts import SOS, Layout
 from abc_nb.problems.sampling import Sampler
+from abc_nb.problems.tasks import single
 
 MARGIN = 2  # places that a key can be further away than its offset: the token on either side of an operand
 FURTHEST = 64  # columns: no certificate is tried for lines that are further away
@@ -57,17 +58,11 @@ def period(model: Transformer) -> int:
     )
 
 
-def furthest(model: Transformer) -> int:
-    """The largest offset of the model's bias in columns; InputError for a model whose outputs look everywhere."""
-    config = model.config
-    if config.encoder_layers:
-        raise InputError("no certificate for a model with encoder layers: each of them looks at the whole source")
-    if isinstance(config.bias, Window):
-        largest = config.bias.w
-    elif isinstance(config.bias, Lines):
-        largest = max((abs(line.offset) for line in config.bias.lines), default=0)
-    else:
-        raise everywhere(type(config.bias).__name__)
+def furthest(bias: Bias) -> int:
+    """The largest offset of a bias in columns; InputError for one under which outputs look everywhere."""
+    if not isinstance(bias, Window | Lines):
+        raise everywhere(type(bias).__name__)
+    largest = bias.w if isinstance(bias, Window) else max((abs(line.offset) for line in bias.lines), default=0)
     if largest > FURTHEST:
         raise InputError(f"no certificate for a bias that reaches {largest} columns far: at most {FURTHEST} are tried")
     return largest
@@ -83,57 +78,54 @@ def everywhere(name: str) -> InputError:
 class Unrolled:
     """The trees of all steps in one width; `phase` is where the index starts to count, in places."""
 
+    token: Callable[[str], int]
+    landmarks: tuple[int, ...]
+
     def __init__(self, model: Transformer, sampler: Sampler, width: int, near: int, phase: int = 0) -> None:
-        self.task, self.width, self.near = sampler.task, width, near
-        self.layout: Layout = sampler.task.layout(width, sampler.arrangement)
-        self.period, self.depth = period(model), model.config.decoder_layers
+        task, residues = sampler.task, period(model)
+        self.token, self.start, self.near, self.landmarks = task.token, SOS, near, (0, width)
+        self.layout: Layout = task.layout(width, sampler.arrangement)
+        # A factor of one digit can stand at every place.
+        self.few = [places if places != width else 0 for places in task.operand_places(width)]
         frame = model.build_frame(self.layout, dense=False)
         shift, stride = model.config.position.shifted, self.layout.operands[0].stride
         self.source_index, self.target_index = (
-            (index.cpu().numpy() % self.period).tolist()
+            (index.cpu().numpy() % residues).tolist()
             for index in (shift(frame.source, phase, stride), shift(frame.target, phase))
         )
+        self.open(model, lambda name, layer: model.added(self.layout, name, layer, False))
+
+    def open(self, model: Transformer, added: Callable[[Attention, int], object]) -> None:
+        """Read the open keys of all attentions."""
+        self.depth, self.known = model.config.decoder_layers, dict[tuple[str, int, int], Node | Token]()
         self.rows = [
-            {
-                name: self.opened(model, model.added(self.layout, name, layer, False))
-                for name in model.decoder.attentions
-            }
+            {name: opened(model, added(name, layer)) for name in model.decoder.attentions}
             for layer in range(self.depth)
         ]
-        self.known: dict[tuple[str, int, int], Node | Token] = {}
-
-    def opened(self, model: Transformer, bias: object) -> tuple[np.ndarray, np.ndarray]:
-        """The keys (query, slots) of one attention and their bias (query, slots, heads)."""
-        if not isinstance(bias, OpenKeys):
-            raise everywhere("this bias, where a head is open to every key")
-        value = bias.value.expand(model.config.heads, -1, -1).permute(1, 2, 0)
-        return bias.index.cpu().numpy(), value.cpu().numpy()
 
     @cached_property
     def columns(self) -> list[Atom]:
         """What stands at each source column: a symbol's token, a digit (operand, place) or a short factor's digit."""
         found: list[Atom] = [("", 0, 0)] * self.layout.source_length
         for column, symbol in self.layout.symbols:
-            found[column] = ("token", self.task.token(symbol), 0)
-        places = self.task.operand_places(self.width)
-        for number, operand in enumerate(self.layout.operands):
+            found[column] = ("token", self.token(symbol), 0)
+        for number, (operand, few) in enumerate(zip(self.layout.operands, self.few, strict=True)):
             for place, column in enumerate(operand.columns.tolist()):
-                long = places[number] == self.width  # a factor of one digit can stand at every place
-                found[column] = ("digit", number, place) if long else ("factor", 0, place % places[number])
+                found[column] = ("factor", 0, place % few) if few else ("digit", number, place)
         return found
 
     def target(self, step: int) -> Token:
         """The input of a step: the token before the one that it predicts."""
-        atom = ("token", self.task.token(SOS), 0) if step == 0 else ("output", 0, step - 1)
+        atom = ("token", self.token(self.start), 0) if step == 0 else ("output", 0, step - 1)
         return Token(atom, self.target_index[step])
 
     def source(self, column: int) -> Token:
         return Token(self.columns[column], self.source_index[column])
 
     def check(self, place: int, query: int | None) -> None:
-        """InputError for a key that is far from the units, from the query's place and from the highest place."""
-        apart = self.width if query is None else abs(place - query)
-        if min(place, apart, abs(self.width - place)) > self.near:
+        """InputError for a key that is far from the units, from the query's place and from the highest places."""
+        near = (*self.landmarks, *([] if query is None else [query]))
+        if min(abs(place - landmark) for landmark in near) > self.near:
             raise InputError(
                 "no certificate for this bias: a line moves by another distance than one place a step, so that "
                 "what an output looks at grows apart with the length"
@@ -176,21 +168,18 @@ class Unrolled:
         return self.known[where]
 
 
-@dataclass(frozen=True)
-class Reach:
-    """How far the outputs of a model look, and the widths that show every shape."""
-
-    near: int  # places from an anchor, one layer
-    far: int  # the same after all layers
-    narrowest: int  # W0
-    widest: int  # of the widths that are read
+def opened(model: Transformer, bias: object) -> tuple[np.ndarray, np.ndarray]:
+    """The keys (query, slots) of one attention and their bias (query, slots, heads)."""
+    if not isinstance(bias, OpenKeys):
+        raise everywhere("this bias, where a head is open to every key")
+    value = bias.value.expand(model.config.heads, -1, -1).permute(1, 2, 0)
+    return bias.index.cpu().numpy(), value.cpu().numpy()
 
 
-def reach(model: Transformer, sampler: Sampler, settled: int) -> Reach:
-    """The widths that are enough, by the proof above."""
-    t, near = period(model), furthest(model) + MARGIN
+def reach(model: Transformer, sampler: Sampler, settled: int) -> dict[str, int]:
+    """How far outputs look and the widths that are enough, by the proof above: r, R, W0 and the widest."""
+    t, near = period(model), furthest(model.config.bias) + MARGIN
     far = near * model.config.decoder_layers
     apart = 2 * far + settled + 1
-    narrowest = sampler.task.width(1, sampler.regime)
-    assert isinstance(narrowest, int)  # one number: operands of their own lengths have no automaton
-    return Reach(near, far, narrowest, max(narrowest + t - 1, 2 * apart + 2 * t))
+    narrowest = single(sampler.task.width(1, sampler.regime))
+    return {"near": near, "far": far, "narrowest": narrowest, "widest": max(narrowest + t - 1, 2 * apart + 2 * t)}

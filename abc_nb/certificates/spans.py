@@ -19,24 +19,23 @@ first digit sees nothing, which gives a shape of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
-from itertools import pairwise
-from typing import Any, get_args
+from collections.abc import Iterator, Sequence
+from itertools import pairwise, product
+from typing import Any
 
 import numpy as np
 import torch
 
-from abc_nb.bias.base import CLOSED, Attention
+from abc_nb.bias.base import CLOSED
+from abc_nb.bias.lines import Lines
 from abc_nb.bias.spans import SpanLines
-from abc_nb.certificates.contexts import Block, Candidate, Context, Site
+from abc_nb.certificates.contexts import Block, Context, Site, Wrong, size_of
 from abc_nb.certificates.counterexamples import Counterexample
 from abc_nb.certificates.places import PlaceContexts, places_of
-from abc_nb.certificates.reach import FURTHEST, Unrolled
+from abc_nb.certificates.reach import Unrolled, furthest
 from abc_nb.certificates.rounding import Rounding
-from abc_nb.certificates.shapes import Atom, Node, Shape, Token
+from abc_nb.certificates.shapes import Node, Shape
 from abc_nb.certificates.states import States
-from abc_nb.certificates.tried import Tried
 from abc_nb.common.errors import InputError
 from abc_nb.model.positions import NoPosition, Rotary
 from abc_nb.model.transformer import Transformer
@@ -52,47 +51,18 @@ from abc_nb.training.writer import Writer, text_bias
 class UnrolledSpan(Unrolled):
     """The trees of all tokens of an answer to a problem with numbers of these lengths."""
 
-    def __init__(self, model: Transformer, pattern: Pattern, lengths: tuple[int, ...], near: int) -> None:
-        self.task, self.near, self.depth = pattern.task, near, model.config.decoder_layers
-        self.pattern, self.lengths, self.layout = pattern, lengths, pattern.layout(lengths)
-        assert isinstance(model.config.bias, SpanLines)
-        lines = model.config.bias.of(pattern)
+    def __init__(self, model: Transformer, lines: Lines, pattern: Pattern, lengths: tuple[int, ...], near: int) -> None:
+        self.token, self.start, self.near, self.landmarks = token_of, EQUALS, near, (0, *lengths)
+        self.layout = pattern.layout(lengths)
+        self.few = [pattern.task.factor * few for few in pattern.few]
         self.source_index = [0] * self.layout.source_length
         self.target_index = [0] * self.layout.target_length
-        names: tuple[Attention, ...] = get_args(Attention)
-        self.rows = [
-            {name: self.opened(model, lines.open_keys(self.layout, name, layer)) for name in names}
-            for layer in range(self.depth)
-        ]
-        self.check_itself()
-        self.known = {}
-
-    def check_itself(self) -> None:
-        """InputError where a token before the `=` sees another one."""
+        self.open(model, lambda name, layer: lines.open_keys(self.layout, name, layer))
         for row in self.rows:
             index, value = row["source"]
-            opened = (value > CLOSED).any(2)
-            if (index[opened] != np.nonzero(opened)[0]).any():
+            at, slot = np.nonzero((value > CLOSED).any(2))
+            if (index[at, slot] != at).any():
                 raise InputError("no certificate for a bias under which a problem's tokens see others than themselves")
-
-    @cached_property
-    def columns(self) -> list[Atom]:
-        found: list[Atom] = [("", 0, 0)] * self.layout.source_length
-        for column, symbol in self.layout.symbols:
-            found[column] = ("token", tokens_of(symbol)[0], 0)
-        for number, operand in enumerate(self.layout.operands):
-            for place, column in enumerate(operand.columns.tolist()):
-                found[column] = ("factor", 0, place) if operand.few else ("digit", number, place)
-        return found
-
-    def target(self, step: int) -> Token:
-        return Token(("token", tokens_of(EQUALS)[0], 0) if step == 0 else ("output", 0, step - 1), 0)
-
-    def check(self, place: int, query: int | None) -> None:
-        """InputError for a key that is far from every landmark."""
-        landmarks = [0, *self.lengths, *([] if query is None else [query])]
-        if min(abs(place - landmark) for landmark in landmarks) > self.near:
-            raise InputError("no certificate for this bias: a line moves by another distance than one place a step")
 
 
 class SpanContexts(PlaceContexts):
@@ -104,28 +74,23 @@ class SpanContexts(PlaceContexts):
             raise InputError(f"no certificate: the model has no lines for problems of the form {pattern.form}")
         if bias.period != 1 or type(model.config.position) not in (NoPosition, Rotary):
             raise InputError("no certificate: a problem must stand at one position, which is rotary or none")
-        self.model, self.pattern, self.task, self.zeros, self.narrowest = model, pattern, pattern.task, True, 1
-        self.automaton, self.end = pattern.task.automaton(), tokens_of(END)[0]
-        self.widths = {}
-        far = max((abs(line.offset) for line in bias.of(pattern).lines), default=0)
-        if far > FURTHEST:
-            raise InputError(f"no certificate for lines that reach {far} columns far: at most {FURTHEST} are tried")
+        self.model, self.pattern, self.task, self.lines = model, pattern, pattern.task, bias.of(pattern)
+        self.automaton, self.end, self.widths = pattern.task.automaton(), token_of(END), {}
         empty = [(), *((number,) for number in range(self.task.long_operands))]
         settled = max(map(self.automaton.settled_under, empty))
-        apart = 2 * far * model.config.decoder_layers + settled + 2
-        self.reach = {"near": far, "far": far * model.config.decoder_layers, "apart": apart}
+        near = furthest(self.lines)
+        far = near * model.config.decoder_layers
+        self.reach = {"near": near, "far": far, "apart": 2 * far + settled + 2}
 
     def unrolled(self, width: Width, phase: int = 0) -> Unrolled:
         if (width, phase) not in self.widths:
-            self.widths[width, phase] = UnrolledSpan(self.model, self.pattern, lengths_of(width), self.reach["near"])
+            own = UnrolledSpan(self.model, self.lines, self.pattern, lengths_of(width), self.reach["near"])
+            self.widths[width, phase] = own
         return self.widths[width, phase]
-
-    def check(self) -> None:
-        self.unrolled(self.sizes[0])
 
     def kinds(self, width: Width, zeros: bool = True) -> list[Kind]:
         """Which operands have no digit at each place, up to the one that a result alone can need."""
-        long = self.long(lengths_of(width))
+        long = self.long(width)
         empty = [
             tuple(number for number, length in enumerate(long) if place >= length)
             for place in range(max(long) + self.task.grows)
@@ -133,33 +98,23 @@ class SpanContexts(PlaceContexts):
         return [operands or "any" for operands in empty]
 
     def width_of(self, layout: Layout) -> Width:
-        first, *second = (operand.places for operand in layout.operands)
-        return (first, second[0]) if second else first
+        return size_of(layout)
 
-    def long(self, lengths: Sequence[int]) -> list[int]:
-        return [length for length, few in zip(lengths, self.pattern.few, strict=True) if not few]
+    def long(self, width: Width) -> list[int]:
+        """The lengths of long numbers."""
+        return [length for length, few in zip(lengths_of(width), self.pattern.few, strict=True) if not few]
 
-    @cached_property
-    def sizes(self) -> list[Width]:
-        """Lengths of numbers at which some step's landmarks can be near each other, shortest first."""
+    def sites(self) -> Iterator[Site]:
+        """Of every length at which some step's landmarks can be near each other, those steps."""
         longest = (1 + self.task.long_operands) * self.reach["apart"]
-        first, *second = ([self.task.factor] if few else range(1, longest + 1) for few in self.pattern.few)
-        found: list[Width] = [(a, b) for a in first for b in second[0]] if second else [*first]
-        return sorted(found, key=lambda size: (sum(lengths_of(size)), lengths_of(size)))
-
-    @cached_property
-    def shapes(self) -> dict[Shape, list[Site]]:
-        found: dict[Shape, list[Site]] = {}
-        for size in self.sizes:
-            kinds = self.kinds(size)
-            for step in range(len(kinds) + 1):
-                marks = sorted([0, step, *self.long(lengths_of(size))])
+        choices = [[self.task.factor] if few else range(1, longest + 1) for few in self.pattern.few]
+        for lengths in sorted(product(*choices), key=lambda own: (sum(own), own)):
+            width: Width = (lengths[0], lengths[1]) if len(lengths) == 2 else lengths[0]
+            for step in range(len(self.kinds(width)) + 1):
+                marks = sorted([0, step, *self.long(width)])
                 if max(second - first for first, second in pairwise(marks)) <= self.reach["apart"]:
-                    unrolled = self.unrolled(size)
-                    shape = self.shape(unrolled.node(unrolled.depth, step), kinds, step)
-                    found.setdefault(shape, []).append((size, step))
-            self.widths.pop((size, 0), None)  # as many as they are they would fill the memory
-        return found
+                    yield width, step
+            self.widths.pop((width, 0), None)  # as many as they are they would fill the memory
 
     def blocks(self, shape: Shape) -> Iterator[Block]:
         """Behind the longest number a zero is no digit but the end, and what follows a carry follows a digit."""
@@ -169,34 +124,26 @@ class SpanContexts(PlaceContexts):
             if beyond and places[-1].asked:
                 yield Block(block.values, np.where(block.right == 0, self.end, block.right))
             elif beyond and shape.label is not None:
-                written = block.values[:, shape.atoms.index(("output", 0, len(places) - 1))] != 0
-                yield Block(block.values[written], block.right[written])
+                yield block.part(block.values[:, shape.atoms.index(("output", 0, len(places) - 1))] != 0)
             else:
                 yield block
 
-    def problem(self, shape: Shape, context: Context, site: Site) -> list[Digits] | None:
+    def walked(self, shape: Shape, context: Context, site: Site, zeros: bool) -> list[Digits] | None:
+        """The numbers of a problem that holds a context, without what stands in front of them on a walk."""
         values, right = context
-        operands = self.walked(shape, (values, 0 if right == self.end else right), site, True)
-        return None if operands is None else cut(operands, lengths_of(site[0]))
-
-    def candidates(self, wrong: Iterable[Any]) -> list[Candidate]:
-        """For each wrong context the shortest problem."""
-        firsts = (self.shortest(each.shape, context) for each in wrong for context in each.examples)
-        return [candidate for candidate in firsts if candidate is not None]
-
-    def shortest(self, shape: Shape, context: Context) -> Candidate | None:
-        """The shortest problem that holds a context; None where none is found."""
-        found = ((site[0], self.problem(shape, context, site)) for site in self.shapes[shape])
-        return next((Candidate(size, operands) for size, operands in found if operands is not None), None)
+        operands = super().walked(shape, (values, 0 if right == self.end else right), site, zeros)
+        if operands is None:
+            return None
+        return [digits[:, :length] for digits, length in zip(operands, lengths_of(site[0]), strict=True)]
 
     def written(self, operands: Sequence[Digits]) -> list[str]:
         """The numbers of a problem as they are typed."""
         return ["".join(map(str, digits[0, ::-1])) for digits in operands]
 
-    def counterexamples(self, results: Sequence[Tried], most: int) -> list[Counterexample]:
+    def counterexamples(self, wrong: Wrong, most: int) -> list[Counterexample]:
         """Those that the model gets wrong when they stand alone, which is what it does in any text."""
         found: dict[str, Counterexample] = {}
-        problems = [self.written(each.operands) for each in self.candidates([each for each in results if each.wrong])]
+        problems = [self.written(each.operands) for each in self.candidates(wrong)]
         for operands in sorted(problems, key=lambda each: sum(map(len, each)))[: 2 * most]:
             text, right = self.pattern.problem(operands), self.pattern.answer(operands)
             own = Writer(self.model).answer(text)
@@ -205,9 +152,6 @@ class SpanContexts(PlaceContexts):
                 answer, correct = (self.pattern.read(each or "?") for each in (own, right))
                 found[text] = Counterexample(text, answer, correct, first, False)
         return [*found.values()][:most]
-
-    def in_training(self, wanted: Iterable[Shape]) -> dict[Shape, list[Site]]:
-        return {shape: self.shapes[shape] for shape in wanted}
 
     def symbol(self, token: int) -> str:
         return VOCABULARY[token]
@@ -227,9 +171,8 @@ def lengths_of(width: Width) -> tuple[int, ...]:
     return width if isinstance(width, tuple) else (width,)
 
 
-def cut(operands: Sequence[Digits], lengths: Sequence[int]) -> list[Digits]:
-    """Numbers without what stands in front of them on a walk over all places."""
-    return [digits[:, :length] for digits, length in zip(operands, lengths, strict=True)]
+def token_of(character: str) -> int:
+    return tokens_of(character)[0]
 
 
 @torch.inference_mode()

@@ -14,26 +14,24 @@ line shows are tried as well, and then no answer would be right for all of them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
-import torch
 
-from abc_nb.bias.base import CLOSED, ENCODER_DECODER, Attention, OpenKeys
+from abc_nb.bias.base import CLOSED, ENCODER_DECODER, Attention
 from abc_nb.bias.lines import OUTPUT, Lines, on_lines
-from abc_nb.certificates.contexts import Block, Candidate, Context, Contexts, Site
+from abc_nb.certificates.contexts import Block, Context, Contexts, Site, Wrong, observed, size_of
+from abc_nb.certificates.counterexamples import Candidate, wrong_among
+from abc_nb.certificates.reach import everywhere, furthest
 from abc_nb.certificates.shapes import Atom, Node, Shape, Token
 from abc_nb.common.errors import InputError
 from abc_nb.model.positions import NoPosition
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.digits import Digits
-from abc_nb.problems.layouts import EOS, SOS, Layout
+from abc_nb.problems.layouts import EOS, SOS
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tables import BEFORE, Tables, Where
 from abc_nb.problems.tasks import Width
-from abc_nb.training.evaluation import exact_match
 
 CHUNK = 2**16  # contexts computed at once
 DRAWN = 5_000  # random problems of a width, in search of one that is wrong
@@ -43,50 +41,21 @@ EDGE = 2  # distances from an edge that count as different, beyond the largest o
 Followed = tuple[str, str, int]  # direction, span and offset of a line
 
 
-def furthest(model: Transformer) -> int:
-    """The largest offset of the model's lines; InputError for a model that has no such certificate."""
-    config = model.config
-    if config.decoder_layers != 1 or config.encoder_layers:
-        raise InputError("no certificate of a table for a model of several layers: choose one with one decoder layer")
-    if type(config.position) is not NoPosition or not isinstance(config.bias, Lines):
-        raise InputError("no certificate of a table for a model with positions, or without lines: choose ABS or ABC")
-    return max((abs(line.offset) for line in config.bias.lines), default=0)
-
-
-@dataclass(frozen=True)
-class Keys:
-    """The keys of one attention in one size, and the lines that open them."""
-
-    index: np.ndarray  # (query, slots)
-    value: np.ndarray  # (query, slots, heads)
-    line: np.ndarray  # (query, slots): the number of the line that opens the key of a slot
-    lines: list[Followed]
-
-    @classmethod
-    def of(cls, name: Attention, bias: object, lines: Lines, layout: Layout) -> Keys:
-        """Where lines meet, a key stands in one slot, which can be that of a line which has no key there."""
-        if not isinstance(bias, OpenKeys):
-            raise InputError("no certificate for a bias that leaves every key open to a head: choose ABS or ABC")
-        chosen = lines.of(name, 0)
-        index, value = bias.index.cpu().numpy(), bias.value.expand(lines.heads, -1, -1).permute(1, 2, 0).cpu().numpy()
-        opening = (on_lines(chosen, layout, name, lines.heads).value > CLOSED).any(0).numpy()
-        line = ((index[:, :, None] == index[:, None, :]) & opening[:, None, :]).argmax(2)
-        followed = dict.fromkeys((line.direction, line.span, line.offset) for line in chosen)
-        return cls(index, value, line, [*followed])
-
-
 class Steps:
     """The trees of all steps of one size."""
 
     def __init__(self, model: Transformer, sampler: Sampler, width: Width) -> None:
-        self.task = sampler.task
-        self.layout: Layout = sampler.task.layout(width, sampler.arrangement)
-        assert self.layout.row is not None and isinstance(model.config.bias, Lines)
+        bias = model.config.bias
+        self.token, self.layout = sampler.task.token, sampler.task.layout(width, sampler.arrangement)
+        assert self.layout.row is not None and isinstance(bias, Lines)
         self.columns, self.rows = self.layout.row, (self.layout.target_length - 1) // self.layout.row
-        self.opened = {
-            name: Keys.of(name, model.added(self.layout, name, 0, False), model.config.bias, self.layout)
-            for name in ENCODER_DECODER
-        }
+        self.opened = {}
+        for name in ENCODER_DECODER:
+            if bias.open_keys(self.layout, name, 0) is None:
+                raise everywhere("lines, where a head is open to every key")
+            chosen = bias.of(name, 0)
+            distinct = dict.fromkeys((line.direction, line.span, line.offset) for line in chosen)
+            self.opened[name] = [*distinct], on_lines(chosen, self.layout, name, bias.heads)
 
     def where(self, step: int) -> Where:
         return Where(step // self.columns, step % self.columns, self.rows, self.columns)
@@ -95,15 +64,22 @@ class Steps:
         return Node(1, Token(self.before(step), 0), self.keys("self", step), self.keys("cross", step))
 
     def before(self, step: int) -> Atom:
-        return BEFORE if step else ("token", self.task.token(SOS), 0)
+        return BEFORE if step else ("token", self.token(SOS), 0)
 
     def keys(self, name: Attention, step: int) -> tuple[tuple[bytes, Token], ...]:
-        opened, found = self.opened[name], []
-        for slot in np.flatnonzero((opened.value[step] > CLOSED).any(1)):
-            line, key = opened.lines[opened.line[step, slot]], int(opened.index[step, slot])
-            atom = self.cell(line, key, step) if name == "self" else self.given(line, key)
-            found.append((opened.value[step, slot].tobytes(), Token(atom, 0)))
-        return tuple(sorted(found, key=lambda pair: (pair[1].atom, pair[0])))
+        """The open keys of a step, named by the first line that opens each, with the bias of every head."""
+        lines, opened = self.opened[name]
+        values, names = dict[int, np.ndarray](), dict[int, Atom]()
+        for slot, line in enumerate(lines):
+            key, value = int(opened.index[step, slot]), opened.value[:, step, slot].numpy()
+            if (value > CLOSED).any():
+                names.setdefault(key, self.cell(line, key, step) if name == "self" else self.given(line, key))
+                values[key] = np.maximum(values.get(key, CLOSED), value)
+        return tuple(
+            sorted(
+                ((values[key].tobytes(), Token(names[key], 0)) for key in names), key=lambda own: (own[1].atom, own[0])
+            )
+        )
 
     def cell(self, line: Followed, key: int, step: int) -> Atom:
         """What stands at a key of the table that a line opens."""
@@ -118,7 +94,7 @@ class Steps:
         direction, span, offset = line
         symbol = dict(self.layout.symbols).get(key)
         if symbol is not None:
-            return "token", self.task.token(symbol), 0
+            return "token", self.token(symbol), 0
         number = int(span.split()[-1])
         by_cell = self.layout.operands[number - 1].rows
         return "by cell" if by_cell else "by row" if direction == "by row" else "by column", number, offset
@@ -128,12 +104,19 @@ class TableContexts(Contexts):
     """The contexts of a table's cells; zeros in front of a number are always a part of the problems."""
 
     task: Tables
-    narrowest = 1
 
     def __init__(self, model: Transformer, sampler: Sampler) -> None:
         super().__init__(model, sampler)
-        self.far = furthest(model)
-        self.reach = {"furthest": self.far}
+        config = model.config
+        if config.decoder_layers != 1:
+            raise InputError(
+                "no certificate of a table for a model of several layers: choose one with one decoder layer"
+            )
+        if type(config.position) is not NoPosition or not isinstance(config.bias, Lines):
+            raise InputError(
+                "no certificate of a table for a model with positions, or without lines: choose ABS or ABC"
+            )
+        self.reach = {"furthest": furthest(config.bias)}
         self.known: dict[Width, Steps] = {}
 
     def steps(self, width: Width) -> Steps:
@@ -141,26 +124,14 @@ class TableContexts(Contexts):
             self.known[width] = Steps(self.model, self.sampler, width)
         return self.known[width]
 
-    @property
-    def sizes(self) -> list[Width]:
-        """Sizes that show every shape of a step."""
-        return [*self.task.sizes(3 * (self.far + EDGE))]
-
-    def check(self) -> None:
-        """One small table is read for that."""
-        self.steps(self.sizes[0])
-
-    @cached_property
-    def shapes(self) -> dict[Shape, list[Site]]:
-        found: dict[Shape, list[Site]] = {}
-        for width in self.sizes:
+    def sites(self) -> Iterator[Site]:
+        for width in self.task.sizes(3 * (self.reach["furthest"] + EDGE)):
             for step in range(self.steps(width).layout.target_length):
-                found.setdefault(self.shape(width, step), []).append((width, step))
-        return found
+                yield width, step
 
-    def shape(self, width: Width, step: int) -> Shape:
-        steps, task = self.steps(width), self.task
-        where, root = steps.where(step), steps.root(step)
+    def shape(self, site: Site) -> Shape:
+        (width, step), task = site, self.task
+        where, root = self.steps(width).where(step), self.steps(width).root(step)
         needed = [] if where.end else task.needed(where)
         names = tuple(sorted(root.atoms | {*needed}))
         label = task.token(EOS) if where.end else None
@@ -205,19 +176,15 @@ class TableContexts(Contexts):
         return Block(tokens[fine], right[fine])
 
     def seen(self, batch: Batch, step: int) -> tuple[Shape, Block]:
-        first, *second = (operand.places for operand in batch.layout.operands)
-        width: Width = (first, second[0]) if second else first
-        shape, where = self.shape(width, step), self.steps(width).where(step)
+        site = size_of(batch.layout), step
+        shape, where = self.shape(site), self.steps(site[0]).where(step)
 
         def tokens(kind: str, x: int, y: int) -> np.ndarray:
             if kind == "cell":
                 return batch.target[:, 1 + step + x * where.columns + y].numpy()
             return batch.source[:, batch.layout.operands[x - 1].columns[where.followed(kind) - y]].numpy()
 
-        values = np.empty((len(batch.source), len(shape.atoms)), np.int64)
-        for number, atom in enumerate(shape.atoms):
-            values[:, number] = tokens(*atom)
-        return shape, Block(values, batch.target[:, step + 1].numpy())
+        return shape, observed(batch, step, shape, tokens)
 
     def problem(self, shape: Shape, context: Context, site: Site) -> list[Digits] | None:
         """Found by breeding: random problems that have the context's digits, until one has its cells, too."""
@@ -244,14 +211,12 @@ class TableContexts(Contexts):
             ]
         return None
 
-    def candidates(self, wrong: Iterable[Any]) -> list[Candidate]:
+    def candidates(self, wrong: Wrong) -> list[Candidate]:
         """Random problems of training widths that a teacher-forced pass gets wrong."""
         found, rng = list[Candidate](), np.random.default_rng(0)
-        for width in sorted(self.sampler.widths, key=str) if [*wrong] else []:
+        for width in sorted(self.sampler.widths, key=str) if wrong else []:
             operands = self.sampler.draw(np.empty(0, np.int64), DRAWN, width, rng)
-            right = exact_match(self.model, self.sampler.batch(operands, width))
-            for row in torch.nonzero(~right)[:, 0].tolist():
-                found.append(Candidate(width, [digits[row : row + 1] for digits in operands], True))
+            found += wrong_among(self.model, self.sampler, operands, width, zeros=True)
         return found
 
     def in_training(self, wanted: Iterable[Shape]) -> dict[Shape, list[Site]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 import torch
 from tqdm.auto import tqdm
 
-from abc_nb.certificates.contexts import Block, Context, Contexts, Site
+from abc_nb.certificates.contexts import Block, Context, Contexts
 from abc_nb.certificates.rounding import Rounding
 from abc_nb.certificates.shapes import Node, Shape
 from abc_nb.certificates.states import States
@@ -33,7 +32,6 @@ class Tried:
     """What trying the contexts of one shape gave."""
 
     shape: Shape
-    where: list[Site]  # narrowest first
     contexts: int = 0
     wrong: int = 0
     narrow: list[tuple[float, Context]] = field(default_factory=list)  # the smallest margins, the smallest first
@@ -51,16 +49,12 @@ class Tried:
         wrong = np.flatnonzero(~(margin > 0))
         self.contexts += len(margin)
         self.wrong += len(wrong)
-        self.examples += [context(block, row) for row in wrong[: EXAMPLES - len(self.examples)]]
+        self.examples += [block[row] for row in wrong[: EXAMPLES - len(self.examples)]]
         self.bound = max(self.bound, float((margin - left).max()))
         self.left = min(self.left, float(left.min()))
         least = np.argpartition(margin, NARROW)[:NARROW] if len(margin) > NARROW else np.arange(len(margin))
-        self.narrow += [(float(margin[row]), context(block, row)) for row in least]
+        self.narrow += [(float(margin[row]), block[row]) for row in least]
         self.narrow = sorted(self.narrow, key=lambda each: each[0])[:NARROW]
-
-
-def context(block: Block, row: int) -> Context:
-    return block.values[row], int(block.right[row])
 
 
 class Passes:
@@ -84,8 +78,8 @@ class Passes:
         margin, left = self.leads(shape, block, self.single, self.double if self.exact else None)
         again = np.flatnonzero(~(left > KEPT * margin * self.exact) & ~(2 * margin < left))
         if len(again) and (self.exact or len(again) <= FEW * len(margin)):
-            some = Block(block.values[again], block.right[again])
-            margin[again], left[again] = self.leads(shape, some, self.double if self.exact else self.closer)
+            closer = self.double if self.exact else self.closer
+            margin[again], left[again] = self.leads(shape, block.part(again), closer)
         return margin, left
 
     def leads(
@@ -101,7 +95,7 @@ class Passes:
         """What computes the states of a shape; those of the shape before are forgotten."""
         known = self.known.get((rules, below))
         if known is None or known[0] != shape:
-            most, base = self.contexts.count(shape) / MANY, self.contexts.task.base
+            most, base = self.contexts.counts[shape] / MANY, self.contexts.task.base
             lower = None if below is None else self.states(shape, below, None)
             states = States(rules, shape.atoms, base, most, lower, self.threads)
             known = self.known[rules, below] = shape, states
@@ -113,8 +107,7 @@ def try_all(contexts: Contexts) -> list[Tried]:
 
     InputError where there are too many contexts, or the model can have no certificate.
     """
-    counts = {shape: contexts.count(shape) for shape in contexts.shapes}
-    total = sum(counts.values())
+    total = sum(contexts.counts.values())
     if total > MOST:
         raise InputError(f"no certificate: there are {total:,} contexts, and at most {MOST:,} are tried")
     passes = Passes(contexts, torch.get_num_threads())
@@ -123,27 +116,26 @@ def try_all(contexts: Contexts) -> list[Tried]:
         evaluating(contexts.model),
         tqdm(total=total, unit=" contexts", unit_scale=True, delay=3, mininterval=1, leave=False) as bar,
     ):
-        found = tried(contexts, counts, passes, bar)
+        found = tried(contexts, passes, bar)
         if found is None:
             passes.exact = True
             bar.n = bar.last_print_n = 0  # `reset` would draw the bar at once
-            found = tried(contexts, counts, passes, bar)
+            found = tried(contexts, passes, bar)
     assert found is not None
     return found
 
 
-def tried(contexts: Contexts, counts: Mapping[Shape, int], passes: Passes, bar: tqdm[Any]) -> list[Tried] | None:
+def tried(contexts: Contexts, passes: Passes, bar: tqdm[Any]) -> list[Tried] | None:
     """The same in one of the two ways; None as soon as rounding in float32 leaves it open whether one is right."""
     found = []
-    for shape, where in contexts.shapes.items():
-        each = Tried(shape, where, bits=64 if passes.exact else 32)
-        for block in contexts.blocks(shape):
-            if len(block.right):
-                margin, left = passes(shape, block)
-                if not passes.exact and ((margin > 0) & ~(left > 0)).any():
-                    return None
-                each.add(block, margin, left)
-                bar.update(len(block.right))
-        bar.update(counts[shape] - each.contexts)
+    for shape, count in contexts.counts.items():
+        each = Tried(shape, bits=64 if passes.exact else 32)
+        for block in filter(len, contexts.blocks(shape)):
+            margin, left = passes(shape, block)
+            if not passes.exact and ((margin > 0) & ~(left > 0)).any():
+                return None
+            each.add(block, margin, left)
+            bar.update(len(block))
+        bar.update(count - each.contexts)
         found += [each] * (each.contexts > 0)
     return found

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from abc_nb.bias.lines import Line, Lines
 from abc_nb.certificates.certify import can_be_certified
-from abc_nb.certificates.shortest import Shortest, shortest_wrong
+from abc_nb.certificates.counterexamples import Shortest, shortest_wrong
 from abc_nb.common.config import from_data
 from abc_nb.common.errors import InputError
 from abc_nb.model.eight_bits import unpacked
