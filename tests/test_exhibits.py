@@ -10,7 +10,6 @@ import pytest
 from IPython.display import HTML, Image, Markdown
 
 from abc_nb.analysis.results import Results
-from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.paper import claims, exhibits
 from abc_nb.paper.claims import Verdict
@@ -104,9 +103,3 @@ def test_a_notebooks_claims_are_judged_recorded_and_shown(
     book = pd.read_csv(tmp_path / "claims.csv", keep_default_na=False).set_index("id")
     assert book.loc["C30", ["verdict", "notebook"]].to_list() == ["differs", "a3_periods_sizes_ablations"]
     assert all(text in str(shown[0].data) for text in ("C30", "differs", "1 of 2", "It is another."))  # type: ignore[attr-defined]
-
-
-def test_captions_are_one_line_each() -> None:
-    lines = (paths.DATA / "captions.csv").read_text().splitlines()
-    assert lines[0] == "name,caption"
-    assert len(lines) == len(exhibits.captions()) + 1, "a name is there twice, or a caption has a line break"

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import io
-import os
 import re
-import subprocess
-import sys
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import NamedTuple
 
 import matplotlib.pyplot as plt
 import nbformat
@@ -47,20 +43,12 @@ def tags(cell: nbformat.NotebookNode) -> list[str]:
 
 
 @pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
-def test_every_code_cell_is_executed_thin_and_without_error(path: Path) -> None:
+def test_every_code_cell_is_executed_and_some_are_checked(path: Path) -> None:
     for cell in code_cells(path):
         assert cell.execution_count is not None, "nbval compares nothing in a cell that was never run"
-        lines = [line for line in cell.source.splitlines() if line.strip()]
-        assert len(lines) <= 10
-        assert path not in APPENDICES or not any(line.startswith(("def ", "class ", "for ")) for line in lines)
         assert not [output for output in cell.outputs if output.output_type == "error"]
-
-
-@pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
-def test_notebook_has_parameters_and_checked_cells(path: Path) -> None:
     found = [tag for cell in code_cells(path) for tag in tags(cell)]
-    assert found.count("parameters") == 1
-    assert found.count("nbval-check-output") >= 1
+    assert found.count("parameters") == 1 and found.count("nbval-check-output") >= 1
 
 
 @pytest.mark.notebooks
@@ -149,20 +137,7 @@ def test_every_parameter_is_checked_before_a_notebook_computes(path: Path, tmp_p
     assert not (tmp_path / "out.ipynb").exists()
 
 
-class Reproduced(NamedTuple):
-    """What a reproduction printed, and where it wrote."""
-
-    printed: str
-    figures: Path
-
-
 LEFT = ("addition-rope", "parity-abc")  # runs that the reproduction finds missing
-COMMAND = [sys.executable, "-m", "abc_nb", "reproduce", "--profile", "smoke"]
-
-
-def placed(folder: Path) -> dict[str, str]:
-    """The variables that let a reproduction write into this folder alone."""
-    return {"ABC_NB_RUNS": str(folder / "runs"), "ABC_NB_FIGURES": str(folder / "figures")}
 
 
 def run_here(notebook: Path, output: Path, parameters: dict[str, object], bar: bool) -> None:
@@ -175,62 +150,37 @@ def run_here(notebook: Path, output: Path, parameters: dict[str, object], bar: b
     plt.close("all")
 
 
-def reproduced(folder: Path) -> Reproduced:
+def reproduced(folder: Path) -> str:
     """`abc-nb reproduce` in the smoke profile, where most runs are finished: a process for each would take minutes."""
     jobs = [(each, 0) for each in studies.needed("smoke") if each.name not in LEFT]
     printed = io.StringIO()
     with pytest.MonkeyPatch.context() as patched:
-        for name, place in placed(folder).items():
-            patched.setenv(name, place)
+        patched.setenv("ABC_NB_RUNS", str(folder / "runs"))
+        patched.setenv("ABC_NB_FIGURES", str(folder / "figures"))
         assert sweep.sweep(jobs, show=False, in_turn=True) == []
         patched.setattr(notebooks, "execute", run_here)
         patched.setattr(notebooks, "workers", lambda: 1)
         with redirect_stdout(printed):
             assert reproduce("smoke", [0]) == 0
-    return Reproduced(printed.getvalue(), folder / "figures" / "smoke")
-
-
-@pytest.mark.notebooks
-@pytest.mark.long
-def test_reproductions_from_nothing_two_at_once_end_well_and_another_reuses_their_runs(tmp_path: Path) -> None:
-    logs = [tmp_path / "one", tmp_path / "other"]
-    together = []
-    for log in logs:
-        with log.open("w") as file:
-            together.append(
-                subprocess.Popen(COMMAND, stdout=file, stderr=subprocess.STDOUT, env={**os.environ, **placed(tmp_path)})
-            )
-    for process, log in zip(together, logs, strict=True):
-        assert process.wait() == 0, log.read_text()[-4000:]
-    again = subprocess.run(COMMAND, capture_output=True, text=True, env={**os.environ, **placed(tmp_path)})
-    assert again.returncode == 0, again.stderr[-4000:]
-    count = len(studies.needed("smoke"))
-    assert f"{count} runs, {count} of them finished before" in again.stdout
+    return printed.getvalue()
 
 
 @pytest.mark.notebooks
 def test_reproduce_trains_what_is_missing_and_writes_figures_tables_and_the_ledger(tmp_path: Path) -> None:
     """One test of one reproduction, as two workers would each make their own."""
-    found, count = reproduced(tmp_path), len(studies.needed("smoke"))
-    assert f"{count} runs, {count - len(LEFT)} of them finished before" in found.printed
-    assert f"training {len(LEFT)} runs" in found.printed
+    said, count, figures = reproduced(tmp_path), len(studies.needed("smoke")), tmp_path / "figures" / "smoke"
+    assert f"{count} runs, {count - len(LEFT)} of them finished before" in said
+    assert f"training {len(LEFT)} runs" in said
     for name in ("figure-04-extrapolation", "figure-01-abc", "figure-0-1-headline"):
-        assert (found.figures / f"{name}.png").read_bytes().startswith(b"\x89PNG"), name
-        assert "<svg" in (found.figures / f"{name}.svg").read_text()[:2000], name
+        assert (figures / f"{name}.png").read_bytes().startswith(b"\x89PNG"), name
+        assert "<svg" in (figures / f"{name}.svg").read_text()[:2000], name
     for name in ("table-1", "table-2", "table-3"):
-        assert len(pd.read_csv(found.figures / f"{name}.csv")) >= 4, name
-        assert (found.figures / f"{name}.md").read_text().startswith("|"), name
-        assert "tabular" in (found.figures / f"{name}.tex").read_text(), name
-    assert_every_claim_is_judged(found.figures / "claims.csv")
-
-
-def assert_every_claim_is_judged(path: Path) -> None:
-    """Every claim has its row, and those of two notebooks a verdict."""
-    book = pd.read_csv(path, keep_default_na=False)
-    assert len(book) == 41
+        assert len(pd.read_csv(figures / f"{name}.csv")) >= 4, name
+        assert (figures / f"{name}.md").read_text().startswith("|"), name
+        assert "tabular" in (figures / f"{name}.tex").read_text(), name
+    book = pd.read_csv(figures / "claims.csv", keep_default_na=False)
     judged = book[book.notebook == "a0_papers_tables"]
-    assert set(judged.id) >= {"C01", "C02", "C03", "C04", "C05", "C14", "C15"}
-    assert book.set_index("id").notebook["C31"] == "a1_other_methods"  # with the source counted by place, too
+    assert len(book) == 41 and set(judged.id) >= {"C01", "C02", "C03", "C04", "C05", "C14", "C15"}
     assert set(judged.verdict) <= set(VERDICTS)
 
 
@@ -254,20 +204,3 @@ def test_every_figure_and_table_is_shown_with_its_number_and_caption(path: Path)
 def test_our_figures_and_tables_are_numbered_in_reading_order(kind: str, path: Path) -> None:
     ours = [found for name in shown(path)[0] if (found := exhibits.OURS.fullmatch(name)) and found[1] == kind]
     assert [int(found[3]) for found in ours] == [*range(1, len(ours) + 1)]
-
-
-@pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
-def test_every_picture_that_a_notebook_saves_has_its_caption_next_to_it(path: Path) -> None:
-    for cell in code_cells(path):
-        kinds = [output.get("data", {}).keys() for output in cell.outputs]
-        pictures = sum("image/png" in kind for kind in kinds)
-        if "show." in cell.source and pictures:
-            assert sum("text/markdown" in kind for kind in kinds) == pictures
-
-
-def test_the_course_keeps_to_its_size() -> None:
-    cells = [cell for path in COURSE for cell in nbformat.read(path, 4).cells]
-    names = [name for path in COURSE for name in shown(path)[0]]
-    assert sum(len(cell.source.split()) for cell in cells if cell.cell_type == "markdown") <= 4950
-    assert sum(name.startswith("table") for name in names) <= 6
-    assert sum(name.startswith("figure") for name in names) <= 10

@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 from conftest import Folders
 
-from abc_nb import reproduce
 from abc_nb.analysis.results import Results
 from abc_nb.cli import main
 from abc_nb.common import paths
@@ -49,12 +48,6 @@ def test_the_report_that_comes_with_the_project_is_that_of_its_results(written: 
     moved = re.sub(r"\]\([./\w-]+(notebooks/\w+\.ipynb)\)", r"](../\1)", text)  # the copy lies elsewhere
     assert moved == (paths.ROOT / "figures" / "REPORT.md").read_text(), "the results have changed: run `abc-nb report`"
     assert (written / "runs.csv").read_bytes() == (paths.ROOT / "figures" / "runs.csv").read_bytes()
-
-
-def test_the_report_is_a_page_with_the_headline_and_what_did_not_reproduce(written: Path) -> None:
-    page = (written / "REPORT.md").read_text()
-    assert f"![Accuracy by length]({report.HEADLINE}.png)" in page and len(page.split()) < 900
-    assert {f"- {id}," in page for id in ledger.unlike_the_paper(ledger.ledger("quick")).id} == {True}
 
 
 def test_every_link_leads_to_a_file(written: Path) -> None:
@@ -103,15 +96,3 @@ def test_the_command_writes_the_report_and_says_where(folder: Path, capsys: pyte
     (folder / "figure-0-1-headline.png").write_bytes(PNG)
     assert main(["report", "--profile", "smoke", "--results", "runs", "--seeds", "0"]) == 0
     assert Path(capsys.readouterr().out.strip()) == folder / "REPORT.md"
-
-
-def test_reproduce_ends_with_the_report(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def save_one(notebook: Path, output: Path, parameters: object, bar: bool) -> None:
-        (folder / "figure-0-1-headline.png").write_bytes(PNG)
-
-    monkeypatch.setattr(studies, "needed", lambda profile, everything=False: [])
-    monkeypatch.setattr(reproduce, "needed", lambda profile, everything=False: [])
-    monkeypatch.setattr(reproduce.sweep, "sweep", lambda jobs: [])
-    monkeypatch.setattr(reproduce.notebooks, "execute", save_one)
-    assert reproduce.reproduce("smoke", [0]) == 0
-    assert f"({report.HEADLINE}.png)" in (folder / "REPORT.md").read_text()
