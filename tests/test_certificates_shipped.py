@@ -87,7 +87,7 @@ def test_shipped_certificates_are_listed(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_every_shipped_certificate_is_of_shipped_weights() -> None:
     for own in files.shipped().values():
-        run = store.shipped(spec(own["experiment"], own["profile"]), own["seed"])
+        run = store.find(spec(own["experiment"], own["profile"]), own["seed"], ("shipped",))
         assert run is not None and run.weights is not None
         assert checksum({name: tensor.numpy() for name, tensor in run.weights.load().items()}) == own["weights"]
 

@@ -57,7 +57,8 @@ def make(experiment: Spec, seed: int, report: Report | None = None) -> Run:
     """Train, or go on from the last checkpoint, evaluate, and move the folder into place once it is whole."""
     partial = paths.runs() / ".partial" / experiment.key(seed)
     partial.mkdir(parents=True, exist_ok=True)
-    parent = ensure_weights(experiment.parent, seed) if experiment.parent else None
+    above = experiment.parent
+    parent = (with_weights(above, seed) or ensure(above, seed)) if above else None
     if experiment.practice and parent is not None:
         best = practised(experiment, seed, parent, report)
     else:
@@ -112,7 +113,10 @@ def train_until_accepted(
             tried.loc[tried.index[-1], "validation"] = validation
         tried = pd.concat([tried, bias.tried], ignore_index=True)
         model = start(experiment, seed, bias.bias, parent)
-        progress = trained(experiment, model, seed, partial / f"attempt-{number}.pt", report)
+        trainer = Trainer(model, experiment.sampler, experiment.training, seed)
+        checkpoint = partial / f"attempt-{number}.pt"
+        progress = trainer.run(checkpoint, report)
+        save_checkpoint(checkpoint, trainer)
         lora.merge(model)
         seconds += progress.seconds
         validation = progress.history[-1]["accuracy"] if progress.history else 0.0
@@ -142,20 +146,17 @@ def biases(experiment: Spec, seed: int, parent: Run | None) -> Iterator[Reading]
     if parent is None or settings is None:
         yield Reading(None, pd.DataFrame(), 0.0)
         return
-    start, model = time.perf_counter(), parent.model().to(device())
-    batch = experiment.calibration_batch(seed)
-    first = calibrate_model(model, batch, settings)
-    yield Reading(first.bias, first.tried, round(time.perf_counter() - start, 3))
-    if settings.share is not None or settings.kappa is not None:
-        return
-    lines, seconds, skipped = {*first.bias.lines}, time.perf_counter() - start, pd.DataFrame()
-    for share in [share for share in SHARES if share < first.tried.share.iloc[-1]]:
+    model, batch = parent.model().to(device()), experiment.calibration_batch(seed)
+    lines, tried, seconds, more = None, pd.DataFrame(), 0.0, [settings]
+    for wanted in more:  # grows once
         start = time.perf_counter()
-        more = calibrate_model(model, batch, replace(settings, share=share))
-        skipped, seconds = pd.concat([skipped, more.tried]), seconds + time.perf_counter() - start
-        if {*more.bias.lines} != lines:
-            yield Reading(more.bias, skipped, round(seconds, 3))
-            lines, skipped = {*more.bias.lines}, pd.DataFrame()
+        found = calibrate_model(model, batch, wanted)
+        tried, seconds = pd.concat([tried, found.tried]), seconds + time.perf_counter() - start
+        if wanted.share is None and wanted.kappa is None:
+            more += [replace(settings, share=share) for share in SHARES if share < found.tried.share.iloc[-1]]
+        if {*found.bias.lines} != lines:
+            yield Reading(found.bias, tried, round(seconds, 3))
+            lines, tried = {*found.bias.lines}, pd.DataFrame()
 
 
 def start(experiment: Spec, seed: int, bias: Lines | None, parent: Run | None) -> Transformer:
@@ -166,14 +167,6 @@ def start(experiment: Spec, seed: int, bias: Lines | None, parent: Run | None) -
     if experiment.rank:
         lora.adapt(model, experiment.rank, seed)
     return model.to(device())
-
-
-def trained(experiment: Spec, model: Transformer, seed: int, checkpoint: Path, report: Report | None) -> Progress:
-    """Train a model, or go on from its checkpoint; a killed process does not train it again."""
-    trainer = Trainer(model, experiment.sampler, experiment.training, seed)
-    progress = trainer.run(checkpoint, report)
-    save_checkpoint(checkpoint, trainer)
-    return progress
 
 
 def practised(experiment: Spec, seed: int, parent: Run, report: Report | None) -> Attempt:
@@ -243,11 +236,6 @@ def with_weights(experiment: Spec, seed: int) -> Run | None:
     return run if run is not None and run.has_weights else None
 
 
-def ensure_weights(experiment: Spec, seed: int) -> Run:
-    """A finished run from which training can go on, made now if there is none."""
-    return with_weights(experiment, seed) or ensure(experiment, seed)
-
-
 def untrained(experiment: Spec, seed: int) -> list[Spec]:
     """What is to be made for a run made here, in order: nothing, or the run, after parents that are nowhere.
 
@@ -257,5 +245,4 @@ def untrained(experiment: Spec, seed: int) -> list[Spec]:
     if run is not None:
         return [experiment] if run.untested() else []
     parent = experiment.parent
-    missing = parent is not None and with_weights(parent, seed) is None
-    return [*untrained(parent, seed), experiment] if parent is not None and missing else [experiment]
+    return [*(untrained(parent, seed) if parent and not with_weights(parent, seed) else []), experiment]

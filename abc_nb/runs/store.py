@@ -30,21 +30,13 @@ RECORD, WEIGHTS = "run.json", "weights.safetensors"  # the files of a run's fold
 
 def find(experiment: Spec, seed: int, origins: Sequence[str] = ANYWHERE) -> Run | None:
     """The finished run, from the first of `origins` that has it."""
+    folder, shipped = paths.runs() / experiment.key(seed), pack.open_pack(paths.SHIPPED)
     for origin in origins:
-        run = shipped(experiment, seed) if origin == "shipped" else made_here(experiment, seed)
-        if run is not None:
+        if origin == "runs" and folder.exists():
+            return read_run(experiment, seed, folder)
+        if origin == "shipped" and shipped and (run := shipped.run(experiment, seed)):
             return run
     return None
-
-
-def shipped(experiment: Spec, seed: int) -> Run | None:
-    known = pack.open_pack(paths.SHIPPED)
-    return None if known is None else known.run(experiment, seed)
-
-
-def made_here(experiment: Spec, seed: int) -> Run | None:
-    folder = paths.runs() / experiment.key(seed)
-    return read_run(experiment, seed, folder) if folder.exists() else None
 
 
 def read_run(experiment: Spec, seed: int, folder: Path) -> Run:
@@ -114,5 +106,5 @@ def ship(run: Run, weights: bool) -> Path:
 def pack_models(folder: Path = paths.MODELS) -> None:
     """Write the pack that an installed package has: ABS and ABC of four tasks, seed 0, as they are shipped."""
     names = [f"{task}-{model}" for task in ("successor", "addition", "n-by-1", "parity") for model in MODELS]
-    runs = [run for name in names if (run := shipped(spec(name), 0))]
+    runs = [run for name in names if (run := find(spec(name), 0, ("shipped",)))]
     pack.add(folder, runs, {run.key for run in runs})
