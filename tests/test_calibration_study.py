@@ -17,7 +17,6 @@ from abc_nb.common.errors import InputError
 from abc_nb.model.attention import Record
 from abc_nb.problems.layouts import Layout
 from abc_nb.runs import runner, store
-from abc_nb.show import tables
 from abc_nb.specs.spec import spec
 
 ATTENTIONS: list[Attention] = ["self", "cross"]
@@ -111,14 +110,3 @@ def test_vertical_lines_are_named_by_the_token_they_stand_on(study: CalibrationS
     vars(planted)["averages"] = {("cross", 0): cross, ("self", 0): own}
     expected = {("operand 2", 0.5), ("&", 0.25), ("+", 0.75)}
     assert {*planted.verticals().itertuples(index=False, name=None)} == expected
-
-
-def test_of_several_seeds_the_median_of_kept_lines_is_shown(
-    study: CalibrationStudy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each seed has fewer lines than the one before."""
-    lines = study.bias.lines
-    kept = [lines, lines[:4], lines[:2]]
-    monkeypatch.setattr(store.Run, "bias", lambda run: replace(study.bias, lines=kept[run.seed]))
-    frame = tables.kept_lines([replace(study.run, seed=seed) for seed in range(3)])
-    assert frame.lines.to_list() == [4]

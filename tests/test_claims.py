@@ -140,14 +140,6 @@ def test_a_run_that_never_learned_its_training_task_decides_nothing() -> None:
     assert judged("C12", window).verdict == "in part", "which no undecided run can change"
 
 
-def test_a_size_decides_once_it_learns() -> None:
-    models = {"rope": 64, "rope-128": 128, "rope-512": 512}
-    rope = pd.concat([runs({("addition", m): [0.0] * 5}, width=w, validation=0.0) for m, w in models.items()])
-    assert judged("C05", rope).verdict == "undecided"
-    assert "size 64 0 of 5; size 128 0 of 5; size 512 0 of 5" in judged("C05", rope).finding
-    assert judged("C05", rope.assign(validation=99.0)).verdict == "in part", "as size 512 does, and so do others"
-
-
 @pytest.mark.parametrize(
     ("limit", "factor", "verdict"), [(0.0, 0.0, "holds"), (0.0, 99.0, "in part"), (99.0, 99.0, "differs")]
 )
@@ -170,14 +162,6 @@ def test_algorithm_1_is_decided_by_any_reading_with_the_kappa_of_the_text() -> N
     assert judged("C19", runs(six, validation=98.9)).verdict == "undecided"
 
 
-def test_sizes_that_did_not_learn_are_undecided_in_one_claim_and_left_out_of_the_other() -> None:
-    sizes = runs({("addition", "window-both-4-4"): [100.0] * 4 + [96.0]})
-    sizes = pd.concat([sizes, runs({("addition", "window-both-0-1"): [0.0] * 5}, validation=3.0)])
-    assert (judged("C30", sizes).verdict, judged("C30", sizes).seeds) == ("undecided", "5")
-    assert "0/1 layers 0 of 0 (5 undecided)" in judged("C30", sizes).finding
-    assert_judged("C41", sizes, "in part", "4 of 5", "interpolate: 4/4 layers 4 of 5.")
-
-
 def test_groups_are_by_model_and_base_and_titles_tell_models_apart() -> None:
     bases = pd.concat(
         [runs({("addition", "window-cyclic-both"): [n] * 5}, base=b) for b, n in ((2, 0.0), (4, 99.0), (8, 0.0))]
@@ -187,12 +171,6 @@ def test_groups_are_by_model_and_base_and_titles_tell_models_apart() -> None:
     assert judged("C29", bases).runs == "6 of 6 runs agree, 4 undecided", "of seeds that were not made"
     rpe = runs({("addition", model): [{"at_10": 90.0}] * 5 for model in ("rpe", "rpe-widened")})
     assert_judged("C31", rpe, "not tested", "", "RPE 5 of 5; RPE, three widths 5 of 5")
-
-
-def test_one_method_that_most_seeds_solve_refutes_that_none_does() -> None:
-    rows = runs({("successor", "rpe"): [0.0] * 5, ("successor", "kerple"): [100.0] * 4 + [0.0]})
-    assert_judged("C32", rows, "differs", "6 of 10", "digits: Successor: KERPLE 4 of 5. Of")
-    assert_judged("C32", rows[rows.model == "rpe"], "holds", "5 of 5")
 
 
 def test_a_measure_is_judged_as_runs_are() -> None:

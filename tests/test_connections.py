@@ -13,7 +13,6 @@ from helpers import SAMPLER, TINY, build
 
 from abc_nb.analysis import connections
 from abc_nb.analysis.connections import abc_index, adapted_in_one, logit_change
-from abc_nb.analysis.results import Results
 from abc_nb.bias.base import ENCODER_DECODER, Attention
 from abc_nb.bias.lines import Line, Lines
 from abc_nb.model.positions import Relative
@@ -104,16 +103,3 @@ def test_one_attention_adapted_alone_is_asked_with_the_inputs_it_had(name: Atten
         expected = query @ key.transpose(2, 3) / query.shape[-1] ** 0.5
     logits = record(adapted_in_one(parent, adapted, name), BATCH).logits[name, 0]
     torch.testing.assert_close(logits[logits.isfinite()], expected[logits.isfinite()])
-
-
-@pytest.mark.parametrize(("shipped", "origin"), [(True, "shipped"), (False, "any")])
-def test_lora_is_compared_with_the_abc_of_the_same_plain_model(
-    shipped: bool, origin: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A plain model that was trained here is not the one that shipped LoRA was made from."""
-    adapted = SimpleNamespace(manifest={"shipped": shipped}, model=lambda: "adapted")
-    one = lambda self, name: adapted if name == "parity-lora" else f"{name}, {self.origin}"  # noqa: E731
-    monkeypatch.setattr(Results, "one", one)
-    monkeypatch.setattr(connections, "CalibrationStudy", lambda run: run)
-    monkeypatch.setattr(connections, "changes", lambda study, model: (study, model))
-    assert connections.on_parity(Results("quick", "any", [0])) == (f"parity-abc, {origin}", "adapted")

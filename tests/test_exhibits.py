@@ -9,10 +9,8 @@ import pandas as pd
 import pytest
 from IPython.display import HTML, Image, Markdown
 
-from abc_nb.analysis.results import Results
 from abc_nb.common.errors import InputError
-from abc_nb.paper import claims, exhibits
-from abc_nb.paper.claims import Verdict
+from abc_nb.paper import exhibits
 from abc_nb.paper.exhibits import Exhibits
 from abc_nb.show import pictures, tables, titles
 
@@ -89,17 +87,3 @@ def test_an_index_with_a_name_is_shown_and_one_without_is_not() -> None:
 )
 def test_titles_tell_models_apart_that_are_shown_together(names: list[str], shown: list[str]) -> None:
     assert titles.named(pd.DataFrame({"model": names})).model.to_list() == shown
-
-
-def test_a_notebooks_claims_are_judged_recorded_and_shown(
-    shown: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def judge(found: Results, ids: list[str]) -> list[Verdict]:
-        assert ids == ["C30", "C41"]
-        return [Verdict("C30", "differs", "It is another.", "1 of 2")]
-
-    monkeypatch.setattr(claims, "judge", judge)
-    Exhibits("a3_periods_sizes_ablations", "quick").ledger(Results("quick", "shipped", [0]))
-    book = pd.read_csv(tmp_path / "claims.csv", keep_default_na=False).set_index("id")
-    assert book.loc["C30", ["verdict", "notebook"]].to_list() == ["differs", "a3_periods_sizes_ablations"]
-    assert all(text in str(shown[0].data) for text in ("C30", "differs", "1 of 2", "It is another."))  # type: ignore[attr-defined]

@@ -6,7 +6,6 @@ import re
 import shutil
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from conftest import Folders
 
@@ -14,10 +13,8 @@ from abc_nb.analysis.results import Results
 from abc_nb.cli import main
 from abc_nb.common import paths
 from abc_nb.paper import claims, exhibits, ledger, report
-from abc_nb.runs import runner
 from abc_nb.show import notebooks
-from abc_nb.specs import studies
-from abc_nb.specs.spec import SEEDS, Spec
+from abc_nb.specs.spec import SEEDS
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (400).to_bytes(4, "big") + (300).to_bytes(4, "big") + b"the rest"
 SHIPPED = Results("quick", "shipped", SEEDS)
@@ -77,19 +74,6 @@ def test_without_any_result_one_sentence_says_what_to_run(folder: Path, capsys: 
     assert main(["report", "--profile", "smoke"]) == 2
     assert re.fullmatch(r"abc-nb: [^\n]*`abc-nb reproduce --profile smoke`\n", capsys.readouterr().err)
     assert list(folder.iterdir()) == []
-
-
-def test_runs_are_listed_with_what_their_manifests_say(
-    folder: Path, tiny: Spec, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = runner.ensure(tiny, 0)
-    monkeypatch.setattr(studies, "needed", lambda profile, everything=False: [tiny])
-    (folder / "figure-0-1-headline.png").write_bytes(PNG)
-    assert "Runs: 1, of which 0 came with the project" in report.write(SMOKE).read_text()
-    (row,) = pd.read_csv(folder / "runs.csv").to_dict("records")
-    assert (row["experiment"], row["seed"], row["steps"]) == (tiny.name, 0, run.manifest["steps"])
-    made = run.manifest
-    assert (row["device"], row["date"], row["torch"]) == (made["device"], made["date"], made["versions"]["torch"])
 
 
 def test_the_command_writes_the_report_and_says_where(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,7 @@ from abc_nb.show import tables
 from abc_nb.specs.models import GRID_NAMES
 from abc_nb.specs.names import Name
 from abc_nb.specs.spec import Spec, spec
-from abc_nb.specs.studies import BINARY, STUDIES, corner
+from abc_nb.specs.studies import STUDIES, corner
 
 NAME = "successor-vanilla"
 
@@ -75,26 +75,6 @@ def test_where_nothing_is_shipped_the_error_says_how_to_name_the_results(folders
 # ---- tables of many runs ----------------------------------------------------------------------------
 
 
-def test_ablations_come_with_the_lines_that_they_keep(monkeypatch: pytest.MonkeyPatch) -> None:
-    accuracy = {"ABC": [1.0, 0.5, 0.75], "kappa 2 (v1)": [0.25, 0.125, 0.0], "Vanilla": [1.0]}
-    tested = [rows(model, {60: values, 20: [0.0] * len(values)}) for model, values in accuracy.items()]
-    tested.append(rows("ABC", {60: [1.0]}, "Successor"))
-    kept = pd.DataFrame({"task": ["Addition"] * 2, "model": ["kappa 2 (v1)", "ABC"], "lines": [12, 34]})
-    monkeypatch.setattr(tables, "kept_lines", lambda runs: kept)
-    monkeypatch.setattr(Results, "there", lambda self, names: [*names])
-    monkeypatch.setattr(Results, "names", lambda self, *studies: [])
-    monkeypatch.setattr(Results, "runs", lambda self, names: [])
-    monkeypatch.setattr(Results, "evaluation", lambda self, names: asked.extend(map(str, names)) or pd.concat(tested))
-    asked: list[str] = []
-    table = tables.ablations(Results("quick", "shipped", [0]))
-    assert "addition-abc-unpractised" in asked, "the unchanged model is asked for"
-    assert list(table.task) == ["Addition", "Addition", "Successor"], "Vanilla is none, and 20 digits another table"
-    assert table.ours.to_list() == [75.0, 12.5, 100.0] and table.seeds.to_list() == [3, 3, 1]
-    shown = tables.by_choice(table)
-    assert shown.loc["ABC"].to_dict() == {"Addition": "75.0 (50.0–100.0) [34]", "Successor": "100.0"}
-    assert shown.loc["kappa 2 (v1)"].to_dict() == {"Addition": "12.5 (0.0–25.0) [12]", "Successor": ""}
-
-
 class ByPeriod(Results):
     """Results whose accuracy is a tenth of the period of the model that was asked for."""
 
@@ -120,37 +100,3 @@ def test_the_grid_has_a_row_for_each_window_period_task_and_length(profile: str)
     assert {*zip(found.task, found.w, found["T"], found.length, strict=True)} == wanted
     longest = found[found.length == 60]
     np.testing.assert_allclose(longest.ours, 10 * longest["T"])
-
-
-def test_periods_are_those_of_the_models_that_have_them() -> None:
-    found = tables.by_window_and_period(ByPeriod("quick", "shipped", [0]), "periods", "window-cyclic-both")
-    found = found.query("length == 60")
-    np.testing.assert_allclose(found.ours, 10 * found["T"])
-    assert set(found.w) == {"1"} and set(found.task) == {*BINARY}
-    read = tables.by_period(found, [60])
-    assert read.loc[("Addition", 60)].to_dict() == {t: f"{10 * t}.0" for t in range(2, 9)}
-
-
-class Trained(Results):
-    """Results that know how many widths a model was trained at, and lack RoPE's."""
-
-    def there(self, names: Sequence[AnyName]) -> list[AnyName]:
-        return [name for name in names if "rope" not in str(name)]
-
-    def evaluation(self, names: Sequence[str | Name]) -> pd.DataFrame:
-        (name,) = names
-        share = 0.25 * len(spec(name, self.profile).sampler.widths)
-        return rows("any", {6: [1.0], 20: [share, share]}, spec(name).task.title)
-
-
-def test_models_trained_at_one_width_and_at_several_stand_beside_each_other() -> None:
-    table = tables.widths(Trained("quick", "shipped", [0]), ["successor", "addition"], [20])
-    models = [
-        f"{model}, {widths}"
-        for model in ("Vanilla", "NoPE", "RPE", "ALiBi, cross too")
-        for widths in ("1 width", "3 widths")
-    ]
-    assert [*zip(table.task, table.model, strict=True)] == [
-        (task, m) for task in ("Successor", "Addition") for m in models
-    ]
-    assert table.ours.to_list() == [25.0, 75.0] * 8 and set(table.length) == {20} and set(table.seeds) == {2}

@@ -16,13 +16,11 @@ from abc_nb import reproduce
 from abc_nb.analysis.results import Results
 from abc_nb.cli import main
 from abc_nb.common import paths
-from abc_nb.paper import report, statements
+from abc_nb.paper import statements
 from abc_nb.paper.statements import DIFFERS, NOT_MADE, OPEN, SAME, Count, Statement
-from abc_nb.problems.tasks import Task
 from abc_nb.runs import store
 from abc_nb.specs.names import Name
 from abc_nb.specs.spec import spec
-from abc_nb.specs.studies import ARITHMETIC
 
 LEVEL = 1e-4
 PERFECT: list[Count] = [(1000, 1000)] * 5
@@ -140,16 +138,3 @@ def test_a_run_that_differs_makes_the_reproduction_fail_and_says_what_to_do(
     assert ("`abc-nb train addition-vanilla --seed 1`" in said) == bool(status)
     assert ("a0_papers_tables" in said) == bool(status)
     assert (places / "statements.md").read_text().strip() in said
-
-
-def test_every_number_of_the_readmes_table_is_a_statement() -> None:
-    """Each model and length of it, of each task: as many as the shipped results have, and no dash among them."""
-    found, every = Results("quick", "shipped", [*range(30)]), statements.statements("quick", [0])
-    whats = [each.what for each in every]
-    for model, title in report.ROWS.items():
-        for task in ARITHMETIC:
-            names = found.there([f"{task}-{model}"])
-            tested = found.evaluation(names).length if names else []
-            for length in report.LENGTHS:
-                what = f"{title}, {Task(task).title}, {length} {Task(task).unit}"
-                assert whats.count(what) == (length in set(tested)), what

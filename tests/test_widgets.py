@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import shutil
-from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -12,14 +11,10 @@ from typing import Any
 import ipywidgets
 import pytest
 from conftest import Folders
-from safetensors.torch import save_file
 
 import abc_nb
-from abc_nb import cli
 from abc_nb.bias.lines import DIRECTIONS
-from abc_nb.certificates import files
-from abc_nb.runs import runner, store
-from abc_nb.runs.run import Weights, checksum
+from abc_nb.runs import runner
 from abc_nb.show.explorers import calibration
 from abc_nb.show.explorers.calibration import Retraining
 from abc_nb.show.explorers.frame import Explorer
@@ -230,27 +225,3 @@ def test_a_wrong_context_is_shown_first_and_a_typed_problem_or_another_model_rep
     explorer.controls["model"].value = ("successor-abc", 0)
     assert "⚠" in explorer.message.value, "the problem stays"
     assert changed(explorer, problem=problem) == (True, True) and wrong.index == 0 and "✓" in explorer.text.value
-
-
-@pytest.mark.slow
-def test_a_model_made_here_is_not_given_the_certificate_of_the_shipped_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A run with the name and the seed of a shipped one, and other weights."""
-    monkeypatch.setenv("ABC_NB_RUNS", str(tmp_path))
-    shipped, find = abc_nb.load(ABS), store.find
-    tensors = {name: weights + 0.01 * (weights.ndim > 1) for name, weights in shipped.model().state_dict().items()}
-    save_file(tensors, tmp_path / "weights.safetensors")
-    facts = {**shipped.manifest, "weights": checksum(tensors)}
-    run = replace(shipped, weights=Weights(tmp_path / "weights.safetensors"), manifest=facts)
-    monkeypatch.setattr(store, "find", lambda own, seed, *more: run if own.name == ABS else find(own, seed, *more))
-    other = built(abc_nb.explore_contexts("successor-abc", 0))
-    assert (ABS, 0) not in [value for _, value in other.controls["model"].options]
-    says = unescape(abc_nb.explore_contexts(ABS, 0).value)
-    assert f"{ABS}, seed 0, has no certificate of the weights that are here" in says
-    command = says.split("`")[1]
-    cli.main(command.split()[1:])
-    explorer, own = built(abc_nb.explore_contexts(ABS, 0)), files.read(Path(command.split()[-1]))
-    options = [text for text, _ in explorer.controls["wrong"].options[1:]]
-    assert options == [f"{each['problem']}, output {each['token']}" for each in own["counterexamples"]]
-    assert own["weights"] != files.shipped()[f"{ABS}-quick-seed0"]["weights"]

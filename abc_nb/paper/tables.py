@@ -5,8 +5,9 @@ from __future__ import annotations
 import pandas as pd
 
 from abc_nb.analysis.results import Results
-from abc_nb.analysis.statistics import BAR, median_and_range, median_seed, over_seeds
+from abc_nb.analysis.statistics import BAR, median_seed, over_seeds
 from abc_nb.common import paths
+from abc_nb.show.tables import arranged, medians
 from abc_nb.show.titles import named, of_model, of_task
 from abc_nb.specs.model import UNPRACTISED
 from abc_nb.specs.models import MODELS
@@ -48,15 +49,8 @@ def beside_paper(rows: pd.DataFrame, table: str) -> pd.DataFrame:
 
 def wide(frame: pd.DataFrame) -> pd.DataFrame:
     """For reading: a row a task and model, and for each length `paper | ours (worst–best seed)` in percent."""
-
-    def cell(row: pd.Series) -> str:
-        paper = "–" if pd.isna(row.paper) else f"{row.paper:.4g}"
-        return f"{paper} | {median_and_range(row)}"
-
-    cells = frame.assign(cell=frame.apply(cell, axis=1))
-    order = cells[["task", "model"]].drop_duplicates()
-    table = cells.pivot(index=["task", "model"], columns="length", values="cell")
-    return table.loc[list(order.itertuples(index=False, name=None))].fillna("")
+    paper = frame.paper.map(lambda value: "–" if pd.isna(value) else f"{value:.4g}")
+    return arranged(frame, ["task", "model"], "length", paper + " | " + medians(frame))
 
 
 def interpolation(results: Results) -> pd.DataFrame:
