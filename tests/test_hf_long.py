@@ -41,7 +41,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
             found.append((query.shape[2], key.shape[2]))
         return mixed
 
-    monkeypatch.setattr(sys.modules["abc_nb.hf.attach"], "by_blocks", noted)
+    monkeypatch.setattr(sys.modules["abc_nb.hf.kept"], "by_blocks", noted)
     return found
 
 
@@ -136,11 +136,11 @@ def test_it_is_chosen_by_length_and_the_large_matrix_is_not_made(calls: Calls, m
     with hf.attach(model, ONE_KEY, LAYOUT) as handle:
         wanted = model(tokens).logits
         assert not calls
-        handle.kept.clear()
-        monkeypatch.setattr(sys.modules["abc_nb.hf.attach"], "LONG", 50)
+        handle.kept.made.clear()
+        monkeypatch.setattr(sys.modules["abc_nb.hf.kept"], "LONG", 50)
         assert torch.allclose(in_parts(model, tokens), wanted, atol=1e-4)
         assert calls == [(tokens.shape[1] - 3, tokens.shape[1] - 3)] * LAYERS
-        assert not [what for what in handle.kept if what[0] == "matrix"]
+        assert not [what for what in handle.kept.made if what[0] == "matrix"]
         handle.layout = ADDITION.layout(3)
         model(sequences(2, ADDITION.layout(3)))
         assert len(calls) == LAYERS
@@ -149,7 +149,7 @@ def test_it_is_chosen_by_length_and_the_large_matrix_is_not_made(calls: Calls, m
 @pytest.mark.usefixtures("traced")
 def test_what_it_cannot_do_takes_the_dense_matrix(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
     """Padding, weights that are asked for, gradients on a processor, dropout, and a bias of many open keys."""
-    monkeypatch.setattr(sys.modules["abc_nb.hf.attach"], "LONG", 10)
+    monkeypatch.setattr(sys.modules["abc_nb.hf.kept"], "LONG", 10)
     model, tokens = made(llama, attention_dropout=0.1), sequences(2, LAYOUT)
     mask = torch.ones_like(tokens)
     mask[0, 0] = 0
@@ -190,7 +190,7 @@ def test_where_it_is_not_compiled_the_dense_matrix_is_taken_with_a_warning(
         calls.clear()
         with pytest.warns(UserWarning, match="is not compiled, so attention takes the dense matrix"):
             assert torch.equal(model(tokens).logits, wanted)
-        assert handle.flex is False and not calls
+        assert not calls
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             assert torch.equal(model(tokens).logits, wanted)
@@ -198,7 +198,7 @@ def test_where_it_is_not_compiled_the_dense_matrix_is_taken_with_a_warning(
 
 @pytest.mark.usefixtures("traced")
 def test_answers_of_long_problems_are_generated_as_without_it(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["abc_nb.hf.attach"], "LONG", 40)
+    monkeypatch.setattr(sys.modules["abc_nb.hf.kept"], "LONG", 40)
     model, prompts = made(llama), sequences(2, LAYOUT)[:, : LAYOUT.source_length + 1]
     more = {"max_new_tokens": LAYOUT.target_length, "do_sample": False, "pad_token_id": PAD}
     with hf.attach(model, ONE_KEY, LAYOUT) as handle:

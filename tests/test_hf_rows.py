@@ -14,7 +14,7 @@ from torch import Tensor
 
 from abc_nb import InputError, Layout, Task
 from abc_nb.bias import Lines
-from abc_nb.hf.rows import place
+from abc_nb.hf.rows import Rows, real_tokens
 from abc_nb.problems.layouts import binary_aligned, binary_natural
 
 transformers = pytest.importorskip("transformers")
@@ -110,15 +110,16 @@ def test_the_bias_of_rows_is_the_one_of_the_definition(data: st.DataObject) -> N
     mask = torch.zeros(len(layouts), free, dtype=torch.long)
     for row, columns in enumerate(real):
         mask[row, columns] = 1
-    new, more = data.draw(st.integers(1, free)), data.draw(st.integers(0, 2))
-    rows = place(layouts, mask, (len(layouts), new), free - new, None)
-    matrices = {layout: whole(Drawn(), layout, 1) for layout in layouts}
-    found = rows.bias(matrices.__getitem__, free + more).expand(len(layouts), -1, -1, -1)
-    wanted = torch.full((len(layouts), HEADS, free, free + more), -math.inf)
-    for row, (layout, columns) in enumerate(zip(layouts, real, strict=True)):
+    new = data.draw(st.integers(1, free))
+    matrices = [whole(Drawn(), layout, 1) for layout in layouts]
+    parts = tuple(lambda _, __, first, last, own=own: own[:, first:last, :last] for own in matrices)
+    where = real_tokens(mask, (len(layouts), new), free - new, None)
+    found = Rows(parts, where, free - new, free).bias(1, matrices[0][None])
+    wanted = torch.full((len(layouts), HEADS, free, free), -math.inf)
+    for row, (own, columns) in enumerate(zip(matrices, real, strict=True)):
         for query, at in enumerate(columns):
             for key, under in enumerate(columns):
-                wanted[row, :, at, under] = matrices[layout][:, query, key]
+                wanted[row, :, at, under] = own[:, query, key]
     assert torch.equal(found, wanted[:, :, free - new :])
 
 

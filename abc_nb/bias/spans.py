@@ -73,12 +73,15 @@ class SpanLines(Bias):
             for own in self.lines
         )
 
+    @lru_cache(maxsize=1024)  # noqa: B019 (a frozen value, and few of them)
+    def first(self, layer: int) -> int:
+        """The first of the layers that follow each other up to this one and have the same lines."""
+        return self.first(layer - 1) if layer and self.same(layer - 1, layer) else layer
+
     def by_layer(self, layers: int, make: Callable[[int], Tensor]) -> list[Tensor]:
         """What `make` gives for each layer, made once where layers have the same lines."""
-        found = list[Tensor]()
-        for layer in range(layers):
-            found.append(found[-1] if layer and self.same(layer - 1, layer) else make(layer))
-        return found
+        made = {layer: make(layer) for layer in dict.fromkeys(map(self.first, range(layers)))}
+        return [made[self.first(layer)] for layer in range(layers)]
 
     @torch.inference_mode(False)
     def rows(self, spans: Sequence[ProblemSpan], layer: int, first: int, last: int) -> Tensor:

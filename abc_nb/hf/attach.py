@@ -9,62 +9,82 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from abc_nb.bias.base import Bias, OpenKeys
-from abc_nb.bias.sequence import check_bias, cyclic_positions, dense_bias, leveled, open_bias
+from abc_nb.bias.base import Bias
+from abc_nb.bias.sequence import check_bias, cyclic_positions, of_heads
+from abc_nb.bias.spans import SpanLines
 from abc_nb.common.errors import InputError
 from abc_nb.hf.attention import NAME, register
-from abc_nb.hf.flex import Table, blocks, values
-from abc_nb.hf.long import LONG, SLOTS, by_blocks
+from abc_nb.hf.flex import values
+from abc_nb.hf.kept import Kept
 from abc_nb.hf.probe import check_model, prove
-from abc_nb.hf.rows import Rows, place
+from abc_nb.hf.rows import Rows, real_tokens, rows_of_layouts
+from abc_nb.hf.text import Reader, Text
 from abc_nb.problems.layouts import Layout
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-KEPT = 128  # matrices and tables
-Made = TypeVar("Made")
 Layouts = Layout | Sequence[Layout]
 
 
 def attach(
-    model: PreTrainedModel, bias: Bias, layout: Layouts, period: int | None = None, flex: bool | None = None
+    model: PreTrainedModel,
+    bias: Bias,
+    layout: Layouts | None = None,
+    period: int | None = None,
+    flex: bool | None = None,
+    spans: PreTrainedTokenizerBase | None = None,
 ) -> Attached:
     """Put a bias on a model's attention, until the handle that is returned is detached or its `with` block ends.
 
-    `layout` is that of the problems to come, or one for each row of a batch, whose `attention_mask` then says where
-    padding stands, on the left or on the right. Set the handle's `layout` before other problems. With a `period` the
-    model's `position_ids` are cyclic, whatever is passed. Training, evaluation and `generate` with or without its
-    cache work; the prompt is the problem and the answer's first token. Long sequences go through FlexAttention where it
-    can do what the dense matrix does; with `flex=False` none do, and with `flex=True` short ones do, too.
+    A bias of problems alone takes their `layout`, or one for each row of a batch. Set the handle's `layout` before
+    other problems. With a `period` the model's `position_ids` are cyclic, whatever is passed. A bias of text with
+    problems in it, `SpanLines`, takes the tokenizer, as `spans`: problems are found in every row, also while text is
+    generated. Positions are those of the bias, whatever is passed.
+
+    Rows can have padding on the left or on the right, as the `attention_mask` says. Training, evaluation and `generate`
+    with or without its cache work; of a problem alone, the prompt is the problem and the answer's first token. Long
+    problems go through FlexAttention where it can do what the dense matrix does; with `flex=False` none do, and with
+    `flex=True` short ones do, too.
 
     A few tokens are run to see that the bias acts: a zero bias changes nothing, a closed key has no influence on the
     logits, and no token sees one that comes after it. Raises InputError for a model of which that does not hold, which
-    has a bias already or has a sliding window, and for a bias of other heads.
+    has a bias already or has a sliding window, for a bias of other heads, and for a tokenizer that merges digits.
     """
     check_model(model)
     if attached(model) is not None:
         raise InputError("this model has a bias already: detach it first, with hf.attached(model).detach()")
-    layouts = as_layouts(layout)
-    for each in layouts:
-        check_bias(bias, each)
-        if period is not None:
-            cyclic_positions(each, period)
+    reader, layouts = None, tuple[Layout, ...]()
+    if isinstance(bias, SpanLines):
+        if spans is None or layout is not None or period is not None:
+            raise InputError(
+                "a bias of text with problems in it takes its tokenizer alone: attach(model, bias, spans=tokenizer)"
+            )
+        reader = Reader(spans, bias.patterns)
+    else:
+        layouts = as_layouts(layout)
+        for each in layouts:
+            check_bias(bias, each)
+            if period is not None:
+                cyclic_positions(each, period)
     register()
     handle = Attached(model)
     try:
         prove(model, handle)
-        handle.bias, handle.layout, handle.period, handle.flex = bias, layouts, period, flex
-        if period is not None and "position_ids" not in handle.names:
-            raise InputError(f"{type(model).__name__} takes no position_ids: a period is not possible")
-        values(bias, layouts[0], 0, handle.heads)  # InputError for other heads
+        handle.bias, handle.layout, handle.period, handle.flex, handle.reader = bias, layouts, period, flex, reader
+        if (period is not None or reader is not None) and "position_ids" not in handle.names:
+            raise InputError(f"{type(model).__name__} takes no position_ids: its tokens stand where it counts them")
+        if isinstance(bias, SpanLines):
+            of_heads(torch.empty(bias.heads, 1, 1), handle.heads)
+        else:
+            values(bias, layouts[0], 0, handle.heads)  # InputError for other heads
     except BaseException:
         handle.detach()
         raise
@@ -89,12 +109,13 @@ def under_own(model: PreTrainedModel, layout: Layouts) -> Iterator[Attached]:
             handle.detach()
 
 
-def as_layouts(layout: Layouts) -> tuple[Layout, ...]:
+def as_layouts(layout: Layouts | None) -> tuple[Layout, ...]:
     """One layout for all rows, or one for each; InputError for none."""
-    many = tuple(layout) if isinstance(layout, Sequence) else (layout,)
-    if not many or not all(isinstance(each, Layout) for each in many):
+    many = layout if isinstance(layout, Sequence) else [layout]
+    found = tuple(each for each in many if isinstance(each, Layout))
+    if not found or len(found) < len(many):
         raise InputError(f"give a Layout, or a list of one for each row, not {layout!r}")
-    return many
+    return found
 
 
 class Attached:
@@ -107,11 +128,13 @@ class Attached:
         self.flex: bool | None = False
         self.period: int | None = None
         self.layout: Layouts = ()
+        self.reader: Reader | None = None  # of problems in text
         self.rows: Rows | None = None  # of the pass that runs
+        self.text: Text | None = None  # the same, of text
         self.weights_wanted = False
         self.countable = False  # whether the model can be told where its tokens stand, and counts from 0 itself
-        self.kept: dict[Hashable, Any] = {}  # what was made of a bias
-        self.kept_of = self.bias
+        self.kept = Kept(self.bias)
+        self.hooks: list[Any] = []
         self.layers: list[Any] = []  # in the order in which they attend
         self.configs: list[tuple[Any, Any, Any]] = [  # a module, its own configuration, and the one in its place
             (module, module.config, copy.copy(module.config))
@@ -127,7 +150,10 @@ class Attached:
             private._attn_implementation_internal = NAME
             module.config = private
             setattr(module, NAME, (self, None))
-        self.hook = self.base.register_forward_pre_hook(self.before, with_kwargs=True)
+        self.hooks = [
+            inner.register_forward_pre_hook(self.before, with_kwargs=True),
+            inner.register_forward_hook(self.after, with_kwargs=True),
+        ]
 
     def keep_layers(self) -> None:
         """Leave alone what has a configuration and does not attend."""
@@ -138,8 +164,8 @@ class Attached:
 
     def detach(self) -> None:
         """Leave the model as it was; a second call does nothing."""
-        if hasattr(self, "hook"):
-            self.hook.remove()
+        for hook in self.hooks:
+            hook.remove()
         for module, own, private in self.configs:
             if vars(module).get("config") is private:
                 module.config = own
@@ -163,7 +189,7 @@ class Attached:
         self.detach()
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"kept": {}, "rows": None}
+        return vars(self) | {"kept": Kept(self.bias), "rows": None, "text": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         register()  # in the process that loads a model under a bias
@@ -182,17 +208,31 @@ class Attached:
         tokens = next((given[name] for name in ("input_ids", "inputs_embeds") if given.get(name) is not None), None)
         if tokens is None:
             return (), given
-        cache, mask = given.get("past_key_values"), given.get("attention_mask")
+        cache = given.get("past_key_values")
         self.weights_wanted = bool(given.get("output_attentions") or self.base.config.output_attentions)
         seen = 0 if cache is None else int(cache.get_seq_length())
-        self.rows = place(as_layouts(self.layout), mask, tuple(tokens.shape[:2]), seen, self.rows)
-        if self.period is not None:
-            given["position_ids"] = self.rows.positions(self.period).to(tokens.device)
-        elif given.get("position_ids") is None and self.rows.shifted is not None:
-            if not self.countable:
+        real = real_tokens(given.get("attention_mask"), tuple(tokens.shape[:2]), seen, self.rows)
+        if isinstance(self.bias, SpanLines):
+            assert self.reader is not None
+            self.text = Text(self.bias, self.reader, given, seen, real)
+            self.rows = self.text.rows
+        else:
+            self.text = None
+            size = tokens.shape[0], tokens.shape[1]
+            self.rows = rows_of_layouts(
+                as_layouts(self.layout), self.period, size, seen, real, self.rows, self.own_kept().part
+            )
+        own, told = self.rows.positions, self.text is not None or self.period is not None
+        if own is not None and (told or given.get("position_ids") is None):
+            if not (told or self.countable):
                 raise InputError("this model's positions are its own: put padding behind the problems, not before them")
-            given["position_ids"] = self.rows.shifted.to(tokens.device)
+            given["position_ids"] = own.to(tokens.device)
         return (), given
+
+    def after(self, _: nn.Module, args: object, given: object, found: Any) -> None:
+        """After a forward pass."""
+        if self.text is not None and isinstance(found, dict):
+            self.text.after(found)
 
     def layer_of(self, module: nn.Module, query: Tensor, key: Tensor) -> tuple[int, Rows]:
         """Which layer attends, counted from 0, and its rows; `query` and `key` are (row, head, token, size)."""
@@ -202,63 +242,26 @@ class Attached:
             self.layers.append(module)
             setattr(module, NAME, (self, layer))
         rows = self.rows
-        if rows is None or query.shape[2] != rows.tokens - rows.before or key.shape[2] < rows.tokens:
+        if rows is None or query.shape[2] != rows.tokens - rows.before or key.shape[2] != rows.tokens:
             raise InputError(
-                "a bias needs the whole sequence, or a cache that keeps all tokens before: give one of both"
+                "a bias needs the whole sequence, or a cache that grows and keeps all tokens before: give one of both"
             )
         return layer, rows
 
-    def bias_of(self, rows: Rows, layer: int, query: Tensor, keys: int) -> Tensor:
+    def bias_of(self, rows: Rows, layer: int, query: Tensor) -> Tensor:
         """What is added to a layer's logits (row or 1, head, query, key), like `query`."""
-        few = self.open_keys(rows, layer, query) if rows.before and rows.tokens >= LONG else None
-        if few is not None:  # a few rows of a large matrix, which is not made
-            return few.rows(slice(rows.before, rows.tokens)).dense(keys)[None].to(query.dtype)
-        return rows.bias(lambda layout: self.matrix(layout, layer, query), keys)
+        return rows.bias(layer, query) if self.text is None else self.text.bias_of(layer, query)
 
     def long(
         self, rows: Rows, layer: int, query: Tensor, key: Tensor, value: Tensor, softcap: float | None
     ) -> Tensor | None:
         """A layer's attention by FlexAttention; None where the dense matrix is taken."""
-        short = (rows.tokens - rows.before) * rows.tokens < LONG**2
-        if self.flex is False or (short and not self.flex) or self.weights_wanted or key.shape[2] > rows.tokens:
+        if self.flex is False or self.weights_wanted:
             return None
-        few = self.open_keys(rows, layer, query)
-        if few is None or few.index.shape[1] > SLOTS:
-            return None
-        which = rows.layouts[0], layer, query.shape[1], query.device
-        table = self.once(("table", *which), lambda: Table.of(few, query.device))
-        parts = self.once(
-            ("blocks", *which, rows.before, rows.tokens), lambda: blocks(few, rows.tokens, rows.before, query.device)
-        )
-        found = by_blocks(query, key, value, table, parts, rows.before, softcap)
-        self.flex = False if found is None else self.flex
-        return found
+        return self.own_kept().long(rows, layer, query, key, value, softcap, bool(self.flex))
 
-    def open_keys(self, rows: Rows, layer: int, like: Tensor) -> OpenKeys | None:
-        """Each token's few open keys; None if they are not few, or rows are padded."""
-        layout, heads = rows.layouts[0], like.shape[1]
-
-        def made() -> OpenKeys | None:
-            few = open_bias(self.bias, layout, layer, heads)
-            return None if few is None else OpenKeys(few.index, leveled(few.value)).to(like.device)
-
-        return self.once(("few", layout, layer, heads, like.device), made) if rows.index is None else None
-
-    def matrix(self, layout: Layout, layer: int, like: Tensor) -> Tensor:
-        """A layer's bias (head, token, token)."""
-        return self.once(
-            ("matrix", layout, layer, like.shape[1], like.device, like.dtype),
-            lambda: leveled(dense_bias(self.bias, layout, layer, like.shape[1])).to(like.device, like.dtype),
-        )
-
-    def once(self, what: Hashable, make: Callable[[], Made]) -> Made:
-        """What was made of the bias before and is kept, or else is made now."""
-        if self.kept_of is not self.bias:
-            self.kept, self.kept_of = {}, self.bias
-        if what not in self.kept:
-            if len(self.kept) >= KEPT:
-                self.kept.pop(next(iter(self.kept)))
-            with torch.inference_mode(False):  # used in training later
-                self.kept[what] = make()
-        found: Made = self.kept[what]
-        return found
+    def own_kept(self) -> Kept:
+        """What was made of the bias that is on the model now."""
+        if self.kept.bias is not self.bias:
+            self.kept = Kept(self.bias)
+        return self.kept

@@ -46,7 +46,7 @@ def biased_attention(
         found = handle.long(rows, layer, scaled, key, value, softcap)
         if found is not None:
             return found.transpose(1, 2).contiguous(), None
-    bias = handle.bias_of(rows, layer, query, key.shape[2])
+    bias = handle.bias_of(rows, layer, query)
     key, value = (x.repeat_interleave(query.shape[1] // x.shape[1], dim=1) for x in (key, value))
     special = softcap is not None or s_aux is not None or value.shape[-1] != query.shape[-1]
     if not (special or handle.weights_wanted):

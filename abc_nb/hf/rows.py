@@ -1,112 +1,130 @@
-"""Rows of a batch: which tokens of each are a problem's, and the bias and positions that follow from that.
-
-A batch can hold problems of other widths, with padding on either side, as its attention mask says.
-"""
+"""Rows of a batch: which tokens are a row's own and no padding, and the bias and positions that follow from that."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from abc_nb.bias.base import CLOSED
 from abc_nb.bias.sequence import cyclic_positions, token_count
 from abc_nb.common.errors import InputError
 from abc_nb.problems.layouts import Layout
 
+# What is added to a layer's logits of a row's own tokens from a first to a last one: (head, tokens, tokens up to the
+# last), like a tensor (row, head, ...).
+Part = Callable[[int, Tensor, int, int], Tensor]
+
 
 @dataclass(frozen=True)
 class Rows:
     """The tokens that a forward pass computes, and those before them, which are in its cache.
 
-    A token whose index is -1 is padding, or stands behind the end of its problem. It sees nothing, and no token
-    sees it.
+    Padding can stand anywhere. It sees nothing, and no token sees it.
     """
 
-    layouts: tuple[Layout, ...]  # of each row; a single one for all rows without padding
-    index: Tensor | None  # (row, token): where a token stands in its own sequence; None: there is no padding
+    parts: tuple[Part, ...]  # of each row, or of all without padding
+    real: Tensor | None  # (row, token): False where padding stands; None: nowhere
     before: int  # tokens in the cache
     tokens: int  # tokens in all
-    counts: tuple[int, ...]  # tokens of each row that are no padding, or of all rows
-    shifted: Tensor | None = None  # positions (row, token) of the tokens to compute, where padding stands before some
+    positions: Tensor | None = None  # (row or 1, token) of those to compute; None: the model's own
+    layout: Layout | None = None  # of all rows, without padding
 
-    def bias(self, matrix: Callable[[Layout], Tensor], keys: int) -> Tensor:
-        """What is added to logits, (row or 1, head, query, key), from each layout's (head, token, token)."""
-        more = (0, keys - self.tokens)  # a static cache has room for tokens to come
-        if self.index is None:
-            part = matrix(self.layouts[0])[None, :, self.before : self.tokens, : self.tokens]
-            return pad(part, more, value=CLOSED) if any(more) else part
-        parts = {layout: matrix(layout) for layout in self.layouts}
-        like = parts[self.layouts[0]]
-        found = like.new_full((len(self.layouts), len(like), self.tokens - self.before, keys), CLOSED)
-        for layout, own in parts.items():
-            rows = [row for row, each in enumerate(self.layouts) if each == layout]
-            index = self.index[rows].to(own.device)
-            query, key = index[:, self.before :, None], index[:, None, :]
-            cells = own[:, query.clamp(min=0), key.clamp(min=0)].masked_fill((query < 0) | (key < 0), CLOSED)
-            found[rows, :, :, : self.tokens] = cells.transpose(0, 1)
-        return found
+    @property
+    def counts(self) -> list[int]:
+        """How many tokens of each row are no padding."""
+        return [self.tokens] * len(self.parts) if self.real is None else counts(self.real)
 
-    def positions(self, period: int) -> Tensor:
-        """The cyclic index of each token that is computed (row or 1, token)."""
-        if self.index is None:
-            return cyclic_positions(self.layouts[0], period)[None, self.before : self.tokens]
-        index = self.index[:, self.before :].cpu()
-        known = [cyclic_positions(layout, period) for layout in self.layouts]
-        return torch.stack([own[at.clamp(min=0)] for own, at in zip(known, index, strict=True)])
+    def bias(self, layer: int, like: Tensor) -> Tensor:
+        """What is added to logits: (row or 1, head, query, key)."""
+        if self.real is None:
+            found = [part(layer, like, self.before, self.tokens) for part in self.parts]
+            return found[0][None] if len(found) == 1 else torch.stack(found)
+        new = self.tokens - self.before
+        padded = like.new_full((len(self.parts), like.shape[1], new, self.tokens), CLOSED)
+        for row, part, real in zip(padded, self.parts, self.real.to(like.device), strict=True):
+            keys = real.nonzero()[:, 0]
+            first = int((keys < self.before).sum())
+            row[:, (keys[first:] - self.before)[:, None], keys] = part(layer, like, first, len(keys))
+        return padded
 
 
-def place(
-    layouts: Sequence[Layout], mask: Tensor | None, size: tuple[int, int], before: int, last: Rows | None
-) -> Rows:
-    """The rows of a batch of `size` (rows, tokens to compute), after `before` tokens in the cache.
+def counts(real: Tensor) -> list[int]:
+    found: list[int] = real.sum(1).tolist()
+    return found
 
-    `mask` (row, token) is 0 where padding stands, also in the cache. Layouts are one for all rows or one a row; rows
-    that are repeated, as for beam search, repeat theirs. `last` are the rows of the pass before this one. Raises
-    InputError for rows that do not fit their layouts.
+
+def real_tokens(mask: object, size: tuple[int, int], before: int, last: Rows | None) -> Tensor | None:
+    """Which tokens are no padding (row, token), also of those in the cache; None if all are.
+
+    `size` is (rows, tokens to compute), and `last` are the rows of the pass before. InputError for another mask.
     """
-    batch, tokens = size[0], before + size[1]
-    if mask is None and last is not None and last.index is not None and before == last.tokens:
+    wanted = size[0], before + size[1]
+    if mask is None and last is not None and last.real is not None and before == last.tokens:
         raise InputError("the tokens in the cache have padding: give the attention_mask of all tokens at every step")
-    if mask is not None and (not isinstance(mask, Tensor) or mask.shape != (batch, tokens)):
+    if mask is not None and (not isinstance(mask, Tensor) or mask.shape != wanted):
         raise InputError(
-            f"a bias takes an attention_mask (row, token) of {batch} x {tokens}, with 1 for tokens and 0 for padding, "
-            "and a cache that grows with the sequence: generate without cache_implementation"
+            f"a bias takes an attention_mask (row, token) of {wanted[0]} x {wanted[1]}, with 1 for tokens and 0 for "
+            "padding, and a cache that grows with the sequence: generate without cache_implementation"
         )
-    if batch % len(layouts):
-        raise InputError(f"a batch has {batch} rows and the handle {len(layouts)} layouts: give one, or one for each")
-    own = tuple(layout for layout in layouts for _ in range(batch // len(layouts)))
-    if mask is None or bool(mask.all()):
-        if len(set(own)) < 2:
-            check((tokens,), own[:1], before, last)
-            return Rows(own[:1], None, before, tokens, (tokens,))
-        mask = torch.ones(batch, tokens)
-    real = mask.bool()
-    counts = tuple(real.sum(1).tolist())
-    check(counts, own, before, last)
-    ends = torch.tensor([token_count(layout) for layout in own], device=real.device)[:, None]
-    index = real.cumsum(1) - 1
-    moved = bool((real & (index != torch.arange(tokens, device=real.device)))[:, before:].any())
-    shifted = index[:, before:].clamp(min=0) if moved else None
-    return Rows(own, index.masked_fill(~real | (index >= ends), -1), before, tokens, counts, shifted)
+    return None if mask is None or bool(mask.all()) else mask.bool()
 
 
-def check(counts: tuple[int, ...], layouts: tuple[Layout, ...], before: int, last: Rows | None) -> None:
-    """InputError for rows that are not of their layouts.
+def of_rows(numbers: Sequence[Tensor], real: Tensor | None, before: int) -> Tensor:
+    """Numbers of rows' own tokens (token,) where these stand, from `before` on: (row, token); padding has 0.
+
+    Tokens behind the last number have that one.
+    """
+    if real is None:
+        return torch.stack([*numbers])[:, before:]
+    found = torch.zeros(real.shape, dtype=torch.long)
+    for row, own, where in zip(found, numbers, real.cpu(), strict=True):
+        row[where] = own[torch.arange(int(where.sum())).clamp(max=len(own) - 1)]
+    return found[:, before:]
+
+
+def rows_of_layouts(
+    layouts: Sequence[Layout],
+    period: int | None,
+    size: tuple[int, int],
+    before: int,
+    real: Tensor | None,
+    last: Rows | None,
+    part: Callable[[Layout, int, Tensor, int, int], Tensor],
+) -> Rows:
+    """Rows that are one problem each. Layouts are one for all, or one a row; rows that are repeated, as for beam
+    search, repeat theirs. InputError for rows that do not fit them.
+    """
+    if size[0] % len(layouts):
+        raise InputError(f"a batch has {size[0]} rows and the handle {len(layouts)} layouts: give one, or one for each")
+    own = tuple(layout for layout in layouts for _ in range(size[0] // len(layouts)))
+    own, count = own[:1] if real is None and len(set(own)) == 1 else own, before + size[1]
+    check([count] * len(own) if real is None else counts(real), own, before, last)
+    where = None
+    if period is not None:
+        where = of_rows([cyclic_positions(layout, period)[:count] for layout in own], real, before)
+    elif real is not None and bool((real & ((~real).cumsum(1) > 0))[:, before:].any()):  # padding stands before some
+        where = of_rows([torch.arange(token_count(layout)) for layout in own], real, before)
+    parts = tuple(partial(part, layout) for layout in own)
+    return Rows(parts, real, before, count, where, own[0] if real is None and len(own) == 1 else None)
+
+
+def check(found: Sequence[int], layouts: Sequence[Layout], before: int, last: Rows | None) -> None:
+    """InputError for rows with so many tokens that are not of their layouts.
 
     A prompt that is fed in token by token is one, too; several tokens that are not even the problem are too few.
     While another row is still being answered, a finished one gets tokens behind its end, one in each pass.
     """
-    grown = before > 0 or (last is not None and [count - 1 for count in counts] == list(last.counts))
-    over = [count > token_count(layout) for count, layout in zip(counts, layouts, strict=True)]
-    few = [before == 0 and 1 < count <= layout.source_length for count, layout in zip(counts, layouts, strict=True)]
+    grown = before > 0 or (last is not None and [count - 1 for count in found] == last.counts)
+    over = [count > token_count(layout) for count, layout in zip(found, layouts, strict=True)]
+    few = [before == 0 and 1 < count <= layout.source_length for count, layout in zip(found, layouts, strict=True)]
     strict = not grown or all(over)
     wrong = [less or (more and strict) for less, more in zip(few, over, strict=True)]
     if any(wrong):
-        count, layout = counts[wrong.index(True)], layouts[wrong.index(True)]
+        count, layout = found[wrong.index(True)], layouts[wrong.index(True)]
         raise InputError(
             f"a sequence has {count} tokens and the layout {layout.source_length} of the problem and "
             f"{token_count(layout)} in all: set the handle's layout to that of these problems, or to one for each row "

@@ -1,0 +1,166 @@
+"""Rows of text with problems in them: where problems stand, while text grows, and tokenizers that leave digits apart.
+
+Whether a number is one of a problem shows only when the `=` comes. So the problems of whole rows are found anew in
+every pass. The cache has a note of its tokens and of the problems in which they stood; what stands otherwise now is
+forgotten there, and computed again.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from abc_nb.bias.sequence import leveled
+from abc_nb.bias.spans import SpanLines, positions
+from abc_nb.common.errors import InputError
+from abc_nb.hf.attention import NAME
+from abc_nb.hf.rows import Rows, of_rows
+from abc_nb.problems.spans import END, EQUALS, Pattern, Patterns, ProblemSpan
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+class Reader:
+    """Finds problems in rows of a tokenizer's tokens."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, patterns: Sequence[Pattern]) -> None:
+        """InputError for a tokenizer that gives no token to each character of a problem."""
+        self.tokenizer, self.patterns = tokenizer, Patterns(tuple(patterns))
+        self.pieces: dict[int, str] = {}
+        for pattern in patterns:
+            every = "".join(a + b for a, b in product(pattern.task.digits, repeat=2))
+            text = pattern.problem([every[: pattern.task.factor] if few else every for few in pattern.few])
+            found = list[ProblemSpan]()
+            with suppress(InputError):
+                found = self.spans(tokenizer.encode(f"So {text}{every[:8]}{END}", add_special_tokens=False))
+            if [(span.problem, span.answer) for span in found] != [(len(text) - 1, 8)]:
+                raise InputError(
+                    f"this tokenizer does not give each character of {pattern.form} a token of its own: take "
+                    "hf.one_digit_tokens(tokenizer, patterns), signs instead of words in patterns, and train with it"
+                )
+
+    def spans(self, tokens: Sequence[int]) -> list[ProblemSpan]:
+        """The problems in a row of tokens without padding, counted in tokens."""
+        if not self.patterns.patterns:
+            return []
+        return self.patterns.spans_of_tokens([self.piece(token) for token in tokens])
+
+    def piece(self, token: int) -> str:
+        """What a token adds to a text; behind a digit, since some tokenizers take spaces from a text's beginning."""
+        if token not in self.pieces:
+            first = token_of(self.tokenizer, "0")
+            before, both = (
+                self.tokenizer.decode(own, clean_up_tokenization_spaces=False) for own in ([first], [first, token])
+            )
+            self.pieces[token] = both[len(before) :]
+        return self.pieces[token]
+
+
+class Text:
+    """Rows of text under a bias, and what a cache has to know of them."""
+
+    def __init__(self, bias: SpanLines, reader: Reader, given: dict[str, Any], seen: int, real: Tensor | None) -> None:
+        """The rows of a model's arguments, after `seen` tokens in the cache; `input_ids` get those to compute again."""
+        if given.get("input_ids") is None:
+            raise InputError("a bias of text finds problems in input_ids: give them instead of inputs_embeds")
+        self.bias, self.asked, cache = bias, given["input_ids"].shape[1], given.get("past_key_values")
+        self.ids, known = noted(cache, seen, given["input_ids"])
+        where = torch.ones_like(self.ids, dtype=torch.bool) if real is None else real
+        self.problems, spans = torch.zeros_like(self.ids), list[tuple[ProblemSpan, ...]]()
+        for ids, problems, own in zip(self.ids.cpu(), self.problems, where.cpu(), strict=True):
+            spans.append(tuple(reader.spans(ids[own].tolist())))
+            columns = own.nonzero()[:, 0].to(problems.device)
+            for span in spans[-1]:
+                number = hash((bias.patterns.index(span.pattern), span.start, *span.lengths))
+                problems[columns[span.start : span.end]] = number
+        other = (known != self.problems[:, :seen]).any(0).nonzero()
+        first = int(other[0]) if len(other) else seen
+        if cache is not None and first < seen:
+            cache.crop(first - seen)
+            given["input_ids"] = self.ids[:, first:]
+        index = [positions(own, int(count), bias.period) for own, count in zip(spans, where.sum(1), strict=True)]
+        parts = tuple(partial(self.part, own) for own in spans)
+        self.rows = Rows(parts, real, first, self.ids.shape[1], of_rows(index, real, first))
+        self.made: tuple[int, Tensor] | None = None
+
+    def part(self, spans: Sequence[ProblemSpan], layer: int, like: Tensor, first: int, last: int) -> Tensor:
+        """The bias of one row, as a `Part`."""
+        return leveled(self.bias.rows(spans, layer, first, last)).to(like.device, like.dtype)
+
+    def bias_of(self, layer: int, like: Tensor) -> Tensor:
+        """The bias of all rows, which layers of the same lines share: (row, head, query, key)."""
+        layer = self.bias.first(layer)
+        if self.made is None or self.made[0] != layer:
+            self.made = layer, self.rows.bias(layer, like)
+        return self.made[1]
+
+    def after(self, found: Any) -> None:
+        """Note in the cache of a model's output what was computed, and leave out what was not asked for."""
+        keep(found.get("past_key_values"), self.ids, self.problems)
+        for name in ("last_hidden_state", "logits"):
+            if found.get(name) is not None and self.rows.tokens - self.rows.before > self.asked:
+                found[name] = found[name][:, -self.asked :]
+
+
+def noted(cache: Any, seen: int, ids: Tensor) -> tuple[Tensor, Tensor]:
+    """The tokens of rows, with those in the cache; and in which problems the latter stood, as numbers.
+
+    InputError for a cache that has no note of them.
+    """
+    if not seen:
+        return ids, ids[:, :0]
+    note = next((layer for layer in getattr(cache, "layers", ()) if hasattr(layer, NAME)), None)
+    if note is None or note.get_seq_length() != seen:
+        raise InputError("what text is in this cache is not known: let the model begin it under its bias")
+    known, problems = (part[:, 0, :, 0].to(ids.device) for part in (note.keys, note.values))
+    return torch.cat([known, ids], 1), problems
+
+
+def keep(cache: Any, ids: Tensor, problems: Tensor) -> None:
+    """Note in a cache what `noted` tells, as one layer more, so that it is cut and reordered with the others."""
+    from transformers.cache_utils import DynamicLayer
+
+    if not hasattr(cache, "layers"):
+        return
+    note = next((layer for layer in cache.layers if hasattr(layer, NAME)), None)
+    if note is None:
+        note = DynamicLayer()
+        setattr(note, NAME, True)
+        cache.layers.append(note)
+    first = note.get_seq_length()
+    note.update(ids[:, None, first:, None], problems[:, None, first:, None])
+
+
+def token_of(tokenizer: PreTrainedTokenizerBase, character: str) -> int:
+    """The token of one character; InputError where a tokenizer has none."""
+    found = tokenizer.encode(character, add_special_tokens=False)
+    if len(found) != 1 or tokenizer.decode(found) != character:
+        raise InputError(f"the tokenizer has no token for {character!r} alone: problems need one for each character")
+    return int(found[0])
+
+
+def one_digit_tokens(tokenizer: PreTrainedTokenizerBase, patterns: Sequence[Pattern] = ()) -> PreTrainedTokenizerBase:
+    """A copy of a tokenizer that never merges digits, nor signs of patterns; a model is to be trained with it.
+
+    Letters are merged as before. InputError for a tokenizer that is not one of the library `tokenizers`.
+    """
+    from tokenizers import Regex, pre_tokenizers
+
+    own: Any = copy.deepcopy(tokenizer)
+    if getattr(own, "backend_tokenizer", None) is None:
+        raise InputError("this tokenizer is not one of the library `tokenizers`: load it with use_fast=True")
+    signs = {sign for pattern in patterns for literal in pattern.literals for sign in literal if not sign.isalnum()}
+    alone = pre_tokenizers.Split(Regex(f"[0-9{re.escape(''.join(sorted(signs | {EQUALS, END})))}]"), "isolated")
+    before = own.backend_tokenizer.pre_tokenizer
+    own.backend_tokenizer.pre_tokenizer = alone if before is None else pre_tokenizers.Sequence([before, alone])
+    found: PreTrainedTokenizerBase = own
+    return found

@@ -1,0 +1,193 @@
+"""A bias of text with problems in it on models of transformers: masks, positions, padding, caches, tokenizers."""
+
+from __future__ import annotations
+
+import copy
+import random
+from functools import lru_cache
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_hf import LAYERS, gpt2, llama, made, neox
+from test_hf_rows import gemma2, opt, qwen3
+from test_spans import HEADS, PATTERNS, slow_bias, texts
+from torch import Tensor, nn
+
+from abc_nb.bias.spans import SpanLines
+from abc_nb.problems.spans import VOCABULARY, Patterns
+
+transformers = pytest.importorskip("transformers")
+hf = pytest.importorskip("abc_nb.hf")
+
+PAD = 0
+BIAS = SpanLines.one_key_a_head(PATTERNS, HEADS, LAYERS)
+SIZES = {"hidden_size": 40, "num_attention_heads": HEADS, "num_key_value_heads": 1, "vocab_size": 98}
+OTHER = {gpt2: {"n_embd": 40, "n_head": HEADS, "vocab_size": 98}, opt: {"word_embed_proj_dim": 40, "pad_token_id": PAD}}
+families = pytest.mark.parametrize("make", [llama, gpt2, neox, gemma2, qwen3, opt])
+Known = tuple[str, list[tuple[int, str, list[str], int]]]
+
+
+@lru_cache
+def tokenizer() -> Any:
+    """One token a character, after one for padding."""
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+
+    words = {word: number for number, word in enumerate(["<s>", *VOCABULARY])}
+    found = Tokenizer(models.WordLevel(words, unk_token="<s>"))
+    found.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+    found.decoder = decoders.Fuse()
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=found, pad_token="<s>")
+
+
+@lru_cache
+def own(make: Any) -> Any:
+    """A model with as many heads as the bias."""
+    other = OTHER.get(make, {}) if make is gpt2 else SIZES | OTHER.get(make, {})
+    if make in (neox, opt):
+        other = {name: size for name, size in other.items() if name != "num_key_value_heads"}
+    return made(make, **other | ({"head_dim": 8} if make in (gemma2, qwen3) else {}))
+
+
+def ids(text: str) -> Tensor:
+    return torch.tensor(tokenizer().encode(text))
+
+
+def batch(rows: list[str], sides: list[str]) -> tuple[Tensor, Tensor]:
+    longest = max(map(len, rows))
+    tokens, mask = torch.full((len(rows), longest), PAD), torch.zeros(len(rows), longest, dtype=torch.long)
+    for row, (text, side) in enumerate(zip(rows, sides, strict=True)):
+        first = longest - len(text) if side == "left" else 0
+        tokens[row, first : first + len(text)], mask[row, first : first + len(text)] = ids(text), 1
+    return tokens, mask
+
+
+def by_hand(model: Any, given: Known) -> Tensor:
+    """Logits (token, vocabulary) of the library's own attention, with masks and positions from their definitions."""
+    text, known = given
+    ends = [(start, text.index("=", start) + 1 + written) for start, _, _, written in known]
+    inside = {at: start for start, end in ends for at in range(start, end)}
+    where, position = [], -1
+    for at in range(len(text)):
+        position += at not in inside or inside[at] == at
+        where.append(position)
+    mask = torch.stack([torch.from_numpy(slow_bias(text, known, head)) for head in range(HEADS)])
+    mask = torch.zeros(mask.shape).masked_fill(~mask, -torch.inf)
+    before = model.config._attn_implementation
+    model.set_attn_implementation("eager")
+    layers = [module for module in model.modules() if hasattr(module, "layer_idx")] or [
+        module for name, module in model.named_modules() if name.endswith("self_attn")
+    ]
+
+    def masked(_: nn.Module, args: tuple[Any, ...], more: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        return args, more | {"attention_mask": mask[None]}
+
+    hooks = [module.register_forward_pre_hook(masked, with_kwargs=True) for module in layers]
+    found: Tensor = model(ids(text)[None], position_ids=torch.tensor([where]), use_cache=False).logits[0]
+    for hook in hooks:
+        hook.remove()
+    model.set_attn_implementation(before)
+    return found
+
+
+def close(found: Tensor, wanted: Tensor) -> None:
+    torch.testing.assert_close(found, wanted, atol=1e-4 * wanted.abs().max().item(), rtol=1e-4)
+
+
+@families
+@settings(max_examples=15)
+@given(rows=st.lists(texts(), min_size=1, max_size=3), sides=st.lists(st.sampled_from(["left", "right"]), min_size=3))
+@torch.no_grad()
+def test_rows_of_a_batch_have_masks_and_positions_of_the_definition(make: Any, rows: list[Known], sides: Any) -> None:
+    """Several problems a row, of any widths, finished or not, and padding on either side."""
+    rows = [row for row in rows if row[0] and len(Patterns(PATTERNS).spans(row[0])) == len(row[1])]
+    if not rows:
+        return
+    model = own(make)
+    tokens, mask = batch([text for text, _ in rows], sides[: len(rows)])
+    with hf.attach(model, BIAS, spans=tokenizer()):
+        found = model(tokens, attention_mask=mask).logits
+    for row, given_row in enumerate(rows):
+        close(found[row, mask[row] == 1], by_hand(model, given_row))
+
+
+PIECES = [*"12+*=;a ", "34", "12+34=64;", " 7*8=", "succ(", "99)=", "parity(10)=1"]
+
+
+@families
+@settings(max_examples=8)
+@given(seed=st.integers(0, 10**6))
+@torch.no_grad()
+def test_a_cache_gives_what_the_whole_text_gives(make: Any, seed: int) -> None:
+    """Rows grow token by token or by more, problems come about and end in them, and the cache is cut at times."""
+    rng, model, cache = random.Random(seed), own(make), None
+    known, mask = torch.zeros(2, 0).long(), torch.zeros(2, 0).long()
+    with hf.attach(model, BIAS, spans=tokenizer()):
+        for _ in range(8):
+            most = rng.choice([1, 2, 3, 99])
+            more = batch(["".join(rng.choices(PIECES, k=5))[:most] for _ in range(2)], ["left"] * 2)
+            known, mask = (torch.cat(pair, 1) for pair in zip((known, mask), more, strict=True))
+            out = model(more[0], attention_mask=mask, past_key_values=cache, use_cache=True)
+            wanted = model(known, attention_mask=mask, use_cache=False).logits[:, -more[0].shape[1] :]
+            close(out.logits[more[1] == 1], wanted[more[1] == 1])
+            cache, cut = out.past_key_values, rng.choice([0, 0, 1, 4])
+            cut = min(cut, known.shape[1] - 1)
+            cache.crop(-cut)
+            known, mask = known[:, : known.shape[1] - cut], mask[:, : mask.shape[1] - cut]
+
+
+@families
+@pytest.mark.parametrize("beams", [1, 2])
+def test_generating_is_the_same_with_a_cache_without_and_alone(make: Any, beams: int) -> None:
+    model, rows = own(make), ["so 12+345=", "1+2=3; parity(101)=", "x succ(12345)=6 and 7*8"]
+    tokens, mask = batch(rows, ["left"] * 3)
+    more = {"max_new_tokens": 12, "do_sample": False, "pad_token_id": PAD, "num_beams": beams}
+    with hf.attach(model, BIAS, spans=tokenizer()):
+        first, second = (model.generate(tokens, attention_mask=mask, use_cache=use, **more) for use in (True, False))
+        assert torch.equal(first, second)
+        for row, text in zip(first, rows, strict=True):
+            alone = model.generate(ids(text)[None], attention_mask=torch.ones(1, len(text)).long(), **more)
+            assert torch.equal(alone[0, -12:], row[-12:])
+
+
+class Dictated(transformers.LogitsProcessor if transformers else object):  # type: ignore[misc]
+    """Has a model write a text, and keeps the logits that it would have gone by."""
+
+    def __init__(self, text: str, start: int) -> None:
+        self.tokens, self.start, self.seen = ids(text), start, list[Tensor]()
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        self.seen.append(scores.clone())
+        return torch.full_like(scores, -torch.inf).index_fill(
+            1, self.tokens[input_ids.shape[1] - self.start][None], 0.0
+        )
+
+
+@families
+def test_problems_that_a_model_writes_itself_are_found(make: Any) -> None:
+    """Their tokens stand in no problem yet when they are written, and are computed again when it is one."""
+    model, text = own(make), "oh 12+34=64; then succ(99)=001; so parity(1"
+    prompt, seen = ids("it is ")[None], []
+    with hf.attach(model, BIAS, spans=tokenizer()):
+        for use in (True, False):
+            dictated = Dictated(text, prompt.shape[1])
+            found = model.generate(
+                prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=len(text), pad_token_id=PAD,
+                use_cache=use, logits_processor=[dictated],
+            )  # fmt: skip
+            assert tokenizer().decode(found[0]) == "it is " + text
+            seen.append(torch.cat(dictated.seen))
+    close(seen[0], seen[1])
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@families
+@torch.no_grad()
+def test_half_precision_is_as_near_as_without_a_bias(make: Any, dtype: torch.dtype) -> None:
+    half = copy.deepcopy(own(make)).to(dtype)
+    single, tokens = copy.deepcopy(half).float(), ids("it is 12+34=64; and succ(99)=0")[None]
+    near = (half(tokens).logits.float() - single(tokens).logits).abs().max()
+    with hf.attach(half, BIAS, spans=tokenizer()), hf.attach(single, BIAS, spans=tokenizer()):
+        assert (half(tokens).logits.float() - single(tokens).logits).abs().max() < 4 * near
