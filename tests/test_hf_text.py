@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import random
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from test_hf_rows import gemma2, opt, qwen3
 from test_spans import HEADS, PATTERNS, slow_bias, texts
 from torch import Tensor, nn
 
+from abc_nb import InputError
+from abc_nb.bias import Lines
 from abc_nb.bias.spans import SpanLines
 from abc_nb.problems.spans import VOCABULARY, Patterns
 
@@ -191,3 +194,82 @@ def test_half_precision_is_as_near_as_without_a_bias(make: Any, dtype: torch.dty
     near = (half(tokens).logits.float() - single(tokens).logits).abs().max()
     with hf.attach(half, BIAS, spans=tokenizer()), hf.attach(single, BIAS, spans=tokenizer()):
         assert (half(tokens).logits.float() - single(tokens).logits).abs().max() < 4 * near
+
+
+@pytest.mark.parametrize("of_text", [True, False])
+@torch.no_grad()
+def test_a_bias_is_saved_beside_the_model_and_comes_back_with_it(of_text: bool, tmp_path: Path) -> None:
+    model, tokens = own(llama), ids("12+34=64; and succ(99)=0")[None]
+    layouts = [PATTERNS[0].layout((6, 7)), PATTERNS[0].layout((9, 4))]
+    lines = Lines.one_key_a_head(layouts[0], HEADS, LAYERS)
+    more = {"spans": tokenizer()} if of_text else {"layout": layouts, "period": 3}
+    tokens = tokens if of_text else tokens[:, :20].repeat(2, 1)
+    with hf.attach(model, BIAS if of_text else lines, **more):
+        wanted = model(tokens).logits
+        model.save_pretrained(tmp_path / "own")
+        copy.deepcopy(model).save_pretrained(tmp_path / "copy")
+    model.save_pretrained(tmp_path / "plain")
+    for name in ("own", "copy"):
+        again = hf.load(tmp_path / name, dtype="float32")
+        assert torch.equal(again(tokens).logits, wanted)
+        handle = hf.attached(again)
+        assert handle is not None and handle.bias == (BIAS if of_text else lines)
+    with pytest.raises(InputError, match="save a model while"):
+        hf.load(tmp_path / "plain")
+
+
+def trained_tokenizer(kind: str) -> Any:
+    """A tokenizer that has learned to merge digits and signs."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+    found, alphabet = Tokenizer(models.BPE()), [*map(chr, range(32, 127))]
+    if kind == "bytes":  # as of GPT-2
+        found.pre_tokenizer, found.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+        alphabet = pre_tokenizers.ByteLevel.alphabet()
+    elif kind == "metaspace":
+        found.pre_tokenizer, found.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    else:  # as of Llama 2
+        found.normalizer = normalizers.Replace(" ", "▁")
+        found.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    trainer = trainers.BpeTrainer(vocab_size=600, initial_alphabet=alphabet, special_tokens=["<s>"])
+    found.train_from_iterator(["it is 12+34=64; and so 123+989=2111; then 12*3=63;"] * 50, trainer)
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=found, pad_token="<s>")
+
+
+SUMS = PATTERNS[:2]
+
+
+@pytest.mark.parametrize("kind", ["bytes", "metaspace", "no parts"])
+@torch.no_grad()
+def test_a_tokenizer_that_merges_digits_is_refused_and_is_given_one_digit_tokens(kind: str) -> None:
+    merging, bias = trained_tokenizer(kind), SpanLines.one_key_a_head(SUMS, HEADS, LAYERS)
+    model = made(llama, **SIZES | {"vocab_size": 600})
+    with pytest.raises(InputError, match="one_digit_tokens"):
+        hf.attach(model, bias, spans=merging)
+    single = hf.one_digit_tokens(merging, SUMS)
+    text = "so it is 12+34=64; and then 123*9=7"
+    assert len(single.encode("then it is")) <= len(merging.encode("then it is")) < len("then it is")
+    with hf.attach(model, bias, spans=single) as handle:
+        model(torch.tensor([single.encode(text)]))
+        found = [(span.lengths, span.answer) for span in handle.reader.spans(single.encode(text))]
+        assert found == [((2, 2), 2), ((3, 1), 1)]
+    assert len(merging.encode("12+34=64;")) < 9
+
+
+def test_what_text_cannot_be_is_said_in_a_sentence() -> None:
+    model, tokens = own(llama), ids("so 12+34=")[None]
+    with pytest.raises(InputError, match="spans=tokenizer"):
+        hf.attach(model, BIAS)
+    with pytest.raises(InputError, match="spans=tokenizer"):
+        hf.attach(model, BIAS, PATTERNS[0].layout((2, 2)), spans=tokenizer())
+    with pytest.raises(InputError, match="6 heads and the model 5"):
+        hf.attach(model, SpanLines.one_key_a_head(SUMS, HEADS + 1, LAYERS), spans=tokenizer())
+    plain = model(tokens[:, :4]).past_key_values
+    with hf.attach(model, BIAS, spans=tokenizer()):
+        with pytest.raises(InputError, match="input_ids"):
+            model(inputs_embeds=model.get_input_embeddings()(tokens))
+        with pytest.raises(InputError, match="is not known"):
+            model(tokens[:, 4:], past_key_values=plain)
+        with pytest.raises(InputError, match="cache that grows"):
+            model.generate(tokens, max_new_tokens=2, pad_token_id=PAD, cache_implementation="static")
+    assert hf.attached(model) is None

@@ -4,6 +4,7 @@ from abc_nb.bias.sequence import cyclic_positions, dense_bias
 from abc_nb.hf.attach import Attached, attach, attached
 from abc_nb.hf.averages import averaged_attention
 from abc_nb.hf.flex import block_mask, mask_mod, score_mod
+from abc_nb.hf.saving import load
 from abc_nb.hf.text import one_digit_tokens
 from abc_nb.hf.training import calibrate_model, exact_match, sequence, train
 
@@ -17,6 +18,7 @@ __all__ = [
     "cyclic_positions",
     "dense_bias",
     "exact_match",
+    "load",
     "mask_mod",
     "one_digit_tokens",
     "score_mod",

@@ -11,6 +11,7 @@ import copy
 import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -25,6 +26,7 @@ from abc_nb.hf.flex import values
 from abc_nb.hf.kept import Kept
 from abc_nb.hf.probe import check_model, prove
 from abc_nb.hf.rows import Rows, real_tokens, rows_of_layouts
+from abc_nb.hf.saving import save
 from abc_nb.hf.text import Reader, Text
 from abc_nb.problems.layouts import Layout
 
@@ -85,6 +87,7 @@ def attach(
             of_heads(torch.empty(bias.heads, 1, 1), handle.heads)
         else:
             values(bias, layouts[0], 0, handle.heads)  # InputError for other heads
+        handle.model.save_pretrained = partial(save, handle)
     except BaseException:
         handle.detach()
         raise
@@ -124,6 +127,7 @@ class Attached:
     def __init__(self, model: nn.Module) -> None:
         from transformers import PreTrainedModel
 
+        self.model: Any = model
         self.bias, self.heads = Bias(), 1
         self.flex: bool | None = False
         self.period: int | None = None
@@ -164,6 +168,7 @@ class Attached:
 
     def detach(self) -> None:
         """Leave the model as it was; a second call does nothing."""
+        vars(self.model).pop("save_pretrained", None)
         for hook in self.hooks:
             hook.remove()
         for module, own, private in self.configs:

@@ -11,8 +11,9 @@ import copy
 import re
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
-from itertools import product
+from itertools import accumulate, product
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -49,10 +50,27 @@ class Reader:
                 )
 
     def spans(self, tokens: Sequence[int]) -> list[ProblemSpan]:
-        """The problems in a row of tokens without padding, counted in tokens."""
+        """The problems in a row of tokens without padding, counted in tokens.
+
+        InputError for a problem in which a token has several characters: a layout has one column for each.
+        """
         if not self.patterns.patterns:
             return []
-        return self.patterns.spans_of_tokens([self.piece(token) for token in tokens])
+        pieces = [self.piece(token) for token in tokens]
+        text, at = (
+            "".join(pieces),
+            {start: number for number, start in enumerate(accumulate(map(len, pieces), initial=0))},
+        )
+        found = list[ProblemSpan]()
+        for span in self.patterns.spans(text):
+            own, first = text[span.start : span.end], at.get(span.start, len(pieces))
+            if pieces[first : first + len(own)] != [*own]:
+                raise InputError(
+                    f"a token of {own[:40]!r} has several characters: take hf.one_digit_tokens(tokenizer, patterns), "
+                    "which gives each digit and each sign of a problem a token of its own"
+                )
+            found.append(replace(span, start=first))
+        return found
 
     def piece(self, token: int) -> str:
         """What a token adds to a text; behind a digit, since some tokenizers take spaces from a text's beginning."""
@@ -142,10 +160,10 @@ def keep(cache: Any, ids: Tensor, problems: Tensor) -> None:
 
 def token_of(tokenizer: PreTrainedTokenizerBase, character: str) -> int:
     """The token of one character; InputError where a tokenizer has none."""
-    found = tokenizer.encode(character, add_special_tokens=False)
-    if len(found) != 1 or tokenizer.decode(found) != character:
+    found = tokenizer.get_vocab().get(character)
+    if found is None or tokenizer.decode([found]) != character:
         raise InputError(f"the tokenizer has no token for {character!r} alone: problems need one for each character")
-    return int(found[0])
+    return int(found)
 
 
 def one_digit_tokens(tokenizer: PreTrainedTokenizerBase, patterns: Sequence[Pattern] = ()) -> PreTrainedTokenizerBase:

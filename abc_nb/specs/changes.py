@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, replace
 from typing import Any, TypeVar, get_args, get_type_hints
 
 from abc_nb.bias import Bias
 from abc_nb.calibration.calibrate import Calibration
-from abc_nb.common.config import fits, from_data
+from abc_nb.common.config import classes, fits, from_data
 from abc_nb.common.errors import InputError
 from abc_nb.model.positions import PositionEncoding
 
@@ -49,11 +49,3 @@ def read(text: str) -> Any:
     if isinstance(data, str) and data in known:
         data = {"type": data}
     return from_data(data, known.values()) if isinstance(data, dict | list) else data
-
-
-def classes(*bases: type) -> list[type]:
-    """These classes and all that derive from them."""
-    every = list(bases)
-    for cls in every:  # grows while it is read
-        every += cls.__subclasses__()
-    return [cls for cls in every if is_dataclass(cls)]
