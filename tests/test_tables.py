@@ -1,21 +1,27 @@
-"""Tables against Python's integers and a loop from the definition."""
+"""Products and sums as tables, against Python's integers and a loop from the definition."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from helpers import array
+from helpers import array, integers
 from hypothesis import given
 from hypothesis import strategies as st
 
+from abc_nb.bias.base import CLOSED
+from abc_nb.bias.lines import Lines, on_lines
+from abc_nb.common.errors import InputError
 from abc_nb.problems.digits import DIGITS
 from abc_nb.problems.products import Product
+from abc_nb.problems.sums import SumOfMany
 from abc_nb.problems.tables import Tables, Where
 from abc_nb.problems.tasks import PAD, Task
 
 BASES = st.integers(2, 16)
+NUMBERS = st.integers(0, 10**40)
 
 
 @st.composite
@@ -106,3 +112,46 @@ def test_what_stands_in_a_table_is_possible_and_right(
     assert not values or task.possible(where, values).all()
     for atom in task.needed(where):
         assert atom[0] != "cell" or values[atom].max() < task.cells_at(where, atom) <= task.cells
+
+
+@given(BASES, st.lists(NUMBERS, min_size=1, max_size=30))
+def test_a_row_is_the_running_sum(base: int, numbers: list[int]) -> None:
+    task = SumOfMany("sum-of-many", base)
+    places = 140
+    operands = task.written(array(numbers[::-1], base, places)[None])
+    table = task.table(operands)[0]
+    assert integers(table % base, base) == [sum(numbers[::-1][: row + 1]) for row in range(len(numbers))]
+    assert table.max() < task.cells and task.width_of(operands) == (places, len(numbers))
+
+
+@given(st.lists(NUMBERS, min_size=1, max_size=12), st.integers(0, 2))
+def test_a_typed_sum_is_that_of_integers(numbers: list[int], zeros: int) -> None:
+    task, problem = Task("sum-of-many"), "+".join(map(str, numbers))
+    assert task.right_answer(" + ".join("0" * zeros + str(number) for number in numbers)) == str(sum(numbers))
+    assert task.typed(task.read(problem)) == problem
+
+
+def test_a_sum_is_written_row_by_row_with_a_plus_before_each_number() -> None:
+    task = SumOfMany("sum-of-many")
+    operands = task.read("7+12+99")
+    layout = task.layout(task.width_of(operands))
+    assert "".join(task.text(task.source(operands, layout)[0].tolist())) == "$+07+12+99&"
+    assert layout.row == 3 and layout.above == (0,) and layout.operands[0].rows
+    tokens = task.answer(operands)[0].tolist()
+    assert task.written_table(tokens, layout, operands).splitlines() == ["00 09 09", "01 11 11", "01 01 08"]
+    assert task.write(tokens, layout) == "118"
+    for wrong in ("1+", "", "1-2", "1+x"):
+        with pytest.raises(InputError, match=r"Sum of many numbers takes a problem in numbers with a \+ between them"):
+            task.read(wrong)
+
+
+@given(st.integers(1, 6), st.integers(1, 12), st.integers(0, 3))
+def test_one_line_follows_the_numbers_cell_by_cell(digits: int, numbers: int, back: int) -> None:
+    layout = Task("sum-of-many", 3).layout((digits, numbers))
+    line = next(line for line in Lines.one_key_a_head(layout, 4, 1).lines if line.attention == "cross")
+    keys = on_lines([replace(line, offset=back)], layout, "cross", line.head + 1)
+    columns = layout.operands[0].columns
+    for step in range(layout.target_length - 1):
+        opened = keys.value[line.head, step, 0] > CLOSED
+        if step >= back:
+            assert opened and int(keys.index[step, 0]) == columns[step - back]

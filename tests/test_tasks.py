@@ -130,6 +130,38 @@ def test_the_automaton_of_a_task_writes_what_the_task_does(name: str) -> None:
     assert (rules.digits[0] == 0).all()
 
 
+@given(NUMBERS, NUMBERS)
+def test_the_larger_number_comes_first(first: int, second: int) -> None:
+    larger, smaller = max(first, second), min(first, second)
+    assert Task("subtraction").right_answer(f"{larger} - {smaller}") == str(larger - smaller)
+    if larger > smaller:
+        with pytest.raises(InputError, match="the second number is larger than the first; Subtraction takes a problem"):
+            Task("subtraction").read(f"{smaller}-{larger}")
+
+
+@given(st.lists(st.sampled_from([-1, 0, 1]), min_size=1, max_size=60))
+def test_a_walk_around_the_ring_ends_at_the_sum_of_its_steps(steps: list[int]) -> None:
+    task = Task("cycle-navigation")
+    problem = " ".join(map(str, steps))
+    assert task.right_answer(problem) == str(sum(steps) % 5)
+    assert task.typed(task.read(problem)) == problem
+    (operand,) = task.read(problem)
+    places = [sum(steps[::-1][: number + 1]) % 5 for number in range(len(steps))]
+    assert task.answer([operand]).tolist() == [places], "read from the right, as lists are"
+
+
+def test_only_steps_are_drawn_and_read() -> None:
+    task = Task("cycle-navigation")
+    batch = Sampler(task).training_batch(0, 3, 200)
+    assert set(batch.source[:, batch.layout.operands[0].columns].flatten().tolist()) <= {0, 1, 4}
+    (operand,) = task.test_operands(4, 10**6, 4, np.random.default_rng(0))
+    assert len(operand) == len(np.unique(operand, axis=0)) == 3**4
+    rules = task.automaton()
+    assert rules.digits[:, 0].tolist() == [0, 1, 4] and rules.states == 5
+    with pytest.raises(InputError, match="'2' is no item; Cycle navigation takes a problem in steps -1, 0 and 1"):
+        task.read("1 2")
+
+
 # ---- how problems are written -----------------------------------------------------------------------
 
 

@@ -86,8 +86,18 @@ class SpanLines(Bias):
     @torch.inference_mode(False)
     def rows(self, spans: Sequence[ProblemSpan], layer: int, first: int, last: int) -> Tensor:
         """What is added to the logits of the queries `first` to `last` - 1 of a row: (heads, last - first, last)."""
-        found = torch.empty(self.heads, last - first, last)
-        self.fill(found, spans, layer, first)
+        later = torch.arange(last) > torch.arange(first, last)[:, None]
+        found = torch.zeros(later.shape).masked_fill_(later, CLOSED).repeat(self.heads, 1, 1)
+        for span in spans:
+            begin, end = max(span.start, first), min(span.end, last)
+            if begin >= end:
+                continue
+            part = found[:, begin - first : end - first].fill_(CLOSED)[:, :, span.start : span.end]
+            if span.finished:
+                inside = slice(begin - span.start, end - span.start)
+                part.copy_(matrix_of(self.of(span.pattern), span.layout, layer, inside)[:, :, : part.shape[2]])
+            else:
+                part.diagonal(begin - span.start, 1, 2).zero_()
         return found
 
     def open_keys(self, layout: Layout, attention: Attention, layer: int) -> OpenKeys | None:
@@ -101,34 +111,11 @@ class SpanLines(Bias):
         `real` (row, token) says which tokens are no padding, which can stand on either side; spans count from the
         row's first column. Padding sees nothing, and nothing sees it.
         """
-        found = torch.empty(len(spans), self.heads, tokens, tokens)
-        for own, row in zip(spans, found, strict=True):
-            self.fill(row, own, layer)
+        found = torch.stack([self.rows(own, layer, 0, tokens) for own in spans])
         if real is not None:
             closed = ~real.bool()
             found.masked_fill_(closed[:, None, :, None] | closed[:, None, None, :], CLOSED)
         return found
-
-    def fill(self, found: Tensor, spans: Sequence[ProblemSpan], layer: int, first: int = 0) -> None:
-        """Write the rows of the queries from `first` on into `found` (heads, queries, keys)."""
-        last = first + found.shape[1]
-        later = torch.arange(found.shape[2]) > torch.arange(first, last)[:, None]
-        found.copy_(torch.zeros(later.shape).masked_fill_(later, CLOSED))
-        for span in spans:
-            begin, end = max(span.start, first), min(span.end, last)
-            if begin < end:
-                part = found[:, begin - first : end - first]
-                part.fill_(CLOSED)
-                self.fill_span(part[:, :, span.start : span.end], span, layer, begin - span.start)
-
-    def fill_span(self, found: Tensor, span: ProblemSpan, layer: int, first: int) -> None:
-        """The same inside a problem, whose tokens are counted from its first one, and up to the last one written."""
-        count, keys = found.shape[1], found.shape[2]
-        if span.finished:
-            matrix = matrix_of(self.of(span.pattern), span.layout, layer, slice(first, first + count))
-            found.copy_(matrix[:, :, :keys])
-        else:
-            found.diagonal(first, 1, 2).zero_()
 
 
 def matrix_of(lines: Lines, layout: Layout, layer: int, rows: slice) -> Tensor:

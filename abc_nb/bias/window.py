@@ -66,24 +66,14 @@ class Near(Bias):
     def dense(self, layout: Layout, attention: Attention, layer: int, heads: int) -> Tensor:
         if attention == "source":
             return causal(layout.source_length)
-        closed = far(layout, attention, self.reach)
-        matrix = causal(layout.target_length) if attention == "self" else torch.zeros(1, *closed.shape)
-        return matrix.masked_fill(closed, CLOSED)
-
-
-def far(layout: Layout, attention: Attention, reach: int) -> Tensor:
-    """Which keys are digits more than `reach` places from the one that a query predicts: booleans (query, key).
-
-    The first key of self-attention is no digit, and the others stand one further on than their places. The
-    digits of a factor of a few are near every place.
-    """
-    check_order(layout)
-    query = torch.arange(layout.target_length)[:, None]
-    if attention == "self":
-        place = torch.arange(layout.target_length) - 1
-    else:
-        place = torch.full((layout.source_length,), -1)
-        for operand in layout.operands:
-            if not layout.is_short(operand):
-                place[torch.from_numpy(operand.columns.copy())] = torch.arange(operand.places)
-    return (place >= 0) & ((place - query).abs() > reach)
+        check_order(layout)
+        query = torch.arange(layout.target_length)[:, None]
+        if attention == "self":  # the first key is no digit, and the others stand one further on than their places
+            place, matrix = torch.arange(layout.target_length) - 1, causal(layout.target_length)
+        else:  # the digits of a factor of a few are near every place
+            long = [operand for operand in layout.operands if not layout.is_short(operand)]
+            place = torch.full((layout.source_length,), -1)
+            for operand in long:
+                place[operand.columns.tolist()] = torch.arange(operand.places)
+            matrix = torch.zeros(1, len(query), len(place))
+        return matrix.masked_fill((place >= 0) & ((place - query).abs() > self.reach), CLOSED)
