@@ -21,8 +21,7 @@ from torch import Tensor, nn
 from abc_nb.bias.base import Added, Attention, over_sequence
 from abc_nb.model.attention import Keep, KeysValues, Record, room
 from abc_nb.model.config import ModelConfig
-from abc_nb.model.frame import Frame
-from abc_nb.model.layers import DecoderLayer, Layer, keeping
+from abc_nb.model.layers import DecoderLayer, Frame, Layer, keeping
 
 Cache = dict[str, KeysValues]  # of one layer, by attention: keys and values of the tokens so far
 

@@ -16,8 +16,7 @@ from abc_nb.model.attention import Record
 from abc_nb.model.config import ModelConfig
 from abc_nb.model.decoders import Cache, CrossDecoder, SequenceDecoder
 from abc_nb.model.dropout import Dropout
-from abc_nb.model.frame import Frame
-from abc_nb.model.layers import DecoderLayer, Layer
+from abc_nb.model.layers import DecoderLayer, Frame, Layer
 from abc_nb.model.positions import Index
 from abc_nb.problems.layouts import Layout
 
