@@ -23,7 +23,7 @@ from abc_nb.problems.layouts import SOS, Layout, as_written, binary_aligned, bin
 
 WIDTHS, WINDOWS = st.integers(1, 20), st.integers(0, 4)
 LAYOUTS = st.one_of(
-    st.builds(unary, WIDTHS, st.sampled_from(["", "SM"]), st.sampled_from([None, 1])),
+    st.builds(unary, WIDTHS, st.sampled_from(["", "SM"])),
     st.builds(binary_natural, WIDTHS, st.just("+"), WIDTHS),
     st.builds(binary_aligned, WIDTHS, st.just("+")),
 )

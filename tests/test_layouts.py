@@ -21,7 +21,7 @@ from abc_nb.problems.layouts import (
 
 WIDTHS = st.integers(1, 70)
 LAYOUTS = st.one_of(
-    st.builds(unary, WIDTHS, st.sampled_from(["", "SM"]), st.sampled_from([None, 1])),
+    st.builds(unary, WIDTHS, st.sampled_from(["", "SM"])),
     st.builds(binary_natural, WIDTHS, st.just("+"), WIDTHS),
     st.builds(binary_aligned, WIDTHS, st.just("+")),
     st.builds(units_first, st.builds(binary_natural, WIDTHS, st.just("*"), WIDTHS)),

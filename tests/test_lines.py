@@ -24,7 +24,7 @@ ARRANGEMENTS: tuple[Arrangement, ...] = ("natural", "units-first", "as-written")
 INFINITY = float("inf")
 WIDTHS = st.integers(1, 12)
 LAYOUTS = st.one_of(
-    st.builds(unary, WIDTHS, st.sampled_from(["", "SM"]), st.sampled_from([None, 1])),
+    st.builds(unary, WIDTHS, st.sampled_from(["", "SM"])),
     st.builds(binary_natural, WIDTHS, st.just("+"), WIDTHS),
     st.builds(binary_natural, WIDTHS, st.just("*"), st.just(1)),
     st.builds(binary_aligned, WIDTHS, st.just("+")),

@@ -255,7 +255,6 @@ ABACUS, COUPLING = Abacus(starts=1), Coupling(starts=1)
     [
         (ABACUS, unary(3), [0, 3, 2, 1, 0], [0, 1, 2, 3]),  # $ 3 2 1 &
         (ABACUS, unary(2, "SM"), [0, 0, 2, 1, 0], [0, 1, 2]),  # $ SM 2 1 &
-        (ABACUS, unary(3, outputs=1), [0, 3, 2, 1, 0], [0, 1]),
         (ABACUS, binary_natural(3, "*", 1), [0, 3, 2, 1, 0, 1, 0], [0, 1, 2, 3]),  # $ 3 2 1 * 1 &
         (ABACUS, binary_aligned(3, "+"), [0, 0, 3, 3, 2, 2, 1, 1, 0], [0, 1, 2, 3]),  # $ + 3 3 2 2 1 1 &
         (COUPLING, unary(3), [0, 4, 3, 2, 0], [1, 2, 3, 4]),  # the operator and SOS stand beside the units

@@ -119,12 +119,12 @@ def test_masks_are_those_of_the_definition(given: tuple[str, list[tuple[int, str
         return
     spans = Patterns(PATTERNS).spans(text)
     for layer in range(LAYERS):
-        found = BIAS.matrix([spans], len(text), layer)[0]
+        found = BIAS.rows(spans, layer, 0, len(text))
         for head in range(HEADS):
             assert np.array_equal((found[head] > CLOSED).numpy(), slow_bias(text, known, head))
             assert (found[head][found[head] > CLOSED] == 0).all()
     part = BIAS.rows(spans, 0, len(text) // 2, len(text))
-    assert torch.equal(part, BIAS.matrix([spans], len(text), 0)[0, :, len(text) // 2 :])
+    assert torch.equal(part, BIAS.rows(spans, 0, 0, len(text))[:, len(text) // 2 :])
 
 
 @given(texts(), st.integers(1, 4))
@@ -145,34 +145,6 @@ def test_a_problem_takes_one_position_or_a_period(
     )
     if period == 1:
         assert found == expected
-
-
-@given(texts(), texts(), st.booleans())
-def test_padding_on_either_side_changes_nothing(
-    first: tuple[str, list[object]], second: tuple[str, list[object]], left: bool
-) -> None:
-    rows = [given[0] for given in (first, second) if given[0]]
-    longest = max(map(len, rows), default=0)
-    own, net = model(), Patterns(PATTERNS)
-    real, spans, where, tokens = [], [], [], []
-    for text in rows:
-        more = longest - len(text)
-        before = more if left else 0
-        real.append([before <= at < before + len(text) for at in range(longest)])
-        spans.append([span.moved(before) for span in net.spans(text)])
-        where.append([0] * before + positions(net.spans(text), len(text)).tolist() + [0] * (more - before))
-        tokens.append([0] * before + tokens_of(text) + [0] * (more - before))
-    if not rows:
-        return
-    from abc_nb.model.rows import Rows
-
-    mask = torch.tensor(real)
-    batch = Rows(torch.tensor(where), [BIAS.matrix(spans, longest, layer, mask) for layer in range(LAYERS)])
-    with torch.no_grad():
-        found = logits(own, torch.tensor(tokens), batch)
-        for row, text in enumerate(rows):
-            alone = logits(own, torch.tensor([tokens_of(text)]), rows_of(own, [text]))[0]
-            torch.testing.assert_close(found[row][mask[row]], alone, atol=1e-5, rtol=1e-4)
 
 
 @given(st.integers(0, 10**6))

@@ -103,20 +103,6 @@ class SpanLines(Bias):
     def open_keys(self, layout: Layout, attention: Attention, layer: int) -> OpenKeys | None:
         raise InputError("this bias is one of rows of text: of a problem alone, take the lines of its pattern")
 
-    def matrix(
-        self, spans: Sequence[Sequence[ProblemSpan]], tokens: int, layer: int, real: Tensor | None = None
-    ) -> Tensor:
-        """The bias of rows of a batch: (row, heads, token, token).
-
-        `real` (row, token) says which tokens are no padding, which can stand on either side; spans count from the
-        row's first column. Padding sees nothing, and nothing sees it.
-        """
-        found = torch.stack([self.rows(own, layer, 0, tokens) for own in spans])
-        if real is not None:
-            closed = ~real.bool()
-            found.masked_fill_(closed[:, None, :, None] | closed[:, None, None, :], CLOSED)
-        return found
-
 
 def matrix_of(lines: Lines, layout: Layout, layer: int, rows: slice) -> Tensor:
     """Rows of the bias of a problem and its answer as one sequence: (heads, rows, token)."""

@@ -39,18 +39,12 @@ class Window(Bias):
             index, keys = step - torch.arange(self.w + 1), layout.target_length
         else:
             check_order(layout)
-            offsets = window_offsets(layout, self.w, self.sides)
-            index, keys = layout.source_length - 1 - layout.operands[-1].stride * step + offsets, layout.source_length
+            beside = range(-self.w if self.sides == "both" else 0, self.w + 1)
+            first = torch.tensor(sorted({operand.last + side for operand in layout.operands for side in beside}))
+            index, keys = first - layout.operands[-1].stride * step, layout.source_length
         inside = (index >= 0) & (index < keys)
         value = torch.zeros(index.shape).masked_fill(~inside, CLOSED)
         return OpenKeys(index.clamp(0, keys - 1), value[None])
-
-
-def window_offsets(layout: Layout, w: int, sides: Sides = "one") -> Tensor:
-    """Open columns of step 0 relative to the last column: each operand's units, and `w` columns beside them."""
-    units = [operand.last - (layout.source_length - 1) for operand in layout.operands]
-    left = w if sides == "both" else 0
-    return torch.tensor(sorted({unit + side for unit in units for side in range(-left, w + 1)}))
 
 
 @dataclass(frozen=True)

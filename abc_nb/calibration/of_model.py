@@ -52,22 +52,19 @@ def sparsest(
 ) -> Calibrated:
     """The sparsest bias under which a model keeps `keep` of its skill, or that of the fixed threshold.
 
-    `skill_under` gives the share of output tokens that the model gets right under a bias.
+    `skill_under` gives the share of output tokens that the model gets right under a bias, here the lines alone as a
+    mask: all keys off them are closed.
     """
     fixed = settings.kappa is not None or settings.share is not None
     tried = []
     for share in (settings.share,) if fixed else SHARES:
         bias = bias_from_attention(averages, layout, replace(settings, share=share))
-        tried.append((share, len(bias.lines), skill_under(open_alone(bias))))
+        opened = tuple(replace(line, value=0.0) for line in bias.lines)
+        alone = replace(bias, lines=opened, floor=None, empty="closed")
+        tried.append((share, len(bias.lines), skill_under(alone)))
         if tried[-1][-1] >= settings.keep:
             break
     return Calibrated(bias, share, pd.DataFrame(tried, columns=["share", "lines", "skill"]), settings)
-
-
-def open_alone(bias: Lines) -> Lines:
-    """The same lines as a mask: keys on them are open, all else is closed."""
-    lines = tuple(replace(line, value=0.0) for line in bias.lines)
-    return replace(bias, lines=lines, floor=None, empty="closed")
 
 
 def average_attention(model: Transformer, batch: Batch, source: str = "weights") -> dict[tuple[Attention, int], Tensor]:

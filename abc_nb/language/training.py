@@ -33,7 +33,10 @@ def rows_of(model: Transformer, texts: Sequence[str]) -> Rows:
         plain = torch.arange(tokens, device=device).expand(len(texts), -1)
         return Rows(plain, [causal(tokens).to(device)[None]] * model.config.decoder_layers)
     spans = [bias.spans(text) for text in texts]
-    biases = bias.by_layer(model.config.decoder_layers, lambda layer: bias.matrix(spans, tokens, layer).to(device))
+    biases = bias.by_layer(
+        model.config.decoder_layers,
+        lambda layer: torch.stack([bias.rows(own, layer, 0, tokens) for own in spans]).to(device),
+    )
     return Rows(torch.stack([positions(own, tokens, bias.period) for own in spans]).to(device), biases)
 
 

@@ -112,11 +112,11 @@ class Layout:
         return places
 
 
-def unary(width: int, operator: str = "", outputs: int | None = None) -> Layout:
+def unary(width: int, operator: str = "") -> Layout:
     """`$ a_n ... a_1 &`, with the operator (if any) after `$` (v1 appendix C)."""
     last = width + bool(operator)
     symbols = ((0, SOS), *([(1, operator)] if operator else []), (last + 1, EOS))
-    return Layout(width, (Operand(last, 1, width),), symbols, (outputs or width) + 1)
+    return Layout(width, (Operand(last, 1, width),), symbols, width + 1)
 
 
 def binary_natural(width: int, operator: str, second: int) -> Layout:

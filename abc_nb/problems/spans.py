@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -163,10 +163,6 @@ class ProblemSpan:
     @property
     def layout(self) -> Layout:
         return self.pattern.layout(self.lengths)
-
-    def moved(self, by: int) -> ProblemSpan:
-        """The same behind so much padding."""
-        return replace(self, start=self.start + by)
 
 
 @dataclass(frozen=True)

@@ -27,10 +27,11 @@ TOKENS = 2**14  # source and target tokens computed at once: what a processor's 
 FIRST = 40  # output tokens: somewhat more than any training shows, so that most models that fail have failed there
 
 
-def wilson(correct: int, samples: int, z: float = 1.959964) -> tuple[float, float]:
+def wilson(correct: int, samples: int) -> tuple[float, float]:
     """The 95% interval of a share (Wilson 1927), as fractions."""
     if samples == 0:
         return 0.0, 1.0
+    z = 1.959964  # deviations of a normal distribution
     share, shrink = correct / samples, 1 + z * z / samples
     centre = (share + z * z / (2 * samples)) / shrink
     half = z * sqrt(share * (1 - share) / samples + z * z / (4 * samples * samples)) / shrink
