@@ -327,18 +327,15 @@ def test_columns_of_zeros_in_front_carry_no_line(places: int) -> None:
     assert all(abs(line.offset) <= places + 1 for line in numbers)
 
 
-@pytest.mark.parametrize("pooled", [False, True])
-def test_a_threshold_is_that_of_a_direction_or_of_all_lines_together(pooled: bool) -> None:
-    """Against a loop over lines: mean and deviation of the direction's lines, or of all."""
+def test_a_pooled_threshold_is_that_of_all_lines_together() -> None:
     attention = torch.rand(2, 9, 11, generator=torch.manual_seed(5), dtype=torch.float64)
     attention[0, torch.arange(9), torch.arange(9)] += 3
-    settings = Calibration(anchor="whole", kappa=(1.5, 1.5), source="logits", pooled=pooled)
+    settings = Calibration(anchor="whole", kappa=(1.5, 1.5), source="logits", pooled=True)
     found = {(line.head, line.direction, line.offset) for line in calibrate(attention, None, "cross", settings)}
     for head in range(2):
         means = {("diagonal", k): np.diag(attention[head], k).mean() for k in range(-8, 11)}
         means |= {("antidiagonal", k): np.diag(attention[head].flip(1), -k).mean() for k in range(-10, 9)}
         means |= {("vertical", k): attention[head, :, k].mean().item() for k in range(11)}
-        for (direction, offset), mean in means.items():
-            others = [value for (own, _), value in means.items() if pooled or own == direction]
-            kept = mean > np.mean(others) + 1.5 * np.std(others)
-            assert kept == ((head, direction, offset) in found)
+        threshold = fmean(means.values()) + 1.5 * pstdev(means.values())
+        kept = {(head, *place) for place, mean in means.items() if mean > threshold}
+        assert kept == {place for place in found if place[0] == head}

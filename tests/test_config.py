@@ -59,7 +59,6 @@ def test_digest_does_not_depend_on_the_order_of_settings() -> None:
         (lambda: Calibration(kappa=(1.0,)), "is not possible as kappa of a Calibration"),  # type: ignore[arg-type]
         (lambda: ModelConfig(norm="none"), "'none' is not possible as norm of a ModelConfig: choose one of pre, post"),  # type: ignore[arg-type]
         (lambda: ModelConfig(kind="decoder-only", encoder_layers=1), "a decoder-only model has no encoder"),
-        (lambda: TrainingConfig(steps=1.5), "1.5 is not possible as steps of a TrainingConfig"),  # type: ignore[arg-type]
     ],
 )
 def test_a_field_of_another_type_is_one_sentence(make: Callable[[], object], sentence: str) -> None:

@@ -203,8 +203,3 @@ def test_is_below_compares_like_integers(base: int, numbers: list[int], bound: i
     bound = data.draw(st.sampled_from([bound, numbers[0], numbers[0] + 1]))  # equality and its neighbour too
     below = writing.is_below(array(numbers, base, 45), bound, base)
     assert below.tolist() == [number < bound for number in numbers]
-
-
-def test_distinct_digits_stay_distinct_where_repetitions_are_certain() -> None:
-    digits = writing.distinct_digits(0, 2**24 + 1, 2, 25, 50_000, np.random.default_rng(0))
-    assert len(set(integers(digits, 2))) == 50_000
