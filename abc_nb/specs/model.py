@@ -11,7 +11,6 @@ from abc_nb.calibration.calibrate import Calibration
 from abc_nb.model import positions
 from abc_nb.problems.layouts import Arrangement, Layout, SourceIndex
 from abc_nb.problems.tasks import Regime
-from abc_nb.specs.recipes import TrainingName
 
 PERIOD, W = 3, 1  # T and w of the paper's table 1
 CAUSAL = Causal()
@@ -40,7 +39,7 @@ class Model:
     tested: str = "curve"  # at which lengths: a key of `TESTS`
     size: tuple[tuple[str, int], ...] = ()  # fields of the model's size that are not the profile's
     regime: Regime | None = None  # tight, padded or unpadded, where it is not the profile's
-    training: TrainingName = "plain"
+    training: str = "plain"  # one of a profile's trainings
     kind: Literal["encoder-decoder", "decoder-only"] = "encoder-decoder"
 
 
@@ -73,7 +72,7 @@ def reading(
     **changes: Any,
 ) -> Model:
     """ABC in one reading of the paper: positions, initial weights, and how lines are read out of attention."""
-    training: TrainingName = "retraining" if start == "parent" else "short"
+    training = "retraining" if start == "parent" else "short"
     settings: dict[str, Any] = {"extends": True, "tested": "few", "training": training}
     return Model(title, position, calibration=calibration, start=start, **settings | changes)
 

@@ -26,7 +26,6 @@ from abc_nb.specs.model import (
     scaffold,
 )
 from abc_nb.specs.readings import ABC, ABLATIONS, ALGORITHM_1, BY_WEIGHTS, READINGS, TEXT_LINES
-from abc_nb.specs.recipes import TrainingName
 from abc_nb.specs.traced import TRACED
 
 BASIC = {  # the papers' models, and variants that show why a baseline fails
@@ -88,7 +87,7 @@ SIX_LAYERS = {  # ends of names, and of titles
 
 
 def six_layers(
-    names: Sequence[str], end: str, plain: Sequence[str], trainings: tuple[TrainingName, TrainingName], **changes: Any
+    names: Sequence[str], end: str, plain: Sequence[str], trainings: tuple[str, str], **changes: Any
 ) -> dict[str, Model]:
     """Models with the paper's six decoder layers, with this project's optimiser and few steps.
 

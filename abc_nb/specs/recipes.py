@@ -3,28 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
 
 from abc_nb.model.transformer import ModelConfig
 from abc_nb.problems.tasks import Regime
 from abc_nb.training.progress import TrainingConfig
-
-TrainingName = Literal[
-    "plain",
-    "deep",
-    "scaffold",
-    "anew",
-    "anew_padded",
-    "short",
-    "large",
-    "large_anew",
-    "retraining",
-    "low_rank",
-    "practice",
-    "traced",
-    "traced_plain",
-    "text",  # of the paper, at the rate that its text has (v4 section C.1); others have that of the authors' code
-]
 
 
 def slowly(training: TrainingConfig) -> TrainingConfig:
@@ -58,7 +40,7 @@ LARGE = replace(
 LARGE_ANEW = replace(LARGE, steps=600, warmup=50, hold=300, validate_every=50)
 # A sixth of the budget, for a model that has been trained before.
 RETRAINING = replace(PLAIN, steps=300, held_batch=64, hold=100, learned=0.9, validate_every=10, validation=256)
-QUICK: dict[TrainingName, TrainingConfig] = {
+QUICK = {  # trainings by name
     "plain": PLAIN,
     "deep": halved(PLAIN),
     "scaffold": SCAFFOLD,
@@ -73,16 +55,16 @@ QUICK: dict[TrainingName, TrainingConfig] = {
     # A table of one size is learned from more problems at once than tables of several sizes under a bias.
     "traced": replace(PLAIN, steps=1000, held_batch=64, hold=500, learned=0.9, again=0),
     "traced_plain": replace(PLAIN, steps=1500, batch=128, held_batch=128, learned=0.9, again=0),
-    "text": replace(PLAIN, optimizer="adamw", learning_rate=1e-5),
+    "text": replace(PLAIN, optimizer="adamw", learning_rate=1e-5),  # the rate of the paper's text (v4 section C.1)
 }
 
 
-def of_one(training: TrainingConfig, **others: TrainingConfig) -> dict[TrainingName, TrainingConfig]:
+def of_one(training: TrainingConfig, **others: TrainingConfig) -> dict[str, TrainingConfig]:
     """Every training the same, but for those that are given and those that follow from another."""
-    same: dict[str, TrainingConfig] = dict.fromkeys(get_args(TrainingName), training) | others
+    same = dict.fromkeys(QUICK, training) | others
     derived = {"deep": halved(same["plain"]), "low_rank": replace(same["retraining"], optimizer="adamw")}
     derived |= {"practice": slowly(same["scaffold"]), "traced": same["plain"], "traced_plain": same["plain"]}
-    return {name: (same | derived)[name] for name in get_args(TrainingName)}
+    return same | derived
 
 
 LONG = replace(
@@ -105,7 +87,7 @@ class Profile:
     purpose: str
     size: ModelConfig
     regime: Regime
-    trainings: dict[TrainingName, TrainingConfig]
+    trainings: dict[str, TrainingConfig]
     rounds: int = 9  # of practice, at most
 
 
