@@ -157,7 +157,7 @@ def reproduced(folder: Path) -> str:
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("ABC_NB_RUNS", str(folder / "runs"))
         patched.setenv("ABC_NB_FIGURES", str(folder / "figures"))
-        assert sweep.sweep(jobs, show=False, in_turn=True) == []
+        assert sweep.sweep(jobs, in_turn=True) == []
         patched.setattr(notebooks, "execute", run_here)
         patched.setattr(notebooks, "workers", lambda: 1)
         with redirect_stdout(printed):

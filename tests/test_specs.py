@@ -91,7 +91,7 @@ def test_an_unknown_name_is_a_sentence_with_what_is_near() -> None:
 
 def test_the_command_that_trains_names_all_that_is_not_usual() -> None:
     assert train_command("addition-abc") == "abc-nb train addition-abc"
-    assert train_command("addition-abc", 3, "smoke", 4) == "abc-nb train addition-abc --profile smoke --base 4 --seed 3"
+    assert train_command("addition-abc", 3, "smoke") == "abc-nb train addition-abc --profile smoke --seed 3"
     assert spec("addition-abc", changes=["accept=0.5"]).name == "addition-abc --set accept=0.5"
 
 

@@ -23,11 +23,11 @@ def test_a_parent_that_is_nowhere_is_made_first(child: Spec, tiny: Spec, folders
 @pytest.mark.slow
 def test_processes_give_what_one_process_gives(child: Spec, folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = [(child, 0), (child, 1)]
-    assert sweep.sweep(jobs, show=False, in_turn=True) == []
+    assert sweep.sweep(jobs, in_turn=True) == []
     alone = [store.find(*job) for job in jobs]
     monkeypatch.setenv("ABC_NB_RUNS", str(folders.runs / "together"))
     monkeypatch.setattr(sweep, "workers", lambda: 2)
-    assert sweep.sweep(jobs, show=False) == []
+    assert sweep.sweep(jobs) == []
     for one, job in zip(alone, jobs, strict=True):
         other = store.find(*job)
         assert one is not None and other is not None and other.folder != one.folder
@@ -38,7 +38,7 @@ def test_processes_give_what_one_process_gives(child: Spec, folders: Folders, mo
 def test_a_failure_is_named_and_the_others_go_on(tiny: Spec, folders: Folders) -> None:
     broken = renamed(replace(tiny, tests=((1, 0),)), "broken")
     orphan = replace(child_of(broken), tests=())
-    failures = sweep.sweep([(orphan, 0), (tiny, 0), (broken, 1)], show=False, in_turn=True)
+    failures = sweep.sweep([(orphan, 0), (tiny, 0), (broken, 1)], in_turn=True)
     assert [(failure.name, failure.seed) for failure in failures] == [
         ("successor-broken", 0),
         ("successor-broken", 1),
@@ -55,7 +55,7 @@ def test_a_dask_cluster_gives_the_same(tiny: Spec, folders: Folders, monkeypatch
     alone = runner.ensure(tiny, 0)
     monkeypatch.setenv("ABC_NB_RUNS", str(folders.runs / "cluster"))
     with distributed.LocalCluster(1, threads_per_worker=1, dashboard_address=None) as cluster:
-        assert sweep.sweep([(tiny, 0), (tiny, 1)], show=False, dask=cluster.scheduler_address) == []
+        assert sweep.sweep([(tiny, 0), (tiny, 1)], dask=cluster.scheduler_address) == []
     made = store.find(tiny, 0)
     assert made is not None and made.folder.parent.name == "cluster"
     assert_same_result(made, alone)
@@ -66,4 +66,4 @@ def test_a_scheduler_that_does_not_answer_is_one_sentence(
 ) -> None:
     monkeypatch.setattr(sweep, "PATIENCE", 0.5)
     with pytest.raises(InputError, match=r"cannot reach a Dask scheduler at 'tcp://127\.0\.0\.1:9'"):
-        sweep.sweep([(tiny, 0)], show=False, dask="tcp://127.0.0.1:9")
+        sweep.sweep([(tiny, 0)], dask="tcp://127.0.0.1:9")

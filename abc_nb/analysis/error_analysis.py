@@ -12,14 +12,14 @@ from abc_nb.runs.store import Run
 from abc_nb.training.evaluation import TEST_SEED, exact_match
 
 
-def far_digits_closed(runs: Sequence[Run], lengths: Sequence[int], samples: int = 100, reach: int = 2) -> pd.DataFrame:
+def far_digits_closed(runs: Sequence[Run], lengths: Sequence[int], samples: int = 100) -> pd.DataFrame:
     """Exact match (percent) of models as they are, and with far digits closed at test: no weight is changed.
 
     Columns task, model, seed, length, samples, open, closed.
     """
     rows = []
     for run in runs:
-        tested = {"open": run.model(), "closed": run.model().with_bias(Near(reach))}
+        tested = {"open": run.model(), "closed": run.model().with_bias(Near(2))}
         for length in lengths:
             batch = run.spec.sampler.test_batch(length, samples, TEST_SEED)
             row = identity(run) | {"seed": run.seed, "length": length, "samples": len(batch.source)}

@@ -6,7 +6,6 @@ head is a wire. Heads whose line is on a symbol, such as the sign, see the same 
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -38,18 +37,17 @@ def of_run(run: Run) -> dict[str, Any]:
     assert bias is not None
     hand = Lines.one_key_a_head(run.spec.sampler.layout(6), config.heads, config.decoder_layers)
     known = {key(line) for line in hand.lines}
-    lines = Counter((line.attention, line.layer, line.head) for line in bias.lines)
     heads: dict[tuple[str, int, int], list[Line]] = {}
     for line in bias.lines:
-        if line.span.startswith(DIGITS):
-            heads.setdefault((line.attention, line.layer, line.head), []).append(line)
+        heads.setdefault((line.attention, line.layer, line.head), []).append(line)
+    on_digits = [[line for line in own if line.span.startswith(DIGITS)] for own in heads.values()]
     return {
         "task": run.spec.identity.task,
         "seed": run.seed,
         "heads": 2 * config.heads * config.decoder_layers,
-        "one line": sum(count == 1 for count in lines.values()),
-        "on digits": len(heads),
-        "as by hand": sum(all(key(line) in known for line in own) for own in heads.values()),
+        "one line": sum(len(own) == 1 for own in heads.values()),
+        "on digits": sum(map(bool, on_digits)),
+        "as by hand": sum(all(key(line) in known for line in own) for own in on_digits if own),
         "lines": len(bias.lines),
         "with a value": sum(line.value != 0 for line in bias.lines),
     }

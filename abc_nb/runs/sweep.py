@@ -48,7 +48,7 @@ def missing(jobs: Sequence[Job]) -> list[Job]:
     return list({experiment.key(seed): (experiment, seed) for experiment, seed in todo}.values())
 
 
-def sweep(jobs: Sequence[Job], show: bool = True, in_turn: bool = False, dask: str | None = None) -> list[Failure]:
+def sweep(jobs: Sequence[Job], in_turn: bool = False, dask: str | None = None) -> list[Failure]:
     """Train what is missing, children after their parents; returns the runs that failed.
 
     In a process each; or `in_turn` in this one; or on the workers of the `dask` scheduler at this address, which see
@@ -61,7 +61,7 @@ def sweep(jobs: Sequence[Job], show: bool = True, in_turn: bool = False, dask: s
     folder = paths.runs()
     folder.mkdir(parents=True, exist_ok=True)  # a folder that cannot be written is named before the bar
     failures: list[Failure] = []
-    bar = tqdm(total=sum(job.training.steps for job, _ in todo), unit="step", disable=not show, mininterval=0.5)
+    bar = tqdm(total=sum(job.training.steps for job, _ in todo), unit="step", mininterval=0.5)
     with bar, backend(dask, 1 if in_turn else min(workers(), len(todo))) as parallel:
         for generation in generations(todo):
             lost = {(failure.name, failure.seed) for failure in failures}

@@ -40,25 +40,25 @@ from abc_nb.show.pictures import (
 from abc_nb.show.titles import named
 
 CELL = 0.17  # inches: a cell that a token can be written beside
+ACROSS = 4  # heads side by side
 
 
 @rc_context(STYLE)
-def attention_maps(heads: Sequence[HeadMap], across: int = 0) -> Figure:
-    """Heat maps on one scale, `across` of them (or all) in a row; brighter is more attention (figures 5 and 6).
+def attention_maps(heads: Sequence[HeadMap]) -> Figure:
+    """Heat maps on one scale, side by side; brighter is more attention (figures 5 and 6).
 
     Rows are queries, labelled with the token they produce; wrong tokens are red and bold. Cells that the algorithm
     needs are outlined.
     """
     height, wide = (max(head.weights.shape[0] for head in heads), [head.weights.shape[1] for head in heads])
     size = (CELL * sum(wide) / len(heads) + 1.1, CELL * height + 1.0)
-    figure, axes = new_figure(len(heads), across, size, width_ratios=wide[: across or None])
+    figure, axes = new_figure(len(heads), size=size, width_ratios=wide)
     for axis, head in zip(axes, heads, strict=True):
         image = heat_map(axis, head.weights, vmin=0, vmax=1, aspect="equal")
         with_tokens(axis, head.keys, head.outputs, right=head.right)
         outline(axis, head.needed)
         axis.set(title=f"{head.title}: {'right' if all(head.right) else 'wrong'}", xlabel=head.xlabel)
-    for axis in axes[:: across or len(axes)]:
-        axis.set_ylabel("output token")
+    axes[0].set_ylabel("output token")
     figure.colorbar(image, ax=axes, label="attention", fraction=0.03, pad=0.01)
     return figure
 
@@ -119,7 +119,7 @@ def depend(panel: Axes, task: Task, batch: Batch) -> None:
 
 
 @rc_context(STYLE)
-def trace(problem: str, row: int = 1, column: int = 1) -> Figure:
+def trace(problem: str) -> Figure:
     """The table of a product, units at the right, and arrows to one cell from the four tokens that decide it.
 
     A cell shows its digit and, smaller, what it carries on. The arrows begin at the digit of the first factor in the
@@ -137,11 +137,11 @@ def trace(problem: str, row: int = 1, column: int = 1) -> Figure:
     texts += [(-c - 0.3, -r + 0.22, str(carry), "gray", 8) for (r, c), carry in np.ndenumerate(carries) if carry]
     for x, y, text, color, size in texts:
         axes.text(x, y, text, ha="center", va="center", fontsize=size, color=color)
-    starts = {(-column, 1): 0.35, (1.25, -row): -0.2, (1 - column, -row): 0, (-1 - column, 1 - row): 0}
+    starts = {(-1, 1): 0.35, (1.25, -1): -0.2, (0, -1): 0, (-2, 0): 0}  # of the arrows to the cell in column 1, row 1
     style = {"arrowstyle": "->", "color": COLORS[3], "shrinkA": 9, "shrinkB": 20, "linewidth": 1.4}
     for start, bend in starts.items():
-        axes.annotate("", (-column, -row), start, arrowprops={**style, "connectionstyle": f"arc3,rad={bend}"})
-    frame(axes, -0.02 - column, 0.09 - row, 0.84, 0.82)
+        axes.annotate("", (-1, -1), start, arrowprops={**style, "connectionstyle": f"arc3,rad={bend}"})
+    frame(axes, -1.02, -0.91, 0.84, 0.82)
     axes.set(xlim=(-columns + 0.3, 2.0), ylim=(-rows + 0.4, 1.6))
     axes.axis("off")
     return figure
@@ -173,7 +173,7 @@ def percent_map(panel: Axes, table: pd.DataFrame, title: str) -> None:
 
 
 @rc_context(STYLE)
-def study_heads(study: CalibrationStudy, rows: int | None = None, across: int = 4) -> Figure:
+def study_heads(study: CalibrationStudy, rows: int | None = None) -> Figure:
     """The averaged cross-attention of each head of the last layer; cells on lines that are kept are framed.
 
     With `rows` the first output tokens alone. Titles say what share of the attention shown is framed.
@@ -182,8 +182,8 @@ def study_heads(study: CalibrationStudy, rows: int | None = None, across: int = 
     averaged = study.averages["cross", study.last].numpy()[:, :rows]
     count, height, width = averaged.shape
     keys, queries = study.letters()
-    cell = min(0.16, 7.6 / (across * width))
-    figure, axes = new_figure(count, across, (cell * width + 0.5, cell * height + 0.75))
+    cell = min(0.16, 7.6 / (ACROSS * width))
+    figure, axes = new_figure(count, ACROSS, (cell * width + 0.5, cell * height + 0.75))
     for head, (axis, matrix, cells) in enumerate(zip(axes, averaged, opened, strict=True), 1):
         image = heat_map(axis, matrix, aspect="equal", vmin=0, vmax=1)
         axis.set_title(f"head {head}: {(matrix * cells).sum(-1).mean():.0%} framed", fontsize=8)
@@ -196,7 +196,7 @@ def study_heads(study: CalibrationStudy, rows: int | None = None, across: int = 
 
 
 @rc_context(STYLE)
-def biases(bias: Lines, layer: int, task: Task, batch: Batch, across: int = 4) -> Figure:
+def biases(bias: Lines, layer: int, task: Task, batch: Batch) -> Figure:
     """Which keys a layer's cross-attention bias opens on one problem, a panel a head (figures 10 and 11).
 
     Titles say what the head's lines follow.
@@ -204,7 +204,7 @@ def biases(bias: Lines, layer: int, task: Task, batch: Batch, across: int = 4) -
     opened = bias.covers(batch.layout, "cross", layer).numpy()
     keys, queries = (task.text(tokens[0].tolist()) for tokens in (batch.source, batch.target[:, 1:]))
     size = (0.115 * len(keys) + 0.4, 0.125 * len(queries) + 0.55)
-    figure, axes = new_figure(len(opened), across, size)
+    figure, axes = new_figure(len(opened), ACROSS, size)
     for head, (axis, cells) in enumerate(zip(axes, opened, strict=True)):
         mask(axis, cells)
         with_tokens(axis, keys, queries, size=6.5)

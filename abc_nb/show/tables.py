@@ -46,11 +46,11 @@ def by_length(frame: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def ablations(found: Results, length: int = 60) -> pd.DataFrame:
-    """ABC and its ablations at one length, task by task: the columns of `over_seeds`, and the median of kept lines."""
+def ablations(found: Results) -> pd.DataFrame:
+    """ABC and its ablations at sixty digits, a task after another: the columns of `over_seeds`, and the median of lines."""
     names = [*found.there([Name(task, "abc-unpractised") for task in ABLATED]), *found.names("ablations")]
     rows, kept = found.evaluation(names), kept_lines(found.runs(names))
-    rows = rows[(rows.length == length) & rows.model.isin(kept.model)]
+    rows = rows[(rows.length == 60) & rows.model.isin(kept.model)]
     table = over_seeds(rows).drop(columns=["length", "regime"]).merge(kept, how="left", on=["task", "model"])
     order = list(dict.fromkeys(table.task))  # the rows of each task together
     return table.sort_values("task", key=lambda tasks: tasks.map(order.index), kind="stable", ignore_index=True)
@@ -81,7 +81,7 @@ def shortest_wrong(frame: pd.DataFrame) -> pd.DataFrame:
     return table.reindex(columns=[of_task(task) for task in ARITHMETIC], fill_value="")
 
 
-def by_seeds(found: Results, lengths: Sequence[int] = (60, 200)) -> pd.DataFrame:
+def by_seeds(found: Results) -> pd.DataFrame:
     """The worst accuracy (percent) of ABS and ABC before practice: task, model, length, group of seeds, worst.
 
     `runs` says how many there are, and `right` how many of them are right on every problem.
@@ -92,7 +92,7 @@ def by_seeds(found: Results, lengths: Sequence[int] = (60, 200)) -> pd.DataFrame
         if there := own.there([Name(task, model) for task in ARITHMETIC for model in models]):
             parts.append(own.evaluation(there).assign(seeds=group))
     rows = pd.concat(parts, ignore_index=True)
-    rows = rows[rows.length.isin(lengths)].assign(worst=100 * rows.accuracy, right=rows.accuracy == 1)
+    rows = rows[rows.length.isin([60, 200])].assign(worst=100 * rows.accuracy, right=rows.accuracy == 1)
     grouped = rows.groupby(["task", "model", "length", "seeds"], sort=False)
     return grouped.agg(worst=("worst", "min"), runs=("worst", "size"), right=("right", "sum")).reset_index()
 

@@ -218,9 +218,6 @@ def with_practice(own: Spec) -> Spec:
     return replace(specify(replace(own.identity, model=model), own.profile), parent=own)
 
 
-def train_command(name: str | Name, seed: int = 0, profile: str = "quick", base: int | None = None) -> str:
+def train_command(name: str | Name, seed: int = 0, profile: str = "quick") -> str:
     """What to type to train an experiment."""
-    options = [("--profile", profile, "quick"), ("--base", base, None), ("--seed", seed, 0)]
-    return " ".join(
-        ["abc-nb train", str(name), *(f"{flag} {value}" for flag, value, usual in options if value != usual)]
-    )
+    return f"abc-nb train {name}" + f" --profile {profile}" * (profile != "quick") + f" --seed {seed}" * (seed != 0)

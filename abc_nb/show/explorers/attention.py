@@ -113,14 +113,14 @@ def digits(decoded: Decoded, step: int) -> pd.DataFrame:
     return pd.DataFrame([said[::-1], decoded.expected[::-1]], index=["model", "right"])
 
 
-def step_sentence(decoded: Decoded, chosen: HeadMap, step: int, count: int = 3) -> str:
+def step_sentence(decoded: Decoded, chosen: HeadMap, step: int) -> str:
     """What one step writes, and the keys that the head looks at most while it does."""
     at = step - 1
     judged = "✓" if decoded.right[at] else f"✗ (right: {decoded.expected[at]})"
     weights, needed = chosen.weights[at], chosen.needed[at]
     seen = [
         f"{chosen.keys[column]} in column {column + 1} {weights[column]:.0%}{' □' if needed[column] else ''}"
-        for column in np.argsort(-weights, kind="stable")[:count].tolist()
+        for column in np.argsort(-weights, kind="stable")[:3].tolist()
     ]
     mass = f"{weights[needed].sum():.0%} is on the needed cells □" if needed.any() else "no cell is needed here"
     return f"Step {step} writes {decoded.outputs[at]} {judged}. This head looks at {', '.join(seen)}; {mass}."
