@@ -47,7 +47,7 @@ def by_length(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def ablations(found: Results) -> pd.DataFrame:
-    """ABC and its ablations at sixty digits, a task after another: the columns of `over_seeds`, and the median of lines."""
+    """ABC and its ablations at sixty digits, task by task: the columns of `over_seeds`, and the median of lines."""
     names = [*found.there([Name(task, "abc-unpractised") for task in ABLATED]), *found.names("ablations")]
     rows, kept = found.evaluation(names), kept_lines(found.runs(names))
     rows = rows[(rows.length == 60) & rows.model.isin(kept.model)]
