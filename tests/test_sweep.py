@@ -17,7 +17,7 @@ def test_a_parent_that_is_nowhere_is_made_first(child: Spec, tiny: Spec, folders
     jobs = [(child, 0), (child, 1), (tiny, 1)]
     todo = sweep.missing(jobs)
     assert todo == [(tiny, 0), (child, 0), (tiny, 1), (child, 1)]
-    assert list(sweep.generations(todo)) == [[(tiny, 0), (tiny, 1)], [(child, 0), (child, 1)]]
+    assert [sweep.depth(job) for job, _ in todo] == [0, 1, 0, 1]
 
 
 @pytest.mark.slow
@@ -39,13 +39,9 @@ def test_a_failure_is_named_and_the_others_go_on(tiny: Spec, folders: Folders) -
     broken = renamed(replace(tiny, tests=((1, 0),)), "broken")
     orphan = replace(child_of(broken), tests=())
     failures = sweep.sweep([(orphan, 0), (tiny, 0), (broken, 1)], in_turn=True)
-    assert [(failure.name, failure.seed) for failure in failures] == [
-        ("successor-broken", 0),
-        ("successor-broken", 1),
-        ("successor-abc", 0),
-    ]
-    assert "0 problems of 1 digits are too few" in str(failures[0])
-    assert str(failures[2]).endswith("it is made from successor-broken, which failed")
+    names = [(failure.name, failure.seed) for failure in failures]
+    assert names == [("successor-broken", 0), ("successor-broken", 1), ("successor-abc", 0)]
+    assert all("0 problems of 1 digits are too few" in str(failure) for failure in failures)
     assert store.find(tiny, 0) is not None
 
 

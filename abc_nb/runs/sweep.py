@@ -49,12 +49,12 @@ def missing(jobs: Sequence[Job]) -> list[Job]:
 
 
 def sweep(jobs: Sequence[Job], in_turn: bool = False, dask: str | None = None) -> list[Failure]:
-    """Train what is missing, children after their parents; returns the runs that failed.
+    """Train what is missing; returns the runs that failed.
 
     In a process each; or `in_turn` in this one; or on the workers of the `dask` scheduler at this address, which see
-    the same folder of runs.
+    the same folder of runs. Parents are begun before their children, which wait for them, since no run is made twice.
     """
-    todo = missing(jobs)
+    todo = sorted(missing(jobs), key=lambda job: depth(job[0]))
     if not todo:
         return []
     compiled.warn_without()
@@ -63,33 +63,15 @@ def sweep(jobs: Sequence[Job], in_turn: bool = False, dask: str | None = None) -
     failures: list[Failure] = []
     bar = tqdm(total=sum(job.training.steps for job, _ in todo), unit="step", mininterval=0.5)
     with bar, backend(dask, 1 if in_turn else min(workers(), len(todo))) as parallel:
-        for generation in generations(todo):
-            lost = {(failure.name, failure.seed) for failure in failures}
-            failures += [
-                Failure(job[0].name, job[1], f"it is made from {parent_of(job)[0]}, which failed")
-                for job in generation
-                if parent_of(job) in lost
-            ]
-            tasks = [joblib.delayed(attempt)(*job, str(folder)) for job in generation if parent_of(job) not in lost]
-            for failure, steps in parallel(tasks):
-                bar.update(steps)
-                failures += [failure] if failure else []
+        for failure, steps in parallel(joblib.delayed(attempt)(*job, str(folder)) for job in todo):
+            bar.update(steps)
+            failures += [failure] if failure else []
     return failures
 
 
-def parent_of(job: Job) -> tuple[str, int]:
-    experiment, seed = job
-    return (experiment.parent.name if experiment.parent else "", seed)
-
-
-def generations(todo: Sequence[Job]) -> Iterator[list[Job]]:
-    """The jobs in groups, each of which is made from runs that are there or from those of groups before it."""
-    waiting = list(todo)
-    while waiting:
-        unmade = {(experiment.digest, seed) for experiment, seed in waiting}
-        group = [job for job in waiting if not job[0].parent or (job[0].parent.digest, job[1]) not in unmade]
-        yield group
-        waiting = [job for job in waiting if job not in group]
+def depth(experiment: Spec) -> int:
+    """How many trainings come before it."""
+    return 1 + depth(experiment.parent) if experiment.parent else 0
 
 
 def attempt(experiment: Spec, seed: int, runs: str) -> tuple[Failure | None, int]:
