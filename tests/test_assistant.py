@@ -13,16 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
-from abc_nb.assistant import smollm2, training
+from abc_nb.assistant import smollm2
 from abc_nb.assistant.calculator import Calculator
-from abc_nb.assistant.contexts import every_context
 from abc_nb.assistant.path import Path
-from abc_nb.assistant.proof import certify
-from abc_nb.assistant.training import drawn, train_until_certified
 from abc_nb.bias.sequence import dense_bias
 from abc_nb.bias.spans import SpanLines
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
+from abc_nb.hf import practice as training
+from abc_nb.hf.certify import certify_all as certify
+from abc_nb.hf.contexts import every_context
+from abc_nb.hf.practice import drawn, train_until_certified
 from abc_nb.problems.sampling import generator
 from abc_nb.problems.spans import VOCABULARY, Pattern
 from abc_nb.problems.tasks import Task

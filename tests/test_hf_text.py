@@ -20,10 +20,12 @@ from torch import Tensor, nn
 from abc_nb import InputError
 from abc_nb.bias import Lines
 from abc_nb.bias.spans import SpanLines
-from abc_nb.problems.spans import VOCABULARY, Patterns
+from abc_nb.problems.spans import END, VOCABULARY, Patterns
 
 transformers = pytest.importorskip("transformers")
 hf = pytest.importorskip("abc_nb.hf")
+practice = pytest.importorskip("abc_nb.hf.practice")
+Attending = pytest.importorskip("abc_nb.hf.certify").Attending
 
 PAD = 0
 BIAS = SpanLines.one_key_a_head(PATTERNS, HEADS, LAYERS)
@@ -273,3 +275,61 @@ def test_what_text_cannot_be_is_said_in_a_sentence() -> None:
         with pytest.raises(InputError, match="cache that grows"):
             model.generate(tokens, max_new_tokens=2, pad_token_id=PAD, cache_implementation="static")
     assert hf.attached(model) is None
+
+
+PARITY = SpanLines.one_key_a_head(PATTERNS[3:], HEADS, LAYERS)
+
+
+def test_a_llama_is_trained_until_its_answers_are_certified_in_any_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(practice, "BATCH", 64)
+    monkeypatch.setattr(practice, "RATE", 1e-2)
+    torch.manual_seed(0)
+    model = llama(**SIZES)
+    with hf.attach(model, PARITY, spans=tokenizer()):
+        (before,) = hf.certify(model)
+        assert not before.certified and before.problem in str(before)
+        hf.train_until_certified(model, 60)
+        (certificate,) = hf.certify(model)
+        assert certificate.certified and certificate.margin > 100 * certificate.rounding
+        model.eval()
+        for bits in ("1", "1101", "10110" * 20):
+            prompt = ids(f"and so it is, is it? parity({bits})=")[None]
+            found = model.generate(prompt, max_new_tokens=len(bits) + 1, pad_token_id=PAD, do_sample=False)
+            answer = tokenizer().decode(found[0, prompt.shape[1] :])
+            assert answer == PATTERNS[3].answer([bits]) + END
+
+
+@pytest.mark.parametrize("make", [llama, neox, qwen3])
+@given(row=texts())
+@settings(max_examples=5)
+@torch.no_grad()
+def test_a_context_gives_the_logits_of_any_text_around_it(make: Any, row: Known) -> None:
+    model = own(make)
+    with hf.attach(model, BIAS, spans=tokenizer()):
+        answers, (text, known) = Attending(model), row
+        logits = model(ids(text + " ")[None]).logits[0]
+        for start, task, operands, written in known:
+            pattern = next(each for each in PATTERNS if each.task.name == task)
+            problem = pattern.problem(operands) + pattern.answer(operands)[:written]
+            contexts = answers.contexts(pattern, tuple(map(len, operands)), problem, 0, written + 1)
+            end = start + len(problem)
+            close(answers(contexts), logits[end - written - 1 : end])
+
+
+def test_answers_that_depend_on_their_place_get_no_certificate() -> None:
+    """GPT-2 has learned positions, and some see a neighbour past the attention."""
+    model = own(gpt2)
+    with pytest.raises(InputError, match="attach a bias of text"):
+        hf.certify(model)
+    with hf.attach(model, BIAS, spans=tokenizer()), pytest.raises(InputError, match="another place"):
+        hf.certify(model)
+    whole = SpanLines.whole(PATTERNS, HEADS, 1)
+    with hf.attach(model, whole, spans=tokenizer()), pytest.raises(InputError, match="the same in every layer"):
+        hf.certify(model)
+    model = copy.deepcopy(own(llama))
+    with hf.attach(model, BIAS, spans=tokenizer()):
+        model.model.norm.register_forward_hook(
+            lambda _, __, out: out + 0.1 * nn.functional.pad(out, (0, 0, 1, 0))[:, :-1]
+        )
+        with pytest.raises(InputError, match="another place"):
+            hf.certify(model)

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor
 
-from abc_nb.assistant.path import Path, token_of
+from abc_nb.assistant.path import Path
 from abc_nb.common.errors import InputError
+from abc_nb.hf.text import token_of
 from abc_nb.problems.spans import EQUALS, Pattern, Patterns
 
 if TYPE_CHECKING:

@@ -21,13 +21,13 @@ from tqdm.auto import tqdm
 
 from abc_nb.assistant.calculator import Calculator
 from abc_nb.assistant.path import Path
-from abc_nb.assistant.proof import Certificate
-from abc_nb.assistant.training import train_until_certified
 from abc_nb.bias.spans import SpanLines
 from abc_nb.common import paths
 from abc_nb.common.devices import device_name, one_thread
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_text
+from abc_nb.hf.certify import Certificate
+from abc_nb.hf.practice import train_until_certified
 from abc_nb.language.evaluation import test_operands
 from abc_nb.problems.sampling import TEST, generator
 from abc_nb.problems.spans import Pattern

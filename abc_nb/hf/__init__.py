@@ -3,7 +3,9 @@
 from abc_nb.bias.sequence import cyclic_positions, dense_bias
 from abc_nb.hf.attach import Attached, attach, attached
 from abc_nb.hf.averages import averaged_attention
+from abc_nb.hf.certify import certify
 from abc_nb.hf.flex import block_mask, mask_mod, score_mod
+from abc_nb.hf.practice import train_until_certified
 from abc_nb.hf.saving import load
 from abc_nb.hf.text import one_digit_tokens
 from abc_nb.hf.training import calibrate_model, exact_match, sequence, train
@@ -15,6 +17,7 @@ __all__ = [
     "averaged_attention",
     "block_mask",
     "calibrate_model",
+    "certify",
     "cyclic_positions",
     "dense_bias",
     "exact_match",
@@ -24,4 +27,5 @@ __all__ = [
     "score_mod",
     "sequence",
     "train",
+    "train_until_certified",
 ]

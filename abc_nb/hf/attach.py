@@ -135,6 +135,7 @@ class Attached:
         self.reader: Reader | None = None  # of problems in text
         self.rows: Rows | None = None  # of the pass that runs
         self.text: Text | None = None  # the same, of text
+        self.given: Rows | None = None  # for all passes, in the place of those that are found
         self.weights_wanted = False
         self.countable = False  # whether the model can be told where its tokens stand, and counts from 0 itself
         self.kept = Kept(self.bias)
@@ -187,6 +188,15 @@ class Attached:
         finally:
             self.bias, self.layout = own
 
+    @contextmanager
+    def told(self, rows: Rows) -> Iterator[Attached]:
+        """Rows that are given, in the place of those that a pass would find, for a `with` block."""
+        self.given = rows
+        try:
+            yield self
+        finally:
+            self.given = None
+
     def __enter__(self) -> Attached:
         return self
 
@@ -217,17 +227,19 @@ class Attached:
         self.weights_wanted = bool(given.get("output_attentions") or self.base.config.output_attentions)
         seen = 0 if cache is None else int(cache.get_seq_length())
         real = real_tokens(given.get("attention_mask"), tuple(tokens.shape[:2]), seen, self.rows)
-        if isinstance(self.bias, SpanLines):
+        self.text = None
+        if self.given is not None:
+            self.rows = self.given
+        elif isinstance(self.bias, SpanLines):
             assert self.reader is not None
             self.text = Text(self.bias, self.reader, given, seen, real)
             self.rows = self.text.rows
         else:
-            self.text = None
             size = tokens.shape[0], tokens.shape[1]
             self.rows = rows_of_layouts(
                 as_layouts(self.layout), self.period, size, seen, real, self.rows, self.own_kept().part
             )
-        own, told = self.rows.positions, self.text is not None or self.period is not None
+        own, told = self.rows.positions, self.reader is not None or self.period is not None
         if own is not None and (told or given.get("position_ids") is None):
             if not (told or self.countable):
                 raise InputError("this model's positions are its own: put padding behind the problems, not before them")

@@ -7,20 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from abc_nb.bias.base import CLOSED
+from abc_nb.bias.base import CLOSED, OpenKeys
+from abc_nb.bias.lines import Lines
 from abc_nb.bias.spans import SpanLines
 from abc_nb.certificates.shapes import Node, Shape, Token
 from abc_nb.certificates.spans import SpanContexts
+from abc_nb.common.errors import InputError
+from abc_nb.hf.text import token_of
 from abc_nb.model.config import ModelConfig
 from abc_nb.model.positions import NoPosition
 from abc_nb.model.transformer import Transformer
+from abc_nb.problems.layouts import Layout
 from abc_nb.problems.spans import END, EQUALS, VOCABULARY, Pattern
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 ROWS = 1024  # contexts of a block
 
@@ -35,6 +44,67 @@ class Contexts:
 
     def part(self, rows: Tensor | slice) -> Contexts:
         return Contexts(self.before[rows], self.keys[rows], self.bias[:, rows])
+
+    def sequence(self, characters: int) -> tuple[Tensor, Tensor]:
+        """One sequence with every character once, and after them the contexts, which see those that they open.
+
+        What stands at each token (T,), and what is added to attention logits (H, T, T); each token sees itself.
+        """
+        heads, rows = self.bias.shape[:2]
+        weights = torch.zeros(heads, rows, characters)
+        weights.scatter_add_(2, self.keys.expand(heads, -1, -1), self.bias.exp())
+        added = torch.full((heads, characters + rows, characters + rows), CLOSED)
+        added[:, characters:, :characters] = weights.log()
+        added.diagonal(dim1=1, dim2=2).zero_()
+        return torch.cat([torch.arange(characters), self.before]), added
+
+
+class Answers(nn.Module):
+    """What gives the tokens of answers from their contexts: a model under a bias, or layers of its own for problems."""
+
+    tokens: Tensor  # of the characters, in the model's vocabulary
+    vocabulary: int
+
+    def __init__(self, bias: SpanLines, layers: int, tokenizer: PreTrainedTokenizerBase) -> None:
+        """InputError for a bias under which a second layer shows an answer's token more than the first does."""
+        super().__init__()
+        self.bias, self.characters = bias, alphabet(bias.patterns)
+        for own in bias.lines:
+            itself = [line for line in own.lines if line.attention != "cross"]
+            every = {(line.attention, line.layer, line.head) for line in itself}
+            plain = all((line.direction, line.offset, line.value) == ("diagonal", 0, 0.0) for line in itself)
+            if not plain or len(every) < 2 * layers * bias.heads or any(bias.first(layer) for layer in range(layers)):
+                raise InputError(
+                    "contexts are of a bias whose lines go from answers to their problem and, in every head, from each "
+                    "token to itself, the same in every layer"
+                )
+        tokens = [token_of(tokenizer, character) for character in self.characters]
+        self.register_buffer("tokens", torch.tensor(tokens), persistent=False)
+
+    def forward(self, contexts: Contexts, tokens: Tensor | None = None) -> Tensor:
+        """Logits (N, V) of the token after each context, or of some `tokens` alone."""
+        raise NotImplementedError
+
+    def contexts(self, pattern: Pattern, lengths: tuple[int, ...], text: str, first: int, last: int) -> Contexts:
+        """Those of the steps `first` to `last` - 1 of a problem with numbers of these lengths.
+
+        `text` is the problem with its answer, up to the token before the last step.
+        """
+        layout = pattern.layout(lengths)
+        keys = opened(self.bias.of(pattern), layout)
+        characters = torch.tensor([self.characters.index(character) for character in text])
+        before = characters[layout.source_length + first : layout.source_length + last]
+        return Contexts(before, characters[keys.index[first:last]], keys.value[:, first:last])
+
+
+@lru_cache(maxsize=256)
+@torch.inference_mode(False)  # used in training, too
+def opened(lines: Lines, layout: Layout) -> OpenKeys:
+    """The keys of each token of an answer, in time and memory linear in the length."""
+    keys = lines.open_keys(layout, "cross", 0)
+    if keys is None:
+        raise InputError("the lines of a pattern leave every key open to a head: close heads without a line")
+    return keys
 
 
 def joined(parts: Sequence[Contexts]) -> Contexts:

@@ -1,9 +1,10 @@
-"""Training a path until every context is right: random problems first, then those contexts that are wrong."""
+"""Training answers until every context is right: random problems first, then those contexts that are wrong."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -11,14 +12,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from abc_nb.assistant.contexts import Contexts, joined
-from abc_nb.assistant.path import Path
-from abc_nb.assistant.proof import Certificate, certify
+from abc_nb.hf.certify import Attending, Certificate, Practice, certify_all
+from abc_nb.hf.contexts import Answers, Contexts, joined
 from abc_nb.language.mixture import draw
 from abc_nb.model.eight_bits import round_weights
 from abc_nb.problems.sampling import TRAIN, generator
 from abc_nb.problems.spans import END
 from abc_nb.problems.tasks import TRAINED
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 RATE, BATCH = 1e-3, 512  # learning rate at its highest, of practice a fifth; contexts of a step
 OTHERS = 2048  # tokens of the vocabulary, drawn anew for each step, that the right one is compared with
@@ -32,18 +35,21 @@ class Trained:
     certificates: list[tuple[Certificate, ...]] = field(default_factory=list)  # before practice and after each round
 
 
-def train_until_certified(path: Path, steps: int, seed: int = 0, rounds: int = 9) -> Trained:
-    """Train; round the weights to 8 bits, try every context, and practise those that are wrong or nearly so.
+def train_until_certified(model: Answers | PreTrainedModel, steps: int, seed: int = 0, rounds: int = 9) -> Trained:
+    """Train on contexts alone; round the weights to 8 bits, try every context, and practise wrong or narrow ones.
+
+    `model` is one of `transformers` under a bias of text, or a path.
 
     A round of practice has a third of the steps, and there are at most so many `rounds`.
     """
-    found, practice, done = Trained(), list[tuple[Contexts, Tensor]](), 0
+    answers = model if isinstance(model, Answers) else Attending(model)
+    found, practice, done = Trained(), Practice(), 0
     while not found.certificates or (len(found.certificates) <= rounds and not certified(found.certificates[-1])):
         count = steps // 3 if done else steps
-        found.losses.append(train(path, count, seed, done, practice))
-        round_weights(path.layers)
+        found.losses.append(train(answers, count, seed, done, practice))
+        round_weights(answers)
         done += count
-        found.certificates.append(tuple(certify(path, practice)))
+        found.certificates.append(tuple(certify_all(answers, practice)))
     return found
 
 
@@ -51,43 +57,43 @@ def certified(certificates: Sequence[Certificate]) -> bool:
     return all(each.certified for each in certificates)
 
 
-def train(path: Path, steps: int, seed: int, first: int, practice: Sequence[tuple[Contexts, Tensor]]) -> list[float]:
+def train(answers: Answers, steps: int, seed: int, first: int, practice: Practice) -> list[float]:
     """AdamW under a one-cycle learning rate; the loss of each step.
 
     Every second step has as many contexts to practise beside those of random problems, if there are any.
     """
     rate = RATE / 5 if first else RATE
-    optimizer = torch.optim.AdamW(path.layers.parameters(), rate, betas=(0.9, 0.98), weight_decay=0.0)
+    optimizer = torch.optim.AdamW(answers.parameters(), rate, betas=(0.9, 0.98), weight_decay=0.0)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total_steps=steps)
     again = (joined([own for own, _ in practice]), torch.cat([right for _, right in practice])) if practice else None
-    vocabulary, tokens, losses = len(path.head[0].weight), path.get_buffer("tokens"), list[float]()
+    vocabulary, tokens, losses = answers.vocabulary, answers.tokens, list[float]()
     for step in tqdm(range(first, first + steps), delay=3, leave=False, unit="step"):
         rng = generator(seed, TRAIN, step)
-        contexts, right = drawn(path, rng, BATCH)
+        contexts, right = drawn(answers, rng, BATCH)
         if again is not None and step % 2:
             rows = torch.from_numpy(rng.choice(len(again[1]), min(BATCH, len(again[1])), replace=False))
             contexts, right = joined([contexts, again[0].part(rows)]), torch.cat([right, again[1][rows]])
         others = torch.from_numpy(rng.choice(vocabulary, min(OTHERS, vocabulary), replace=False))
         some = torch.cat([tokens, others[~torch.isin(others, tokens)]])
-        loss = F.cross_entropy(path(contexts, some), right)
+        loss = F.cross_entropy(answers(contexts, some), right)
         optimizer.zero_grad()
         loss.backward()
-        nn.utils.clip_grad_norm_(path.layers.parameters(), 1.0)
+        nn.utils.clip_grad_norm_(answers.parameters(), 1.0)
         optimizer.step()
         schedule.step()
         losses.append(loss.item())
     return losses
 
 
-def drawn(path: Path, rng: np.random.Generator, count: int) -> tuple[Contexts, Tensor]:
+def drawn(answers: Answers, rng: np.random.Generator, count: int) -> tuple[Contexts, Tensor]:
     """The contexts of at least so many answers' tokens of random problems, and the right characters."""
     parts, right = list[Contexts](), list[int]()
     while len(right) < count:
-        pattern = path.bias.patterns[int(rng.integers(len(path.bias.patterns)))]
+        pattern = answers.bias.patterns[int(rng.integers(len(answers.bias.patterns)))]
         lengths = tuple(pattern.task.factor if few else int(rng.integers(1, TRAINED + 1)) for few in pattern.few)
         operands = draw(pattern, lengths, rng)
         answer = pattern.answer(operands)
         ended = answer + END * (len(answer) < pattern.answer_places(lengths))
-        parts.append(path.contexts(pattern, lengths, pattern.problem(operands) + answer, 0, len(ended)))
-        right += [path.characters.index(character) for character in ended]
+        parts.append(answers.contexts(pattern, lengths, pattern.problem(operands) + answer, 0, len(ended)))
+        right += [answers.characters.index(character) for character in ended]
     return joined(parts), torch.tensor(right)

@@ -1,0 +1,160 @@
+"""Certifying a model of `transformers`: every context of every pattern is tried, against the whole vocabulary.
+
+Contexts are those of `certificates.spans`, so the certificate holds for numbers of any lengths, and for any text around
+them, since the answers sees none. What rounding can change is not bounded here, as it is for this package's own layers:
+the narrowest contexts are computed again in float64, and the certificate says how far float32 is from that.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from abc_nb.bias.base import CLOSED
+from abc_nb.bias.sequence import leveled
+from abc_nb.bias.spans import SpanLines
+from abc_nb.common.errors import InputError
+from abc_nb.hf.attach import attached
+from abc_nb.hf.contexts import Answers, Contexts, every_context
+from abc_nb.hf.rows import Part, Rows
+from abc_nb.hf.text import Reader
+from abc_nb.language.mixture import draw
+from abc_nb.problems.sampling import TEST, generator
+from abc_nb.problems.spans import Pattern
+from abc_nb.training.evaluation import evaluating
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+NARROW = 64  # contexts that are computed again in float64
+Practice = list[tuple[Contexts, Tensor]]  # contexts that are wrong or nearly so, and the right characters
+SMALL = 1.0  # a margin below it is practised, too
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What trying every context of a pattern gave."""
+
+    form: str
+    contexts: int
+    wrong: int
+    margin: float  # the smallest: the right token's logit minus that of the best other token of the vocabulary
+    rounding: float  # how far float32 is from float64 at most, in the narrowest contexts
+    problem: str  # the shortest that is wrong, if one is
+
+    @property
+    def certified(self) -> bool:
+        """Whether every context is right."""
+        return self.wrong == 0
+
+    def __str__(self) -> str:
+        if not self.certified:
+            return (
+                f"{self.form} is not certified: {self.wrong:,} of {self.contexts:,} contexts are wrong: {self.problem}"
+            )
+        return (
+            f"Every answer to {self.form} is right, for numbers of any lengths and in any text: each of "
+            f"{self.contexts:,} contexts is, by {self.margin:.2f} at least. Float32 and float64 differ by "
+            f"{self.rounding:.0e} in the narrowest; for others rounding is not bounded."
+        )
+
+
+class Attending(Answers):
+    """A model under a bias of text, of which a problem's tokens see their problem alone."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        """InputError for a model without such a bias, and for one whose answers depend on where problems stand."""
+        handle = attached(model)
+        if handle is None or handle.reader is None or not isinstance(handle.bias, SpanLines) or handle.bias.period != 1:
+            raise InputError("no certificate: attach a bias of text first, under which a problem takes one position")
+        super().__init__(handle.bias, len(handle.layers), handle.reader.tokenizer)
+        self.model: Any = model
+        self.vocabulary = model.get_input_embeddings().num_embeddings
+        with evaluating(self):
+            check_place(self, handle.reader)
+
+    def forward(self, contexts: Contexts, tokens: Tensor | None = None, place: int = 0) -> Tensor:
+        """The same, of problems at any one position."""
+        where, added = contexts.sequence(len(self.characters))
+        part: Part = lambda layer, like, first, last: leveled(added).to(like)  # noqa: E731
+        rows = Rows((part,), None, 0, len(where), torch.full((1, len(where)), place))
+        handle = attached(self.model)
+        assert handle is not None
+        with handle.told(rows):
+            found: Tensor = self.model(self.tokens[where][None], use_cache=False).logits[0, len(self.characters) :]
+        return found if tokens is None else found[:, tokens]
+
+
+def check_place(answers: Attending, reader: Reader) -> None:
+    """InputError unless an answer's tokens depend on their contexts alone: in texts, and at far positions.
+
+    By the bias they see nothing else. What is left is how a model counts positions, and what it does beside attention.
+    """
+    model, rng = answers.model, generator(0, TEST)
+    far = int(getattr(model.config.get_text_config(), "max_position_embeddings", None) or 1024) - 1
+    for pattern in answers.bias.patterns:
+        lengths = tuple(pattern.task.factor if few else 3 for few in pattern.few)
+        operands = draw(pattern, lengths, rng)
+        problem, answer = pattern.problem(operands), pattern.answer(operands)
+        contexts = answers.contexts(pattern, lengths, problem + answer, 0, len(answer) + 1)
+        wanted = answers(contexts)
+        found = [answers(contexts, place=far)]
+        for before in ("", "So it is, and so it was: "):
+            tokens = reader.tokenizer.encode(before + problem + answer, return_tensors="pt").to(model.device)
+            found.append(model(tokens, use_cache=False).logits[0, -len(wanted) :])
+        most = max(float((own - wanted).abs().max()) for own in found)
+        if not most <= torch.finfo(wanted.dtype).eps ** 0.5 * float(wanted.abs().max()):
+            raise InputError(
+                f"no certificate for {type(model).__name__}: the same answer's token has other logits at another place "
+                "in a text, as with learned positions; take a model with rotary positions or none"
+            )
+
+
+def certify(model: PreTrainedModel) -> list[Certificate]:
+    """A certificate of each pattern of the bias of text that is on a model: the answers it writes, in any text.
+
+    InputError for a model whose answers depend on anything but their problems.
+    """
+    return certify_all(Attending(model))
+
+
+def certify_all(answers: Answers, practice: Practice | None = None) -> list[Certificate]:
+    """A certificate of each pattern; contexts that are wrong or nearly so, and what is right, go into `practice`."""
+    with evaluating(answers):
+        return [certify_pattern(answers, pattern, practice) for pattern in answers.bias.patterns]
+
+
+def certify_pattern(answers: Answers, pattern: Pattern, practice: Practice | None = None) -> Certificate:
+    count, wrong, problem, narrow = 0, 0, "", list[tuple[float, Contexts, Tensor]]()
+    for block in tqdm(every_context(answers.bias, pattern), delay=3, leave=False, unit="block"):
+        margin = lead(answers(block.contexts), answers.tokens[block.right])
+        poor, bad = (~(margin > SMALL)).nonzero()[:, 0], (~(margin > 0)).nonzero()[:, 0]
+        count, wrong = count + len(margin), wrong + len(bad)
+        found = [block.problem(row) for row in bad[:8].tolist()]
+        problem = min([each for each in (problem, *found) if each], key=len, default="")
+        if practice is not None and len(poor):
+            practice.append((block.contexts.part(poor), block.right[poor]))
+        least = int(margin.argmin())
+        narrow.append(
+            (float(margin[least]), block.contexts.part(slice(least, least + 1)), block.right[least : least + 1])
+        )
+    narrow = sorted(narrow, key=lambda each: each[0])[:NARROW]
+    return Certificate(pattern.form, count, wrong, narrow[0][0], rounding(answers, narrow), problem)
+
+
+def lead(logits: Tensor, right: Tensor) -> Tensor:
+    """By how much the right token leads, (N,)."""
+    own = logits.gather(1, right[:, None])
+    return (own - logits.scatter(1, right[:, None], CLOSED).amax(1, keepdim=True))[:, 0]
+
+
+def rounding(answers: Answers, narrow: Sequence[tuple[float, Contexts, Tensor]]) -> float:
+    """The most by which margins of some contexts differ from those in float64."""
+    double = copy.deepcopy(answers).double()
+    return max(abs(float(lead(double(contexts), answers.tokens[right])) - margin) for margin, contexts, right in narrow)
