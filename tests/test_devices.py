@@ -9,8 +9,6 @@ import pytest
 import torch
 
 from abc_nb.common import devices
-from abc_nb.runs import sweep
-from abc_nb.specs.spec import Spec
 
 
 @pytest.fixture(autouse=True)
@@ -29,9 +27,10 @@ def test_threads_are_given_back_however_the_work_ends(error: type[BaseException]
     assert torch.get_num_threads() == 3
 
 
-def test_threads_are_given_back_by_work_inside_other_work(tiny: Spec) -> None:
+def test_threads_are_given_back_by_work_inside_other_work() -> None:
     with devices.one_thread():
-        assert sweep.step_seconds(tiny, 0) > 0
+        with devices.one_thread():
+            pass
         assert torch.get_num_threads() == 1
     assert torch.get_num_threads() == 3
 
