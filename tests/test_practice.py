@@ -17,7 +17,8 @@ from abc_nb.bias.lines import Line
 from abc_nb.certificates import practice
 from abc_nb.certificates.certify import certify_model, contexts_of, weights_of
 from abc_nb.certificates.checksum import checksum
-from abc_nb.certificates.contexts import Candidate, Contexts
+from abc_nb.certificates.contexts import Contexts
+from abc_nb.certificates.counterexamples import Candidate
 from abc_nb.certificates.practice import ToPractise, practise
 from abc_nb.certificates.tables import TableContexts
 from abc_nb.certificates.tried import Tried, try_all
@@ -122,7 +123,7 @@ def practised_problems(model: Transformer, sampler: Sampler) -> list[Candidate]:
 
 
 def problems_of(contexts: Contexts, results: list[Tried]) -> list[Candidate]:
-    practice = ToPractise()
+    practice = ToPractise(contexts.sampler, CONFIG, 0)
     practice.add(contexts, results)
     return practice.problems
 
@@ -144,17 +145,17 @@ def test_the_loss_of_a_context_is_that_of_its_token_in_a_problem() -> None:
     model, sampler = run.model(), run.spec.sampler
     contexts, batch = contexts_of(model, sampler), sampler.training_batch(0, 0, 16)
     shape, block = contexts.seen(batch, 3)
-    practice = ToPractise(alone={shape: {bytes([n]): (block.values[n], int(block.right[n])) for n in range(16)}})
+    practice = ToPractise(sampler, CONFIG, 0)
+    practice.alone = {shape: {bytes([n]): block[n] for n in range(16)}}
     with torch.inference_mode():
         logits = model(batch.source, batch.target[:, :-1], batch.layout)[:, 3]
     wanted = torch.nn.functional.cross_entropy(logits, batch.target[:, 4])
-    torch.testing.assert_close(practice.loss(model, np.random.default_rng(0)), wanted, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(practice.loss(model, 0), wanted, rtol=1e-4, atol=1e-5)
 
 
 def of_context(contexts: TableContexts, batch: Batch, step: int) -> Tried:
     shape, block = contexts.seen(batch, step)
-    context = block.values[0], int(block.right[0])
-    return Tried(shape, 1, 1, [(-1.0, context)], examples=[context])
+    return Tried(shape, 1, 1, [(-1.0, block[0])], examples=[block[0]])
 
 
 @pytest.mark.parametrize(("base", "more"), [(10, ()), (10, UNNEEDED[:2]), (3, UNNEEDED), (16, ()), (2, UNNEEDED[2:])])

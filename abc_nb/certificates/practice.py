@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from abc_nb.certificates.certify import Certificate, contexts_of, tried_and_certified
-from abc_nb.certificates.contexts import Context, Contexts, Site
+from abc_nb.certificates.contexts import Context, Contexts
 from abc_nb.certificates.counterexamples import Candidate
 from abc_nb.certificates.rounding import Exact
 from abc_nb.certificates.shapes import Node, Shape
@@ -45,12 +45,17 @@ AT_ONCE = 64  # contexts without a problem that a step practises, all of one sha
 Alone = dict[Shape, dict[bytes, Context]]  # contexts that are practised without a problem
 
 
-@dataclass
-class ToPractise:
-    """What practice has collected in its rounds: the contexts of earlier rounds stay in it, lest they are forgotten."""
+class ToPractise(Batches):
+    """What practice has collected in its rounds: the contexts of earlier rounds stay in it, lest they are forgotten.
 
-    problems: list[Candidate] = field(default_factory=list)
-    alone: Alone = field(default_factory=dict)
+    Every second batch is as in training; the others have the width of a problem to practise, and hold such.
+    """
+
+    def __init__(self, sampler: Sampler, config: TrainingConfig, seed: int) -> None:
+        super().__init__(sampler, config, seed)
+        self.problems: list[Candidate] = []
+        self.alone: Alone = {}
+        self.first = 0  # steps that the rounds before took
 
     def add(self, contexts: Contexts, results: Sequence[Tried]) -> None:
         """Find one training problem for each context that is wrong or nearly so; those without one stand alone."""
@@ -58,19 +63,47 @@ class ToPractise:
         sites = contexts.in_training([each.shape for each in narrow])
         for each in narrow:
             for context in poor(each):
-                problem = problem_of(contexts, each.shape, context, sites[each.shape])
+                found = ((site[0], contexts.problem(each.shape, context, site)) for site in sites[each.shape])
+                fitting = (Candidate(width, own) for width, own in found if own is not None and fits(contexts, own))
+                problem = next(fitting, None)
                 if problem is not None:
                     self.problems.append(problem)
                 else:
                     self.alone.setdefault(each.shape, {})[context[0].tobytes()] = context
 
-    def loss(self, model: Transformer, rng: np.random.Generator) -> Tensor:
+    def batch(self, step: int, size: int) -> Batch:
+        step += self.first
+        if step % 2 or not self.problems:
+            return self.sampler.training_batch(self.seed, step, size)
+        rng = generator(self.seed, AGAIN, step)
+        width = self.problems[int(rng.integers(len(self.problems)))].width
+        alike = [each.operands for each in self.problems if each.width == width]
+        rows = rng.choice(len(alike), min(self.config.again, size // 4))  # few problems stand there many times
+        again = [np.concatenate(digits) for digits in zip(*(alike[row] for row in rows), strict=True)]
+        return self.sampler.training_batch(self.seed, step, size, again, width)
+
+    def remember(self, batch: Batch, wrong: Tensor) -> None:
+        """What is practised stays the same for a round."""
+
+    def loss(self, model: Transformer, step: int) -> Tensor:
         """Cross-entropy of the right tokens of some contexts of one shape, from the model's own layers."""
-        shapes = [*self.alone]
+        rng, shapes = generator(self.seed, AGAIN, self.first + step), [*self.alone]
         shape = shapes[int(rng.integers(len(shapes)))]
         every = [*self.alone[shape].values()]
         some = [every[row] for row in rng.choice(len(every), min(AT_ONCE, len(every)), replace=False)]
         return loss_of_contexts(model, shape, np.stack([values for values, _ in some]), [right for _, right in some])
+
+
+class PractiseTrainer(Trainer):
+    """Trains one round: the loss of each batch, and that of contexts that stand alone where there are any."""
+
+    batches: ToPractise
+
+    def gradients(self, batch: Batch, phase: Tensor | int) -> tuple[Tensor, Tensor]:
+        found = super().gradients(batch, phase)
+        if self.batches.alone:
+            self.batches.loss(self.model, self.progress.step).backward()
+        return found
 
 
 def poor(tried: Tried) -> list[Context]:
@@ -120,7 +153,8 @@ def practise(
     `config` is the training of one round. Of every second batch, `config.again` problems hold wrong contexts.
     The seconds of progress include those of certificates. InputError for a model that can have no certificate.
     """
-    start, contexts, practice = time.perf_counter(), contexts_of(model, sampler), ToPractise()
+    start, contexts = time.perf_counter(), contexts_of(model, sampler)
+    practice = ToPractise(sampler, config, seed)
     count, most = sum(contexts.counts.values()), MOST * config.steps * rounds
     if count > most:
         raise InputError(f"no practice: there are {count:,} contexts, and at most {most:,} are tried")
@@ -130,8 +164,8 @@ def practise(
     certificates = [certificate]
     while len(certificates) <= rounds and not certificates[-1].certified:
         practice.add(contexts, results)
-        progress.seconds = time.perf_counter() - start
-        train_a_round(PractiseTrainer(model, sampler, config, seed, practice, progress.step), progress, report)
+        practice.first, progress.seconds = progress.step, time.perf_counter() - start
+        train_a_round(PractiseTrainer(model, sampler, config, seed, practice), progress, report)
         round_weights(model)
         results, certificate = tried_and_certified(contexts)
         certificates.append(certificate)
@@ -160,55 +194,6 @@ def train_a_round(trainer: Trainer, progress: Progress, report: Report | None) -
             report(progress)
 
     trainer.run(report=add)
-
-
-class PractiseTrainer(Trainer):
-    """Trains one round: the loss of each batch, and that of contexts that stand alone where there are any."""
-
-    def __init__(
-        self, model: Transformer, sampler: Sampler, config: TrainingConfig, seed: int, practice: ToPractise, first: int
-    ) -> None:
-        """`first`: how many steps the rounds before took."""
-        super().__init__(model, sampler, config, seed, PractiseBatches(sampler, config, seed, practice.problems, first))
-        self.practice, self.first = practice, first
-
-    def gradients(self, batch: Batch, phase: Tensor | int) -> tuple[Tensor, Tensor]:
-        found = super().gradients(batch, phase)
-        if self.practice.alone:
-            self.practice.loss(self.model, generator(self.seed, AGAIN, self.first + self.progress.step)).backward()
-        return found
-
-
-class PractiseBatches(Batches):
-    """Every second batch is as in training; the others have the width of a problem to practise, and hold such."""
-
-    def __init__(
-        self, sampler: Sampler, config: TrainingConfig, seed: int, problems: Sequence[Candidate], first: int
-    ) -> None:
-        """`first`: how many steps the rounds before took."""
-        super().__init__(sampler, config, seed)
-        self.problems, self.first = problems, first
-
-    def batch(self, step: int, size: int) -> Batch:
-        step += self.first
-        if step % 2 or not self.problems:
-            return self.sampler.training_batch(self.seed, step, size)
-        rng = generator(self.seed, AGAIN, step)
-        width = self.problems[int(rng.integers(len(self.problems)))].width
-        alike = [each.operands for each in self.problems if each.width == width]
-        rows = rng.choice(len(alike), min(self.config.again, size // 4))  # few problems stand there many times
-        again = [np.concatenate(digits) for digits in zip(*(alike[row] for row in rows), strict=True)]
-        return self.sampler.training_batch(self.seed, step, size, again, width)
-
-    def remember(self, batch: Batch, wrong: Tensor) -> None:
-        """What is practised stays the same for a round."""
-
-
-def problem_of(contexts: Contexts, shape: Shape, context: Context, sites: Sequence[Site]) -> Candidate | None:
-    """A training problem that holds a context at one of the sites; None where none is found."""
-    problems = ((site[0], contexts.problem(shape, context, site)) for site in sites)
-    fitting = (Candidate(width, own) for width, own in problems if own is not None and fits(contexts, own))
-    return next(fitting, None)
 
 
 def fits(contexts: Contexts, operands: Sequence[np.ndarray]) -> bool:

@@ -15,11 +15,12 @@ from abc_nb.certificates.checking.forward import Forward, State, Values
 from abc_nb.certificates.checking.geometry import KINDS, TABLE, Facts, Tree, Width
 from abc_nb.certificates.checking.tables import steps
 from abc_nb.certificates.checksum import checksum, checksum_of_data
-from abc_nb.common.config import fits, hints
+from abc_nb.common.config import fits
 from abc_nb.common.errors import InputError
 
 ROWS = 2**19  # contexts computed at once
 SAID = ("task", "base", "arrangement", "zeros", "narrowest")  # what a statement is about
+FIELDS = {"facts": dict, "certified": bool, "contexts": int, "wrong": int, "margin": float, "weights": str, "bias": str}
 MARGIN = 2  # places that a key can be further away than a line's offset
 FURTHEST = 64  # columns
 CHECKED = "exact arithmetic and float64, sums in any order; a bound for float32 is not checked again"
@@ -46,7 +47,9 @@ def check(certificate: Mapping[str, Any], weights: Mapping[str, np.ndarray], mod
     InputError where it is no certificate, or where it belongs to other weights or another bias.
     """
     start, bias = time.perf_counter(), model["bias"]
-    facts, claim = read(certificate, weights, model)
+    if not all(fits(certificate.get(name), kind) for name, kind in FIELDS.items()):
+        raise InputError("this is no certificate: a field is missing or not of its type")
+    facts = Facts(**{name: certificate["facts"].get(name) for name in SAID}, **of_model(weights, model))
     if checksum(weights) != certificate["weights"] or checksum_of_data(bias) != certificate["bias"]:
         raise InputError("this certificate belongs to other weights or another bias: certify the model again")
     count, wrong, margin, left = 0, 0, float("inf"), float("inf")
@@ -57,7 +60,8 @@ def check(certificate: Mapping[str, Any], weights: Mapping[str, np.ndarray], mod
                 count, wrong = count + len(found), wrong + int((~(found > 0)).sum())
                 margin, left = min(margin, float(found.min())), min(left, float((found - bound).min()))
                 bar.update(len(found))
-    agrees = (count, wrong) == claim[:2] and abs(margin - claim[2]) < CLOSE and (left > 0) >= certificate["certified"]
+    agrees = (count, wrong) == (certificate["contexts"], certificate["wrong"])
+    agrees = agrees and abs(margin - certificate["margin"]) < CLOSE and (left > 0) >= certificate["certified"]
     return Check(agrees, count, wrong, margin, left, said(facts), round(time.perf_counter() - start, 2))
 
 
@@ -69,24 +73,6 @@ def said(facts: Facts) -> str:
     return (
         f"{facts.task} in base {facts.base}, every width from {facts.narrowest} on, {zeros} zeros in front: {CHECKED}"
     )
-
-
-def read(
-    certificate: Mapping[str, Any], weights: Mapping[str, np.ndarray], model: Mapping[str, Any]
-) -> tuple[Facts, tuple[int, int, float]]:
-    """The facts and the claim of a certificate; InputError where one is missing or of another type."""
-    try:
-        values = {name: certificate["facts"][name] for name in SAID} | of_model(weights, model)
-        claim = certificate["contexts"], certificate["wrong"], certificate["margin"]
-        strings = certificate["weights"], certificate["bias"]
-        fine = all(fits(values[name], hint) for name, hint in hints(Facts).items())
-        fine = fine and fits(claim, tuple[int, int, float]) and fits(strings, tuple[str, str])
-        fine = fine and isinstance(certificate["certified"], bool)
-    except (KeyError, TypeError):
-        fine = False
-    if not fine:
-        raise InputError("this is no certificate: a field is missing or not of its type")
-    return Facts(**values), claim
 
 
 def of_model(weights: Mapping[str, np.ndarray], model: Mapping[str, Any]) -> dict[str, Any]:
@@ -147,10 +133,9 @@ def margins(model: Forward, tree: Tree, parts: Contexts) -> Iterator[State]:
     """The right logit minus the best other one, for every context of a step, and its bound: in blocks."""
     for values, right in parts:
         for start in range(0, len(right), ROWS):
-            part = slice(start, start + ROWS)
-            some: Values = {atom: column[part] for atom, column in values.items()}
-            logits, bound = model.logits(tree, some, len(right[part]))
-            rows = np.arange(len(logits))
-            own = logits[rows, right[part]]
-            logits[rows, right[part]] = -np.inf
+            some: Values = {atom: column[start : start + ROWS] for atom, column in values.items()}
+            wanted = right[start : start + ROWS, None]
+            logits, bound = model.logits(tree, some, len(wanted))
+            own = np.take_along_axis(logits, wanted, 1)[:, 0]
+            np.put_along_axis(logits, wanted, -np.inf, 1)
             yield own - logits.max(1), bound

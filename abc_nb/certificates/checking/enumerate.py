@@ -66,34 +66,30 @@ def questions(width: Width, settled: int) -> dict[Tree, Question]:
     return found
 
 
-def settled(facts: Facts) -> int:
-    """After how many places of any digits the states that can follow a state no longer change, whatever the factor."""
-    return max(settled_with(facts, int(run), int(factor)) for run, factor in zip(*beginning(facts), strict=True))
-
-
-def settled_with(facts: Facts, start: int, factor: int) -> int:
-    """The same for one factor and what is carried into the units."""
-    run, steps = np.arange(radix(facts)), inputs(facts, "any")
-    following = np.zeros((len(run), len(run)), bool)
-    for digits in steps:
-        _, after = place_once(facts, run, np.full_like(run, factor), np.broadcast_to(digits, (len(run), facts.long)))
-        following[run, after] = True
-    reached = run == start
-    for _ in run:
-        reached = reached | following[reached].any(0)
-    following = following[np.ix_(reached, reached)]
-    power = following
-    for places in range(1, len(following) + 2):
-        further = power.astype(int) @ following > 0
-        if np.array_equal(further, power):
-            return places
-        power = further
-    raise InputError("the states of this task do not settle")
-
-
 def radix(facts: Facts) -> int:
     """What is carried is less than this, and so is the factor."""
     return facts.base ** max(facts.short, 1)
+
+
+def settled(facts: Facts) -> int:
+    """After how many places of any digits the states that can follow a state no longer change, whatever the factor."""
+    run, factor = beginning(facts)
+    states, steps = factor * radix(facts) + run, inputs(facts, "any")
+    while True:
+        before, digits = np.repeat(states, len(steps)), np.tile(steps, (len(states), 1))
+        own = before // radix(facts)
+        after = own * radix(facts) + place_once(facts, before % radix(facts), own, digits)[1]
+        if np.isin(after, states).all():
+            break
+        states = np.union1d(states, after)
+    following = np.zeros((len(states), len(states)), np.float32)
+    following[np.searchsorted(states, before), np.searchsorted(states, after)] = 1
+    power, places = following, 1
+    while not np.array_equal(further := np.minimum(power @ following, 1), power):
+        power, places = further, places + 1
+        if places > len(states) + 1:
+            raise InputError("the states of this task do not settle")
+    return places
 
 
 def contexts(question: Question) -> Iterator[tuple[dict[Atom, np.ndarray], np.ndarray]]:

@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from abc_nb.common.config import check_fields
 from abc_nb.common.errors import InputError
 
 Atom = tuple[str, int, int]  # ("token", t, 0), ("factor", 0, place), ("digit", operand, place), ("output", 0, place)
 # ("in", atom, index) or (layer, before, keys of self-attention, keys of cross-attention)
 Tree = tuple[Any, ...]
+Line = dict[str, Any]
 KINDS = ("encoder-decoder", "decoder-only")
 TABLE = "n-by-n"  # the task whose output is a table: see `tables`
 FACTORS = {"n-by-1": 1, "n-by-2": 2, "n-by-3": 3}  # digits of the short one
@@ -44,6 +46,7 @@ class Facts:
     kind: str  # one of KINDS
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.task not in KNOWN or (self.source_index != "right" and self.period > 1):
             raise InputError(f"the checker knows no task {self.task!r} with an index from {self.source_index!r}")
 
@@ -109,14 +112,9 @@ class Width:
         heads = self.facts.heads
         if self.bias["type"] == "Window":
             return {key: (0.0,) * heads for key in self.window(attention, step) if 0 <= key < keys}
-        found: dict[int, list[float]] = {}
-        for line in self.bias["lines"]:
-            if (line["attention"], line["layer"]) == (attention, layer):
-                key = self.on_line(line, attention, step, keys)
-                if key is not None:
-                    values = found.setdefault(key, [-np.inf] * heads)
-                    values[line["head"]] = max(values[line["head"]], float(np.float32(line["value"])))
-        return {key: tuple(values) for key, values in found.items()}
+        lines = [line for line in self.bias["lines"] if (line["attention"], line["layer"]) == (attention, layer)]
+        pairs = [(self.on_line(line, attention, step, keys), line) for line in lines]
+        return {key: bias for key, (_, bias) in opened(pairs, heads).items()}
 
     def window(self, attention: str, step: int) -> Iterable[int]:
         w = self.bias["w"]
@@ -128,7 +126,7 @@ class Width:
         units = self.last
         return {unit - self.stride * step + side for unit in units for side in range(-left, w + 1)}
 
-    def on_line(self, line: dict[str, Any], attention: str, step: int, keys: int) -> int | None:
+    def on_line(self, line: Line, attention: str, step: int, keys: int) -> int | None:
         """The column that a line opens at a step, if it lies inside what the line runs over."""
         first, last, stride, span = 0, keys - 1, 1, line["span"]
         origin = keys - 1 if line["direction"] == "antidiagonal" else 0
@@ -192,6 +190,16 @@ class Width:
         number = self.facts.task not in LISTS
         strict = number and not self.facts.zeros and self.width > self.facts.narrowest
         return "lead" if strict and place == free - 1 else "any"
+
+
+def opened(pairs: Iterable[tuple[int | None, Line]], heads: int) -> dict[int, tuple[Line, tuple[float, ...]]]:
+    """From lines with the key of each, if it has one: of each key the first line, and the bias of every head."""
+    found: dict[int, tuple[Line, list[float]]] = {}
+    for key, line in pairs:
+        if key is not None:
+            _, values = found.setdefault(key, (line, [-np.inf] * heads))
+            values[line["head"]] = max(values[line["head"]], float(np.float32(line["value"])))
+    return {key: (line, tuple(values)) for key, (line, values) in found.items()}
 
 
 def atoms(tree: Tree) -> set[Atom]:

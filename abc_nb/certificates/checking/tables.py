@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from abc_nb.certificates.checking.forward import Values
-from abc_nb.certificates.checking.geometry import Atom, Facts, Tree, atoms
+from abc_nb.certificates.checking.geometry import Atom, Facts, Line, Tree, atoms, opened
 from abc_nb.common.errors import InputError
 
 BEFORE, ABOVE = ("cell", 0, -1), ("cell", -1, 1)
@@ -35,6 +35,11 @@ class Step:
     column: int
 
     @property
+    def number(self) -> int:
+        """Tokens before it."""
+        return self.row * (self.places[0] + 1) + self.column
+
+    @property
     def end(self) -> bool:
         return self.row == self.places[1]
 
@@ -48,7 +53,7 @@ class Step:
         found = {"$": 0, "operand 1": first, "*": first + 1, "operand 2": first + second + 1, "&": first + second + 2}
         return found if name == "cross" else {"$": 0, "output": 0}
 
-    def key(self, line: dict[str, Any], name: str) -> int | None:
+    def key(self, line: Line, name: str) -> int | None:
         """The key that a line opens, if it lies inside what the line runs over."""
         starts, span = self.start(name), line["span"]
         if span not in starts or line["direction"] not in MOVES:
@@ -62,10 +67,9 @@ class Step:
         around = (self.places[int(span[-1]) - 1], 1) if span.startswith("operand") else (0, 0)
         return key if starts[span] - around[0] <= key <= starts[span] + around[1] else None
 
-    def named(self, line: dict[str, Any], name: str, key: int) -> Atom:
-        step = self.row * (self.places[0] + 1) + self.column
+    def named(self, line: Line, name: str, key: int) -> Atom:
         if name == "self":
-            if key in (0, step):
+            if key in (0, self.number):
                 return BEFORE if key else ("token", self.facts.token("$"), 0)
             return "cell", -int(line["direction"] == "above"), line["offset"] - 1
         for symbol, column in self.start("cross").items():
@@ -75,20 +79,14 @@ class Step:
 
     def keys(self, name: str) -> tuple[tuple[tuple[float, ...], Tree], ...]:
         """Open keys by name, each with the bias of every head."""
-        step = self.row * (self.places[0] + 1) + self.column
-        names: dict[int, Atom] = {}
-        found: dict[int, list[float]] = {}
-        for line in self.bias["lines"]:
-            key = self.key(line, name) if line["attention"] == name else None
-            if key is not None and (name == "cross" or key <= step):
-                names.setdefault(key, self.named(line, name, key))
-                values = found.setdefault(key, [-np.inf] * self.facts.heads)
-                values[line["head"]] = max(values[line["head"]], float(np.float32(line["value"])))
-        return tuple(sorted((tuple(found[key]), ("in", names[key], 0)) for key in found))
+        lines = [line for line in self.bias["lines"] if line["attention"] == name]
+        found = opened(((self.key(line, name), line) for line in lines), self.facts.heads).items()
+        seen = [(key, line, bias) for key, (line, bias) in found if name == "cross" or key <= self.number]
+        return tuple(sorted((bias, ("in", self.named(line, name, key), 0)) for key, line, bias in seen))
 
     @property
     def tree(self) -> Tree:
-        before = BEFORE if self.row or self.column else ("token", self.facts.token("$"), 0)
+        before = BEFORE if self.number else ("token", self.facts.token("$"), 0)
         return 1, ("in", before, 0), self.keys("self"), self.keys("cross")
 
     def needed(self) -> list[Atom]:
