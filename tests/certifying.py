@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
+import pytest
 import torch
 
 from abc_nb.bias import Bias, Window
@@ -25,6 +26,12 @@ TASKS = ("successor", "addition", "n-by-1", "parity", "listops-max")
 BASES = {"parity": 2, "n-by-2": 2, "cycle-navigation": 5}
 POSITIONS = (Sinusoidal(3), NoPosition())
 BIASES = ("window", "lines", "decoder-only")
+CASES = [  # of every task and bias one position; the other one is long
+    pytest.param(task, kind, position, marks=[] if (i + j + k) % 2 == 0 else [pytest.mark.long])
+    for i, task in enumerate(TASKS)
+    for j, kind in enumerate(BIASES)
+    for k, position in enumerate(POSITIONS)
+] + [pytest.param("n-by-2", "lines", NoPosition())]
 # Lines of a table that no cell needs: neighbours of the digits and of the cells that it does need.
 UNNEEDED = tuple(
     Line(name, 0, head, direction, span, offset, 0.0)
@@ -95,14 +102,14 @@ def table_model(task: Task, more: tuple[Line, ...] = (), kind: str = "encoder-de
 
 
 def problems(sampler: Sampler, width: int, samples: int, seed: int = 0) -> Batch:
-    """Random operands of any number of zeros in front, at one width; half of the digits are the largest one."""
+    """Random operands of any number of zeros in front, at one width; the largest digit comes often."""
     task, rng = sampler.task, np.random.default_rng(seed)
     operands = []
     for places in task.operand_places(width):
         digits = rng.integers(task.base, size=(samples, places))
         digits = np.where(rng.random(digits.shape) < 0.3, task.base - 1, digits)
         if places == width:
-            digits[:, width - task.grows :] = 0
+            digits[np.arange(width) >= rng.integers(1, width - task.grows + 1, (samples, 1))] = 0
         operands.append(digits)
     return sampler.batch(operands, width)
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from certifying import (
     BIASES,
-    POSITIONS,
+    CASES,
     TASKS,
     bias_of,
     lines_of,
@@ -34,12 +34,6 @@ from abc_nb.problems.tasks import Task
 from abc_nb.training.answers import answers
 
 NOWHERE = NoPosition()
-CASES = [  # of every task and bias one position; the other one is long
-    pytest.param(task, kind, position, marks=[] if (i + j + k) % 2 == 0 else [pytest.mark.long])
-    for i, task in enumerate(TASKS)
-    for j, kind in enumerate(BIASES)
-    for k, position in enumerate(POSITIONS)
-] + [pytest.param("n-by-2", "lines", NOWHERE)]
 
 
 @pytest.mark.slow

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
+from certifying import problems
 
 import abc_nb
 from abc_nb import cli
@@ -51,16 +51,8 @@ def test_a_certified_model_is_right_with_any_number_of_zeros_in_front(task: str,
     assert data["certified"] and data["facts"]["zeros"]
     assert "with any number of zeros in front." in data["statement"]
     assert f"at every width W >= {data['facts']['narrowest']} " in data["statement"]
-    run, width, rng = abc_nb.load(f"{task}-{model}", seed=1), 61, np.random.default_rng(0)
-    own = run.spec.task
-    free, operands = width - own.grows, []
-    for places in own.operand_places(width):
-        digits = rng.integers(own.base, size=(free, places))
-        digits[:, free:] = 0
-        if places == width:
-            digits[np.arange(width) > np.arange(free)[:, None]] = 0
-        operands.append(rng.permutation(digits) if operands else digits)
-    batch = run.spec.sampler.batch(operands, width)
+    run, width = abc_nb.load(f"{task}-{model}", seed=1), 61
+    batch = problems(run.spec.sampler, width, 200)
     assert data["facts"]["narrowest"] <= width and exact_match(run.model(), batch).all()
 
 
@@ -96,5 +88,4 @@ def test_a_statement_is_given_only_where_it_is_proved() -> None:
     found = Results("quick", "shipped", [4])
     said = certified.statement(found, "addition-abc")
     assert said.startswith("Greedy decoding writes every token right for every problem of Addition")
-    assert certified.statement(found, "addition-vanilla").startswith("No run of addition-vanilla is")
     assert certified.statement(found, "addition-vanilla").startswith("No run of addition-vanilla is")

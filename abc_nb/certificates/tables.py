@@ -13,7 +13,9 @@ line shows are tried as well, and then no answer would be right for all of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from functools import partial
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -145,35 +147,26 @@ class TableContexts(Contexts):
 
     def choices(self, shape: Shape) -> list[np.ndarray]:
         """What can stand at each atom, cells without the offset of their tokens."""
-        where = self.where(shape)
-
-        def values(atom: Atom) -> np.ndarray:
-            return np.arange(self.task.cells_at(where, atom)) if atom[0] == "cell" else self.task.inputs
-
-        return [values(atom) for atom in shape.atoms]
+        cells, digits = partial(self.task.cells_at, self.where(shape)), self.task.inputs
+        return [np.arange(cells(atom)) if atom[0] == "cell" else digits for atom in shape.atoms]
 
     def count(self, shape: Shape) -> int:
         """All tokens, also those that cannot stand together."""
-        return int(np.prod([len(values) for values in self.choices(shape)], dtype=object))
+        return prod(map(len, self.choices(shape)))
 
     def blocks(self, shape: Shape) -> Iterator[Block]:
-        choices, total = self.choices(shape), self.count(shape)
+        where, first, choices = self.where(shape), self.task.first_cell, self.choices(shape)
+        total, sizes = self.count(shape), [*map(len, choices)]
         for start in range(0, total, CHUNK):
-            code = np.arange(start, min(start + CHUNK, total))
-            values: dict[Atom, np.ndarray] = {}
-            for atom, each in zip(shape.atoms, choices, strict=True):
-                values[atom], code = each[code % len(each)], code // len(each)
-            yield self.block(shape, values, len(code))
-
-    def block(self, shape: Shape, values: Mapping[Atom, np.ndarray], size: int) -> Block:
-        """Those of some contexts that can occur, as tokens."""
-        where, first = self.where(shape), self.task.first_cell
-        right = first + self.task.right(where, values) if shape.label is None else np.full(size, shape.label)
-        if not values:
-            return Block(np.empty((size, 0), np.int64), right)
-        tokens = np.stack([each + first * (atom[0] == "cell") for atom, each in values.items()], axis=1)
-        fine = self.task.possible(where, values)
-        return Block(tokens[fine], right[fine])
+            numbers = np.arange(start, min(start + CHUNK, total))
+            rows = np.unravel_index(numbers, sizes, order="F")
+            values = {atom: own[row] for atom, own, row in zip(shape.atoms, choices, rows, strict=True)}
+            tokens = np.stack([own + first * (atom[0] == "cell") for atom, own in values.items()], 1)
+            if shape.label is None:
+                right = first + self.task.right(where, values)
+            else:
+                right = np.full(len(numbers), shape.label)
+            yield Block(tokens, right).part(self.task.possible(where, values))
 
     def seen(self, batch: Batch, step: int) -> tuple[Shape, Block]:
         site = size_of(batch.layout), step
