@@ -146,8 +146,7 @@ def certify(arguments: Namespace) -> int:
     where = arguments.seed, arguments.profile, arguments.base, not arguments.no_zeros, arguments.changes
     found = api.certify(arguments.name, *where)
     if arguments.output is not None:
-        of = files.Of(experiment.name, arguments.seed, arguments.profile)
-        files.write(found, of, Path(arguments.output))
+        files.write(found, experiment.name, arguments.seed, arguments.profile, Path(arguments.output))
     return said(found)
 
 
@@ -229,7 +228,7 @@ def ship(arguments: Namespace) -> None:
         raise InputError(f"{experiment.name}, seed {arguments.seed}, was not made here: there is nothing new to ship")
     certificate = certified.of_run(run, ("runs",)) if arguments.weights else None
     print(f"{run.key} is in {store.ship(run, arguments.weights)}")
-    files.ship(certified.of(run).name, certificate)
+    files.ship(certified.name_of(run), certificate)
 
 
 def bench(arguments: Namespace) -> int:

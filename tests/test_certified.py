@@ -17,7 +17,7 @@ from abc_nb.certificates.certify import weights_of
 from abc_nb.certificates.checksum import checksum
 from abc_nb.certificates.counterexamples import Shortest
 from abc_nb.cli import main
-from abc_nb.common import paths
+from abc_nb.common.files import write_text
 from abc_nb.runs import runner, store
 from abc_nb.show import tables
 from abc_nb.specs.names import Name
@@ -38,9 +38,7 @@ def certificate(name: str, contexts: int) -> files.Data:
 
 
 def write_here(data: files.Data) -> None:
-    folder = paths.certificates_made_here()
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{files.name_of(data)}.json").write_text(json.dumps(data))
+    write_text(files.path_of(f"{data['experiment']}-smoke-seed0"), json.dumps(data))
 
 
 @pytest.fixture

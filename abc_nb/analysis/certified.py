@@ -265,9 +265,9 @@ def names(found: Results) -> list[Name]:
     return found.names("practised")
 
 
-def of(run: Run) -> files.Of:
-    """Whose certificate a run has."""
-    return files.Of(run.spec.name, run.seed, run.spec.profile)
+def name_of(run: Run) -> str:
+    """What certificates of a run are named by."""
+    return files.name_of(run.spec.name, run.seed, run.spec.profile)
 
 
 def of_run(run: Run, origins: Sequence[str] = store.ANYWHERE) -> files.Data | None:

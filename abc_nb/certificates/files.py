@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,32 +19,20 @@ COLUMNS = ["experiment", "seed", "certified", "contexts", "wrong", "margin"]  # 
 Data = dict[str, Any]  # a certificate as plain data, with whose it is
 
 
-@dataclass(frozen=True)
-class Of:
-    """The run that a certificate is about."""
-
-    experiment: str
-    seed: int
-    profile: str
-
-    @property
-    def name(self) -> str:
-        return f"{self.experiment}-{self.profile}-seed{self.seed}"
-
-    @property
-    def path(self) -> Path:
-        """Where its certificate is if it was made here."""
-        return paths.certificates_made_here() / f"{self.name}.json"
-
-
-def name_of(data: Data) -> str:
+def name_of(experiment: str, seed: int, profile: str) -> str:
     """The name of the run that a certificate is about."""
-    return Of(data["experiment"], data["seed"], data["profile"]).name
+    return f"{experiment}-{profile}-seed{seed}"
 
 
-def write(certificate: Certificate, of: Of, path: Path) -> Path:
-    """Write a certificate as JSON."""
-    data = {"type": "certificate"} | asdict(of) | asdict(certificate)
+def path_of(name: str) -> Path:
+    """Where the certificate of a run is if it was made here."""
+    return paths.certificates_made_here() / f"{name}.json"
+
+
+def write(certificate: Certificate, experiment: str, seed: int, profile: str, path: Path | None = None) -> Path:
+    """Write a certificate as JSON, by default where those are that were made here."""
+    data = {"type": "certificate", "experiment": experiment, "seed": seed, "profile": profile} | asdict(certificate)
+    path = path or path_of(name_of(experiment, seed, profile))
     return write_text(path, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
 
 
@@ -74,7 +62,8 @@ def shipped() -> dict[str, Data]:
     """The certificates that come with the project, by the names of their runs."""
     path = paths.certificates()
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return {name_of(data): data for data in (parsed(line, path) for line in lines)}
+    every = (parsed(line, path) for line in lines)
+    return {name_of(data["experiment"], data["seed"], data["profile"]): data for data in every}
 
 
 def ship(name: str, certificate: Data | None) -> None:
