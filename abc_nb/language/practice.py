@@ -1,17 +1,20 @@
-"""Practice of a language model: training goes on with wrong contexts, until none is wrong.
+"""Practice of a language model: training goes on with contexts, until none is wrong.
 
-Half of the problems in text hold wrong contexts. Beside them stands the loss of contexts alone, without a problem
-around them: a step shows some hundreds of these, and a batch of text a few dozen. All contexts come up, so that what
-is right stays right, and those that were wrong come more often.
+A step shows two thousand contexts alone, without a problem around them, where a batch of text has a few dozen. All come
+up, so that what is right stays right, and those that were wrong come more often. Text is not learned any further,
+which would overfit it: outside of answers the model is held to what it predicted before practice.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 
 import numpy as np
+import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from abc_nb.certificates.certify import Certificate, tried_and_certified
@@ -21,15 +24,17 @@ from abc_nb.certificates.shapes import Shape
 from abc_nb.certificates.spans import SpanContexts
 from abc_nb.certificates.tried import Tried
 from abc_nb.common.errors import InputError
-from abc_nb.language.mixture import Mixture, TextBatch, solved
-from abc_nb.language.training import LanguageTrainer, patterns_of
+from abc_nb.language.mixture import Mixture, TextBatch
+from abc_nb.language.training import LanguageTrainer, patterns_of, rows_of
 from abc_nb.model.eight_bits import round_weights
+from abc_nb.model.rows import logits
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import AGAIN, generator
+from abc_nb.problems.spans import Patterns
 from abc_nb.training.progress import Progress, TrainingConfig
 from abc_nb.training.trainer import Report
 
-SHAPES, AT_ONCE = 4, 128  # shapes of which a step shows contexts alone, and contexts of each
+SHAPES, AT_ONCE = 8, 256  # shapes of which a step shows contexts alone, and contexts of each
 OFTEN = 4  # times as often as others, and once more, come shapes that have wrong contexts
 
 
@@ -65,20 +70,19 @@ def practise_language(
 ) -> Practised:
     """Round the weights to 8 bits, certify, and train a round more, at most so many, until every pattern is certified.
 
-    `config` is the training of one round. The problems to practise are those of all rounds so far.
+    `config` is the training of one round. The contexts to practise are those of all rounds so far.
     """
-    start, again, alone, progress = time.perf_counter(), list[str](), Alone(), Progress()
+    start, alone, progress, before = time.perf_counter(), Alone(), Progress(), deepcopy(model)
     round_weights(model)
     found = certify_language(model)
     certificates = [tuple(each for _, _, each in found)]
     while len(certificates) <= rounds and not all(each.certified for each in certificates[-1]):
-        for contexts, results, _ in found:
-            again += problems(contexts, results)
+        for _, results, _ in found:
             for each in (each for each in results if each.margin < SMALL):
                 known = alone.setdefault(each.shape, {})
                 known |= {context[0].tobytes(): context for context in poor(each)}
         own = seed + 2**20 * len(certificates)
-        trainer = PractiseTrainer(model, mixture, config, own, again, alone, [contexts for contexts, _, _ in found])
+        trainer = PractiseTrainer(model, mixture, config, own, before, alone, [contexts for contexts, _, _ in found])
         trainer.run(report=report)
         add(progress, trainer.progress)
         round_weights(model)
@@ -95,7 +99,7 @@ def add(progress: Progress, own: Progress) -> None:
 
 
 class PractiseTrainer(LanguageTrainer):
-    """Trains one round: the loss of a batch of text, and that of contexts alone."""
+    """Trains one round: the loss of contexts alone, and how far predictions in text are from those before practice."""
 
     def __init__(
         self,
@@ -103,12 +107,13 @@ class PractiseTrainer(LanguageTrainer):
         mixture: Mixture,
         config: TrainingConfig,
         seed: int,
-        again: Sequence[str],
+        before: Transformer,
         alone: Alone,
         contexts: Sequence[SpanContexts],
     ) -> None:
         """`alone` are the contexts that were wrong in this round or an earlier one, by shape."""
-        super().__init__(model, mixture, config, seed, again)
+        super().__init__(model, mixture, config, seed)
+        self.before = before.requires_grad_(False).eval()
         self.every = {shape: whole(own.blocks(shape)) for own in contexts for shape in own.shapes}
         self.alone, self.shapes = alone, [*self.every]
         counts = [len(self.every[shape].right) for shape in self.shapes]
@@ -117,11 +122,24 @@ class PractiseTrainer(LanguageTrainer):
         self.chances = sizes / sizes.sum()
 
     def gradients(self, batch: TextBatch, phase: Tensor | int) -> tuple[Tensor, Tensor]:  # type: ignore[override]
-        found = super().gradients(batch, phase)
+        for parameter in self.parameters:
+            parameter.grad = None
+        loss = self.change(batch)
+        loss.backward()
         rng = generator(self.seed, AGAIN, self.progress.step)
         for number in rng.choice(len(self.shapes), SHAPES, p=self.chances):
             (self.loss(self.shapes[number], rng) / SHAPES).backward()
-        return found
+        return loss.detach(), torch.zeros_like(batch.tokens[:, 1:], dtype=torch.bool)
+
+    def change(self, batch: TextBatch) -> Tensor:
+        """The Kullback-Leibler divergence from predictions before practice to those now, a token outside of answers."""
+        inputs, rows = batch.tokens[:, :-1], rows_of(self.model, [text[:-1] for text in batch.texts])
+        now, then = (logits(model, inputs, rows).log_softmax(-1) for model in (self.model, self.before))
+        outside = torch.ones_like(inputs, dtype=torch.bool)
+        for own, text in zip(outside, batch.texts, strict=True):
+            for span in Patterns(self.patterns).spans(text):
+                own[span.equals : span.end] = False
+        return F.kl_div(now, then, reduction="none", log_target=True).sum(-1)[outside].mean()
 
     def loss(self, shape: Shape, rng: np.random.Generator) -> Tensor:
         """Cross-entropy of the right tokens of some contexts of one shape, from the model's own layers."""
@@ -137,14 +155,3 @@ def whole(blocks: Iterable[Block]) -> Block:
     """All contexts of a shape together."""
     parts = [*blocks]
     return Block(np.concatenate([part.values for part in parts]), np.concatenate([part.right for part in parts]))
-
-
-def problems(contexts: SpanContexts, results: Sequence[Tried]) -> list[str]:
-    """A problem, solved, for each context that is wrong or nearly so; the shortest that holds it."""
-    found = list[str]()
-    for each in results:
-        for context in poor(each):
-            own = contexts.shortest(each.shape, context)
-            if own is not None:
-                found.append(solved(contexts.pattern, contexts.written(own.operands)))
-    return found

@@ -26,9 +26,20 @@ HEADS, LAYERS = 8, 2
 TRAINING = TrainingConfig(
     steps=1600, batch=16, held_batch=16, hold=600, learned=2.0, again=1, validate_every=200, validation=320
 )
-PRACTICE = replace(TRAINING, steps=100, hold=40, warmup=10, learning_rate=1e-3, matrix_learning_rate=2e-3)
+PRACTICE = replace(
+    TRAINING,
+    steps=100,
+    batch=8,
+    held_batch=8,
+    hold=40,
+    warmup=10,
+    again=0,
+    learning_rate=1e-3,
+    matrix_learning_rate=2e-3,
+)
 TRAINING_ALONE = replace(TRAINING, steps=1000, batch=64, held_batch=64, hold=500)
 ROUNDS = 9
+LINES = Calibration(share=0.5)  # with a share of 0.2 Addition has a hundred times as many contexts
 PLACES = 16  # positions that a problem takes where a token stands at its place: more than a number has in training
 
 
@@ -55,7 +66,8 @@ class LanguageSpec:
     @cached_property
     def data(self) -> dict[str, Any]:
         """All that a run depends on but its seed, as plain data."""
-        own = {name: value for name, value in to_data(replace(self, parent=None)).items() if name != "name"}
+        unused = {"name"} if self.rounds else {"name", "practice"}
+        own = {name: value for name, value in to_data(replace(self, parent=None)).items() if name not in unused}
         return own | {"vocabulary": VOCABULARY} | ({"parent": self.parent.data} if self.parent else {})
 
     def key(self, seed: int) -> str:
@@ -103,6 +115,6 @@ def language_specs() -> tuple[LanguageSpec, ...]:
         LanguageSpec(f"{PREFIX}text", Mixture(()), config),
         LanguageSpec(f"{PREFIX}plain", Mixture(own), config),
         LanguageSpec(f"{PREFIX}abs", Mixture(own), replace(config, bias=scaffold), rounds=ROUNDS),
-        LanguageSpec(f"{PREFIX}abc", Mixture(own), config, rounds=ROUNDS, parent=placed, calibration=Calibration()),
+        LanguageSpec(f"{PREFIX}abc", Mixture(own), config, rounds=ROUNDS, parent=placed, calibration=LINES),
         placed,
     )

@@ -51,15 +51,15 @@ def losses(model: Transformer, batch: TextBatch) -> tuple[Tensor, Tensor]:
 
 
 class RowBatches(Batches):
-    """Rows of text in which half of the problems, where there are some, are those missed lately or to practise."""
+    """Rows of text in which half of the problems, where there are some, are those missed lately."""
 
-    def __init__(self, mixture: Mixture, config: TrainingConfig, seed: int, practised: Sequence[str] = ()) -> None:
-        self.mixture, self.config, self.seed, self.practised = mixture, config, seed, practised
+    def __init__(self, mixture: Mixture, config: TrainingConfig, seed: int) -> None:
+        self.mixture, self.config, self.seed = mixture, config, seed
         self.missed = []  # tokens of solved problems; a checkpoint keeps them
 
     def batch(self, step: int, size: int) -> TextBatch:  # type: ignore[override]
         missed = [text_of(tokens.tolist()) for tokens in self.missed] if self.config.again else []
-        return self.mixture.training_batch(self.seed, step, size, [*self.practised, *missed])
+        return self.mixture.training_batch(self.seed, step, size, missed)
 
     def remember(self, batch: TextBatch, wrong: Tensor) -> None:  # type: ignore[override]
         """Keep the problems that had a wrong token, the last ones of `MISSED`; `wrong` is (rows, tokens - 1)."""
@@ -73,11 +73,9 @@ class RowBatches(Batches):
 class LanguageTrainer(Trainer):
     """The loss is that of every character; validation is on held-out text with problems."""
 
-    def __init__(
-        self, model: Transformer, mixture: Mixture, config: TrainingConfig, seed: int, again: Sequence[str] = ()
-    ) -> None:
-        self.patterns, batches = mixture.patterns, RowBatches(mixture, config, seed, again)
-        super().__init__(model, mixture, config, seed, batches)  # type: ignore[arg-type]
+    def __init__(self, model: Transformer, mixture: Mixture, config: TrainingConfig, seed: int) -> None:
+        self.patterns = mixture.patterns
+        super().__init__(model, mixture, config, seed, RowBatches(mixture, config, seed))  # type: ignore[arg-type]
 
     def gradients(self, batch: TextBatch, phase: Tensor | int) -> tuple[Tensor, Tensor]:  # type: ignore[override]
         for parameter in self.parameters:
