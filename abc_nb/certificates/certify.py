@@ -27,10 +27,10 @@ from abc_nb.problems.tables import Tables
 
 EXAMPLES = 64  # counterexamples that are looked for
 ARITHMETIC = {  # by the bits that `Tried` notes
-    32: "It does so in float32 on a processor, whatever order sums are taken in, and in exact arithmetic; TF32 and "
-    "bfloat16 are outside.",
-    64: "It does so in exact arithmetic and in float64, whatever order sums are taken in. For float32 no bound on "
-    "rounding is small enough: there the right token led in every context in one order of sums.",
+    32: "This holds in float32 on a processor, in whatever order numbers are summed, and in exact arithmetic. "
+    "TF32 and bfloat16 are not covered.",
+    64: "This holds in float64, in whatever order numbers are summed, and in exact arithmetic. In float32 rounding is "
+    "too large for a proof: there every context was tried with one order of summation, and none was wrong.",
 }
 
 
