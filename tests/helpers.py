@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,6 +20,7 @@ from abc_nb.model.positions import Sinusoidal
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.layouts import Layout, written_out
 from abc_nb.problems.sampling import Batch, Sampler
+from abc_nb.problems.spans import VOCABULARY
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import runner, store
 from abc_nb.runs.run import TABLES, Run
@@ -205,3 +207,15 @@ def assert_open_keys_are(keys: OpenKeys, matrix: Tensor) -> None:
             for index, value in opened:
                 row[index] = value
             torch.testing.assert_close(row, expected, rtol=0, atol=0)
+
+
+def one_token_a_character() -> Any:
+    """A tokenizer of `transformers`, with a token more, of the number 0, for the beginning of a text and padding."""
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    words = {word: number for number, word in enumerate(["<s>", *VOCABULARY])}
+    found = Tokenizer(models.WordLevel(words, unk_token="<s>"))
+    found.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+    found.decoder = decoders.Fuse()
+    return PreTrainedTokenizerFast(tokenizer_object=found, bos_token="<s>", pad_token="<s>")

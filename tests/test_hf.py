@@ -365,25 +365,6 @@ def test_attach_proves_itself_or_refuses(leak: str) -> None:
         pass
 
 
-def tokens_of(text: str, merges: list[tuple[str, str]]) -> Tensor:
-    """A text's tokens by a byte-pair tokenizer, which writes each character as one where nothing is merged."""
-    from tokenizers import Tokenizer, models
-
-    vocabulary = {symbol: number for number, symbol in enumerate([*"0123456789+*$&", *map("".join, merges)])}
-    return torch.tensor([Tokenizer(models.BPE(vocabulary, merges)).encode(text).ids])
-
-
-@torch.no_grad()
-def test_a_tokenizer_that_merges_digits_is_refused() -> None:
-    text, model, merges = "$012+012&$420", made(llama, attn_implementation="eager"), [("1", "2")]
-    single, merged = tokens_of(text, []), tokens_of(text, merges)
-    assert hf.averaged_attention(model, single, LAYOUT)
-    with pytest.raises(InputError, match="must not merge"):
-        hf.averaged_attention(model, merged, LAYOUT)
-    with hf.attach(model, Drawn(), LAYOUT), pytest.raises(InputError, match="must not merge"):
-        model.generate(tokens_of(text[:10], merges), max_new_tokens=4, pad_token_id=PAD)
-
-
 def sliding() -> Any:
     config = transformers.MistralConfig(**SIZES | {"num_key_value_heads": 1}, sliding_window=5)
     return transformers.MistralForCausalLM(config)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from helpers import one_token_a_character
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_hf import LAYERS, gpt2, llama, made, neox
@@ -20,7 +21,7 @@ from torch import Tensor, nn
 from abc_nb import InputError
 from abc_nb.bias import Lines
 from abc_nb.bias.spans import SpanLines
-from abc_nb.problems.spans import END, VOCABULARY, Patterns
+from abc_nb.problems.spans import END, Patterns
 
 transformers = pytest.importorskip("transformers")
 hf = pytest.importorskip("abc_nb.hf")
@@ -28,23 +29,12 @@ practice = pytest.importorskip("abc_nb.hf.practice")
 Attending = pytest.importorskip("abc_nb.hf.certify").Attending
 
 PAD = 0
+TOKENIZER = one_token_a_character()
 BIAS = SpanLines.one_key_a_head(PATTERNS, HEADS, LAYERS)
 SIZES = {"hidden_size": 40, "num_attention_heads": HEADS, "num_key_value_heads": 1, "vocab_size": 98}
 OTHER = {gpt2: {"n_embd": 40, "n_head": HEADS, "vocab_size": 98}, opt: {"word_embed_proj_dim": 40, "pad_token_id": PAD}}
 families = pytest.mark.parametrize("make", [llama, gpt2, neox, gemma2, qwen3, opt])
 Known = tuple[str, list[tuple[int, str, list[str], int]]]
-
-
-@lru_cache
-def tokenizer() -> Any:
-    """One token a character, after one for padding."""
-    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
-
-    words = {word: number for number, word in enumerate(["<s>", *VOCABULARY])}
-    found = Tokenizer(models.WordLevel(words, unk_token="<s>"))
-    found.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
-    found.decoder = decoders.Fuse()
-    return transformers.PreTrainedTokenizerFast(tokenizer_object=found, pad_token="<s>")
 
 
 @lru_cache
@@ -57,7 +47,7 @@ def own(make: Any) -> Any:
 
 
 def ids(text: str) -> Tensor:
-    return torch.tensor(tokenizer().encode(text))
+    return torch.tensor(TOKENIZER.encode(text))
 
 
 def batch(rows: list[str], sides: list[str]) -> tuple[Tensor, Tensor]:
@@ -112,7 +102,7 @@ def test_rows_of_a_batch_have_masks_and_positions_of_the_definition(make: Any, r
         return
     model = own(make)
     tokens, mask = batch([text for text, _ in rows], sides[: len(rows)])
-    with hf.attach(model, BIAS, spans=tokenizer()):
+    with hf.attach(model, BIAS, spans=TOKENIZER):
         found = model(tokens, attention_mask=mask).logits
     for row, given_row in enumerate(rows):
         close(found[row, mask[row] == 1], by_hand(model, given_row))
@@ -129,7 +119,7 @@ def test_a_cache_gives_what_the_whole_text_gives(make: Any, seed: int) -> None:
     """Rows grow token by token or by more, problems come about and end in them, and the cache is cut at times."""
     rng, model, cache = random.Random(seed), own(make), None
     known, mask = torch.zeros(2, 0).long(), torch.zeros(2, 0).long()
-    with hf.attach(model, BIAS, spans=tokenizer()):
+    with hf.attach(model, BIAS, spans=TOKENIZER):
         for _ in range(8):
             most = rng.choice([1, 2, 3, 99])
             more = batch(["".join(rng.choices(PIECES, k=5))[:most] for _ in range(2)], ["left"] * 2)
@@ -149,7 +139,7 @@ def test_generating_is_the_same_with_a_cache_without_and_alone(make: Any, beams:
     model, rows = own(make), ["so 12+345=", "1+2=3; parity(101)=", "x succ(12345)=6 and 7*8"]
     tokens, mask = batch(rows, ["left"] * 3)
     more = {"max_new_tokens": 12, "do_sample": False, "pad_token_id": PAD, "num_beams": beams}
-    with hf.attach(model, BIAS, spans=tokenizer()):
+    with hf.attach(model, BIAS, spans=TOKENIZER):
         first, second = (model.generate(tokens, attention_mask=mask, use_cache=use, **more) for use in (True, False))
         assert torch.equal(first, second)
         for row, text in zip(first, rows, strict=True):
@@ -175,14 +165,14 @@ def test_problems_that_a_model_writes_itself_are_found(make: Any) -> None:
     """Their tokens stand in no problem yet when they are written, and are computed again when it is one."""
     model, text = own(make), "oh 12+34=64; then succ(99)=001; so parity(1"
     prompt, seen = ids("it is ")[None], []
-    with hf.attach(model, BIAS, spans=tokenizer()):
+    with hf.attach(model, BIAS, spans=TOKENIZER):
         for use in (True, False):
             dictated = Dictated(text, prompt.shape[1])
             found = model.generate(
                 prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=len(text), pad_token_id=PAD,
                 use_cache=use, logits_processor=[dictated],
             )  # fmt: skip
-            assert tokenizer().decode(found[0]) == "it is " + text
+            assert TOKENIZER.decode(found[0]) == "it is " + text
             seen.append(torch.cat(dictated.seen))
     close(seen[0], seen[1])
 
@@ -194,7 +184,7 @@ def test_half_precision_is_as_near_as_without_a_bias(make: Any, dtype: torch.dty
     half = copy.deepcopy(own(make)).to(dtype)
     single, tokens = copy.deepcopy(half).float(), ids("it is 12+34=64; and succ(99)=0")[None]
     near = (half(tokens).logits.float() - single(tokens).logits).abs().max()
-    with hf.attach(half, BIAS, spans=tokenizer()), hf.attach(single, BIAS, spans=tokenizer()):
+    with hf.attach(half, BIAS, spans=TOKENIZER), hf.attach(single, BIAS, spans=TOKENIZER):
         assert (half(tokens).logits.float() - single(tokens).logits).abs().max() < 4 * near
 
 
@@ -204,7 +194,7 @@ def test_a_bias_is_saved_beside_the_model_and_comes_back_with_it(of_text: bool, 
     model, tokens = own(llama), ids("12+34=64; and succ(99)=0")[None]
     layouts = [PATTERNS[0].layout((6, 7)), PATTERNS[0].layout((9, 4))]
     lines = Lines.one_key_a_head(layouts[0], HEADS, LAYERS)
-    more = {"spans": tokenizer()} if of_text else {"layout": layouts, "period": 3}
+    more = {"spans": TOKENIZER} if of_text else {"layout": layouts, "period": 3}
     tokens = tokens if of_text else tokens[:, :20].repeat(2, 1)
     with hf.attach(model, BIAS if of_text else lines, **more):
         wanted = model(tokens).logits
@@ -263,11 +253,11 @@ def test_what_text_cannot_be_is_said_in_a_sentence() -> None:
     with pytest.raises(InputError, match="spans=tokenizer"):
         hf.attach(model, BIAS)
     with pytest.raises(InputError, match="spans=tokenizer"):
-        hf.attach(model, BIAS, PATTERNS[0].layout((2, 2)), spans=tokenizer())
+        hf.attach(model, BIAS, PATTERNS[0].layout((2, 2)), spans=TOKENIZER)
     with pytest.raises(InputError, match="6 heads and the model 5"):
-        hf.attach(model, SpanLines.one_key_a_head(SUMS, HEADS + 1, LAYERS), spans=tokenizer())
+        hf.attach(model, SpanLines.one_key_a_head(SUMS, HEADS + 1, LAYERS), spans=TOKENIZER)
     plain = model(tokens[:, :4]).past_key_values
-    with hf.attach(model, BIAS, spans=tokenizer()):
+    with hf.attach(model, BIAS, spans=TOKENIZER):
         with pytest.raises(InputError, match="input_ids"):
             model(inputs_embeds=model.get_input_embeddings()(tokens))
         with pytest.raises(InputError, match="is not known"):
@@ -282,20 +272,19 @@ PARITY = SpanLines.one_key_a_head(PATTERNS[3:], HEADS, LAYERS)
 
 def test_a_llama_is_trained_until_its_answers_are_certified_in_any_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(practice, "BATCH", 64)
-    monkeypatch.setattr(practice, "RATE", 1e-2)
     torch.manual_seed(0)
     model = llama(**SIZES)
-    with hf.attach(model, PARITY, spans=tokenizer()):
+    with hf.attach(model, PARITY, spans=TOKENIZER):
         (before,) = hf.certify(model)
         assert not before.certified and before.problem in str(before)
-        hf.train_until_certified(model, 60)
+        hf.train_until_certified(model, 60, rate=1e-2)
         (certificate,) = hf.certify(model)
         assert certificate.certified and certificate.margin > 100 * certificate.rounding
         model.eval()
         for bits in ("1", "1101", "10110" * 20):
             prompt = ids(f"and so it is, is it? parity({bits})=")[None]
             found = model.generate(prompt, max_new_tokens=len(bits) + 1, pad_token_id=PAD, do_sample=False)
-            answer = tokenizer().decode(found[0, prompt.shape[1] :])
+            answer = TOKENIZER.decode(found[0, prompt.shape[1] :])
             assert answer == PATTERNS[3].answer([bits]) + END
 
 
@@ -305,7 +294,7 @@ def test_a_llama_is_trained_until_its_answers_are_certified_in_any_text(monkeypa
 @torch.no_grad()
 def test_a_context_gives_the_logits_of_any_text_around_it(make: Any, row: Known) -> None:
     model = own(make)
-    with hf.attach(model, BIAS, spans=tokenizer()):
+    with hf.attach(model, BIAS, spans=TOKENIZER):
         answers, (text, known) = Attending(model), row
         logits = model(ids(text + " ")[None]).logits[0]
         for start, task, operands, written in known:
@@ -321,13 +310,13 @@ def test_answers_that_depend_on_their_place_get_no_certificate() -> None:
     model = own(gpt2)
     with pytest.raises(InputError, match="attach a bias of text"):
         hf.certify(model)
-    with hf.attach(model, BIAS, spans=tokenizer()), pytest.raises(InputError, match="another place"):
+    with hf.attach(model, BIAS, spans=TOKENIZER), pytest.raises(InputError, match="another place"):
         hf.certify(model)
     whole = SpanLines.whole(PATTERNS, HEADS, 1)
-    with hf.attach(model, whole, spans=tokenizer()), pytest.raises(InputError, match="the same in every layer"):
+    with hf.attach(model, whole, spans=TOKENIZER), pytest.raises(InputError, match="the same in every layer"):
         hf.certify(model)
     model = copy.deepcopy(own(llama))
-    with hf.attach(model, BIAS, spans=tokenizer()):
+    with hf.attach(model, BIAS, spans=TOKENIZER):
         model.model.norm.register_forward_hook(
             lambda _, __, out: out + 0.1 * nn.functional.pad(out, (0, 0, 1, 0))[:, :-1]
         )

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from abc_nb.assistant.path import Path
-from abc_nb.common.errors import InputError
 from abc_nb.hf.text import token_of
 from abc_nb.problems.spans import EQUALS, Pattern, Patterns
 
@@ -22,20 +21,17 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 SPACES = re.compile(r"(?<=[\d)]) ?([^\w\s]) ?(?=\d|$)")  # around a sign between two numbers, or at the end
-Order = Literal["as written", "units first"]
 
 
 class Calculator:
     """For `model.generate(..., logits_processor=[calculator])`: writes the answers of a path's problems.
 
-    The path works its answer out units first, as its draft. It is written as people write numbers, or in that order.
+    The path works its answer out units first, as its draft. It is written as people write numbers.
     No digit follows it. An answer that begins otherwise, since somebody typed it, is left to the model.
     """
 
-    def __init__(self, path: Path, tokenizer: PreTrainedTokenizerBase, order: Order = "as written") -> None:
-        if order not in ("as written", "units first"):
-            raise InputError(f"unknown order {order!r}: choose 'as written' or 'units first'")
-        self.path, self.tokenizer, self.order = path, tokenizer, order
+    def __init__(self, path: Path, tokenizer: PreTrainedTokenizerBase) -> None:
+        self.path, self.tokenizer = path, tokenizer
         self.patterns = Patterns(path.bias.patterns)
         digits = sorted({digit for pattern in path.bias.patterns for digit in pattern.task.digits})
         self.digits = {digit: token_of(tokenizer, digit) for digit in digits}
@@ -70,6 +66,5 @@ class Calculator:
         return answer[len(written) : len(written) + 1] if answer.startswith(written) else None
 
     def worked_out(self, pattern: Pattern, problem: str) -> str:
-        """The whole answer to a problem, in the order in which it is written."""
-        draft = self.path.answer(pattern, pattern.operands(problem))
-        return draft if self.order == "units first" else pattern.read(draft)
+        """The whole answer to a problem, as people write it."""
+        return pattern.read(self.path.answer(pattern, pattern.operands(problem)))

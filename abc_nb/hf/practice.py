@@ -23,7 +23,7 @@ from abc_nb.problems.tasks import TRAINED
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-RATE, BATCH = 1e-3, 512  # learning rate at its highest, of practice a fifth; contexts of a step
+RATE, BATCH = 1e-3, 512  # learning rate at its highest; contexts of a step
 OTHERS = 2048  # tokens of the vocabulary, drawn anew for each step, that the right one is compared with
 
 
@@ -35,18 +35,19 @@ class Trained:
     certificates: list[tuple[Certificate, ...]] = field(default_factory=list)  # before practice and after each round
 
 
-def train_until_certified(model: Answers | PreTrainedModel, steps: int, seed: int = 0, rounds: int = 9) -> Trained:
+def train_until_certified(
+    model: Answers | PreTrainedModel, steps: int, seed: int = 0, rounds: int = 9, rate: float = RATE
+) -> Trained:
     """Train on contexts alone; round the weights to 8 bits, try every context, and practise wrong or narrow ones.
 
-    `model` is one of `transformers` under a bias of text, or a path.
-
-    A round of practice has a third of the steps, and there are at most so many `rounds`.
+    `model` is one of `transformers` under a bias of text, or a path. A round of practice has a third of the steps and a
+    fifth of the learning rate, and there are at most so many `rounds`.
     """
     answers = model if isinstance(model, Answers) else Attending(model)
     found, practice, done = Trained(), Practice(), 0
     while not found.certificates or (len(found.certificates) <= rounds and not certified(found.certificates[-1])):
         count = steps // 3 if done else steps
-        found.losses.append(train(answers, count, seed, done, practice))
+        found.losses.append(train(answers, count, seed, done, rate / 5 if done else rate, practice))
         round_weights(answers)
         done += count
         found.certificates.append(tuple(certify_all(answers, practice)))
@@ -57,12 +58,11 @@ def certified(certificates: Sequence[Certificate]) -> bool:
     return all(each.certified for each in certificates)
 
 
-def train(answers: Answers, steps: int, seed: int, first: int, practice: Practice) -> list[float]:
+def train(answers: Answers, steps: int, seed: int, first: int, rate: float, practice: Practice) -> list[float]:
     """AdamW under a one-cycle learning rate; the loss of each step.
 
     Every second step has as many contexts to practise beside those of random problems, if there are any.
     """
-    rate = RATE / 5 if first else RATE
     optimizer = torch.optim.AdamW(answers.parameters(), rate, betas=(0.9, 0.98), weight_decay=0.0)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total_steps=steps)
     again = (joined([own for own, _ in practice]), torch.cat([right for _, right in practice])) if practice else None
