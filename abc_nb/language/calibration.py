@@ -59,12 +59,7 @@ def with_itself(lines: Lines, model: Transformer) -> Lines:
         for head in range(lines.heads)
         for attention, direction, span, offset in ITSELF
     ]
-    known = {(line.attention, line.layer, line.head, line.direction, line.span, line.offset) for line in own}
-    kept = [
-        line
-        for line in lines.lines
-        if (line.attention, line.layer, line.head, line.direction, line.span, line.offset) not in known
-    ]
+    kept = [line for line in lines.lines if replace(line, value=0.0) not in own]
     return Lines(lines.heads, (*kept, *own), empty="closed")
 
 
