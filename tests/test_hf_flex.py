@@ -69,15 +69,6 @@ def test_interpreted_it_is_the_same_as_with_the_dense_matrix(bias: Bias, width: 
 
 
 @compiler
-@torch.no_grad()
-def test_compiled_once_it_is_the_same_at_another_width() -> None:
-    torch.compiler.reset()
-    attend = torch.compile(flex_attention)
-    for width in (10, 70):
-        check(attend, Window(), ADDITION.layout(width), count(ADDITION.layout(width)))
-
-
-@compiler
 @pytest.mark.long
 @biases
 @torch.no_grad()

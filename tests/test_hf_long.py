@@ -17,7 +17,7 @@ from test_hf import HEADS, LAYERS, PAD, Drawn, gpt2, llama, made, sequences
 from test_hf_rows import gemma2
 from torch import Tensor
 
-from abc_nb import InputError, Layout, Task
+from abc_nb import Layout, Task
 from abc_nb.bias import Bias, Lines, Window
 
 pytest.importorskip("transformers")
@@ -206,8 +206,3 @@ def test_answers_of_long_problems_are_generated_as_without_it(calls: Calls, monk
         assert len(calls) == LAYERS
         handle.flex = False
         assert torch.equal(found, model.generate(prompts, **more))
-
-
-def test_a_bias_of_other_heads_is_refused_without_its_matrix() -> None:
-    with pytest.raises(InputError, match="3 heads and the model 4"):
-        hf.attach(made(llama), Lines(3, (), empty="closed"), LAYOUT)

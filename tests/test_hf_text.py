@@ -32,9 +32,20 @@ PAD = 0
 TOKENIZER = one_token_a_character()
 BIAS = SpanLines.one_key_a_head(PATTERNS, HEADS, LAYERS)
 SIZES = {"hidden_size": 40, "num_attention_heads": HEADS, "num_key_value_heads": 1, "vocab_size": 98}
-OTHER = {gpt2: {"n_embd": 40, "n_head": HEADS, "vocab_size": 98}, opt: {"word_embed_proj_dim": 40, "pad_token_id": PAD}}
-families = pytest.mark.parametrize("make", [llama, gpt2, neox, gemma2, qwen3, opt])
+OTHER: dict[Any, dict[str, Any]] = {
+    gpt2: {"n_embd": 40, "n_head": HEADS, "vocab_size": 98},
+    opt: {"word_embed_proj_dim": 40, "pad_token_id": PAD},
+}
 Known = tuple[str, list[tuple[int, str, list[str], int]]]
+
+
+def smollm3(**other: Any) -> Any:
+    """Some of its layers have no positions."""
+    config = transformers.SmolLM3Config(num_hidden_layers=LAYERS, pad_token_id=PAD, no_rope_layer_interval=2, **other)
+    return transformers.SmolLM3ForCausalLM(config)
+
+
+families = pytest.mark.parametrize("make", [llama, gpt2, neox, gemma2, qwen3, smollm3, opt])
 
 
 @lru_cache
@@ -288,7 +299,7 @@ def test_a_llama_is_trained_until_its_answers_are_certified_in_any_text(monkeypa
             assert answer == PATTERNS[3].answer([bits]) + END
 
 
-@pytest.mark.parametrize("make", [llama, neox, qwen3])
+@pytest.mark.parametrize("make", [llama, neox, qwen3, smollm3])
 @given(row=texts())
 @settings(max_examples=5)
 @torch.no_grad()
