@@ -76,6 +76,7 @@ class Attending(Answers):
         super().__init__(handle.bias, len(handle.layers), handle.reader.tokenizer)
         self.model: Any = model
         self.vocabulary = model.get_input_embeddings().num_embeddings
+        self.to(model.device)
         with evaluating(self):
             check_place(self, handle.reader)
 
@@ -133,7 +134,7 @@ def certify_all(answers: Answers, practice: Practice | None = None) -> list[Cert
 def certify_pattern(answers: Answers, pattern: Pattern, practice: Practice | None = None) -> Certificate:
     count, wrong, problem, narrow = 0, 0, "", list[tuple[float, Contexts, Tensor]]()
     for block in tqdm(every_context(answers.bias, pattern), delay=3, leave=False, unit="block"):
-        margin = lead(answers(block.contexts), answers.tokens[block.right])
+        margin = lead(answers(block.contexts), answers.tokens[block.right]).cpu()
         poor, bad = (~(margin > SMALL)).nonzero()[:, 0], (~(margin > 0)).nonzero()[:, 0]
         count, wrong = count + len(margin), wrong + len(bad)
         found = [block.problem(row) for row in bad[:8].tolist()]

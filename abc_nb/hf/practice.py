@@ -73,9 +73,9 @@ def train(answers: Answers, steps: int, seed: int, first: int, rate: float, prac
         if again is not None and step % 2:
             rows = torch.from_numpy(rng.choice(len(again[1]), min(BATCH, len(again[1])), replace=False))
             contexts, right = joined([contexts, again[0].part(rows)]), torch.cat([right, again[1][rows]])
-        others = torch.from_numpy(rng.choice(vocabulary, min(OTHERS, vocabulary), replace=False))
+        others = torch.from_numpy(rng.choice(vocabulary, min(OTHERS, vocabulary), replace=False)).to(tokens.device)
         some = torch.cat([tokens, others[~torch.isin(others, tokens)]])
-        loss = F.cross_entropy(answers(contexts, some), right)
+        loss = F.cross_entropy(answers(contexts, some), right.to(tokens.device))
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(answers.parameters(), 1.0)
