@@ -39,4 +39,5 @@ TRACED |= {
 }
 TRACED |= before_practice(TRACED)
 # The sizes of table that ABS is trained on, for the plain model too.
-TRACED["vanilla-widened"] = traced("Vanilla, five sizes", positions.Sinusoidal(), training="traced_plain")
+SIZES = traced("Vanilla, five sizes", positions.Sinusoidal(), training="traced_plain")
+TRACED = {"vanilla": TRACED["vanilla"], "vanilla-sizes": SIZES} | TRACED
