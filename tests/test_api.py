@@ -82,7 +82,7 @@ def test_the_documented_way_from_attention_to_a_bias_runs_as_it_stands(
 ) -> None:
     """Planted anti-diagonals come out as lines, and as a bias for a thousand digits."""
     text = (paths.ROOT / "docs" / "transformers.md").read_text()
-    _, read, applied, own = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    *_, read, applied, own = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     places = torch.arange(8)
     averaged = torch.full((2, 8, 8, 9), 0.01)
     averaged[:, :, places[:7], 7 - places[:7]] = 0.9
