@@ -18,7 +18,7 @@ from abc_nb.problems.sampling import TRAIN, VALIDATION, generator
 from abc_nb.problems.spans import END, Pattern, tokens_of
 from abc_nb.problems.tasks import TRAINED
 
-PRACTISED = 0.5  # of the problems of a row, where there are some to practise
+REPEATED = 0.5  # of the problems of a row, where there are some to repeat
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Mixture:
             return self.row_of_problems(rng, again)
         number = int(rng.integers(self.problems + 1)) if self.patterns else 0
         written = [
-            again[int(rng.integers(len(again)))] if again and rng.random() < PRACTISED else self.problem(rng)
+            again[int(rng.integers(len(again)))] if again and rng.random() < REPEATED else self.problem(rng)
             for _ in range(number)
         ]
         return write_in(piece(text, self.characters, rng), written, rng)
@@ -73,7 +73,7 @@ class Mixture:
         """Problems side by side, the last one cut."""
         row = ""
         while len(row) < self.characters:
-            row += again[int(rng.integers(len(again)))] if again and rng.random() < PRACTISED else self.problem(rng)
+            row += again[int(rng.integers(len(again)))] if again and rng.random() < REPEATED else self.problem(rng)
             row += " "
         return row[: self.characters]
 

@@ -30,9 +30,9 @@ from abc_nb.model.eight_bits import round_weights
 from abc_nb.model.rows import logits
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import AGAIN, generator
-from abc_nb.problems.spans import Patterns
 from abc_nb.training.progress import Progress, TrainingConfig
 from abc_nb.training.trainer import Report
+from abc_nb.training.writer import text_bias
 
 SHAPES, AT_ONCE = 8, 256  # shapes of which a step shows contexts alone, and contexts of each
 OFTEN = 4  # times as often as others, and once more, come shapes that have wrong contexts
@@ -137,7 +137,7 @@ class PractiseTrainer(LanguageTrainer):
         now, then = (logits(model, inputs, rows).log_softmax(-1) for model in (self.model, self.before))
         outside = torch.ones_like(inputs, dtype=torch.bool)
         for own, text in zip(outside, batch.texts, strict=True):
-            for span in Patterns(self.patterns).spans(text):
+            for span in text_bias(self.model).spans(text):
                 own[span.equals : span.end] = False
         return F.kl_div(now, then, reduction="none", log_target=True).sum(-1)[outside].mean()
 
