@@ -1,8 +1,8 @@
 """Certifying a model of `transformers`: every context of every pattern is tried, against the whole vocabulary.
 
 Contexts are those of `certificates.spans`, so the certificate holds for numbers of any lengths, and for any text around
-them, since the answers sees none. What rounding can change is not bounded here, as it is for this package's own layers:
-the narrowest contexts are computed again in float64, and the certificate says how far float32 is from that.
+them, since answers see none of it. What rounding can change is not bounded here, as it is for this package's own
+layers: the narrowest contexts are computed again in float64, and the certificate says how far float32 is from that.
 """
 
 from __future__ import annotations
