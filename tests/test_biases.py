@@ -226,8 +226,8 @@ def test_in_a_decoder_only_model_no_token_of_the_problem_depends_on_later_ones(b
     assert all(each.shape[-2:] == (LAYOUT.source_length,) * 2 and not each.triu(1).any() for each in opened)
     states = []
     for problem in (source, changed):
-        _, caches = model.start(problem, LAYOUT)
-        states.append([values[:, :, :5] for cache in caches for values in cache["sequence"]])
+        _, cache = model.start(problem, LAYOUT)
+        states.append([values[:, :, :5] for layer in cache.layers for values in layer])
     torch.testing.assert_close(states[0], states[1], rtol=0, atol=0)
 
 

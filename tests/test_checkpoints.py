@@ -13,9 +13,8 @@ import torch
 from helpers import SHORT, TINY, assert_same_weights, relative_rates, trainer
 
 from abc_nb.training import trainer as training
-from abc_nb.training.checkpoints import load_checkpoint, read_checkpoint
 from abc_nb.training.progress import Progress
-from abc_nb.training.trainer import Trainer
+from abc_nb.training.trainer import Trainer, read_checkpoint
 
 
 class Interrupted(Exception):
@@ -98,7 +97,7 @@ def test_no_altered_byte_changes_what_is_read(tmp_path: Path, monkeypatch: pytes
     path = tmp_path / "checkpoint.pt"
     interrupt(trainer(), path, monkeypatch)
     content, expected = path.read_bytes(), trainer()
-    load_checkpoint(path, expected)
+    expected.resume(path)
     places, noticed = range(0, len(content), 211), 0
     for at in places:
         path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
@@ -106,7 +105,7 @@ def test_no_altered_byte_changes_what_is_read(tmp_path: Path, monkeypatch: pytes
             noticed += 1
         else:
             again = trainer(seed=99)
-            load_checkpoint(path, again)
+            again.resume(path)
             assert_same_weights(again, expected)
             assert again.progress == expected.progress
     assert noticed > 0.3 * len(places)

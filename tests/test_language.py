@@ -30,7 +30,6 @@ from abc_nb.language.text import texts
 from abc_nb.language.training import LanguageTrainer, losses, rows_of, text_loss
 from abc_nb.model.rows import logits
 from abc_nb.problems.spans import Patterns, text_of, tokens_of
-from abc_nb.training.checkpoints import save_checkpoint
 from abc_nb.training.progress import Progress, TrainingConfig
 from abc_nb.training.writer import MEMORY, Writer
 
@@ -82,7 +81,7 @@ def test_a_training_goes_on_as_if_it_had_not_stopped(tmp_path: Path) -> None:
 def stop_at(trainer: LanguageTrainer, stop: int, checkpoint: Path, progress: Progress) -> None:
     """Kill a training after a step, with a checkpoint of it."""
     if progress.step == stop:
-        save_checkpoint(checkpoint, trainer)
+        trainer.save(checkpoint)
         raise InterruptedError
 
 

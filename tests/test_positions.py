@@ -10,14 +10,13 @@ from dataclasses import replace
 import pytest
 import torch
 from helpers import SAMPLER, SHORT, TINY, table
-from torch import Tensor
+from torch import Tensor, nn
 
 from abc_nb.common.errors import InputError
 from abc_nb.model import positions
 from abc_nb.model.attention import MultiHeadAttention
 from abc_nb.model.positions import (
     Abacus,
-    AttentionPosition,
     Coupling,
     Fire,
     Index,
@@ -95,7 +94,7 @@ def test_a_rotation_is_multiplication_by_a_complex_number(
     layout = unary(width)
     x = torch.randn(2, 3, layout.source_length, SIZE, generator=torch.Generator().manual_seed(0))
     index = Index(torch.arange(layout.source_length) - layout.units, torch.arange(layout.target_length))
-    found = encoding.attention(SIZE, 2).rotate(x, encoding.place(index, layout, SIZE, training=False).source)
+    found = encoding.rotate(x, encoding.place(index, layout, SIZE, training=False).source)
     for column in range(layout.source_length):
         for pair in range(SIZE // 2):
             turn = cmath.exp(1j * angle(column - layout.units, pair, max(1, layout.source_length / 12)))
@@ -105,32 +104,32 @@ def test_a_rotation_is_multiplication_by_a_complex_number(
             torch.testing.assert_close(after, before * turn, rtol=1e-4, atol=1e-5)
 
 
-Formula = Callable[[AttentionPosition, Tensor, int, int, int], Tensor | float]  # of a query, head, i, j
+Formula = Callable[[nn.Module, Tensor, int, int, int], Tensor | float]  # of a query, head, i, j
 
 
-def shaw(position: AttentionPosition, query: Tensor, head: int, i: int, j: int) -> Tensor:
+def shaw(position: nn.Module, query: Tensor, head: int, i: int, j: int) -> Tensor:
     """q_i a_clip(j - i) / sqrt(d), equation 4."""
     return query @ position.get_parameter("table")[max(-3, min(3, j - i)) + 3] / math.sqrt(SIZE)
 
 
-def transformer_xl(position: AttentionPosition, query: Tensor, head: int, i: int, j: int) -> Tensor:
+def transformer_xl(position: nn.Module, query: Tensor, head: int, i: int, j: int) -> Tensor:
     """(q + v) W R_(i-j) / sqrt(d), section 3.3; the query has its bias u already."""
     key = position.get_parameter("key.weight") @ torch.tensor(waves(i - j, SIZE * HEADS))
     here = query + position.get_parameter("v_minus_u")[head, 0]
     return here @ key[head * SIZE : (head + 1) * SIZE] / math.sqrt(SIZE)
 
 
-def kerple(position: AttentionPosition, query: Tensor, head: int, i: int, j: int) -> float:
+def kerple(position: nn.Module, query: Tensor, head: int, i: int, j: int) -> float:
     r1, r2 = (position.get_parameter(name).flatten()[head].item() for name in ("r1", "r2"))
     return -r1 * math.log(1 + r2 * abs(i - j))
 
 
-def sandwich(position: AttentionPosition, query: Tensor, head: int, i: int, j: int) -> float:
+def sandwich(position: nn.Module, query: Tensor, head: int, i: int, j: int) -> float:
     product = sum(a * b for a, b in zip(waves(i, 16), waves(j, 16), strict=True))
     return product / (8 * (head + 1) / HEADS)
 
 
-def fire(position: AttentionPosition, query: Tensor, head: int, i: int, j: int, last: int = 30) -> Tensor:
+def fire(position: nn.Module, query: Tensor, head: int, i: int, j: int, last: int = 30) -> Tensor:
     """Section 3; for keys after the query the function is odd, and the last key takes the query's place as limit."""
     c, limit = position.get_parameter("c").item(), 4 * position.get_parameter("multiple").item()
     quotient = math.log(c * abs(i - j) + 1) / math.log(c * max(limit, i if j <= i else last) + 1)
@@ -176,8 +175,7 @@ def test_a_parameter_of_kerple_below_its_floor_is_put_back_on_it_and_learns() ->
     position = made(Kerple()).position
     r2 = position.get_parameter("r2")
     torch.nn.init.constant_(r2, -1.0)
-    logits = position.logits(torch.zeros(1, HEADS, len(QUERIES), SIZE), (QUERIES, KEYS))
-    assert logits is not None
+    logits = Kerple().logits(position, torch.zeros(1, HEADS, len(QUERIES), SIZE), (QUERIES, KEYS))
     logits.sum().backward()
     assert (r2 == 0.01).all()
     assert r2.grad is not None and (r2.grad != 0).all()

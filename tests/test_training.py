@@ -24,10 +24,9 @@ from abc_nb.problems.layouts import SOS
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task
 from abc_nb.training import trainer as training
-from abc_nb.training.batches import Batches
 from abc_nb.training.evaluation import evaluate, greedy
 from abc_nb.training.progress import TrainingConfig, schedule
-from abc_nb.training.trainer import Trainer, loss_of, stream
+from abc_nb.training.trainer import Batches, Trainer, loss_of, stream
 
 
 def test_a_small_task_is_learned_at_every_length() -> None:

@@ -17,7 +17,7 @@ from abc_nb.bias.base import ENCODER_DECODER, Attention
 from abc_nb.bias.lines import Line, open_cells, whole_matrix
 from abc_nb.calibration.calibrate import Calibration, candidates, line_means
 from abc_nb.model.layers import DecoderLayer
-from abc_nb.model.positions import RelativeAttention
+from abc_nb.model.positions import Relative
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import Batch
 from abc_nb.training.evaluation import record
@@ -69,8 +69,8 @@ def learned_by_offset(model: Transformer, batch: Batch) -> pd.Series:
         handle = attention.query.register_forward_hook(lambda _m, _i, out, kept=queries: kept.append(out))
         model(batch.source, batch.target[:, :-1], batch.layout)
         handle.remove()
-        assert isinstance(attention.position, RelativeAttention)
-        table, clip = attention.position.table, attention.position.clip
+        assert isinstance(attention.encoding, Relative)
+        table, clip = attention.position.get_parameter("table"), attention.encoding.clip
         mean = attention.split(queries[0]).mean(dim=(0, 2))  # (head, size)
         found.append(mean @ table.T / table.shape[1] ** 0.5)
     highest = torch.cat(found).amax(0).tolist()

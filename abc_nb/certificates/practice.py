@@ -32,10 +32,9 @@ from abc_nb.model.eight_bits import round_weights
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.digits import is_below
 from abc_nb.problems.sampling import AGAIN, Batch, Sampler, generator
-from abc_nb.training.batches import Batches
 from abc_nb.training.evaluation import evaluating
 from abc_nb.training.progress import Progress, TrainingConfig
-from abc_nb.training.trainer import Report, Trainer, loss_of
+from abc_nb.training.trainer import Batches, Report, Trainer, loss_of
 
 MOST = 300_000  # contexts for each step that practice may take: a model with more is neither rounded nor practised
 EXAMPLES = 100  # wrong contexts of one shape that are practised in a round

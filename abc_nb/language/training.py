@@ -16,10 +16,9 @@ from abc_nb.model.rows import Rows, logits
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import VALIDATION, generator
 from abc_nb.problems.spans import Pattern, Patterns, ProblemSpan, text_of, tokens_of
-from abc_nb.training.batches import Batches
 from abc_nb.training.evaluation import evaluating
 from abc_nb.training.progress import TrainingConfig
-from abc_nb.training.trainer import Trainer
+from abc_nb.training.trainer import Batches, Trainer
 from abc_nb.training.writer import text_bias
 
 TEXTS = 64  # rows of held-out text

@@ -5,7 +5,7 @@ Shapes: B batch, H heads, L queries, S keys, D width, d = D / H. Attention is (B
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -73,11 +73,36 @@ def opened(bias: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     return bias.masked_fill(closed, 0.0), closed
 
 
-def room(like: KeysValues, tokens: int) -> KeysValues:
-    """Zeros for keys and values of so many tokens, which lie in memory as a linear layer's (B, tokens, D)."""
-    batch, heads, _, size = like[0].shape
-    key, value = (x.new_zeros(batch, tokens, heads, size).transpose(1, 2) for x in like)
-    return key, value
+class Cache:
+    """Keys and values of the tokens so far, of each layer; going back is forgetting the last ones.
+
+    `problem`: those of the problem, of each layer, that a decoder was given.
+    """
+
+    def __init__(self, problem: Sequence[KeysValues] = ()) -> None:
+        self.problem, self.count, self.layers = problem, 0, list[KeysValues]()
+
+    def put(self, number: int, new: KeysValues) -> KeysValues:
+        """Keys and values of a layer's tokens, new ones included, which are counted when all layers have them."""
+        if number == len(self.layers):
+            self.layers.append(new)
+            return new
+        total, (key, value) = self.count + new[0].shape[2], self.layers[number]
+        if total > key.shape[2]:
+            self.layers[number] = key, value = (
+                widened(key, self.count, 2 * total),
+                widened(value, self.count, 2 * total),
+            )
+        key[:, :, self.count : total], value[:, :, self.count : total] = new
+        return key[:, :, :total], value[:, :, :total]
+
+
+def widened(known: Tensor, count: int, tokens: int) -> Tensor:
+    """The first keys or values, with room for so many tokens; in memory as a linear layer's (B, tokens, D)."""
+    batch, heads, _, size = known.shape
+    wider = known.new_zeros(batch, tokens, heads, size).transpose(1, 2)
+    wider[:, :, :count] = known[:, :, :count]
+    return wider
 
 
 @dataclass
@@ -100,14 +125,14 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         self.heads, self.dropout = heads, dropout
         self.query, self.key, self.value, self.out = (nn.Linear(width, width) for _ in range(4))
-        self.position = position.attention(width // heads, heads)
+        self.encoding, self.position = position, position.learned(width // heads, heads)
 
     def split(self, x: Tensor) -> Tensor:  # (B, L, D) -> (B, H, L, d)
         return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
     def keys_values(self, memory: Tensor, index: Tensor) -> KeysValues:
         """Keys, rotated to their index if the position encoding does that, and values."""
-        return self.position.rotate(self.split(self.key(memory)), index), self.split(self.value(memory))
+        return self.encoding.rotate(self.split(self.key(memory)), index), self.split(self.value(memory))
 
     def attend(
         self,
@@ -118,11 +143,11 @@ class MultiHeadAttention(nn.Module):
         keep: Keep | None = None,
     ) -> Tensor:
         """Queries from `x` (B, L, D) over given keys and values; `index` = positions of queries and keys."""
-        query = self.position.rotate(self.split(self.query(x)), index[0])
+        query = self.encoding.rotate(self.split(self.query(x)), index[0])
         if isinstance(bias, OpenKeys):
             mixed = self.in_blocks(query, *keys_values, bias, index)
         else:
-            extra = self.position.logits(query, index)
+            extra = self.encoding.logits(self.position, query, index)
             if bias is not None and bias.ndim == 3:  # the same for all rows of a batch
                 bias = bias[None]
             added = extra if bias is None else bias if extra is None else extra + bias
@@ -150,7 +175,7 @@ class MultiHeadAttention(nn.Module):
         by_token = [x.transpose(1, 2) for x in (query, key, value)]  # (B, L or S, H, d), as it lies in memory
         slots = bias.index.shape
         near_key, near_value = (x.index_select(1, bias.index.flatten()).unflatten(1, slots) for x in by_token[1:])
-        added, extra = bias.value.permute(1, 2, 0), self.position.logits(query, index, bias.index)
+        added, extra = bias.value.permute(1, 2, 0), self.encoding.logits(self.position, query, index, bias.index)
         added = added if extra is None else added + extra.permute(0, 2, 3, 1)
         dropout = self.dropout if self.training else 0.0
         return over_open_keys(by_token[0], near_key, near_value, added, dropout).transpose(1, 2)

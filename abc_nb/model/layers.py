@@ -5,47 +5,55 @@ Shapes: B batch, S source, L target, D width.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from abc_nb.bias.base import Added, Attention, OpenKeys
-from abc_nb.model.attention import Keep, KeysValues, Record
+from abc_nb.model.attention import Cache, Keep, KeysValues, Record
 from abc_nb.model.config import ModelConfig
 from abc_nb.model.dropout import Dropout
 
 
 @dataclass(frozen=True)
 class Frame:
-    """Positions of source and target tokens, and every layer's biases.
+    """Positions of source and target tokens, and every layer's biases, by attention; `record` gets all attention.
 
-    A layer has the biases of the decoder's attentions: `self` and `cross`; in a decoder-only model `sequence`, of the
-    answer's queries over problem and answer, and `problem`, of the problem to itself.
+    A decoder-only model has `sequence`, of the answer's queries over problem and answer, and `source`, of the problem
+    to itself.
     """
 
     source: Tensor  # (S,)
     target: Tensor  # (L,)
     queries: Tensor  # (L,), or (1,) in a decoding step: the target positions asked about
     biases: tuple[dict[str, Added], ...]
+    record: Record | None = None
 
-    def row(self, step: int) -> Frame:
-        """The frame of one decoding step."""
-        return self.cut(slice(step, step + 1), len(self.target))
-
-    def first(self, count: int) -> Frame:
-        """The frame of the first output tokens alone; being causal, they do not depend on those after them."""
-        return self.cut(slice(count), count)
-
-    def cut(self, rows: slice, outputs: int) -> Frame:
-        """Some queries alone, and the first outputs alone as keys."""
-        sources = len(self.source)
-        keys = {"self": outputs, "cross": sources, "sequence": sources + outputs}
+    def part(self, first: int, last: int) -> Frame:
+        """The queries of some output tokens; being causal, they do not depend on those after them."""
+        sources, rows = len(self.source), slice(first, last)
+        keys = {"self": last, "cross": sources, "sequence": sources + last}
         biases = tuple(
-            {name: bias if name == "problem" else cut_bias(bias, rows, keys[name]) for name, bias in layer.items()}
+            {name: bias if name == "source" else cut_bias(bias, rows, keys[name]) for name, bias in layer.items()}
             for layer in self.biases
         )
-        return Frame(self.source, self.target[:outputs], self.queries[rows], biases)
+        return replace(self, target=self.target[:last], queries=self.queries[rows], biases=biases)
+
+    def keep(self, layer: int, *names: Attention) -> Keep | None:
+        """What puts a layer's attention into the record: of a sequence, that to the problem and that to the answer."""
+        record, sources = self.record, len(self.source)
+        if record is None:
+            return None
+
+        def keep(logits: Tensor, weights: Tensor) -> None:
+            sizes = [sources] * (len(names) - 1) + [logits.shape[-1] - sources * (len(names) - 1)]
+            for name, *part in zip(names, logits.split(sizes, -1), weights.split(sizes, -1), strict=True):
+                record.keep(name, layer, *part)
+
+        return keep
 
 
 def cut_bias(bias: Added, rows: slice, keys: int) -> Added:
@@ -84,10 +92,8 @@ class Layer(nn.Module):
         self.self_attention, self.feed_forward = config.attention(), FeedForward(config)
         self.self_residual, self.forward_residual = Residual(config), Residual(config)
 
-    def forward(self, x: Tensor, index: Tensor) -> Tensor:
-        """As an encoder's layer: all tokens `x` (B, S, D) at positions `index` (S,) see each other."""
-        inner = self.self_residual.inner(x)
-        return self.mix(x, inner, self.self_attention.keys_values(inner, index), None, (index, index))
+    def keys_values(self, x: Tensor, index: Tensor) -> KeysValues:
+        return self.self_attention.keys_values(self.self_residual.inner(x), index)
 
     def mix(
         self,
@@ -102,30 +108,92 @@ class Layer(nn.Module):
         x = self.self_residual.outer(x, self.self_attention.attend(inner, keys_values, bias, index, keep))
         return self.forward_residual.outer(x, self.feed_forward(self.forward_residual.inner(x)))
 
+    def forward(self, x: Tensor, index: Tensor) -> Tensor:
+        """As an encoder's layer: all tokens `x` (B, S, D) at positions `index` (S,) see each other."""
+        inner = self.self_residual.inner(x)
+        return self.mix(x, inner, self.self_attention.keys_values(inner, index), None, (index, index))
+
+    def answer(self, x: Tensor, problem: KeysValues, frame: Frame, number: int, cache: Cache | None) -> Tensor:
+        """The output for the answer's tokens `x` (B, L, D), over those of the problem, which a cache has, and `x`."""
+        new = self.keys_values(x, frame.queries)
+        if cache is None:
+            both = torch.cat([problem[0], new[0]], 2), torch.cat([problem[1], new[1]], 2)
+        else:
+            both = cache.put(number, new)
+        index = frame.queries, torch.cat([frame.source, frame.target])
+        inner, bias = self.self_residual.inner(x), frame.biases[number]["sequence"]
+        return self.mix(x, inner, both, bias, index, frame.keep(number, "cross", "self"))
+
 
 class DecoderLayer(nn.Module):
     """Self-attention, cross-attention and a feed-forward network, each with its residual."""
 
-    def __init__(self, config: ModelConfig, number: int) -> None:
+    def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.number = number
         self.self_attention, self.cross_attention = config.attention(), config.attention()
         self.feed_forward = FeedForward(config)
         self.self_residual, self.cross_residual, self.forward_residual = (Residual(config) for _ in range(3))
 
-    def mix(
-        self, x: Tensor, inner: Tensor, own: KeysValues, cross: KeysValues, frame: Frame, record: Record | None = None
-    ) -> Tensor:
-        """The layer's output for tokens `x` (B, L, D), over keys and values of the target and of the source."""
-        biases = frame.biases[self.number]
-        index, keep = (frame.queries, frame.target), keeping(record, "self", self.number)
+    def answer(self, x: Tensor, problem: KeysValues, frame: Frame, number: int, cache: Cache | None) -> Tensor:
+        """The output for the answer's tokens `x` (B, L, D), over the encoded problem and the tokens up to `x`."""
+        biases, inner = frame.biases[number], self.self_residual.inner(x)
+        own = self.self_attention.keys_values(inner, frame.queries)
+        own = own if cache is None else cache.put(number, own)
+        index, keep = (frame.queries, frame.target), frame.keep(number, "self")
         x = self.self_residual.outer(x, self.self_attention.attend(inner, own, biases["self"], index, keep))
-        index, keep = (frame.queries, frame.source), keeping(record, "cross", self.number)
+        index, keep = (frame.queries, frame.source), frame.keep(number, "cross")
         inner = self.cross_residual.inner(x)
-        x = self.cross_residual.outer(x, self.cross_attention.attend(inner, cross, biases["cross"], index, keep))
+        x = self.cross_residual.outer(x, self.cross_attention.attend(inner, problem, biases["cross"], index, keep))
         return self.forward_residual.outer(x, self.feed_forward(self.forward_residual.inner(x)))
 
 
-def keeping(record: Record | None, name: Attention, layer: int) -> Keep | None:
-    """What puts one attention into a record, if there is one."""
-    return None if record is None else partial(record.keep, name, layer)
+class Decoder(nn.ModuleList):
+    """A model's decoder, which is one of two kinds.
+
+    Beside an encoder, each layer has an attention over the answer so far and one over the encoded problem. Alone,
+    problem and answer are one sequence: the source `$ ... &` and then the target `$ y_1 ... y_n`. A query of the answer
+    looks at both under one softmax. Its weights on the problem are what other modules call cross-attention, those on
+    the answer self-attention. So layouts, biases, lines and calibration are the same for both.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        self.alone = config.kind == "decoder-only"
+        super().__init__((Layer if self.alone else DecoderLayer)(config) for _ in range(config.decoder_layers))
+        self.attentions: tuple[Attention, ...] = ("self", "cross", "source") if self.alone else ("self", "cross")
+
+    @property
+    def layers(self) -> list[Any]:
+        return [*self]
+
+    def problem(self, memory: Tensor, frame: Frame) -> Iterator[KeysValues]:
+        """Each layer's keys and values of the encoded problem `memory` (B, S, D).
+
+        Alone, its states change from layer to layer; nobody looks at those after the last one.
+        """
+        for number, layer in enumerate(self.layers):
+            if not self.alone:
+                yield layer.cross_attention.keys_values(memory, frame.source)
+                continue
+            own, index = layer.keys_values(memory, frame.source), (frame.source, frame.source)
+            yield own
+            if number < len(self) - 1:
+                inner, bias = layer.self_residual.inner(memory), frame.biases[number]["source"]
+                memory = layer.mix(memory, inner, own, bias, index, frame.keep(number, "source"))
+
+    def start(self, memory: Tensor, frame: Frame) -> Cache:
+        """What decoding goes on from."""
+        cache = Cache([*self.problem(memory, frame)])
+        if self.alone:
+            cache.layers, cache.count = [*cache.problem], len(frame.source)
+        return cache
+
+    def forward(self, x: Tensor, problem: Iterable[KeysValues], frame: Frame, cache: Cache | None = None) -> Tensor:
+        """The states after all layers of a frame's queries, whose embedded tokens are `x` (B, L, D).
+
+        Those before them are in the cache, if there are any.
+        """
+        for number, (layer, known) in enumerate(zip(self.layers, problem, strict=True)):
+            x = layer.answer(x, known, frame, number, cache)
+        if cache is not None:
+            cache.count += x.shape[1]
+        return x

@@ -11,12 +11,11 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from abc_nb.bias.base import Added, Attention, Bias, key_count
-from abc_nb.model.attention import Record
+from abc_nb.bias.base import Added, Attention, Bias, key_count, over_sequence
+from abc_nb.model.attention import Cache, Record
 from abc_nb.model.config import ModelConfig
-from abc_nb.model.decoders import Cache, CrossDecoder, SequenceDecoder
 from abc_nb.model.dropout import Dropout
-from abc_nb.model.layers import DecoderLayer, Frame, Layer
+from abc_nb.model.layers import Decoder, DecoderLayer, Frame, Layer
 from abc_nb.model.positions import Index
 from abc_nb.problems.layouts import Layout
 
@@ -33,7 +32,7 @@ class Transformer(nn.Module):
         self.config = config
         self.embedding = nn.Embedding(vocabulary_size, config.width)
         self.encoder = nn.ModuleList(Layer(config) for _ in range(config.encoder_layers))
-        self.decoder = SequenceDecoder(config) if config.kind == "decoder-only" else CrossDecoder(config)
+        self.decoder = Decoder(config)
         pre = config.norm == "pre"
         self.encoder_norm = nn.LayerNorm(config.width) if pre and config.encoder_layers else nn.Identity()
         self.decoder_norm = nn.LayerNorm(config.width) if pre else nn.Identity()
@@ -80,7 +79,13 @@ class Transformer(nn.Module):
         target = torch.arange(start, start + layout.target_length, device=device)
 
         def of_layer(number: int) -> dict[str, Added]:
-            return self.decoder.biases(lambda name: self.added(layout, name, number, dense), layout.source_length)
+            parts: dict[str, Added] = {
+                name: self.added(layout, name, number, dense) for name in self.decoder.attentions
+            }
+            if not self.decoder.alone:
+                return parts
+            sequence = over_sequence(parts["cross"], parts["self"], layout.source_length)
+            return {"sequence": sequence, "source": parts["source"]}
 
         return Frame(source, target, target, tuple(map(of_layer, range(config.decoder_layers))))
 
@@ -110,12 +115,12 @@ class Transformer(nn.Module):
         `record` receives attention (and makes the biases dense); `phase`, one number or (B, 1), is added to
         every position, in places: aligned digits of two operands take two columns a place.
         """
-        frame = self.frame(layout, True if record is not None else dense)
+        frame = replace(self.frame(layout, True if record is not None else dense), record=record)
         if target.shape[1] < layout.target_length:
-            frame = frame.first(target.shape[1])
+            frame = frame.part(0, target.shape[1])
         memory = self.encode(source, frame, phase, layout.operands[0].stride)
         x = self.embed(target, self.config.position.shifted(frame.target, phase))
-        return self.head(self.decoder_norm(self.decoder(x, memory, frame, record)))
+        return self.head(self.decoder_norm(self.decoder(x, self.decoder.problem(memory, frame), frame)))
 
     def embed(self, tokens: Tensor, index: Tensor) -> Tensor:
         x = self.embedding(tokens) * self.config.width**0.5
@@ -131,12 +136,12 @@ class Transformer(nn.Module):
 
     # ---- token by token
 
-    def start(self, source: Tensor, layout: Layout) -> tuple[Frame, list[Cache]]:
-        """What greedy decoding needs: keys and values of the source, and room for those of the target."""
+    def start(self, source: Tensor, layout: Layout) -> tuple[Frame, Cache]:
+        """What greedy decoding needs: positions and biases, and keys and values of the source."""
         frame = self.frame(layout)
         return frame, self.decoder.start(self.encode(source, frame), frame)
 
-    def step(self, tokens: Tensor, step: int, frame: Frame, caches: list[Cache]) -> Tensor:
+    def step(self, tokens: Tensor, step: int, frame: Frame, cache: Cache) -> Tensor:
         """Logits (B, vocabulary) of the token after `tokens` (B,), which stand at index `step`."""
         x = self.embed(tokens[:, None], frame.target[step : step + 1])
-        return self.head(self.decoder_norm(self.decoder.step(x, step, frame, caches)))[:, 0]
+        return self.head(self.decoder_norm(self.decoder(x, cache.problem, frame.part(step, step + 1), cache)))[:, 0]

@@ -1,4 +1,4 @@
-"""What a task is, place by place: a machine, and the automaton of its states, that reads digits and writes digits.
+"""The automaton of a task that is a machine with few states, which reads and writes a digit at each place.
 
 From the units up, the state before a place and the digits of that place give the output digit and the
 state after it. For sums the state is the carry; for a product with a factor of a few digits it is that factor and
@@ -8,16 +8,13 @@ places say about the ones above them makes the set of contexts exact.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 import numpy as np
-
-from abc_nb.common.errors import InputError
-from abc_nb.problems.digits import Digits
 
 MOST = 5_000  # states: a factor of two digits has 4,951 in base 10
 # What digits a place can hold: all, zeros alone, all but zeros alone; or the operands that have no digit there.
@@ -50,25 +47,18 @@ class Automaton:
         """The same of places at which some operands have no digit."""
         _, which = np.unique(self.factor, axis=0, return_inverse=True)
         following = self.following[:, (self.digits[:, list(empty)] == 0).all(1)]
-        return max(settled(relation(following, which == number)) for number in range(which.max() + 1))
+        return max(settled(following, which == number) for number in range(which.max() + 1))
 
 
-def relation(following: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """Which of some states can follow which one place later: booleans; what follows one of them is one of them."""
+def settled(following: np.ndarray, chosen: np.ndarray) -> int:
+    """From how many places on the same of some states follow each other; what follows one of them is one of them."""
     names = np.cumsum(chosen) - 1
-    follows = np.zeros((chosen.sum(), chosen.sum()), bool)
-    follows[np.arange(len(follows))[:, None], names[following[chosen]]] = True
-    return follows
-
-
-def settled(relation: np.ndarray) -> int:
-    """From which power on all powers of a relation are the same."""
-    power, places = relation, 1
-    while True:
-        following = (power.astype(np.float32) @ relation.astype(np.float32)) > 0
-        if np.array_equal(following, power):
-            return places
-        power, places = following, places + 1
+    follows = np.zeros((chosen.sum(), chosen.sum()), np.float32)
+    follows[np.arange(len(follows))[:, None], names[following[chosen]]] = 1
+    power, places = follows, 1
+    while not np.array_equal(further := (power @ follows > 0).astype(np.float32), power):
+        power, places = further, places + 1
+    return places
 
 
 def enumerated(step: Step, start: int, base: int, inputs: np.ndarray, few: int) -> Automaton | None:
@@ -95,68 +85,3 @@ def enumerated(step: Step, start: int, base: int, inputs: np.ndarray, few: int) 
     of_factor, carry_of = np.array(states).T
     start_states = np.arange(len(factors))
     return Automaton(base, start_states, np.array(output), np.array(following), inputs, factors[of_factor], carry_of)
-
-
-class Machine:
-    """What a task does place by place, and what a certificate needs to know of that."""
-
-    base: int
-    title: ClassVar[str]
-    factor: ClassVar[int] = 0  # digits of a further operand that has only a few
-
-    @property
-    def long_operands(self) -> int:
-        """How many operands have many digits."""
-        return 1
-
-    @property
-    def inputs(self) -> np.ndarray:
-        """The tokens that can stand at a place of an operand, zero first."""
-        return np.arange(self.base)
-
-    @property
-    def start(self) -> int:
-        """The state before the units, or before the first item."""
-        return 0
-
-    def step(self, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
-        """The output digit of one place and the state after it, from the state before it and the place's digits.
-
-        A factor of a few digits comes last, as a number. All can be numbers, or arrays of them. InputError for a task
-        that is no machine with few states.
-        """
-        raise self.uncertified()
-
-    def answer(self, operands: Sequence[Digits]) -> Digits:
-        """The output tokens before the end, shape (samples, outputs): digits, place 0 first, or a table row by row."""
-        long, few = operands[: self.long_operands], operands[self.long_operands :]
-        factor = [digits @ self.base ** np.arange(self.factor) for digits in few]
-        state, output = self.start, []
-        for place in range(long[0].shape[1]):
-            digit, state = self.step(state, *(operand[:, place] for operand in long), *factor)
-            output.append(digit)
-        return np.stack(output, axis=1)
-
-    def automaton(self) -> Automaton:
-        """All states and what they do; InputError for a task that is no machine with few states."""
-        inputs = np.array([*product(self.inputs.tolist(), repeat=self.long_operands)])
-        automaton = enumerated(self.step, self.start, self.base, inputs, self.factor)
-        if automaton is None:
-            raise self.uncertified()
-        return automaton
-
-    def uncertified(self) -> InputError:
-        return InputError(f"{self.title} has no certificate: what lower places mean for higher ones has no few states")
-
-    def kinds(self, width: int, lead: bool) -> list[Kind]:
-        """Which digits each place of a width can hold; `lead`: one operand has as many digits as fit."""
-        return ["any"] * width
-
-    def covered(self, narrowest: int, zeros: bool) -> str:
-        """The problems of a width W that a certificate covers, in words."""
-        raise NotImplementedError
-
-    @property
-    def chance(self) -> float:
-        """How often a guess is right where the output is one digit; 0 elsewhere."""
-        return 0.0

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, Literal, Self, get_args
+from itertools import product
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 
 from abc_nb.common.errors import InputError
 from abc_nb.problems import layouts
-from abc_nb.problems.automaton import Automaton, Machine
+from abc_nb.problems.automaton import Automaton, Kind, enumerated
 from abc_nb.problems.digits import DIGITS, Digits, digit_count, distinct_digits, varied_digits
 from abc_nb.problems.layouts import EOS, SOS, Arrangement, Layout
 
@@ -36,7 +37,7 @@ class Unreadable(Exception):
 
 
 @dataclass(frozen=True)
-class Task(Machine):
+class Task:
     """A task in a base. Raises InputError for an unknown name, or a base that the task cannot have."""
 
     name: str
@@ -47,6 +48,7 @@ class Task(Machine):
 
     title: ClassVar[str]
     example: ClassVar[str]  # a problem in base ten
+    factor: ClassVar[int] = 0  # digits of a further operand that has only a few
     operator: ClassVar[str] = ""
     unit: ClassVar[str] = "digits"  # what the length of a problem counts
     grows: ClassVar[int] = 0  # places that the result can need more than the operands
@@ -78,6 +80,67 @@ class Task(Machine):
             raise InputError(
                 f"base {self.base} is not supported: choose a base from {self.bases[0]} to {self.bases[-1]}"
             )
+
+    # ---- what the task does, place by place, and what a certificate needs to know of that
+
+    @property
+    def long_operands(self) -> int:
+        """How many operands have many digits."""
+        return 1
+
+    @property
+    def inputs(self) -> np.ndarray:
+        """The tokens that can stand at a place of an operand, zero first."""
+        return np.arange(self.base)
+
+    @property
+    def start(self) -> int:
+        """The state before the units, or before the first item."""
+        return 0
+
+    def step(self, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        """The output digit of one place and the state after it, from the state before it and the place's digits.
+
+        A factor of a few digits comes last, as a number. All can be numbers, or arrays of them. InputError for a task
+        that is no machine with few states.
+        """
+        raise self.uncertified()
+
+    def answer(self, operands: Sequence[Digits]) -> Digits:
+        """The output tokens before the end, shape (samples, outputs): digits, place 0 first, or a table row by row."""
+        long, few = operands[: self.long_operands], operands[self.long_operands :]
+        factor = [digits @ self.base ** np.arange(self.factor) for digits in few]
+        state, output = self.start, []
+        for place in range(long[0].shape[1]):
+            digit, state = self.step(state, *(operand[:, place] for operand in long), *factor)
+            output.append(digit)
+        return np.stack(output, axis=1)
+
+    def automaton(self) -> Automaton:
+        """All states and what they do; InputError for a task that is no machine with few states."""
+        inputs = np.array([*product(self.inputs.tolist(), repeat=self.long_operands)])
+        automaton = enumerated(self.step, self.start, self.base, inputs, self.factor)
+        if automaton is None:
+            raise self.uncertified()
+        return automaton
+
+    def uncertified(self) -> InputError:
+        return InputError(f"{self.title} has no certificate: what lower places mean for higher ones has no few states")
+
+    def kinds(self, width: int, lead: bool) -> list[Kind]:
+        """Which digits each place of a width can hold; `lead`: one operand has as many digits as fit."""
+        return ["any"] * width
+
+    def covered(self, narrowest: int, zeros: bool) -> str:
+        """The problems of a width W that a certificate covers, in words."""
+        raise NotImplementedError
+
+    @property
+    def chance(self) -> float:
+        """How often a guess is right where the output is one digit; 0 elsewhere."""
+        return 0.0
+
+    # ---- tokens
 
     @cached_property
     def vocabulary(self) -> tuple[str, ...]:

@@ -30,7 +30,6 @@ from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.runs import store
 from abc_nb.runs.run import Outcome, Run, checksum, not_made
 from abc_nb.specs.spec import Spec
-from abc_nb.training.checkpoints import save_checkpoint
 from abc_nb.training.evaluation import evaluate
 from abc_nb.training.progress import Progress
 from abc_nb.training.trainer import Trainer
@@ -116,7 +115,7 @@ def train_until_accepted(
         trainer = Trainer(model, experiment.sampler, experiment.training, seed)
         checkpoint = partial / f"attempt-{number}.pt"
         progress = trainer.run(checkpoint, report)
-        save_checkpoint(checkpoint, trainer)
+        trainer.save(checkpoint)
         lora.merge(model)
         seconds += progress.seconds
         validation = progress.history[-1]["accuracy"] if progress.history else 0.0

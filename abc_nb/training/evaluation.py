@@ -114,10 +114,10 @@ def greedy(model: Transformer, source: Tensor, layout: Layout, start: int) -> Te
     """Greedy decoding with cached keys and values: tokens (batch, target_length), from the `start` token."""
     output = []
     with evaluating(model):
-        frame, caches = model.start(source, layout)
+        frame, cache = model.start(source, layout)
         tokens = torch.full((len(source),), start, device=source.device)
         for step in range(layout.target_length):
-            tokens = model.step(tokens, step, frame, caches).argmax(-1)
+            tokens = model.step(tokens, step, frame, cache).argmax(-1)
             output.append(tokens)
         return torch.stack(output, dim=1)
 

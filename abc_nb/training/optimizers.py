@@ -10,14 +10,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 
-if TYPE_CHECKING:
-    from abc_nb.training.progress import TrainingConfig
+from abc_nb.training.progress import TrainingConfig
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic Newton-Schulz iteration
 STEPS = 5

@@ -7,19 +7,25 @@ are all that a checkpoint holds.
 from __future__ import annotations
 
 import hashlib
+import io
+import pickle
 import time
+import warnings
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from abc_nb.common.devices import tensor_cores
+from abc_nb.common.files import write_bytes
 from abc_nb.model.transformer import Transformer
-from abc_nb.problems.sampling import PHASE, Batch, Sampler, generator
-from abc_nb.training.batches import Batches
-from abc_nb.training.checkpoints import load_checkpoint, save_checkpoint
+from abc_nb.problems.digits import Digits
+from abc_nb.problems.sampling import AGAIN, PHASE, Batch, Sampler, generator
 from abc_nb.training.evaluation import exact_match
 from abc_nb.training.optimizers import build_optimizers
 from abc_nb.training.progress import Progress, TrainingConfig, schedule
@@ -27,6 +33,38 @@ from abc_nb.training.progress import Progress, TrainingConfig, schedule
 CHECKPOINT_SECONDS = 5.0
 PART = 2**20  # embedded numbers of a batch (tokens times width) that go through the model at once
 Report = Callable[[Progress], None]
+
+
+class Batches:
+    """Fresh problems, `config.again` of them replaced by problems that were answered wrong lately.
+
+    A context that one problem in a hundred thousand shows is learned when it has been met once,
+    instead of being met once.
+    """
+
+    def __init__(self, sampler: Sampler, config: TrainingConfig, seed: int) -> None:
+        self.sampler, self.config, self.seed = sampler, config, seed
+        self.missed: list[Digits] = []  # operands, (problems, places) each; a checkpoint keeps them
+
+    def batch(self, step: int, size: int) -> Batch:
+        """The problems of one step."""
+        return self.sampler.training_batch(self.seed, step, size, self.again(step, size))
+
+    def again(self, step: int, size: int) -> list[Digits]:
+        """Problems to practise again, drawn from those missed lately; at most a quarter of the batch."""
+        if not self.missed or not self.config.again:
+            return []
+        count = min(self.config.again, size // 4, len(self.missed[0]))
+        rows = generator(self.seed, AGAIN, step).choice(len(self.missed[0]), count, replace=False)
+        return [digits[rows] for digits in self.missed]
+
+    def remember(self, batch: Batch, wrong: Tensor) -> None:
+        """Keep the last problems that were answered wrong, as many as a batch holds; `wrong` is (batch,)."""
+        if not self.sampler.pads or self.sampler.fixed is not None or not wrong.any():
+            return
+        new = [digits[:, : self.sampler.widths[0]] for digits in batch.operands(wrong, self.sampler.task)]
+        old = self.missed or [digits[:0] for digits in new]
+        self.missed = [np.concatenate(pair)[-self.config.batch :] for pair in zip(old, new, strict=True)]
 
 
 class Trainer:
@@ -49,7 +87,7 @@ class Trainer:
     def run(self, checkpoint: Path | None = None, report: Report | None = None) -> Progress:
         """Resume from `checkpoint` if it is there, and train to the end; save to it every few seconds."""
         if checkpoint is not None and checkpoint.exists():
-            load_checkpoint(checkpoint, self)
+            self.resume(checkpoint)
         validation = self.sampler.validation_batches(self.seed, self.config.validation)
         start, saved = time.perf_counter() - self.progress.seconds, time.monotonic()
         self.model.train()
@@ -60,12 +98,36 @@ class Trainer:
             if self.progress.step % self.config.validate_every == 0:
                 self.validate(validation, loss)
             if checkpoint is not None and time.monotonic() - saved > CHECKPOINT_SECONDS:
-                save_checkpoint(checkpoint, self)
+                self.save(checkpoint)
                 saved = time.monotonic()
             if report is not None:
                 report(self.progress)
         self.model.eval()
         return self.progress
+
+    def save(self, path: Path) -> None:
+        """A checkpoint, which replaces the one before when it is whole: all that a killed training needs to go on."""
+        content = io.BytesIO()
+        state = {
+            "model": self.model.state_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+            "missed": [torch.from_numpy(digits) for digits in self.batches.missed],
+            "progress": vars(self.progress),
+        }
+        torch.save(state, content)
+        write_bytes(path, content.getvalue())
+
+    def resume(self, path: Path) -> None:
+        """Go on from a checkpoint; with a warning, a damaged one changes nothing."""
+        state = read_checkpoint(path)
+        if state is None:
+            warnings.warn(f"the checkpoint {path} is damaged: its training starts anew", stacklevel=2)
+            return
+        self.model.load_state_dict(state["model"])
+        for optimizer, own in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(own)
+        self.batches.missed = [digits.numpy() for digits in state["missed"]]
+        self.progress = Progress(**state["progress"])
 
     def step(self) -> Tensor:
         """One optimiser step, which gives the mean loss; it counts only when it is complete."""
@@ -120,6 +182,15 @@ class Trainer:
         right = torch.cat([exact_match(self.model, batch) for batch in batches])
         row = {"step": self.progress.step, "seconds": self.progress.seconds, "loss": loss.item()}
         self.progress.history.append(row | {"accuracy": right.float().mean().item()})
+
+
+def read_checkpoint(path: Path) -> dict[str, Any] | None:
+    """What a checkpoint holds; None if it is damaged. PyTorch writes an archive whose entries have checksums."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return torch.load(path, "cpu", weights_only=True) if archive.testzip() is None else None
+    except (zipfile.BadZipFile, pickle.UnpicklingError, ValueError, RuntimeError, EOFError):
+        return None
 
 
 def loss_of(model: Transformer, batch: Batch, phase: Tensor | int = 0) -> tuple[Tensor, Tensor]:

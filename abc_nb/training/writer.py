@@ -15,7 +15,8 @@ from torch import Tensor
 
 from abc_nb.bias.spans import SpanLines, positions
 from abc_nb.common.errors import InputError
-from abc_nb.model.rows import Cache, Rows, logits
+from abc_nb.model.attention import Cache
+from abc_nb.model.rows import Rows, logits
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.spans import VOCABULARY, ProblemSpan, tokens_of
 from abc_nb.training.evaluation import evaluating

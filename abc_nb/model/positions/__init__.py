@@ -6,9 +6,9 @@ in this folder's files are found.
 
 from abc_nb.common.collect import collect, looked_up
 from abc_nb.model.positions.absolute import NoPosition, Sinusoidal
-from abc_nb.model.positions.base import AttentionPosition, Index, PositionEncoding
+from abc_nb.model.positions.base import Index, PositionEncoding
 
-__all__ = ["AttentionPosition", "Index", "NoPosition", "PositionEncoding", "Sinusoidal"]
+__all__ = ["Index", "NoPosition", "PositionEncoding", "Sinusoidal"]
 
 FOUND = collect(__name__, __path__)
 __getattr__ = looked_up("position encoding", FOUND)

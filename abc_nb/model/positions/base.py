@@ -1,14 +1,14 @@
 """What a position encoding can do; by default, nothing.
 
 `place` says at which positions the tokens of a layout stand. `embedding` or `table` turns positions
-into vectors that are added to the tokens once; `attention` makes the module that changes queries,
-keys or logits inside each attention.
+into vectors that are added to the tokens once; `rotate` and `logits` change queries, keys and logits
+inside each attention, which keeps what it has `learned` for that.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from torch import Tensor, nn
 
@@ -25,26 +25,19 @@ class Index(NamedTuple):
     target: Tensor  # (target_length,)
 
 
-class AttentionPosition(nn.Module):
-    """Inside one attention: nothing, by default."""
-
-    def rotate(self, x: Tensor, index: Tensor) -> Tensor:
-        """Change queries or keys `x` (batch, head, length, size) that stand at `index` (length,)."""
-        return x
-
-    def logits(self, query: Tensor, index: tuple[Tensor, Tensor], chosen: Tensor | None = None) -> Tensor | None:
-        """Logits to add, (batch or 1, head, query, key), for queries (batch, head, query, size).
-
-        `index` holds the positions of the queries and of all keys; `chosen` (query, slots), if it is given, which few
-        of them each query looks at.
-        """
-        return None
-
-
 def offsets(index: tuple[Tensor, Tensor], chosen: Tensor | None = None) -> Tensor:
     """Key position - query position (query, key), of all keys or of each query's chosen ones."""
     queries, keys = index
     return (keys if chosen is None else keys[chosen]) - queries[:, None]
+
+
+class Parameters(nn.Module):
+    """Parameters and modules by name."""
+
+    def __init__(self, **parts: nn.Parameter | nn.Module) -> None:
+        super().__init__()
+        for name, part in parts.items():
+            setattr(self, name, part)
 
 
 @dataclass(frozen=True)
@@ -85,8 +78,23 @@ class PositionEncoding:
         """The same as a trained module, from (..., length) to (..., length, width)."""
         return None
 
-    def attention(self, head_size: int, heads: int) -> AttentionPosition:
-        return AttentionPosition()
+    def learned(self, head_size: int, heads: int) -> nn.Module:
+        """What one attention learns about positions."""
+        return nn.Module()
+
+    def rotate(self, x: Tensor, index: Tensor) -> Tensor:
+        """Change queries or keys `x` (batch, head, length, size) that stand at `index` (length,)."""
+        return x
+
+    def logits(
+        self, learned: Any, query: Tensor, index: tuple[Tensor, Tensor], chosen: Tensor | None = None
+    ) -> Tensor | None:
+        """Logits to add, (batch or 1, head, query, key), for queries (batch, head, query, size).
+
+        `index` holds the positions of the queries and of all keys; `chosen` (query, slots), if it is given, which few
+        of them each query looks at.
+        """
+        return None
 
 
 def longer_side(layout: Layout) -> int:

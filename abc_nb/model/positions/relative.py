@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from abc_nb.common.errors import InputError
 from abc_nb.model.positions.absolute import Sinusoidal
-from abc_nb.model.positions.base import AttentionPosition, Index, PositionEncoding, offsets
+from abc_nb.model.positions.base import Index, Parameters, PositionEncoding, offsets
 from abc_nb.problems.layouts import Layout
 
 
@@ -19,8 +20,13 @@ class Relative(PositionEncoding):
 
     clip: int = 16
 
-    def attention(self, head_size: int, heads: int) -> AttentionPosition:
-        return RelativeAttention(self.clip, head_size)
+    def learned(self, head_size: int, heads: int) -> nn.Module:
+        return Parameters(table=nn.Parameter(torch.randn(2 * self.clip + 1, head_size) * head_size**-0.5))
+
+    def logits(self, learned: Any, query: Tensor, index: tuple[Tensor, Tensor], chosen: Tensor | None = None) -> Tensor:
+        by_offset = query @ learned.table.T / query.shape[-1] ** 0.5  # (batch, head, query, 2 * clip + 1)
+        row = offsets(index, chosen).clamp(-self.clip, self.clip) + self.clip
+        return by_offset.gather(-1, row.expand(*query.shape[:-1], row.shape[-1]))
 
 
 @dataclass(frozen=True)
@@ -35,55 +41,36 @@ class ShortRelative(Relative):
         return replace(self, clip=layout.width // 2)
 
 
-class RelativeAttention(AttentionPosition):
-    def __init__(self, clip: int, head_size: int) -> None:
-        super().__init__()
-        self.clip = clip
-        self.table = nn.Parameter(torch.randn(2 * clip + 1, head_size) * head_size**-0.5)
-
-    def logits(self, query: Tensor, index: tuple[Tensor, Tensor], chosen: Tensor | None = None) -> Tensor:
-        by_offset = query @ self.table.T / query.shape[-1] ** 0.5  # (batch, head, query, 2 * clip + 1)
-        row = offsets(index, chosen).clamp(-self.clip, self.clip) + self.clip
-        return by_offset.gather(-1, row.expand(*query.shape[:-1], row.shape[-1]))
-
-
 @dataclass(frozen=True)
 class TransformerXL(PositionEncoding):
     """(q + u) k_j + (q + v) W R_(i-j): keys of sinusoids, learned u and v (Dai et al. 2019, section 3.3).
 
-    In cross-attention i - j takes both signs; the sinusoids R do, too.
+    In cross-attention i - j takes both signs; the sinusoids R do, too. The first term is there, as queries have a bias,
+    u. So q + v is the query plus `v_minus_u`.
     """
 
-    def attention(self, head_size: int, heads: int) -> AttentionPosition:
-        return TransformerXLAttention(head_size, heads)
+    def learned(self, head_size: int, heads: int) -> nn.Module:
+        key = nn.Linear(head_size * heads, head_size * heads, bias=False)  # W
+        return Parameters(key=key, v_minus_u=nn.Parameter(torch.zeros(heads, 1, head_size)))
 
-
-class TransformerXLAttention(AttentionPosition):
-    """The second term; the first is there, as queries have a bias, u. So q + v is the query plus `v_minus_u`."""
-
-    def __init__(self, head_size: int, heads: int) -> None:
-        super().__init__()
-        self.key = nn.Linear(head_size * heads, head_size * heads, bias=False)  # W
-        self.v_minus_u = nn.Parameter(torch.zeros(heads, 1, head_size))
-
-    def logits(self, query: Tensor, index: tuple[Tensor, Tensor], chosen: Tensor | None = None) -> Tensor:
+    def logits(self, learned: Any, query: Tensor, index: tuple[Tensor, Tensor], chosen: Tensor | None = None) -> Tensor:
         distance, column = (-offsets(index, chosen)).unique(return_inverse=True)
-        heads, _, size = self.v_minus_u.shape
-        query = query + self.v_minus_u
+        heads, _, size = learned.v_minus_u.shape
+        query = query + learned.v_minus_u
         if chosen is None and len(distance) > heads * size:
-            return self.turned(query, *index) / size**0.5
-        key = self.key(Sinusoidal().embedding(distance, heads * size)).unflatten(-1, (heads, size)).transpose(0, 1)
+            return turned(learned.key.weight.unflatten(0, (heads, size)), query, *index) / size**0.5
+        key = learned.key(Sinusoidal().embedding(distance, heads * size)).unflatten(-1, (heads, size)).transpose(0, 1)
         by_distance = query @ key.mT / size**0.5  # (batch, head, query, distance): few, not one a cell
         return by_distance.gather(-1, column.expand(*query.shape[:-1], column.shape[-1]))
 
-    def turned(self, query: Tensor, index: Tensor, keys: Tensor) -> Tensor:
-        """The same where distances are many: sinusoids of i - j are those of j, turned by i."""
-        heads, _, size = self.v_minus_u.shape
-        by_sinusoid = query @ self.key.weight.unflatten(0, (heads, size))  # (batch, head, query, width)
-        sine, cosine = by_sinusoid[..., ::2], by_sinusoid[..., 1::2]
-        here, there = (Sinusoidal().embedding(places, heads * size) for places in (index, keys))
-        turned = [cosine * here[:, ::2] - sine * here[:, 1::2], sine * here[:, ::2] + cosine * here[:, 1::2]]
-        return torch.stack(turned, -1).flatten(-2) @ there.mT
+
+def turned(weight: Tensor, query: Tensor, index: Tensor, keys: Tensor) -> Tensor:
+    """q W R_(i-j) where distances are many: sinusoids of i - j are those of j, turned by i."""
+    by_sinusoid = query @ weight  # (batch, head, query, width)
+    sine, cosine = by_sinusoid[..., ::2], by_sinusoid[..., 1::2]
+    here, there = (Sinusoidal().embedding(places, weight.shape[-1]) for places in (index, keys))
+    both = [cosine * here[:, ::2] - sine * here[:, 1::2], sine * here[:, ::2] + cosine * here[:, 1::2]]
+    return torch.stack(both, -1).flatten(-2) @ there.mT
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from abc_nb.model.positions.base import AttentionPosition, Index, PositionEncoding, longer_side
+from abc_nb.model.positions.base import Index, PositionEncoding, longer_side
 from abc_nb.problems.layouts import Layout
 
 
@@ -15,11 +15,6 @@ from abc_nb.problems.layouts import Layout
 class Rotary(PositionEncoding):
     """Queries and keys are rotated by their index (RoPE, Su et al. 2021, equation 34)."""
 
-    def attention(self, head_size: int, heads: int) -> AttentionPosition:
-        return RotaryAttention()
-
-
-class RotaryAttention(AttentionPosition):
     def rotate(self, x: Tensor, index: Tensor) -> Tensor:
         """`index` may give each pair of coordinates a position of its own: (length, size / 2).
 
