@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import kernels
 import pytest
 import torch
 from helpers import child_of, tiny_experiment
@@ -36,6 +37,12 @@ def no_runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """No test reads or moves what was trained in this checkout."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("ABC_NB_RUNS", str(tmp_path_factory.mktemp("none")))
+        yield
+
+
+@pytest.fixture(scope="session")
+def forked_kernels() -> Iterator[None]:
+    with kernels.forked():
         yield
 
 

@@ -95,6 +95,7 @@ def test_a_notebook_is_refreshed_in_place_without_the_traces_of_this_machine(pro
 
 
 @pytest.mark.notebooks
+@pytest.mark.usefixtures("forked_kernels")
 @pytest.mark.parametrize("given", [True, False])
 def test_with_parameters_figures_go_where_they_are_wanted_or_to_the_build_folder(
     project: Project, capsys: Capture, monkeypatch: pytest.MonkeyPatch, given: bool
@@ -111,6 +112,7 @@ def test_with_parameters_figures_go_where_they_are_wanted_or_to_the_build_folder
 
 
 @pytest.mark.notebooks
+@pytest.mark.usefixtures("forked_kernels")
 def test_notebooks_run_at_the_same_time_each_in_a_kernel_of_its_own(
     project: Project, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,6 +52,7 @@ def test_every_code_cell_is_executed_and_some_are_checked(path: Path) -> None:
 
 
 @pytest.mark.notebooks
+@pytest.mark.usefixtures("forked_kernels")
 @pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
 def test_stored_outputs_and_tables_are_what_the_notebook_gives_now(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -68,6 +68,7 @@ def answer_of(task: str, base: int, first: str, operator: str, second: str) -> i
 
 
 @pytest.mark.notebooks
+@pytest.mark.usefixtures("forked_kernels")
 @pytest.mark.parametrize(
     "case", EVERY, ids=lambda case: f"{case.notebook}-{'-'.join(map(str, case.parameters.values()))}"
 )
