@@ -20,8 +20,15 @@ from abc_nb.bias.lines import Line, Lines
 from abc_nb.bias.window import Window
 from abc_nb.calibration import of_model
 from abc_nb.calibration.calibrate import PAPER, Calibration, calibrate
-from abc_nb.calibration.diagnosis import coverage, diagnose
-from abc_nb.calibration.of_model import SHARES, Calibrated, average_attention, bias_from_attention, calibrate_model
+from abc_nb.calibration.of_model import (
+    SHARES,
+    Calibrated,
+    average_attention,
+    bias_from_attention,
+    calibrate_model,
+    coverage,
+    diagnose,
+)
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.layouts import binary_natural, unary

@@ -15,8 +15,7 @@ from abc_nb.analysis.results import Results
 from abc_nb.bias.base import Attention
 from abc_nb.bias.lines import Line, Lines, cells_of
 from abc_nb.calibration.calibrate import SHARE, Calibration, calibrate
-from abc_nb.calibration.diagnosis import INTERPOLATES
-from abc_nb.calibration.of_model import Averages, average_attention
+from abc_nb.calibration.of_model import INTERPOLATES, Averages, average_attention
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.layouts import Layout

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from abc_nb.bias.base import Attention, Bias, causal, check_order, key_count, query_count
+from abc_nb.bias.base import Attention, Bias, causal, check_order, query_count
 from abc_nb.problems.layouts import Layout
 
 
@@ -41,11 +41,10 @@ class RunningALiBi(Bias):
     """ALiBi of a decoder-only model: problem and answer are one sequence, in which distance is counted."""
 
     def dense(self, layout: Layout, attention: Attention, layer: int, heads: int) -> Tensor:
-        keys = torch.arange(key_count(layout, attention))
         queries = torch.arange(query_count(layout, attention))[:, None]
-        behind = layout.source_length if attention == "cross" else 0
-        biased = -slopes(heads) * (behind + queries - keys).abs()
-        return biased if attention == "cross" else biased + causal(len(queries))
+        if attention != "cross":
+            return causal(len(queries)) - slopes(heads) * (queries - queries.T).abs()
+        return -slopes(heads) * (layout.source_length + queries - torch.arange(layout.source_length)).abs()
 
 
 @dataclass(frozen=True)

@@ -169,7 +169,12 @@ class Lines(Bias):
         a cell of a table, the digits of its column and row and the cells above it that it needs. Tokens of the problem
         look at themselves.
         """
-        dealt = keys_of_cell(layout) if layout.row else [*keys_of(layout, 2), *LAST_TOKENS]
+        dealt: list[Key] = [*keys_of(layout, 2), *LAST_TOKENS]
+        if layout.row:  # the token before the cell is the query's own, which needs no line
+            dealt = [("cross", "antidiagonal", "operand 1", 0)]
+            if not layout.operands[0].rows:  # one that is written row by row says where both columns and rows end
+                dealt.append(("cross", "by row", f"operand {len(layout.operands)}", 0))
+            dealt += [("self", "above", OUTPUT, right + 1) for right in layout.above]
         return of_keys(dealt, [("source", "diagonal", PROBLEM, 0)], heads, layers)
 
     def of(self, attention: Attention, layer: int) -> tuple[Line, ...]:
@@ -185,7 +190,10 @@ class Lines(Bias):
         if transparent or self.floor is not None:
             return None
         keys = on_lines(chosen, layout, attention, self.heads)
-        return OpenKeys(keys.index, without_repeats(keys.index, keys.value))
+        # Where slots hold the same key, the largest value stands in the first of them and the others are closed.
+        first = (keys.index[:, :, None] == keys.index[:, None, :]).int().argmax(-1)  # (query, slots)
+        closed = torch.full_like(keys.value, CLOSED)
+        return OpenKeys(keys.index, closed.scatter_reduce(2, first.expand_as(closed), keys.value, "amax"))
 
     def covers(self, layout: Layout, attention: Attention, layer: int) -> Tensor:
         """Which cells lie on lines, of a transparent head all: booleans (head, query, key)."""
@@ -216,18 +224,6 @@ def keys_of(layout: Layout, places: int) -> list[Key]:
             side, direction = 1 if operand.stride > 0 else -1, following(layout, operand)
             keys += [("cross", direction, f"operand {number}", side * below) for below in range(places)]
     return keys
-
-
-def keys_of_cell(layout: Layout) -> list[Key]:
-    """Keys of a table's cell: the first operand's digit by column, the last one's by row, and cells of the row above.
-
-    What an operand is followed by also says where columns and rows end; one that is written row by row says both. The
-    token before the cell is the query's own, which needs no line.
-    """
-    operands: list[Key] = [("cross", "antidiagonal", "operand 1", 0)]
-    if not layout.operands[0].rows:
-        operands.append(("cross", "by row", f"operand {len(layout.operands)}", 0))
-    return operands + [("self", "above", OUTPUT, right + 1) for right in layout.above]
 
 
 def of_keys(dealt: Sequence[Key], every: Sequence[Key], heads: int, layers: int) -> Lines:
@@ -282,9 +278,3 @@ def open_cells(
         for line in members:
             value[line.head, inside, slot] = value[line.head, inside, slot].clamp(min=line.value)
     return OpenKeys(index, value)
-
-
-def without_repeats(index: Tensor, value: Tensor) -> Tensor:
-    """Where slots hold the same key, the largest value in the first of them and the others closed."""
-    first = (index[:, :, None] == index[:, None, :]).int().argmax(-1)  # (query, slots)
-    return torch.full_like(value, CLOSED).scatter_reduce(2, first.expand_as(value), value, "amax")

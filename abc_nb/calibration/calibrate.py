@@ -173,7 +173,11 @@ def candidates(places: Sequence[Span], name: Attention, settings: Calibration, q
     lines, columns, inside = list[tuple[Direction, str, int]](), list[Tensor](), list[Tensor]()
     for span in places:
         for direction in searched(span, name, settings):
-            offsets = offsets_of(span, direction, queries, ahead=settings.anchor == "whole" or name == "cross")
+            start, _ = span.cells(direction, 0, queries)
+            first, last = int(span.first - start.max()), int(span.last - start.min())
+            if name != "cross" and settings.anchor == "operands" and direction == "diagonal":
+                last = min(last, 0)  # those of the future are closed
+            offsets = torch.arange(first, last + 1)
             key, there = span.cells(direction, offsets, queries)
             some = there.any(0)
             lines += [(direction, span.name, offset) for offset in offsets[some].tolist()]
@@ -194,13 +198,6 @@ def searched(span: Span, name: Attention, settings: Calibration) -> list[Directi
         if settings.script:  # that in which operands and outputs are written
             possible = ("antidiagonal",) if name == "cross" else ("diagonal",)
     return [direction for direction in settings.directions if direction in possible and direction in span.origins]
-
-
-def offsets_of(span: Span, direction: Direction, queries: int, ahead: bool) -> Tensor:
-    """Offsets of the lines that could have a cell in the span, in order; `ahead`: also of diagonals of the future."""
-    start, _ = span.cells(direction, 0, queries)
-    last = int(span.last - start.min())
-    return torch.arange(int(span.first - start.max()), (last if ahead or direction != "diagonal" else min(last, 0)) + 1)
 
 
 def line_means(attention: Tensor, found: Candidates) -> Tensor:

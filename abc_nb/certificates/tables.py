@@ -127,7 +127,8 @@ class TableContexts(Contexts):
         return self.known[width]
 
     def sites(self) -> Iterator[Site]:
-        for width in self.task.sizes(3 * (self.reach["furthest"] + EDGE)):
+        most = 3 * (self.reach["furthest"] + EDGE)
+        for width in ((first, second) for first in range(1, most + 1) for second in range(1, most + 1)):
             for step in range(self.steps(width).layout.target_length):
                 yield width, step
 

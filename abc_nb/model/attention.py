@@ -145,7 +145,7 @@ class MultiHeadAttention(nn.Module):
         """Queries from `x` (B, L, D) over given keys and values; `index` = positions of queries and keys."""
         query = self.encoding.rotate(self.split(self.query(x)), index[0])
         if isinstance(bias, OpenKeys):
-            mixed = self.in_blocks(query, *keys_values, bias, index)
+            mixed = self.gathered(query, *keys_values, bias, index)
         else:
             extra = self.encoding.logits(self.position, query, index)
             if bias is not None and bias.ndim == 3:  # the same for all rows of a batch
@@ -154,24 +154,17 @@ class MultiHeadAttention(nn.Module):
             mixed = over_all_keys(query, *keys_values, added, self.dropout if self.training else 0.0, keep)
         return self.out(mixed.transpose(1, 2).flatten(2))
 
-    def in_blocks(
-        self, query: Tensor, key: Tensor, value: Tensor, bias: OpenKeys, index: tuple[Tensor, Tensor]
-    ) -> Tensor:
-        """Over open keys, in blocks of queries small enough that what is gathered stays in the cache."""
-        rows = max(1, BLOCK // (query.shape[0] * bias.index.shape[1] * query.shape[1] * query.shape[3]))
-        if torch.is_grad_enabled() or rows >= len(bias.index):
-            return self.gathered(query, key, value, bias, index)
-        parts = []
-        for start in range(0, len(bias.index), rows):
-            block = slice(start, start + rows)
-            here = (index[0][block], index[1])
-            parts.append(self.gathered(query[:, :, block], key, value, bias.rows(block), here))
-        return torch.cat(parts, dim=2)
-
     def gathered(
         self, query: Tensor, key: Tensor, value: Tensor, bias: OpenKeys, index: tuple[Tensor, Tensor]
     ) -> Tensor:
         """Gather each query's few keys: time and memory are linear in length."""
+        rows = max(1, BLOCK // (query.shape[0] * bias.index.shape[1] * query.shape[1] * query.shape[3]))
+        if not torch.is_grad_enabled() and rows < len(bias.index):  # so many that what is gathered stays in the cache
+            parts = []
+            for block in (slice(start, start + rows) for start in range(0, len(bias.index), rows)):
+                here = index[0][block], index[1]
+                parts.append(self.gathered(query[:, :, block], key, value, bias.rows(block), here))
+            return torch.cat(parts, dim=2)
         by_token = [x.transpose(1, 2) for x in (query, key, value)]  # (B, L or S, H, d), as it lies in memory
         slots = bias.index.shape
         near_key, near_value = (x.index_select(1, bias.index.flatten()).unflatten(1, slots) for x in by_token[1:])

@@ -23,17 +23,11 @@ def drop(x: Tensor, rate: float, training: bool = True) -> Tensor:
         return x
     if x.is_cuda:
         return F.dropout(x, rate)
+    source = np.random.Generator(np.random.SFC64(int(torch.randint(2**62, ()))))  # follows from torch's generator
+    bits = source.integers(2**64, size=-(-x.numel() // 4), dtype=np.uint64)
+    levels = torch.from_numpy(bits.view(np.int16)[: x.numel()]).view(x.shape)  # uniform from -LEVELS / 2 up
     level = round(rate * LEVELS)
-    kept = random_levels(x.shape) >= level - LEVELS // 2
-    return x * kept.to(x.dtype).mul_(LEVELS / (LEVELS - level))
-
-
-def random_levels(shape: torch.Size) -> Tensor:
-    """Uniform 16-bit numbers, from -LEVELS / 2 up, that follow from the state of torch's generator."""
-    source = np.random.Generator(np.random.SFC64(int(torch.randint(2**62, ()))))
-    count = shape.numel()
-    bits = source.integers(2**64, size=-(-count // 4), dtype=np.uint64)
-    return torch.from_numpy(bits.view(np.int16)[:count]).view(shape)
+    return x * (levels >= level - LEVELS // 2).to(x.dtype).mul_(LEVELS / (LEVELS - level))
 
 
 class Dropout(nn.Dropout):

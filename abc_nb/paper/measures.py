@@ -15,7 +15,7 @@ from abc_nb.analysis.calibration_study import CalibrationStudy
 from abc_nb.analysis.results import Results, identity
 from abc_nb.bias.base import ENCODER_DECODER
 from abc_nb.bias.lines import Line, cells_of
-from abc_nb.calibration.diagnosis import INTERPOLATES
+from abc_nb.calibration.of_model import INTERPOLATES
 from abc_nb.runs.run import Run
 from abc_nb.specs.recipes import PROFILES
 from abc_nb.specs.studies import names_of

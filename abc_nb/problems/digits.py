@@ -16,7 +16,7 @@ Digits = np.ndarray  # (samples, places), least significant first
 
 def digit_count(number: int, base: int) -> int:
     """Digits of a number; zero has one."""
-    return 1 if number < base else 1 + digit_count(number // base, base)
+    return len(np.base_repr(number, base))
 
 
 def to_digits(numbers: np.ndarray, base: int, places: int) -> Digits:
@@ -29,14 +29,7 @@ def to_digits(numbers: np.ndarray, base: int, places: int) -> Digits:
 @lru_cache(maxsize=64)
 def python_digits(number: int, base: int) -> np.ndarray:
     """Digits of one Python integer, least significant first."""
-    if base & (base - 1) == 0:
-        bits = base.bit_length() - 1
-        return np.array([number >> shift & (base - 1) for shift in range(0, max(number.bit_length(), 1), bits)])
-    digits: list[int] = []
-    while number or not digits:
-        number, digit = divmod(number, base)
-        digits.append(digit)
-    return np.array(digits)
+    return np.array([int(digit, base) for digit in reversed(np.base_repr(number, base))])
 
 
 def as_integer(digits: np.ndarray, base: int) -> int:
@@ -72,20 +65,15 @@ def distinct_digits(low: int, high: int, base: int, width: int, count: int, rng:
     """`count` distinct numbers, uniform in [low, high), as digits; of any size."""
     if high - low <= 2**24:
         return to_digits(low + rng.choice(high - low, count, replace=False), base, width)
-    distinct = np.empty((0, width), np.int64)
+    distinct, places = np.empty((0, width), np.int64), digit_count(high - 1, base)
     while len(distinct) < count:
-        drawn = np.concatenate([distinct, uniform_digits(low, high, base, width, count, rng)])
+        digits = np.zeros((count, width), np.int64)
+        digits[:, :places] = rng.integers(base, size=(count, places))
+        inside = ~is_below(digits, low, base) & is_below(digits, high, base)
+        drawn = np.concatenate([distinct, digits[inside]])
         _, first = np.unique(drawn, axis=0, return_index=True)
         distinct = drawn[np.sort(first)][:count]
     return distinct
-
-
-def uniform_digits(low: int, high: int, base: int, width: int, count: int, rng: np.random.Generator) -> Digits:
-    """About `count` numbers uniform in [low, high): random digits, those out of range rejected."""
-    places = len(python_digits(high - 1, base))
-    digits = np.zeros((count, width), np.int64)
-    digits[:, :places] = rng.integers(base, size=(count, places))
-    return digits[~is_below(digits, low, base) & is_below(digits, high, base)]
 
 
 def is_below(digits: Digits, bound: int, base: int) -> np.ndarray:

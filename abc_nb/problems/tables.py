@@ -14,9 +14,8 @@ The same rule of a task computes its tables, a cell at a time for all samples, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import product
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -112,16 +111,8 @@ class Tables(Task):
     def training_widths(self, regime: Regime, count: int) -> tuple[Width, ...]:
         return self.trained if count > 1 else self.trained[:1]
 
-    def sizes(self, most: int) -> Iterator[Width]:
-        """The widths of both sizes up to so many."""
-        yield from product(range(1, most + 1), repeat=2)
-
     def width_for(self, places: int, regime: Regime) -> Width:
         return places, places
-
-    def width_of(self, operands: Sequence[Digits], regime: Regime | None = None) -> Width:
-        """That which operands have which fill all of their places."""
-        raise NotImplementedError
 
     def natural(self, width: Width) -> Layout:
         middle = Where(2, 2, 5, 5)

@@ -45,20 +45,13 @@ class Muon(Optimizer):
             for p in group["params"]:
                 if p.grad is not None:
                     shapes[p.shape].append(p)
-            for same in shapes.values():
-                self.step_together(same, group["lr"], group["momentum"])
-
-    def step_together(self, params: list[Tensor], rate: float, momentum: float) -> None:
-        """One step for parameters of the same shape, which have gradients."""
-        grads = [p.grad for p in params if p.grad is not None]
-        buffers = [self.state[p].setdefault("momentum_buffer", torch.zeros_like(p)) for p in params]
-        torch._foreach_lerp_(buffers, grads, 1 - momentum)
-        update = torch.stack(torch._foreach_lerp(grads, buffers, momentum))
-        tall = update.shape[1] > update.shape[2]
-        update = orthogonalize(update.mT if tall else update)
-        update = update.mT if tall else update
-        scale = 0.2 * max(update.shape[1:]) ** 0.5
-        torch._foreach_add_(params, list(update.unbind()), alpha=-rate * scale)
+            for shape, params in shapes.items():  # those of one shape together
+                grads = [p.grad for p in params if p.grad is not None]
+                buffers = [self.state[p].setdefault("momentum_buffer", torch.zeros_like(p)) for p in params]
+                torch._foreach_lerp_(buffers, grads, 1 - group["momentum"])
+                update = torch.stack(torch._foreach_lerp(grads, buffers, group["momentum"]))
+                update = orthogonalize(update.mT).mT if shape[0] > shape[1] else orthogonalize(update)
+                torch._foreach_add_(params, [*update.unbind()], alpha=-group["lr"] * (0.2 * max(shape) ** 0.5))
 
 
 def orthogonalize(matrices: Tensor) -> Tensor:

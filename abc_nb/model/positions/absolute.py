@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from abc_nb.common.errors import InputError
-from abc_nb.model.positions.base import Index, PositionEncoding, longer_side
+from abc_nb.model.positions.base import Index, PositionEncoding
 from abc_nb.problems.layouts import Layout
 
 
@@ -48,21 +48,14 @@ class Learned(PositionEncoding):
 
     longest: int = 256  # positions that a problem can have
 
-    def place(self, index: Index, layout: Layout, head_size: int, training: bool) -> Index:
-        self.check(layout)
-        return index
-
-    def needed(self, layout: Layout) -> int:
-        """How many positions a layout takes."""
-        return longer_side(layout)
-
     def fits(self, layout: Layout) -> bool:
         return self.needed(layout) <= self.longest
 
-    def check(self, layout: Layout) -> None:
+    def place(self, index: Index, layout: Layout, head_size: int, training: bool) -> Index:
         if not self.fits(layout):
-            number = self.needed(layout)
-            raise InputError(f"{number} positions are too many: this model has learned vectors for {self.longest}")
+            count = self.needed(layout)
+            raise InputError(f"{count} positions are too many: this model has learned vectors for {self.longest}")
+        return index
 
     def table(self, width: int) -> nn.Module:
         return Table(self.longest + self.phases() - 1, width)

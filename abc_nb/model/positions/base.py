@@ -62,6 +62,10 @@ class PositionEncoding:
         """
         return Index(index.source - index.source[layout.units], index.target) if self.from_units else index
 
+    def needed(self, layout: Layout) -> int:
+        """How many positions a layout takes."""
+        return longer_side(layout)
+
     def fits(self, layout: Layout) -> bool:
         """Whether it has a position for every token of a layout."""
         return True

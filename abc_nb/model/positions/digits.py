@@ -29,7 +29,7 @@ class Abacus(Learned):
         return self.starts
 
     def place(self, index: Index, layout: Layout, head_size: int, training: bool) -> Index:
-        self.check(layout)
+        super().place(index, layout, head_size, training)
         start = 0 if training else max(0, self.starts - self.needed(layout)) // 2
         places = self.places(Index(torch.from_numpy(layout.digit_places).to(index.source.device), index.target), layout)
         return Index(self.shifted(places.source, start), self.shifted(places.target, start))
