@@ -228,7 +228,7 @@ def ship(arguments: Namespace) -> None:
         raise InputError(f"{experiment.name}, seed {arguments.seed}, was not made here: there is nothing new to ship")
     certificate = certified.of_run(run, ("runs",)) if arguments.weights else None
     print(f"{run.key} is in {store.ship(run, arguments.weights)}")
-    files.ship(certified.name_of(run), certificate)
+    files.ship(experiment.run_name(run.seed), certificate)
 
 
 def bench(arguments: Namespace) -> int:

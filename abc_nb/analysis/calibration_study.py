@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 from torch import Tensor
 
-from abc_nb.analysis.results import Results
 from abc_nb.bias.base import Attention
 from abc_nb.bias.lines import Line, Lines, cells_of
 from abc_nb.calibration.calibrate import SHARE, Calibration, calibrate
@@ -36,14 +35,6 @@ def made_from(run: Run) -> Run | None:
     return next((each for each in runs if each is not None and each.checksum in (None, wanted)), None)
 
 
-def before_practice(run: Run) -> Run:
-    """The run that practice began with; InputError if it is not there."""
-    found = made_from(run)
-    if found is None:
-        raise InputError(f"the model that {run.spec.name} practised with is not there: train {run.spec.name} here")
-    return found
-
-
 @dataclass(frozen=True)
 class CalibrationStudy:
     """What an ABC run was made from. Raises InputError for a run without calibration."""
@@ -51,8 +42,11 @@ class CalibrationStudy:
     run: Run  # before practice
 
     def __post_init__(self) -> None:
+        name = self.run.spec.name
         if self.run.spec.practice:
-            object.__setattr__(self, "run", before_practice(self.run))
+            if (begun := made_from(self.run)) is None:
+                raise InputError(f"the model that {name} practised with is not there: train {name} here")
+            object.__setattr__(self, "run", begun)
         if self.run.spec.calibration is None:
             raise InputError(f"{self.run.spec.name} has no calibrated bias: take an experiment such as addition-abc")
 
@@ -181,13 +175,3 @@ def letters(layout: Layout) -> tuple[list[str], list[str]]:
         keys |= dict.fromkeys(operand.columns.tolist(), letter)
     queries = [str(step // row + 1) if step % row == 0 else "" for step in range(layout.target_length - 1)]
     return [keys.get(column, "") for column in range(layout.source_length)], [*queries, "&"]
-
-
-def verticals(found: Results, names: Collection[str]) -> list[pd.DataFrame]:
-    """`CalibrationStudy.verticals` of these experiments together, for each seed of which every plain model is there."""
-    by_seed: dict[int, list[CalibrationStudy]] = {}
-    for study in (CalibrationStudy(run) for name in names for run in found.every_seed(name)):
-        if study.known_parent is not None and study.known_parent.has_weights:
-            by_seed.setdefault(study.run.seed, []).append(study)
-    complete = [own for own in by_seed.values() if len(own) == len(names)]
-    return [pd.concat([study.verticals() for study in own]) for own in complete]

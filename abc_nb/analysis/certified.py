@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from abc_nb.analysis.results import Results
+from abc_nb.analysis.results import Results, identity
 from abc_nb.certificates import files
 from abc_nb.certificates.certify import contexts_of, weights_of
 from abc_nb.certificates.checksum import checksum
@@ -28,8 +28,7 @@ BEFORE = tuple(EVERY_MODEL[model].parent for model in PRACTISED)  # the same, be
 TABLES_PRACTISED = tuple(name for name, model in TRACED.items() if model.practice)
 SEARCHED = ("baselines", "lora", "variants", "methods", "places", "decoder-only")  # for what they get wrong
 SMALL = ["seed", "certified", "contexts", "wrong", "margin"]
-SHOWN = ["problem", "answer", "right"]  # of a counterexample
-WRONG = ["task", "model", "seed", *SHOWN]
+WRONG = ["task", "model", "seed", "problem", "answer", "right"]
 COLUMNS = ["task", "model", "seed", "certified", "contexts", "wrong", "margin", "left", "bits"]
 PRACTICE = ["task", "model", "seed", "before", "after", "rounds", "wrong before", "wrong after", "alone"]
 PRACTICE += ["seconds", "seconds before"]
@@ -51,9 +50,8 @@ def table(found: Results) -> pd.DataFrame:
     if found.origin == "any":
         shipped = {name: data for name, data in shipped.items() if not has_run_made_here(data)}
     mine = [data for data in (shipped | made).values() if data["profile"] == found.profile]
-    rows = [row_of(data) for data in mine if data["seed"] in found.seeds]
-    rows.sort(key=lambda row: (row["experiment"], row["seed"]))
-    return pd.DataFrame(rows, columns=[*COLUMNS, *MORE])
+    frame = pd.DataFrame([row_of(data) for data in mine if data["seed"] in found.seeds], columns=[*COLUMNS, *MORE])
+    return frame.sort_values(["experiment", "seed"], ignore_index=True)
 
 
 def has_run_made_here(data: files.Data) -> bool:
@@ -62,13 +60,7 @@ def has_run_made_here(data: files.Data) -> bool:
 
 def row_of(data: files.Data) -> dict[str, Any]:
     name = spec(data["experiment"], data["profile"]).identity
-    return data | {
-        "task": name.task,
-        "model": name.model,
-        "base": name.base,
-        "left": data["rounding"]["left"],
-        "bits": data["rounding"].get("bits"),
-    }
+    return data | data["rounding"] | {"task": name.task, "model": name.model, "base": name.base}
 
 
 def rows(found: Results, models: Sequence[str] = PRACTISED, tasks: Sequence[str] = ARITHMETIC) -> pd.DataFrame:
@@ -83,8 +75,8 @@ def rows(found: Results, models: Sequence[str] = PRACTISED, tasks: Sequence[str]
 
 def tally(found: Results, task: str, models: Sequence[str]) -> dict[str, str]:
     """How many runs of a task's models are certified, of those with a certificate: `5 of 5`, by model."""
-    own = rows(found, models, [task])
-    return {model: share(own[own.model == model].certified) for model in models if (own.model == model).any()}
+    counts = rows(found, models, [task]).groupby("model").certified.agg(share)
+    return {model: counts[model] for model in models if model in counts}
 
 
 def statement(found: Results, name: str) -> str:
@@ -101,8 +93,7 @@ def smallest(found: Results) -> pd.DataFrame:
     """The study of small Addition models that have a certificate, one row a run, those with most parameters first."""
     study, sizes = STUDIES["smallest"], []
     frame = rows(found, study.models, study.tasks)
-    for name in frame.experiment:
-        own = spec(name, found.profile)
+    for own in [spec(name, found.profile) for name in frame.experiment]:
         parameters = sum(weights.numel() for weights in own.build(0).parameters())
         sizes.append((own.model.width, own.model.feed_forward, parameters))
     size = pd.DataFrame(sizes, columns=["embedding size", "feed-forward", "parameters"])
@@ -118,16 +109,12 @@ def practice(found: Results, models: Sequence[str] = PRACTISED, tasks: Sequence[
     `wrong before` and `wrong after` count contexts, `alone` those of which no training problem was found. They are
     empty for a run that has too many contexts to try.
     """
-    proven = {(row.experiment, row.seed): row.certified for row in rows(found, models, tasks).itertuples()}
-    made = []
+    proven, made = rows(found, models, tasks).set_index(["experiment", "seed"]).certified, []
     for run in found.existing([Name(task, model) for model in models for task in tasks]):
-        facts, name = run.manifest["practice"], run.spec.identity
-        after = bool(proven.get((run.spec.name, run.seed), False))
-        row = {"task": name.task, "model": name.model, "seed": run.seed}
-        row |= {"before": after and facts["rounds"] == 0, "after": after, "rounds": facts["rounds"]}
-        row |= {fact.replace("_", " "): facts.get(fact) for fact in ("wrong_before", "wrong_after", "alone")}
-        row["seconds"] = run.manifest["seconds"]["training"]
-        row["seconds before"] = run.manifest["parent"]["seconds"]
+        facts, after = run.manifest["practice"], bool(proven.get((run.spec.name, run.seed), False))
+        row = identity(run) | {fact.replace("_", " "): value for fact, value in facts.items()}
+        row |= {"seed": run.seed, "before": after and facts["rounds"] == 0, "after": after}
+        row |= {"seconds": run.manifest["seconds"]["training"], "seconds before": run.manifest["parent"]["seconds"]}
         made.append(row)
     return pd.DataFrame(made, columns=PRACTICE)
 
@@ -137,32 +124,20 @@ def practice_summary(found: Results, models: Sequence[str] = MODELS, tasks: Sequ
 
     Of contexts the most, of margins and of what rounding leaves the smallest, and how many hold in float32.
     """
-    grouped = practice(found, models, tasks).groupby(["task", "model"], sort=False)
-    shown = grouped.agg(
-        before=("before", share),
-        after=("after", share),
-        rounds=("rounds", "max"),
-        **{"wrong before": ("wrong before", "max"), "wrong after": ("wrong after", "max")},
-    )
-    certificates = (
-        rows(found, models, tasks)
-        .groupby(["task", "model"], sort=False)
-        .agg(
-            contexts=("contexts", "max"),
-            margin=("margin", "min"),
-            left=("left", "min"),
-            **{"in float32": ("bits", lambda bits: share(bits == 32))},
-        )
-    )
-    certificates = certificates.round({"margin": 2, "left": 2})
-    return shown.rename(columns={"before": "certified before", "after": "certified after"}).join(certificates)
+    kinds = {"before": share, "after": share, "rounds": "max", "wrong before": "max", "wrong after": "max"}
+    runs = practice(found, models, tasks).groupby(["task", "model"], sort=False).agg(kinds)
+    certificates = rows(found, models, tasks).assign(bits=lambda own: own.bits == 32)
+    kinds = {"contexts": "max", "margin": "min", "left": "min", "bits": share}
+    proven = certificates.groupby(["task", "model"], sort=False).agg(kinds).round({"margin": 2, "left": 2})
+    titles = {"before": "certified before", "after": "certified after", "bits": "in float32"}
+    return runs.join(proven).rename(columns=titles)
 
 
 def by_seeds(found: Results) -> pd.DataFrame:
     """Certified models of the four tasks by method and group of seeds, after practice and before it."""
     parts = [practice(replace(found, seeds=seeds)).assign(seeds=group) for group, seeds in GROUPS.items()]
     frame = pd.concat([part for part in parts if len(part)] or parts[:1])
-    counts = frame.groupby(["model", "seeds"], sort=False).agg(after=("after", share), before=("before", share))
+    counts = frame.groupby(["model", "seeds"], sort=False).agg({"after": share, "before": share})
     cells = (counts.after + " (" + counts.before + ")").unstack("seeds")
     return cells.reindex(columns=[group for group in GROUPS if group in cells]).fillna("–")
 
@@ -170,10 +145,10 @@ def by_seeds(found: Results) -> pd.DataFrame:
 def resisting(found: Results) -> pd.DataFrame:
     """The practised models of every group of seeds that are not certified, with their shortest wrong problem."""
     every = replace(found, seeds=sorted({seed for seeds in GROUPS.values() for seed in seeds}))
-    frame, examples = practice(every), counterexamples(every).set_index(["task", "model", "seed"]).problem
+    frame = practice(every)
     left = frame[~frame.after.astype(bool)].drop(columns=["before", "after"])
-    problem = [examples.get((row.task, row.model, row.seed), "") for row in left.itertuples()]
-    return left.assign(problem=problem).reset_index(drop=True)
+    examples = counterexamples(every)[["task", "model", "seed", "problem"]]
+    return left.merge(examples, how="left", on=["task", "model", "seed"]).fillna({"problem": ""})
 
 
 # ---- lists and bases --------------------------------------------------------------------------------
@@ -197,12 +172,12 @@ def lists_and_bases(found: Results) -> pd.DataFrame:
 def verdict_on(found: Results, name: Name, made: dict[Name, dict[Any, Any]]) -> dict[str, Any]:
     """The row of one experiment in `lists_and_bases`, from all certificates."""
     row: dict[str, Any] = {"task": name.task, "base": name.base, "model": name.model}
-    before, last = made.get(before_practice(name)), made.get(name)
-    first = before or last
-    if first is None:
+    parent = before_practice(name)
+    last = made.get(name) or made.get(parent)
+    if last is None:
         none = {"verdict": "no certificate", "wrong": None, "margin": None, "problem": ""}
-        return row | {"contexts": count_of(found, before_practice(name))} | none
-    last = last or first
+        return row | {"contexts": count_of(found, parent)} | none
+    first = made.get(parent, last)
     practised = first["wrong"] > 0 and last is not first
     verdict = ("certified" if last["certified"] else "not certified") + " after practice" * practised
     problem = next((example["problem"] for example in first["counterexamples"]), "")
@@ -249,25 +224,13 @@ def searched(found: Results, tasks: Sequence[str] = ARITHMETIC) -> pd.DataFrame:
     Of the first seed alone. A model in which the search found no wrong problem has none in its row; one that was not
     searched has no row.
     """
-    made = []
-    for run in found.first.existing([name for name in found.names(*SEARCHED) if name.task in tasks]):
-        example, name = run.shortest_wrong(), run.spec.identity
-        if example is not None:
-            made.append((name.task, name.model, run.seed, *example))
+    runs = found.first.existing([name for name in found.names(*SEARCHED) if name.task in tasks])
+    examples = [(run, example) for run in runs if (example := run.shortest_wrong()) is not None]
+    made = [identity(run) | {"seed": run.seed} | example._asdict() for run, example in examples]
     return pd.DataFrame(made, columns=WRONG)
 
 
-# ---- making certificates ----------------------------------------------------------------------------
-
-
-def names(found: Results) -> list[Name]:
-    """The experiments of the four tasks that are meant to hold at every length."""
-    return found.names("practised")
-
-
-def name_of(run: Run) -> str:
-    """What certificates of a run are named by."""
-    return files.name_of(run.spec.name, run.seed, run.spec.profile)
+# ---- one run ----------------------------------------------------------------------------------------
 
 
 def of_run(run: Run, origins: Sequence[str] = store.ANYWHERE) -> files.Data | None:

@@ -52,11 +52,14 @@ def same_index_at_every_size(longest: int) -> bool:
     It has one exactly for the diagonals of the matrix that was read.
     """
     wanted = offsets(longest, longest)
-    for m, n in itertools.product(range(1, longest + 1), repeat=2):
-        expected = np.where((wanted > -m) & (wanted < n), wanted, np.nan)
-        if not np.array_equal(abc_index(longest, longest, (m, n)), expected, equal_nan=True):
-            return False
-    return True
+    return all(
+        np.array_equal(
+            abc_index(longest, longest, (m, n)),
+            np.where((wanted > -m) & (wanted < n), wanted, np.nan),
+            equal_nan=True,
+        )
+        for m, n in itertools.product(range(1, longest + 1), repeat=2)
+    )
 
 
 @torch.inference_mode()
@@ -129,11 +132,8 @@ def changes(study: CalibrationStudy, adapted: Transformer) -> pd.DataFrame:
     rows = []
     for name in ENCODER_DECODER:
         lines = tuple(line for line in study.bias.lines if line.attention == name)
-        changed = {
-            "ABC": study.parent.with_bias(replace(study.bias, lines=lines, empty="transparent")),
-            "LoRA": adapted_in_one(study.parent, adapted, name),
-        }
-        for method, model in changed.items():
+        ours = study.parent.with_bias(replace(study.bias, lines=lines, empty="transparent"))
+        for method, model in {"ABC": ours, "LoRA": adapted_in_one(study.parent, adapted, name)}.items():
             rows.append({"method": method} | logit_change(study.parent, model, name, study.batch))
     return pd.DataFrame(rows)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from abc_nb.certificates.certify import contexts_of
-from abc_nb.certificates.contexts import Block, Site
+from abc_nb.certificates.contexts import Block
 from abc_nb.certificates.places import places_of
 from abc_nb.certificates.shapes import Shape
 from abc_nb.certificates.tried import Passes
@@ -19,15 +19,18 @@ ABOUT = ["output", "writes", "margin"]  # columns that are no token
 def every_context(run: Run) -> pd.DataFrame:
     """All contexts of a model that has few, a row each.
 
-    Columns: `output` says which outputs meet it, then its tokens by name, `writes` the right token, and `margin`.
+    Columns: `output` says which outputs meet it, counted from 1, as `3`, or `5, 8, ...`, or the end; then its tokens by
+    name, `writes` the right token, and `margin`.
     Names are as in `names_of`; a context has no value for the tokens that its outputs do not depend on.
     """
     contexts = contexts_of(run.model(), run.spec.sampler)
     passes, parts = Passes(contexts), []
     with evaluating(contexts.model):
         for shape, where in contexts.shapes.items():
-            for block in filter(len, contexts.blocks(shape)):
-                parts.append(frame_of(run, shape, block, outputs_in_words(where, shape), passes))
+            first, *more = sorted({step + 1 for _, step in where})
+            output = "end" if shape.label is not None else f"{first}, {more[0]}, ..." if more else str(first)
+            blocks = filter(len, contexts.blocks(shape))
+            parts += [frame_of(run, shape, block, output, passes) for block in blocks]
     return arranged(pd.concat(parts, ignore_index=True))
 
 
@@ -58,19 +61,9 @@ def names_of(shape: Shape) -> list[str]:
     places = places_of(shape)
     here = len(places) - bool(places and places[-1].asked)
     letters = {("digit", 0): "a", ("digit", 1): "b", ("factor", 0): "b", ("output", 0): "y"}
-    found = []
-    for kind, number, place in shape.atoms:
-        below = 0 if kind == "factor" else here - place
-        found.append(letters[kind, number] + (f"-{below}" if below else ""))
-    return found
-
-
-def outputs_in_words(where: list[Site], shape: Shape) -> str:
-    """Which output tokens have a shape, counted from 1: `3`, or `5, 8, ...`, or the end."""
-    steps = sorted({step for _, step in where})
-    if shape.label is not None:
-        return "end"
-    return str(steps[0] + 1) if len(steps) == 1 else f"{steps[0] + 1}, {steps[1] + 1}, ..."
+    below = [0 if kind == "factor" else here - place for kind, _, place in shape.atoms]
+    named = zip(shape.atoms, below, strict=True)
+    return [letters[kind, number] + (f"-{away}" if away else "") for (kind, number, _), away in named]
 
 
 def arranged(frame: pd.DataFrame) -> pd.DataFrame:

@@ -35,14 +35,13 @@ def of_sizes(run: Run, sizes: Iterable[tuple[int, int]], samples: int = 1) -> pd
     A problem is right if a teacher-forced pass gets every token right, and if the digits that its table leads to are
     those of the product of Python's integers.
     """
-    sampler, rows = run.spec.sampler, []
+    model, sampler, rows = run.model(), run.spec.sampler, []
     assert isinstance(sampler.task, Product)
     for size in sizes:
         batch = sampler.test_batch(size, samples, TEST_SEED)
-        written = correct_digits(run.model(), batch).all(1)
-        said = [wanted and says_the_product(sampler.task, batch, row) for row, wanted in enumerate(written.tolist())]
-        factors = " x ".join(f"{places:,}" for places in size)
-        rows.append((factors, batch.layout.target_length - 1, len(said), sum(said)))
+        written = enumerate(correct_digits(model, batch).all(1).tolist())
+        said = [wanted and says_the_product(sampler.task, batch, row) for row, wanted in written]
+        rows.append((f"{size[0]:,} x {size[1]:,}", batch.layout.target_length - 1, len(said), sum(said)))
     return pd.DataFrame(rows, columns=["factors", "cells", "problems", "right"])
 
 

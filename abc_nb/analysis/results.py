@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -20,40 +21,42 @@ from abc_nb.specs.studies import ARITHMETIC, names_of
 AnyName = TypeVar("AnyName", str, Name)
 
 
-CHOICES: dict[str, Sequence[str]] = {  # of parameters
-    "profile": [*PROFILES],
-    "results": [*ANYWHERE, "any"],
-    "task": [*ARITHMETIC],
+def one_of(choices: Collection[str]) -> tuple[Callable[[Any], bool], str]:
+    return lambda value: value in [*choices], f"choose one of {', '.join(choices)}"
+
+
+def whole(low: int, high: int) -> tuple[Callable[[Any], bool], str]:
+    return lambda value: type(value) is int and low <= value <= high, f"give a whole number from {low} to {high}"
+
+
+def are_seeds(value: Any) -> bool:
+    listed = isinstance(value, Sequence) and all(type(seed) is int and seed >= 0 for seed in value)
+    return listed and 0 < len(value) == len({*value})
+
+
+PARAMETERS: dict[str, tuple[Callable[[Any], bool], str]] = {  # of notebooks: what they can be, and what to give
+    "profile": one_of(PROFILES),
+    "results": one_of([*ANYWHERE, "any"]),
+    "seeds": (are_seeds, "give a list of different whole numbers, as in [0, 1]"),
+    "task": one_of(ARITHMETIC),
+    "digits": whole(1, 1000),
+    "base": whole(2, 16),
+    "seed": whole(0, 2**31),
+    "window": whole(0, 8),
+    "period": whole(0, 100),
+    "steps": whole(1, 10**6),
+    "share": (lambda value: type(value) in (int, float) and 0 < value <= 1, "give a number above 0, at most 1"),
+    "train": (lambda value: type(value) is bool, "give True or False"),
+    "text": (lambda value: isinstance(value, str) and bool(value.strip()), "give a text, as in 'they are 12+34='"),
 }
-WHOLE: dict[str, tuple[int, int]] = {  # parameters that are whole numbers, and from where to where
-    "digits": (1, 1000),
-    "base": (2, 16),
-    "seed": (0, 2**31),
-    "window": (0, 8),
-    "period": (0, 100),
-    "steps": (1, 10**6),
-}
-CHECKED = (*CHOICES, *WHOLE, "seeds", "share", "train", "text")
 
 
 def check_parameters(**parameters: Any) -> None:
-    """InputError for a value that a notebook's parameter cannot have; those that are not among CHECKED pass."""
-    for name, choices in CHOICES.items():
-        if name in parameters and parameters[name] not in choices:
-            raise InputError(f"unknown {name} {parameters[name]!r}: choose one of {', '.join(choices)}")
-    for name, (low, high) in WHOLE.items():
-        if name in parameters and not (type(parameters[name]) is int and low <= parameters[name] <= high):
-            raise InputError(f"{name} {parameters[name]!r} is not possible: give a whole number from {low} to {high}")
-    seeds, share = parameters.get("seeds", [0]), parameters.get("share", 1.0)
-    listed = isinstance(seeds, Sequence) and all(type(seed) is int and seed >= 0 for seed in seeds)
-    if not listed or not seeds or len({*seeds}) < len(seeds):
-        raise InputError(f"seeds {seeds!r} are not possible: give a list of different whole numbers, as in [0, 1]")
-    if type(share) not in (int, float) or not 0 < share <= 1:
-        raise InputError(f"share {share!r} is not possible: give a number above 0, at most 1")
-    if type(train := parameters.get("train", False)) is not bool:
-        raise InputError(f"train {train!r} is not possible: give True or False")
-    if not isinstance(text := parameters.get("text", "1+2="), str) or not text.strip():
-        raise InputError(f"text {text!r} is not possible: give a text, as in 'they are 12+34='")
+    """InputError for a value that one of `PARAMETERS` cannot have; others pass."""
+    for name in parameters.keys() & PARAMETERS:
+        possible, advice = PARAMETERS[name]
+        if not possible(parameters[name]):
+            raise InputError(f"{name} {parameters[name]!r} is not possible: {advice}")
 
 
 @dataclass(frozen=True)
@@ -147,33 +150,31 @@ class Results:
         """One row a run: steps, seconds, final validation accuracy, and when it first was 100% (infinite: never)."""
         rows = []
         for run in self.runs(names):
-            first = run.reached(1.0)
-            row = {**identity(run), "seed": run.seed, "steps": run.manifest["steps"]}
-            row |= {"validation": run.validation, "steps_to_100": first["step"]}
-            row |= {"seconds_to_100": first["seconds"], "seconds": run.manifest["seconds"]["training"]}
-            rows.append(row)
+            first, seconds = run.reached(1.0), run.manifest["seconds"]["training"]
+            row = identity(run) | {"seed": run.seed, "steps": run.manifest["steps"], "validation": run.validation}
+            rows.append(row | {"steps_to_100": first["step"], "seconds_to_100": first["seconds"], "seconds": seconds})
         return pd.DataFrame(rows)
 
     def provenance(self, names: Sequence[str | Name]) -> str:
         """Where the results of these experiments come from, in one line."""
-        facts = pd.DataFrame([origin_of(run) for run in self.runs(names)])
-        words = {name: " and ".join(sorted({*facts[name]})) for name in ("regime", "device", "torch")}
-        ends = [map(str, (facts[name].min(), facts[name].max())) for name in ("seed", "date")]
-        seeds, dates = (" to ".join(dict.fromkeys(pair)) for pair in ends)
-        counts = facts.origin.value_counts().sort_index()
-        origins = [f"{count} {word}" if len(counts) > 1 else str(word) for word, count in counts.items()]
+        runs = self.runs(names)
+        made = [run.manifest | {"seed": run.seed, "regime": run.spec.sampler.regime} for run in runs]
+        regimes = sorted({each["regime"] for each in made})
+        devices = sorted({each["device"].partition(" ")[0] for each in made})
+        versions = sorted({each["versions"]["torch"].partition("+")[0] for each in made})
+        seeds, dates = (sorted({each[name] for each in made}) for name in ("seed", "date"))
+        counts = Counter("shipped" if each["shipped"] else "made here" for each in made)
+        origins = [f"{count} {word}" if len(counts) > 1 else word for word, count in sorted(counts.items())]
         return (
-            f"Profile {self.profile}: {len(facts)} runs, {' and '.join(origins)}; "
-            f"seed{'s' * (facts.seed.nunique() > 1)} {seeds}; {words['regime']} problems; "
-            f"trained on {words['device']}, {dates}, torch {words['torch']}."
+            f"Profile {self.profile}: {len(runs)} runs, {' and '.join(origins)}; "
+            f"seed{'s' * (len(seeds) > 1)} {ends(seeds)}; {' and '.join(regimes)} problems; "
+            f"trained on {' and '.join(devices)}, {ends(dates)}, torch {' and '.join(versions)}."
         )
 
 
-def origin_of(run: Run) -> dict[str, object]:
-    """Where one run comes from: origin, seed, regime, device, date, torch."""
-    facts = {"origin": "shipped" if run.manifest["shipped"] else "made here", "seed": run.seed}
-    facts |= {"regime": run.spec.sampler.regime, "device": run.manifest["device"].partition(" ")[0]}
-    return facts | {"date": run.manifest["date"], "torch": run.manifest["versions"]["torch"].partition("+")[0]}
+def ends(values: Sequence[Any]) -> str:
+    """The first and the last of some values in order, or the one there is."""
+    return " to ".join(dict.fromkeys(map(str, [values[0], values[-1]])))
 
 
 def identity(run: Run) -> dict[str, str | int]:

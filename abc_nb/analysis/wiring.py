@@ -6,6 +6,7 @@ head is a wire. Heads whose line is on a symbol, such as the sign, see the same 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
 from typing import Any
 
@@ -33,13 +34,12 @@ def wiring(found: Results) -> pd.DataFrame:
 
 
 def of_run(run: Run) -> dict[str, Any]:
-    bias, config = run.bias(), run.spec.model
+    bias, config, heads = run.bias(), run.spec.model, defaultdict[tuple[str, int, int], list[Line]](list)
     assert bias is not None
     hand = Lines.one_key_a_head(run.spec.sampler.layout(6), config.heads, config.decoder_layers)
     known = {key(line) for line in hand.lines}
-    heads: dict[tuple[str, int, int], list[Line]] = {}
     for line in bias.lines:
-        heads.setdefault((line.attention, line.layer, line.head), []).append(line)
+        heads[line.attention, line.layer, line.head].append(line)
     on_digits = [[line for line in own if line.span.startswith(DIGITS)] for own in heads.values()]
     return {
         "task": run.spec.identity.task,
@@ -74,11 +74,7 @@ def mask_alone(found: Results) -> pd.DataFrame:
     for run in found.existing([f"{task}-abc-unpractised" for task in ARITHMETIC]):
         bias = run.bias()
         if run.has_weights and bias is not None and any(line.value for line in bias.lines):
-            model = without_values(run.model())
-            tested = evaluate(model, run.spec.sampler, TESTS)
-            row = {"task": run.spec.identity.task, "seed": run.seed}
-            row |= {
-                f"{length} digits": 100 * right for length, right in zip(tested.length, tested.accuracy, strict=True)
-            }
-            rows.append(row)
+            tested = evaluate(without_values(run.model()), run.spec.sampler, TESTS)
+            right = dict(zip(tested.length.map("{} digits".format), 100 * tested.accuracy, strict=True))
+            rows.append({"task": run.spec.identity.task, "seed": run.seed} | right)
     return pd.DataFrame(rows)

@@ -21,7 +21,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, NamedTuple, cast
 
@@ -76,19 +76,20 @@ def judge(results: Results, ids: Sequence[str]) -> list[Verdict]:
 
 
 def verdict(claim: Any, parts: dict[str, Part]) -> Verdict:
-    """The verdict on a claim from its parts."""
+    """The verdict on a claim from its parts; its rule is one of `ABOUT`, or `algebra`, of which one run is enough."""
     runs = parts.get("runs", Part(nothing(frame([]))))
-    judgement, finding = by_rule(claim, runs), "None was trained."
-    if judgement != "not run":
-        finding = claim.finding.format_map(parts)
+    counts = [n._replace(undecided=0) if claim.rule == "algebra" else n for n in runs.counts.values()]
+    judgement = str(claim.rule) if claim.rule in VERDICTS else by_counts(counts, claim.at_most, claim.rule)
+    finding = "None was trained." if judgement == "not run" else claim.finding.format_map(parts)
     if judgement in ("undecided", "not tested"):
         finding += f" To decide it: {claim.decide or MORE}"
-    decides = claim.rule in ABOUT and judgement != "not run"
+    met, of, undecided = total(counts)
+    agree = f"{met} of {of} runs agree" + (f", {undecided} undecided" if undecided else "")
     return Verdict(
         claim.id,
         judgement,
         finding,
-        runs=runs.total.sentence if decides else "",
+        runs=agree if claim.rule in ABOUT and judgement != "not run" else "",
         reading=claim.reading,
         regime=" and ".join(REGIMES.get(name, name) for name in runs.runs.regime.unique()),
         seeds=" to ".join(str(number) for number in dict.fromkeys([*runs.seeds[:1], *runs.seeds[-1:]])),
@@ -96,36 +97,18 @@ def verdict(claim: Any, parts: dict[str, Part]) -> Verdict:
     )
 
 
-def by_rule(claim: Any, runs: Part) -> str:
-    """What a claim's rule says: one of `ABOUT`, a verdict itself, or `algebra`, of which one run is enough."""
-    if claim.rule in VERDICTS:
-        return str(claim.rule)
-    if claim.rule == "algebra":
-        return by_counts([replace(count, undecided=0) for count in runs.counts.values()], claim.at_most)
-    return by_counts(runs.counts.values(), claim.at_most, claim.rule)
-
-
 # ---- counts -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Count:
+class Count(NamedTuple):
     """How many runs agree with a claim, of those that decide it, and how many decide nothing."""
 
     met: int
     runs: int
     undecided: int = 0
 
-    def __add__(self, other: Count) -> Count:
-        return Count(self.met + other.met, self.runs + other.runs, self.undecided + other.undecided)
-
     def __str__(self) -> str:
         return f"{self.met} of {self.runs}" + (f" ({self.undecided} undecided)" if self.undecided else "")
-
-    @property
-    def sentence(self) -> str:
-        """For the ledger."""
-        return f"{self.met} of {self.runs} runs agree" + (f", {self.undecided} undecided" if self.undecided else "")
 
     def reaches(self, share: float) -> bool:
         """Whether this share of the runs agrees."""
@@ -133,20 +116,18 @@ class Count:
 
 
 def total(counts: Iterable[Count]) -> Count:
-    return sum(counts, Count(0, 0))
+    return Count(*map(sum, zip(Count(0, 0), *counts, strict=True)))
 
 
-def by_counts(counts: Iterable[Count], at_most: str = "holds", about: str = "all") -> str:
+def by_counts(groups: Sequence[Count], at_most: str = "holds", about: str = "all") -> str:
     """The verdict on a claim `about` all, some or none of the groups; `at_most` where every run agrees."""
-    groups = list(counts)
-    if not total(groups).runs + total(groups).undecided:
+    if not any(group.runs + group.undecided for group in groups):
         return "not run"
-    settled = [
-        [Count(group.met + agree * group.undecided, group.runs + group.undecided) for group in groups]
+    verdicts = {
+        decided([Count(n.met + agree * n.undecided, n.runs + n.undecided) for n in groups], at_most, about)
         for agree in (False, True)
-    ]
-    without, with_them = (decided(every, at_most, about) for every in settled)
-    return without if without == with_them else "undecided"
+    }
+    return verdicts.pop() if len(verdicts) == 1 else "undecided"
 
 
 def decided(groups: list[Count], at_most: str, about: str) -> str:
@@ -192,16 +173,17 @@ class Part:
 
     @cached_property
     def counts(self) -> dict[str, Count]:
-        """How many runs of each label agree."""
+        """How many runs of each label agree; missing are those that were not made, of `SEEDS` a task and model.
+
+        Of models that need a GPU as many seeds count as were trained.
+        """
         counts = {}
         for label, own in self.runs[self.runs.among].groupby("label", sort=False):
+            made = own[~own.model.isin(PAPER_BATCH)].groupby(RUN[:-1], dropna=False).size()
+            undecided = int(own.undecided.sum()) + int((SEEDS - made).clip(lower=0).sum())
             decided = own[~own.undecided]
-            counts[str(label)] = Count(int(decided.agrees.sum()), len(decided), len(own) - len(decided) + missing(own))
+            counts[str(label)] = Count(int(decided.agrees.sum()), len(decided), undecided)
         return counts
-
-    @property
-    def total(self) -> Count:
-        return total(self.counts.values())
 
     @property
     def seeds(self) -> list[int]:
@@ -214,18 +196,9 @@ class Part:
 
     def __format__(self, which: str) -> str:
         if not which:
-            return str(self.total)
+            return str(total(self.counts.values()))
         share = {"each": -1.0, "met": 1e-9, "most": MOST}[which]
         return "; ".join(f"{label} {n}" for label, n in self.counts.items() if share < 0 or n.reaches(share)) or "none"
-
-
-def missing(runs: pd.DataFrame) -> int:
-    """How many runs of these tasks and models were not made, of `SEEDS` each.
-
-    Of models that need a GPU as many seeds count as were trained.
-    """
-    runs = runs[~runs.model.isin(PAPER_BATCH)]
-    return sum(max(0, SEEDS - made) for made in runs.groupby(RUN[:-1], dropna=False).size())
 
 
 def parts_of(counts: Iterable[Any], read: Callable[[str], pd.DataFrame]) -> dict[str, Part]:

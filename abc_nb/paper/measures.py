@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from abc_nb.analysis import calibration_study, connections
+from abc_nb.analysis import connections
 from abc_nb.analysis.attention import AttentionStudy
 from abc_nb.analysis.calibration_study import CalibrationStudy
 from abc_nb.analysis.results import Results, identity
@@ -183,13 +183,21 @@ def classified(results: Results) -> list[Row]:
 
 
 def verticals(results: Results) -> list[Row]:
-    """Of the attention on vertical lines the `share` on tokens that carry no digit: a row a seed, over all tasks."""
+    """Of the attention on vertical lines the `share` on tokens that carry no digit, over all tasks.
+
+    A row a seed of which every plain model is there.
+    """
+    names, by_seed = results.names("abc"), dict[int, list[CalibrationStudy]]()
+    for study in (CalibrationStudy(run) for name in names for run in results.every_seed(name)):
+        if study.known_parent is not None and study.known_parent.has_weights:
+            by_seed.setdefault(study.run.seed, []).append(study)
     rows, regime = [], PROFILES[results.profile].regime
-    for seed, lines in enumerate(calibration_study.verticals(results, [str(name) for name in results.names("abc")])):
-        digits = lines.token.str.startswith("operand")
-        share = lines.share[~digits].sum() / lines.share.sum()
-        about_seed = {"task": "", "model": "abc-unpractised", "base": 0, "seed": seed, "regime": regime}
-        rows.append(about_seed | {"share": float(share)})
+    for seed, studies in by_seed.items():
+        if len(studies) == len(names):
+            lines = pd.concat([study.verticals() for study in studies])
+            share = lines.share[~lines.token.str.startswith("operand")].sum() / lines.share.sum()
+            about_seed = {"task": "", "model": "abc-unpractised", "base": 0, "seed": seed, "regime": regime}
+            rows.append(about_seed | {"share": float(share)})
     return rows
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from abc_nb.bias import Bias, Causal, Window
+from abc_nb.bias.window import Sides
 from abc_nb.calibration.calibrate import Calibration
 from abc_nb.model import positions
 from abc_nb.problems.layouts import Arrangement, Layout, SourceIndex
@@ -14,9 +15,7 @@ from abc_nb.problems.tasks import Regime
 
 PERIOD, W = 3, 1  # T and w of the paper's table 1
 CAUSAL = Causal()
-WITHOUT_ENCODER = (("encoder_layers", 0),)
 UNPRACTISED = "-unpractised"  # end of the names of models before practice
-ONE_LAYER = (("encoder_layers", 0), ("decoder_layers", 1), ("feed_forward", 512))
 
 
 @dataclass(frozen=True)
@@ -37,26 +36,26 @@ class Model:
     rank: int = 0  # of a low-rank change of the parent's queries and keys
     practice: bool = False  # training on with what the parent gets wrong, until it is certified
     tested: str = "curve"  # at which lengths: a key of `TESTS`
-    size: tuple[tuple[str, int], ...] = ()  # fields of the model's size that are not the profile's
+    size: Mapping[str, Any] = field(default_factory=dict)  # fields of the model's size that are not the profile's
     regime: Regime | None = None  # tight, padded or unpadded, where it is not the profile's
     training: str = "plain"  # one of a profile's trainings
     kind: Literal["encoder-decoder", "decoder-only"] = "encoder-decoder"
 
 
-def embedding_size(size: int) -> tuple[tuple[str, int], ...]:
-    return ("width", size), ("feed_forward", 4 * size)
+def embedding_size(size: int) -> dict[str, int]:
+    return {"width": size, "feed_forward": 4 * size}
 
 
-def layers(encoder: int, decoder: int) -> tuple[tuple[str, int], ...]:
-    return ("encoder_layers", encoder), ("decoder_layers", decoder)
+def layers(encoder: int, decoder: int) -> dict[str, int]:
+    return {"encoder_layers": encoder, "decoder_layers": decoder}
 
 
-def scaffold(title: str, position: positions.PositionEncoding, w: int | None = W, **changes: Any) -> Model:
-    """ABS: a window, on aligned input. `sides` of the window is "one" unless it is given."""
-    sides = changes.pop("sides", "one")
-    bias = CAUSAL if w is None else Window(w, sides)
-    settings: dict[str, Any] = {"arrangement": "aligned", "extends": True, "tested": "beyond", "training": "scaffold"}
-    return Model(title, position, **{"bias": bias} | settings | changes)
+def scaffold(
+    title: str, position: positions.PositionEncoding, w: int | None = W, sides: Sides = "one", **changes: Any
+) -> Model:
+    """ABS: a window, on aligned input."""
+    settings: dict[str, Any] = {"bias": CAUSAL if w is None else Window(w, sides), "arrangement": "aligned"}
+    return Model(title, position, **settings | {"extends": True, "tested": "beyond", "training": "scaffold"} | changes)
 
 
 def proposal(title: str, position: positions.PositionEncoding) -> Model:
@@ -79,20 +78,36 @@ def reading(
 
 def decoder_only(model: Model, **changes: Any) -> Model:
     """The same as a decoder-only model: one index, or one distance, runs through problem and answer."""
-    settings: dict[str, Any] = {"kind": "decoder-only", "source_index": "running", "size": WITHOUT_ENCODER}
+    settings: dict[str, Any] = {"kind": "decoder-only", "source_index": "running", "size": {"encoder_layers": 0}}
     return replace(model, **settings | changes)
 
 
-def traced(title: str, position: positions.PositionEncoding, **changes: Any) -> Model:
-    """Of a task whose output is a table: one layer, since every cell follows from a few others in one step."""
-    settings: dict[str, Any] = {"size": ONE_LAYER, "extends": True, "tested": "table", "training": "traced"}
-    return Model(title, position, **settings | changes)
+def again(
+    models: Mapping[str, Model],
+    names: Iterable[str],
+    end: str,
+    title: str = "",
+    parent: str = "vanilla",
+    **changes: Any,
+) -> dict[str, Model]:
+    """Models once more with other settings: their names, and those of their parents, have this end."""
+    return {
+        f"{name.removesuffix(UNPRACTISED)}{end}": replace(
+            models[name], **{"title": models[name].title + title, "parent": f"{parent}{end}"} | changes
+        )
+        for name in names
+    }
 
 
 def practised(parent: str, model: Model) -> Model:
     """The same model trained on until it is certified: the last part of ABS and of ABC."""
     settings: dict[str, Any] = {"calibration": None, "start": "parent", "accept": 0.0, "training": "practice"}
     return replace(model, parent=parent, practice=True, **settings)
+
+
+def all_practised(models: Mapping[str, Model]) -> dict[str, Model]:
+    """Those of the models that have a name for before practice, practised."""
+    return {name.removesuffix(UNPRACTISED): practised(name, own) for name, own in models.items() if UNPRACTISED in name}
 
 
 def before_practice(models: Mapping[str, Model]) -> dict[str, Model]:

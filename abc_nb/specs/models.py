@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,13 +9,13 @@ from abc_nb.bias import ALiBi, PlacedALiBi, RunningALiBi
 from abc_nb.bias.lines import Lines
 from abc_nb.calibration.calibrate import Calibration
 from abc_nb.model import positions
-from abc_nb.problems.layouts import Arrangement
 from abc_nb.problems.tables import Tables
-from abc_nb.problems.tasks import Regime, Task
+from abc_nb.problems.tasks import Task
 from abc_nb.specs.model import (
     PERIOD,
-    UNPRACTISED,
     Model,
+    again,
+    all_practised,
     before_practice,
     decoder_only,
     embedding_size,
@@ -35,7 +34,7 @@ BASIC = {  # the papers' models, and variants that show why a baseline fails
     "alibi": Model("ALiBi", positions.NoPosition(), ALiBi()),
     "rpe": Model("RPE", positions.Relative(), source_index="left"),
     "window": scaffold("Window", positions.Sinusoidal()),
-    "window-cyclic": scaffold("ABS", positions.Sinusoidal(PERIOD), tested="beyond"),
+    "window-cyclic": scaffold("ABS", positions.Sinusoidal(PERIOD)),
     "nope-window": scaffold("Window, no positions", positions.NoPosition()),
     "abc-unpractised": ABC,
     "lora": Model("LoRA", positions.Sinusoidal(), extends=True, tested="beyond", rank=4, training="low_rank"),
@@ -46,13 +45,15 @@ BASIC = {  # the papers' models, and variants that show why a baseline fails
     "alibi-cross": Model("ALiBi, cross too", positions.NoPosition(), ALiBi(cross=True)),
     "alibi-sines": Model("ALiBi, sines", positions.Sinusoidal(), ALiBi()),  # as in the authors' code
 }
+BASELINES = ("vanilla", "nope", "rope", "alibi", "rpe")
+SCAFFOLDS = ("window", "window-cyclic", "nope-window")
 BOTH_SIDES = {  # the window open to both sides, as the text has it; the authors' code opens one
-    "window-both": scaffold("Window, both sides", positions.Sinusoidal(), sides="both"),
-    "window-cyclic-both": scaffold(
-        "ABS, both sides", positions.Sinusoidal(PERIOD), sides="both", tested="far and many"
-    ),
-    "nope-window-both": scaffold("Window, no positions, both sides", positions.NoPosition(), sides="both"),
+    f"{name}-both": scaffold(f"{BASIC[name].title}, both sides", BASIC[name].position, sides="both", tested=tested)
+    for name, tested in {"window": "beyond", "window-cyclic": "far and many", "nope-window": "beyond"}.items()
 }
+
+# ---- windows, periods, sizes ------------------------------------------------------------------------
+
 GRID_W, GRID_T = (None, 0, 1, 2, 3), (None, 2, 3, 4, 5, 6, 7, 8)
 GRID_NAMES = {(w, t): f"grid-w{w}-t{t}".replace("None", "x") for w in GRID_W for t in GRID_T}
 GRID = {  # window, open to both sides, and period (claim C13); None: no window, an index without a period
@@ -66,89 +67,10 @@ GRID = {  # window, open to both sides, and period (claim C13); None: no window,
     )
     for (w, t), name in GRID_NAMES.items()
 }
-SCAFFOLDS = ("window", "window-cyclic", "nope-window")
-PADDED_MODELS = ("vanilla", *SCAFFOLDS, *BOTH_SIDES, "abc-unpractised", *READINGS, *BY_WEIGHTS, "algorithm-1-pooled")
-PADDED = {  # in the paper's regime: every operand padded to sixty digits, in training too
-    f"{name.removesuffix(UNPRACTISED)}-padded": replace(
-        (BASIC | BOTH_SIDES | READINGS | ALGORITHM_1)[name],
-        regime="padded",
-        parent="vanilla-padded",
-        tested="few",
-    )
-    for name in PADDED_MODELS
-}
-
-
-SIX_LAYERS = {  # ends of names, and of titles
-    "-deep": "six layers",
-    "-paper-size": "the paper's size",
-    "-paper-batch": "the paper's size and batch",
-}
-
-
-def six_layers(
-    names: Sequence[str], end: str, plain: Sequence[str], trainings: tuple[str, str], **changes: Any
-) -> dict[str, Model]:
-    """Models with the paper's six decoder layers, with this project's optimiser and few steps.
-
-    Their names end in `end`. The first of `trainings` is that of `plain`, the second that of the others. `changes` are
-    their size and regime, and the same for the plain model that ABC is of.
-    """
-    deeper = {}
-    for name in names:
-        model, training = (BASIC | ABLATIONS | ALGORITHM_1)[name], trainings[name not in plain]
-        settings: dict[str, Any] = {"parent": f"vanilla{end}", "training": training, "accept": 0.0, "tested": "few"}
-        deeper[f"{name.removesuffix(UNPRACTISED)}{end}"] = replace(
-            model, title=f"{model.title}, {SIX_LAYERS[end]}", **settings | changes
-        )
-    return deeper
-
-
-# In the profile's width and without dropout. Of 21 columns there are as many lines as Algorithm 1 needs, and a step
-# costs a third of one with 61.
-DEEP = six_layers(
-    ("vanilla", "abc-unpractised", "abc-last-layer", *TEXT_LINES),
-    "-deep",
-    ("vanilla",),
-    ("deep", "short"),
-    size=layers(0, 6),
-    regime="padded-20",
-)
-PAPER_SIZE = (*layers(1, 6), ("width", 128), ("feed_forward", 512))  # the paper's (v4 section B)
-PAPER_SIZED = six_layers(
-    ("vanilla", "window-cyclic", "abc-unpractised", "algorithm-1-none-new", "algorithm-1-v1"),
-    "-paper-size",
-    ("vanilla", "window-cyclic"),
-    ("deep", "short"),
-    size=(*PAPER_SIZE, ("dropout", 0.3)),
-    regime="padded",
-)
-# With the paper's batch, for a GPU. Without dropout: with 0.3 tight Addition was not learned at all in 2,400 steps.
-PAPER_BATCH = six_layers(
-    (
-        "vanilla",
-        "window-cyclic",
-        "nope-window",
-        "abc-unpractised",
-        "abc-last-layer",
-        "algorithm-1-none-new",
-        "algorithm-1-v1",
-    ),
-    "-paper-batch",
-    ("vanilla",),
-    ("large", "large_anew"),
-    accept=0.99,
-    size=PAPER_SIZE,
-    regime="padded",
-)
-SIZES_COMPARED = ("vanilla-padded", "window-cyclic-padded", "abc-padded", *PAPER_SIZED, *PAPER_BATCH)
 PERIODS = {  # other periods with the whole training, on the tasks where a quarter of it is not enough
     f"window-both-t{t}": scaffold(f"ABS, both sides, T={t}", positions.Sinusoidal(t), sides="both", tested="few")
     for t in (2, 4, 5, 6, 7, 8)
 }
-PADDED["abc-padded"] = replace(PADDED["abc-padded"], training="anew_padded", tested="few_beyond")
-PADDED["window-cyclic-padded"] = replace(PADDED["window-cyclic-padded"], tested="few_beyond")
-TABLE_1_PADDED = tuple(f"{name}-padded" for name in ("vanilla", *SCAFFOLDS))
 WINDOWS = {  # other windows with the whole training (claim C34), to one side; w = 1 is `window-cyclic`
     f"window-w{w}-t{t}": scaffold(f"w={w}, T={t}", positions.Sinusoidal(t), w, tested="few")
     for w in (2, 3)
@@ -162,15 +84,70 @@ SIZES = {  # layers of encoder and decoder, width, heads (claim C30); 0/2, 64, 8
     "6-1": ("6/1 layers", layers(6, 1)),
     "width-32": ("embedding size 32", embedding_size(32)),
     "width-128": ("embedding size 128", embedding_size(128)),
-    "heads-1": ("1 head", (("heads", 1),)),
-    "heads-4": ("4 heads", (("heads", 4),)),
+    "heads-1": ("1 head", {"heads": 1}),
+    "heads-4": ("4 heads", {"heads": 4}),
 }
 SIZED = {
     f"window-both-{name}": scaffold(title, positions.Sinusoidal(PERIOD), sides="both", size=size)
     for name, (title, size) in SIZES.items()
 }
-WIDE = (("feed_forward", 1024),)
-FACTORED = {  # for a factor of several digits, on natural input: each operand's digits to heads of their own
+
+# ---- the paper's regime, layers and training --------------------------------------------------------
+
+PAPERS = BASIC | BOTH_SIDES | READINGS | ALGORITHM_1 | ABLATIONS
+PADDED_MODELS = ("vanilla", *SCAFFOLDS, *BOTH_SIDES, "abc-unpractised", *READINGS, *BY_WEIGHTS, "algorithm-1-pooled")
+PADDED = again(PAPERS, PADDED_MODELS, "-padded", regime="padded", tested="few")  # every operand to sixty digits
+PADDED["abc-padded"] = replace(PADDED["abc-padded"], training="anew_padded", tested="few_beyond")
+PADDED["window-cyclic-padded"] = replace(PADDED["window-cyclic-padded"], tested="few_beyond")
+TABLE_1_PADDED = tuple(f"{name}-padded" for name in ("vanilla", *SCAFFOLDS))
+SIX_LAYERS = {  # the paper's decoder layers, with this project's optimiser and few steps: ends of names, and of titles
+    "-deep": "six layers",
+    "-paper-size": "the paper's size",
+    "-paper-batch": "the paper's size and batch",
+}
+
+
+def six_layers(end: str, plain: tuple[str, ...], names: tuple[str, ...], **changes: Any) -> dict[str, Model]:
+    """Models with six decoder layers; `plain` ones are trained for longer."""
+    long, short = ("large", "large_anew") if end == "-paper-batch" else ("deep", "short")
+    settings: dict[str, Any] = {"accept": 0.0, "tested": "few"} | changes
+    return again(PAPERS, plain, end, f", {SIX_LAYERS[end]}", training=long, **settings) | again(
+        PAPERS, names, end, f", {SIX_LAYERS[end]}", training=short, **settings
+    )
+
+
+# In the profile's width and without dropout. Of 21 columns there are as many lines as Algorithm 1 needs, and a step
+# costs a third of one with 61.
+DEEP = six_layers(
+    "-deep", ("vanilla",), ("abc-unpractised", "abc-last-layer", *TEXT_LINES), size=layers(0, 6), regime="padded-20"
+)
+PAPER_SIZE = layers(1, 6) | {"width": 128, "feed_forward": 512}  # the paper's (v4 section B)
+LINES_SIZED = ("algorithm-1-none-new", "algorithm-1-v1")
+PAPER_SIZED = six_layers(
+    "-paper-size",
+    ("vanilla", "window-cyclic"),
+    ("abc-unpractised", *LINES_SIZED),
+    size=PAPER_SIZE | {"dropout": 0.3},
+    regime="padded",
+)
+# With the paper's batch, for a GPU. Without dropout: with 0.3 tight Addition was not learned at all in 2,400 steps.
+PAPER_BATCH = six_layers(
+    "-paper-batch",
+    ("vanilla",),
+    ("window-cyclic", "nope-window", "abc-unpractised", "abc-last-layer", *LINES_SIZED),
+    accept=0.99,
+    size=PAPER_SIZE,
+    regime="padded",
+)
+SIZES_COMPARED = ("vanilla-padded", "window-cyclic-padded", "abc-padded", *PAPER_SIZED, *PAPER_BATCH)
+PAPER_SETTING = again(  # for the profile `paper`: the learning rate of the paper's text
+    BASIC, (*BASELINES, *SCAFFOLDS, "abc-unpractised"), "-text-rate", training="text", tested="curve"
+)
+
+# ---- a factor of several digits ---------------------------------------------------------------------
+
+WIDE = {"feed_forward": 1024}
+FACTORED = {  # on natural input: each operand's digits to heads of their own
     "by-head": scaffold("Window by head", positions.Sinusoidal(PERIOD), bias=Lines.by_head, arrangement="natural"),
     # A sixth of the budget is too little where the parent has learned the task in part.
     "abc-anew": replace(
@@ -189,7 +166,10 @@ WIDER = {  # a factor of three digits has a thousand values
         size=WIDE,
     ),
 }
-MODERN = {  # what others proposed
+
+# ---- what others proposed ---------------------------------------------------------------------------
+
+MODERN = {
     "rpe-short": proposal("RPE, short clip", positions.ShortRelative()),
     "learned": proposal("Learned positions", positions.Learned(longest=1024)),
     "transformer-xl": proposal("Transformer-XL", positions.TransformerXL()),
@@ -202,19 +182,40 @@ MODERN = {  # what others proposed
     "abacus": proposal("Abacus", positions.Abacus()),
     "coupling": proposal("Position coupling", positions.Coupling()),
 }
-BASELINES = ("vanilla", "nope", "rope", "alibi", "rpe")
+WIDTHS = {  # baselines at one width of their problems, and trained like the proposals, at three
+    "vanilla": "vanilla-widened",
+    "nope": "nope-widened",
+    "rope-right": "rope-widened",
+    "rpe-right": "rpe-widened",
+    "alibi-cross": "alibi-cross-widened",
+}
+WIDENED = again(
+    BASIC,
+    ("vanilla", "nope", "rope", "alibi-cross", "rpe"),
+    "-widened",
+    source_index="right",
+    extends=True,
+    tested="beyond",
+)
+DISTANCES = ("transformer-xl", "randomized", "kerple", "sandwich", "fire")
+PLACED = {  # encodings of distance, the source counted by place: equal places are equally far, in both operands
+    f"{name.removesuffix('-widened')}-by-place": replace(model, title=f"{model.title}, by place", source_index="place")
+    for name, model in (WIDENED | MODERN).items()
+    if name in ("rope-widened", "rpe-widened", "rpe-short", *DISTANCES)
+}
+PLACED["alibi-by-place"] = replace(
+    WIDENED["alibi-cross-widened"], title="ALiBi, by place", bias=PlacedALiBi(cross=True)
+)
+METHODS = (*WIDENED, *MODERN, "abs", "abc")  # what appendix a1 compares
+VARIANTS = ("rope-right", "rpe-right", "alibi-cross")  # baselines that show why a baseline fails
 
+# ---- decoder-only -----------------------------------------------------------------------------------
 
-FORMAT_REGIMES: dict[Arrangement, Regime | None] = {"units-first": None, "as-written": "unpadded"}
-DECODER_ABC = decoder_only(BASIC["abc-unpractised"], source_index="right", parent="decoder-vanilla", tested="long")
+DECODER_ABC = decoder_only(ABC, source_index="right", parent="decoder-vanilla", tested="long")
+BY_HAND = scaffold("ABS, one key a head", positions.NoPosition(), arrangement="natural", training="anew", tested="long")
 DECODER_ONLY = {
     "decoder-vanilla": decoder_only(BASIC["vanilla"]),
-    "decoder-abs-unpractised": decoder_only(
-        scaffold("ABS, one key a head", positions.NoPosition(), arrangement="natural", training="anew"),
-        bias=Lines.one_key_a_head,
-        source_index="right",
-        tested="long",
-    ),
+    "decoder-abs-unpractised": decoder_only(BY_HAND, bias=Lines.one_key_a_head, source_index="right"),
     "decoder-abc-unpractised": DECODER_ABC,
     "decoder-abc-twice-unpractised": replace(DECODER_ABC, title="ABC twice", parent="decoder-abc-unpractised"),
     "decoder-window-cyclic": decoder_only(BASIC["window-cyclic"], source_index="right", title="ABS, one softmax"),
@@ -230,85 +231,23 @@ SMALLEST = {  # one layer, six heads with one key each: how few parameters are e
         title=f"embedding size {width}, feed-forward {hidden}",
         training="scaffold",
         tested="few",
-        size=(("width", width), ("feed_forward", hidden), ("heads", 6), *layers(0, 1)),
+        size={"width": width, "feed_forward": hidden, "heads": 6} | layers(0, 1),
     )
     for width, hidden in SMALLEST_SIZES
 }
-FORMATS = {  # Addition as others write it: operands' order, answer's order and zeros in front
-    f"{name.removesuffix(UNPRACTISED)}-{arrangement}": replace(
-        DECODER_ONLY[name],
-        title=f"{DECODER_ONLY[name].title}, {arrangement.replace('-', ' ')}",
-        arrangement=arrangement,
-        regime=regime,
-        parent=f"decoder-vanilla-{arrangement}",
-        tested="beyond",
-    )
-    for arrangement, regime in FORMAT_REGIMES.items()
-    for name in ("decoder-vanilla", "decoder-abs-unpractised", "decoder-abc-unpractised")
-}
-WIDENED = {  # the baselines, trained like the proposals
-    f"{name}-widened": replace(BASIC[name], source_index="right", extends=True, tested="beyond")
-    for name in ("vanilla", "nope", "rope", "alibi-cross", "rpe")
-}
-PLACED = {  # encodings of distance, the source counted by place: equal places are equally far, in both operands
-    f"{name.removesuffix('-widened')}-by-place": replace(model, title=f"{model.title}, by place", source_index="place")
-    for name, model in (WIDENED | MODERN).items()
-    if name
-    in ("rope-widened", "rpe-widened", "rpe-short", "transformer-xl", "randomized", "kerple", "sandwich", "fire")
-}
-PLACED["alibi-by-place"] = replace(
-    WIDENED["alibi-cross-widened"], title="ALiBi, by place", bias=PlacedALiBi(cross=True)
-)
-WIDTHS = {  # baselines trained at one width of their problems, and at three
-    "vanilla": "vanilla-widened",
-    "nope": "nope-widened",
-    "rope-right": "rope-widened",
-    "rpe-right": "rpe-widened",
-    "alibi-cross": "alibi-cross-widened",
-}
-OURS = ("abs", "abc")
-METHODS = (*WIDENED, *MODERN, *OURS)  # what appendix a1 compares
-VARIANTS = ("rope-right", "rpe-right", "alibi-cross")  # baselines that show why a baseline fails
-PAPER_SETTING = {  # for the profile `paper`: the learning rate of the paper's text
-    f"{name.removesuffix(UNPRACTISED)}-text-rate": replace(
-        BASIC[name], training="text", parent="vanilla-text-rate", tested="curve"
-    )
-    for name in (*BASELINES, *SCAFFOLDS, "abc-unpractised")
-}
-PRACTISED_DECODERS = {
-    name.removesuffix(UNPRACTISED): practised(name, model)
-    for name, model in DECODER_ONLY.items()
-    if name.endswith(UNPRACTISED)
-}
+FORMATTED = ("decoder-vanilla", "decoder-abs-unpractised", "decoder-abc-unpractised")
+FORMATS: dict[str, Model] = {}  # Addition as others write it: operands' order, answer's order and zeros in front
+for arrangement, regime in {"units-first": None, "as-written": "unpadded"}.items():
+    title = f", {arrangement.replace('-', ' ')}"
+    settings: dict[str, Any] = {"arrangement": arrangement, "regime": regime, "tested": "beyond"}
+    FORMATS |= again(DECODER_ONLY, FORMATTED, f"-{arrangement}", title, "decoder-vanilla", **settings)
+PRACTISED_DECODERS = all_practised(DECODER_ONLY)
 PRACTISED = PRACTISED_DECODERS | {  # trained on until they are certified
     "abs": practised("window-cyclic", BASIC["window-cyclic"]),
-    "abc": practised("abc-unpractised", BASIC["abc-unpractised"]),
+    "abc": practised("abc-unpractised", ABC),
 }
-MODELS = (
-    BASIC
-    | BOTH_SIDES
-    | READINGS
-    | ALGORITHM_1
-    | ABLATIONS
-    | PADDED
-    | DEEP
-    | PAPER_SIZED
-    | PAPER_BATCH
-    | PERIODS
-    | WINDOWS
-    | SIZED
-    | FACTORED
-    | WIDER
-    | MODERN
-    | WIDENED
-    | PLACED
-    | PAPER_SETTING
-    | GRID
-    | DECODER_ONLY
-    | PRACTISED
-    | SMALLEST
-    | FORMATS
-)
+MODELS = PAPERS | PADDED | DEEP | PAPER_SIZED | PAPER_BATCH | PERIODS | WINDOWS | SIZED | FACTORED | WIDER | MODERN
+MODELS |= WIDENED | PLACED | PAPER_SETTING | GRID | DECODER_ONLY | PRACTISED | SMALLEST | FORMATS
 MODELS |= before_practice(MODELS)
 
 

@@ -83,6 +83,10 @@ class Spec:
             raise InputError(f"a seed of {seed!r} is not possible: give a whole number from 0 on")
         return f"{self.identity}-{self.profile}-seed{seed}-{self.digest}"
 
+    def run_name(self, seed: int) -> str:
+        """What a run is called in tables and among certificates, whatever its digest."""
+        return f"{self.name}-{self.profile}-seed{seed}"
+
     def calibration_batch(self, seed: int) -> Batch:
         """The parent's training problems, over which its attention is averaged."""
         if self.parent is None or self.calibration is None:
@@ -181,7 +185,7 @@ def training_config(model: Model, task: Task, profile: str) -> TrainingConfig:
 
 def model_config(model: Model, sampler: Sampler, profile: str, changes: tuple[str, ...]) -> ModelConfig:
     """The profile's size with the task's and the model's changes; position and bias know the widest problems."""
-    own: dict[str, Any] = dict(layers(0, 4)) if takes_longer(sampler.task, profile) else {}
+    own: dict[str, Any] = {**layers(0, 4)} if takes_longer(sampler.task, profile) else {}
     own |= dict(model.size) | {"source_index": model.source_index, "kind": model.kind, "position": model.position}
     config = changed(
         replace(PROFILES[profile].size, **own), "model", [change for change in changes if "bias" not in change]

@@ -92,7 +92,7 @@ def wrong_sites(run: Run) -> list[tuple[str, int]]:
     InputError for a model without weights or without a certificate of them.
     """
     if (certificate := certified.of_run(run)) is None:
-        name, path = run.spec.name, files.path_of(certified.name_of(run))
+        name, path = run.spec.name, files.path_of(run.spec.run_name(run.seed))
         command = f"abc-nb certify {name} --seed {run.seed} --output {path}"
         has = f"{name}, seed {run.seed}, has no certificate of the weights that are here"
         raise InputError(f"{has}: run `{command}` first")
