@@ -124,7 +124,13 @@ def practice_summary(found: Results, models: Sequence[str] = MODELS, tasks: Sequ
 
     Of contexts the most, of margins and of what rounding leaves the smallest, and how many hold in float32.
     """
-    kinds = {"before": share, "after": share, "rounds": "max", "wrong before": "max", "wrong after": "max"}
+    kinds: dict[str, Any] = {
+        "before": share,
+        "after": share,
+        "rounds": "max",
+        "wrong before": "max",
+        "wrong after": "max",
+    }
     runs = practice(found, models, tasks).groupby(["task", "model"], sort=False).agg(kinds)
     certificates = rows(found, models, tasks).assign(bits=lambda own: own.bits == 32)
     kinds = {"contexts": "max", "margin": "min", "left": "min", "bits": share}

@@ -158,7 +158,7 @@ class Results:
     def provenance(self, names: Sequence[str | Name]) -> str:
         """Where the results of these experiments come from, in one line."""
         runs = self.runs(names)
-        made = [run.manifest | {"seed": run.seed, "regime": run.spec.sampler.regime} for run in runs]
+        made = [{**run.manifest, "seed": run.seed, "regime": run.spec.sampler.regime} for run in runs]
         regimes = sorted({each["regime"] for each in made})
         devices = sorted({each["device"].partition(" ")[0] for each in made})
         versions = sorted({each["versions"]["torch"].partition("+")[0] for each in made})
