@@ -50,7 +50,7 @@ def stage(name: str) -> Iterator[None]:
     print(f"stage {name.partition(':')[0]} took {time.perf_counter() - start:.0f} s", flush=True)
 
 
-def train(profile: str, seeds: Sequence[int], everything: bool) -> list[sweep.Failure]:
+def train(profile: str, seeds: Sequence[int], everything: bool) -> list[str]:
     """Make the runs that are missing; those that failed."""
     jobs = [(spec, seed) for seed in seeds for spec in needed(profile, everything)]
     todo = sweep.missing(jobs)

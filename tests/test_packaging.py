@@ -13,9 +13,10 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from abc_nb.analysis import certified
 from abc_nb.analysis.results import Results
 from abc_nb.common import paths
-from abc_nb.paper import report
+from abc_nb.paper import ledger, report
 from abc_nb.runs import store
 from abc_nb.specs.models import MODELS
 from abc_nb.specs.spec import GROUPS
@@ -151,6 +152,7 @@ def test_models_that_the_page_of_readings_names_are_in_the_catalogue() -> None:
 def test_the_numbers_of_the_readme_are_those_of_the_shipped_results() -> None:
     readme = (ROOT / "README.md").read_text()
     fresh, first = (Results("quick", "shipped", GROUPS[group]) for group in ("20 to 29", "0 to 4"))
-    assert report.worst_runs(fresh, report.README) in readme
-    assert f"seeds 0 to 4: certified are {report.proven(first)}." in readme
-    assert report.verdicts("quick") in readme
+    assert report.worst_runs(fresh, ("vanilla", "abs", "abc")) in readme
+    proven, book = certified.practice(first).groupby("model").after.agg(certified.share), ledger.ledger("quick")
+    assert f"seeds 0 to 4: certified are ABS {proven['abs']}, ABC {proven['abc']}." in readme
+    assert f"Of {len(book)} claims of the paper's four versions: {ledger.tally(book)}." in readme

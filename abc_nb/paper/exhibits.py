@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 from IPython.display import HTML, Markdown, display
@@ -107,18 +106,14 @@ class Exhibits:
 
     def ledger(self, results: Results) -> None:
         """Judge the claims of this notebook and record the verdicts; show each with its runs and one sentence."""
-        verdicts = claims.judge(
-            results, [claim.id for claim in claims.known().values() if claim.notebook == self.notebook]
-        )
-        book = ledger.record(verdicts, self.notebook, self.profile)
-        display(Markdown("\n".join(line_of(row) for row in book.itertuples())))
+        own = [claim.id for claim in claims.known().values() if claim.notebook == self.notebook]
+        book = ledger.record(claims.judge(results, own), self.notebook, self.profile)
+        lines = []
+        for row in book.itertuples():
+            met = f" ({row.runs})" if row.runs else ""
+            lines.append(f"- **{row.id}, {row.verdict}**{met}. The paper: *{row.claim}.* Here: {row.finding}")
+        display(Markdown("\n".join(lines)))
 
     def provenance(self, results: Results, names: Sequence[str | Name]) -> None:
         """Where the results of these experiments come from, in one line."""
         display(Markdown(results.provenance(names)))
-
-
-def line_of(row: Any) -> str:
-    """A claim of the ledger as one line of a list."""
-    met = f" ({row.runs})" if row.runs else ""
-    return f"- **{row.id}, {row.verdict}**{met}. The paper: *{row.claim}.* Here: {row.finding}"

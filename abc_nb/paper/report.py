@@ -30,12 +30,14 @@ HEADLINE = "figure-0-1-headline"
 SHOWN_LENGTHS = (6, 10, 60)
 ROWS = of_models(["vanilla", "abs", "abc", "decoder-vanilla", "decoder-abs", "decoder-abc", "decoder-abc-twice"])
 LENGTHS = (6, 60, 200)
-HEAD = ("", *(f"{length} digits" for length in LENGTHS), "certified")
-README = ("vanilla", "abs", "abc")  # the methods that README has
 ABOUT = (
     "Small Transformers learn arithmetic on numbers of six digits and fail beyond. A bias added to their attention, "
     "made by hand (ABS) or read out of a trained model (ABC), lets them go on to any length. This page reproduces "
     "Duan, Shi and Xu, *Attention Bias as an Inductive Bias: How to Teach Transformers Simple Arithmetic*."
+)
+SETTING = (
+    "[claims.csv](claims.csv) has each claim with its criterion, finding and regime. Criteria were written after first "
+    "results. A run that never learned its training task decides nothing, but for claims about learning."
 )
 RULE = (
     "The list has every claim that runs contradict. Of the claims about what ABS, ABC and Algorithm 1 do, it has also "
@@ -68,11 +70,15 @@ def markdown(results: Results, runs: Sequence[Run]) -> str:
         blocks += [f"![Accuracy by length]({HEADLINE}.png)", exhibits.caption(HEADLINE)]
     if worst:
         blocks += ["## How far does each method hold?", "The worst run over tasks and seeds, percent right.", worst]
-    blocks += ["## The paper's claims", f"Verdicts on {len(book)} claims: {tally(book)}. {setting(profile)}"]
+    blocks += [
+        "## The paper's claims",
+        f"Verdicts on {len(book)} claims: {tally(book)}. Models have {usual_size(profile)}. {SETTING}",
+    ]
     if len(differing):
         blocks += [f"What did not reproduce. {RULE}", "\n".join(map(sentence, differing.itertuples()))]
     blocks += ["## Where it comes from"]
-    blocks += ["; ".join(link(notebooks.title(path), path, folder) for path in notebooks.sequence()) + "."]
+    links = {notebooks.title(path): Path(os.path.relpath(path, folder)).as_posix() for path in notebooks.sequence()}
+    blocks += ["; ".join(f"[{title}]({path})" for title, path in links.items()) + "."]
     shipped = sum(run.manifest["shipped"] for run in runs)
     blocks += [f"Runs: {len(runs)}, of which {shipped} came with the project. A line each: [runs.csv](runs.csv)."]
     return "\n\n".join(blocks) + "\n"
@@ -82,20 +88,6 @@ def sentence(claim: Any) -> str:
     """A claim that did not come out as the paper says, as a line of a list."""
     counted = f" ({escape(claim.runs)})" if claim.runs else ""
     return f"- {claim.id}, {claim.verdict}{counted}: {escape(claim.claim)}."
-
-
-def setting(profile: str) -> str:
-    """What the verdicts are about."""
-    return (
-        f"Models have {usual_size(profile)}. [claims.csv](claims.csv) has each claim with its criterion, finding and "
-        "regime. Criteria were written after first results. A run that never learned its training task decides "
-        "nothing, but for claims about learning."
-    )
-
-
-def link(title: str, path: Path, folder: Path) -> str:
-    """A link from a folder to a file; without the file its title alone."""
-    return f"[{title}]({Path(os.path.relpath(path, folder)).as_posix()})" if path.exists() else title
 
 
 def escape(text: str) -> str:
@@ -120,41 +112,18 @@ def run_row(run: Run) -> dict[str, object]:
     return row | {"torch": manifest["versions"]["torch"]}
 
 
-# ---- numbers of README -------------------------------------------------------------------------------
-
-
 def worst_runs(results: Results, models: Sequence[str] = tuple(ROWS)) -> str:
     """By method the worst run at each length over tasks and seeds, in percent, and how many runs are certified.
 
-    A table in Markdown. Methods without a run are left out; without any the table is empty.
+    A table in Markdown, as README has one, too. Methods without a run are left out; without any the table is empty.
     """
-    proven, rows = certified.practice(results), [HEAD]
+    proven, rows = certified.practice(results), list[tuple[str, ...]]()
     for model in models:
-        if not (runs := results.existing([f"{task}-{model}" for task in ARITHMETIC])):
-            continue
-        own = pd.concat([run.evaluation() for run in runs])
-        worst = [own[own.length == length].accuracy.min() for length in LENGTHS]
-        cells = ["–" if value != value else percent(100 * value) for value in worst]
-        mine = proven[proven.model == model]
-        cells.append(f"{mine.after.sum()} of {len(mine)}" if len(mine) else "–")
-        rows.append((ROWS[model], *cells))
-    return grid(rows) if len(rows) > 1 else ""
-
-
-def proven(results: Results) -> str:
-    """How many runs of ABS and ABC are certified, as a part of a sentence."""
-    frame = certified.practice(results, certified.MODELS)
-    parts = [(ROWS[model], frame[frame.model == model].after) for model in certified.MODELS]
-    return ", ".join(f"{title} {after.sum()} of {len(after)}" for title, after in parts)
-
-
-def verdicts(profile: str) -> str:
-    """How many claims of the papers have which verdict, in one sentence."""
-    book = ledger(profile)
-    return f"Of {len(book)} claims of the paper's four versions: {tally(book)}."
-
-
-def grid(rows: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown, its head first; cells are as they are to be written."""
-    lines = [rows[0], ("---",) * len(rows[0]), *rows[1:]]
-    return "\n".join(f"| {' | '.join(cells)} |".replace("|  |", "| |") for cells in lines)
+        if runs := results.existing([f"{task}-{model}" for task in ARITHMETIC]):
+            own = pd.concat([run.evaluation() for run in runs])
+            worst = [own[own.length == length].accuracy.min() for length in LENGTHS]
+            cells = ["–" if value != value else percent(100 * value) for value in worst]
+            mine = proven[proven.model == model].after
+            rows.append((ROWS[model], *cells, certified.share(mine) if len(mine) else "–"))
+    head = [("", *(f"{length} digits" for length in LENGTHS), "certified"), ("---",) * (len(LENGTHS) + 2)]
+    return "\n".join(f"| {' | '.join(cells)} |".replace("|  |", "| |") for cells in [*head, *rows] if rows)

@@ -42,6 +42,16 @@ STATED = TABULATED | {  # studies that the report speaks of, and the notebooks t
 SHORT, LONG = sorted({*TABLE, *LENGTHS}), [20, 100, 1000]  # lengths; the latter of tasks whose output is a table
 SAME, DIFFERS, OPEN, NOT_MADE = "same", "not same", "undecided", "not made here"
 COLUMNS = ["statement", "shipped", "made here", "verdict"]
+HOW = (  # statements are compared
+    "A count is the same where chance explains its difference from the shipped ones: in the problems (Fisher's "
+    "exact test against all seeds together) or between trainings (the interval that Student's t predicts for one "
+    "more seed, since another processor ends a training with other weights, as another seed does). "
+    "Each of the {count} counts is compared at the level {alarm}/{count}: in at most {alarm:.0%} of "
+    "reproductions chance makes any of them differ, if models are as good as the shipped ones or vary normally. "
+    "Compared with the other seeds in the same way, {alarms} of {held:,} shipped counts differ. "
+    "A count is undecided where shipped seeds differ so much that every count would be the same. A model that was "
+    "trained until proven is the same if it is certified, as the shipped ones are."
+)
 Count = tuple[int, int]  # so many, of so many
 
 
@@ -88,8 +98,7 @@ class Statement:
 
     def cells(self, level: float) -> tuple[str, ...]:
         """The row of the table."""
-        here = "" if self.here is None else in_words([self.here])
-        return self.what, in_words(self.shipped), here, self.verdict(level)
+        return self.what, in_words(self.shipped), (self.here and in_words([self.here])) or "", self.verdict(level)
 
 
 def in_words(counts: Sequence[Count]) -> str:
@@ -181,27 +190,19 @@ def report(profile: str, seeds: Sequence[int]) -> tuple[str, bool]:
     frame = pd.DataFrame([each.cells(level) for each in every], columns=COLUMNS)
     table = frame[frame.verdict != NOT_MADE].to_markdown(index=False, disable_numparse=True)
     wrong = [f"- {each.what}: {each.advice}" for each in every if each.verdict(level) == DIFFERS]
-    text = "\n\n".join([table, how(counts, level), verdicts(profile), conclusion(frame.verdict.value_counts())])
+    alarms, held = held_out(counts, level)
+    how = HOW.format(alarm=ALARM, count=len(counts), alarms=alarms, held=held)
+    number = frame.verdict.value_counts().reindex([SAME, DIFFERS, OPEN, NOT_MADE], fill_value=0)
+    conclusion = (
+        f"{number[SAME]} of {number[SAME] + number[DIFFERS]} statements reproduced on this machine. Of those that were "
+        f"made here, {number[OPEN]} more are undecided; {number[NOT_MADE]} were taken from the shipped results."
+    )
+    text = "\n\n".join([table, how, verdicts(profile), conclusion])
     text += "\n\nWhat to do where one was not:\n\n" * bool(wrong) + "\n".join(wrong)
     folder = paths.figures(profile)
     write_text(folder / "statements.csv", frame.to_csv(index=False))
     write_text(folder / "statements.md", text + "\n")
     return text, not wrong
-
-
-def how(counts: Sequence[Statement], level: float) -> str:
-    """How statements are compared, in sentences for under the table."""
-    alarms, held = held_out(counts, level)
-    return (
-        "A count is the same where chance explains its difference from the shipped ones: in the problems (Fisher's "
-        "exact test against all seeds together) or between trainings (the interval that Student's t predicts for one "
-        "more seed, since another processor ends a training with other weights, as another seed does). "
-        f"Each of the {len(counts)} counts is compared at the level {ALARM}/{len(counts)}: in at most {ALARM:.0%} of "
-        "reproductions chance makes any of them differ, if models are as good as the shipped ones or vary normally. "
-        f"Compared with the other seeds in the same way, {alarms} of {held:,} shipped counts differ. "
-        "A count is undecided where shipped seeds differ so much that every count would be the same. A model that was "
-        "trained until proven is the same if it is certified, as the shipped ones are."
-    )
 
 
 def held_out(counts: Sequence[Statement], level: float) -> tuple[int, int]:
@@ -223,12 +224,3 @@ def verdicts(profile: str) -> str:
     others = [f"{id} was {known.get(id)} and is {now}" for id, now in found.items() if known.get(id) != now]
     text = f"{len(found) - len(others)} of {len(found)} verdicts on the paper's claims are those in figures/claims.csv"
     return "; ".join([text, *others]) + "."
-
-
-def conclusion(verdicts: pd.Series) -> str:
-    """How many statements were reproduced, of those of which something was made here and that can be decided."""
-    same, wrong, undecided, not_made = (int(verdicts.get(each, 0)) for each in (SAME, DIFFERS, OPEN, NOT_MADE))
-    return (
-        f"{same} of {same + wrong} statements reproduced on this machine. Of those that were made here, {undecided} "
-        f"more are undecided; {not_made} were taken from the shipped results."
-    )

@@ -67,11 +67,6 @@ ORDER = ("task", "profile", "base", "model", "seed")  # in which runs stand
 Row = dict[str, Any]  # of runs.csv, without empty cells
 
 
-def name_of(experiment: Spec, seed: int) -> str:
-    """What a run is called in the tables."""
-    return f"{experiment.name}-{experiment.profile}-seed{seed}"
-
-
 def file_of(table: str) -> str:
     return f"{table}.csv.gz"
 
@@ -99,9 +94,12 @@ class Pack:
 
     @cached_property
     def rows(self) -> dict[str, Row]:
-        """The rows of runs.csv by the run's name."""
-        table = read(self.folder / RUNS, COLUMNS).to_dict("records")
-        return {row["run"]: row for row in map(filled, table)}
+        """The rows of runs.csv by the run's name: the cells that are not empty, each as what its column holds."""
+        cells = [
+            {name: kind(row[name]) for name, kind in COLUMNS.items() if row[name] == row[name] and row[name] != ""}
+            for row in read(self.folder / RUNS, COLUMNS).to_dict("records")
+        ]
+        return {row["run"]: row for row in cells}
 
     @cached_property
     def tables(self) -> dict[str, tuple[pd.DataFrame, dict[Any, Any]]]:
@@ -115,16 +113,11 @@ class Pack:
         return frame.iloc[rows.get(run, [])].reset_index(drop=True)
 
     def run(self, experiment: Spec, seed: int) -> Run | None:
-        row = self.rows.get(name_of(experiment, seed))
+        row = self.rows.get(experiment.run_name(seed))
         if row is None or row["experiment"] != experiment.digest:
             return None
         weights = Weights(self.folder / row["file"], f"seed{seed}/") if "file" in row else None
         return Run(experiment, seed, facts_of(row), partial(self.table, row["run"]), weights, self.folder)
-
-
-def filled(row: dict[Any, Any]) -> Row:
-    """The cells of a row that are not empty, each as what its column holds."""
-    return {name: kind(row[name]) for name, kind in COLUMNS.items() if row[name] == row[name] and row[name] != ""}
 
 
 def facts_of(row: Row) -> dict[str, Any]:
@@ -158,13 +151,13 @@ def add(folder: Path, runs: Sequence[Run], with_weights: Collection[str] = ()) -
 
     `with_weights` are the keys of the runs whose weights are shipped too. Nothing else may write there meanwhile.
     """
-    new = {name_of(run.spec, run.seed): row_of(run, run.key in with_weights) for run in runs}
+    new = {run.spec.run_name(run.seed): row_of(run, run.key in with_weights) for run in runs}
     rows = Pack(folder).rows | new
     names = sorted(rows, key=lambda name: [rows[name][column] for column in ORDER])
     for table, columns in TABLES.items():
         path = folder / file_of(table)
         old = read(path, {"run": str} | columns)
-        parts = [run.table(table).assign(run=name_of(run.spec, run.seed)) for run in runs]
+        parts = [run.table(table).assign(run=run.spec.run_name(run.seed)) for run in runs]
         whole = pd.concat([old[~old.run.isin(new)], *(part for part in parts if len(part))])[["run", *columns]]
         whole = whole.sort_values(
             "run", key=lambda run: run.map({name: i for i, name in enumerate(names)}), kind="stable"
@@ -179,7 +172,7 @@ def add(folder: Path, runs: Sequence[Run], with_weights: Collection[str] = ()) -
 def row_of(run: Run, with_weights: bool) -> Row:
     """The run as a row of runs.csv."""
     experiment, identity = run.spec, run.spec.identity
-    row: Row = {"run": name_of(experiment, run.seed), "experiment": experiment.digest, "task": identity.task}
+    row: Row = {"run": experiment.run_name(run.seed), "experiment": experiment.digest, "task": identity.task}
     row |= {"model": identity.model, "base": identity.base, "profile": experiment.profile, "seed": run.seed}
     for name in FACTS:
         outer, _, inner = name.partition(".")

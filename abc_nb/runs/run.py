@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 from safetensors import SafetensorError, safe_open
@@ -26,7 +26,8 @@ from abc_nb.training.evaluation import tidy
 from abc_nb.training.progress import schedule
 
 TABLES: dict[str, dict[str, type]] = {  # what a run consists of, beside its facts: the columns of each table
-    "evaluation": {"length": int, "asked": int, "samples": int, "correct": int},  # a row a test
+    # A row a test: problems asked for, how many there are (fewer where no more exist), and how many are right.
+    "evaluation": {"length": int, "asked": int, "samples": int, "correct": int},
     "history": {"step": int, "seconds": float, "loss": float, "accuracy": float},  # a row a validation
     "thresholds": {"share": float, "lines": int, "skill": float, "validation": float},  # that calibration tried
     "lines": {  # of a calibrated bias
@@ -42,16 +43,7 @@ TABLES: dict[str, dict[str, type]] = {  # what a run consists of, beside its fac
 }
 
 
-class Outcome(NamedTuple):
-    """One test: how many problems of a length were asked for, how many there are, and how many are right."""
-
-    length: int
-    asked: int
-    samples: int  # fewer than were asked for where no more exist
-    correct: int
-
-
-def not_made(experiment: Spec, outcomes: Sequence[Outcome]) -> tuple[tuple[int, int], ...]:
+def not_made(experiment: Spec, outcomes: Sequence[Any]) -> tuple[tuple[int, int], ...]:
     """The tests (length, samples) that an experiment asks for, without those that were made."""
     made = {(row.length, row.asked) for row in outcomes}
     return tuple(test for test in experiment.tests if test not in made)
@@ -94,9 +86,9 @@ class Run:
     def key(self) -> str:
         return self.spec.key(self.seed)
 
-    def outcomes(self) -> list[Outcome]:
-        """Every test that was made."""
-        return [Outcome(*row) for row in self.table("evaluation").itertuples(index=False)]
+    def outcomes(self) -> list[Any]:
+        """Every test that was made, as a named tuple."""
+        return [*self.table("evaluation").itertuples(index=False)]
 
     def evaluation(self) -> pd.DataFrame:
         """A row for each length that was tested, those that the experiment asks for first, with intervals.

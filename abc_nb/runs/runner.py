@@ -28,7 +28,7 @@ from abc_nb.model import compiled, lora
 from abc_nb.model.eight_bits import packed
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.runs import store
-from abc_nb.runs.run import Outcome, Run, checksum, not_made
+from abc_nb.runs.run import TABLES, Run, checksum, not_made
 from abc_nb.specs.spec import Spec
 from abc_nb.training.evaluation import evaluate
 from abc_nb.training.progress import Progress
@@ -69,7 +69,7 @@ def make(experiment: Spec, seed: int, report: Report | None = None) -> Run:
     facts = {"steps": best.steps, "seconds": {"training": best.seconds, "evaluation": seconds}} | best.facts
     write_bytes(partial / store.WEIGHTS, save(packed(tensors)))
     facts |= environment(experiment.model) | {"weights": own}
-    tables = best.tables | {"evaluation": pd.DataFrame([*known, *outcomes], columns=Outcome._fields)}
+    tables = best.tables | {"evaluation": pd.DataFrame([*known, *outcomes], columns=[*TABLES["evaluation"]])}
     store.write_run(experiment, seed, partial, facts, tables)
     for checkpoint in partial.glob("attempt-*"):
         checkpoint.unlink()
@@ -207,13 +207,12 @@ def line_tables(bias: Lines | None, tried: pd.DataFrame) -> dict[str, pd.DataFra
     return {"lines": pd.DataFrame(rows)} | ({"thresholds": tried} if "share" in tried else {})
 
 
-def timed_tests(model: Transformer, experiment: Spec, tests: Sequence[tuple[int, int]]) -> tuple[list[Outcome], float]:
-    """The results of tests (length, samples), and the seconds that they took."""
+def timed_tests(model: Transformer, experiment: Spec, tests: Sequence[tuple[int, int]]) -> tuple[list[Any], float]:
+    """The results of tests (length, samples), as rows of "evaluation", and the seconds that they took."""
     start = time.perf_counter()
     results = evaluate(model.to(device()), experiment.sampler, tests)
-    counts = zip(tests, results["samples"], results["correct"], strict=True)
-    rows = [Outcome(length, asked, int(samples), int(correct)) for (length, asked), samples, correct in counts]
-    return rows, round(time.perf_counter() - start, 2)
+    counts = zip(tests, results.samples.tolist(), results.correct.tolist(), strict=True)
+    return [(*test, samples, correct) for test, samples, correct in counts], round(time.perf_counter() - start, 2)
 
 
 @one_thread()
@@ -223,7 +222,7 @@ def add_tests(run: Run) -> Run:
     spent = run.manifest["seconds"]
     facts = {**run.manifest, "seconds": spent | {"evaluation": round(spent["evaluation"] + seconds, 2)}}
     tables: Mapping[str, pd.DataFrame] = {name: run.table(name) for name in ("history", "thresholds", "lines")}
-    outcomes = pd.DataFrame([*run.outcomes(), *rows], columns=Outcome._fields)
+    outcomes = pd.DataFrame([*run.outcomes(), *rows], columns=[*TABLES["evaluation"]])
     store.write_run(run.spec, run.seed, run.folder, facts, {**tables, "evaluation": outcomes})
     return store.read_run(run.spec, run.seed, run.folder)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import joblib
@@ -22,18 +21,6 @@ Job = tuple[Spec, int]  # an experiment and a seed
 PATIENCE = 10  # seconds for a scheduler to answer
 
 
-@dataclass(frozen=True)
-class Failure:
-    """A run that ended with an error; the others went on."""
-
-    name: str
-    seed: int
-    error: str
-
-    def __str__(self) -> str:
-        return f"{self.name} seed {self.seed} failed: {self.error}"
-
-
 def workers() -> int:
     """One process a core that this one may use, or one in all on a GPU."""
     if torch.cuda.is_available():
@@ -48,8 +35,8 @@ def missing(jobs: Sequence[Job]) -> list[Job]:
     return list({experiment.key(seed): (experiment, seed) for experiment, seed in todo}.values())
 
 
-def sweep(jobs: Sequence[Job], in_turn: bool = False, dask: str | None = None) -> list[Failure]:
-    """Train what is missing; returns the runs that failed.
+def sweep(jobs: Sequence[Job], in_turn: bool = False, dask: str | None = None) -> list[str]:
+    """Train what is missing; returns a sentence for each run that failed, while the others went on.
 
     In a process each; or `in_turn` in this one; or on the workers of the `dask` scheduler at this address, which see
     the same folder of runs. Parents are begun before their children, which wait for them, since no run is made twice.
@@ -60,7 +47,7 @@ def sweep(jobs: Sequence[Job], in_turn: bool = False, dask: str | None = None) -
     compiled.warn_without()
     folder = paths.runs()
     folder.mkdir(parents=True, exist_ok=True)  # a folder that cannot be written is named before the bar
-    failures: list[Failure] = []
+    failures: list[str] = []
     bar = tqdm(total=sum(job.training.steps for job, _ in todo), unit="step", mininterval=0.5)
     with bar, backend(dask, 1 if in_turn else min(workers(), len(todo))) as parallel:
         for failure, steps in parallel(joblib.delayed(attempt)(*job, str(folder)) for job in todo):
@@ -74,14 +61,14 @@ def depth(experiment: Spec) -> int:
     return 1 + depth(experiment.parent) if experiment.parent else 0
 
 
-def attempt(experiment: Spec, seed: int, runs: str) -> tuple[Failure | None, int]:
-    """Make one run, in whatever process this is; an error becomes a `Failure`. Also its steps, for the bar."""
+def attempt(experiment: Spec, seed: int, runs: str) -> tuple[str, int]:
+    """Make one run, in whatever process this is: a sentence if it failed, and its steps, for the bar."""
     os.environ["ABC_NB_RUNS"] = runs
     try:
         runner.ensure(experiment, seed)
     except Exception as error:
-        return Failure(experiment.name, seed, in_words(error)), experiment.training.steps
-    return None, experiment.training.steps
+        return f"{experiment.name} seed {seed} failed: {in_words(error)}", experiment.training.steps
+    return "", experiment.training.steps
 
 
 @contextmanager
