@@ -11,38 +11,24 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-_HOME = {
-    "load": "abc_nb.api",
-    "answer": "abc_nb.api",
-    "retrain": "abc_nb.api",
-    "certify": "abc_nb.api",
-    "certify_model": "abc_nb.certificates.certify",
-    "calibrate": "abc_nb.calibration.calibrate",
-    "Calibration": "abc_nb.calibration.calibrate",
-    "PAPER": "abc_nb.calibration.calibrate",
-    "calibrate_model": "abc_nb.calibration.of_model",
-    "bias_from_attention": "abc_nb.calibration.of_model",
-    "coverage": "abc_nb.calibration.of_model",
-    "diagnose": "abc_nb.calibration.of_model",
-    "Lines": "abc_nb.bias.lines",
-    "Layout": "abc_nb.problems.layouts",
-    "Operand": "abc_nb.problems.layouts",
-    "Task": "abc_nb.problems.tasks",
-    "Batch": "abc_nb.problems.sampling",
-    "Sampler": "abc_nb.problems.sampling",
-    "Transformer": "abc_nb.model.transformer",
-    "ModelConfig": "abc_nb.model.transformer",
-    "TrainingConfig": "abc_nb.training.progress",
-    "Trainer": "abc_nb.training.trainer",
-    "evaluate": "abc_nb.training.evaluation",
-    "greedy": "abc_nb.training.evaluation",
-    "spec": "abc_nb.specs.spec",
-    "InputError": "abc_nb.common.errors",
-    "explore_attention": "abc_nb.show.explorers.attention",
-    "explore_window": "abc_nb.show.explorers.window",
-    "explore_calibration": "abc_nb.show.explorers.calibration",
-    "explore_contexts": "abc_nb.show.explorers.contexts",
+_NAMES = {
+    "api": "load answer retrain certify",
+    "certificates.certify": "certify_model",
+    "calibration.calibrate": "calibrate Calibration PAPER",
+    "calibration.of_model": "calibrate_model bias_from_attention coverage diagnose",
+    "bias.lines": "Lines",
+    "problems.layouts": "Layout Operand",
+    "problems.tasks": "Task",
+    "problems.sampling": "Batch Sampler",
+    "model.transformer": "Transformer ModelConfig",
+    "training.progress": "TrainingConfig",
+    "training.trainer": "Trainer",
+    "training.evaluation": "evaluate greedy",
+    "specs.spec": "spec",
+    "common.errors": "InputError",
+    **{f"show.explorers.{name}": f"explore_{name}" for name in ("attention", "window", "calibration", "contexts")},
 }
+_HOME = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names.split()}
 __all__ = [*_HOME]
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from abc_nb.analysis.results import Results
 from abc_nb.bias.lines import Line, Lines
-from abc_nb.paper import algorithm_1
+from abc_nb.paper import tables
 from abc_nb.specs.spec import spec
 
 DIAGONAL = Line("self", 1, 0, "diagonal", "whole", 0, 0.0)
@@ -30,7 +30,7 @@ def run(*lines: Line, model: str = "algorithm-1-pooled") -> Any:
 
 
 def test_a_row_counts_the_last_layers_lines_and_heads() -> None:
-    found = algorithm_1.about(run(DIAGONAL, FEW_CELLS, CORNER, OF_ANOTHER_LAYER))
+    found = tables.kept(run(DIAGONAL, FEW_CELLS, CORNER, OF_ANOTHER_LAYER))
     assert (found["lines"], found["short"], found["open_heads"]) == (3, 1, 14 / 16)
     assert (found["skill"], found["validation"], found["twenty"], found["sixty"]) == (0.75, 0.5, 0.4, 0.25)
     assert (found["layers"], found["regime"], found["seed"]) == (2, "tight", 3)
@@ -38,14 +38,14 @@ def test_a_row_counts_the_last_layers_lines_and_heads() -> None:
 
 def test_tasks_and_seeds_are_written_as_a_range() -> None:
     other = {"task": "successor", "sixty": 1.0}
-    rows = [algorithm_1.about(run(DIAGONAL)), algorithm_1.about(run(DIAGONAL, CORNER)) | other]
-    (row,) = algorithm_1.by_reading(pd.DataFrame(rows)).to_dict("records")
+    rows = [tables.kept(run(DIAGONAL)), tables.kept(run(DIAGONAL, CORNER)) | other]
+    (row,) = tables.by_reading(pd.DataFrame(rows)).to_dict("records")
     assert (row["tasks"], row["runs"]) == ("Addition, Successor", 2)
     assert (row["lines"], row["short"], row["60 digits"]) == ("1–2", "0", "25.0–100.0")
 
 
 def test_shipped_runs_of_the_paper_keep_more_lines_than_abc() -> None:
-    found = algorithm_1.runs(Results("quick", "shipped", [0]))
+    found = tables.algorithm_1(Results("quick", "shipped", [0]))
     padded = found[(found.regime == "padded") & (found.layers == 2)]
     ours = padded.model.str.startswith("abc")
     assert padded[ours].lines.max() < padded[~ours].lines.min()

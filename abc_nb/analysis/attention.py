@@ -1,4 +1,4 @@
-"""Attention analysis: what a model looks at, on one problem to draw and on many as numbers (v4 section C.3)."""
+"""What a model looks at, on one problem to draw and on many as numbers (v4 section C.3), and with far digits closed."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from abc_nb.analysis.results import identity
 from abc_nb.bias.base import Attention, key_count
+from abc_nb.bias.window import Near
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.layouts import SOS, Layout
 from abc_nb.problems.sampling import Batch
 from abc_nb.problems.tasks import TRAINED, Task
 from abc_nb.runs.store import Run
-from abc_nb.training.evaluation import TEST_SEED, correct_digits, greedy, record
+from abc_nb.training.evaluation import TEST_SEED, correct_digits, exact_match, greedy, record
 
 
 @dataclass(frozen=True)
@@ -228,3 +230,29 @@ def best_heads(studies: Sequence[AttentionStudy]) -> pd.DataFrame:
     rows = pd.concat([study.best_heads().assign(task=study.title) for study in studies], ignore_index=True)
     rows = rows[rows.operand == "all"].drop(columns="operand")
     return rows[["task", *(column for column in rows if column != "task")]].round(3)
+
+
+# ---- far digits -------------------------------------------------------------------------------------
+
+
+def far_digits_closed(runs: Sequence[Run], lengths: Sequence[int], samples: int = 100) -> pd.DataFrame:
+    """Exact match (percent) of models as they are, and with far digits closed at test: no weight is changed.
+
+    Columns task, model, seed, length, samples, open, closed.
+    """
+    rows = []
+    for run in runs:
+        tested = {"open": run.model(), "closed": run.model().with_bias(Near(2))}
+        for length in lengths:
+            batch = run.spec.sampler.test_batch(length, samples, TEST_SEED)
+            row = identity(run) | {"seed": run.seed, "length": length, "samples": len(batch.source)}
+            shares = {name: 100 * exact_match(model, batch).float().mean().item() for name, model in tested.items()}
+            rows.append(row | shares)
+    return pd.DataFrame(rows)
+
+
+def open_and_closed(frame: pd.DataFrame) -> pd.DataFrame:
+    """`far_digits_closed` for reading: a row a seed, a column a length with digits open or closed."""
+    long = frame.melt(["seed", "length"], ["open", "closed"], "digits", "percent").round()
+    long["digits"] = long.length.astype(str) + " digits, " + long.digits
+    return long.pivot(index="seed", columns="digits", values="percent")[list(dict.fromkeys(long.digits))]

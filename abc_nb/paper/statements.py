@@ -98,7 +98,8 @@ class Statement:
 
     def cells(self, level: float) -> tuple[str, ...]:
         """The row of the table."""
-        return self.what, in_words(self.shipped), (self.here and in_words([self.here])) or "", self.verdict(level)
+        here = "" if self.here is None else in_words([self.here])
+        return self.what, in_words(self.shipped), here, self.verdict(level)
 
 
 def in_words(counts: Sequence[Count]) -> str:

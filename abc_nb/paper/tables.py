@@ -1,16 +1,20 @@
-"""The paper's numbers beside ours."""
+"""The paper's numbers beside ours, and what its Algorithm 1 keeps."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 
-from abc_nb.analysis.results import Results
-from abc_nb.analysis.statistics import BAR, median_seed, over_seeds
+from abc_nb.analysis.results import Results, identity
+from abc_nb.analysis.statistics import BAR, median_seed, over_seeds, percent
+from abc_nb.bias.lines import cells_of
 from abc_nb.common import paths
+from abc_nb.runs.run import Run
 from abc_nb.show.tables import arranged, medians
 from abc_nb.show.titles import named, of_model, of_task
 from abc_nb.specs.model import UNPRACTISED
-from abc_nb.specs.models import MODELS
+from abc_nb.specs.models import MODELS, SIX_LAYERS
 from abc_nb.specs.names import Name
 from abc_nb.specs.readings import ALGORITHM_1, READINGS
 from abc_nb.specs.recipes import PROFILES, TABLE
@@ -116,3 +120,71 @@ def widths(rows: pd.DataFrame, profile: str) -> str:
         titles.setdefault(count, {})[of_model(str(model))] = None
     parts = [f"{', '.join(names)} at {count}" for count, names in sorted(titles.items())]
     return f"Widths of problems in training: {'; '.join(parts)}. "
+
+
+# ---- Algorithm 1: the lines that it keeps, and what is right under them ------------------------------
+
+COMPARED = ("abc", "abc-unpractised", "abc-last-layer", *ALGORITHM_1)
+ENDS = ("", "-padded", *SIX_LAYERS)  # of the names of the same reading in other regimes and sizes
+SHARES = {  # from 0 to 1, and what readers see
+    "open_heads": "heads without a line",
+    "skill": "skill",
+    "validation": "validation",
+    "twenty": "20 digits",
+    "sixty": "60 digits",
+}
+
+
+def algorithm_1(results: Results) -> pd.DataFrame:
+    """A row a run of ABC and of Algorithm 1: task, model, reading, layers, regime, seed, and what `kept` measures."""
+    names = results.there(results.names("abc", "algorithm 1", "padded", "deep", "paper size", "paper size and batch"))
+    wanted = {f"{model}{end}" for model in COMPARED for end in ENDS}
+    return pd.DataFrame([kept(run) for run in results.runs(names) if run.spec.identity.model in wanted])
+
+
+def kept(run: Run) -> dict[str, Any]:
+    """The last layer's lines of a run, and what its models get right.
+
+    Short lines are seen at less than half of the steps. A head without a line sees every key, unless it is one of
+    ours. Skill is what the plain model gets right under all lines alone; validation, twenty and sixty digits are the
+    retrained model's. Problems padded to twenty digits have no columns for sixty.
+    """
+    own, bias, tried = run.spec, run.bias(), run.thresholds()
+    assert bias is not None and tried is not None
+    last = max((line.layer for line in bias.lines), default=0)
+    lines = [line for line in bias.lines if line.layer == last]
+    heads = {(line.attention, line.head) for line in lines}
+    layout = own.calibration_batch(run.seed).layout
+    accuracy, model = run.evaluation().set_index("length").accuracy, own.identity.model
+    end = next((f", {title}" for end, title in SIX_LAYERS.items() if model.endswith(end)), "")
+    return identity(run) | {
+        "reading": MODELS[model].title.removesuffix(end),
+        "layers": own.model.decoder_layers,
+        "embedding size": own.model.width,
+        "batch": own.training.batch,
+        "regime": own.sampler.regime,
+        "seed": run.seed,
+        "lines": len(lines),
+        "short": sum(2 * len(cells_of(line, layout)[0]) < layout.target_length for line in lines),
+        "open_heads": 1 - len(heads) / (2 * bias.heads),
+        "skill": tried.skill.iloc[-1],
+        "validation": run.validation,
+        "twenty": accuracy[20],
+        "sixty": accuracy[60],
+    }
+
+
+def by_reading(table: pd.DataFrame) -> pd.DataFrame:
+    """`algorithm_1` for reading: a row a reading, regime and size, with its tasks and each measure's range."""
+    keys = ["layers", "embedding size", "batch", "regime", "reading"]
+    rows = []
+    for where, own in table.groupby(keys, sort=False):
+        row = dict(zip(keys, where, strict=True)) | {"tasks": ", ".join(map(of_task, own.task.unique()))}
+        row |= {"runs": len(own)} | {name: in_range(own[name].map("{:.0f}".format)) for name in ("lines", "short")}
+        rows.append(row | {title: in_range((100 * own[name]).map(percent)) for name, title in SHARES.items()})
+    return pd.DataFrame(rows)
+
+
+def in_range(values: pd.Series) -> str:
+    """The lowest and the highest of some numbers, or the one there is."""
+    return "–".join(dict.fromkeys([min(values, key=float), max(values, key=float)]))

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from abc_nb.analysis import error_analysis
+from abc_nb.analysis import attention
 from abc_nb.bias.base import CLOSED, Attention, Causal
 from abc_nb.bias.window import Near
 from abc_nb.model.transformer import Transformer
@@ -47,12 +47,12 @@ def test_far_digits_are_closed_at_test_alone(monkeypatch: pytest.MonkeyPatch) ->
         asked.append(tested.config.bias)
         return torch.arange(len(batch.source)) < (3 if tested is model else 7)
 
-    monkeypatch.setattr(error_analysis, "exact_match", answered)
-    frame = error_analysis.far_digits_closed([run], [5, 9], samples=10)
+    monkeypatch.setattr(attention, "exact_match", answered)
+    frame = attention.far_digits_closed([run], [5, 9], samples=10)
     assert asked == 2 * [Causal(), Near(2)]
     assert frame.loc[0].to_list() == ["addition", "nope", 10, 2, 5, 10, pytest.approx(30), pytest.approx(70)]
     assert frame.length.to_list() == [5, 9]
-    table = error_analysis.open_and_closed(frame)
+    table = attention.open_and_closed(frame)
     assert table.loc[2].to_dict() == {
         f"{n} digits, {how}": x for n in (5, 9) for how, x in (("open", 30), ("closed", 70))
     }
