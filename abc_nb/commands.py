@@ -16,6 +16,9 @@ import pandas as pd
 from tqdm.auto import tqdm
 
 from abc_nb import api
+from abc_nb.analysis import certified
+from abc_nb.analysis.results import Results
+from abc_nb.certificates import files
 from abc_nb.certificates.certify import Certificate
 from abc_nb.common import devices, paths
 from abc_nb.common.errors import InputError
@@ -41,21 +44,20 @@ def trained(arguments: Namespace) -> Run:
 
 
 def show(frame: pd.DataFrame, csv: bool) -> None:
-    print(
-        frame.to_csv(index=False, float_format="%.6g") if csv else frame.to_string(index=False), end="" if csv else "\n"
-    )
+    text = frame.to_csv(index=False, float_format="%.6g") if csv else frame.to_string(index=False)
+    print(text.removesuffix("\n"))
 
 
 def list_(arguments: Namespace) -> None:
     rows, folders = [], store.seeds()
     for name in studies.matching(arguments.pattern, arguments.profile):
-        experiment = spec(name, arguments.profile)
-        runs = [store.find(experiment, seed) for seed in folders.get(f"{experiment.name}-{arguments.profile}", [])]
+        own = spec(name, arguments.profile)
+        runs = [store.find(own, seed) for seed in folders.get(f"{own.name}-{arguments.profile}", [])]
         seeds = " ".join(str(run.seed) for run in runs if run)
         weights = " ".join(str(run.seed) for run in runs if run and run.has_weights)
-        model = titles.of_model(experiment.identity.model)
         if seeds or arguments.all:
-            rows.append((experiment.name, experiment.task.title, model, experiment.sampler.regime, seeds, weights))
+            model = titles.of_model(own.identity.model)
+            rows.append((own.name, own.task.title, model, own.sampler.regime, seeds, weights))
     columns = ["experiment", "task", "model", "regime", "seeds_with_results", "seeds_with_weights"]
     show(pd.DataFrame(rows, columns=columns), arguments.csv)
     if not rows:
@@ -117,7 +119,9 @@ def answer_lines(attempts: Callable[[list[str]], Iterable[answers.Outcome]]) -> 
 
     Of a line that is not empty, why it has none is printed with its number, and the status is 2.
     """
-    refused, lines = 0, enumerate(standard_input(), 1)
+    if isinstance(sys.stdin, TextIOWrapper):  # a byte-order mark is left out; what is no UTF-8 is a question mark
+        sys.stdin.reconfigure(encoding="utf-8-sig", errors="replace")
+    refused, lines = 0, enumerate(sys.stdin, 1)
     while block := list(islice(lines, 1 if sys.stdin.isatty() else BLOCK)):
         for (number, line), outcome in zip(block, attempts([line for _, line in block]), strict=True):
             failed = isinstance(outcome, InputError)
@@ -128,16 +132,7 @@ def answer_lines(attempts: Callable[[list[str]], Iterable[answers.Outcome]]) -> 
     return 2 if refused else 0
 
 
-def standard_input() -> Iterable[str]:
-    """The lines of standard input, in UTF-8 with or without a byte-order mark; what is none is shown as a question."""
-    if isinstance(sys.stdin, TextIOWrapper):
-        sys.stdin.reconfigure(encoding="utf-8-sig", errors="replace")
-    return sys.stdin
-
-
 def certify(arguments: Namespace) -> int:
-    from abc_nb.certificates import files
-
     if (arguments.name is None) == (arguments.check is None):
         raise InputError("give either an experiment to certify, as in addition-abc, or --check and a file")
     if arguments.check is not None:
@@ -180,8 +175,6 @@ def checked(path: Path) -> int:
 
 
 def certificates(arguments: Namespace) -> None:
-    from abc_nb.certificates import files
-
     show(pd.DataFrame([*files.shipped().values()], columns=files.COLUMNS), arguments.csv)
 
 
@@ -206,7 +199,6 @@ def reproduce(arguments: Namespace) -> int:
 
 
 def report(arguments: Namespace) -> None:
-    from abc_nb.analysis.results import Results
     from abc_nb.paper import report as page
 
     print(page.write(Results(arguments.profile, arguments.results, arguments.seeds)))
@@ -219,9 +211,6 @@ def notebooks(arguments: Namespace) -> None:
 
 
 def ship(arguments: Namespace) -> None:
-    from abc_nb.analysis import certified
-    from abc_nb.certificates import files
-
     experiment = chosen(arguments)
     run = store.find(experiment, arguments.seed, ("runs",))
     if run is None:

@@ -48,14 +48,11 @@ def table(found: Results) -> pd.DataFrame:
     made = files.made_here() if found.origin != "shipped" else {}
     shipped = files.shipped() if found.origin != "runs" else {}
     if found.origin == "any":
-        shipped = {name: data for name, data in shipped.items() if not has_run_made_here(data)}
+        runs = {name: spec(data["experiment"], data["profile"]) for name, data in shipped.items()}
+        shipped = {name: data for name, data in shipped.items() if not store.find(runs[name], data["seed"], ("runs",))}
     mine = [data for data in (shipped | made).values() if data["profile"] == found.profile]
     frame = pd.DataFrame([row_of(data) for data in mine if data["seed"] in found.seeds], columns=[*COLUMNS, *MORE])
     return frame.sort_values(["experiment", "seed"], ignore_index=True)
-
-
-def has_run_made_here(data: files.Data) -> bool:
-    return store.find(spec(data["experiment"], data["profile"]), data["seed"], ("runs",)) is not None
 
 
 def row_of(data: files.Data) -> dict[str, Any]:

@@ -31,7 +31,10 @@ def replacement(path: Path) -> Iterator[Path]:
     temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        remove_abandoned(path)
+        for old in path.parent.glob(f".tmp-*-{path.name}"):  # of killed processes
+            with suppress(FileNotFoundError):  # another process was faster
+                if time.time() - old.stat().st_mtime > ABANDONED:
+                    old.unlink()
         yield temporary
         os.replace(temporary, path)
     except OSError as error:
@@ -41,11 +44,3 @@ def replacement(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             temporary.unlink()
-
-
-def remove_abandoned(path: Path) -> None:
-    """Remove what killed processes left beside `path`."""
-    for temporary in path.parent.glob(f".tmp-*-{path.name}"):
-        with suppress(FileNotFoundError):  # another process was faster
-            if time.time() - temporary.stat().st_mtime > ABANDONED:
-                temporary.unlink()

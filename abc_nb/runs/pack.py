@@ -26,43 +26,24 @@ from abc_nb.runs.run import TABLES, Run, Weights
 from abc_nb.specs.spec import Spec
 
 RUNS, EXPERIMENTS = "runs.csv", "experiments.json"
-IDENTITY: dict[str, type] = {  # columns of runs.csv
-    "run": str,
-    "experiment": str,
-    "task": str,
-    "model": str,
-    "base": int,
-    "profile": str,
-    "seed": int,
-}
-FACTS: dict[str, type] = {  # further ones: a run's facts, those inside another one after a dot
-    "steps": int,
-    "seconds.training": float,
-    "seconds.evaluation": float,
-    "calibration_seconds": float,
-    "parent.run": str,
-    "parent.weights": str,
-    "parent.seconds": float,
-    "practice.rounds": int,
-    "practice.contexts": int,
-    "practice.wrong_before": int,
-    "practice.wrong_after": int,
-    "practice.alone": int,
-    "practice.refused": str,
-    "device": str,
-    "threads": int,
-    "versions.python": str,
-    "versions.torch": str,
-    "versions.numpy": str,
-    "versions.pandas": str,
-    "versions.safetensors": str,
-    "date": str,
-    "bias.heads": int,
-    "bias.floor": float,
-    "bias.empty": str,
-    "weights": str,
-}
-COLUMNS = IDENTITY | FACTS | {"file": str}  # file: of the weights; empty where only the numbers are shipped
+
+
+def typed(kind: type, *names: str) -> dict[str, type]:
+    return dict.fromkeys(names, kind)
+
+
+# A run's facts as columns of runs.csv, those inside another one after a dot.
+FACTS = typed(int, "steps") | typed(float, "seconds.training", "seconds.evaluation", "calibration_seconds")
+FACTS |= typed(str, "parent.run", "parent.weights") | typed(float, "parent.seconds")
+FACTS |= typed(int, "practice.rounds", "practice.contexts", "practice.wrong_before", "practice.wrong_after")
+FACTS |= typed(int, "practice.alone") | typed(str, "practice.refused", "device") | typed(int, "threads")
+FACTS |= typed(str, "versions.python", "versions.torch", "versions.numpy", "versions.pandas", "versions.safetensors")
+FACTS |= (
+    typed(str, "date") | typed(int, "bias.heads") | typed(float, "bias.floor") | typed(str, "bias.empty", "weights")
+)
+# Before them whose a row is, after them the file of the weights, empty where only the numbers are shipped.
+COLUMNS = typed(str, "run", "experiment", "task", "model") | typed(int, "base") | typed(str, "profile")
+COLUMNS |= typed(int, "seed") | FACTS | typed(str, "file")
 ORDER = ("task", "profile", "base", "model", "seed")  # in which runs stand
 Row = dict[str, Any]  # of runs.csv, without empty cells
 
@@ -164,7 +145,12 @@ def add(folder: Path, runs: Sequence[Run], with_weights: Collection[str] = ()) -
         )
         write_bytes(path, gzip.compress(whole.to_csv(index=False).encode(), mtime=0))
     write_weights(folder, [run for run in runs if run.key in with_weights])
-    write_bytes(folder / EXPERIMENTS, experiments_text(folder, [rows[name] for name in names], runs))
+    path = folder / EXPERIMENTS
+    known = json.loads(path.read_bytes()) if path.exists() else {}
+    known |= {run.spec.digest: run.spec.data for run in runs}
+    digests = sorted({row["experiment"] for row in rows.values()})
+    lines = [f'"{digest}": {json.dumps(known[digest])}' for digest in digests]
+    write_bytes(path, ("{\n" + ",\n".join(lines) + "\n}\n").encode())
     text = pd.DataFrame([rows[name] for name in names], columns=[*COLUMNS], dtype=object).to_csv(index=False)
     write_bytes(folder / RUNS, text.encode())
 
@@ -201,12 +187,3 @@ def write_weights(folder: Path, runs: Iterable[Run]) -> None:
             tensors = {each: tensor for each, tensor in tensors.items() if not each.startswith(prefix)}
             tensors |= {prefix + part: tensor for part, tensor in parts.items()}
         write_bytes(folder / name, save(tensors))
-
-
-def experiments_text(folder: Path, rows: Iterable[Row], runs: Iterable[Run]) -> bytes:
-    """What runs depend on, a line an experiment, in the order of the digests."""
-    path = folder / EXPERIMENTS
-    known = json.loads(path.read_bytes()) if path.exists() else {}
-    known |= {run.spec.digest: run.spec.data for run in runs}
-    lines = [f'"{name}": {json.dumps(known[name])}' for name in sorted({row["experiment"] for row in rows})]
-    return ("{\n" + ",\n".join(lines) + "\n}\n").encode()

@@ -57,7 +57,7 @@ def make(experiment: Spec, seed: int, report: Report | None = None) -> Run:
     partial = paths.runs() / ".partial" / experiment.key(seed)
     partial.mkdir(parents=True, exist_ok=True)
     above = experiment.parent
-    parent = (with_weights(above, seed) or ensure(above, seed)) if above else None
+    parent = (store.with_weights(above, seed) or ensure(above, seed)) if above else None
     if experiment.practice and parent is not None:
         best = practised(experiment, seed, parent, report)
     else:
@@ -227,12 +227,6 @@ def add_tests(run: Run) -> Run:
     return store.read_run(run.spec, run.seed, run.folder)
 
 
-def with_weights(experiment: Spec, seed: int) -> Run | None:
-    """The finished run, if there is one from which training can go on."""
-    run = store.find(experiment, seed)
-    return run if run is not None and run.has_weights else None
-
-
 def untrained(experiment: Spec, seed: int) -> list[Spec]:
     """What is to be made for a run made here, in order: nothing, or the run, after parents that are nowhere.
 
@@ -242,4 +236,4 @@ def untrained(experiment: Spec, seed: int) -> list[Spec]:
     if run is not None:
         return [experiment] if run.untested() else []
     parent = experiment.parent
-    return [*(untrained(parent, seed) if parent and not with_weights(parent, seed) else []), experiment]
+    return [*(untrained(parent, seed) if parent and not store.with_weights(parent, seed) else []), experiment]

@@ -39,6 +39,12 @@ def find(experiment: Spec, seed: int, origins: Sequence[str] = ANYWHERE) -> Run 
     return None
 
 
+def with_weights(experiment: Spec, seed: int) -> Run | None:
+    """The same if it has weights, which training can go on from and which can be looked at."""
+    run = find(experiment, seed)
+    return run if run is not None and run.has_weights else None
+
+
 def read_run(experiment: Spec, seed: int, folder: Path) -> Run:
     """The run in a folder; InputError if that is not what was written there."""
     try:

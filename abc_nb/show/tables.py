@@ -15,7 +15,6 @@ from abc_nb.common import paths
 from abc_nb.common.files import write_text
 from abc_nb.model.positions import Sinusoidal
 from abc_nb.problems.tasks import LONGEST
-from abc_nb.runs.store import Run
 from abc_nb.show.titles import named, of_task
 from abc_nb.specs.models import MODELS, WIDTHS
 from abc_nb.specs.names import Name
@@ -49,17 +48,13 @@ def by_length(frame: pd.DataFrame) -> pd.DataFrame:
 def ablations(found: Results) -> pd.DataFrame:
     """ABC and its ablations at sixty digits, task by task: the columns of `over_seeds`, and the median of lines."""
     names = [*found.there([Name(task, "abc-unpractised") for task in ABLATED]), *found.names("ablations")]
-    rows, kept = found.evaluation(names), kept_lines(found.runs(names))
+    rows, runs = found.evaluation(names), [(run, run.bias()) for run in found.runs(names)]
+    lines = pd.DataFrame([identity(run) | {"lines": len(bias.lines) if bias else 0} for run, bias in runs])
+    kept = lines.groupby(["task", "model"], sort=False).lines.agg(median_seed).reset_index()
     rows = rows[(rows.length == 60) & rows.model.isin(kept.model)]
     table = over_seeds(rows).drop(columns=["length", "regime"]).merge(kept, how="left", on=["task", "model"])
     order = list(dict.fromkeys(table.task))  # the rows of each task together
     return table.sort_values("task", key=lambda tasks: tasks.map(order.index), kind="stable", ignore_index=True)
-
-
-def kept_lines(runs: Sequence[Run]) -> pd.DataFrame:
-    """How many lines calibrated runs keep, the median over seeds: task, model, lines."""
-    rows = [identity(run) | {"lines": len(bias.lines) if (bias := run.bias()) else 0} for run in runs]
-    return pd.DataFrame(rows).groupby(["task", "model"], sort=False).lines.agg(median_seed).reset_index()
 
 
 def by_choice(table: pd.DataFrame) -> pd.DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -32,22 +33,17 @@ BY_WEIGHTS = {  # Algorithm 1, the paper's pseudo-code, by positions and initial
     for weights, start in WEIGHTS.items()
 }
 KAPPA_V1 = (2.0, 2.0)  # the deviations of the paper's first version
-LINE_READINGS = {  # which lines Algorithm 1 keeps: what is averaged, over which lines statistics run, and kappa
-    "v1": ("kappa 2", replace(PAPER, kappa=KAPPA_V1)),
-    "logits": ("logits", replace(PAPER, source="logits")),
-    "v1-logits": ("kappa 2, logits", replace(PAPER, kappa=KAPPA_V1, source="logits")),
-    "pooled": ("all lines pooled", replace(PAPER, pooled=True)),
-    "pooled-v1": ("all lines pooled, kappa 2", replace(PAPER, pooled=True, kappa=KAPPA_V1)),
-    "pooled-logits": ("all lines pooled, logits", replace(PAPER, pooled=True, source="logits")),
-    "pooled-v1-logits": (
-        "all lines pooled, kappa 2, logits",
-        replace(PAPER, pooled=True, kappa=KAPPA_V1, source="logits"),
-    ),
+LINE_READINGS: dict[str, tuple[str, dict[str, Any]]] = {  # which lines Algorithm 1 keeps, each alone or with the others
+    "pooled": ("all lines pooled", {"pooled": True}),
+    "v1": ("kappa 2", {"kappa": KAPPA_V1}),
+    "logits": ("logits", {"source": "logits"}),
 }
-READ_LINES = {  # with no positions and new weights, as the text has it
-    f"algorithm-1-{name}": reading(f"Algorithm 1, {title}", INDEX["none"], "new", calibration)
-    for name, (title, calibration) in LINE_READINGS.items()
-}
+READ_LINES = {}  # with no positions and new weights, as the text has it
+for pooled, logits, v1 in [*itertools.product((False, True), repeat=3)][1:]:
+    chosen = {name: LINE_READINGS[name] for name in itertools.compress(LINE_READINGS, (pooled, v1, logits))}
+    title = ", ".join(["Algorithm 1", *(words for words, _ in chosen.values())])
+    changes = {field: value for _, fields in chosen.values() for field, value in fields.items()}
+    READ_LINES[f"algorithm-1-{'-'.join(chosen)}"] = reading(title, INDEX["none"], "new", replace(PAPER, **changes))
 # Lines as the authors' script reads them: with sines, as in their one published log, and without positions.
 READ_LINES["algorithm-1-script"] = reading("Algorithm 1, the authors' script", INDEX["plain"], "new", SCRIPT)
 READ_LINES["algorithm-1-script-none"] = reading(

@@ -45,11 +45,8 @@ class Study:
         return [Name(task, model, base) for base, model, task in parts]
 
 
-def trained_grid() -> dict[tuple[int | None, int | None], str]:
-    """The part of the map of windows and periods that is trained: w=1 with all periods, T=3 and none with all w."""
-    return {(w, t): name for (w, t), name in GRID_NAMES.items() if w == W or t in (PERIOD, None)}
-
-
+# The part of the map of windows and periods that is trained: w=1 with all periods, T=3 and none with all w.
+TRAINED_GRID = tuple(name for (w, t), name in GRID_NAMES.items() if w == W or t in (PERIOD, None))
 DECODED = ("addition", "successor", "n-by-1", "parity")  # Addition first: it is what `smoke` has of them
 TIGHT = ("smoke", "quick")  # in the profile `paper` all problems are padded
 STORY = "story"  # what plain `reproduce` trains in the profile `quick`; the others are taken from the shipped results
@@ -73,7 +70,7 @@ STUDIES = {
     "deep": Study(("successor", "addition"), tuple(models.DEEP), profiles=("quick",)),
     "paper size": Study(("successor", "addition"), tuple(models.PAPER_SIZED), profiles=("quick",)),
     "paper size and batch": Study(ABLATED, tuple(models.PAPER_BATCH), profiles=("quick",)),
-    "grid": Study(ARITHMETIC, tuple(trained_grid().values())),
+    "grid": Study(ARITHMETIC, TRAINED_GRID),
     "periods": Study(BINARY, tuple(models.PERIODS)),
     "windows": Study(("successor", "addition"), tuple(models.WINDOWS)),
     "rope sizes": Study(("addition",), ("rope-128", "rope-512"), corner=1),

@@ -86,8 +86,7 @@ def runs_of_task(name: str, seed: int, profile: str) -> dict[str, Run]:
     """The runs of this experiment's task whose trained weights are here, made here or shipped."""
     task = spec(name, profile).identity.task
     same = dict.fromkeys([*(str(other) for other in names(profile) if other.task == task), name])
-    runs = {other: store.find(spec(other, profile), seed) for other in same}
-    return {other: run for other, run in runs.items() if run is not None and run.has_weights}
+    return {other: run for other in same if (run := store.with_weights(spec(other, profile), seed))}
 
 
 def ask(study: AttentionStudy, text: str) -> tuple[str, Decoded]:

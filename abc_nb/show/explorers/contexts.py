@@ -79,10 +79,9 @@ def models(name: str) -> dict[str, Named]:
     task, found = spec(name).identity.task, dict[str, Named]()
     for _, data in sorted((files.shipped() | files.made_here()).items()):
         own, seed = spec(data["experiment"]), data["seed"]
-        if own.identity.task == task and data["profile"] == own.profile:
-            run = store.find(own, seed)
-            if run is not None and run.has_weights and (certificate := certified.of_run(run)):
-                found[f"{own.name}, seed {seed}: {certificate['wrong']:,} wrong"] = own.name, seed
+        run = store.with_weights(own, seed) if own.identity.task == task and data["profile"] == own.profile else None
+        if run and (certificate := certified.of_run(run)):
+            found[f"{own.name}, seed {seed}: {certificate['wrong']:,} wrong"] = own.name, seed
     return found
 
 
