@@ -236,12 +236,9 @@ def contexts(frame: pd.DataFrame) -> Figure:
     heat_map(panel, bits, "cividis", vmin=0, vmax=1)
     panel.set_yticks(range(len(rows)), rows, family="monospace", fontsize=9)
     panel.axhline(len(rows) - 1.5, color="white", linewidth=3)
-    shown: dict[str, Any] = {
-        "bit 0": colormaps["cividis"](0.0),
-        "bit 1": colormaps["cividis"](1.0),
-        "not seen": CLOSED_COLOR,
-    }
-    patches = [Patch(facecolor=color, edgecolor="0.5", label=name) for name, color in shown.items()]
+    ends = colormaps["cividis"]([0.0, 1.0])
+    shown = zip(("bit 0", "bit 1", "not seen"), (*ends, CLOSED_COLOR), strict=True)
+    patches = [Patch(facecolor=color, edgecolor="0.5", label=name) for name, color in shown]
     figure.legend(handles=patches, loc="outside upper center", ncols=3, frameon=False)
     below.bar(frame.index, frame.margin, width=0.8, color=COLORS[0])
     below.set(xlim=(-0.5, len(frame) - 0.5), ylabel="margin")

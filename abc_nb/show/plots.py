@@ -111,11 +111,8 @@ def headline(study: CalibrationStudy, rows: pd.DataFrame, certified: dict[str, s
     colors = {model: COLORS[LOOKS.get(model, number)] for number, model in enumerate(order)}
     curves(right, rows, "model", colors)
     name_training(right, rotation=90)
-    right.set(
-        title=f"3. {rows.task.iloc[0]}: right answers",
-        xlabel=f"length ({length_unit(rows.task.iloc[0])})",
-        xlim=(0.9, end),
-    )
+    task = rows.task.iloc[0]
+    right.set(title=f"3. {task}: right answers", xlabel=f"length ({length_unit(task)})", xlim=(0.9, end))
     right.legend(loc="lower right", frameon=False)
     tested = rows[rows.model.isin(map(of_model, certified))].length.max()
     if certified:

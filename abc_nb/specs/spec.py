@@ -112,21 +112,7 @@ def spec(name: str | Name, profile: str = "quick", base: int | None = None, chan
     identity = parse(name, base)
     if identity is None or identity.model not in models_of(Task(identity.task)):
         raise InputError(unknown(str(name)))
-    own = specify(identity, profile, tuple(changes))
-    check_changes(own, changes)
-    return own
-
-
-def check_changes(own: Spec, changes: Sequence[str]) -> None:
-    """InputError for a change of what is not there."""
-    if own.practice and (parent := own.parent):
-        own, changes = parent, parent.changes
-    for change in changes:
-        first, dot, _ = change.partition("=")[0].partition(".")
-        if dot and first not in ("sampler", "model", "training", *(["parent"] if own.parent else [])):
-            raise InputError(f"cannot set {change!r}: {own.identity} has no part {first!r}")
-        if first == "parent" and own.parent:
-            check_changes(own.parent, [change.removeprefix("parent.")])
+    return specify(identity, profile, tuple(changes))
 
 
 def specify(identity: Name, profile: str, changes: tuple[str, ...] = ()) -> Spec:
@@ -135,13 +121,18 @@ def specify(identity: Name, profile: str, changes: tuple[str, ...] = ()) -> Spec
     model = models_of(task)[identity.model]
     if model.practice:
         return practised(identity, model, profile, changes)
+    has_parent = model.calibration is not None or model.rank > 0
+    for change in changes:
+        part, dot, _ = change.partition("=")[0].partition(".")
+        if dot and part not in ("sampler", "model", "training", *["parent"] * has_parent):
+            raise InputError(f"cannot set {change!r}: {identity} has no part {part!r}")
     regime = model.regime or PROFILES[profile].regime
     sampler = changed(Sampler(task, model.arrangement, regime, PERIOD if model.extends else 1), "sampler", changes)
     config = model_config(model, sampler, profile, changes)
     training = changed(training_config(model, task, profile), "training", changes)
     own = Spec(sampler, config, training, identity=identity, profile=profile, changes=changes)
     own = replace(own, tests=tests(model, sampler, config, profile))
-    if model.calibration is not None or model.rank:
+    if has_parent:
         fields = {name: getattr(model, name) for name in ("calibration", "start", "accept", "rank")}
         parent = Name(task.name, model.parent, model.parent_base or task.base)
         own = replace(own, parent=specify(parent, profile, without("parent", changes)), **fields)
