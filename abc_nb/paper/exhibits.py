@@ -109,9 +109,11 @@ class Exhibits:
         own = [claim.id for claim in claims.known().values() if claim.notebook == self.notebook]
         book = ledger.record(claims.judge(results, own), self.notebook, self.profile)
         lines = []
-        for row in book.itertuples():
-            met = f" ({row.runs})" if row.runs else ""
-            lines.append(f"- **{row.id}, {row.verdict}**{met}. The paper: *{row.claim}.* Here: {row.finding}")
+        for row in book.to_dict("records"):
+            met = f" ({row['runs']})" if row["runs"] else ""
+            lines.append(
+                f"- **{row['id']}, {row['verdict']}**{met}. The paper: *{row['claim']}.* Here: {row['finding']}"
+            )
         display(Markdown("\n".join(lines)))
 
     def provenance(self, results: Results, names: Sequence[str | Name]) -> None:

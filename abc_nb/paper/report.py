@@ -18,13 +18,11 @@ from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_text
 from abc_nb.paper import exhibits
 from abc_nb.paper.ledger import ledger, tally, unlike_the_paper, usual_size
-from abc_nb.runs import store
 from abc_nb.runs.run import Run
 from abc_nb.show import notebooks
 from abc_nb.show.titles import of_models
-from abc_nb.specs import studies
 from abc_nb.specs.recipes import PROFILES
-from abc_nb.specs.studies import ARITHMETIC
+from abc_nb.specs.studies import ARITHMETIC, names_of, studies_of
 
 HEADLINE = "figure-0-1-headline"
 SHOWN_LENGTHS = (6, 10, 60)
@@ -97,9 +95,8 @@ def escape(text: str) -> str:
 
 def listed_runs(results: Results) -> list[Run]:
     """The runs that notebooks read with these results; of those not made here, shipped ones."""
-    origins = ("shipped",) if results.origin == "shipped" else store.ANYWHERE
-    jobs = [(experiment, seed) for experiment in studies.needed(results.profile, True) for seed in results.seeds]
-    return [run for job in jobs if (run := store.find(*job, origins)) is not None]
+    found, profile = results if results.origin == "shipped" else results.or_shipped(), results.profile
+    return found.existing(names_of(*studies_of(profile), profile=profile))
 
 
 def run_row(run: Run) -> dict[str, object]:
