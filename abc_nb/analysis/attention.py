@@ -151,10 +151,6 @@ class AttentionStudy:
         return self.run.model()
 
     @property
-    def title(self) -> str:
-        return self.run.spec.task.title
-
-    @property
     def places(self) -> int:
         """Places of the longest results in training."""
         return self.run.spec.task.places(TRAINED)
@@ -227,7 +223,9 @@ class AttentionStudy:
 
 def best_heads(studies: Sequence[AttentionStudy]) -> pd.DataFrame:
     """`AttentionStudy.best_heads` of several tasks, over all operands together: each task's best heads."""
-    rows = pd.concat([study.best_heads().assign(task=study.title) for study in studies], ignore_index=True)
+    rows = pd.concat(
+        [study.best_heads().assign(task=study.run.spec.task.title) for study in studies], ignore_index=True
+    )
     rows = rows[rows.operand == "all"].drop(columns="operand")
     return rows[["task", *(column for column in rows if column != "task")]].round(3)
 

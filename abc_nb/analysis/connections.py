@@ -100,13 +100,6 @@ def on_successor(found: Results) -> pd.DataFrame:
     return by_offset(model, CalibrationStudy(found.one("successor-abc")))
 
 
-def on_parity(found: Results) -> pd.DataFrame:
-    """`changes` of the first seed's plain model of Parity; where its LoRA is shipped, ABC is the shipped one, too."""
-    adapted = found.one("parity-lora")
-    own = replace(found, origin="shipped") if adapted.manifest["shipped"] else found
-    return changes(CalibrationStudy(own.one("parity-abc")), adapted.model())
-
-
 def logit_change(before: Transformer, after: Transformer, name: Attention, batch: Batch) -> dict[str, Any]:
     """How the first layer's logits of one attention differ between two models on the same problems.
 
@@ -123,13 +116,15 @@ def logit_change(before: Transformer, after: Transformer, name: Attention, batch
     return {"attention": name, "closed": closed, "mean": change.abs().mean().item(), "spread": spread}
 
 
-def changes(study: CalibrationStudy, adapted: Transformer) -> pd.DataFrame:
-    """The change of logits by ABC's bias and by LoRA, of the same parent on the same problems.
+def on_parity(found: Results) -> pd.DataFrame:
+    """The change of logits by ABC's bias and by LoRA, of the first seed's plain model of Parity on the same problems.
 
-    Each attention is changed alone: cross-attention's queries come after self-attention, and would carry
-    its change. Columns as `logit_change`, and method.
+    Each attention is changed alone: cross-attention's queries come after self-attention, and would carry its change.
+    Columns as `logit_change`, and method. Where the LoRA is shipped, ABC is the shipped one, too.
     """
-    rows = []
+    lora, rows = found.one("parity-lora"), []
+    own = replace(found, origin="shipped") if lora.manifest["shipped"] else found
+    study, adapted = CalibrationStudy(own.one("parity-abc")), lora.model()
     for name in ENCODER_DECODER:
         lines = tuple(line for line in study.bias.lines if line.attention == name)
         ours = study.parent.with_bias(replace(study.bias, lines=lines, empty="transparent"))

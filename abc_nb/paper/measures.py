@@ -86,9 +86,10 @@ def operands(study: AttentionStudy) -> Row:
 
     `untrained` is how many look at either so in the model that the training began with.
     """
-    first, second = preferring(study.by_operand())
+    heads = study.by_operand()
+    first, second = preferring(heads)
     untrained = preferring(study.by_operand(study.run.spec.build(study.run.seed)))
-    return {"first": first, "second": second, "untrained": sum(untrained), "heads": len(study.by_operand())}
+    return {"first": first, "second": second, "untrained": sum(untrained), "heads": len(heads)}
 
 
 def preferring(sources: pd.DataFrame) -> tuple[int, int]:

@@ -10,8 +10,6 @@ from abc_nb.common.errors import InputError
 from abc_nb.problems.tasks import REGISTRY, Task
 from abc_nb.specs.models import models_of
 
-CLASSIFIER = "parity-classifier"  # Parity without a scratchpad, by the plain model
-
 
 @dataclass(frozen=True)
 class Name:
@@ -26,7 +24,7 @@ class Name:
 
     def __str__(self) -> str:
         if self.task == "parity-classification":
-            return CLASSIFIER
+            return "parity-classifier"  # Parity without a scratchpad, by the plain model
         usual = self.base == Task(self.task).base
         return f"{self.task}-{self.model}" + ("" if usual else f"-base{self.base}")
 
