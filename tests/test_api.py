@@ -57,13 +57,6 @@ def test_retraining_takes_other_settings_and_keeps_both_runs(folders: Folders) -
     assert run.model().config.bias == bias
 
 
-@pytest.mark.parametrize("name", ["addition-abc", "addition-rope", "vanilla", "parity-classifier", ""])
-def test_what_is_no_plain_model_is_refused(name: str, folders: Folders) -> None:
-    with pytest.raises(InputError, match="cannot be calibrated here: name a plain model such as addition-vanilla"):
-        abc_nb.retrain(name, profile="smoke")
-    assert not folders.runs.exists()
-
-
 def test_what_is_no_seed_base_or_number_of_problems_is_an_input_error(folders: Folders) -> None:
     with pytest.raises(InputError, match="a seed of -1 is not possible: give a whole number from 0 on"):
         abc_nb.retrain("addition-vanilla", seed=-1)

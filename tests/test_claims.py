@@ -140,16 +140,6 @@ def test_a_run_that_never_learned_its_training_task_decides_nothing() -> None:
     assert judged("C12", window).verdict == "in part", "which no undecided run can change"
 
 
-@pytest.mark.parametrize(
-    ("limit", "factor", "verdict"), [(0.0, 0.0, "holds"), (0.0, 99.0, "in part"), (99.0, 99.0, "differs")]
-)
-def test_a_claim_about_two_kinds_of_models_counts_both(limit: float, factor: float, verdict: str) -> None:
-    made = {(task, "vanilla"): [{"at_6": limit}] * 5 for task in ("direct-n-by-n", "direct-listops-nested")}
-    rows = runs(made | {("n-by-2", "by-head"): [{"at_6": factor}] * 5})
-    found = judged("C28", lambda name: rows[rows.task.str.startswith("direct") == (name == "limits")])
-    assert found.verdict == verdict
-
-
 def test_algorithm_1_is_decided_by_any_reading_with_the_kappa_of_the_text() -> None:
     six = {("successor", f"algorithm-1-{name}-deep"): [0.0] * 5 for name in ("pooled", "logits")}
     assert_judged("C19", runs(six), "differs", "0 of 10")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from decimal import Context, Decimal, localcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import nbformat
 import pytest
 
-from abc_nb.analysis.dataset import pi_and_e, the_problem
+from abc_nb.analysis.dataset import the_problem
 from abc_nb.problems.tasks import Task
 from abc_nb.show import notebooks
 from abc_nb.specs.studies import ARITHMETIC
@@ -95,14 +94,3 @@ def test_the_problem_of_the_course_has_the_digits_of_pi_and_e(task: str, digits:
     if task == "addition":
         assert numbers[1] == "271828182845904523536028747135"[:digits]
     assert len(numbers[0]) == Task(task).places(digits)
-
-
-def test_pi_and_e_are_those_of_other_series() -> None:
-    """e by `Decimal.exp`, pi by the mean of Gauss and Legendre, which doubles its right digits ten times."""
-    with localcontext(Context(prec=1020)):
-        a, b, t = Decimal(1), Decimal("0.5").sqrt(), Decimal("0.25")
-        for k in range(10):
-            a, b, t = (a + b) / 2, (a * b).sqrt(), t - 2**k * ((a - b) / 2) ** 2
-        expected = (a + b) ** 2 / (4 * t), Decimal(1).exp()
-        for digits in (1, 50, 1000):
-            assert pi_and_e(digits) == tuple(int(value.scaleb(digits - 1)) for value in expected)

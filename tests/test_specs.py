@@ -19,7 +19,7 @@ from abc_nb.common.errors import InputError
 from abc_nb.model.positions import NoPosition, PositionEncoding, Rotary, Sinusoidal
 from abc_nb.problems.numbers import Numbers
 from abc_nb.problems.tasks import REGISTRY, Task
-from abc_nb.specs import models, readings, studies, traced
+from abc_nb.specs import readings, studies
 from abc_nb.specs.names import Name, parse, renderings
 from abc_nb.specs.recipes import PROFILES, TESTS
 from abc_nb.specs.spec import Spec, calibrated, spec, train_command, with_practice
@@ -139,8 +139,9 @@ def test_a_plain_model_can_be_calibrated_in_any_base() -> None:
     assert calibrated("addition-vanilla-base4") == spec("addition-abc-unpractised-base4")
     assert calibrated("addition-decoder-vanilla") == spec("addition-decoder-abc-unpractised")
     assert with_practice(calibrated("addition-vanilla")) == spec("addition-abc")
-    with pytest.raises(InputError, match="name a plain model such as addition-vanilla"):
-        calibrated("addition-abc")
+    for name in ("addition-abc", "addition-rope", "vanilla", "parity-classifier", ""):
+        with pytest.raises(InputError, match="cannot be calibrated here: name a plain model such as addition-vanilla"):
+            calibrated(name)
 
 
 def test_a_test_length_that_a_position_does_not_reach_is_left_out() -> None:
@@ -215,12 +216,6 @@ def test_a_pattern_matches_what_studies_name() -> None:
     assert studies.matching("proven") == studies.names_of("proven") and len(studies.matching("proven")) == 16
     with pytest.raises(InputError, match="no experiment matches 'division-"):
         studies.matching("division-*")
-
-
-def test_models_have_titles_of_their_own() -> None:
-    """Two rows with one title are the same method in another family of tasks, kind of model, regime or training."""
-    assert all(model.title for model in (models.MODELS | traced.TRACED).values())
-    assert len({model.title for model in models.BASIC.values()}) == len(models.BASIC)
 
 
 def test_every_encoding_can_be_named_and_comes_back_from_plain_data() -> None:
