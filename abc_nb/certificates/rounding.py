@@ -90,7 +90,7 @@ class Sizes:
 
     @classmethod
     def of(cls, squares: Tensor, bias: Tensor, length: float) -> Sizes:
-        """From the squared lengths of all keys and values (R, 2 H), and the bias (K, H)."""
+        """From squared lengths of keys and values (R, 2 H), the largest ones among them, and the bias (K, H)."""
         key, value = squares.amax(0).chunk(2)
         finite, many = bias.masked_fill(bias.isinf(), 0.0).abs().amax(0), (~bias.isinf()).sum(0) > 1
         return cls(key.sqrt() * SLACK, float(value.detach().sum().sqrt()) * SLACK, finite, many.to(key), length)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from abc_nb.model.attention import MultiHeadAttention
 from abc_nb.model.layers import DecoderLayer, Layer
 
 ROWS = 2**11  # contexts computed at once: what a processor's cache holds is fastest
+MANY = 4  # times as many states as contexts are reason not to make keys and queries of all of these
 # None where PyTorch was built without it
 ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if torch.backends.mkldnn.is_available() else None
 T = TypeVar("T")
@@ -47,7 +48,6 @@ class Keys:
 
     table: Tensor  # of all that can be one: see `States.table`
     errors: Tensor  # (R,): of the normed states that they are made of
-    first: list[int]  # where the keys of each slot begin
     bias: Tensor  # (K, H)
     norm: nn.Module  # the LayerNorm before them
     sizes: Sizes
@@ -168,6 +168,14 @@ class States:
                 rows = rows * self.base + self.columns[atom]
         return torch.from_numpy(rows).to(self.device)
 
+    def used(self, root: Node | Token) -> tuple[Part, Tensor, bool]:
+        """A part, which of its states each context has, and whether the part is kept: all of it unless few are used."""
+        part, rows = self.part(root), self.rows(root)
+        if len(part.states) <= max(ROWS, MANY * self.count):
+            return part, rows, self.is_kept(root)
+        own, rows = rows.unique(return_inverse=True)
+        return Part(part.states[own], part.errors[own]), rows, False
+
     def distinct(self, atoms: Sequence[Atom]) -> tuple[np.ndarray, np.ndarray]:
         """A context for each way in which the tokens at some atoms differ, and which of them each context is like."""
         code = np.zeros(self.count, np.int64)
@@ -183,14 +191,12 @@ class States:
 
         In a decoder-only model all keys are under one softmax. `then` makes something else of both and of the contexts.
         """
-        layer, before, at = self.model.layers[node.layer - 1], self.part(node.before), self.rows(node.before)
+        layer, (before, at, kept) = self.model.layers[node.layer - 1], self.used(node.before)
         norm, own, cross = layer.self_residual.norm, (*node.own, *node.cross), None
         if isinstance(layer, DecoderLayer):
             own, cross = node.own, self.keys(layer.cross_attention, node.cross, self.model.encoder_norm)
         keys = self.keys(layer.self_attention, own, norm)
-        queries, errors = self.once(
-            (layer, node.before), self.is_kept(node.before), lambda: self.queries(layer, before)
-        )
+        queries, errors = self.once((layer, node.before), kept, lambda: self.queries(layer, before))
 
         def step(some: Tensor) -> tuple[Tensor, Tensor]:
             rows = at[some]
@@ -211,10 +217,10 @@ class States:
 
     def forward(self, layer: DecoderLayer | Layer, x: Tensor, error: Tensor) -> tuple[Tensor, Tensor]:
         """The feed-forward network with its residual."""
-        (up, relu, _, down), norm = layer.feed_forward, layer.forward_residual.norm
+        (up, _, _, down), norm = layer.feed_forward, layer.forward_residual.norm
         assert isinstance(up, nn.Linear) and isinstance(down, nn.Linear)
         inner, off = self.rules.normed(norm, x, error)
-        hidden = relu(product(up, inner))
+        hidden = product(up, inner, "relu")
         x, off = x + product(down, hidden), self.rules.forward((up, down), norm, hidden, off)
         return x, self.rules.added(x, error + off)
 
@@ -222,32 +228,38 @@ class States:
         """The keys and values of normed states, and which of them each context has (N, K); None without any."""
         if not keys:
             return None
-        kept = all(self.is_kept(root) for _, root in keys)
-        found = self.once((attention, keys), kept, lambda: self.table(attention, keys, norm))
-        return found, torch.stack(
-            [self.rows(root) + start for (_, root), start in zip(keys, found.first, strict=False)], 1
-        )
+        bias = torch.tensor(np.stack([np.frombuffer(own, np.float32) for own, _ in keys]))
+        parts, rows, kept = zip(*(self.used(root) for _, root in keys), strict=True)
+        found = self.once((attention, keys), all(kept), lambda: self.table(attention, parts, bias, norm))
+        starts = np.cumsum([0, *(len(part.states) for part in parts)]).tolist()
+        return found, torch.stack([own + start for own, start in zip(rows, starts, strict=False)], 1)
 
-    def table(self, attention: MultiHeadAttention, keys: Sequence[Key], norm: nn.Module) -> Keys:
+    def table(self, attention: MultiHeadAttention, parts: Sequence[Part], bias: Tensor, norm: nn.Module) -> Keys:
         """All that the keys can be: key, value and the squared lengths of both by head, (R, 2 D + 2 H).
 
-        Where no head sees two, what a key adds to a state instead: (R, D).
+        Where no head sees two, what a key adds to a state instead: (R, D). The bias of the slots is (K, H).
         """
-        parts, heads = [self.part(root) for _, root in keys], attention.heads
         states, errors = torch.cat([part.states for part in parts]), torch.cat([part.errors for part in parts])
         length = 0.0 if isinstance(norm, nn.LayerNorm) else float((states.norm(dim=1) + 2 * errors).detach().max())
-        states, errors = self.rules.normed(norm, states, errors)
-        sizes = [len(part.states) for part in parts]
-        bias = torch.tensor(np.stack([np.frombuffer(own, np.float32) for own, _ in keys])).to(states)
-        key, value = product(attention.key, states), product(attention.value, states)
-        squares = by_head(torch.cat([key, value], 1).square(), 2 * heads)
-        known = Sizes.of(squares, bias, length)
-        if known.many.any():
-            table = torch.cat([key, value, squares], 1)
-        else:
-            seen = (bias > -torch.inf).to(value).repeat_interleave(value.shape[1] // heads, 1)
-            table = (value * seen.repeat_interleave(torch.tensor(sizes), 0)) @ attention.out.weight.T
-        return Keys(table, errors, np.cumsum([0, *sizes]).tolist(), bias, norm, known)
+        heads, bias = attention.heads, bias.to(states)
+        opened = bias > -torch.inf
+        several = bool((opened.sum(0) > 1).any())
+        sizes = torch.tensor([len(part.states) for part in parts], device=self.device)
+        slots = torch.arange(len(parts), device=self.device).repeat_interleave(sizes)
+
+        def some(chosen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            normed, off = self.rules.normed(norm, states[chosen], errors[chosen])
+            key, value = product(attention.key, normed), product(attention.value, normed)
+            squares = by_head(torch.cat([key, value], 1).square(), 2 * heads)
+            if several:
+                return torch.cat([key, value, squares], 1), off, squares.amax(0)
+            seen = opened[slots[chosen]].to(value).repeat_interleave(value.shape[1] // heads, 1)
+            return (value * seen) @ attention.out.weight.T, off, squares.amax(0)
+
+        made = in_threads(self.threads, some, torch.arange(len(states), device=self.device).split(ROWS))
+        table, errors, squares = (torch.cat([*own]) for own in zip(*made, strict=True))
+        known = Sizes.of(squares.view(-1, 2 * heads), bias, length)
+        return Keys(table, errors, bias, norm, known)
 
     def attend(
         self,
@@ -289,10 +301,10 @@ def in_threads(threads: int, step: Callable[[Tensor], T], parts: Sequence[Tensor
             yield from pool.map(torch.inference_mode()(step), parts)
 
 
-def product(linear: nn.Linear, x: Tensor) -> Tensor:
+def product(linear: nn.Linear, x: Tensor, then: Literal["none", "relu"] = "none") -> Tensor:
     """`linear(x)`, by oneDNN where no gradient is asked for: on some processors it is twice as fast in float32."""
     weight, plain = linear.weight, type(linear) is nn.Linear and torch.is_inference_mode_enabled()
     if plain and ONEDNN is not None and weight.dtype == torch.float32 and weight.device.type == "cpu":
-        made: Tensor = ONEDNN(x, weight, linear.bias, "none", [], "")
+        made: Tensor = ONEDNN(x, weight, linear.bias, then, [], "")
         return made
-    return linear(x)
+    return linear(x) if then == "none" else linear(x).relu_()
