@@ -7,10 +7,11 @@ from argparse import Namespace
 import pandas as pd
 
 from abc_nb import api
+from abc_nb.certificates.certify import tried_and_certified
 from abc_nb.commands import answer_lines, bar, said, show
 from abc_nb.common.errors import InputError
 from abc_nb.language import answering, runs
-from abc_nb.language.practice import certify_language
+from abc_nb.language.practice import contexts_of_text
 from abc_nb.language.spec import language_spec
 
 
@@ -35,7 +36,7 @@ def compute(arguments: Namespace) -> int:
 
 def certify(arguments: Namespace) -> int:
     model = api.language_run(arguments.name, arguments.seed).model()
-    return max([said(found) for _, _, found in certify_language(model)], default=1)
+    return max(said(tried_and_certified(own).certificate) for own in contexts_of_text(model))
 
 
 def ship(arguments: Namespace) -> None:

@@ -65,7 +65,7 @@ def test_a_model_made_wrong_is_certified_after_practice_with_numbers_of_training
     with watched() as seen:
         found = practise(model, sampler, CONFIG, 0, ROUNDS)
     after = certify_model(model, sampler)
-    assert before.wrong > 0 == after.wrong and after.certified and found.certificates[-1].certified
+    assert before.wrong > 0 == after.wrong and after.certified and found.certificates[-1][0].certified
     facts = found.facts
     assert (facts["wrong_before"], facts["wrong_after"], facts["alone"]) == (before.wrong, 0, 0)
     assert 1 <= facts["rounds"] <= ROUNDS
@@ -81,7 +81,7 @@ def test_a_certified_model_is_rounded_to_8_bits_and_left_as_it_is() -> None:
     round_weights(rounded)
     before = checksum(weights_of(rounded))
     found = practise(model, run.spec.sampler, CONFIG, 0, ROUNDS)
-    assert found.progress.step == found.facts["rounds"] == 0 and found.certificates[-1].certified
+    assert found.progress.step == found.facts["rounds"] == 0 and found.certificates[-1][0].certified
     assert len(found.progress.history) == 1 and checksum(weights_of(model)) == before
 
 
@@ -92,7 +92,7 @@ def test_every_round_trains_and_practice_ends(steps: int, rounds: int) -> None:
     config = replace(CONFIG, steps=steps, hold=2, learning_rate=NOTHING, matrix_learning_rate=NOTHING, validation=3)
     with watched() as seen:
         found = practise(model, sampler, config, 0, rounds)
-    assert found.facts["rounds"] == rounds and not found.certificates[-1].certified
+    assert found.facts["rounds"] == rounds and not found.certificates[-1][0].certified
     assert found.progress.step == len(seen) == rounds * min(steps, 20)
     assert len(found.certificates) == rounds + 1
     assert found.facts["wrong_before"] == found.facts["wrong_after"] > 0
@@ -134,7 +134,7 @@ def test_contexts_that_no_training_number_shows_are_practised_alone(monkeypatch:
     monkeypatch.setattr(practice, "fits", lambda *_: False)
     with watched() as seen:
         found = practise(model, sampler, CONFIG, 0, ROUNDS)
-    assert found.alone > 0 and found.certificates[0].wrong > 0 and found.certificates[-1].certified
+    assert found.alone > 0 and found.certificates[0][0].wrong > 0 and found.certificates[-1][0].certified
     usual = [sampler.training_batch(0, step, 32).source for step in range(len(seen))]
     assert all(torch.equal(batch.source, own) for batch, own in zip(seen, usual, strict=True))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -93,11 +93,17 @@ def certify_model(model: Transformer, sampler: Sampler, zeros: bool = True, exam
     With `zeros`, operands may have any number of zeros in front at every width; without, only in the
     narrowest one, as `abc-nb compute` writes problems. InputError for a model that has no such certificate.
     """
-    return tried_and_certified(contexts_of(model, sampler, zeros), examples)[1]
+    return tried_and_certified(contexts_of(model, sampler, zeros), examples).certificate
 
 
-def tried_and_certified(contexts: Contexts, examples: int = EXAMPLES) -> tuple[list[Tried], Certificate]:
-    """What every context gave, and the certificate that follows from it, with the seconds of both."""
+class Try(NamedTuple):
+    """What every context gave, and the certificate that follows from it."""
+
+    results: list[Tried]
+    certificate: Certificate
+
+
+def tried_and_certified(contexts: Contexts, examples: int = EXAMPLES) -> Try:
     start, results = time.perf_counter(), try_all(contexts)
     model, task = contexts.model, contexts.task
     wrong, left = sum(each.wrong for each in results), min(each.left for each in results)
@@ -105,7 +111,7 @@ def tried_and_certified(contexts: Contexts, examples: int = EXAMPLES) -> tuple[l
     (_, (values, right)), (width, step) = least.narrow[0], contexts.shapes[least.shape][0]
     where = {"width": width, "step": step, "right": contexts.symbol(right)}
     shown = [(each.shape, context) for each in results for context in each.examples]
-    return results, Certificate(
+    certificate = Certificate(
         task=task.name,
         base=task.base,
         statement=f"{contexts.statement()} {ARITHMETIC[results[0].bits]}",
@@ -124,6 +130,7 @@ def tried_and_certified(contexts: Contexts, examples: int = EXAMPLES) -> tuple[l
         weights=checksum(weights_of(model)),
         bias=checksum_of_data(to_data(model.config.bias)),
     )
+    return Try(results, certificate)
 
 
 def weights_of(model: Transformer) -> dict[str, np.ndarray]:

@@ -11,7 +11,7 @@ Weights are rounded to 8 bits before each certificate, so that what is certified
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from abc_nb.certificates.certify import Certificate, contexts_of, tried_and_certified
+from abc_nb.certificates.certify import Certificate, Try, contexts_of, tried_and_certified
 from abc_nb.certificates.contexts import Context, Contexts
 from abc_nb.certificates.counterexamples import Candidate
 from abc_nb.certificates.rounding import Exact
@@ -42,6 +42,10 @@ SMALL = 0.5  # a margin below it is practised, too: what is practised beside it 
 AT_ONCE = 64  # contexts without a problem that a step practises, all of one shape
 
 Alone = dict[Shape, dict[bytes, Context]]  # contexts that are practised without a problem
+
+
+def put(alone: Alone, shape: Shape, contexts: Iterable[Context]) -> None:
+    alone.setdefault(shape, {}).update((context[0].tobytes(), context) for context in contexts)
 
 
 class ToPractise(Batches):
@@ -68,7 +72,7 @@ class ToPractise(Batches):
                 if problem is not None:
                     self.problems.append(problem)
                 else:
-                    self.alone.setdefault(each.shape, {})[context[0].tobytes()] = context
+                    put(self.alone, each.shape, [context])
 
     def batch(self, step: int, size: int) -> Batch:
         step += self.first
@@ -122,19 +126,24 @@ def loss_of_contexts(model: Transformer, shape: Shape, values: np.ndarray, right
 class Practised:
     """What practice did to a model."""
 
-    certificates: tuple[Certificate, ...]  # of the model before practice, and after each round
-    alone: int  # contexts that were practised without a problem
-    progress: Progress  # over all rounds; its history begins with the model before practice
+    certificates: list[tuple[Certificate, ...]]  # before practice, and after each round
+    progress: Progress  # over all rounds, with the seconds of certificates
+    alone: int = 0  # contexts that were practised without a problem
+
+    @property
+    def wrong(self) -> list[list[int]]:
+        """How many contexts of each certificate were wrong, before practice and after each round."""
+        return [[each.wrong for each in certificates] for certificates in self.certificates]
 
     @property
     def facts(self) -> dict[str, Any]:
-        """As plain data, for the record of a run."""
-        before, after = self.certificates[0], self.certificates[-1]
+        """As plain data, for the record of a run with one certificate."""
+        (first,), (last,) = self.certificates[0], self.certificates[-1]
         return {
             "rounds": len(self.certificates) - 1,
-            "contexts": after.contexts,
-            "wrong_before": before.wrong,
-            "wrong_after": after.wrong,
+            "contexts": last.contexts,
+            "wrong_before": first.wrong,
+            "wrong_after": last.wrong,
             "alone": self.alone,
         }
 
@@ -150,26 +159,45 @@ def practise(
     """Train a model on until it is certified, at most so many rounds; of a certified one weights are rounded, no more.
 
     `config` is the training of one round. Of every second batch, `config.again` problems hold wrong contexts.
-    The seconds of progress include those of certificates. InputError for a model that can have no certificate.
+    The history begins with the model before practice. InputError for a model that can have no certificate.
     """
-    start, contexts = time.perf_counter(), contexts_of(model, sampler)
-    practice = ToPractise(sampler, config, seed)
+    contexts, practice = contexts_of(model, sampler), ToPractise(sampler, config, seed)
     count, most = sum(contexts.counts.values()), MOST * config.steps * rounds
     if count > most:
         raise InputError(f"no practice: there are {count:,} contexts, and at most {most:,} are tried")
     round_weights(model)
     progress = Progress(history=[first_row(Trainer(model, sampler, config, seed))])
-    results, certificate = tried_and_certified(contexts)
-    certificates = [certificate]
-    while len(certificates) <= rounds and not certificates[-1].certified:
-        practice.add(contexts, results)
-        practice.first, progress.seconds = progress.step, time.perf_counter() - start
-        train_a_round(PractiseTrainer(model, sampler, config, seed, practice), progress, report)
-        round_weights(model)
-        results, certificate = tried_and_certified(contexts)
-        certificates.append(certificate)
-    progress.seconds = time.perf_counter() - start
-    return Practised(tuple(certificates), sum(map(len, practice.alone.values())), progress)
+
+    def trainer(tries: list[Try]) -> Trainer:
+        practice.add(contexts, tries[0].results)
+        practice.first = progress.step
+        return PractiseTrainer(model, sampler, config, seed, practice)
+
+    certificates = in_rounds([contexts], rounds, progress, trainer, report)
+    return Practised(certificates, progress, sum(map(len, practice.alone.values())))
+
+
+def in_rounds(
+    contexts: Sequence[Contexts],
+    rounds: int,
+    progress: Progress,
+    trainer: Callable[[list[Try]], Trainer],
+    report: Report | None = None,
+) -> list[tuple[Certificate, ...]]:
+    """Certificates of a rounded model before practice and after each round, at most so many, until all are certified.
+
+    `trainer` makes the training of a round from what trying the contexts gave. Its steps, its history and the seconds
+    of all go into the progress.
+    """
+    start, found = time.perf_counter() - progress.seconds, list[tuple[Certificate, ...]]()
+    while True:
+        tries = [tried_and_certified(each) for each in contexts]
+        found.append(tuple(each.certificate for each in tries))
+        progress.seconds = time.perf_counter() - start
+        if len(found) > rounds or all(each.certified for each in found[-1]):
+            return found
+        train_a_round(trainer(tries), progress, report)
+        round_weights(contexts[0].model)
 
 
 def first_row(trainer: Trainer) -> dict[str, float]:

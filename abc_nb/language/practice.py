@@ -7,57 +7,39 @@ which would overfit it: outside of answers the model is held to what it predicte
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from abc_nb.certificates.certify import Certificate, tried_and_certified
-from abc_nb.certificates.contexts import Block
-from abc_nb.certificates.practice import SMALL, Alone, loss_of_contexts, poor
+from abc_nb.certificates.certify import Try
+from abc_nb.certificates.contexts import Block, Contexts
+from abc_nb.certificates.practice import SMALL, Alone, Practised, in_rounds, loss_of_contexts, poor, put
 from abc_nb.certificates.shapes import Shape
 from abc_nb.certificates.spans import SpanContexts
-from abc_nb.certificates.tried import Tried
 from abc_nb.common.errors import InputError
 from abc_nb.language.mixture import Mixture, TextBatch
-from abc_nb.language.training import LanguageTrainer, patterns_of, rows_of
+from abc_nb.language.training import LanguageTrainer, patterns_of
 from abc_nb.model.eight_bits import round_weights
 from abc_nb.model.rows import logits
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import AGAIN, generator
 from abc_nb.training.progress import Progress, TrainingConfig
 from abc_nb.training.trainer import Report
-from abc_nb.training.writer import text_bias
+from abc_nb.training.writer import rows_of, text_bias
 
 SHAPES, AT_ONCE = 8, 256  # shapes of which a step shows contexts alone, and contexts of each
 OFTEN = 4  # times as often as others, and once more, come shapes that have wrong contexts
 
 
-@dataclass(frozen=True)
-class Practised:
-    """What practice did to a model."""
-
-    certificates: tuple[tuple[Certificate, ...], ...]  # of each pattern, before practice and after each round
-    progress: Progress  # of all rounds
-    seconds: float  # with those of certificates
-
-    @property
-    def wrong(self) -> list[list[int]]:
-        """How many contexts of each pattern were wrong, before practice and after each round."""
-        return [[each.wrong for each in certificates] for certificates in self.certificates]
-
-
-def certify_language(model: Transformer) -> list[tuple[SpanContexts, list[Tried], Certificate]]:
-    """Every context of every pattern tried; InputError for a model whose answers can look everywhere."""
+def contexts_of_text(model: Transformer) -> list[SpanContexts]:
+    """The contexts of each pattern's answers; InputError for a model whose answers can look everywhere."""
     if not patterns_of(model):
         raise InputError("no certificate: the answers of this model look at all text before them; choose language-abs")
-    contexts = [SpanContexts(model, pattern) for pattern in patterns_of(model)]
-    return [(own, *tried_and_certified(own)) for own in contexts]
+    return [SpanContexts(model, pattern) for pattern in patterns_of(model)]
 
 
 def practise_language(
@@ -72,86 +54,75 @@ def practise_language(
 
     `config` is the training of one round. The contexts to practise are those of all rounds so far.
     """
-    start, alone, progress, before = time.perf_counter(), Alone(), Progress(), deepcopy(model)
+    contexts, before, progress = contexts_of_text(model), deepcopy(model), Progress()
+    practice = ToPractise(contexts, before)
     round_weights(model)
-    found = certify_language(model)
-    certificates = [tuple(each for _, _, each in found)]
-    while len(certificates) <= rounds and not all(each.certified for each in certificates[-1]):
-        for _, results, _ in found:
-            for each in (each for each in results if each.margin < SMALL):
-                known = alone.setdefault(each.shape, {})
-                known |= {context[0].tobytes(): context for context in poor(each)}
-        own = seed + 2**20 * len(certificates)
-        trainer = PractiseTrainer(model, mixture, config, own, before, alone, [contexts for contexts, _, _ in found])
-        trainer.run(report=report)
-        add(progress, trainer.progress)
-        round_weights(model)
-        found = certify_language(model)
-        certificates.append(tuple(each for _, _, each in found))
-    return Practised(tuple(certificates), progress, time.perf_counter() - start)
+
+    def trainer(tries: list[Try]) -> PractiseTrainer:
+        practice.add(tries)
+        return PractiseTrainer(model, mixture, config, seed + 2**20 * practice.rounds, practice)
+
+    return Practised(in_rounds(contexts, rounds, progress, trainer, report), progress)
 
 
-def add(progress: Progress, own: Progress) -> None:
-    """Add a round's steps to those before."""
-    progress.history += [row | {"step": progress.step + row["step"]} for row in own.history]
-    progress.step += own.step
-    progress.seconds += own.seconds
+class ToPractise:
+    """All contexts of a model, and those that were wrong in a round so far; and the model before practice."""
+
+    def __init__(self, contexts: Sequence[Contexts], before: Transformer) -> None:
+        self.before, self.rounds, self.alone = before.requires_grad_(False).eval(), 0, Alone()
+        self.every = {shape: together([*own.blocks(shape)]) for own in contexts for shape in own.shapes}
+
+    def add(self, tries: Sequence[Try]) -> None:
+        """Add what is wrong or nearly so, for one round more."""
+        self.rounds += 1
+        for each in (each for own in tries for each in own.results if each.margin < SMALL):
+            put(self.alone, each.shape, poor(each))
+
+    def some(self, rng: np.random.Generator) -> list[tuple[Shape, Block]]:
+        """Contexts of some shapes. Shapes of few contexts come up, too, and those with wrong ones more often."""
+        shapes = [*self.every]
+        sizes = np.sqrt([len(every) for every in self.every.values()])
+        sizes = sizes * [1 + OFTEN * (shape in self.alone) for shape in shapes]
+        chosen = rng.choice(len(shapes), SHAPES, p=sizes / sizes.sum())
+        return [(shapes[number], self.contexts(shapes[number], rng)) for number in chosen]
+
+    def contexts(self, shape: Shape, rng: np.random.Generator) -> Block:
+        """Some contexts of one shape; half of them were wrong where such are known."""
+        wrong = [*self.alone.get(shape, {}).values()]
+        found = self.every[shape].part(rng.integers(len(self.every[shape]), size=AT_ONCE))
+        for row in range(AT_ONCE // 2 if wrong else 0):
+            found.values[row], found.right[row] = wrong[int(rng.integers(len(wrong)))]
+        return found
+
+
+def together(blocks: Sequence[Block]) -> Block:
+    return Block(np.concatenate([each.values for each in blocks]), np.concatenate([each.right for each in blocks]))
 
 
 class PractiseTrainer(LanguageTrainer):
     """Trains one round: the loss of contexts alone, and how far predictions in text are from those before practice."""
 
     def __init__(
-        self,
-        model: Transformer,
-        mixture: Mixture,
-        config: TrainingConfig,
-        seed: int,
-        before: Transformer,
-        alone: Alone,
-        contexts: Sequence[SpanContexts],
+        self, model: Transformer, mixture: Mixture, config: TrainingConfig, seed: int, practice: ToPractise
     ) -> None:
-        """`alone` are the contexts that were wrong in this round or an earlier one, by shape."""
         super().__init__(model, mixture, config, seed)
-        self.before = before.requires_grad_(False).eval()
-        self.every = {shape: whole(own.blocks(shape)) for own in contexts for shape in own.shapes}
-        self.alone, self.shapes = alone, [*self.every]
-        counts = [len(self.every[shape].right) for shape in self.shapes]
-        # Shapes of few contexts come up, too, and those with wrong ones more often.
-        sizes = np.sqrt(counts) * [1 + OFTEN * (shape in alone) for shape in self.shapes]
-        self.chances = sizes / sizes.sum()
+        self.practice = practice
 
     def gradients(self, batch: TextBatch, phase: Tensor | int) -> tuple[Tensor, Tensor]:  # type: ignore[override]
         for parameter in self.parameters:
             parameter.grad = None
         loss = self.change(batch)
         loss.backward()
-        rng = generator(self.seed, AGAIN, self.progress.step)
-        for number in rng.choice(len(self.shapes), SHAPES, p=self.chances):
-            (self.loss(self.shapes[number], rng) / SHAPES).backward()
+        for shape, block in self.practice.some(generator(self.seed, AGAIN, self.progress.step)):
+            (loss_of_contexts(self.model, shape, block.values, block.right) / SHAPES).backward()
         return loss.detach(), torch.zeros_like(batch.tokens[:, 1:], dtype=torch.bool)
 
     def change(self, batch: TextBatch) -> Tensor:
         """The Kullback-Leibler divergence from predictions before practice to those now, a token outside of answers."""
         inputs, rows = batch.tokens[:, :-1], rows_of(self.model, [text[:-1] for text in batch.texts])
-        now, then = (logits(model, inputs, rows).log_softmax(-1) for model in (self.model, self.before))
+        now, then = (logits(model, inputs, rows).log_softmax(-1) for model in (self.model, self.practice.before))
         outside = torch.ones_like(inputs, dtype=torch.bool)
         for own, text in zip(outside, batch.texts, strict=True):
             for span in text_bias(self.model).spans(text):
                 own[span.equals : span.end] = False
         return F.kl_div(now, then, reduction="none", log_target=True).sum(-1)[outside].mean()
-
-    def loss(self, shape: Shape, rng: np.random.Generator) -> Tensor:
-        """Cross-entropy of the right tokens of some contexts of one shape, from the model's own layers."""
-        wrong, every = [*self.alone.get(shape, {}).values()], self.every[shape]
-        some = rng.integers(len(every.right), size=AT_ONCE)
-        chosen, labels = every.values[some], every.right[some]
-        for row in range(len(some) // 2 if wrong else 0):
-            chosen[row], labels[row] = wrong[int(rng.integers(len(wrong)))]
-        return loss_of_contexts(self.model, shape, chosen, labels)
-
-
-def whole(blocks: Iterable[Block]) -> Block:
-    """All contexts of a shape together."""
-    parts = [*blocks]
-    return Block(np.concatenate([part.values for part in parts]), np.concatenate([part.right for part in parts]))

@@ -107,7 +107,8 @@ def make(spec: LanguageSpec, seed: int, path: Path, report: Report | None) -> La
     trained = {"text": text_loss(model), "steps": progress.step, "seconds": round(progress.seconds, 1)}
     model = model.cpu()  # of which certificates speak
     round_weights(model)
-    record: dict[str, Any] = {"spec": spec.data, "seed": seed, "bias": bias_of(model), "trained": trained}
+    bias = to_data(model.config.bias) if isinstance(model.config.bias, SpanLines) else None
+    record: dict[str, Any] = {"spec": spec.data, "seed": seed, "bias": bias, "trained": trained}
     record["history"] = list(progress.history)
     if spec.rounds:
         practised = practise_language(model, spec.mixture, spec.practice, seed, spec.rounds, report)
@@ -117,7 +118,7 @@ def make(spec: LanguageSpec, seed: int, path: Path, report: Report | None) -> La
             "text": text_loss(model),
             "steps": practised.progress.step,
             "rounds": len(practised.certificates) - 1,
-            "seconds": round(practised.seconds, 1),
+            "seconds": round(practised.progress.seconds, 1),
         }
     model.eval()
     record["text"] = text_loss(model, 256)
@@ -138,12 +139,6 @@ def start(spec: LanguageSpec, seed: int) -> Transformer:
         return spec.build(seed)
     parent = ensure(spec.parent, seed).model()
     return spec.build(seed, calibrated(parent, spec.calibration, spec.mixture.longest, seed))
-
-
-def bias_of(model: Transformer) -> Any:
-    """The lines of problems as plain data, of a model that has such."""
-    bias = model.config.bias
-    return to_data(bias) if isinstance(bias, SpanLines) else None
 
 
 def ship(run: LanguageRun) -> Path:

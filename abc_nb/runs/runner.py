@@ -181,7 +181,7 @@ def practised(experiment: Spec, seed: int, parent: Run, report: Report | None) -
         found = practise(model, experiment.sampler, config, seed, experiment.practice, report)
     except InputError as error:
         return Attempt(model, 0.0, 0, 0.0, facts | {"practice": {"rounds": 0, "refused": str(error)}}, tables)
-    files.write(found.certificates[-1], experiment.name, seed, experiment.profile)
+    files.write(found.certificates[-1][0], experiment.name, seed, experiment.profile)
     tables["history"] = pd.DataFrame(found.progress.history)
     progress = found.progress
     facts |= {"practice": found.facts}
