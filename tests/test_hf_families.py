@@ -135,7 +135,7 @@ def reached(model: Any, handle: Any) -> None:
     change = (logits(model, tokens[None]) - logits(model, other[None])).abs().amax((0, 2))
     assert 0 < paths[:, 1].sum() < len(tokens)
     assert change[~paths[:, 1]].max() < 1e-5 * change.max()
-    with handle.lent(Bias(), LAYOUTS[0]):
+    with handle.lent(bias=Bias(), layout=LAYOUTS[0]):
         assert (logits(model, tokens[None]) - logits(model, other[None])).abs().amax((0, 2))[2:].min() > 0
 
 

@@ -23,6 +23,8 @@ from abc_nb.bias import Bias, Lines, Window
 pytest.importorskip("transformers")
 hf = pytest.importorskip("abc_nb.hf")
 long = pytest.importorskip("abc_nb.hf.long")
+rows = pytest.importorskip("abc_nb.hf.rows")
+ATTACH = sys.modules["abc_nb.hf.attach"]
 
 ADDITION = Task("addition")
 LAYOUT = ADDITION.layout(20)
@@ -35,14 +37,20 @@ Calls = list[tuple[int, int]]  # queries and keys of each layer that FlexAttenti
 def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
     found: Calls = []
 
-    def noted(query: Tensor, key: Tensor, *rest: Any) -> Tensor | None:
-        mixed: Tensor | None = long.by_blocks(query, key, *rest)
+    def noted(bias: Bias, rows: Any, layer: int, query: Tensor, key: Tensor, *rest: Any) -> Tensor | None:
+        mixed: Tensor | None = long.by_blocks(bias, rows, layer, query, key, *rest)
         if mixed is not None:
             found.append((query.shape[2], key.shape[2]))
         return mixed
 
-    monkeypatch.setattr(sys.modules["abc_nb.hf.kept"], "by_blocks", noted)
+    monkeypatch.setattr(ATTACH, "by_blocks", noted)
     return found
+
+
+def long_from(tokens: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FlexAttention is taken from so many tokens on."""
+    for module in (ATTACH, rows):
+        monkeypatch.setattr(module, "LONG", tokens)
 
 
 @pytest.fixture
@@ -136,11 +144,11 @@ def test_it_is_chosen_by_length_and_the_large_matrix_is_not_made(calls: Calls, m
     with hf.attach(model, ONE_KEY, LAYOUT) as handle:
         wanted = model(tokens).logits
         assert not calls
-        handle.kept.made.clear()
-        monkeypatch.setattr(sys.modules["abc_nb.hf.kept"], "LONG", 50)
+        rows.matrix.cache_clear()
+        long_from(50, monkeypatch)
         assert torch.allclose(in_parts(model, tokens), wanted, atol=1e-4)
         assert calls == [(tokens.shape[1] - 3, tokens.shape[1] - 3)] * LAYERS
-        assert not [what for what in handle.kept.made if what[0] == "matrix"]
+        assert not rows.matrix.cache_info().currsize
         handle.layout = ADDITION.layout(3)
         model(sequences(2, ADDITION.layout(3)))
         assert len(calls) == LAYERS
@@ -149,7 +157,7 @@ def test_it_is_chosen_by_length_and_the_large_matrix_is_not_made(calls: Calls, m
 @pytest.mark.usefixtures("traced")
 def test_what_it_cannot_do_takes_the_dense_matrix(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
     """Padding, weights that are asked for, gradients on a processor, dropout, and a bias of many open keys."""
-    monkeypatch.setattr(sys.modules["abc_nb.hf.kept"], "LONG", 10)
+    long_from(10, monkeypatch)
     model, tokens = made(llama, attention_dropout=0.1), sequences(2, LAYOUT)
     mask = torch.ones_like(tokens)
     mask[0, 0] = 0
@@ -198,7 +206,7 @@ def test_where_it_is_not_compiled_the_dense_matrix_is_taken_with_a_warning(
 
 @pytest.mark.usefixtures("traced")
 def test_answers_of_long_problems_are_generated_as_without_it(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["abc_nb.hf.kept"], "LONG", 40)
+    long_from(40, monkeypatch)
     model, prompts = made(llama), sequences(2, LAYOUT)[:, : LAYOUT.source_length + 1]
     more = {"max_new_tokens": LAYOUT.target_length, "do_sample": False, "pad_token_id": PAD}
     with hf.attach(model, ONE_KEY, LAYOUT) as handle:

@@ -48,10 +48,10 @@ def count(layout: Layout) -> int:
     return layout.source_length + layout.target_length
 
 
-def padded(parts: list[Tensor], sides: list[str]) -> tuple[Tensor, Tensor]:
+def padded(parts: list[Tensor], sides: list[str], fill: int = PAD) -> tuple[Tensor, Tensor]:
     """Rows of tokens, and their mask."""
     longest = max(len(part) for part in parts)
-    rows, mask = torch.full((len(parts), longest), PAD), torch.zeros(len(parts), longest, dtype=torch.long)
+    rows, mask = torch.full((len(parts), longest), fill), torch.zeros(len(parts), longest, dtype=torch.long)
     for row, (part, side) in enumerate(zip(parts, sides, strict=True)):
         first = longest - len(part) if side == "left" else 0
         rows[row, first : first + len(part)], mask[row, first : first + len(part)] = part, 1

@@ -14,7 +14,7 @@ from helpers import one_token_a_character
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_hf import LAYERS, gpt2, llama, made, neox
-from test_hf_rows import gemma2, opt, qwen3
+from test_hf_rows import gemma2, opt, padded, qwen3
 from test_spans import HEADS, PATTERNS, slow_bias, texts
 from torch import Tensor, nn
 
@@ -62,12 +62,7 @@ def ids(text: str) -> Tensor:
 
 
 def batch(rows: list[str], sides: list[str]) -> tuple[Tensor, Tensor]:
-    longest = max(map(len, rows))
-    tokens, mask = torch.full((len(rows), longest), PAD), torch.zeros(len(rows), longest, dtype=torch.long)
-    for row, (text, side) in enumerate(zip(rows, sides, strict=True)):
-        first = longest - len(text) if side == "left" else 0
-        tokens[row, first : first + len(text)], mask[row, first : first + len(text)] = ids(text), 1
-    return tokens, mask
+    return padded([ids(text) for text in rows], sides, PAD)
 
 
 def by_hand(model: Any, given: Known) -> Tensor:

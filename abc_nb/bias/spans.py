@@ -59,7 +59,7 @@ class SpanLines(Bias):
 
     def spans(self, text: str) -> list[ProblemSpan]:
         """The problems of a text that this bias is about."""
-        return Patterns(self.patterns).spans(text) if self.patterns else []
+        return Patterns(self.patterns).spans(text)
 
     def of(self, pattern: Pattern) -> Lines:
         """The lines of a pattern."""
@@ -104,25 +104,20 @@ class SpanLines(Bias):
         raise InputError("this bias is one of rows of text: of a problem alone, take the lines of its pattern")
 
 
+small = lru_cache(1024)(dense_bias)
+opened = lru_cache(64)(open_bias)
+
+
 def matrix_of(lines: Lines, layout: Layout, layer: int, rows: slice) -> Tensor:
-    """Rows of the bias of a problem and its answer as one sequence: (heads, rows, token)."""
+    """Rows of the bias of a problem and its answer as one sequence: (heads, rows, token).
+
+    In time and memory linear in the length of a long problem where no head sees all of it.
+    """
     tokens = token_count(layout)
-    if tokens <= DENSE:
-        return small(lines, layout, layer)[:, rows]
-    keys = opened(lines, layout, layer)
-    return dense_bias(lines, layout, layer, lines.heads)[:, rows] if keys is None else keys.rows(rows).dense(tokens)
-
-
-@lru_cache(maxsize=64)
-def opened(lines: Lines, layout: Layout, layer: int) -> OpenKeys | None:
-    """Each token's open keys, in time and memory linear in the length; None where a head sees all."""
-    return open_bias(lines, layout, layer, lines.heads)
-
-
-@lru_cache(maxsize=1024)
-@torch.inference_mode(False)  # kept, and used in training later
-def small(lines: Lines, layout: Layout, layer: int) -> Tensor:
-    return dense_bias(lines, layout, layer, lines.heads)
+    keys = None if tokens <= DENSE else opened(lines, layout, layer, lines.heads)
+    if keys is not None:
+        return keys.rows(rows).dense(tokens)
+    return (small if tokens <= DENSE else dense_bias)(lines, layout, layer, lines.heads)[:, rows]
 
 
 def positions(spans: Sequence[ProblemSpan], tokens: int, period: int = 1) -> Tensor:

@@ -40,7 +40,7 @@ class Block:
     def __getitem__(self, row: int) -> Context:
         return self.values[row], int(self.right[row])
 
-    def part(self, rows: np.ndarray) -> Block:
+    def part(self, rows: np.ndarray | slice) -> Block:
         return Block(self.values[rows], self.right[rows])
 
 
@@ -95,9 +95,9 @@ class Contexts(ABC):
     def candidates(self, wrong: Wrong) -> list[Candidate]:
         """Problems that may show wrong contexts, those that people should see first."""
 
+    @abstractmethod
     def in_training(self, wanted: Iterable[Shape]) -> dict[Shape, list[Site]]:
         """Where problems of training show some shapes, the best sites for practice first."""
-        return {shape: self.shapes[shape] for shape in wanted}
 
     def counterexamples(self, wrong: Wrong, most: int) -> list[Counterexample]:
         """The shortest problems that the model gets wrong, at most so many."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -12,7 +12,7 @@ from abc_nb.certificates.contexts import Block, Context, Contexts, Site, Wrong, 
 from abc_nb.certificates.counterexamples import Candidate
 from abc_nb.certificates.reach import Unrolled, reach
 from abc_nb.certificates.shapes import Atom, Node, Shape, Token
-from abc_nb.certificates.walks import Fixed, Place
+from abc_nb.certificates.walks import Place
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.automaton import Automaton, Kind
@@ -110,8 +110,8 @@ class PlaceContexts(Contexts):
 
         return shape, observed(batch, step, shape, tokens)
 
-    def given(self, shape: Shape, context: Context, site: Site) -> tuple[Fixed, Mapping[int, int]]:
-        """What a context says of each place of a problem, and of the digits of a short factor."""
+    def problem(self, shape: Shape, context: Context, site: Site, zeros: bool | None = None) -> list[Digits] | None:
+        """The operands of a problem that holds a context; with `zeros` in front or without, by default as all have."""
         kept, (values, right), step = self.step(site)[2], context, site[1]
         fixed: dict[int, dict[tuple[str, int], int]] = {} if shape.label is not None else {step: {("output", 0): right}}
         factor: dict[int, int] = {}
@@ -120,20 +120,14 @@ class PlaceContexts(Contexts):
                 factor[place] = value
             else:
                 fixed.setdefault(kept[place], {})[kind, number] = value
-        return fixed, factor
-
-    def problem(self, shape: Shape, context: Context, site: Site) -> list[Digits] | None:
-        return self.walked(shape, context, site, self.zeros)
-
-    def walked(self, shape: Shape, context: Context, site: Site, zeros: bool) -> list[Digits] | None:
-        """The same with zeros in front or without."""
-        path = walks.shortest(self.automaton, self.kinds(site[0], zeros), *self.given(shape, context, site))
+        kinds = self.kinds(site[0], self.zeros if zeros is None else zeros)
+        path = walks.shortest(self.automaton, kinds, fixed, factor)
         if path is None:
             return None
         start, inputs = path
-        factor = self.automaton.factor[start : start + 1]
+        short = self.automaton.factor[start : start + 1]
         long = self.automaton.digits[inputs].T[:, None]  # (operands, 1, places)
-        return [*long, factor] if factor.size else [*long]
+        return [*long, short] if short.size else [*long]
 
     def candidates(self, wrong: Wrong) -> list[Candidate]:
         """For each wrong context the narrowest problem; one without zeros in front, if there is any."""
@@ -143,7 +137,7 @@ class PlaceContexts(Contexts):
     def shortest(self, shape: Shape, context: Context) -> Candidate | None:
         for zeros in (False, True)[: 1 + self.zeros]:
             for width, step in self.shapes[shape]:
-                operands = self.walked(shape, context, (width, step), zeros)
+                operands = self.problem(shape, context, (width, step), zeros)
                 if operands is not None:
                     return Candidate(width, operands, zeros and single(width) > self.narrowest)
         return None

@@ -128,10 +128,10 @@ class SpanContexts(PlaceContexts):
             else:
                 yield block
 
-    def walked(self, shape: Shape, context: Context, site: Site, zeros: bool) -> list[Digits] | None:
+    def problem(self, shape: Shape, context: Context, site: Site, zeros: bool | None = None) -> list[Digits] | None:
         """The numbers of a problem that holds a context, without what stands in front of them on a walk."""
         values, right = context
-        operands = super().walked(shape, (values, 0 if right == self.end else right), site, zeros)
+        operands = super().problem(shape, (values, 0 if right == self.end else right), site, zeros)
         if operands is None:
             return None
         return [digits[:, :length] for digits, length in zip(operands, lengths_of(site[0]), strict=True)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -23,11 +24,11 @@ from abc_nb.bias.spans import SpanLines
 from abc_nb.common.errors import InputError
 from abc_nb.hf.attention import NAME, register
 from abc_nb.hf.flex import values
-from abc_nb.hf.kept import Kept
+from abc_nb.hf.long import by_blocks
 from abc_nb.hf.probe import check_model, prove
-from abc_nb.hf.rows import Rows, real_tokens, rows_of_layouts
+from abc_nb.hf.rows import LONG, Rows, real_tokens, rows_of_layouts
 from abc_nb.hf.saving import save
-from abc_nb.hf.text import Reader, Text
+from abc_nb.hf.text import Finish, Reader, rows_of_text
 from abc_nb.problems.layouts import Layout
 
 if TYPE_CHECKING:
@@ -134,11 +135,11 @@ class Attached:
         self.layout: Layouts = ()
         self.reader: Reader | None = None  # of problems in text
         self.rows: Rows | None = None  # of the pass that runs
-        self.text: Text | None = None  # the same, of text
+        self.finish: Finish | None = None  # what is left to do after it, of text
+        self.made: tuple[int, Tensor] | None = None  # the bias of the last layer, which those of the same lines share
         self.given: Rows | None = None  # for all passes, in the place of those that are found
         self.weights_wanted = False
         self.countable = False  # whether the model can be told where its tokens stand, and counts from 0 itself
-        self.kept = Kept(self.bias)
         self.hooks: list[Any] = []
         self.layers: list[Any] = []  # in the order in which they attend
         self.configs: list[tuple[Any, Any, Any]] = [  # a module, its own configuration, and the one in its place
@@ -179,23 +180,14 @@ class Attached:
         self.configs = []
 
     @contextmanager
-    def lent(self, bias: Bias, layout: Layouts) -> Iterator[Attached]:
-        """Another bias for other problems in the place of its own, for a `with` block."""
-        own = self.bias, self.layout
-        self.bias, self.layout = bias, layout
+    def lent(self, **other: Any) -> Iterator[Attached]:
+        """With another bias and layout, or with rows that are `given`, in the place of its own, for a `with` block."""
+        own = {name: getattr(self, name) for name in other}
+        vars(self).update(other)
         try:
             yield self
         finally:
-            self.bias, self.layout = own
-
-    @contextmanager
-    def told(self, rows: Rows) -> Iterator[Attached]:
-        """Rows that are given, in the place of those that a pass would find, for a `with` block."""
-        self.given = rows
-        try:
-            yield self
-        finally:
-            self.given = None
+            vars(self).update(own)
 
     def __enter__(self) -> Attached:
         return self
@@ -204,7 +196,7 @@ class Attached:
         self.detach()
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"kept": Kept(self.bias), "rows": None, "text": None}
+        return vars(self) | {"rows": None, "finish": None, "made": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         register()  # in the process that loads a model under a bias
@@ -227,18 +219,15 @@ class Attached:
         self.weights_wanted = bool(given.get("output_attentions") or self.base.config.output_attentions)
         seen = 0 if cache is None else int(cache.get_seq_length())
         real = real_tokens(given.get("attention_mask"), tuple(tokens.shape[:2]), seen, self.rows)
-        self.text = None
+        self.finish = self.made = None
         if self.given is not None:
             self.rows = self.given
         elif isinstance(self.bias, SpanLines):
             assert self.reader is not None
-            self.text = Text(self.bias, self.reader, given, seen, real)
-            self.rows = self.text.rows
+            self.rows, self.finish = rows_of_text(self.bias, self.reader, given, seen, real)
         else:
             size = tokens.shape[0], tokens.shape[1]
-            self.rows = rows_of_layouts(
-                as_layouts(self.layout), self.period, size, seen, real, self.rows, self.own_kept().part
-            )
+            self.rows = rows_of_layouts(self.bias, as_layouts(self.layout), self.period, size, seen, real, self.rows)
         own, told = self.rows.positions, self.reader is not None or self.period is not None
         if own is not None and (told or given.get("position_ids") is None):
             if not (told or self.countable):
@@ -248,8 +237,8 @@ class Attached:
 
     def after(self, _: nn.Module, args: object, given: object, found: Any) -> None:
         """After a forward pass."""
-        if self.text is not None and isinstance(found, dict):
-            self.text.after(found)
+        if self.finish is not None and isinstance(found, dict):
+            self.finish(found)
 
     def layer_of(self, module: nn.Module, query: Tensor, key: Tensor) -> tuple[int, Rows]:
         """Which layer attends, counted from 0, and its rows; `query` and `key` are (row, head, token, size)."""
@@ -267,18 +256,23 @@ class Attached:
 
     def bias_of(self, rows: Rows, layer: int, query: Tensor) -> Tensor:
         """What is added to a layer's logits (row or 1, head, query, key), like `query`."""
-        return rows.bias(layer, query) if self.text is None else self.text.bias_of(layer, query)
+        layer = self.bias.first(layer) if isinstance(self.bias, SpanLines) else layer
+        if self.made is None or self.made[0] != layer:
+            self.made = layer, rows.bias(layer, query)
+        return self.made[1]
 
     def long(
         self, rows: Rows, layer: int, query: Tensor, key: Tensor, value: Tensor, softcap: float | None
     ) -> Tensor | None:
         """A layer's attention by FlexAttention; None where the dense matrix is taken."""
-        if self.flex is False or self.weights_wanted:
-            return None
-        return self.own_kept().long(rows, layer, query, key, value, softcap, bool(self.flex))
+        from torch._dynamo import exc
 
-    def own_kept(self) -> Kept:
-        """What was made of the bias that is on the model now."""
-        if self.kept.bias is not self.bias:
-            self.kept = Kept(self.bias)
-        return self.kept
+        long = self.flex or (rows.tokens - rows.before) * rows.tokens >= LONG**2
+        if self.flex is False or self.weights_wanted or rows.layout is None or not long:
+            return None
+        try:
+            return by_blocks(self.bias, rows, layer, query, key, value, softcap)
+        except (exc.TorchDynamoException, exc.FailOnRecompileLimitHit) as error:
+            self.flex, reason = False, str(error).strip().partition("\n")[0]
+            warnings.warn(f"FlexAttention is not compiled, so attention takes the dense matrix: {reason}", stacklevel=2)
+            return None

@@ -87,7 +87,7 @@ class Attending(Answers):
         rows = Rows((part,), None, 0, len(where), torch.full((1, len(where)), place))
         handle = attached(self.model)
         assert handle is not None
-        with handle.told(rows):
+        with handle.lent(given=rows):
             found: Tensor = self.model(self.tokens[where][None], use_cache=False).logits[0, len(self.characters) :]
         return found if tokens is None else found[:, tokens]
 
@@ -131,20 +131,17 @@ def certify_all(answers: Answers, practice: Practice | None = None) -> list[Cert
         return [certify_pattern(answers, pattern, practice) for pattern in answers.bias.patterns]
 
 
-def certify_pattern(answers: Answers, pattern: Pattern, practice: Practice | None = None) -> Certificate:
+def certify_pattern(answers: Answers, pattern: Pattern, practice: Practice | None) -> Certificate:
     count, wrong, problem, narrow = 0, 0, "", list[tuple[float, Contexts, Tensor]]()
-    for block in tqdm(every_context(answers.bias, pattern), delay=3, leave=False, unit="block"):
-        margin = lead(answers(block.contexts), answers.tokens[block.right]).cpu()
+    for contexts, right, problem_of in tqdm(every_context(answers.bias, pattern), delay=3, leave=False, unit="block"):
+        margin = lead(answers(contexts), answers.tokens[right]).cpu()
         poor, bad = (~(margin > SMALL)).nonzero()[:, 0], (~(margin > 0)).nonzero()[:, 0]
         count, wrong = count + len(margin), wrong + len(bad)
-        found = [block.problem(row) for row in bad[:8].tolist()]
-        problem = min([each for each in (problem, *found) if each], key=len, default="")
+        problem = min(filter(None, [problem, *map(problem_of, bad[:8].tolist())]), key=len, default="")
         if practice is not None and len(poor):
-            practice.append((block.contexts.part(poor), block.right[poor]))
-        least = int(margin.argmin())
-        narrow.append(
-            (float(margin[least]), block.contexts.part(slice(least, least + 1)), block.right[least : least + 1])
-        )
+            practice.append((contexts.part(poor), right[poor]))
+        least = slice(int(margin.argmin()), int(margin.argmin()) + 1)
+        narrow.append((float(margin.min()), contexts.part(least), right[least]))
     narrow = sorted(narrow, key=lambda each: each[0])[:NARROW]
     return Certificate(pattern.form, count, wrong, narrow[0][0], rounding(answers, narrow), problem)
 

@@ -5,9 +5,9 @@ Shapes: N contexts, K keys, H heads.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +18,7 @@ from torch.nn.functional import pad
 from abc_nb.bias.base import CLOSED, OpenKeys
 from abc_nb.bias.lines import Lines
 from abc_nb.bias.spans import SpanLines
+from abc_nb.certificates.contexts import Block
 from abc_nb.certificates.shapes import Node, Shape, Token
 from abc_nb.certificates.spans import SpanContexts
 from abc_nb.common.errors import InputError
@@ -125,27 +126,11 @@ def alphabet(patterns: Sequence[Pattern]) -> list[str]:
     return [*sorted(digits), *sorted((signs | {EQUALS}) - digits), END]
 
 
-@dataclass(frozen=True)
-class Block:
-    """Some contexts of one shape."""
+def every_context(bias: SpanLines, pattern: Pattern) -> Iterator[tuple[Contexts, Tensor, Callable[[int], str]]]:
+    """All contexts of a pattern's answers, for numbers of any lengths, some at a time.
 
-    known: SpanContexts
-    shape: Shape
-    values: np.ndarray  # (N, atoms of the shape)
-    label: np.ndarray  # (N,): the right tokens of this package's vocabulary
-    contexts: Contexts
-    right: Tensor  # (N,): the right characters
-
-    def problem(self, row: int) -> str:
-        """The shortest problem that holds a context; empty where none is found."""
-        found = self.known.shortest(self.shape, (self.values[row], int(self.label[row])))
-        return "" if found is None else self.known.pattern.problem(self.known.written(found.operands))
-
-
-def every_context(bias: SpanLines, pattern: Pattern) -> Iterator[Block]:
-    """All contexts of a pattern's answers, for numbers of any lengths.
-
-    Tokens of a problem see themselves alone, so a second layer shows an answer's token nothing more than the first.
+    Beside them stand the right characters (N,), and what gives the shortest problem that holds one of them. Tokens of a
+    problem see themselves alone, so a second layer shows an answer's token nothing more than the first.
     """
     config = ModelConfig(
         width=bias.heads, heads=bias.heads, encoder_layers=0, decoder_layers=1, kind="decoder-only",
@@ -158,15 +143,20 @@ def every_context(bias: SpanLines, pattern: Pattern) -> Iterator[Block]:
         root = shape.root
         assert isinstance(root, Node)
         of_keys = torch.tensor(np.stack([np.frombuffer(own, np.float32) for own, _ in root.cross], 1))  # (H, K)
-        for block in known.blocks(shape):
-            for start in range(0, len(block.right), ROWS):
-                values, label = block.values[start : start + ROWS], block.right[start : start + ROWS]
-                before, *keys = (
-                    torch.from_numpy(numbers[tokens_at(key, shape, values)])
-                    for key in (root.before, *(key for _, key in root.cross))
-                )
-                contexts = Contexts(before, torch.stack(keys, 1), of_keys[:, None].expand(-1, len(values), -1))
-                yield Block(known, shape, values, label, contexts, torch.from_numpy(numbers[label]))
+        blocks = (block.part(slice(i, i + ROWS)) for block in known.blocks(shape) for i in range(0, len(block), ROWS))
+        for block in blocks:
+            before, *keys = (
+                torch.from_numpy(numbers[tokens_at(key, shape, block.values)])
+                for key in (root.before, *(key for _, key in root.cross))
+            )
+            contexts = Contexts(before, torch.stack(keys, 1), of_keys[:, None].expand(-1, len(block), -1))
+            yield contexts, torch.from_numpy(numbers[block.right]), partial(problem_of, known, shape, block)
+
+
+def problem_of(known: SpanContexts, shape: Shape, block: Block, row: int) -> str:
+    """The shortest problem that holds a context; empty where none is found."""
+    found = known.shortest(shape, block[row])
+    return "" if found is None else known.pattern.problem(known.written(found.operands))
 
 
 def tokens_at(key: Node | Token, shape: Shape, values: np.ndarray) -> np.ndarray:

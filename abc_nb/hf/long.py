@@ -5,19 +5,20 @@ It takes time and memory linear in the length, where the matrix takes its square
 
 from __future__ import annotations
 
-import warnings
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from abc_nb.hf.flex import ScoreMod, Table, biased
+from abc_nb.bias.base import Bias
+from abc_nb.hf.flex import ScoreMod, Table, biased, blocks
+from abc_nb.hf.rows import KEPT, Rows, open_keys
+from abc_nb.problems.layouts import Layout
 
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask
 
-LONG = 2048  # tokens of which a matrix (token, token) costs too much; measured, see docs/transformers.md
 SLOTS = 32  # the most open keys of a query that are gone through one by one
 COMPILED = 64  # the most kernels that are kept: one for each type, number of slots and doubling of the length
 
@@ -40,22 +41,40 @@ def compiled() -> Any:
     return torch.compile(attention, fullgraph=True)
 
 
+@lru_cache(KEPT)
+@torch.inference_mode(False)  # used in training later
+def table(bias: Bias, layout: Layout, layer: int, heads: int, device: torch.device) -> Table | None:
+    """A layer's bias as kernels look it up; None where a query has too many open keys."""
+    few = open_keys(bias, layout, layer, heads, device)
+    return None if few is None or few.index.shape[1] > SLOTS else Table.of(few, device)
+
+
+@lru_cache(KEPT)
+@torch.inference_mode(False)
+def parts(
+    bias: Bias, layout: Layout, layer: int, heads: int, device: torch.device, before: int, tokens: int
+) -> BlockMask:
+    few = open_keys(bias, layout, layer, heads, device)
+    assert few is not None
+    return blocks(few, tokens, before, device)
+
+
 def by_blocks(
-    query: Tensor, key: Tensor, value: Tensor, table: Table, blocks: BlockMask, before: int, softcap: float | None
+    bias: Bias, rows: Rows, layer: int, query: Tensor, key: Tensor, value: Tensor, softcap: float | None
 ) -> Tensor | None:
-    """Attention (batch, head, query, size) under a bias; None, with a warning, where it cannot be compiled.
+    """Attention (batch, head, query, size) under a bias of one layout; None where a query has too many open keys.
 
-    Several heads of queries can share a head of keys and values. The queries have `before` tokens before them.
+    Several heads of queries can share a head of keys and values. An error of torch._dynamo where it is not compiled.
     """
-    from torch._dynamo import config, exc
+    from torch._dynamo import config
 
-    score = biased(table, torch.tensor(before, device=query.device), softcap)
-    parts = [x.contiguous() for x in (query, key, value)]  # since a kernel is of one order in memory
-    try:
-        with config.patch(recompile_limit=COMPILED):
-            mixed: Tensor = compiled()(*parts, score, blocks)
-            return mixed
-    except (exc.TorchDynamoException, exc.FailOnRecompileLimitHit) as error:
-        reason = str(error).strip().partition("\n")[0]
-        warnings.warn(f"FlexAttention is not compiled, so attention takes the dense matrix: {reason}", stacklevel=2)
+    assert rows.layout is not None
+    which = bias, rows.layout, layer, query.shape[1], query.device
+    own = table(*which)
+    if own is None:
         return None
+    score = biased(own, torch.tensor(rows.before, device=query.device), softcap)
+    inputs = [x.contiguous() for x in (query, key, value)]  # since a kernel is of one order in memory
+    with config.patch(recompile_limit=COMPILED):
+        mixed: Tensor = compiled()(*inputs, score, parts(*which, rows.before, rows.tokens))
+        return mixed

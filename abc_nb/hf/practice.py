@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 from tqdm.auto import tqdm
 
 from abc_nb.hf.certify import Attending, Certificate, Practice, certify_all
 from abc_nb.hf.contexts import Answers, Contexts, joined
+from abc_nb.hf.training import one_cycle
 from abc_nb.language.mixture import draw
 from abc_nb.model.eight_bits import round_weights
 from abc_nb.problems.sampling import TRAIN, generator
@@ -63,11 +64,10 @@ def train(answers: Answers, steps: int, seed: int, first: int, rate: float, prac
 
     Every second step has as many contexts to practise beside those of random problems, if there are any.
     """
-    optimizer = torch.optim.AdamW(answers.parameters(), rate, betas=(0.9, 0.98), weight_decay=0.0)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total_steps=steps)
     again = (joined([own for own, _ in practice]), torch.cat([right for _, right in practice])) if practice else None
-    vocabulary, tokens, losses = answers.vocabulary, answers.tokens, list[float]()
-    for step in tqdm(range(first, first + steps), delay=3, leave=False, unit="step"):
+    vocabulary, tokens = answers.vocabulary, answers.tokens
+
+    def loss(step: int) -> Tensor:
         rng = generator(seed, TRAIN, step)
         contexts, right = drawn(answers, rng, BATCH)
         if again is not None and step % 2:
@@ -75,14 +75,11 @@ def train(answers: Answers, steps: int, seed: int, first: int, rate: float, prac
             contexts, right = joined([contexts, again[0].part(rows)]), torch.cat([right, again[1][rows]])
         others = torch.from_numpy(rng.choice(vocabulary, min(OTHERS, vocabulary), replace=False)).to(tokens.device)
         some = torch.cat([tokens, others[~torch.isin(others, tokens)]])
-        loss = F.cross_entropy(answers(contexts, some), right.to(tokens.device))
-        optimizer.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(answers.parameters(), 1.0)
-        optimizer.step()
-        schedule.step()
-        losses.append(loss.item())
-    return losses
+        return F.cross_entropy(answers(contexts, some), right.to(tokens.device))
+
+    optimizer = torch.optim.AdamW(answers.parameters(), rate, betas=(0.9, 0.98), weight_decay=0.0)
+    bar = tqdm(range(first, first + steps), delay=3, leave=False, unit="step")
+    return one_cycle(optimizer, bar, loss, clip=1.0)
 
 
 def drawn(answers: Answers, rng: np.random.Generator, count: int) -> tuple[Contexts, Tensor]:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
-from abc_nb.bias.base import CLOSED
-from abc_nb.bias.sequence import cyclic_positions, token_count
+from abc_nb.bias.base import CLOSED, Bias, OpenKeys
+from abc_nb.bias.sequence import cyclic_positions, dense_bias, leveled, open_bias, token_count
 from abc_nb.common.errors import InputError
 from abc_nb.problems.layouts import Layout
 
+LONG = 2048  # tokens of which a matrix (token, token) costs too much; measured, see docs/transformers.md
+KEPT = 128  # matrices, and as many tables of open keys
 # What is added to a layer's logits of a row's own tokens from a first to a last one: (head, tokens, tokens up to the
 # last), like a tensor (row, head, ...).
 Part = Callable[[int, Tensor, int, int], Tensor]
@@ -52,6 +55,32 @@ class Rows:
         return padded
 
 
+def part_of(bias: Bias, layout: Layout, layer: int, like: Tensor, first: int, last: int) -> Tensor:
+    """The bias of a row that is one problem, and of what stands behind its end, as a `Part`."""
+    end = min(last, token_count(layout))
+    few = open_keys(bias, layout, layer, like.shape[1], like.device) if first and last >= LONG else None
+    if few is None:
+        found = matrix(bias, layout, layer, like.shape[1], like.device, like.dtype)[:, first:end, :end]
+    else:  # a few rows of a large matrix, which is not made
+        found = few.rows(slice(first, end)).dense(end).to(like.dtype)
+    return pad(found, (0, last - end, 0, last - max(first, end)), value=CLOSED) if end < last else found
+
+
+@lru_cache(KEPT)
+@torch.inference_mode(False)  # used in training later
+def open_keys(bias: Bias, layout: Layout, layer: int, heads: int, device: torch.device) -> OpenKeys | None:
+    """Each token's few open keys in a layer; None if they are not few."""
+    few = open_bias(bias, layout, layer, heads)
+    return None if few is None else OpenKeys(few.index, leveled(few.value)).to(device)
+
+
+@lru_cache(KEPT)
+@torch.inference_mode(False)
+def matrix(bias: Bias, layout: Layout, layer: int, heads: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """A layer's bias (head, token, token)."""
+    return leveled(dense_bias(bias, layout, layer, heads)).to(device, dtype)
+
+
 def counts(real: Tensor) -> list[int]:
     found: list[int] = real.sum(1).tolist()
     return found
@@ -87,13 +116,13 @@ def of_rows(numbers: Sequence[Tensor], real: Tensor | None, before: int) -> Tens
 
 
 def rows_of_layouts(
+    bias: Bias,
     layouts: Sequence[Layout],
     period: int | None,
     size: tuple[int, int],
     before: int,
     real: Tensor | None,
     last: Rows | None,
-    part: Callable[[Layout, int, Tensor, int, int], Tensor],
 ) -> Rows:
     """Rows that are one problem each. Layouts are one for all, or one a row; rows that are repeated, as for beam
     search, repeat theirs. InputError for rows that do not fit them.
@@ -108,7 +137,7 @@ def rows_of_layouts(
         where = of_rows([cyclic_positions(layout, period)[:count] for layout in own], real, before)
     elif real is not None and bool((real & ((~real).cumsum(1) > 0))[:, before:].any()):  # padding stands before some
         where = of_rows([torch.arange(token_count(layout)) for layout in own], real, before)
-    parts = tuple(partial(part, layout) for layout in own)
+    parts = tuple(partial(part_of, bias, layout) for layout in own)
     return Rows(parts, real, before, count, where, own[0] if real is None and len(own) == 1 else None)
 
 

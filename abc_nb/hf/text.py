@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -28,6 +28,8 @@ from abc_nb.problems.spans import END, EQUALS, Pattern, Patterns, ProblemSpan
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+Finish = Callable[[Any], None]  # what is done with a model's output
 
 
 class Reader:
@@ -54,14 +56,9 @@ class Reader:
 
         InputError for a problem in which a token has several characters: a layout has one column for each.
         """
-        if not self.patterns.patterns:
-            return []
         pieces = [self.piece(token) for token in tokens]
-        text, at = (
-            "".join(pieces),
-            {start: number for number, start in enumerate(accumulate(map(len, pieces), initial=0))},
-        )
-        found = list[ProblemSpan]()
+        at = {start: number for number, start in enumerate(accumulate(map(len, pieces), initial=0))}
+        text, found = "".join(pieces), list[ProblemSpan]()
         for span in self.patterns.spans(text):
             own, first = text[span.start : span.end], at.get(span.start, len(pieces))
             if pieces[first : first + len(own)] != [*own]:
@@ -83,50 +80,44 @@ class Reader:
         return self.pieces[token]
 
 
-class Text:
-    """Rows of text under a bias, and what a cache has to know of them."""
+def rows_of_text(
+    bias: SpanLines, reader: Reader, given: dict[str, Any], seen: int, real: Tensor | None
+) -> tuple[Rows, Finish]:
+    """The rows of a model's arguments under a bias, after `seen` tokens in the cache, and what to do with its output.
 
-    def __init__(self, bias: SpanLines, reader: Reader, given: dict[str, Any], seen: int, real: Tensor | None) -> None:
-        """The rows of a model's arguments, after `seen` tokens in the cache; `input_ids` get those to compute again."""
-        if given.get("input_ids") is None:
-            raise InputError("a bias of text finds problems in input_ids: give them instead of inputs_embeds")
-        self.bias, self.asked, cache = bias, given["input_ids"].shape[1], given.get("past_key_values")
-        self.ids, known = noted(cache, seen, given["input_ids"])
-        where = torch.ones_like(self.ids, dtype=torch.bool) if real is None else real
-        self.problems, spans = torch.zeros_like(self.ids), list[tuple[ProblemSpan, ...]]()
-        for ids, problems, own in zip(self.ids.cpu(), self.problems, where.cpu(), strict=True):
-            spans.append(tuple(reader.spans(ids[own].tolist())))
-            columns = own.nonzero()[:, 0].to(problems.device)
-            for span in spans[-1]:
-                number = hash((bias.patterns.index(span.pattern), span.start, *span.lengths))
-                problems[columns[span.start : span.end]] = number
-        other = (known != self.problems[:, :seen]).any(0).nonzero()
-        first = int(other[0]) if len(other) else seen
-        if cache is not None and first < seen:
-            cache.crop(first - seen)
-            given["input_ids"] = self.ids[:, first:]
-        index = [positions(own, int(count), bias.period) for own, count in zip(spans, where.sum(1), strict=True)]
-        parts = tuple(partial(self.part, own) for own in spans)
-        self.rows = Rows(parts, real, first, self.ids.shape[1], of_rows(index, real, first))
-        self.made: tuple[int, Tensor] | None = None
+    `input_ids` get the tokens that are to be computed again.
+    """
+    if given.get("input_ids") is None:
+        raise InputError("a bias of text finds problems in input_ids: give them instead of inputs_embeds")
+    asked, cache = given["input_ids"].shape[1], given.get("past_key_values")
+    ids, known = noted(cache, seen, given["input_ids"])
+    where = torch.ones_like(ids, dtype=torch.bool) if real is None else real
+    problems, spans = torch.zeros_like(ids), list[tuple[ProblemSpan, ...]]()
+    for tokens, numbers, own in zip(ids.cpu(), problems, where.cpu(), strict=True):
+        spans.append(tuple(reader.spans(tokens[own].tolist())))
+        columns = own.nonzero()[:, 0].to(problems.device)
+        for span in spans[-1]:
+            number = hash((bias.patterns.index(span.pattern), span.start, *span.lengths))
+            numbers[columns[span.start : span.end]] = number
+    other = (known != problems[:, :seen]).any(0).nonzero()
+    first = int(other[0]) if len(other) else seen
+    if cache is not None and first < seen:
+        cache.crop(first - seen)
+        given["input_ids"] = ids[:, first:]
 
-    def part(self, spans: Sequence[ProblemSpan], layer: int, like: Tensor, first: int, last: int) -> Tensor:
-        """The bias of one row, as a `Part`."""
-        return leveled(self.bias.rows(spans, layer, first, last)).to(like.device, like.dtype)
+    def part(own: Sequence[ProblemSpan], layer: int, like: Tensor, first: int, last: int) -> Tensor:
+        return leveled(bias.rows(own, layer, first, last)).to(like.device, like.dtype)
 
-    def bias_of(self, layer: int, like: Tensor) -> Tensor:
-        """The bias of all rows, which layers of the same lines share: (row, head, query, key)."""
-        layer = self.bias.first(layer)
-        if self.made is None or self.made[0] != layer:
-            self.made = layer, self.rows.bias(layer, like)
-        return self.made[1]
-
-    def after(self, found: Any) -> None:
-        """Note in the cache of a model's output what was computed, and leave out what was not asked for."""
-        keep(found.get("past_key_values"), self.ids, self.problems)
+    def finish(found: Any) -> None:
+        """Note in the cache of an output what was computed, and leave out what was not asked for."""
+        keep(found.get("past_key_values"), ids, problems)
         for name in ("last_hidden_state", "logits"):
-            if found.get(name) is not None and self.rows.tokens - self.rows.before > self.asked:
-                found[name] = found[name][:, -self.asked :]
+            if found.get(name) is not None and ids.shape[1] - first > asked:
+                found[name] = found[name][:, -asked:]
+
+    index = [positions(own, int(count), bias.period) for own, count in zip(spans, where.sum(1), strict=True)]
+    parts = tuple(partial(part, own) for own in spans)
+    return Rows(parts, real, first, ids.shape[1], of_rows(index, real, first)), finish
 
 
 def noted(cache: Any, seen: int, ids: Tensor) -> tuple[Tensor, Tensor]:

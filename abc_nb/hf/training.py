@@ -6,18 +6,24 @@ before each batch, which a loop does in a line.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+from math import inf
 from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
+from abc_nb.bias.base import Attention
 from abc_nb.bias.lines import Lines
+from abc_nb.bias.sequence import token_count
 from abc_nb.calibration.calibrate import Calibration, given
 from abc_nb.calibration.of_model import Calibrated, sparsest
+from abc_nb.common.errors import InputError
 from abc_nb.hf.attach import Attached, under_own
-from abc_nb.hf.averages import averaged_attention
+from abc_nb.problems.layouts import Layout
 from abc_nb.problems.sampling import Batch, Sampler
+from abc_nb.training.evaluation import evaluating
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -37,17 +43,35 @@ def train(
 
     The model's vocabulary is the task's. `attached` is the handle of the bias that is on the model, if one is.
     """
-    optimizer = torch.optim.AdamW(model.parameters(), RATE)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, total_steps=steps)
-    model.train()
-    for step in range(steps):
+
+    def loss(step: int) -> Tensor:
         batch = sampler.training_batch(seed, step, ROWS).to(model.device)
         logits = answer_logits(model, batch, attached)
+        return F.cross_entropy(logits.flatten(0, 1), batch.target[:, 1:].flatten())
+
+    model.train()
+    one_cycle(torch.optim.AdamW(model.parameters(), RATE), range(steps), loss)
+    model.eval()
+
+
+def one_cycle(
+    optimizer: torch.optim.Optimizer,
+    steps: Collection[int],
+    loss: Callable[[int], Tensor],
+    clip: float = inf,
+) -> list[float]:
+    """Descend, under a one-cycle learning rate whose highest is the optimizer's own; the loss of each step."""
+    rate, weights = optimizer.param_groups[0]["lr"], optimizer.param_groups[0]["params"]
+    schedule, losses = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total_steps=len(steps)), list[float]()
+    for step in steps:
+        own = loss(step)
         optimizer.zero_grad()
-        F.cross_entropy(logits.flatten(0, 1), batch.target[:, 1:].flatten()).backward()
+        own.backward()
+        nn.utils.clip_grad_norm_(weights, clip)
         optimizer.step()
         schedule.step()
-    model.eval()
+        losses.append(own.item())
+    return losses
 
 
 def answer_logits(model: PreTrainedModel, batch: Batch, attached: Attached | None = None) -> Tensor:
@@ -82,7 +106,44 @@ def calibrate_model(model: PreTrainedModel, batch: Batch, settings: Calibration 
         averages = averaged_attention(model, sequence(batch), batch.layout)
 
         def skill(bias: Lines) -> float:
-            with handle.lent(bias, batch.layout):
+            with handle.lent(bias=bias, layout=batch.layout):
                 return correct_tokens(model, batch, handle).float().mean().item()
 
         return sparsest(averages, batch.layout, given(settings), skill)
+
+
+def averaged_attention(
+    model: PreTrainedModel, token_ids: Tensor, layout: Layout
+) -> dict[tuple[Attention, int], Tensor]:
+    """Weights (head, query, key) of each attention and layer, the mean over problems of one layout.
+
+    `token_ids` (batch, source_length + target_length) hold one token for a digit: the problem, and then the answer's
+    input tokens. Of a model under a bias, the weights are those under the bias. The result goes to
+    `bias_from_attention`. Raises InputError for tokens that do not fit the layout, and as `attach` does.
+    """
+    check_tokens(token_ids, layout)
+    sums: list[Tensor] = []
+    with under_own(model, layout) as handle, handle.lent(layout=layout), evaluating(model) as device:
+        for part in token_ids.split(ROWS):
+            found = model(input_ids=part.to(device), output_attentions=True, use_cache=False).attentions
+            of_part = [weights.float().sum(0) for weights in found]
+            sums = [old + new for old, new in zip(sums, of_part, strict=True)] if sums else of_part
+    split, averages = layout.source_length, dict[tuple[Attention, int], Tensor]()
+    for layer, total in enumerate(sums):
+        mean = (total / len(token_ids)).cpu()
+        averages["cross", layer] = mean[:, split:, :split]
+        averages["self", layer] = mean[:, split:, split:]
+        averages["source", layer] = mean[:, :split, :split]
+    return averages
+
+
+def check_tokens(token_ids: Tensor, layout: Layout) -> None:
+    if not isinstance(layout, Layout):
+        raise InputError(f"{layout!r} is no layout: give a Layout, which says where the operands stand")
+    if not isinstance(token_ids, Tensor) or token_ids.ndim != 2 or token_ids.is_floating_point() or not len(token_ids):
+        raise InputError("give token ids as a tensor of integers (batch, tokens)")
+    if token_ids.shape[1] != token_count(layout):
+        raise InputError(
+            f"a sequence has {token_ids.shape[1]} tokens and the layout {token_count(layout)}: give the problem and "
+            "the answer's input tokens, with one token for each digit, which a tokenizer must not merge"
+        )

@@ -20,16 +20,14 @@ AROUND = 120  # characters of held-out text before a problem, and behind it
 COLUMNS = ["task", "length", "samples", "correct", "accuracy", "ci_low", "ci_high"]
 
 
-def evaluate(
-    model: Transformer, patterns: Sequence[Pattern], tests: Sequence[tuple[int, int]] | None = None
-) -> pd.DataFrame:
+def evaluate(model: Transformer, patterns: Sequence[Pattern]) -> pd.DataFrame:
     """Exact match of answers and their ends, of random problems with text before and behind them.
 
     One pass over the right answer says what greedy decoding would write: see `training.evaluation`.
     """
     rows = []
     for pattern in patterns:
-        for length, samples in tests or TESTS:
+        for length, samples in TESTS:
             rng = generator(TEST_SEED, TEST, length)
             right = sum(is_right(model, pattern, test_operands(pattern, length, rng), rng) for _ in range(samples))
             rows.append((pattern.task.name, length, samples, right, right / samples, *wilson(right, samples)))

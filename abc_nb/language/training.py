@@ -2,41 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from abc_nb.bias.base import causal
-from abc_nb.bias.spans import positions
 from abc_nb.language.mixture import Mixture, TextBatch
-from abc_nb.model.rows import Rows, logits
+from abc_nb.model.rows import logits
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import VALIDATION, generator
 from abc_nb.problems.spans import Pattern, Patterns, ProblemSpan, text_of, tokens_of
 from abc_nb.training.evaluation import evaluating
 from abc_nb.training.progress import TrainingConfig
 from abc_nb.training.trainer import Batches, Trainer
-from abc_nb.training.writer import text_bias
+from abc_nb.training.writer import rows_of, text_bias
 
 TEXTS = 64  # rows of held-out text
 MISSED = 256  # problems that are kept to be met again
-
-
-def rows_of(model: Transformer, texts: Sequence[str]) -> Rows:
-    """Positions and biases of rows of one length, as the model's bias says where problems stand in them."""
-    bias, tokens, device = text_bias(model), len(texts[0]), model.head.weight.device
-    if not bias.patterns:
-        plain = torch.arange(tokens, device=device).expand(len(texts), -1)
-        return Rows(plain, [causal(tokens).to(device)[None]] * model.config.decoder_layers)
-    spans = [bias.spans(text) for text in texts]
-    biases = bias.by_layer(
-        model.config.decoder_layers,
-        lambda layer: torch.stack([bias.rows(own, layer, 0, tokens) for own in spans]).to(device),
-    )
-    return Rows(torch.stack([positions(own, tokens, bias.period) for own in spans]).to(device), biases)
 
 
 def losses(model: Transformer, batch: TextBatch) -> tuple[Tensor, Tensor]:
@@ -96,8 +78,7 @@ class LanguageTrainer(Trainer):
 
 def written_out(patterns: tuple[Pattern, ...], text: str) -> list[ProblemSpan]:
     """The problems of a row whose answers are written with their ends."""
-    spans = Patterns(patterns).spans(text) if patterns else []
-    return [span for span in spans if span.answer and span.end < len(text)]
+    return [span for span in Patterns(patterns).spans(text) if span.answer and span.end < len(text)]
 
 
 def answered(model: Transformer, patterns: tuple[Pattern, ...], batch: TextBatch) -> list[bool]:

@@ -167,7 +167,7 @@ class ProblemSpan:
 
 @dataclass(frozen=True)
 class Patterns:
-    """The patterns that a model knows; problems of the first one that fits."""
+    """The patterns that a model knows, none or more; problems of the first one that fits."""
 
     patterns: tuple[Pattern, ...]
 
@@ -182,6 +182,8 @@ class Patterns:
     def spans(self, text: str) -> list[ProblemSpan]:
         """The problems in a text, in order; the last one may not be finished."""
         found, at = list[ProblemSpan](), 0
+        if not self.patterns:
+            return found
         while match := self.whole.search(text, at):
             pattern, lengths = self.matched(match)
             most = pattern.answer_places(lengths)

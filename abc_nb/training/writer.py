@@ -87,6 +87,23 @@ def text_bias(model: Transformer) -> SpanLines:
     return bias if isinstance(bias, SpanLines) else SpanLines(1)
 
 
+def rows_of(model: Transformer, texts: Sequence[str]) -> Rows:
+    """Positions and biases of rows of one length, as the model's bias says where problems stand in them."""
+    bias, tokens = text_bias(model), len(texts[0])
+    spans = [bias.spans(text) for text in texts]
+    where = torch.stack([positions(own, tokens, bias.period) for own in spans])
+    return Rows(where.to(model.head.weight.device), biases(model, spans, 0, tokens))
+
+
+def biases(model: Transformer, rows: Sequence[Sequence[ProblemSpan]], first: int, last: int) -> list[Tensor]:
+    """What is added to each layer's logits of the tokens `first` to `last` - 1: (rows, heads or 1, tokens, last)."""
+    bias, device = text_bias(model), model.head.weight.device
+    return bias.by_layer(
+        model.config.decoder_layers,
+        lambda layer: torch.stack([bias.rows(spans, layer, first, last) for spans in rows]).to(device),
+    )
+
+
 def passes(model: Transformer, tokens: Sequence[int], spans: Sequence[ProblemSpan], cache: Cache) -> Iterator[Tensor]:
     """Logits (tokens, vocabulary) after the tokens that are not in the cache yet, some at a time."""
     check_memory(model, len(tokens))
@@ -94,16 +111,8 @@ def passes(model: Transformer, tokens: Sequence[int], spans: Sequence[ProblemSpa
     with evaluating(model) as device:
         for first in range(cache.count, len(tokens), BLOCK):
             last = min(first + BLOCK, len(tokens))
-            rows = Rows(where[:, :last].to(device), biases(model, spans, first, last))
+            rows = Rows(where[:, :last].to(device), biases(model, [spans], first, last))
             yield logits(model, torch.tensor([tokens[first:last]], device=device), rows, cache)[0]
-
-
-def biases(model: Transformer, spans: Sequence[ProblemSpan], first: int, last: int) -> list[Tensor]:
-    """What is added to each layer's logits of the tokens `first` to `last` - 1: (1, heads or 1, tokens, last)."""
-    bias, device = text_bias(model), model.head.weight.device
-    return bias.by_layer(
-        model.config.decoder_layers, lambda layer: bias.rows(spans, layer, first, last)[None].to(device)
-    )
 
 
 def unchanged(old: str, old_spans: Sequence[ProblemSpan], new: str, new_spans: Sequence[ProblemSpan]) -> int:
