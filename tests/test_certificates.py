@@ -23,7 +23,7 @@ from certifying import (
 from abc_nb import InputError, certify_model
 from abc_nb.bias import ALiBi, Bias, Causal, Window
 from abc_nb.bias.lines import Lines
-from abc_nb.certificates import tried
+from abc_nb.certificates import certify
 from abc_nb.certificates.certify import can_be_certified
 from abc_nb.certificates.contexts import Block
 from abc_nb.certificates.places import PlaceContexts
@@ -95,7 +95,7 @@ def test_too_many_contexts_are_refused_with_their_number(monkeypatch: pytest.Mon
     sampler = sampler_of("successor")
     model = model_of(sampler, lines_of("successor"))
     many = certify_model(model, sampler).contexts
-    monkeypatch.setattr(tried, "MOST", many - 1)
+    monkeypatch.setattr(certify, "MOST", many - 1)
     with pytest.raises(InputError, match=f"there are {many:,} contexts"):
         certify_model(model, sampler)
 

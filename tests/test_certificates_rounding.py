@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from abc_nb import certify_model
-from abc_nb.certificates.certify import contexts_of
+from abc_nb.certificates.certify import Passes, contexts_of
 from abc_nb.certificates.contexts import Block, Contexts
 from abc_nb.certificates.rounding import Rounding
 from abc_nb.certificates.shapes import Shape
 from abc_nb.certificates.states import States
-from abc_nb.certificates.tried import Passes
 from abc_nb.model.positions import NoPosition, Sinusoidal
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.sampling import Sampler

@@ -15,13 +15,12 @@ from helpers import integers
 import abc_nb
 from abc_nb.bias.lines import Line
 from abc_nb.certificates import practice
-from abc_nb.certificates.certify import certify_model, contexts_of, weights_of
+from abc_nb.certificates.certify import Tried, certify_model, contexts_of, try_all, weights_of
 from abc_nb.certificates.checksum import checksum
 from abc_nb.certificates.contexts import Contexts
 from abc_nb.certificates.counterexamples import Candidate
 from abc_nb.certificates.practice import ToPractise, practise
 from abc_nb.certificates.tables import TableContexts
-from abc_nb.certificates.tried import Tried, try_all
 from abc_nb.model.eight_bits import round_weights
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import Batch, Sampler

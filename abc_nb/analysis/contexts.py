@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from abc_nb.certificates.certify import contexts_of
+from abc_nb.certificates.certify import Passes, contexts_of
 from abc_nb.certificates.contexts import Block
 from abc_nb.certificates.places import places_of
 from abc_nb.certificates.shapes import Shape
-from abc_nb.certificates.tried import Passes
 from abc_nb.runs.run import Run
 from abc_nb.training.evaluation import evaluating
 

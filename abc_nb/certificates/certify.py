@@ -7,24 +7,38 @@ contexts that were tried. `reach` and `tables` prove that the shapes are all tha
 
 from __future__ import annotations
 
+import math
 import time
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
+from tqdm.auto import tqdm
 
 from abc_nb.certificates.checksum import checksum, checksum_of_data
-from abc_nb.certificates.contexts import Contexts
+from abc_nb.certificates.contexts import Block, Context, Contexts
 from abc_nb.certificates.counterexamples import Counterexample
 from abc_nb.certificates.places import PlaceContexts
+from abc_nb.certificates.rounding import Rounding
+from abc_nb.certificates.shapes import Node, Shape
+from abc_nb.certificates.states import States
 from abc_nb.certificates.tables import TableContexts
-from abc_nb.certificates.tried import Tried, try_all
 from abc_nb.common.config import to_data
+from abc_nb.common.devices import one_thread
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import Sampler
 from abc_nb.problems.tables import Tables
+from abc_nb.training.evaluation import evaluating
 
+MOST = 2 * 10**9  # contexts: at three millionths of a second each they take 100 minutes
+KEPT = 0.5  # of a margin that a pass has to leave
+MANY = 8  # times as many contexts as states of a part are reason to compute all of these
+FEW = 0.1  # of the contexts of a block
+NARROW = 64  # contexts with small margins that are kept of each block and in the end
+WRONG = 200  # wrong contexts that are kept of each shape; all are counted
 EXAMPLES = 64  # counterexamples that are looked for
 ARITHMETIC = {  # by the bits that `Tried` notes
     32: "This holds in float32 on a processor, in whatever order numbers are summed, and in exact arithmetic. "
@@ -135,3 +149,117 @@ def tried_and_certified(contexts: Contexts, examples: int = EXAMPLES) -> Try:
 
 def weights_of(model: Transformer) -> dict[str, np.ndarray]:
     return {name: tensor.cpu().numpy() for name, tensor in model.state_dict().items()}
+
+
+@dataclass
+class Tried:
+    """What trying the contexts of one shape gave."""
+
+    shape: Shape
+    contexts: int = 0
+    wrong: int = 0
+    narrow: list[tuple[float, Context]] = field(default_factory=list)  # the smallest margins, the smallest first
+    bound: float = 0.0  # the most that rounding can change a margin by
+    left: float = math.inf  # the least that it leaves of one
+    bits: int = 32  # of the arithmetic that this is about: see `Passes`
+    examples: list[Context] = field(default_factory=list)  # wrong ones
+
+    @property
+    def margin(self) -> float:
+        return self.narrow[0][0]
+
+    def add(self, block: Block, margin: np.ndarray, left: np.ndarray) -> None:
+        """Count a block whose right tokens lead by these margins."""
+        wrong = np.flatnonzero(~(margin > 0))
+        self.contexts += len(margin)
+        self.wrong += len(wrong)
+        self.examples += [block[row] for row in wrong[: WRONG - len(self.examples)]]
+        self.bound = max(self.bound, float((margin - left).max()))
+        self.left = min(self.left, float(left.min()))
+        least = np.argpartition(margin, NARROW)[:NARROW] if len(margin) > NARROW else np.arange(len(margin))
+        self.narrow += [(float(margin[row]), block[row]) for row in least]
+        self.narrow = sorted(self.narrow, key=lambda each: each[0])[:NARROW]
+
+
+class Passes:
+    """Forward passes over contexts of one model, in one of two ways.
+
+    In float32, with a bound for every evaluation in float32. Or, where `exact` is, with lower layers in float64: then
+    the bound is for this computation, exact arithmetic and every evaluation in float64. Contexts of which that leaves
+    too little are computed again, all in float64; an evaluation is once E from that, and not 2 E.
+    """
+
+    def __init__(self, contexts: Contexts, threads: int = 1) -> None:
+        self.threads, model = threads, contexts.model
+        model = deepcopy(model).cpu() if model.head.weight.device.type == "mps" else model  # which has no float64
+        self.contexts, double = contexts, deepcopy(model).double()
+        self.single, self.double, self.exact = Rounding(model), Rounding(double), False
+        self.closer = Rounding(double, self.single.u)
+        self.known: dict[tuple[Rounding, Rounding | None], tuple[Shape, States]] = {}
+
+    def __call__(self, shape: Shape, block: Block) -> tuple[np.ndarray, np.ndarray]:
+        """Margins and what is left of them: (contexts,) each."""
+        margin, left = self.leads(shape, block, self.single, self.double if self.exact else None)
+        again = np.flatnonzero(~(left > KEPT * margin * self.exact) & ~(2 * margin < left))
+        if len(again) and (self.exact or len(again) <= FEW * len(margin)):
+            closer = self.double if self.exact else self.closer
+            margin[again], left[again] = self.leads(shape, block.part(again), closer)
+        return margin, left
+
+    def leads(
+        self, shape: Shape, block: Block, rules: Rounding, below: Rounding | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        assert isinstance(shape.root, Node)
+        states = self.states(shape, rules, below).take(block.values)
+        right = torch.from_numpy(block.right).to(states.device)
+        margin, left = zip(*states.leads(shape.root, right), strict=True)
+        return torch.cat(margin).double().cpu().numpy(), torch.cat(left).double().cpu().numpy()
+
+    def states(self, shape: Shape, rules: Rounding, below: Rounding | None) -> States:
+        """What computes the states of a shape; those of the shape before are forgotten."""
+        known = self.known.get((rules, below))
+        if known is None or known[0] != shape:
+            most, base = self.contexts.counts[shape] / MANY, self.contexts.task.base
+            lower = None if below is None else self.states(shape, below, None)
+            states = States(rules, shape.atoms, base, most, lower, self.threads)
+            known = self.known[rules, below] = shape, states
+        return known[1]
+
+
+def try_all(contexts: Contexts) -> list[Tried]:
+    """Every shape in turn, with a progress bar where it takes more than a few seconds.
+
+    InputError where there are too many contexts, or the model can have no certificate.
+    """
+    total = sum(contexts.counts.values())
+    if total > MOST:
+        raise InputError(f"no certificate: there are {total:,} contexts, and at most {MOST:,} are tried")
+    passes = Passes(contexts, torch.get_num_threads())
+    with (
+        one_thread(),  # for what is not split among threads by us
+        evaluating(contexts.model),
+        tqdm(total=total, unit=" contexts", unit_scale=True, delay=3, mininterval=1, leave=False) as bar,
+    ):
+        found = tried(contexts, passes, bar)
+        if found is None:
+            passes.exact = True
+            bar.n = bar.last_print_n = 0  # `reset` would draw the bar at once
+            found = tried(contexts, passes, bar)
+    assert found is not None
+    return found
+
+
+def tried(contexts: Contexts, passes: Passes, bar: tqdm[Any]) -> list[Tried] | None:
+    """The same in one of the two ways; None as soon as rounding in float32 leaves it open whether one is right."""
+    found = []
+    for shape, count in contexts.counts.items():
+        each = Tried(shape, bits=64 if passes.exact else 32)
+        for block in filter(len, contexts.blocks(shape)):
+            margin, left = passes(shape, block)
+            if not passes.exact and ((margin > 0) & ~(left > 0)).any():
+                return None
+            each.add(block, margin, left)
+            bar.update(len(block))
+        bar.update(count - each.contexts)
+        found += [each] * (each.contexts > 0)
+    return found

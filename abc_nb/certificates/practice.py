@@ -20,13 +20,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from abc_nb.certificates.certify import Certificate, Try, contexts_of, tried_and_certified
+from abc_nb.certificates.certify import Certificate, Tried, Try, contexts_of, tried_and_certified
 from abc_nb.certificates.contexts import Context, Contexts
 from abc_nb.certificates.counterexamples import Candidate
 from abc_nb.certificates.rounding import Exact
 from abc_nb.certificates.shapes import Node, Shape
 from abc_nb.certificates.states import States
-from abc_nb.certificates.tried import Tried
 from abc_nb.common.errors import InputError
 from abc_nb.model.eight_bits import round_weights
 from abc_nb.model.transformer import Transformer
