@@ -104,35 +104,22 @@ def test_a_problem_holds_its_context(pattern: Pattern) -> None:
             assert tokens_of(answer)[step] == context[1]
 
 
-def test_the_same_context_gives_the_same_logits_in_a_thousand_texts() -> None:
-    """Up to what the bound on rounding allows for the lead of the right token."""
-    own, rng = model(seed=1), np.random.default_rng(0)
-    problem, right = "123+989=2", tokens_of("1")
-    lead, bound = lead_at(own, problem)
-    found = []
-    for _ in range(1000):
-        text = piece(texts()[0], int(rng.integers(1, 60)), rng) + " " + problem
-        after = Writer(own).after(text)
-        found.append(float(after[right[0]] - after.scatter(0, torch.tensor(right), -torch.inf).max()))
-    assert max(abs(each - lead) for each in found) <= bound
-    assert len({*found}) > 1  # rounding differs from text to text
-
-
 @pytest.mark.parametrize(
     "problem", ["123+989=", "7+12345=253", "7+12345=25321", "12345*7=", "12345*7=51", "succ(99)=00", "parity(1)="]
 )
-def test_the_lead_from_the_context_is_that_of_the_problem_in_a_text(problem: str) -> None:
-    """In float64, where rounding can change next to nothing."""
-    own, pattern = model(seed=1).double(), next(each for each in PATTERNS if each.sign in problem)
+def test_the_lead_from_the_context_is_that_of_the_problem_in_any_text(problem: str) -> None:
+    """Up to the bound on rounding, in float32 and in float64, where that can change next to nothing."""
+    own, pattern, rng = model(seed=1), next(each for each in PATTERNS if each.sign in problem), np.random.default_rng(0)
     operands = pattern.operands(problem.partition("=")[0] + "=")
     right = tokens_of((pattern.answer(operands) + END)[len(problem.partition("=")[2])])
-    lead, bound = lead_at(own, problem)
-    assert 0 < bound < 1e-6
-    for before in ("", "so ", piece(texts()[0], 50, np.random.default_rng(0)) + "\n"):
-        logits = Writer(own).after(before + problem)
-        assert logits[right[0]] - logits.scatter(0, torch.tensor(right), -torch.inf).max() == pytest.approx(
-            lead, abs=bound
-        )
+    before = ["", "so ", *(piece(texts()[0], int(rng.integers(1, 60)), rng) + "\n" for _ in range(30))]
+    for judge, most in ((own, 1e-2), (own.double(), 1e-6)):
+        lead, bound = lead_at(judge, problem)
+        assert 0 < bound < most
+        for text in before:
+            logits = Writer(judge).after(text + problem)
+            found = logits[right[0]] - logits.scatter(0, torch.tensor(right), -torch.inf).max()
+            assert float(found) == pytest.approx(lead, abs=bound, rel=0)
 
 
 @pytest.mark.parametrize("problem", ["12+34", "so 12+34=", "12+34=64; and", "12+34=65", "words", ""])

@@ -45,16 +45,12 @@ def by_torch(query: Tensor, table: Tensor, rows: Tensor, bias: Tensor, lost: flo
     seen = table.index_select(0, rows.flatten()).unflatten(0, rows.shape)
     logits = by_head(query[:, None] * seen[..., :width], heads) / (width // heads) ** 0.5
     weights = softmax_or_zero(logits, bias[None], 1)
-    means = (to_numbers(weights, width) * seen).sum(1)
+    every = torch.eye(heads, dtype=weights.dtype, device=weights.device)
+    numbers = torch.cat([*[every.repeat_interleave(width // heads, 1)] * 2, every, every], 1)
+    means = (weights @ numbers * seen).sum(1)  # of keys, of values, and of the squared lengths of both
     mean, square = means[:, : 2 * width], means[:, 2 * width :]
     spread = ((square - by_head(mean.square(), 2 * heads)).clamp_min(0) + lost * square).sqrt()
     return mean[:, width:], spread, weights.amax(2), by_head(query.square(), heads).sqrt()
-
-
-def to_numbers(weights: Tensor, width: int) -> Tensor:
-    """The weight of a head for each number of its keys and values, and for the squared lengths of both."""
-    every = torch.eye(weights.shape[-1], dtype=weights.dtype, device=weights.device)
-    return weights @ torch.cat([*[every.repeat_interleave(width // len(every), 1)] * 2, every, every], 1)
 
 
 @cache

@@ -123,8 +123,10 @@ class Rounding:
 
     def gain(self, linear: nn.Linear, norm: nn.Module, length: float, parts: int = 1) -> Gain:
         """A map after a LayerNorm, or of states of at most this length where there is none."""
-        weight, bias, (scale, shift) = linear.weight.double(), linear.bias.double().abs(), scales(norm, self.width)
-        length = self.width**0.5 if isinstance(norm, nn.LayerNorm) else length
+        weight, bias = linear.weight.double(), linear.bias.double().abs()
+        scale, shift = torch.ones(1).double(), torch.zeros(self.width).double()
+        if isinstance(norm, nn.LayerNorm):
+            scale, shift, length = norm.weight.double(), norm.bias.double(), self.width**0.5
         error, own = [], []
         for part, plus in zip(weight.chunk(parts), bias.chunk(parts), strict=True):
             error.append(largest(part * scale))
@@ -279,10 +281,3 @@ def by_head(numbers: Tensor, heads: int) -> Tensor:
 def largest(matrix: Tensor) -> float:
     """The largest singular value."""
     return float(torch.linalg.matrix_norm(matrix.detach().double(), 2)) * SLACK
-
-
-def scales(norm: nn.Module, width: int) -> tuple[Tensor, Tensor]:
-    """The gain and the bias of a LayerNorm, of anything else one and zero."""
-    if isinstance(norm, nn.LayerNorm):
-        return norm.weight.double(), norm.bias.double()
-    return torch.ones(1).double(), torch.zeros(width).double()

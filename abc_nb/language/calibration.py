@@ -40,7 +40,8 @@ def calibrated(model: Transformer, settings: Calibration, longest: int, seed: in
 def lines_of(model: Transformer, pattern: Pattern, settings: Calibration, longest: int, seed: int) -> Lines:
     """The sparsest lines under which the model, as it is, keeps a part of its answers' tokens."""
     texts = problems(pattern, longest, seed)
-    layout = replace(layout_of(pattern, longest), target_length=len(texts[0].partition("=")[2]))
+    layout = pattern.layout(tuple(pattern.task.factor if few else longest for few in pattern.few))
+    layout = replace(layout, target_length=len(texts[0].partition("=")[2]))
     averages = average_attention(model, texts, layout)
 
     def skill(lines: Lines) -> float:
@@ -62,10 +63,6 @@ def with_itself(lines: Lines, model: Transformer) -> Lines:
     ]
     kept = [line for line in lines.lines if replace(line, value=0.0) not in own]
     return Lines(lines.heads, (*kept, *own), empty="closed")
-
-
-def layout_of(pattern: Pattern, longest: int) -> Layout:
-    return pattern.layout(tuple(pattern.task.factor if few else longest for few in pattern.few))
 
 
 def problems(pattern: Pattern, longest: int, seed: int) -> list[str]:

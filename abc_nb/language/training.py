@@ -70,7 +70,12 @@ class LanguageTrainer(Trainer):
 
     def validate(self, batches: list[TextBatch], loss: Tensor) -> None:  # type: ignore[override]
         """Add a row to the history: the share of problems answered right, and the loss on held-out text."""
-        right = [own for batch in batches for own in answered(self.model, self.patterns, batch)]
+        right = list[bool]()
+        for batch in batches:
+            with evaluating(self.model) as device:
+                _, tokens = losses(self.model, batch.to(device))
+            for text, own in zip(batch.texts, tokens.cpu(), strict=True):
+                right += [bool(own[s.equals : s.end].all()) for s in written_out(self.patterns, text)]
         row = {"step": self.progress.step, "seconds": self.progress.seconds, "loss": loss.item()}
         share = sum(right) / max(1, len(right))
         self.progress.history.append(row | {"accuracy": share, "text": text_loss(self.model)})
@@ -79,14 +84,6 @@ class LanguageTrainer(Trainer):
 def written_out(patterns: tuple[Pattern, ...], text: str) -> list[ProblemSpan]:
     """The problems of a row whose answers are written with their ends."""
     return [span for span in Patterns(patterns).spans(text) if span.answer and span.end < len(text)]
-
-
-def answered(model: Transformer, patterns: tuple[Pattern, ...], batch: TextBatch) -> list[bool]:
-    """Of each problem in rows of text whose answer is written, whether one pass gets it and its end right."""
-    with evaluating(model) as device:
-        _, right = losses(model, batch.to(device))
-    pairs = zip(batch.texts, right.cpu(), strict=True)
-    return [bool(own[s.equals : s.end].all()) for text, own in pairs for s in written_out(patterns, text)]
 
 
 def patterns_of(model: Transformer) -> tuple[Pattern, ...]:
