@@ -62,7 +62,7 @@ def test_what_is_no_seed_base_or_number_of_problems_is_an_input_error(folders: F
         abc_nb.retrain("addition-vanilla", seed=-1)
     with pytest.raises(InputError, match="a seed of '1' is not possible"):
         abc_nb.load("addition-abc", seed="1")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="base 4 is not supported: choose a base from 2 to 16"):
+    with pytest.raises(InputError, match="base 4 is not possible"):
         abc_nb.load("addition-abc", base="4")  # type: ignore[arg-type]
     sampler = spec("addition-vanilla", "smoke").sampler
     with pytest.raises(InputError, match="0 problems of 6 digits are too few: ask for one at least"):

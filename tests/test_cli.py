@@ -129,7 +129,7 @@ BAD = {  # commands, and what is said
     "compute addition-vanilla": "EXPR",
     "compute addition-vanilla 1+2": "is not trained yet: run `abc-nb train addition-vanilla",
     "train addition-vanila": "did you mean addition-vanilla",
-    "train addition-vanilla --base 17": "base 17 is not supported: choose a base from 2 to 16",
+    "train addition-vanilla --base 17": "base 17 is not possible: Addition is written in base 2 to 16",
     "train addition-vanilla --base ten": "--base",
     "train addition-vanilla --profile huge": "choose one of smoke, quick, paper",
     "train addition-vanilla --seed -1": "seed",

@@ -57,7 +57,10 @@ def test_digest_does_not_depend_on_the_order_of_settings() -> None:
     [
         (lambda: Calibration(anchor="operand"), "'operand' is not possible as anchor of a Calibration: choose one of "),  # type: ignore[arg-type]
         (lambda: Calibration(kappa=(1.0,)), "is not possible as kappa of a Calibration"),  # type: ignore[arg-type]
-        (lambda: ModelConfig(norm="none"), "'none' is not possible as norm of a ModelConfig: choose one of pre, post"),  # type: ignore[arg-type]
+        (
+            lambda: ModelConfig(kind="none"),
+            "'none' is not possible as kind of a ModelConfig: choose one of encoder-decoder,",
+        ),  # type: ignore[arg-type]
         (lambda: ModelConfig(kind="decoder-only", encoder_layers=1), "a decoder-only model has no encoder"),
     ],
 )

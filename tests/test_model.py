@@ -88,7 +88,7 @@ def torch_layer(ours: Layer, config: ModelConfig) -> nn.Module:
         weights[f"{name}.in_proj_weight"] = torch.cat([part.weight for part in projections])
         weights[f"{name}.in_proj_bias"] = torch.cat([part.bias for part in projections])
     kind = nn.TransformerDecoderLayer if crossed else nn.TransformerEncoderLayer
-    options = {"dropout": 0.0, "activation": "relu", "batch_first": True, "norm_first": config.norm == "pre"}
+    options = {"dropout": 0.0, "activation": "relu", "batch_first": True, "norm_first": True}
     theirs = kind(config.width, config.heads, config.feed_forward, **options)  # type: ignore[arg-type]
     theirs.load_state_dict(weights)
     return theirs
@@ -116,11 +116,10 @@ def torch_logits(model: Transformer, source: Tensor, target: Tensor) -> Tensor:
     return model.head(model.decoder_norm(x))
 
 
-@pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("encoder_layers", [0, 2, None])
-def test_equals_torch_transformer_layers(norm: str, encoder_layers: int | None) -> None:
+def test_equals_torch_transformer_layers(encoder_layers: int | None) -> None:
     """Without a number of encoder layers, a decoder alone, with the index of one sequence."""
-    config = replace(TINY, norm=norm, encoder_layers=encoder_layers or 0, position=NoPosition())  # type: ignore[arg-type]
+    config = replace(TINY, encoder_layers=encoder_layers or 0, position=NoPosition())
     if encoder_layers is None:
         config = replace(config, kind="decoder-only", position=Sinusoidal(), source_index="running")
     model, layout = build(config), binary_natural(4, "+", 4)

@@ -84,8 +84,6 @@ def contexts_of(model: Transformer, sampler: Sampler, zeros: bool = True) -> Con
     """What the steps of a model can look at; InputError for a model that can have no certificate of this kind."""
     if not isinstance(model, Transformer) or not isinstance(sampler, Sampler):
         raise InputError("a certificate needs a Transformer and the Sampler of its problems")
-    if model.config.norm != "pre":
-        raise InputError("no certificate for a model whose LayerNorms come after its sums: choose one of norm 'pre'")
     if model.config.encoder_layers:
         raise InputError("no certificate for a model with encoder layers: each of them looks at the whole source")
     if isinstance(sampler.task, Tables):

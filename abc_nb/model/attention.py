@@ -113,9 +113,11 @@ class Record:
     weights: dict[tuple[Attention, int], Tensor] = field(default_factory=dict)
     logits: dict[tuple[Attention, int], Tensor] = field(default_factory=dict)  # bias included
 
-    def keep(self, name: Attention, layer: int, logits: Tensor, weights: Tensor) -> None:
-        self.logits[name, layer] = logits.mean(0) if self.average else logits
-        self.weights[name, layer] = weights.mean(0) if self.average else weights
+    def keep(self, names: Sequence[Attention], layer: int, sources: int, logits: Tensor, weights: Tensor) -> None:
+        """Of two attentions under one softmax the first is that to the problem, which has so many tokens."""
+        sizes = [sources] * (len(names) - 1) + [logits.shape[-1] - sources * (len(names) - 1)]
+        for name, *own in zip(names, logits.split(sizes, -1), weights.split(sizes, -1), strict=True):
+            self.logits[name, layer], self.weights[name, layer] = (x.mean(0) if self.average else x for x in own)
 
 
 class MultiHeadAttention(nn.Module):

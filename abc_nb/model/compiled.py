@@ -85,25 +85,22 @@ def library(size: int) -> ctypes.CDLL | None:
 
 
 def loaded(source: Path, *defined: str) -> ctypes.CDLL | None:
-    """The functions of a C file, compiled once a machine; None where that is not possible."""
-    compiler = shutil.which(os.environ.get("CC") or "cc")
+    """The functions of a C file, kept for the next process on the same processor; None where it cannot be compiled."""
+    compiler, text = shutil.which(os.environ.get("CC") or "cc"), source.read_text(encoding="utf-8")
     if compiler is None or os.environ.get(OFF) == "0":
         return None
-    command = [compiler, *FLAGS, *defined, str(source), "-lm"]
-    return built(source, [*command, *THREADS]) or built(source, command)
-
-
-def built(source: Path, command: list[str]) -> ctypes.CDLL | None:
-    """What a compiler's command makes, kept for the next process on the same processor; None if it fails."""
-    facts = [source.read_text(encoding="utf-8"), *command, platform.machine(), processor("flags", "Features")]
-    path = paths.BUILD / "compiled" / f"{source.stem}-{hashlib.sha256(repr(facts).encode()).hexdigest()[:16]}.so"
-    try:
-        if not path.exists():
-            with replacement(path) as temporary:
-                subprocess.run([*command, "-o", str(temporary)], check=True, capture_output=True)
-        return ctypes.CDLL(str(path))
-    except (OSError, subprocess.CalledProcessError):
-        return None
+    for threads in (THREADS, ()):
+        command = [compiler, *FLAGS, *defined, str(source), "-lm", *threads]
+        facts = [text, *command, platform.machine(), processor("flags", "Features")]
+        path = paths.BUILD / "compiled" / f"{source.stem}-{hashlib.sha256(repr(facts).encode()).hexdigest()[:16]}.so"
+        try:
+            if not path.exists():
+                with replacement(path) as temporary:
+                    subprocess.run([*command, "-o", str(temporary)], check=True, capture_output=True)
+            return ctypes.CDLL(str(path))
+        except (OSError, subprocess.CalledProcessError):
+            continue
+    return None
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None) -> Tensor:

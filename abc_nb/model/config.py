@@ -22,7 +22,7 @@ class ModelConfig:
     feed_forward: int = 256
     encoder_layers: int = 0  # 0: the identity encoder of the authors' code
     decoder_layers: int = 2
-    norm: Literal["pre", "post"] = "pre"
+    norm: Literal["pre"] = "pre"  # LayerNorms come before attention and feed-forward networks
     dropout: float = 0.0
     position: PositionEncoding = field(default_factory=Sinusoidal)
     bias: Bias = field(default_factory=Causal)

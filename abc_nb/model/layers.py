@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -43,17 +44,8 @@ class Frame:
         return replace(self, target=self.target[:last], queries=self.queries[rows], biases=biases)
 
     def keep(self, layer: int, *names: Attention) -> Keep | None:
-        """What puts a layer's attention into the record: of a sequence, that to the problem and that to the answer."""
-        record, sources = self.record, len(self.source)
-        if record is None:
-            return None
-
-        def keep(logits: Tensor, weights: Tensor) -> None:
-            sizes = [sources] * (len(names) - 1) + [logits.shape[-1] - sources * (len(names) - 1)]
-            for name, *part in zip(names, logits.split(sizes, -1), weights.split(sizes, -1), strict=True):
-                record.keep(name, layer, *part)
-
-        return keep
+        """What puts a layer's attention into the record, if there is one."""
+        return None if self.record is None else partial(self.record.keep, names, layer, len(self.source))
 
 
 def cut_bias(bias: Added, rows: slice, keys: int) -> Added:
@@ -63,19 +55,14 @@ def cut_bias(bias: Added, rows: slice, keys: int) -> Added:
 
 
 class Residual(nn.Module):
-    """x + f(norm(x)) with pre-normalisation, norm(x + f(x)) with post-normalisation."""
+    """Of x + f(norm(x)), the norm and the sum."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.norm, self.pre = nn.LayerNorm(config.width), config.norm == "pre"
-        self.dropout = Dropout(config.dropout)
+        self.norm, self.dropout = nn.LayerNorm(config.width), Dropout(config.dropout)
 
-    def inner(self, x: Tensor) -> Tensor:
-        return self.norm(x) if self.pre else x
-
-    def outer(self, x: Tensor, change: Tensor) -> Tensor:
-        total = x + self.dropout(change)
-        return total if self.pre else self.norm(total)
+    def forward(self, x: Tensor, change: Tensor) -> Tensor:
+        return x + self.dropout(change)
 
 
 class FeedForward(nn.Sequential):
@@ -93,7 +80,7 @@ class Layer(nn.Module):
         self.self_residual, self.forward_residual = Residual(config), Residual(config)
 
     def keys_values(self, x: Tensor, index: Tensor) -> KeysValues:
-        return self.self_attention.keys_values(self.self_residual.inner(x), index)
+        return self.self_attention.keys_values(self.self_residual.norm(x), index)
 
     def mix(
         self,
@@ -105,12 +92,12 @@ class Layer(nn.Module):
         keep: Keep | None = None,
     ) -> Tensor:
         """The layer's output for tokens `x`, whose queries come from `inner`; `index` is as in `attend`."""
-        x = self.self_residual.outer(x, self.self_attention.attend(inner, keys_values, bias, index, keep))
-        return self.forward_residual.outer(x, self.feed_forward(self.forward_residual.inner(x)))
+        x = self.self_residual(x, self.self_attention.attend(inner, keys_values, bias, index, keep))
+        return self.forward_residual(x, self.feed_forward(self.forward_residual.norm(x)))
 
     def forward(self, x: Tensor, index: Tensor) -> Tensor:
         """As an encoder's layer: all tokens `x` (B, S, D) at positions `index` (S,) see each other."""
-        inner = self.self_residual.inner(x)
+        inner = self.self_residual.norm(x)
         return self.mix(x, inner, self.self_attention.keys_values(inner, index), None, (index, index))
 
     def answer(self, x: Tensor, problem: KeysValues, frame: Frame, number: int, cache: Cache | None) -> Tensor:
@@ -121,7 +108,7 @@ class Layer(nn.Module):
         else:
             both = cache.put(number, new)
         index = frame.queries, torch.cat([frame.source, frame.target])
-        inner, bias = self.self_residual.inner(x), frame.biases[number]["sequence"]
+        inner, bias = self.self_residual.norm(x), frame.biases[number]["sequence"]
         return self.mix(x, inner, both, bias, index, frame.keep(number, "cross", "self"))
 
 
@@ -136,15 +123,15 @@ class DecoderLayer(nn.Module):
 
     def answer(self, x: Tensor, problem: KeysValues, frame: Frame, number: int, cache: Cache | None) -> Tensor:
         """The output for the answer's tokens `x` (B, L, D), over the encoded problem and the tokens up to `x`."""
-        biases, inner = frame.biases[number], self.self_residual.inner(x)
+        biases, inner = frame.biases[number], self.self_residual.norm(x)
         own = self.self_attention.keys_values(inner, frame.queries)
         own = own if cache is None else cache.put(number, own)
         index, keep = (frame.queries, frame.target), frame.keep(number, "self")
-        x = self.self_residual.outer(x, self.self_attention.attend(inner, own, biases["self"], index, keep))
+        x = self.self_residual(x, self.self_attention.attend(inner, own, biases["self"], index, keep))
         index, keep = (frame.queries, frame.source), frame.keep(number, "cross")
-        inner = self.cross_residual.inner(x)
-        x = self.cross_residual.outer(x, self.cross_attention.attend(inner, problem, biases["cross"], index, keep))
-        return self.forward_residual.outer(x, self.feed_forward(self.forward_residual.inner(x)))
+        inner = self.cross_residual.norm(x)
+        x = self.cross_residual(x, self.cross_attention.attend(inner, problem, biases["cross"], index, keep))
+        return self.forward_residual(x, self.feed_forward(self.forward_residual.norm(x)))
 
 
 class Decoder(nn.ModuleList):
@@ -177,7 +164,7 @@ class Decoder(nn.ModuleList):
             own, index = layer.keys_values(memory, frame.source), (frame.source, frame.source)
             yield own
             if number < len(self) - 1:
-                inner, bias = layer.self_residual.inner(memory), frame.biases[number]["source"]
+                inner, bias = layer.self_residual.norm(memory), frame.biases[number]["source"]
                 memory = layer.mix(memory, inner, own, bias, index, frame.keep(number, "source"))
 
     def start(self, memory: Tensor, frame: Frame) -> Cache:

@@ -35,9 +35,9 @@ def logits(
     own = rows.positions[:, None, before:, None]  # one index for all heads and pairs of numbers
     x = model.embed(tokens, rows.positions[:, before:])
     for number, (layer, bias) in enumerate(zip(decoder.layers, rows.biases, strict=True)):
-        inner = layer.self_residual.inner(x)
+        inner = layer.self_residual.norm(x)
         both = cache.put(number, layer.keys_values(x, own))
-        keep = None if record is None else partial(record.keep, "self", number)
+        keep = None if record is None else partial(record.keep, ("self",), number, 0)
         x = layer.mix(x, inner, both, bias, (own, rows.positions), keep)
     cache.count += tokens.shape[1]
     return model.head(model.decoder_norm(x))

@@ -33,9 +33,8 @@ class Transformer(nn.Module):
         self.embedding = nn.Embedding(vocabulary_size, config.width)
         self.encoder = nn.ModuleList(Layer(config) for _ in range(config.encoder_layers))
         self.decoder = Decoder(config)
-        pre = config.norm == "pre"
-        self.encoder_norm = nn.LayerNorm(config.width) if pre and config.encoder_layers else nn.Identity()
-        self.decoder_norm = nn.LayerNorm(config.width) if pre else nn.Identity()
+        self.encoder_norm = nn.LayerNorm(config.width) if config.encoder_layers else nn.Identity()
+        self.decoder_norm = nn.LayerNorm(config.width)
         self.head = nn.Linear(config.width, vocabulary_size)
         self.dropout = Dropout(config.dropout)
         nn.init.normal_(self.embedding.weight, std=config.width**-0.5)

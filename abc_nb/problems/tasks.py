@@ -74,12 +74,9 @@ class Task:
     def __post_init__(self) -> None:
         if self.base == 0 and not isinstance(self.base, bool):
             object.__setattr__(self, "base", 10 if 10 in self.bases else self.bases[0])
-        if self.base not in self.bases and len(self.bases) == 1:
-            raise InputError(f"base {self.base} is not possible: {self.title} is written in base {self.bases[0]}")
         if type(self.base) is not int or self.base not in self.bases:
-            raise InputError(
-                f"base {self.base} is not supported: choose a base from {self.bases[0]} to {self.bases[-1]}"
-            )
+            possible = " to ".join(str(base) for base in dict.fromkeys((self.bases[0], self.bases[-1])))
+            raise InputError(f"base {self.base} is not possible: {self.title} is written in base {possible}")
 
     # ---- what the task does, place by place, and what a certificate needs to know of that
 
@@ -260,14 +257,12 @@ class Task:
 
     def target(self, operands: Sequence[Digits], layout: Layout | None = None) -> np.ndarray:
         """Target tokens `$ y_1 ... y_n &` of shape (samples, target_length + 1); without a layout, units first."""
-        if layout is None or layout.answer == "units first":
-            answer = self.answer(operands)
-        else:
+        turned = layout is not None and layout.answer == "units last"
+        if layout is not None and turned:  # with the places that the answer is longer
             more, long = max(0, layout.target_length - 1 - layout.width), self.long_operands
-            longer = [np.pad(digits, [(0, 0), (0, more)]) for digits in operands[:long]]
-            answer = self.answer([*longer, *operands[long:]])[:, ::-1]
-        ends = np.full((len(answer), 1), self.token(SOS)), np.full((len(answer), 1), self.token(EOS))
-        return np.concatenate([ends[0], answer, ends[1]], axis=1, dtype=np.int64)
+            operands = [*(np.pad(digits, [(0, 0), (0, more)]) for digits in operands[:long]), *operands[long:]]
+        answer = self.answer(operands)[:, :: -1 if turned else 1]
+        return np.pad(answer, [(0, 0), (1, 1)], constant_values=[(0, 0), (self.token(SOS), self.token(EOS))])
 
     def draw(self, pool: np.ndarray, count: int, width: Width, rng: np.random.Generator) -> list[Digits]:
         """The operands of training problems: independent numbers of `pool`, all of which fit, or random tokens."""
@@ -285,8 +280,7 @@ class Task:
     @property
     def problem(self) -> str:
         """The example, in the digits of the task's base."""
-        symbols = (str(min(int(symbol), self.base - 1)) if symbol.isdigit() else symbol for symbol in self.example)
-        return "".join(symbols)
+        return "".join(str(min(int(each), self.base - 1)) if each.isdigit() else each for each in self.example)
 
     @property
     def takes(self) -> str:
