@@ -12,13 +12,14 @@ import pandas as pd
 import pytest
 import torch
 import torch.nn.functional as F
+from hypothesis import strategies as st
 from torch import Tensor
 
 from abc_nb.bias.base import OpenKeys
 from abc_nb.calibration.calibrate import Calibration
 from abc_nb.model.positions import Sinusoidal
 from abc_nb.model.transformer import ModelConfig, Transformer
-from abc_nb.problems.layouts import Layout, written_out
+from abc_nb.problems.layouts import Layout, binary_aligned, binary_natural, unary, written_out
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.spans import VOCABULARY
 from abc_nb.problems.tasks import Task
@@ -52,6 +53,16 @@ def integer(digits: Sequence[int], base: int) -> int:
 
 def integers(digits: np.ndarray, base: int) -> list[int]:
     return [integer(row, base) for row in digits.tolist()]
+
+
+def layouts(widths: st.SearchStrategy[int]) -> st.SearchStrategy[Layout]:
+    """Layouts of one number or two, side by side or place by place, and of a number with a factor of a digit."""
+    return st.one_of(
+        st.builds(unary, widths, st.sampled_from(["", "SM"])),
+        st.builds(binary_natural, widths, st.just("+"), widths),
+        st.builds(binary_natural, widths, st.just("*"), st.just(1)),
+        st.builds(binary_aligned, widths, st.just("+")),
+    )
 
 
 def table(places: Sequence[int], shape: tuple[int, int]) -> Layout:

@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 import torch
-from helpers import assert_open_keys_are
+from helpers import assert_open_keys_are, layouts
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
@@ -22,11 +22,7 @@ from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.layouts import SOS, Layout, as_written, binary_aligned, binary_natural, unary, units_first
 
 WIDTHS, WINDOWS = st.integers(1, 20), st.integers(0, 4)
-LAYOUTS = st.one_of(
-    st.builds(unary, WIDTHS, st.sampled_from(["", "SM"])),
-    st.builds(binary_natural, WIDTHS, st.just("+"), WIDTHS),
-    st.builds(binary_aligned, WIDTHS, st.just("+")),
-)
+LAYOUTS = layouts(WIDTHS)
 SIDES: st.SearchStrategy[Sides] = st.sampled_from(["one", "both"])
 INFINITY = float("inf")
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers import table
+from helpers import layouts, table
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
@@ -19,18 +19,13 @@ from abc_nb.bias.base import Attention, key_count
 from abc_nb.bias.lines import Direction, Line, Lines
 from abc_nb.calibration.calibrate import PAPER, SCRIPT, Calibration, calibrate
 from abc_nb.common.errors import InputError
-from abc_nb.problems.layouts import Layout, Operand, binary_aligned, binary_natural, unary
+from abc_nb.problems.layouts import Layout, Operand, binary_natural, unary
 
 INFINITY = float("inf")
 ATTENTIONS: list[Attention] = ["self", "cross"]
 WIDTHS = st.integers(3, 9)
 WITHOUT_TABLE: tuple[Direction, ...] = ("diagonal", "antidiagonal", "vertical")
-LAYOUTS = st.one_of(
-    st.builds(unary, WIDTHS),
-    st.builds(binary_natural, WIDTHS, st.just("+"), WIDTHS),
-    st.builds(binary_natural, WIDTHS, st.just("*"), st.just(1)),
-    st.builds(binary_aligned, WIDTHS, st.just("+")),
-)
+LAYOUTS = layouts(WIDTHS)
 TABLES = st.builds(lambda one, other: table((one, other), (other, one + 1)), st.integers(3, 5), st.integers(3, 5))
 Place = tuple[Direction, str, int]  # direction, span and offset of a line
 

@@ -61,6 +61,7 @@ def test_digest_does_not_depend_on_the_order_of_settings() -> None:
             lambda: ModelConfig(kind="none"),
             "'none' is not possible as kind of a ModelConfig: choose one of encoder-decoder,",
         ),  # type: ignore[arg-type]
+        (lambda: TrainingConfig(steps=1.5), "1.5 is not possible as steps of a TrainingConfig"),  # type: ignore[arg-type]
         (lambda: ModelConfig(kind="decoder-only", encoder_layers=1), "a decoder-only model has no encoder"),
     ],
 )

@@ -8,7 +8,7 @@ from typing import Literal
 
 import pytest
 import torch
-from helpers import assert_open_keys_are, table
+from helpers import assert_open_keys_are, layouts, table
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
@@ -16,19 +16,14 @@ from torch import Tensor
 from abc_nb.bias.base import Attention
 from abc_nb.bias.lines import DIRECTIONS, Direction, Line, Lines
 from abc_nb.common.errors import InputError
-from abc_nb.problems.layouts import Arrangement, Layout, binary_aligned, binary_natural, unary
+from abc_nb.problems.layouts import Arrangement, Layout, binary_natural, unary
 from abc_nb.problems.tasks import Task
 
 ARRANGEMENTS: tuple[Arrangement, ...] = ("natural", "units-first", "as-written")
 
 INFINITY = float("inf")
 WIDTHS = st.integers(1, 12)
-LAYOUTS = st.one_of(
-    st.builds(unary, WIDTHS, st.sampled_from(["", "SM"])),
-    st.builds(binary_natural, WIDTHS, st.just("+"), WIDTHS),
-    st.builds(binary_natural, WIDTHS, st.just("*"), st.just(1)),
-    st.builds(binary_aligned, WIDTHS, st.just("+")),
-)
+LAYOUTS = layouts(WIDTHS)
 TABLES = st.builds(
     lambda first, second, rows, columns: table((first, second), (rows, columns)),
     *(st.integers(1, 5),) * 4,

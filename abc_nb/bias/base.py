@@ -50,6 +50,9 @@ class OpenKeys:
         return OpenKeys(self.index.to(device), self.value.to(device))
 
 
+Added = Tensor | OpenKeys | None  # what is added to logits: a matrix (heads or 1, query, key), open keys or nothing
+
+
 def key_count(layout: Layout, attention: Attention) -> int:
     if not isinstance(layout, Layout) or attention not in get_args(Attention):
         choice = ", ".join(get_args(Attention))
@@ -57,17 +60,14 @@ def key_count(layout: Layout, attention: Attention) -> int:
     return layout.target_length if attention == "self" else layout.source_length
 
 
-def check_order(layout: Layout) -> None:
-    """InputError for a layout in which a bias that slides to the left by a place at each step goes the wrong way."""
-    if layout.answer != "units first" or any(operand.stride < 0 for operand in layout.operands):
-        raise InputError("this bias wants operands with the units last and answers with the units first: take Lines")
-
-
 def query_count(layout: Layout, attention: Attention) -> int:
     return layout.source_length if attention == "source" else layout.target_length
 
 
-Added = Tensor | OpenKeys | None  # what is added to logits: a matrix (heads or 1, query, key), open keys or nothing
+def check_order(layout: Layout) -> None:
+    """InputError for a layout in which a bias that slides to the left by a place at each step goes the wrong way."""
+    if layout.answer != "units first" or any(operand.stride < 0 for operand in layout.operands):
+        raise InputError("this bias wants operands with the units last and answers with the units first: take Lines")
 
 
 @dataclass(frozen=True)
@@ -103,29 +103,3 @@ def causal(length: int) -> Tensor:
 @dataclass(frozen=True)
 class Causal(Bias):
     """No bias beyond causality: no token sees one that comes after it."""
-
-
-def over_sequence(cross: Added, own: Added, sources: int) -> Tensor | OpenKeys:
-    """The bias of the answer's queries over problem and answer, from those of cross- and self-attention.
-
-    In a decoder-only model both are one sequence. Open keys if both of them are.
-    """
-    if isinstance(cross, OpenKeys) and isinstance(own, OpenKeys):
-        return OpenKeys(torch.cat([cross.index, own.index + sources], 1), beside(cross.value, own.value))
-    assert own is not None  # at least causal
-    answers = len(own.index) if isinstance(own, OpenKeys) else own.shape[1]
-    matrix = as_matrix(own, answers, answers)
-    return beside(as_matrix(cross, answers, sources).to(matrix.device), matrix)
-
-
-def as_matrix(bias: Added, queries: int, keys: int) -> Tensor:
-    """The same as (heads or 1, query, key)."""
-    if bias is None:
-        return torch.zeros(1, queries, keys)
-    return bias.dense(keys) if isinstance(bias, OpenKeys) else bias
-
-
-def beside(*parts: Tensor) -> Tensor:
-    """Biases (heads or 1, query, keys of its own) of the same queries, one after the other along the keys."""
-    heads = max(len(part) for part in parts)
-    return torch.cat([part.expand(heads, -1, -1) for part in parts], 2)

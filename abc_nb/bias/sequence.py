@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from abc_nb.bias.base import CLOSED, Added, Bias, OpenKeys, as_matrix, causal, over_sequence
+from abc_nb.bias.base import CLOSED, Added, Bias, OpenKeys, causal
 from abc_nb.common.errors import InputError
 from abc_nb.problems.layouts import Layout
 
@@ -53,6 +53,32 @@ def open_bias(bias: Bias, layout: Layout, layer: int, heads: int) -> OpenKeys | 
     index = torch.cat([pad(part.index, more) for part, more in wider])
     values = [pad(of_heads(part.value, heads), more, value=CLOSED) for part, more in wider]
     return OpenKeys(index, torch.cat(values, dim=1))
+
+
+def over_sequence(cross: Added, own: Added, sources: int) -> Tensor | OpenKeys:
+    """The bias of the answer's queries over problem and answer, from those of cross- and self-attention.
+
+    In a decoder-only model both are one sequence. Open keys if both of them are.
+    """
+    if isinstance(cross, OpenKeys) and isinstance(own, OpenKeys):
+        return OpenKeys(torch.cat([cross.index, own.index + sources], 1), beside(cross.value, own.value))
+    assert own is not None  # at least causal
+    answers = len(own.index) if isinstance(own, OpenKeys) else own.shape[1]
+    matrix = as_matrix(own, answers, answers)
+    return beside(as_matrix(cross, answers, sources).to(matrix.device), matrix)
+
+
+def as_matrix(bias: Added, queries: int, keys: int) -> Tensor:
+    """The same as (heads or 1, query, key)."""
+    if bias is None:
+        return torch.zeros(1, queries, keys)
+    return bias.dense(keys) if isinstance(bias, OpenKeys) else bias
+
+
+def beside(*parts: Tensor) -> Tensor:
+    """Biases (heads or 1, query, keys of its own) of the same queries, one after the other along the keys."""
+    heads = max(len(part) for part in parts)
+    return torch.cat([part.expand(heads, -1, -1) for part in parts], 2)
 
 
 def leveled(bias: Tensor) -> Tensor:

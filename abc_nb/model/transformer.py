@@ -11,7 +11,8 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from abc_nb.bias.base import Added, Attention, Bias, key_count, over_sequence
+from abc_nb.bias.base import Added, Attention, Bias, key_count
+from abc_nb.bias.sequence import over_sequence
 from abc_nb.model.attention import Cache, Record
 from abc_nb.model.config import ModelConfig
 from abc_nb.model.dropout import Dropout
