@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import random
+from contextlib import nullcontext
 from functools import lru_cache
 from pathlib import Path as File
 from typing import Any
@@ -14,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
-from abc_nb.assistant import smollm2
+from abc_nb.assistant import smollm2, whole
 from abc_nb.assistant.calculator import Calculator
 from abc_nb.assistant.path import Path
 from abc_nb.bias.sequence import dense_bias
@@ -25,6 +27,7 @@ from abc_nb.hf import practice as training
 from abc_nb.hf.certify import certify_all as certify
 from abc_nb.hf.contexts import every_context
 from abc_nb.hf.practice import drawn, train_until_certified
+from abc_nb.language.mixture import Mixture
 from abc_nb.problems.sampling import generator
 from abc_nb.problems.spans import Pattern
 from abc_nb.problems.tasks import Task
@@ -199,6 +202,42 @@ def test_what_no_path_is_made_of_is_refused(depth: int, heads: int, message: str
     model, tokenizer = language_model()
     with pytest.raises(InputError, match=message):
         Path(model, tokenizer, SpanLines.one_key_a_head((PARITY,), heads, max(1, depth)), depth)
+
+
+@pytest.mark.parametrize("how", ["ABS", "plain"])
+def test_all_weights_are_trained_and_answers_are_those_that_the_model_writes(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Greedy generation beside the one pass that `tested` takes."""
+    model, tokenizer = copy.deepcopy(language_model())
+    tokenizer.chat_template = "{% for message in messages %}{{ message.content }} {% endfor %}"
+    monkeypatch.setattr(whole, "PATTERNS", (PARITY,))
+    monkeypatch.setattr(whole, "MIXTURE", Mixture((PARITY,), characters=40, problems=2))
+    monkeypatch.setattr(whole, "RATES", (1e-5, 1e-2))
+    monkeypatch.setattr(whole, "TESTS", {1: 8, 2: 8})
+    monkeypatch.setattr(whole, "load", lambda: (model, tokenizer))
+    monkeypatch.setattr(whole, "halved", nullcontext)  # generation below is in float32
+    facts = whole.made(how, 40)
+    assert min(facts["trials"])[1] == 1e-2
+    assert sum(facts["losses"][-5:]) < sum(facts["losses"][:5]) and facts["text"][1] < facts["text"][0]
+    right = []
+    for row, pattern, operands, text in smollm2.asked(tokenizer, (PARITY,), whole.TESTS):
+        wanted = pattern.answer(operands) + ";"
+        right.append(row | {"right": smollm2.reply(model, tokenizer, text, len(wanted), None) == wanted})
+    assert smollm2.counted(right).to_dict("records") == facts["tests"]
+    lines = smollm2.of_all_weights(how, facts, [{"before": after} for after in facts["everyday"]])
+    assert "12 are answered to the letter" in lines[0]
+
+
+def test_the_loss_of_rows_of_different_lengths_is_that_of_each_token() -> None:
+    model, tokenizer = language_model()
+    texts = ["A parity(101)=011;", "text", "parity(1)=1;"]
+    losses = []
+    for text in texts:
+        ids = tokenizer(text, return_tensors="pt")["input_ids"]
+        found = model(ids).logits[0].log_softmax(-1)
+        losses += [-found[at, token] for at, token in enumerate(ids[0, 1:])]
+    torch.testing.assert_close(whole.loss_of(model, tokenizer, texts), torch.stack(losses).mean())
 
 
 def test_the_page_on_smollm2_has_what_was_measured_and_the_shipped_path_is_the_certified_one() -> None:

@@ -82,6 +82,17 @@ def test_the_number_of_threads_changes_no_bit_of_output_and_gradients(keys: int)
     torch.testing.assert_close(found[0], found[1], rtol=0, atol=0)
 
 
+@needs_compiler
+def test_values_of_bfloat16_beside_queries_of_float32_are_not_taken_for_float32() -> None:
+    """As under autocast in a model with rotary positions."""
+    draw = torch.Generator().manual_seed(0)
+    query, key, value = (torch.randn(2, 3, 9, 8, generator=draw) for _ in range(3))
+    bias = torch.randn(1, 3, 9, 9, generator=draw)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = over_all_keys(query, key, value.bfloat16(), bias)
+    torch.testing.assert_close(found.float(), over_all_keys(query, key, value, bias), rtol=0.05, atol=0.05)
+
+
 @pytest.mark.parametrize("name", ["CC", compiled.OFF, None])
 def test_without_a_compiler_or_a_folder_pytorchs_attention_is_used(
     name: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

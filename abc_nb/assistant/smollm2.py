@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path as File
@@ -96,27 +96,41 @@ def reply(
     return str(tokenizer.decode(found[0, tokens["input_ids"].shape[1] :], skip_special_tokens=True))
 
 
+def asked(
+    tokenizer: PreTrainedTokenizerBase, patterns: Sequence[Pattern], tests: dict[int, int]
+) -> Iterator[tuple[dict[str, Any], Pattern, list[str], str]]:
+    """Random problems, alone and as a chat in which the answer begins with the problem.
+
+    Each with what is known of it, its pattern, its numbers and the text up to its `=`.
+    """
+    rng = generator(TEST_SEED, TEST)
+    for pattern in patterns:
+        for length, operands in [
+            (n, test_operands(pattern, n, rng)) for n, count in tests.items() for _ in range(count)
+        ]:
+            problem = pattern.problem(operands)
+            for where, text in (("alone", problem), ("chat", chat(tokenizer, f"What is {problem[:-1]}?", problem))):
+                yield {"problem": pattern.form, "where": where, "digits": length}, pattern, operands, text
+
+
+def counted(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """How many answers are right, a row for each kind of problem."""
+    frame = pd.DataFrame(rows)
+    grouped = frame.groupby([name for name in frame if name != "right"], sort=False).right
+    return grouped.agg(right="sum", problems="size").reset_index()
+
+
 def tested(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, calculator: Calculator, tests: dict[int, int]
 ) -> pd.DataFrame:
-    """Exact answers to random problems, alone and as a chat in which the answer begins with the problem: a row each.
-
-    Without the calculator only problems of at most sixty digits are asked.
-    """
-    rows, rng = [], generator(TEST_SEED, TEST)
-    every = [(pattern, length, count) for pattern in calculator.patterns.patterns for length, count in tests.items()]
-    for pattern, length, count in tqdm(every, delay=3, leave=False):
-        for _ in range(count):
-            operands = test_operands(pattern, length, rng)
-            problem, right = pattern.problem(operands), pattern.read(pattern.answer(operands))
-            for where, text in (("alone", problem), ("chat", chat(tokenizer, f"What is {problem[:-1]}?", problem))):
-                for own in (None, calculator) if length <= 60 else (calculator,):
-                    written = reply(model, tokenizer, text, length + 3, own)
-                    number = re.match(r"\s*(\d+)", written)
-                    row = {"problem": pattern.form, "digits": length, "where": where, "path": own is not None}
-                    rows.append(row | {"right": number is not None and number[1] == right})
-    grouped = pd.DataFrame(rows).groupby(["problem", "where", "path", "digits"], sort=False).right
-    return grouped.agg(right="sum", problems="size").reset_index()
+    """Exact answers, with the calculator and without it, which is asked problems of at most sixty digits."""
+    rows = []
+    for row, pattern, operands, text in tqdm([*asked(tokenizer, calculator.patterns.patterns, tests)], leave=False):
+        for own in (None, calculator) if row["digits"] <= 60 else (calculator,):
+            number = re.match(r"\s*(\d+)", reply(model, tokenizer, text, row["digits"] + 3, own))
+            right = number is not None and number[1] == pattern.read(pattern.answer(operands))
+            rows.append(row | {"path": own is not None, "right": right})
+    return counted(rows)
 
 
 def everyday(
@@ -162,11 +176,14 @@ def shipped() -> dict[str, Any]:
 
 def summary(facts: dict[str, Any]) -> str:
     """What was measured, as lines of Markdown: answers by digits, certificates, everyday questions, time."""
+    whole: dict[str, Any] = facts.get("whole", {})  # what `abc_nb.assistant.whole` adds
     frame = pd.DataFrame(facts["tests"])
+    frame["trained"] = frame.path.map({False: "nothing", True: "the path"})
+    parts = [pd.DataFrame(own["tests"]).assign(trained=f"all weights, {name}") for name, own in whole.items()]
+    frame = pd.concat([frame, *parts])
     frame["cell"] = frame.right.astype(str) + " of " + frame.problems.astype(str)
-    frame["path"] = frame.path.map({False: "without", True: "with"})
-    wide = frame.set_index(["problem", "where", "path", "digits"]).cell.unstack().fillna("–")
-    heads = ["problem", "where", "path", *(f"{digits} digits" for digits in wide)]
+    wide = frame.set_index(["problem", "where", "trained", "digits"]).cell.unstack().fillna("–")
+    heads = ["problem", "where", "trained", *(f"{digits} digits" for digits in wide)]
     rows = [
         heads,
         ["---"] * len(heads),
@@ -182,8 +199,22 @@ def summary(facts: dict[str, Any]) -> str:
             f"- Of {len(facts['everyday'])} everyday questions {same} are answered to the letter as before.",
             f"- Training took {' + '.join(map(str, facts['steps']))} steps, and everything {facts['seconds'] / 60:.0f} "
             f"minutes on a busy processor ({facts['device']}).",
+            *(line for name, own in whole.items() for line in of_all_weights(name, own, facts["everyday"])),
         ]
     )
+
+
+def of_all_weights(name: str, facts: dict[str, Any], everyday: Sequence[dict[str, str]]) -> list[str]:
+    """Lines of Markdown on a model all of whose weights were trained."""
+    same = sum(row["before"] == after for row, after in zip(everyday, facts["everyday"], strict=True))
+    first, last = (sum(losses) / len(losses) for losses in (facts["losses"][:5], facts["losses"][-5:]))
+    before, after = facts["text"]
+    return [
+        f"- All weights, {name}: {facts['steps']} steps took {facts['seconds'] / 60:.0f} minutes of one core. The loss "
+        f"of a step went from {first:.2f} to {last:.2f}, and that of held-out text from {before:.2f} to {after:.2f} "
+        f"nats a token. Of {len(everyday)} everyday questions {same} are answered to the letter as before.",
+        *(f"- All weights, {name}: {Certificate(**each)}" for each in facts["certificates"]),
+    ]
 
 
 def trained_path(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Path:

@@ -35,7 +35,7 @@ def over_all_keys(
     query (B, H, L, d), key and value (B, H, S, d). The bias broadcasts to (B, H, L, S); minus infinity closes a key,
     and a query without an open key gives zero. `keep` receives logits, bias included, and weights.
     """
-    if keep is None and not dropout and compiled.fits(query, key.shape[2]):
+    if keep is None and not dropout and value.dtype == query.dtype and compiled.fits(query, key.shape[2]):
         return compiled.attend(query, key, value, bias)
     if keep is None and (query.is_cuda or not dropout):  # PyTorch's own knows no dropout on a processor
         if bias is None:

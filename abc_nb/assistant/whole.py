@@ -1,0 +1,132 @@
+"""All weights of a language model trained on text with problems in it, to compare with a path of their own.
+
+Once it is under ABS, where an answer sees its own problem alone, a digit a head, and once plain, without a bias: on the
+same rows, for the same steps. Rows are of this package's text, and answers stand in them units first. `python -m
+abc_nb.assistant.whole` trains and tests both, and adds what came out to the shipped results. No weights are kept.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import torch
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from abc_nb.assistant.smollm2 import EVERYDAY, PATTERNS, RESULTS, asked, chat, counted, load, reply, shipped
+from abc_nb.bias.spans import SpanLines
+from abc_nb.common import paths
+from abc_nb.common.devices import device_name, one_thread
+from abc_nb.common.files import write_text
+from abc_nb.hf.attach import attach
+from abc_nb.hf.certify import certify
+from abc_nb.hf.training import one_cycle
+from abc_nb.language.mixture import Mixture, solved
+from abc_nb.problems.sampling import VALIDATION, generator
+from abc_nb.training.evaluation import evaluating
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+MIXTURE, ROWS, STEPS = Mixture(PATTERNS, characters=80, problems=8), 8, 200  # rows of a step
+RATES, TRIAL = (1e-3, 3e-4), 10  # learning rates, of which short trainings show which one is better
+TESTS = {3: 10, 6: 10, 60: 5}  # problems of each form, by digits
+HELD_OUT = 16  # rows of text without problems
+
+
+def halved(model: PreTrainedModel) -> torch.autocast:
+    """Matrix products in bfloat16, which take a quarter of the time."""
+    return torch.autocast(model.device.type, torch.bfloat16)
+
+
+def loss_of(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> Tensor:
+    """Nats a token, of all but the first of each row."""
+    own: Any = tokenizer([*texts], return_tensors="pt", padding=True, add_special_tokens=False)
+    wanted = own["input_ids"].masked_fill(own["attention_mask"] == 0, -100)
+    loss: Tensor = model(**own, labels=wanted, use_cache=False).loss
+    return loss
+
+
+def train(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, steps: int, rate: float, seed: int = 0
+) -> list[float]:
+    """Train on rows of the mixture; the loss of each step."""
+
+    def loss(step: int) -> Tensor:
+        with halved(model):
+            return loss_of(model, tokenizer, MIXTURE.training_batch(seed, step, ROWS).texts)
+
+    optimizer = torch.optim.AdamW(model.parameters(), rate, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
+    model.train()
+    losses = one_cycle(optimizer, tqdm(range(steps), delay=3, leave=False, unit="step"), loss, clip=1.0)
+    model.eval()
+    return losses
+
+
+def validated(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, bias: SpanLines | None, rate: float) -> float:
+    """Nats a token of held-out rows of the mixture, after a short training of a copy of the model."""
+    own, held = copy.deepcopy(model), MIXTURE.rows(generator(0, VALIDATION), 2 * ROWS, held_out=True)
+    if bias is not None:
+        attach(own, bias, spans=tokenizer)
+    train(own, tokenizer, TRIAL, rate)
+    with evaluating(own), halved(own):
+        return loss_of(own, tokenizer, held.texts).item()
+
+
+def text_loss(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> float:
+    """Nats a token of held-out text without problems."""
+    rows = Mixture((), 256).rows(generator(0, VALIDATION, 1), HELD_OUT, held_out=True).texts
+    with evaluating(model):
+        return loss_of(model, tokenizer, rows).item()
+
+
+def tested(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, tests: dict[int, int]) -> pd.DataFrame:
+    """Exact answers, units first and with their ends, to the problems that a path is tested on.
+
+    One pass over the right answers says what the model would write: see `training.evaluation`.
+    """
+    rows = []
+    for row, pattern, operands, text in tqdm([*asked(tokenizer, PATTERNS, tests)], delay=3, leave=False):
+        answer = solved(pattern, operands).removeprefix(pattern.problem(operands))
+        ids: Any = tokenizer(text + answer, return_tensors="pt", add_special_tokens=False)["input_ids"]
+        with evaluating(model), halved(model):
+            likeliest = model(ids, use_cache=False).logits[0].argmax(-1)
+        rows.append(row | {"right": likeliest[-len(answer) - 1 : -1].equal(ids[0, -len(answer) :])})
+    return counted(rows)
+
+
+@one_thread()
+def made(name: str, steps: int = STEPS, seed: int = 0) -> dict[str, Any]:
+    """Train all weights under ABS or plain, and test them."""
+    model, tokenizer = load()
+    layers, heads = model.config.num_hidden_layers, model.config.num_attention_heads
+    bias = SpanLines.one_key_a_head(PATTERNS, heads, layers) if name == "ABS" else None
+    facts: dict[str, Any] = {"steps": steps, "seed": seed, "device": device_name()}
+    facts |= {"text": [text_loss(model, tokenizer)]}
+    facts |= {"trials": [(validated(model, tokenizer, bias, rate), rate) for rate in RATES]}
+    if bias is not None:
+        attach(model, bias, spans=tokenizer)
+    start = time.process_time()
+    facts |= {"losses": train(model, tokenizer, steps, min(facts["trials"])[1], seed)}
+    facts |= {"seconds": round(time.process_time() - start)}  # of this process: others wait for the same processor
+    facts["text"].append(text_loss(model, tokenizer))
+    facts |= {"tests": tested(model, tokenizer, TESTS).to_dict("records")}
+    facts |= {"everyday": [reply(model, tokenizer, chat(tokenizer, each), 30, None) for each in EVERYDAY]}
+    # A certificate takes minutes, and a wrong answer is one already that there is none.
+    proven = bias is not None and all(row["right"] == row["problems"] for row in facts["tests"])
+    return facts | {"certificates": [asdict(each) for each in certify(model)] if proven else []}
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or ("ABS", "plain"):
+        found = made(name)
+        facts = shipped()
+        facts["whole"] = facts.get("whole", {}) | {name: found}
+        print(write_text(paths.SHIPPED / RESULTS, json.dumps(facts, indent=1) + "\n"))
