@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import kernels
+import processes
 import pytest
 import torch
 from helpers import child_of, tiny_experiment
@@ -42,7 +42,7 @@ def no_runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def forked_kernels() -> Iterator[None]:
-    with kernels.forked():
+    with processes.forked_kernels():
         yield
 
 

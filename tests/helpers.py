@@ -138,7 +138,7 @@ def renamed(experiment: Spec, model: str) -> Spec:
 def longer_experiment() -> Spec:
     """The tiny one with thirty validations, so that it can be killed in between."""
     tiny = renamed(tiny_experiment(), "longer")
-    return replace(tiny, training=replace(tiny.training, steps=1500, hold=1500, learned=2.0, validate_every=50))
+    return replace(tiny, training=replace(tiny.training, steps=60, hold=60, learned=2.0, validate_every=2))
 
 
 def child_of(parent: Spec) -> Spec:

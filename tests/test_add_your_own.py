@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
+import processes
 import pytest
 
 from abc_nb.specs.spec import spec
@@ -31,18 +29,6 @@ def files(section: str) -> dict[str, str]:
     return {match[1]: match.string[match.end() :] for match in shown if match}
 
 
-RUN = """
-import contextlib, io, json, sys
-from abc_nb.cli import main
-said = []
-for command in json.load(sys.stdin):
-    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as error:
-        code = main(command)
-    said.append((code, out.getvalue() + error.getvalue()))
-print(json.dumps(said))
-"""
-
-
 class Copy:
     """A copy of the package, with runs of its own."""
 
@@ -50,14 +36,8 @@ class Copy:
         self.folder = folder
         shutil.copytree(ROOT / "abc_nb", folder / "abc_nb", ignore=shutil.ignore_patterns("__pycache__", "models"))
         (folder / "pyproject.toml").write_text("")  # what makes a folder a checkout
-
-    def python(self, code: str, given: str = "") -> str:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("ABC_NB_")}
-        environment |= {"PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1", "CUDA_VISIBLE_DEVICES": ""}
-        command = [sys.executable, "-c", code]
-        done = subprocess.run(command, cwd=self.folder, env=environment, input=given, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        self.environment = {name: value for name, value in os.environ.items() if not name.startswith("ABC_NB_")}
+        self.environment["CUDA_VISIBLE_DEVICES"] = ""
 
     def write(self, section: str) -> None:
         """Put the section's files where it says; each is new."""
@@ -70,7 +50,7 @@ class Copy:
         lines = "".join(blocks(section, "sh")).splitlines()
         words = [shlex.split(line) for line in lines]
         assert {program for program, *_ in words} == {"abc-nb"}
-        said = json.loads(self.python(RUN, json.dumps([arguments for _, *arguments in words])))
+        said = processes.commands([arguments for _, *arguments in words], self.folder, self.environment)
         for line, (code, text) in zip(lines, said, strict=True):
             fine = re.search(TRIED, text) is not None if line.startswith("abc-nb certify") else code == 0
             assert fine, f"{line}\n{text}"
@@ -115,7 +95,7 @@ def test_a_section_is_one_file_or_none_and_its_commands_work(copy: Copy, section
 def test_a_task_can_stand_in_a_cell(copy: Copy) -> None:
     cells = blocks("A task", "python")
     assert len(cells) == 2
-    answer, contexts = copy.python("\n\n".join(cells)).splitlines()
+    answer, contexts = processes.python("\n\n".join(cells), copy.folder, copy.environment).splitlines()
     assert answer == "246" and int(contexts) > 0
     assert [run.partition("-smoke")[0] for run in copy.runs()] == ["doubling-abs", "doubling-window-cyclic"]
 

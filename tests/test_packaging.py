@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import processes
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -90,21 +91,16 @@ def test_a_wheel_works_away_from_the_checkout(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ABC_NB_")}
     environment["PYTHONPATH"] = str(site)
 
-    def said(*command: str) -> tuple[int, str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "abc_nb", *command], cwd=elsewhere, env=environment, capture_output=True, text=True
-        )
-        return done.returncode, done.stdout + done.stderr
-
-    assert said("compute", "addition-abc", "12+34") == (0, "46\n")
-    assert said("compute", "parity-abs", "1011") == (0, "1\n")
-    assert said("list", "--csv")[1].count("\n") >= 9
-    code, sentence = said("train", "addition-vanilla")
-    assert (code, sentence.count("\n")) == (2, 1) and "train needs the project's checkout" in sentence
-    code, sentence = said("compute", "addition-vanilla", "12+34")
-    assert (code, sentence.count("\n")) == (2, 1)
-    assert "set ABC_NB_RESULTS to the folder results of a checkout" in sentence
+    command = [sys.executable, "-m", "abc_nb", "compute", "addition-abc", "12+34"]
+    done = subprocess.run(command, cwd=elsewhere, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "46\n")
     assert [*elsewhere.iterdir()] == []
+    lines = ["compute parity-abs 1011", "list --csv", "train addition-vanilla", "compute addition-vanilla 12+34"]
+    answer, table, refused, absent = processes.commands([line.split() for line in lines], site, environment)
+    assert answer == (0, "1\n") and table[1].count("\n") >= 9
+    assert "train needs the project's checkout" in refused[1]
+    assert "set ABC_NB_RESULTS to the folder results of a checkout" in absent[1]
+    assert all((code, sentence.count("\n")) == (2, 1) for code, sentence in (refused, absent))
 
 
 def test_no_file_names_a_path_of_the_machine() -> None:

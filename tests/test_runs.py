@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import pickle
 import signal
@@ -15,6 +14,7 @@ import pytest
 import torch
 from conftest import Folders
 from helpers import assert_same_result, interrupted_and_resumed, longer_experiment, never, tiny_experiment
+from processes import SERVER, serve
 
 from abc_nb.calibration.calibrate import Calibration
 from abc_nb.common.errors import InputError
@@ -72,13 +72,14 @@ def train_and_die(folder: str) -> None:
     torch.set_num_threads(1)
     trainer.CHECKPOINT_SECONDS = 0.0
     runner.ensure(
-        longer_experiment(), 0, lambda progress: os.kill(os.getpid(), signal.SIGKILL) if progress.step == 700 else None
+        longer_experiment(), 0, lambda progress: os.kill(os.getpid(), signal.SIGKILL) if progress.step == 30 else None
     )
 
 
 @pytest.mark.slow
 def test_a_killed_run_goes_on_to_the_same_result(folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
-    process = multiprocessing.get_context("spawn").Process(target=train_and_die, args=(str(folders.runs),))
+    serve()
+    process = SERVER.Process(target=train_and_die, args=(str(folders.runs),))
     process.start()
     process.join()
     assert process.exitcode == -signal.SIGKILL
@@ -115,9 +116,9 @@ def make_and_report(folder: str, done: Any) -> None:
 
 @pytest.mark.slow
 def test_two_processes_do_not_make_a_run_twice(folders: Folders) -> None:
-    context = multiprocessing.get_context("spawn")
-    done = context.Queue()
-    both = [context.Process(target=make_and_report, args=(str(folders.runs), done)) for _ in range(2)]
+    serve()
+    done = SERVER.Queue()
+    both = [SERVER.Process(target=make_and_report, args=(str(folders.runs), done)) for _ in range(2)]
     for process in both:
         process.start()
     assert sorted(done.get(timeout=120) for _ in both) == [0, 4]

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from conftest import Folders
 from helpers import assert_same_result, child_of, renamed
+from processes import serve
 
 from abc_nb.common.errors import InputError
 from abc_nb.runs import runner, store, sweep
@@ -47,6 +48,8 @@ def test_a_failure_is_named_and_the_others_go_on(tiny: Spec, folders: Folders) -
 
 @pytest.mark.slow
 def test_a_dask_cluster_gives_the_same(tiny: Spec, folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
+    serve()
+    monkeypatch.setenv("DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD", "forkserver")
     distributed = pytest.importorskip("distributed")
     alone = runner.ensure(tiny, 0)
     monkeypatch.setenv("ABC_NB_RUNS", str(folders.runs / "cluster"))
