@@ -98,7 +98,7 @@ def close(found: Tensor, wanted: Tensor) -> None:
 
 
 @families
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(rows=st.lists(texts(), min_size=1, max_size=3), sides=st.lists(st.sampled_from(["left", "right"]), min_size=3))
 @torch.no_grad()
 def test_rows_of_a_batch_have_masks_and_positions_of_the_definition(make: Any, rows: list[Known], sides: Any) -> None:
@@ -118,7 +118,7 @@ PIECES = [*"12+*=;a ", "34", "12+34=64;", " 7*8=", "succ(", "99)=", "parity(10)=
 
 
 @families
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(seed=st.integers(0, 10**6))
 @torch.no_grad()
 def test_a_cache_gives_what_the_whole_text_gives(make: Any, seed: int) -> None:
