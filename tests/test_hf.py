@@ -147,20 +147,6 @@ def test_a_detached_model_is_as_it_was(make: Make, implementation: str) -> None:
 
 
 @families
-@pytest.mark.parametrize("period", [None, 3])
-@torch.no_grad()
-def test_a_sequence_that_is_fed_in_token_by_token_gives_the_same(make: Make, period: int | None) -> None:
-    model, tokens = made(make), sequences()
-    steps, cache = [], None
-    with hf.attach(model, ONE_KEY, LAYOUT, period):
-        wanted = model(tokens, use_cache=False).logits
-        for token in tokens.split(1, 1):
-            found = model(token, past_key_values=cache, use_cache=True)
-            steps, cache = [*steps, found.logits], found.past_key_values
-    assert torch.allclose(torch.cat(steps, 1), wanted, atol=1e-4)
-
-
-@families
 @torch.no_grad()
 def test_a_query_without_an_open_key_attends_to_nothing(make: Make) -> None:
     model, tokens = made(make), sequences()

@@ -208,10 +208,10 @@ class Rounding:
         means = (share * moved**2).sum(1).sqrt() + self.gamma(2 * keys + FUNCTION) * longest
         return by.out.error * means + self.rounded(by.out, self.width, longest + moved.amax(1))
 
-    def of_weights(
+    def of_means(
         self, by: Attention, sizes: Sizes, length: Tensor, share: Tensor, spread: Tensor, errors: tuple[Tensor, Tensor]
-    ) -> tuple[Tensor, Tensor]:
-        """What other weights make of the means, and the factor that weights of two evaluations can differ by.
+    ) -> Tensor:
+        """The same with what other weights make of the means.
 
         For what `few_keys.mixed` gives of queries, and errors of normed queries (N,) and keys (N, K).
         Let q, k, v be exact, and w weights between those of two evaluations. If logits move by dl, the mean of values
@@ -238,7 +238,8 @@ class Rounding:
         )
         by_key = out * (spread * length).amax(1) * means[:, 0] / root
         factor = (4 * (logit * sizes.many).amax(1)).exp()
-        return (by_query + by_key + out * (spread * rounded).norm(dim=1)) * factor, factor
+        moved = (by_query + by_key + out * (spread * rounded).norm(dim=1)) * factor
+        return moved + self.of_values(by, sizes, share * factor[:, None], errors[1])
 
     def left(self, head: nn.Linear, norm: nn.LayerNorm, logits: Tensor, right: Tensor, error: Tensor) -> Tensor:
         """By how much the right token leads after rounding is taken from the lead over each other token: (N,)."""
@@ -268,8 +269,9 @@ class Exact(Rounding):
     def of_values(self, by: object, sizes: Sizes, share: Tensor, errors: Tensor) -> Tensor:
         return errors.sum(1)
 
-    def of_weights(self, *given: Any) -> tuple[Tensor, Tensor]:
-        return given[5][0], torch.ones_like(given[5][0])
+    def of_means(self, *given: Any) -> Tensor:
+        error: Tensor = given[5][0]
+        return error
 
 
 def by_head(numbers: Tensor, heads: int) -> Tensor:

@@ -281,8 +281,7 @@ class States:
         by = rules.once(rules.attention, attention, norm, keys.norm, keys.sizes.length)
         if keys.sizes.many.any():
             means, spread, share, length = mixed(query, keys.table, rows, keys.bias)
-            moved, factor = rules.of_weights(by, keys.sizes, length, share, spread, (off, errors))
-            moved = moved + rules.of_values(by, keys.sizes, share * factor[:, None], errors)
+            moved = rules.of_means(by, keys.sizes, length, share, spread, (off, errors))
             x = x + product(attention.out, means)
         else:
             share = (keys.bias > -torch.inf).any(1).to(x)
