@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from helpers import rows
 from matplotlib.collections import PatchCollection
 from matplotlib.figure import Figure
@@ -20,14 +21,18 @@ from abc_nb.calibration.calibrate import PAPER, Calibration
 from abc_nb.calibration.of_model import calibrate_model
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
+from abc_nb.language.training import rows_of
+from abc_nb.model.attention import Record
 from abc_nb.model.positions import Sinusoidal
+from abc_nb.model.rows import logits
 from abc_nb.problems.sampling import Batch, Sampler
+from abc_nb.problems.spans import VOCABULARY, tokens_of
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import runner, store
 from abc_nb.show import pictures
 from abc_nb.show.explorers import attention as explore
 from abc_nb.show.explorers import calibration as calibrating
-from abc_nb.show.explorers import contexts, window
+from abc_nb.show.explorers import contexts, text, window
 from abc_nb.specs.spec import calibrated, spec
 from abc_nb.training.answers import answers
 
@@ -248,3 +253,56 @@ def test_wrong_contexts_are_those_of_the_certificate(figure: Figure) -> None:
     assert len(maps) == 4 and all(np.allclose(weights.sum(1), 1, atol=1e-5) for weights in maps)
     keys = [label.get_text() for axes in figure.axes[1:] for label in axes.get_xticklabels()]
     assert {"a\n2", "a-1\n9", "y-1\n9", "y-2\n9"} <= {*keys}
+
+
+# ---- a text -----------------------------------------------------------------------------------------
+
+TEXT = "so " * 85 + "7256+12345=30691; and the rest"
+
+
+@pytest.mark.parametrize("at", [0, 100, 255, 256, 262, 266, 268, len(TEXT) - 1])
+def test_attention_of_a_token_is_that_of_one_pass_over_the_whole_text(at: int) -> None:
+    model, record = abc_nb.api.language_run("language-abs").model(), Record()
+    with torch.inference_mode():
+        after = logits(model, torch.tensor([tokens_of(TEXT)]), rows_of(model, [TEXT]), record=record)[0, at]
+    weights, following = text.attention_at(model, TEXT, at)
+    for layer, found in enumerate(weights):
+        closed = record.logits["self", layer][0, :, at].isinf()
+        np.testing.assert_array_equal(np.isnan(found), closed)
+        np.testing.assert_allclose(np.nan_to_num(found), record.weights["self", layer][0, :, at], atol=1e-5)
+    assert following == VOCABULARY[int(after.argmax())]
+    assert f"a head sees at most {(~closed).sum(1).max()}" in text.sentence(TEXT, [], at, weights[-1], following)
+
+
+def test_answers_to_a_text_are_judged_by_integers_and_marked() -> None:
+    model = abc_nb.api.language_run("language-abs").model()
+    written, answers = text.ask(model, "<b> 95+7= or 99*8= and succ(999)=, parity(1101)=")
+    assert written == "<b> 95+7=201; or 99*8=297; and succ(999)=0001;, parity(1101)=1101;"
+    assert [(said, right) for _, said, right in answers] == [(n, n) for n in ("102", "792", "1000", "1")]
+    shown = text.marked(written, [(answers[0][0], "103", "102"), *answers[1:]], 0)
+    assert (shown.count("✓"), shown.count("✗ right: 102"), shown.count("<b>")) == (3, 1, 0)
+    coloured = [part.partition("</span>")[0] for part in shown.split('background:#f7cba8;">')[1:]]
+    assert coloured == ["2", "0", "1"]
+    with pytest.raises(InputError, match="a text of 2,001 characters is too long"):
+        text.ask(model, "1+1=" + "x" * 1997)
+
+
+@pytest.mark.parametrize(("length", "at"), [(30, 4), (80, 79), (81, 3), (700, 500)])
+def test_drawn_characters_are_those_around_what_heads_look_at(figure: Figure, length: int, at: int) -> None:
+    weights = np.random.default_rng(0).dirichlet(np.full(length, 0.003), 8)
+    weights[:, at + 1 :] = np.nan
+    written = "".join(chr(97 + i % 26) for i in range(length))
+    keys = text.kept(weights, at).tolist()
+    largest = np.nan_to_num(weights).argmax(1).tolist()
+    assert {at, *largest} <= {*keys} and len(keys) <= 80 and (length > 80 or len(keys) == length)
+    text.draw(figure, weights, written, at, 1)
+    gaps = (cells(figure) == 2).all(0)
+    np.testing.assert_array_equal(cells(figure)[:, ~gaps], weights[:, keys])
+    labels = [label.get_text() for label in figure.axes[0].get_xticklabels()]
+    assert [label for label in labels if label != "…"] == [written[key] for key in keys]
+    assert [label == "…" for label in labels] == gaps.tolist()
+    (box,) = figure.axes[0].patches
+    assert (
+        labels[round(box.get_path().get_extents(box.get_transform() - figure.axes[0].transData).x0 + 0.5)]
+        == (written[at])
+    )

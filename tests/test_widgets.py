@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import shutil
+import time
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,16 @@ def test_a_page_without_widgets_shows_a_picture_and_a_short_text(attention: Expl
     bundle = attention._repr_mimebundle_()
     assert base64.b64decode(bundle["image/png"]) == attention.picture.value
     assert bundle["text/plain"] == "Explorer: run this cell in JupyterLab to use it"
+
+
+def test_what_takes_long_counts_its_seconds() -> None:
+    explorer = Explorer([], lambda figure: "", (10, 10), 10)
+    explorer.look = lambda figure: time.sleep(1.5) or "done"
+    said: list[str] = []
+    explorer.message.observe(lambda change: said.append(change["new"]), "value")
+    explorer.update()
+    assert ["computing for 1 s" in sentence for sentence in said] == [True, False]
+    assert explorer.text.value == "done" and explorer.message.value == said[-1]
 
 
 # ---- attention --------------------------------------------------------------------------------------
@@ -225,3 +236,22 @@ def test_a_wrong_context_is_shown_first_and_a_typed_problem_or_another_model_rep
     explorer.controls["model"].value = ("successor-abc", 0)
     assert "⚠" in explorer.message.value, "the problem stays"
     assert changed(explorer, problem=problem) == (True, True) and wrong.index == 0 and "✓" in explorer.text.value
+
+
+# ---- a text -----------------------------------------------------------------------------------------
+
+
+def test_a_text_is_answered_and_its_tokens_layers_and_models_show_other_maps() -> None:
+    explorer = built(abc_nb.explore_text("language-abs", "it is 12+34= here"))
+
+    def said() -> str:
+        return unescape(explorer.text.value)
+
+    assert "by Python's integers: 1 of 1" in said() and "Token 12 of 20, '=' of the answer to 12+34" in said()
+    assert changed(explorer, token=13) == (True, True) and "Likeliest next is '4'" in said()
+    assert changed(explorer, layer=2)[1] and changed(explorer, model="language-abc")[1]
+    assert changed(explorer, seed=4) == (False, False)
+    assert "run `abc-nb train language-abc --seed 4`" in explorer.message.value
+    assert changed(explorer, seed=0, text="1+2+3=") == (False, False) and "⚠ cannot read" in explorer.message.value
+    assert changed(explorer, text="407*8=") == (True, True) and explorer.controls["token"].value == 6
+    assert "choose one of language-abs, language-abc" in abc_nb.explore_text("language-text").value

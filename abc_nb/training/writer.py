@@ -15,7 +15,7 @@ from torch import Tensor
 
 from abc_nb.bias.spans import SpanLines, positions
 from abc_nb.common.errors import InputError
-from abc_nb.model.attention import Cache
+from abc_nb.model.attention import Cache, Record
 from abc_nb.model.rows import Rows, logits
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.spans import VOCABULARY, ProblemSpan, tokens_of
@@ -104,15 +104,24 @@ def biases(model: Transformer, rows: Sequence[Sequence[ProblemSpan]], first: int
     )
 
 
-def passes(model: Transformer, tokens: Sequence[int], spans: Sequence[ProblemSpan], cache: Cache) -> Iterator[Tensor]:
-    """Logits (tokens, vocabulary) after the tokens that are not in the cache yet, some at a time."""
+def passes(
+    model: Transformer,
+    tokens: Sequence[int],
+    spans: Sequence[ProblemSpan],
+    cache: Cache,
+    record: Record | None = None,
+) -> Iterator[Tensor]:
+    """Logits (tokens, vocabulary) after the tokens that are not in the cache yet, `BLOCK` at a time.
+
+    `record` has the attention of the last ones.
+    """
     check_memory(model, len(tokens))
     where = positions(spans, len(tokens), text_bias(model).period)[None]
     with evaluating(model) as device:
         for first in range(cache.count, len(tokens), BLOCK):
             last = min(first + BLOCK, len(tokens))
             rows = Rows(where[:, :last].to(device), biases(model, [spans], first, last))
-            yield logits(model, torch.tensor([tokens[first:last]], device=device), rows, cache)[0]
+            yield logits(model, torch.tensor([tokens[first:last]], device=device), rows, cache, record)[0]
 
 
 def unchanged(old: str, old_spans: Sequence[ProblemSpan], new: str, new_spans: Sequence[ProblemSpan]) -> int:

@@ -19,7 +19,7 @@ from abc_nb.common.errors import InputError
 from abc_nb.runs import store
 from abc_nb.runs.run import Run
 from abc_nb.show import pictures
-from abc_nb.show.explorers.frame import Controls, Explorer, choice, control, or_sentence, slider, table
+from abc_nb.show.explorers.frame import Controls, Explorer, choice, control, or_sentence, slider, table, verdict
 from abc_nb.specs.spec import spec, train_command
 from abc_nb.specs.studies import names
 
@@ -55,13 +55,12 @@ def explore_attention(
     def look(
         figure: Figure, problem: str, model: str, step: int, attention: Attention, layer: int, head: int, mark: bool
     ) -> str:
-        verdict, decoded = asked(model, problem)
+        said, decoded = asked(model, problem)
         chosen = decoded.head(attention, layer - 1, head - 1)
         draw_head(figure, chosen, step, mark)
         draw_all_heads(figure, decoded, attention, layer - 1, head - 1)
         return (
-            f'<b class="abc-answer" style="font-size:16px;white-space:nowrap">{escape(verdict)}</b>'
-            f"{table(digits(decoded, step), 92, index=True, header=False)}"
+            f"{verdict(said)}{table(digits(decoded, step), 92, index=True, header=False)}"
             f'<span class="abc-step">{escape(step_sentence(decoded, chosen, step))}</span>'
         )
 

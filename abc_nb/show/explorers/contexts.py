@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from html import escape
 
 import ipywidgets as w
 import numpy as np
@@ -22,7 +21,7 @@ from abc_nb.problems.tasks import Task
 from abc_nb.runs import store
 from abc_nb.runs.run import Run
 from abc_nb.show import pictures
-from abc_nb.show.explorers.frame import Controls, Explorer, choice, control, or_sentence, slider
+from abc_nb.show.explorers.frame import Controls, Explorer, choice, control, or_sentence, slider, verdict
 from abc_nb.specs.spec import spec
 from abc_nb.training.evaluation import evaluating
 
@@ -57,8 +56,7 @@ def explore_contexts(name: str = "n-by-1-window-cyclic", seed: int = 2) -> w.Wid
 
     def look(figure: Figure, model: Named, wrong: object, problem: str, step: int) -> str:
         own, batch = run(model), run(model).spec.sampler.typed_batch(problem)
-        sentence = draw(figure, weights(model), own.spec.task, batch, step)
-        return f'<b class="abc-answer" style="font-size:16px">{escape(sentence)}</b>'
+        return verdict(draw(figure, weights(model), own.spec.task, batch, step))
 
     typed = spec(name).task.problem
     rows = [

@@ -6,6 +6,8 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from html import escape
+from itertools import count
+from threading import Event, Thread
 from typing import Any, TypeVar
 
 import ipywidgets as w
@@ -55,7 +57,9 @@ class Explorer(w.VBox):
         """Show what the controls say; changes that this makes to controls are not followed."""
         if self.busy:
             return
-        self.busy, sentence = True, ""
+        self.busy, sentence, done = True, "", Event()
+        clock = Thread(target=self.count_seconds, args=[done], daemon=True)
+        clock.start()
         try:
             with rc_context(pictures.STYLE):
                 self.adjust(self.controls, changed)
@@ -66,7 +70,16 @@ class Explorer(w.VBox):
             sentence = f"⚠ {error}"
         finally:
             self.busy = False
+            done.set()
+            clock.join()
         self.message.value = line(sentence).value
+
+    def count_seconds(self, done: Event) -> None:
+        """Say that something takes its time, until it is done."""
+        for seconds in count(1):
+            if done.wait(1):
+                return
+            self.message.value = line(f"computing for {seconds} s").value
 
     def __repr__(self) -> str:
         return "Explorer: run this cell in JupyterLab to use it"
@@ -100,6 +113,11 @@ def line(sentence: str) -> w.HTML:
     weight = "bold" if sentence.startswith("⚠") else "normal"
     look = w.Layout(width=f"{WIDTH}px", min_height="28px")
     return w.HTML(f'<div role="status" style="font-weight:{weight}">{escape(sentence)}</div>', layout=look)
+
+
+def verdict(sentence: str) -> str:
+    """What a model answered, as HTML of one line."""
+    return f'<b class="abc-answer" style="font-size:16px;white-space:nowrap">{escape(sentence)}</b>'
 
 
 def control(kind: type[w.ValueWidget], description: str, width: int = 240, **options: Any) -> Any:
