@@ -247,7 +247,7 @@ def test_a_text_is_answered_and_its_tokens_layers_and_models_show_other_maps() -
     def said() -> str:
         return unescape(explorer.text.value)
 
-    assert "by Python's integers: 1 of 1" in said() and "Token 12 of 20, '=' of the answer to 12+34" in said()
+    assert "right by Python's integers: 1 of 1" in said() and "Token 12 of 20, '=' of the answer to 12+34" in said()
     assert changed(explorer, token=13) == (True, True) and "Likeliest next is '4'" in said()
     assert changed(explorer, layer=2)[1] and changed(explorer, model="language-abc")[1]
     assert changed(explorer, seed=4) == (False, False)

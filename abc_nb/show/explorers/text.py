@@ -27,7 +27,7 @@ from abc_nb.training.writer import BLOCK, passes, text_bias
 
 LONGEST = 2000  # characters of a typed text
 COLUMNS = 80  # characters that can be read side by side on the picture
-SHOWN = 900  # characters of a written text that are shown around the token
+SHOWN = 500  # characters of a written text that are shown around the token
 NAMES = tuple(spec.name for spec in language_specs() if spec.rounds)
 RIGHT: dict[str, Callable[..., int]] = {  # by Python's integers, from the numbers as they are written
     "addition": lambda a, b: int(a) + int(b),
@@ -62,19 +62,20 @@ def explore_text(name: str = "language-abs", text: str = "it is 12+34= or 407*8=
         draw(figure, every[layer - 1], written, token - 1, layer)
         of_token = sentence(written, answers, token - 1, every[layer - 1], following)
         good = sum(said == right for _, said, right in answers)
-        judged = verdict(f"answers that are right, by Python's integers: {good} of {len(answers)}")
-        return judged + marked(written, answers, token - 1) + f'<span class="abc-step">{escape(of_token)}</span>'
+        judged = verdict(f"Answers that are right by Python's integers: {good} of {len(answers)}")
+        step = f'<div class="abc-step" style="line-height:1.3">{escape(of_token)}</div>'
+        return judged + marked(written, answers, token - 1) + step
 
     rows = [
         {"text": control(w.Text, "text", 930, value=text, continuous_update=False)},
         {
             "model": choice("model", NAMES, name, 200),
-            "seed": slider("seed", seed, 0, max(4, seed), 160),
-            "layer": slider("layer", 1, 1, LAYERS, 160),
-            "token": slider("token", 1, 1, 1, 400),
+            "seed": slider("seed", seed, 0, max(4, seed), 190),
+            "layer": slider("layer", 1, 1, LAYERS, 180),
+            "token": slider("token", 1, 1, 1, 350),
         },
     ]
-    return Explorer(rows, look, (940, 268), 226, adjust)
+    return Explorer(rows, look, (940, 268), 178, adjust)
 
 
 def ask(model: Transformer, text: str) -> tuple[str, list[Answer]]:
@@ -106,13 +107,13 @@ def marked(text: str, answers: list[Answer], at: int) -> str:
     for span, said, right in answers:
         color, sign = ("#b5dcf2", "✓") if said == right else ("#f7cba8", f"✗ right: {shortened(right)}")
         looks[span.equals + 1 : span.end] = [f"color:black;background:{color};"] * span.answer
-        signs[span.end] = f"<sup>{sign}</sup>"
+        signs[span.end] = f"<b>{sign}</b>"
     looks[at] += "outline:2px solid #d55e00;font-weight:bold"
     first = max(0, min(at - SHOWN // 2, len(text) - SHOWN))
     shown = range(first, min(first + SHOWN, len(text)))
     body = "".join(signs.get(i, "") + f'<span style="{looks[i]}">{escape(text[i])}</span>' for i in shown)
     dots = ["…" * (first > 0), "…" * (shown.stop < len(text))]
-    look = "height:164px;overflow:auto;font:13px/1.5 monospace;white-space:pre-wrap;overflow-wrap:anywhere;padding:3px"
+    look = "height:104px;overflow:auto;font:13px/1.5 monospace;white-space:pre-wrap;word-break:break-all;padding:3px"
     return f'<div class="abc-text" style="{look}">{body.join(dots)}</div>'
 
 
