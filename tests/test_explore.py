@@ -21,7 +21,6 @@ from abc_nb.calibration.calibrate import PAPER, Calibration
 from abc_nb.calibration.of_model import calibrate_model
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
-from abc_nb.language.training import rows_of
 from abc_nb.model.attention import Record
 from abc_nb.model.positions import Sinusoidal
 from abc_nb.model.rows import logits
@@ -35,6 +34,7 @@ from abc_nb.show.explorers import calibration as calibrating
 from abc_nb.show.explorers import contexts, text, window
 from abc_nb.specs.spec import calibrated, spec
 from abc_nb.training.answers import answers
+from abc_nb.training.writer import rows_of
 
 SETTINGS = [
     Calibration(share=0.1),
