@@ -243,7 +243,7 @@ def far_digits_closed(runs: Sequence[Run], lengths: Sequence[int], samples: int 
         tested = {"open": run.model(), "closed": run.model().with_bias(Near(2))}
         for length in lengths:
             batch = run.spec.sampler.test_batch(length, samples, TEST_SEED)
-            row = identity(run) | {"seed": run.seed, "length": length, "samples": len(batch.source)}
+            row = identity(run) | {"length": length, "samples": len(batch.source)}
             shares = {name: 100 * exact_match(model, batch).float().mean().item() for name, model in tested.items()}
             rows.append(row | shares)
     return pd.DataFrame(rows)

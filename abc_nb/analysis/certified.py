@@ -110,7 +110,7 @@ def practice(found: Results, models: Sequence[str] = PRACTISED, tasks: Sequence[
     for run in found.existing([Name(task, model) for model in models for task in tasks]):
         facts, after = run.manifest["practice"], bool(proven.get((run.spec.name, run.seed), False))
         row = identity(run) | {fact.replace("_", " "): value for fact, value in facts.items()}
-        row |= {"seed": run.seed, "before": after and facts["rounds"] == 0, "after": after}
+        row |= {"before": after and facts["rounds"] == 0, "after": after}
         row |= {"seconds": run.manifest["seconds"]["training"], "seconds before": run.manifest["parent"]["seconds"]}
         made.append(row)
     return pd.DataFrame(made, columns=PRACTICE)
@@ -229,7 +229,7 @@ def searched(found: Results, tasks: Sequence[str] = ARITHMETIC) -> pd.DataFrame:
     """
     runs = found.first.existing([name for name in found.names(*SEARCHED) if name.task in tasks])
     examples = [(run, example) for run in runs if (example := run.shortest_wrong()) is not None]
-    made = [identity(run) | {"seed": run.seed} | example._asdict() for run, example in examples]
+    made = [identity(run) | example._asdict() for run, example in examples]
     return pd.DataFrame(made, columns=WRONG)
 
 

@@ -151,7 +151,7 @@ class Results:
         rows = []
         for run in self.runs(names):
             first, seconds = run.reached(1.0), run.manifest["seconds"]["training"]
-            row = identity(run) | {"seed": run.seed, "steps": run.manifest["steps"], "validation": run.validation}
+            row = identity(run) | {"steps": run.manifest["steps"], "validation": run.validation}
             rows.append(row | {"steps_to_100": first["step"], "seconds_to_100": first["seconds"], "seconds": seconds})
         return pd.DataFrame(rows)
 
@@ -178,6 +178,6 @@ def ends(values: Sequence[Any]) -> str:
 
 
 def identity(run: Run) -> dict[str, str | int]:
-    """The columns that say whose a row is: task, model and base, as in an experiment's name."""
+    """The columns that say whose a row is: task, model and base, as in an experiment's name, and seed."""
     name = run.spec.identity
-    return {"task": name.task, "model": name.model, "base": name.base}
+    return {"task": name.task, "model": name.model, "base": name.base, "seed": run.seed}

@@ -39,8 +39,7 @@ def frame(rows: list[Row]) -> pd.DataFrame:
 
 def about(run: Run) -> Row:
     """The columns `ABOUT`; validation in percent."""
-    learned = {"seed": run.seed, "regime": run.spec.sampler.regime, "validation": 100 * run.validation}
-    return identity(run) | learned
+    return identity(run) | {"regime": run.spec.sampler.regime, "validation": 100 * run.validation}
 
 
 def accuracies(run: Run) -> Row:

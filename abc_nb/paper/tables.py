@@ -153,7 +153,6 @@ def kept(run: Run) -> dict[str, Any]:
         "embedding size": own.model.width,
         "batch": own.training.batch,
         "regime": own.sampler.regime,
-        "seed": run.seed,
         "lines": len(lines),
         "short": sum(2 * len(cells_of(line, layout)[0]) < layout.target_length for line in lines),
         "open_heads": 1 - len(heads) / (2 * bias.heads),

@@ -51,9 +51,6 @@ BOTH_SIDES = {  # the window open to both sides, as the text has it; the authors
     f"{name}-both": scaffold(f"{BASIC[name].title}, both sides", BASIC[name].position, sides="both", tested=tested)
     for name, tested in {"window": "beyond", "window-cyclic": "far and many", "nope-window": "beyond"}.items()
 }
-
-# ---- windows, periods, sizes ------------------------------------------------------------------------
-
 GRID_W, GRID_T = (None, 0, 1, 2, 3), (None, 2, 3, 4, 5, 6, 7, 8)
 GRID_NAMES = {(w, t): f"grid-w{w}-t{t}".replace("None", "x") for w in GRID_W for t in GRID_T}
 GRID = {  # window, open to both sides, and period (claim C13); None: no window, an index without a period
@@ -91,9 +88,6 @@ SIZED = {
     f"window-both-{name}": scaffold(title, positions.Sinusoidal(PERIOD), sides="both", size=size)
     for name, (title, size) in SIZES.items()
 }
-
-# ---- the paper's regime, layers and training --------------------------------------------------------
-
 PAPERS = BASIC | BOTH_SIDES | READINGS | ALGORITHM_1 | ABLATIONS
 PADDED_MODELS = ("vanilla", *SCAFFOLDS, *BOTH_SIDES, "abc-unpractised", *READINGS, *BY_WEIGHTS, "algorithm-1-pooled")
 PADDED = again(PAPERS, PADDED_MODELS, "-padded", regime="padded", tested="few")  # every operand to sixty digits
@@ -143,9 +137,6 @@ SIZES_COMPARED = ("vanilla-padded", "window-cyclic-padded", "abc-padded", *PAPER
 PAPER_SETTING = again(  # for the profile `paper`: the learning rate of the paper's text
     BASIC, (*BASELINES, *SCAFFOLDS, "abc-unpractised"), "-text-rate", training="text", tested="curve"
 )
-
-# ---- a factor of several digits ---------------------------------------------------------------------
-
 WIDE = {"feed_forward": 1024}
 FACTORED = {  # on natural input: each operand's digits to heads of their own
     "by-head": scaffold("Window by head", positions.Sinusoidal(PERIOD), bias=Lines.by_head, arrangement="natural"),
@@ -166,9 +157,6 @@ WIDER = {  # a factor of three digits has a thousand values
         size=WIDE,
     ),
 }
-
-# ---- what others proposed ---------------------------------------------------------------------------
-
 MODERN = {
     "rpe-short": proposal("RPE, short clip", positions.ShortRelative()),
     "learned": proposal("Learned positions", positions.Learned(longest=1024)),
@@ -208,9 +196,6 @@ PLACED["alibi-by-place"] = replace(
 )
 METHODS = (*WIDENED, *MODERN, "abs", "abc")  # what appendix a1 compares
 VARIANTS = ("rope-right", "rpe-right", "alibi-cross")  # baselines that show why a baseline fails
-
-# ---- decoder-only -----------------------------------------------------------------------------------
-
 DECODER_ABC = decoder_only(ABC, source_index="right", parent="decoder-vanilla", tested="long")
 BY_HAND = scaffold("ABS, one key a head", positions.NoPosition(), arrangement="natural", training="anew", tested="long")
 DECODER_ONLY = {
