@@ -33,7 +33,7 @@ test: lint types ## run every check: lint, types, tests (long ones in a short fo
 test-all: lint types ## the same with every long test
 	$(BIN)/pytest -n 2 --dist loadgroup -m "long or not long"
 
-lint: $(STAMP) ## check style, formatting and the order of rooms
+lint: $(STAMP) ## check style, formatting and the order of parts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports

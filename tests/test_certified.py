@@ -172,18 +172,19 @@ def test_a_search_that_found_none_is_told_apart_from_none_that_was_made(monkeypa
             if name in [*map(str, names)]
         ],
     )
-    example = {"task": "n-by-1", "model": "decoder-abs", "seed": 4, "problem": "6614*7"}
-    monkeypatch.setattr(certified, "counterexamples", lambda found: pd.DataFrame([example]))
+    examples = {"model": ["decoder-abs", "abs"], "task": "n-by-1", "seed": 4, "problem": ["6614*7", "9110*9"]}
+    monkeypatch.setattr(certified, "counterexamples", lambda found: pd.DataFrame(examples))
     frame = certified.shortest_wrong(Results("quick", "shipped", [0]))
     assert frame[["task", "model", "problem", "found by"]].values.tolist() == [
         ["n-by-1", "decoder-abs", "6614*7", "certificate"],
+        ["n-by-1", "abs", "9110*9", "certificate"],
         ["parity", "nope", "", "search"],
         ["addition", "nope", "44+70", "search"],
     ]
     shown = tables.shortest_wrong(frame)
     assert shown.columns.to_list() == ["Successor", "Addition", "N x 1", "Parity"]
     assert shown.loc[("NoPE", "search")].to_list() == ["", "44+70", "", "none"]
-    assert shown.loc[("ABS, one key a head, decoder-only", "certificate")].to_list() == ["", "", "6614*7", ""]
+    assert shown.loc[("ABS", "certificate")].to_list() == ["", "", "9110*9", ""], "decoder-only models are not shown"
 
 
 def test_of_a_models_seeds_the_shortest_wrong_problem_is_shown_and_of_searched_models_the_plain_ones() -> None:

@@ -150,5 +150,5 @@ def test_the_numbers_of_the_readme_are_those_of_the_shipped_results() -> None:
     fresh, first = (Results("quick", "shipped", GROUPS[group]) for group in ("20 to 29", "0 to 4"))
     assert report.worst_runs(fresh, ("vanilla", "abs", "abc")) in readme
     proven, book = certified.practice(first).groupby("model").after.agg(certified.share), ledger.ledger("quick")
-    assert f"seeds 0 to 4: certified are ABS {proven['abs']}, ABC {proven['abc']}." in readme
+    assert f"(seeds 0 to 4) {proven['abs']} ABS models and {proven['abc']} ABC models are certified." in readme
     assert f"Of {len(book)} claims of the paper's four versions: {ledger.tally(book)}." in readme

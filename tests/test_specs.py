@@ -1,4 +1,4 @@
-"""Specs: names are looked up, recipes come in layers, a changed field is another run, new tasks need no other room."""
+"""Specs: names are looked up, recipes come in layers, a changed field is another run, new tasks need no other part."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def practice_summary(found: Results, models: Sequence[str] = MODELS, tasks: Sequ
     runs = practice(found, models, tasks).groupby(["task", "model"], sort=False).agg(kinds)
     certificates = rows(found, models, tasks).assign(bits=lambda own: own.bits == 32)
     kinds = {"contexts": "max", "margin": "min", "left": "min", "bits": share}
-    proven = certificates.groupby(["task", "model"], sort=False).agg(kinds).round({"margin": 2, "left": 2})
+    proven = certificates.groupby(["task", "model"], sort=False).agg(kinds)
     titles = {"before": "certified before", "after": "certified after", "bits": "in float32"}
     return runs.join(proven).rename(columns=titles)
 
@@ -146,12 +146,21 @@ def by_seeds(found: Results) -> pd.DataFrame:
 
 
 def resisting(found: Results) -> pd.DataFrame:
-    """The practised models of every group of seeds that are not certified, with their shortest wrong problem."""
+    """The practised models of every group of seeds that are not certified, with their contexts and wrong ones.
+
+    Of wrong contexts there are those after practice, and the shortest problem; none of both where it was refused.
+    """
     every = replace(found, seeds=sorted({seed for seeds in GROUPS.values() for seed in seeds}))
     frame = practice(every)
-    left = frame[~frame.after.astype(bool)].drop(columns=["before", "after"])
+    left = frame.loc[~frame.after.astype(bool), ["task", "model", "seed", "wrong after"]]
     examples = counterexamples(every)[["task", "model", "seed", "problem"]]
-    return left.merge(examples, how="left", on=["task", "model", "seed"]).fillna({"problem": ""})
+    jobs = zip(left.task, left.model, left.seed, strict=True)
+    runs = [replace(found, seeds=[seed]).one(Name(task, model)) for task, model, seed in jobs]
+    models = [run.spec.build(run.seed, run.bias()) for run in runs]  # weights of some are not shipped
+    counts = [
+        sum(contexts_of(model, run.spec.sampler).counts.values()) for model, run in zip(models, runs, strict=True)
+    ]
+    return left.assign(contexts=counts).merge(examples, how="left", on=["task", "model", "seed"])
 
 
 # ---- lists and bases --------------------------------------------------------------------------------

@@ -189,6 +189,7 @@ def summary(facts: dict[str, Any]) -> str:
         ["---"] * len(heads),
         *([*index, *cells] for index, cells in zip(wide.index, wide.values, strict=True)),
     ]
+    first, *rounds = facts["steps"]
     same = sum(row["before"] == row["after"] for row in facts["everyday"])
     proofs = [Certificate(**each) for each in facts["certificates"][-1]]
     return "\n".join(
@@ -196,9 +197,9 @@ def summary(facts: dict[str, Any]) -> str:
             *(f"| {' | '.join(row)} |" for row in rows),
             "",
             *(f"- {proof}" for proof in proofs),
-            f"- Of {len(facts['everyday'])} everyday questions {same} are answered to the letter as before.",
-            f"- Training took {' + '.join(map(str, facts['steps']))} steps, and everything {facts['seconds'] / 60:.0f} "
-            f"minutes on a busy processor ({facts['device']}).",
+            f"- {same} of {len(facts['everyday'])} everyday questions get exactly the same answer as before.",
+            f"- Training took {first} steps, and {len(rounds)} rounds of practice took {sum(rounds):,}. "
+            f"Everything took {facts['seconds'] / 60:.0f} minutes on a busy processor ({facts['device']}).",
             *(line for name, own in whole.items() for line in of_all_weights(name, own, facts["everyday"])),
         ]
     )

@@ -1,1 +1,1 @@
-"""Paths, files, errors, configurations, devices: what every room uses."""
+"""Paths, files, errors, configurations, devices: what every part uses."""

@@ -27,6 +27,7 @@ from abc_nb.specs.studies import ARITHMETIC, names_of, studies_of
 HEADLINE = "figure-0-1-headline"
 SHOWN_LENGTHS = (6, 10, 60)
 ROWS = of_models(["vanilla", "abs", "abc", "decoder-vanilla", "decoder-abs", "decoder-abc", "decoder-abc-twice"])
+ROWS["vanilla"] += " (plain model)"
 LENGTHS = (6, 60, 200)
 ABOUT = (
     "Small Transformers learn arithmetic on numbers of six digits and fail beyond. A bias added to their attention, "
@@ -35,11 +36,11 @@ ABOUT = (
 )
 SETTING = (
     "[claims.csv](claims.csv) has each claim with its criterion, finding and regime. Criteria were written after first "
-    "results. A run that never learned its training task decides nothing, but for claims about learning."
+    "results. A run that never learned its training task decides only claims about learning."
 )
 RULE = (
-    "The list has every claim that runs contradict. Of the claims about what ABS, ABC and Algorithm 1 do, it has also "
-    "those that hold in part or are undecided. All others are in the file of claims."
+    "The list has every claim that differs. Of the claims on ABS, ABC and Algorithm 1 it has also those that hold in "
+    "part or are undecided. All others are in the file of claims."
 )
 
 
@@ -60,14 +61,15 @@ def write(results: Results) -> Path:
 def markdown(results: Results, runs: Sequence[Run]) -> str:
     """The report; `runs` are those of `listed_runs`."""
     folder, profile = paths.figures(results.profile), results.profile
-    book, worst = ledger(profile), worst_runs(results)
+    book, worst, seeds = ledger(profile), worst_runs(results), ", ".join(map(str, results.seeds))
     differing = unlike_the_paper(book)
     blocks = [f"# Arithmetic that holds at any length: report of the profile {profile}", ABOUT]
-    blocks += [f"Profile {profile}: {PROFILES[profile].purpose}."]
+    blocks += [f"The profile {profile} {PROFILES[profile].purpose}."]
     if (folder / f"{HEADLINE}.png").exists():
         blocks += [f"![Accuracy by length]({HEADLINE}.png)", exhibits.caption(HEADLINE)]
     if worst:
-        blocks += ["## How far does each method hold?", "The worst run over tasks and seeds, percent right.", worst]
+        about = f"Percent right, the worst run of the four tasks and of seeds {seeds} (–: not tested)."
+        blocks += ["## How far does each method hold?", about, worst]
     blocks += [
         "## The paper's claims",
         f"Verdicts on {len(book)} claims: {tally(book)}. Models have {usual_size(profile)}. {SETTING}",
@@ -78,7 +80,8 @@ def markdown(results: Results, runs: Sequence[Run]) -> str:
     links = {notebooks.title(path): Path(os.path.relpath(path, folder)).as_posix() for path in notebooks.sequence()}
     blocks += ["; ".join(f"[{title}]({path})" for title, path in links.items()) + "."]
     shipped = sum(run.manifest["shipped"] for run in runs)
-    blocks += [f"Runs: {len(runs)}, of which {shipped} came with the project. A line each: [runs.csv](runs.csv)."]
+    count = f"All {shipped:,}" if shipped == len(runs) else f"{shipped:,} of {len(runs):,}"
+    blocks += [f"{count} runs came with the project. [runs.csv](runs.csv) has a line for each."]
     return "\n\n".join(blocks) + "\n"
 
 

@@ -101,9 +101,9 @@ PROFILES = {
         of_one(TrainingConfig(20, 32, 32, warmup=5, hold=10, validate_every=10, validation=60)),
         rounds=1,
     ),
-    "quick": Profile("every figure and table on 2 cores", ModelConfig(), "tight", QUICK),
+    "quick": Profile("makes every figure and table on 2 cores", ModelConfig(), "tight", QUICK),
     "paper": Profile(
-        "the paper's model, padded regime, dropout: for a GPU or a patient machine",
+        "has the paper's model, the padded regime and dropout, for a GPU or a patient machine",
         ModelConfig(width=128, feed_forward=512, encoder_layers=1, decoder_layers=6, dropout=0.3),
         "padded",
         of_one(LONG, retraining=replace(LONG, steps=20_000, hold=10_000), text=replace(LONG, learning_rate=1e-5)),

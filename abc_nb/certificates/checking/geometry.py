@@ -1,6 +1,6 @@
 """What stands where, which keys are open and what an output depends on, worked out anew from a certificate's facts.
 
-Nothing is imported from the rooms of problems, biases or models: an error there would not be seen by a
+Nothing is imported from the parts for problems, biases or models: an error there would not be seen by a
 check that shares it.
 """
 
