@@ -129,7 +129,7 @@ def test_what_a_sum_and_a_product_are_made_from_is_that_of_paper() -> None:
     said = [text.get_text() for text in panel.texts if text.get_text().startswith("carry")]
     assert said == ["carry 1", "carry 0", "carry 1"], "7 + 5, 2 + 4 + 1, 3 + 8"
     said = [text.get_text() for text in one.texts if text.get_text().startswith("carry")]
-    assert said == ["carry 1", "carry 1", "carry 0", "carry 0"] and len(one.lines) == 5
+    assert said == ["carry 1", "carry 1", "carry 1", "carry 0", "carry 0"] and len(one.lines) == 5
     (table,) = maps.trace("8437*596").axes
     last = {
         -int(x): text.get_text() for text in table.texts for x, y in [text.get_position()] if (y, x <= 0) == (-2, True)

@@ -57,28 +57,36 @@ def attention_maps(heads: Sequence[HeadMap]) -> Figure:
         image = heat_map(axis, head.weights, vmin=0, vmax=1, aspect="equal")
         with_tokens(axis, head.keys, head.outputs, right=head.right)
         outline(axis, head.needed)
-        axis.set(title=f"{head.title}: {'right' if all(head.right) else 'wrong'}", xlabel=head.xlabel)
-    axes[0].set_ylabel("output token")
+        axis.set(title=f"{head.title}: {'correct' if all(head.right) else 'wrong'}", xlabel=head.xlabel)
+    axes[0].set_ylabel("output token, units first")
     figure.colorbar(image, ax=axes, label="attention", fraction=0.03, pad=0.01)
     return figure
 
 
 @rc_context(STYLE)
 def windows(*wanted: Window, width: int = 6) -> Figure:
-    """Which cells windows leave open, drawn bright; the queries of a matrix run down (figures 3 and 8)."""
-    layouts = {"unary": Task("successor").layout(width), "binary": Task("addition").layout(width, "aligned")}
-    kinds: list[tuple[Attention, str]] = [("self", "unary"), ("cross", "unary"), ("cross", "binary")]
+    """Which cells windows leave open, drawn bright; the queries of a matrix run down (figures 3 and 8).
+
+    Self-attention has one side in each; of a window to both sides it is left out.
+    """
+    one, two = "one number", "two numbers"
+    layouts = {one: Task("successor").layout(width), two: Task("addition").layout(width, "aligned")}
+    kinds: list[tuple[Attention, str]] = [("self", one), ("cross", one), ("cross", two)]
     wide = [layouts[kind].target_length if name == "self" else layouts[kind].source_length for name, kind in kinds]
-    size = (CELL * sum(wide) / len(wide) + 0.9, CELL * layouts["unary"].target_length + 0.7)
+    size = (CELL * sum(wide) / len(wide) + 0.9, CELL * layouts[one].target_length + 0.9)
     figure, axes = new_figure(len(wanted) * len(kinds), len(kinds), size, width_ratios=wide)
     for axis, (window, (name, kind)) in zip(axes, itertools.product(wanted, kinds), strict=True):
+        if name == "self" and window.sides == "both":
+            axis.remove()
+            continue
         keys, queries = letters(layouts[kind])
         mask(axis, window.opened(layouts[kind], name, 0)[0].numpy())
         with_tokens(axis, ["$", *queries[:-1]] if name == "self" else keys, queries)
-        title = f"self-attention, w={window.w}" if name == "self" else f"cross, {kind}, {window.sides} sides"
-        axis.set(title=title.replace("one sides", "one side"), aspect="equal", xlabel="key")
-    for axis in axes[:: len(kinds)]:
-        axis.set_ylabel("output token")
+        what = "self-attention" if name == "self" else f"cross-attention, {kind}"
+        side = {"one": ", one side", "both": ", both sides"}[window.sides] if name == "cross" and window.w else ""
+        axis.set(title=f"{what}\nw={window.w}{side}", aspect="equal", xlabel="key")
+        if kind == one and (name == "self" or window.sides == "both"):
+            axis.set_ylabel("output token")
     return figure
 
 
@@ -101,6 +109,11 @@ def depend(panel: Axes, task: Task, batch: Batch) -> None:
     look: dict[str, Any] = {"ha": "center", "va": "center", "family": "monospace"}
     stride, right = len(batch.layout.operands), len(source) - 2
     carry = int(stride == 1)
+    arrow: dict[str, Any] = {"arrowprops": {"arrowstyle": "->", "color": "0.3"}}
+    said: dict[str, Any] = {"ha": "center", "fontsize": 7, "color": "0.3"}
+    if carry:
+        panel.annotate("", (right + 0.25, 1.1), (right + 1, 1.1), **arrow)
+        panel.text(right + 0.62, 1.24, "carry 1", **said)
     for step, (token, cells) in enumerate(zip(target[1:-1], needed(batch.layout, "cross").numpy(), strict=False)):
         at, keys = right - stride * step, np.flatnonzero(cells).tolist()
         for key in keys:
@@ -108,8 +121,8 @@ def depend(panel: Axes, task: Task, batch: Batch) -> None:
         panel.text(at, 1, token, **look)
         carry = (sum(int(source[key]) for key in keys) + carry) // task.base
         if step < len(target) - 3:
-            panel.annotate("", (at - stride + 0.25, 1.1), (at, 1.1), arrowprops={"arrowstyle": "->", "color": "0.3"})
-            panel.text(at - stride / 2, 1.24, f"carry {carry}", ha="center", fontsize=7, color="0.3")
+            panel.annotate("", (at - stride + 0.25, 1.1), (at, 1.1), **arrow)
+            panel.text(at - stride / 2, 1.24, f"carry {carry}", **said)
     for column, token in enumerate(source):
         panel.text(column, 0, token, **look)
     panel.set(xlim=(-0.8, right + 1.8), ylim=(-0.2, 1.4), xticks=[])
@@ -123,7 +136,8 @@ def trace(problem: str) -> Figure:
     """The table of a product, units at the right, and arrows to one cell from the four tokens that decide it.
 
     A cell shows its digit and, smaller, what it carries on. The arrows begin at the digit of the first factor in the
-    same column, the digit of the second in the same row, the cell above to the right, and the cell before.
+    same column, the digit of the second in the same row, the cell above to the left, and the cell before. Digits of the
+    product are green: the units' column, and the rest of the last row.
     """
     task = Product("n-by-n")
     operands = task.read(problem)
@@ -133,14 +147,19 @@ def trace(problem: str) -> Figure:
     texts: list[tuple[float, float, str, Any, int]]
     texts = [(-place, 1, str(digit), COLORS[0], 13) for place, digit in enumerate(first)]
     texts += [(1.4, -place, f"× {digit}", COLORS[0], 13) for place, digit in enumerate(second)]
-    texts += [(-c, -r, str(digit), "black", 13) for (r, c), digit in np.ndenumerate(digits)]
+    texts += [
+        (-c, -r, str(digit), COLORS[2] if c == 0 or r == rows - 1 else "black", 13)
+        for (r, c), digit in np.ndenumerate(digits)
+    ]
     texts += [(-c - 0.3, -r + 0.22, str(carry), "gray", 8) for (r, c), carry in np.ndenumerate(carries) if carry]
     for x, y, text, color, size in texts:
         axes.text(x, y, text, ha="center", va="center", fontsize=size, color=color)
-    starts = {(-1, 1): 0.35, (1.25, -1): -0.2, (0, -1): 0, (-2, 0): 0}  # of the arrows to the cell in column 1, row 1
-    style = {"arrowstyle": "->", "color": COLORS[3], "shrinkA": 9, "shrinkB": 20, "linewidth": 1.4}
-    for start, bend in starts.items():
-        axes.annotate("", (-1, -1), start, arrowprops={**style, "connectionstyle": f"arc3,rad={bend}"})
+    # Arrows to the frame of the cell in column 1, row 1: where they begin and end, and how they bend.
+    arrows = [((-1, 1), (-1.1, -0.59), 0.35), ((1.25, -1), (-0.68, -1.15), -0.2)]
+    arrows += [((0, -1), (-0.68, -1), 0.0), ((-2, 0), (-1.52, -0.59), 0.0)]
+    style = {"arrowstyle": "->", "color": COLORS[3], "shrinkA": 9, "shrinkB": 1, "linewidth": 1.4}
+    for start, end, bend in arrows:
+        axes.annotate("", end, start, arrowprops={**style, "connectionstyle": f"arc3,rad={bend}"})
     frame(axes, -1.02, -0.91, 0.84, 0.82)
     axes.set(xlim=(-columns + 0.3, 2.0), ylim=(-rows + 0.4, 1.6))
     axes.axis("off")
@@ -197,22 +216,36 @@ def study_heads(study: CalibrationStudy, rows: int | None = None) -> Figure:
 
 @rc_context(STYLE)
 def biases(bias: Lines, layer: int, task: Task, batch: Batch) -> Figure:
-    """Which keys a layer's cross-attention bias opens on one problem, a panel a head (figures 10 and 11).
+    """Which keys a layer's cross-attention bias opens on one problem (figures 10 and 11).
 
-    Titles say what the head's lines follow.
+    Heads with the same open keys share a panel. Titles say what the heads' lines follow.
     """
     opened = bias.covers(batch.layout, "cross", layer).numpy()
     keys, queries = (task.text(tokens[0].tolist()) for tokens in (batch.source, batch.target[:, 1:]))
     size = (0.115 * len(keys) + 0.4, 0.125 * len(queries) + 0.55)
-    figure, axes = new_figure(len(opened), ACROSS, size)
-    for head, (axis, cells) in enumerate(zip(axes, opened, strict=True)):
-        mask(axis, cells)
+    alike = [[*np.flatnonzero((opened == cells).all(axis=(1, 2)))] for cells in opened]
+    groups = [heads for head, heads in enumerate(alike) if heads[0] == head]
+    figure, axes = new_figure(len(groups), min(ACROSS, len(groups)), size)
+    for axis, heads in zip(axes, groups, strict=True):
+        mask(axis, opened[heads[0]])
         with_tokens(axis, keys, queries, size=6.5)
-        followed = dict.fromkeys(what(line) for line in bias.of("cross", layer) if line.head == head)
-        axis.set_title(textwrap.fill(f"head {head + 1}: {', '.join(followed) or 'nothing'}", 32), fontsize=7.5)
+        followed = dict.fromkeys(what(line) for line in bias.of("cross", layer) if line.head in heads)
+        numbers = f"head{'s' * (len(heads) > 1)} {in_words([head + 1 for head in heads])}"
+        axis.set_title(textwrap.fill(f"{numbers}: {', '.join(followed) or 'nothing'}", 32), fontsize=7.5)
     figure.supxlabel("token of the problem", fontsize=8)
     figure.supylabel("output token", fontsize=8)
     return figure
+
+
+def in_words(numbers: Sequence[int]) -> str:
+    """`1, 2, 4 to 8`: numbers in rising order, three or more in a row by their ends."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and parts[-1][-1] == number - 1:
+            parts[-1].append(number)
+        else:
+            parts.append([number])
+    return ", ".join(f"{part[0]} to {part[-1]}" if len(part) > 2 else ", ".join(map(str, part)) for part in parts)
 
 
 def what(line: Line) -> str:
@@ -232,7 +265,7 @@ def contexts(frame: pd.DataFrame) -> Figure:
     """
     rows = [str(name) for name in frame if name not in ("output", "margin")]
     bits = frame[rows].replace({"": np.nan, "&": np.nan}).astype(float).to_numpy().T
-    figure, (panel, below) = new_figure(2, 1, (0.078 * len(frame) + 0.9, 1.6), sharex=True, height_ratios=[3, 2])
+    figure, (panel, below) = new_figure(2, 1, (0.078 * len(frame) + 0.9, 1.35), sharex=True, height_ratios=[3, 1])
     heat_map(panel, bits, "cividis", vmin=0, vmax=1)
     panel.set_yticks(range(len(rows)), rows, family="monospace", fontsize=9)
     panel.axhline(len(rows) - 1.5, color="white", linewidth=3)
@@ -241,7 +274,9 @@ def contexts(frame: pd.DataFrame) -> Figure:
     patches = [Patch(facecolor=color, edgecolor="0.5", label=name) for name, color in shown]
     figure.legend(handles=patches, loc="outside upper center", ncols=3, frameon=False)
     below.bar(frame.index, frame.margin, width=0.8, color=COLORS[0])
-    below.set(xlim=(-0.5, len(frame) - 0.5), ylabel="margin")
+    below.set(xlim=(-0.5, len(frame) - 0.5), ylim=(0, 1.3 * frame.margin.max()), ylabel="margin")
+    lowest = int(frame.margin.argmin())
+    below.text(lowest, frame.margin[lowest], f"{frame.margin[lowest]:.2f}", ha="center", va="bottom", fontsize=8)
     below.grid(False, axis="x")
     starts = [0, *np.flatnonzero(frame.output[1:].to_numpy() != frame.output[:-1].to_numpy()) + 1, len(frame)]
     for start in starts:

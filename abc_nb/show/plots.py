@@ -19,11 +19,13 @@ from abc_nb.analysis.calibration_study import CalibrationStudy
 from abc_nb.analysis.statistics import median_seed
 from abc_nb.problems.tasks import TRAINED
 from abc_nb.show.pictures import COLORS, STYLE, WIDTH, heat_map, mask, new_figure, outline, with_tokens
-from abc_nb.show.titles import length_unit, named, of_model
+from abc_nb.show.titles import length_unit, named, of_model, of_task
+from abc_nb.specs.studies import ARITHMETIC
 
 LOOKS = {"Vanilla": 7, "NoPE": 6, "RoPE": 8, "ALiBi": 5, "RPE": 9, "Window": 1, "ABS": 2, "ABC": 0}  # colours
 TICKS = (1, 6, 20, 100, 1000)  # lengths, and the longest one
 SHORT = (1, 2, 3, 4, 6, 8, 10, 14, 20)  # lengths in a wide panel where none is longer
+USUAL = [of_task(task) for task in ARITHMETIC]  # the order of colours
 DIGITS = 16  # of the sums that the headline's bias is drawn for
 
 
@@ -38,16 +40,17 @@ def curves(panel: Axes, rows: pd.DataFrame, by: str, colors: dict[str, Any]) -> 
         line = grouped.agg(median_seed)
         panel.plot(line.index, line, linewidth=width, color=color, label=name)
         panel.fill_between(line.index, grouped.min(), grouped.max(), color=color, alpha=0.18, linewidth=0)
-    length_axis(panel, int(rows.length.max()))
+    length_axis(panel, rows.length)
     panel.set(ylim=(-14, 112), ylabel="right (%)")
 
 
-def length_axis(panel: Axes, longest: int) -> None:
-    """A logarithmic axis of lengths; those of training are grey, with a line where they end."""
+def length_axis(panel: Axes, lengths: pd.Series) -> None:
+    """A logarithmic axis of these lengths; those of training are grey, with a line where they end."""
+    shortest, longest = int(lengths.min()), int(lengths.max())
     panel.axvspan(0, TRAINED + 0.5, color="0.92", zorder=0)
     panel.axvline(TRAINED + 0.5, color="0.5", linewidth=0.8, linestyle=":", zorder=1)
-    panel.set(xscale="log", xlim=(0.9, 1.2 * longest))
-    ticks = [*(tick for tick in TICKS if 3 * tick <= longest), longest]
+    panel.set(xscale="log", xlim=(0.9 * min(shortest, 4), 1.2 * longest))
+    ticks = [*(tick for tick in TICKS if shortest <= tick <= longest / 3), longest]
     panel.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
     panel.set_xticks([], minor=True)
 
@@ -58,27 +61,40 @@ def name_training(panel: Axes, rotation: float = 0) -> None:
     panel.text(TRAINED**0.5, 72 if not rotation else 50, "trained lengths", rotation=rotation, **look)
 
 
+def name_flat(panel: Axes, rows: pd.DataFrame) -> None:
+    """Names the models that get hardly anything right at any length: their curves lie on each other."""
+    medians = rows.groupby(["model", "length"], sort=False).accuracy.agg(median_seed)
+    highest = medians.groupby("model", sort=False).max()
+    panel.text(TRAINED**0.5, 5, " and ".join(highest[highest < 0.05].index), ha="center", va="bottom", fontsize=8)
+
+
 @rc_context(STYLE)
 def by_length(rows: pd.DataFrame, panels: Literal["task", "model"]) -> Figure:
     """Evaluation rows as curves over the length: a panel a model and a colour a task, or the other way round."""
     rows, by = named(rows), "model" if panels == "task" else "task"
     titles, names = list(dict.fromkeys(rows[panels])), list(dict.fromkeys(rows[by]))
+    names.sort(key=lambda name: USUAL.index(name) if name in USUAL else len(USUAL))
     colors = {name: COLORS[LOOKS.get(name, number)] for number, name in enumerate(names)}
     across = min(len(titles), 5 if len(titles) < 7 else 6)
     size = (1.75, 1.3 + 0.7 * across / len(titles)) if panels == "model" else (3.0, 2.4)
     figure, axes = new_figure(len(titles), across, size, sharex=True, sharey=True)
     for panel, title in zip(axes, titles, strict=True):
         curves(panel, rows[rows[panels] == title], by, colors)
-        length_axis(panel, int(rows.length.max()))
+        length_axis(panel, rows.length)
         panel.set_title(textwrap.fill(title, 22), fontsize=8 if panels == "model" else 10)
         panel.tick_params(labelsize=7 if panels == "model" else 8.5)
         if panels == "task":
             name_training(panel)
+            name_flat(panel, rows[rows[panels] == title])
             if rows.length.max() == SHORT[-1]:
                 panel.set_xticks(SHORT, map(str, SHORT))
         panel.label_outer()
-    units = dict.fromkeys(length_unit(task) for task in rows.task.unique())
-    figure.supxlabel(f"length ({' or '.join(units)})", fontsize=9)
+    for panel in axes[-across:]:  # the last row may be shorter
+        panel.tick_params(labelbottom=True)
+    units = {task: length_unit(task) for task in rows.task.unique()}
+    usual = next(iter(units.values()))
+    others = [f"{task}: {unit}" for task, unit in units.items() if unit != usual]
+    figure.supxlabel(f"length ({'; '.join([usual, *others])})", fontsize=9)
     handles = [Line2D([], [], color=color, linewidth=2, label=name) for name, color in colors.items()]
     figure.legend(handles=handles, loc="outside upper center", ncols=6, frameon=False)
     return figure
@@ -93,7 +109,8 @@ def headline(study: CalibrationStudy, rows: pd.DataFrame, certified: dict[str, s
     layer, head = study.strongest_head("cross", "antidiagonal")
     figure, (seen, extended, right) = new_figure(3, size=(3.2, 2.9), width_ratios=[3.4, 4.2, 4.6])
     rows_shown = min(TRAINED, study.layout.target_length - 1)  # of digits that all training numbers have
-    image = heat_map(seen, study.averages["cross", layer][head].numpy()[:rows_shown], vmin=0, vmax=1)
+    averaged = study.averages["cross", layer][head].numpy()[:rows_shown]
+    image = heat_map(seen, averaged, vmin=0, vmax=np.ceil(10 * averaged.max()) / 10)
     figure.colorbar(image, ax=seen, label="attention", fraction=0.04, pad=0.01)
     outline(seen, study.opened("cross", layer)[head][:rows_shown])
     keys, queries = study.letters()
@@ -101,8 +118,8 @@ def headline(study: CalibrationStudy, rows: pd.DataFrame, certified: dict[str, s
     seen.set(title="1. What a plain model looks at")
     mask(extended, np.isfinite(study.extended("cross", layer, DIGITS)[head]))
     keys, queries = study.letters(DIGITS)
-    every = -(-len(queries) // 20)  # rows that have their name
-    with_tokens(extended, once(keys), [name * (row % every == 0) for row, name in enumerate(queries)], size=9)
+    some = [name * (row == 1 or row % 6 == 0) for row, name in enumerate(queries, 1)]
+    with_tokens(extended, once(keys), some, size=9)
     extended.set(title="2. Its lines, extended: a new model's bias")
     for panel in (seen, extended):
         panel.set(xlabel="token of the problem (a, b: digits)", ylabel="output token, units first")
@@ -113,14 +130,28 @@ def headline(study: CalibrationStudy, rows: pd.DataFrame, certified: dict[str, s
     name_training(right, rotation=90)
     task = rows.task.iloc[0]
     right.set(title=f"3. {task}: right answers", xlabel=f"length ({length_unit(task)})", xlim=(0.9, end))
-    right.legend(loc="lower right", frameon=False)
+    name_curves(right, rows, colors)
     tested = rows[rows.model.isin(map(of_model, certified))].length.max()
     if certified:
         arrow = {"arrowstyle": "-|>", "color": "0.3", "linestyle": ":", "linewidth": 1.5}
         right.annotate("", (end, 100), (tested, 100), arrowprops=arrow)
         counts = "\n".join(f"{of_model(model)}: {count} " for model, count in certified.items())
-        right.text(end, 94, f"proven for every length: \n{counts}", color="0.3", ha="right", va="top", fontsize=9)
+        right.text(end, 94, f"certified: \n{counts}", color="0.3", ha="right", va="top", fontsize=9)
+        right.text(end, 103, "every length ", color="0.3", ha="right", va="bottom", fontsize=9)
     return figure
+
+
+def name_curves(panel: Axes, rows: pd.DataFrame, colors: dict[str, Any]) -> None:
+    """Names at the ends of curves: of those that end high one below the other, of others one above the other."""
+    low = high = 0
+    for name, color in reversed(colors.items()):
+        own, longest = rows[rows.model == name], rows.length.max()
+        if own[own.length == own.length.max()].accuracy.median() < 0.5:
+            panel.text(1.2 * longest, 11 * low, name, color=color, va="center", fontsize=9)
+            low += 1
+        else:
+            panel.text(longest, 90 - 11 * high, name, color=color, ha="right", va="center", fontsize=9)
+            high += 1
 
 
 def once(keys: Sequence[str]) -> list[str]:
@@ -146,7 +177,10 @@ def reach(table: pd.DataFrame, certified: dict[str, str] | None = None) -> Figur
             arrow = {"arrowstyle": "-|>", "color": color, "linestyle": ":", "linewidth": 1.5}
             panel.annotate("", (end, row), (tested, row), arrowprops=arrow)
             panel.text(end, row - 0.25, f"certified: {proven[system]} ", va="center", ha="right", fontsize=7)
-    panel.set(xscale="log", xlabel="digits: trained on, holds to", xlim=(4, end))
+    panel.set(
+        xscale="log", xlabel="digits, from training to the longest test", xlim=(4, end), ylim=(-0.7, len(table) - 0.5)
+    )
+    panel.xaxis.set_major_formatter("{x:,.0f}")
     panel.set_yticks(range(len(table)), table.system)
     panel.invert_yaxis()
     panel.grid(False, axis="y")
@@ -157,8 +191,8 @@ def reach(table: pd.DataFrame, certified: dict[str, str] | None = None) -> Figur
 def offsets(frame: pd.DataFrame) -> Figure:
     """Bars by offset, in columns to the right of the needed digit: RPE's learned bias and ABC's share of attention."""
     figure, panels = new_figure(2, size=(WIDTH * 0.85, 2.0))
-    units = {"RPE": "added to the logit", "ABC": "share of attention"}
-    for panel, (name, unit) in zip(panels, units.items(), strict=True):
+    shown = {"RPE": ("RPE", "added to the logit"), "ABC": ("Vanilla, on ABC's lines", "share of attention")}
+    for panel, (name, (title, unit)) in zip(panels, shown.items(), strict=True):
         sns.barplot(frame, x="offset", y=name, ax=panel, color=COLORS[0])
-        panel.set(title=name, xlabel="columns to the right of the needed digit", ylabel=unit)
+        panel.set(title=title, xlabel="columns to the right of the needed digit", ylabel=unit)
     return figure
