@@ -245,11 +245,11 @@ def test_wrong_contexts_are_those_of_the_certificate(figure: Figure) -> None:
     assert sites
     for problem, step in sites:
         drawn = pictures.fixed_figure(940, 330)
-        said = contexts.draw(drawn, model, sampler.task, sampler.typed_batch(problem), step)
-        assert f"Output {step} " in said and f"right is {str(int(problem) + 1)[::-1][step]}; margin -" in said
+        said = contexts.draw(drawn, model, sampler.task, sampler.typed_batch(problem), step - 1)
+        assert f"Output {step} " in said and f"right is {str(int(problem) + 1)[::-1][step - 1]}; margin -" in said
     said = contexts.draw(figure, model, sampler.task, sampler.typed_batch("5992995"), 3)
-    assert "Output 3 (units = 0) is 2 ✓ right; margin " in said
-    maps = [np.ma.getdata(axes.images[0].get_array()) for axes in figure.axes[1:]]
+    assert "Output 4 is 2 ✓ right; margin " in said
+    maps = [np.ma.getdata(axes.images[0].get_array()) for axes in figure.axes[1:-1]]  # the last is the scale
     assert len(maps) == 4 and all(np.allclose(weights.sum(1), 1, atol=1e-5) for weights in maps)
     keys = [label.get_text() for axes in figure.axes[1:] for label in axes.get_xticklabels()]
     assert {"a\n2", "a-1\n9", "y-1\n9", "y-2\n9"} <= {*keys}

@@ -227,9 +227,9 @@ def test_a_wrong_context_is_shown_first_and_a_typed_problem_or_another_model_rep
     first, wrong, step = explorer.picture.value, explorer.controls["wrong"], explorer.controls["step"]
     assert wrong.index == 1 and "✗" in explorer.text.value
     problem = explorer.controls["problem"].value
-    assert wrong.value == (problem, step.value) and step.max == 7
-    assert changed(explorer, step=0) == (True, True)
-    assert wrong.index == 0 and "Output 0" in explorer.text.value and "✓" in explorer.text.value
+    assert wrong.value == (problem, step.value) and step.max == 8
+    assert changed(explorer, step=1) == (True, True)
+    assert wrong.index == 0 and "Output 1 " in explorer.text.value and "✓" in explorer.text.value
     wrong.index = 1
     assert explorer.picture.value == first
     assert changed(explorer, problem="1x") == (False, False) and "⚠" in explorer.message.value

@@ -40,13 +40,12 @@ def curves(panel: Axes, rows: pd.DataFrame, by: str, colors: dict[str, Any]) -> 
         line = grouped.agg(median_seed)
         panel.plot(line.index, line, linewidth=width, color=color, label=name)
         panel.fill_between(line.index, grouped.min(), grouped.max(), color=color, alpha=0.18, linewidth=0)
-    length_axis(panel, rows.length)
+    length_axis(panel, int(rows.length.max()))
     panel.set(ylim=(-14, 112), ylabel="right (%)")
 
 
-def length_axis(panel: Axes, lengths: pd.Series) -> None:
-    """A logarithmic axis of these lengths; those of training are grey, with a line where they end."""
-    shortest, longest = int(lengths.min()), int(lengths.max())
+def length_axis(panel: Axes, longest: int, shortest: int = 1) -> None:
+    """A logarithmic axis of lengths; those of training are grey, with a line where they end."""
     panel.axvspan(0, TRAINED + 0.5, color="0.92", zorder=0)
     panel.axvline(TRAINED + 0.5, color="0.5", linewidth=0.8, linestyle=":", zorder=1)
     panel.set(xscale="log", xlim=(0.9 * min(shortest, 4), 1.2 * longest))
@@ -80,7 +79,7 @@ def by_length(rows: pd.DataFrame, panels: Literal["task", "model"]) -> Figure:
     figure, axes = new_figure(len(titles), across, size, sharex=True, sharey=True)
     for panel, title in zip(axes, titles, strict=True):
         curves(panel, rows[rows[panels] == title], by, colors)
-        length_axis(panel, rows.length)
+        length_axis(panel, int(rows.length.max()), int(rows.length.min()))
         panel.set_title(textwrap.fill(title, 22), fontsize=8 if panels == "model" else 10)
         panel.tick_params(labelsize=7 if panels == "model" else 8.5)
         if panels == "task":

@@ -156,6 +156,7 @@ class Bench:
         draw_heads(figure, 0, averaged, f"averaged {where}, its lines framed", covered)
         longer = bias.dense(self.parent.spec.sampler.layout(length), attention, layer, bias.heads).numpy()
         draw_heads(figure, 1, longer, f"bias of {where}, for {length} digits")
+        figure.axes[1].set_xlabel("yellow: 0; darker: lower; grey: closed")
         shown = line_table(bias.of(attention, layer), self.averages, self.layout).drop(columns=["attention", "layer"])
         shown = shown.sort_values(["head", "share"], ascending=[True, False]).rename(columns={"span": "follows"})
         count = f'<b class="abc-count">{len(bias.lines)} lines, {len(shown)} of them in this map</b>'

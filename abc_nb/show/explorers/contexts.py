@@ -52,11 +52,13 @@ def explore_contexts(name: str = "n-by-1-window-cyclic", seed: int = 2) -> w.Wid
         elif changed in ("problem", "step"):
             controls["wrong"].value = ()
         batch = run(model).spec.sampler.typed_batch(controls["problem"].value)
-        controls["step"].max = batch.layout.target_length - 1
+        controls["step"].max = batch.layout.target_length
 
     def look(figure: Figure, model: Named, wrong: object, problem: str, step: int) -> str:
         own, batch = run(model), run(model).spec.sampler.typed_batch(problem)
-        return verdict(draw(figure, weights(model), own.spec.task, batch, step))
+        sentence = draw(figure, weights(model), own.spec.task, batch, step - 1)
+        figure.axes[0].set_xlabel(f"right: green; written instead: orange\noutput {step} of {problem.strip()}")
+        return verdict(sentence)
 
     typed = spec(name).task.problem
     rows = [
@@ -66,7 +68,7 @@ def explore_contexts(name: str = "n-by-1-window-cyclic", seed: int = 2) -> w.Wid
         },
         {
             "problem": control(w.Text, "problem", 460, value=typed, continuous_update=False),
-            "step": slider("output (units: 0)", 0, 0, 1, 440),
+            "step": slider("output (units: 1)", 1, 1, 1, 440),
         },
     ]
     return Explorer(rows, look, (940, 330), 28, adjust)
@@ -84,7 +86,7 @@ def models(name: str) -> dict[str, Named]:
 
 
 def wrong_sites(run: Run) -> list[tuple[str, int]]:
-    """The problems that a model's certificate shows to be wrong, each with its first wrong output.
+    """The problems that a model's certificate shows to be wrong, each with its first wrong output, counted from 1.
 
     InputError for a model without weights or without a certificate of them.
     """
@@ -93,23 +95,24 @@ def wrong_sites(run: Run) -> list[tuple[str, int]]:
         command = f"abc-nb certify {name} --seed {run.seed} --output {path}"
         has = f"{name}, seed {run.seed}, has no certificate of the weights that are here"
         raise InputError(f"{has}: run `{command}` first")
-    return [(example["problem"], example["token"]) for example in certificate["counterexamples"]]
+    return [(example["problem"], example["token"] + 1) for example in certificate["counterexamples"]]
 
 
 @torch.inference_mode()
 def draw(figure: Figure, model: Transformer, task: Task, batch: Batch, step: int) -> str:
-    """Draw the logits of an output and the weight that each head gives to each open key; says what is written."""
+    """Draw the logits of an output and the weight that each head gives to each open key; says what is written.
+
+    The output's `step` counts from 0 here, and from 1 in what is said.
+    """
     record = Record()
     with evaluating(model):
         logits = model(batch.source, batch.target[:, :-1], batch.layout, record)[0, step].numpy()
     right, said = int(batch.target[0, step + 1]), int(logits.argmax())
     draw_logits(figure, task, logits, right)
-    problem = "".join(task.text(batch.source[0].tolist()))
-    figure.axes[0].set_xlabel(f"right: green; written instead: orange\noutput token {step + 1} of {problem}")
     draw_weights(figure, {key: own[0, :, step].numpy() for key, own in record.weights.items()}, task, batch, step)
     judged = "✓ right" if said == right else f"✗ right is {task.vocabulary[right]}"
     margin = logits[right] - np.delete(logits, right).max()
-    return f"Output {step} (units = 0) is {task.vocabulary[said]} {judged}; margin {margin:.2f}"
+    return f"Output {step + 1} is {task.vocabulary[said]} {judged}; margin {margin:.2f}"
 
 
 def draw_logits(figure: Figure, task: Task, logits: np.ndarray, right: int) -> None:
@@ -128,14 +131,15 @@ def draw_weights(
     """A map an attention and layer, heads down; of the keys only those that some head sees."""
     order = sorted((key for key in weights if key[0] != "source"), key=lambda key: (key[1], key[0] == "cross"))
     seen = {key: np.flatnonzero(weights[key].max(0) > 0).tolist() for key in order}
-    cell, left = 560 / max(1, sum(len(keys) + 1 for keys in seen.values())), 360.0
+    cell, left = 520 / max(1, sum(len(keys) + 1 for keys in seen.values())), 360.0
     for (name, layer), keys in seen.items():
         axes = pictures.panel(figure, left, 30, cell * max(1, len(keys)), 226, f"{name} {layer + 1}")
         if keys:
-            pictures.heat_map(axes, weights[name, layer][:, keys], "cividis", vmin=0, vmax=1)
+            image = pictures.heat_map(axes, weights[name, layer][:, keys], "cividis", vmin=0, vmax=1)
             pictures.with_tokens(axes, names_of(name, keys, task, batch, step), [])
         left += cell * (len(keys) + 1)
     figure.axes[1].set_ylabel("head")
+    figure.colorbar(image, cax=pictures.panel(figure, 880, 30, 12, 226), label="weight")
 
 
 def names_of(name: Attention, keys: list[int], task: Task, batch: Batch, step: int) -> list[str]:

@@ -111,9 +111,15 @@ def draw_masks(figure: Figure, masks: dict[Attention, np.ndarray], t: int | None
 
 
 def draw_accuracies(figure: Figure, found: pd.DataFrame, w: str, t: str, tested: int) -> None:
-    """What was measured at one length, by window and period; the chosen ones are framed."""
+    """What was measured at one length, by the windows and periods that were tested; the chosen ones are framed."""
     axes = pictures.panel(figure, 46, 336, 550, 180)
-    cells = found[found.length == tested].pivot(index="w", columns="T", values="accuracy").reindex(W, columns=T)
+    rows, columns = (
+        [label for label in every if label in {*seen}] or every for every, seen in ((W, found.w), (T, found["T"]))
+    )
+    cells = (
+        found[found.length == tested].pivot(index="w", columns="T", values="accuracy").reindex(rows, columns=columns)
+    )
     percent_map(axes, cells, f"exact match (%) at {tested} digits")
     axes.set(xlabel="period T", ylabel="window w")
-    pictures.frame(axes, T.index(t) + 0.5, W.index(w) + 0.5)
+    if w in rows and t in columns:
+        pictures.frame(axes, columns.index(t) + 0.5, rows.index(w) + 0.5)
