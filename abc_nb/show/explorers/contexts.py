@@ -139,7 +139,7 @@ def draw_weights(
             pictures.with_tokens(axes, names_of(name, keys, task, batch, step), [])
         left += cell * (len(keys) + 1)
     figure.axes[1].set_ylabel("head")
-    figure.colorbar(image, cax=pictures.panel(figure, 880, 30, 12, 226), label="weight")
+    figure.colorbar(image, cax=pictures.panel(figure, 872, 30, 12, 226, "weight"))
 
 
 def names_of(name: Attention, keys: list[int], task: Task, batch: Batch, step: int) -> list[str]:
