@@ -226,7 +226,7 @@ def test_all_weights_are_trained_and_answers_are_those_that_the_model_writes(
         right.append(row | {"right": smollm2.reply(model, tokenizer, text, len(wanted), None) == wanted})
     assert smollm2.counted(right).to_dict("records") == facts["tests"]
     lines = smollm2.of_all_weights(how, facts, [{"before": after} for after in facts["everyday"]])
-    assert "12 are answered to the letter" in lines[0]
+    assert "12 of 12 everyday questions get exactly the same answer" in lines[0]
 
 
 def test_the_loss_of_rows_of_different_lengths_is_that_of_each_token() -> None:

@@ -213,7 +213,7 @@ def of_all_weights(name: str, facts: dict[str, Any], everyday: Sequence[dict[str
     return [
         f"- All weights, {name}: {facts['steps']} steps took {facts['seconds'] / 60:.0f} minutes of one core. The loss "
         f"of a step went from {first:.2f} to {last:.2f}, and that of held-out text from {before:.2f} to {after:.2f} "
-        f"nats a token. Of {len(everyday)} everyday questions {same} are answered to the letter as before.",
+        f"nats a token. {same} of {len(everyday)} everyday questions get exactly the same answer as before.",
         *(f"- All weights, {name}: {Certificate(**each)}" for each in facts["certificates"]),
     ]
 
