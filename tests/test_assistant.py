@@ -112,8 +112,8 @@ def test_every_context_of_random_problems_is_one_of_those_that_are_tried() -> No
     every = {
         row
         for pattern in path.bias.patterns
-        for block in every_context(path.bias, pattern)
-        for row in as_rows(block.contexts, block.right)
+        for contexts, right, _ in every_context(path.bias, pattern)
+        for row in as_rows(contexts, right)
     }
     met = as_rows(*drawn(path, generator(0), 2000))
     assert met <= every and len(met) > 500
@@ -246,6 +246,6 @@ def test_the_page_on_smollm2_has_what_was_measured_and_the_shipped_path_is_the_c
     assert all(each["wrong"] == 0 < each["margin"] for each in facts["certificates"][-1])
     for each, pattern in zip(facts["certificates"][-1], smollm2.PATTERNS, strict=True):
         bias = SpanLines.one_key_a_head(smollm2.PATTERNS, 9, smollm2.DEPTH)
-        assert each["contexts"] == sum(len(block.label) for block in every_context(bias, pattern))
+        assert each["contexts"] == sum(len(right) for _, right, _ in every_context(bias, pattern))
     shapes = {name: tuple(tensor.shape) for name, tensor in load_file(paths.SHIPPED / smollm2.WEIGHTS).items()}
     assert shapes["layers.1.mlp.down_proj.weight"] == (576, 1536)

@@ -114,7 +114,8 @@ def made(name: str, steps: int = STEPS, seed: int = 0) -> dict[str, Any]:
     if bias is not None:
         attach(model, bias, spans=tokenizer)
     start = time.process_time()
-    facts |= {"losses": train(model, tokenizer, steps, min(facts["trials"])[1], seed)}
+    losses = train(model, tokenizer, steps, min(facts["trials"])[1], seed)
+    facts |= {"losses": [round(loss, 3) for loss in losses]}
     facts |= {"seconds": round(time.process_time() - start)}  # of this process: others wait for the same processor
     facts["text"].append(text_loss(model, tokenizer))
     facts |= {"tests": tested(model, tokenizer, TESTS).to_dict("records")}
