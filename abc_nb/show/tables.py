@@ -41,7 +41,7 @@ def by_length(frame: pd.DataFrame) -> pd.DataFrame:
     frame = named(frame)
     table = arranged(frame.assign(seeds=seed_counts(frame)), ["task", "model", "seeds"], "length", medians(frame))
     counts = frame.groupby("length").samples.unique()
-    table.loc[("problems", "", ""), :] = counts.map(lambda n: " to ".join(map(str, sorted(n))))
+    table.loc[("problems", "", ""), :] = counts.map(lambda n: " to ".join(map(str, sorted({min(n), max(n)}))))
     return table
 
 
