@@ -80,7 +80,7 @@ def controls(layers: int) -> list[dict[str, w.ValueWidget]]:
         },
         {name: w.Checkbox(True, description=name, indent=False, layout=w.Layout(width="110px")) for name in DIRECTIONS}
         | {
-            "layers": choice("source layer", [("each its own", "each"), ("last for all", "last")], "each", 210),
+            "layers": choice("source layer", [("its own", "each"), ("last for all", "last")], "each", 210),
             "anchor": choice("lines run over", [("operands", "operands"), ("whole matrix", "whole")], "operands", 230),
         },
         {
