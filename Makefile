@@ -42,8 +42,9 @@ types: $(STAMP) ## check types in the package and the notebooks
 	$(BIN)/mypy
 	$(BIN)/nbqa mypy notebooks
 
-lab: $(STAMP) ## open the notebooks in JupyterLab
-	$(BIN)/jupyter lab notebooks
+# Figures of changed parameters must not replace the committed ones.
+lab: $(STAMP) ## open the notebooks in JupyterLab; their figures go to build/figures
+	ABC_NB_FIGURES="$(CURDIR)/build/figures" $(BIN)/jupyter lab notebooks
 
 figures: $(STAMP) ## run the notebooks in place on the shipped results; write figures/ and its report
 	$(BIN)/abc-nb notebooks

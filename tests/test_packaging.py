@@ -118,6 +118,20 @@ def test_no_file_names_a_path_of_the_machine() -> None:
     assert not leaks
 
 
+def test_what_is_run_in_the_lab_does_not_write_into_the_committed_figures(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    jupyter = tmp_path / "bin" / "jupyter"  # says where a notebook's figures would go
+    said = "import sys; from abc_nb.common import paths; print(sys.argv[1:], paths.figures())"
+    jupyter.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "{said}" "$@"\n')
+    jupyter.chmod(0o755)
+    (tmp_path / ".installed").touch()
+    environment = {name: value for name, value in os.environ.items() if name != "ABC_NB_FIGURES"}
+    environment["PYTHONPATH"] = str(ROOT)
+    command = ["make", "--silent", "lab", f"VENV={tmp_path}"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    assert f"['lab', 'notebooks'] {ROOT / 'build' / 'figures'}" in done.stdout
+
+
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 
 

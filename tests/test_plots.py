@@ -33,6 +33,13 @@ def test_curves_are_the_median_over_seeds_with_a_band_from_the_worst_to_the_best
     assert [label.get_text() for label in second.get_xticklabels()] == ["1", "6", "20", "60"]
 
 
+def test_where_curves_of_a_panel_lie_on_each_other_all_but_the_first_are_dashed() -> None:
+    frame = pd.concat([rows(model, {1: [1.0], 6: [1.0]}) for model in ("Vanilla", "RoPE", "RPE")])
+    (panel,) = plots.by_length(frame, "task").axes
+    styles = {str(line.get_label()): line.get_linestyle() for line in panel.lines}
+    assert [styles[name] for name in ("Vanilla", "RoPE", "RPE")] == ["-", "--", "--"]
+
+
 def test_reach_is_drawn_from_the_training_length_to_the_longest_that_holds() -> None:
     table = tables.reach(rows("ABC", {60: [1.0], 10_000: [1.0]}), "Addition")
     (panel,) = plots.reach(table).axes

@@ -29,16 +29,18 @@ USUAL = [of_task(task) for task in ARITHMETIC]  # the order of colours
 DIGITS = 16  # of the sums that the headline's bias is drawn for
 
 
-def curves(panel: Axes, rows: pd.DataFrame, by: str, colors: dict[str, Any]) -> None:
+def curves(panel: Axes, rows: pd.DataFrame, by: str, colors: dict[str, Any], dashed: Sequence[str] = ()) -> None:
     """Percent right by length, a curve a value of the column `by` (columns as results).
 
     Lines are the median over seeds, bands run from the worst to the best. Each curve is thinner than those below it,
-    so that curves that lie on each other can all be seen.
+    so that curves that lie on each other can all be seen; where that is not enough, some are `dashed`.
     """
-    for width, (name, color) in zip(np.linspace(4.5, 1.2, max(2, len(colors))), colors.items(), strict=False):
+    for number, (name, color) in enumerate(colors.items()):
+        width = 4.5 - 3.3 * number / max(1, len(colors) - 1)
+        dashes = (0, (14 / width, 10 / width)) if name in dashed else "-"
         grouped = (100 * rows[rows[by] == name].set_index("length").accuracy).groupby("length")
         line = grouped.agg(median_seed)
-        panel.plot(line.index, line, linewidth=width, color=color, label=name)
+        panel.plot(line.index, line, linestyle=dashes, linewidth=width, color=color, label=name)
         panel.fill_between(line.index, grouped.min(), grouped.max(), color=color, alpha=0.18, linewidth=0)
     length_axis(panel, int(rows.length.max()))
     panel.set(ylim=(-14, 112), ylabel="right (%)")
@@ -78,7 +80,7 @@ def by_length(rows: pd.DataFrame, panels: Literal["task", "model"]) -> Figure:
     size = (1.75, 1.3 + 0.7 * across / len(titles)) if panels == "model" else (3.0, 2.4)
     figure, axes = new_figure(len(titles), across, size, sharex=True, sharey=True)
     for panel, title in zip(axes, titles, strict=True):
-        curves(panel, rows[rows[panels] == title], by, colors)
+        curves(panel, rows[rows[panels] == title], by, colors, names[1:] if panels == "task" else ())
         length_axis(panel, int(rows.length.max()), int(rows.length.min()))
         panel.set_title(textwrap.fill(title, 22), fontsize=8 if panels == "model" else 10)
         panel.tick_params(labelsize=7 if panels == "model" else 8.5)
@@ -122,10 +124,11 @@ def headline(study: CalibrationStudy, rows: pd.DataFrame, certified: dict[str, s
     extended.set(title="2. Its lines, extended: a new model's bias")
     for panel in (seen, extended):
         panel.set(xlabel="token of the problem (a, b: digits)", ylabel="output token, units first")
+    seen.set(ylabel=f"first {rows_shown} output tokens, units first")
     rows, end = named(rows), 500 * int(rows.length.max())
     order = sorted(set(rows.model), key=lambda model: [*LOOKS, model].index(model))
     colors = {model: COLORS[LOOKS.get(model, number)] for number, model in enumerate(order)}
-    curves(right, rows, "model", colors)
+    curves(right, rows, "model", colors, dashed=["ABC"])
     name_training(right, rotation=90)
     task = rows.task.iloc[0]
     right.set(title=f"3. {task}: right answers", xlabel=f"length ({length_unit(task)})", xlim=(0.9, end))
@@ -144,12 +147,13 @@ def name_curves(panel: Axes, rows: pd.DataFrame, colors: dict[str, Any]) -> None
     """Names at the ends of curves: of those that end high one below the other, of others one above the other."""
     low = high = 0
     for name, color in reversed(colors.items()):
+        said = {"Window": "Window, plain index"}.get(name, name)
         own, longest = rows[rows.model == name], rows.length.max()
         if own[own.length == own.length.max()].accuracy.median() < 0.5:
-            panel.text(1.2 * longest, 11 * low, name, color=color, va="center", fontsize=9)
+            panel.text(1.2 * longest, 11 * low, said, color=color, va="center", fontsize=9)
             low += 1
         else:
-            panel.text(longest, 90 - 11 * high, name, color=color, ha="right", va="center", fontsize=9)
+            panel.text(longest, 90 - 11 * high, said, color=color, ha="right", va="center", fontsize=9)
             high += 1
 
 
