@@ -150,7 +150,7 @@ def name_curves(panel: Axes, rows: pd.DataFrame, colors: dict[str, Any]) -> None
         said = {"Window": "Window, plain index"}.get(name, name)
         own, longest = rows[rows.model == name], rows.length.max()
         if own[own.length == own.length.max()].accuracy.median() < 0.5:
-            panel.text(1.2 * longest, 11 * low, said, color=color, va="center", fontsize=9)
+            panel.text(1.2 * longest, 6 + 11 * low, said, color=color, va="center", fontsize=9)
             low += 1
         else:
             panel.text(longest, 90 - 11 * high, said, color=color, ha="right", va="center", fontsize=9)
