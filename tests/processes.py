@@ -14,6 +14,7 @@ from multiprocessing.forkserver import ensure_running
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 
 LIBRARIES = ["ipykernel.kernelapp", "ipywidgets", "torch._dynamo", "seaborn"]
@@ -86,6 +87,7 @@ def kernel(command: list[str], environment: Mapping[str, str], folder: str | Non
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder or ".")
+    pandas.set_option("display.max_columns", 20)  # as in a kernel: the server was taken for a terminal
     IPKernelApp.launch_instance(command[command.index("-f") :])
 
 
