@@ -265,11 +265,11 @@ class Attached:
         self, rows: Rows, layer: int, query: Tensor, key: Tensor, value: Tensor, softcap: float | None
     ) -> Tensor | None:
         """A layer's attention by FlexAttention; None where the dense matrix is taken."""
-        from torch._dynamo import exc
-
         long = self.flex or (rows.tokens - rows.before) * rows.tokens >= LONG**2
         if self.flex is False or self.weights_wanted or rows.layout is None or not long:
             return None
+        from torch._dynamo import exc  # takes seconds, which short problems need not wait for
+
         try:
             return by_blocks(self.bias, rows, layer, query, key, value, softcap)
         except (exc.TorchDynamoException, exc.FailOnRecompileLimitHit) as error:
