@@ -27,7 +27,7 @@ from abc_nb.common.devices import device_name, one_thread
 from abc_nb.common.files import write_text
 from abc_nb.hf.attach import attach
 from abc_nb.hf.certify import certify
-from abc_nb.hf.training import one_cycle
+from abc_nb.hf.practice import descend
 from abc_nb.language.mixture import Mixture, solved
 from abc_nb.problems.sampling import VALIDATION, generator
 from abc_nb.training.evaluation import evaluating
@@ -63,9 +63,8 @@ def train(
         with halved(model):
             return loss_of(model, tokenizer, MIXTURE.training_batch(seed, step, ROWS).texts)
 
-    optimizer = torch.optim.AdamW(model.parameters(), rate, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
     model.train()
-    losses = one_cycle(optimizer, tqdm(range(steps), delay=3, leave=False, unit="step"), loss, clip=1.0)
+    losses = descend(model.parameters(), range(steps), loss, rate, fused=True)
     model.eval()
     return losses
 

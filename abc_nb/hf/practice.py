@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn import Parameter
 from tqdm.auto import tqdm
 
 from abc_nb.hf.certify import Attending, Certificate, Practice, certify_all
@@ -77,9 +78,15 @@ def train(answers: Answers, steps: int, seed: int, first: int, rate: float, prac
         some = torch.cat([tokens, others[~torch.isin(others, tokens)]])
         return F.cross_entropy(answers(contexts, some), right.to(tokens.device))
 
-    optimizer = torch.optim.AdamW(answers.parameters(), rate, betas=(0.9, 0.98), weight_decay=0.0)
-    bar = tqdm(range(first, first + steps), delay=3, leave=False, unit="step")
-    return one_cycle(optimizer, bar, loss, clip=1.0)
+    return descend(answers.parameters(), range(first, first + steps), loss, rate)
+
+
+def descend(
+    parameters: Iterable[Parameter], steps: Collection[int], loss: Callable[[int], Tensor], rate: float, **more: Any
+) -> list[float]:
+    """Train without decay of weights, with a bar; the loss of each step. `more` goes to AdamW."""
+    optimizer = torch.optim.AdamW(parameters, rate, betas=(0.9, 0.98), weight_decay=0.0, **more)
+    return one_cycle(optimizer, tqdm(steps, delay=3, leave=False, unit="step"), loss, clip=1.0)
 
 
 def drawn(answers: Answers, rng: np.random.Generator, count: int) -> tuple[Contexts, Tensor]:
