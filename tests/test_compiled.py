@@ -15,7 +15,7 @@ from abc_nb.bias.base import CLOSED
 from abc_nb.model import compiled
 from abc_nb.model.attention import over_all_keys
 
-needs_compiler = pytest.mark.skipif(compiled.library(8) is None, reason="no C compiler")
+needs_compiler = pytest.mark.skipif(compiled.kernels(8) is None, reason="no C compiler")
 SIZES = st.sampled_from(compiled.HEAD_SIZES)
 
 
@@ -102,12 +102,12 @@ def test_without_a_compiler_or_a_folder_pytorchs_attention_is_used(
         (tmp_path / "compiled").write_text("in the way of the folder")
     else:
         monkeypatch.setenv(name, {"CC": "no-such-compiler"}.get(name, "0"))
-    assert compiled.library.__wrapped__(8) is None
+    assert compiled.kernels.__wrapped__(8) is None
 
 
 @pytest.mark.parametrize("there", [True, False])
 def test_what_is_missing_is_said_and_recorded(there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "library", lambda _: object() if there else None)
+    monkeypatch.setattr(compiled, "kernels", lambda _: object() if there else None)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         compiled.warn_without()

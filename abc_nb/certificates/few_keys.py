@@ -31,7 +31,7 @@ def mixed(query: Tensor, table: Tensor, rows: Tensor, bias: Tensor) -> Mixed:
     """
     heads = bias.shape[1]
     lost = 2 * torch.finfo(query.dtype).eps * MOST  # of a mean square, by rounding
-    mix = None if torch.is_grad_enabled() else library(query.device.type, query.dtype, query.shape[1] // heads)
+    mix = None if torch.is_grad_enabled() else kernels(query.device.type, query.dtype, query.shape[1] // heads)
     if mix is None:
         return by_torch(query, table, rows, bias, lost)
     given = [x.contiguous() for x in (query, table, rows, bias)]
@@ -54,7 +54,7 @@ def by_torch(query: Tensor, table: Tensor, rows: Tensor, bias: Tensor, lost: flo
 
 
 @cache
-def library(device: str, dtype: torch.dtype, size: int) -> ctypes.CDLL | None:
+def kernels(device: str, dtype: torch.dtype, size: int) -> ctypes.CDLL | None:
     """The function of `few_keys.c` for a head size; None where it cannot be compiled."""
     found = compiled.loaded(SOURCE, f"-DSIZE={size}", f"-DREAL={REAL[dtype]}") if device == "cpu" else None
     if found is not None:

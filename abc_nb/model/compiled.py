@@ -51,13 +51,13 @@ class Sizes(ctypes.Structure):
 
 def note(size: int) -> str:
     """What the record of a run with heads of this size adds to the name of the device."""
-    used = not torch.cuda.is_available() and size in HEAD_SIZES and library(size) is not None
+    used = not torch.cuda.is_available() and size in HEAD_SIZES and kernels(size) is not None
     return ", compiled attention" if used else ""
 
 
 def warn_without() -> None:
     """A warning where training could be faster."""
-    if library(HEAD_SIZES[0]) is None and not torch.cuda.is_available() and os.environ.get(OFF) != "0":
+    if kernels(HEAD_SIZES[0]) is None and not torch.cuda.is_available() and os.environ.get(OFF) != "0":
         warnings.warn(NO_COMPILER, stacklevel=2)
 
 
@@ -69,12 +69,12 @@ def fits(query: Tensor, keys: int) -> bool:
         and query.dtype == torch.float32
         and size in HEAD_SIZES
         and size * keys <= MOST
-        and library(size) is not None
+        and kernels(size) is not None
     )
 
 
 @cache
-def library(size: int) -> ctypes.CDLL | None:
+def kernels(size: int) -> ctypes.CDLL | None:
     """The functions of `attention.c` for a head size; None where it cannot be compiled."""
     found = loaded(SOURCE, f"-DSIZE={size}")
     if found is not None:
@@ -119,7 +119,7 @@ def in_rows(x: Tensor) -> Tensor:
 
 def call(name: str, arrays: Sequence[Any], sizes: Sizes, strided: Sequence[Tensor | None]) -> None:
     """Call a function of `attention.c`, which takes no array for None; `strided` are those whose strides it is told."""
-    function = getattr(library(arrays[0].shape[-1]), name)
+    function = getattr(kernels(arrays[0].shape[-1]), name)
     pointers = [None if x is None else x.data_ptr() for x in arrays]
     function(*pointers, sizes, *(Strides() if x is None else Strides(*x.stride()[:3]) for x in strided))
 
