@@ -131,6 +131,7 @@ class Attached:
         self.model: Any = model
         self.bias, self.heads = Bias(), 1
         self.flex: bool | None = False
+        self.compiles = True  # until FlexAttention does not, here
         self.period: int | None = None
         self.layout: Layouts = ()
         self.reader: Reader | None = None  # of problems in text
@@ -196,7 +197,7 @@ class Attached:
         self.detach()
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"rows": None, "finish": None, "made": None}
+        return vars(self) | {"rows": None, "finish": None, "made": None, "compiles": True}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         register()  # in the process that loads a model under a bias
@@ -266,13 +267,13 @@ class Attached:
     ) -> Tensor | None:
         """A layer's attention by FlexAttention; None where the dense matrix is taken."""
         long = self.flex or (rows.tokens - rows.before) * rows.tokens >= LONG**2
-        if self.flex is False or self.weights_wanted or rows.layout is None or not long:
+        if self.flex is False or not self.compiles or self.weights_wanted or rows.layout is None or not long:
             return None
         from torch._dynamo import exc  # takes seconds, which short problems need not wait for
 
         try:
             return by_blocks(self.bias, rows, layer, query, key, value, softcap)
         except (exc.TorchDynamoException, exc.FailOnRecompileLimitHit) as error:
-            self.flex, reason = False, str(error).strip().partition("\n")[0]
+            self.compiles, reason = False, str(error).strip().partition("\n")[0]
             warnings.warn(f"FlexAttention is not compiled, so attention takes the dense matrix: {reason}", stacklevel=2)
             return None
