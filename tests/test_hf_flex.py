@@ -9,18 +9,27 @@ from typing import Any
 
 import pytest
 import torch
+from helpers import one_token_a_character
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from test_hf import HEADS, LAYERS, Drawn, whole
+from test_spans import BIAS as SPANS
+from test_spans import PATTERNS, slow_bias, texts
 from torch import Tensor
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from abc_nb import InputError, Layout, Task
 from abc_nb.bias import Bias, Lines, RunningALiBi, Window
+from abc_nb.bias.spans import SpanLines
+from abc_nb.problems.spans import Patterns
 
 pytest.importorskip("transformers")
 hf = pytest.importorskip("abc_nb.hf")
 
 LAYER, SIZE = 1, 16
 ADDITION = Task("addition")
+TOKENIZER = one_token_a_character()
+Known = tuple[str, list[tuple[int, str, list[str], int]]]
 interpreted = pytest.mark.filterwarnings("ignore:flex_attention called without")
 compiler = pytest.mark.skipif(not shutil.which("g++"), reason="there is no C++ compiler (g++)")
 biases = pytest.mark.parametrize(
@@ -94,6 +103,67 @@ def test_what_is_computed_is_the_bias_cell_by_cell(bias: Bias) -> None:
     assert torch.equal(mask(torch.tensor(0), *cells), wanted > -math.inf)
     beyond = score(torch.zeros(()), torch.tensor(0), torch.tensor(HEADS), torch.tensor(8), torch.tensor(8))
     assert not beyond > -math.inf
+
+
+ROWS = st.lists(st.lists(texts(), min_size=1, max_size=3), min_size=1, max_size=3)
+
+
+def packed(rows: list[list[Known]]) -> tuple[Any, Tensor]:
+    """Documents side by side with padding between and behind them, and which keys are open, from the definition."""
+    longest = max(sum(len(text) + 2 for text, _ in row) for row in rows)
+    ids = torch.zeros(len(rows), longest, dtype=torch.long)
+    documents, wanted = torch.full_like(ids, -1), torch.zeros(len(rows), SPANS.heads, longest, longest, dtype=bool)
+    for row, own in enumerate(rows):
+        first = 0
+        for number, (text, known) in enumerate(own):
+            here = slice(first, first + len(text))
+            ids[row, here], documents[row, here] = torch.tensor(TOKENIZER.encode(text), dtype=torch.long), number % 2
+            for head in range(SPANS.heads):
+                wanted[row, head, here, here] = torch.from_numpy(slow_bias(text, known, head))
+            first += len(text) + 2
+    return hf.PackedText(SPANS, hf.Reader(TOKENIZER, PATTERNS), ids, documents), wanted
+
+
+@given(rows=st.lists(st.lists(texts(), min_size=1, max_size=3), min_size=1, max_size=3))
+@settings(max_examples=20)
+def test_text_sees_its_document_and_problems_see_themselves(rows: list[list[Known]]) -> None:
+    rows = [[own for own in row if len(Patterns(PATTERNS).spans(own[0])) == len(own[1])] for row in rows]
+    if not any(rows):
+        return
+    text, wanted = packed(rows)
+    cells = torch.meshgrid(*map(torch.arange, wanted.shape), indexing="ij")
+    assert torch.equal(text.mask_mod(LAYER)(*cells), wanted)
+    assert torch.equal(text.score_mod(LAYER)(torch.zeros(()), *cells) == 0, wanted)
+
+
+TEXT = "it is 12+34=640; and parity(101)=110; or"
+
+
+def test_positions_begin_with_each_document() -> None:
+    text, _ = packed([[(TEXT, []), ("a 7*8=", [])]])
+    assert text.positions()[0, : len(TEXT)].tolist() == [*range(6), *[6] * 9, *range(7, 13), *[13] * 15, *range(14, 18)]
+    assert text.positions()[0, len(TEXT) :].tolist() == [0, 0, 0, 1, 2, 2, 2, 2, 0, 0]
+
+
+@pytest.mark.parametrize("bias", [SPANS, SpanLines.whole(PATTERNS, 4, 3)])
+@pytest.mark.parametrize(
+    "attend", [flex_attention, pytest.param(torch.compile(flex_attention), marks=[compiler, pytest.mark.long])]
+)
+@interpreted
+@torch.no_grad()
+def test_attention_in_text_is_that_with_the_rows_of_the_bias(bias: SpanLines, attend: Callable[..., Any]) -> None:
+    ids, tokens = torch.tensor(TOKENIZER.encode(TEXT))[None], len(TEXT)
+    text = hf.PackedText(bias, hf.Reader(TOKENIZER, PATTERNS), ids, torch.zeros_like(ids))
+    query, key, value = (random(1, bias.heads, tokens + extra)[:, :, :tokens] for extra in range(3))
+    weights = (query @ key.mT / SIZE**0.5 + bias.rows(bias.spans(TEXT), LAYER, 0, tokens)).softmax(-1)
+    blocks = create_block_mask(text.mask_mod(LAYER), 1, bias.heads, tokens, tokens, device="cpu")
+    found = attend(query, key, value, score_mod=text.score_mod(LAYER), block_mask=blocks)
+    assert torch.allclose(found, weights @ value, atol=1e-5)
+
+
+def test_documents_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(InputError, match=r"one for each of the tokens \(1, 3\)"):
+        hf.PackedText(SPANS, hf.Reader(TOKENIZER, PATTERNS), torch.zeros(1, 3, dtype=torch.long), torch.zeros(1, 2))
 
 
 @pytest.mark.parametrize("make", [hf.mask_mod, hf.score_mod, hf.block_mask])

@@ -83,6 +83,14 @@ class Contexts(ABC):
     def blocks(self, shape: Shape) -> Iterator[Block]:
         """All contexts of a shape, each once."""
 
+    def determined(self) -> bool:
+        """Whether every context has one right token, so that a model that sees no more can be right at all."""
+        for shape in self.shapes:
+            values = np.concatenate([block.values for block in self.blocks(shape)])
+            if len(np.unique(values, axis=0)) < len(values):
+                return False
+        return True
+
     @abstractmethod
     def seen(self, batch: Batch, step: int) -> tuple[Shape, Block]:
         """The shape of a step, and its context in every problem of a batch."""

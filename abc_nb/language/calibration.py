@@ -13,9 +13,9 @@ from abc_nb.bias.base import Attention
 from abc_nb.bias.lines import Line, Lines
 from abc_nb.bias.spans import ITSELF, SpanLines
 from abc_nb.calibration.calibrate import Calibration
-from abc_nb.calibration.of_model import sparsest
+from abc_nb.calibration.of_model import SHARES, bias_from_attention
+from abc_nb.certificates.spans import SpanContexts
 from abc_nb.language.mixture import TextBatch, draw, solved
-from abc_nb.language.training import losses
 from abc_nb.model.attention import Record
 from abc_nb.model.rows import logits
 from abc_nb.model.transformer import Transformer
@@ -27,6 +27,7 @@ from abc_nb.training.writer import rows_of
 
 PROBLEMS = 512  # over which attention is averaged
 TOGETHER = 64
+CONTEXTS = 10**7  # that can be tried in a quarter of an hour
 
 
 def calibrated(model: Transformer, settings: Calibration, longest: int, seed: int) -> SpanLines:
@@ -38,19 +39,23 @@ def calibrated(model: Transformer, settings: Calibration, longest: int, seed: in
 
 
 def lines_of(model: Transformer, pattern: Pattern, settings: Calibration, longest: int, seed: int) -> Lines:
-    """The sparsest lines under which the model, as it is, keeps a part of its answers' tokens."""
+    """The sparsest lines under which what an answer's token sees determines it; those of a fixed share, if one is set.
+
+    Where no share gives such lines with so few contexts that all can be tried: those of the most contexts.
+    """
     texts = problems(pattern, longest, seed)
     layout = pattern.layout(tuple(pattern.task.factor if few else longest for few in pattern.few))
     layout = replace(layout, target_length=len(texts[0].partition("=")[2]))
-    averages = average_attention(model, texts, layout)
-
-    def skill(lines: Lines) -> float:
-        bias = model.config.bias
-        assert isinstance(bias, SpanLines)
-        own = SpanLines(bias.heads, (pattern,), (with_itself(lines, model),), bias.period)
-        return share_right(model.with_bias(own), texts)
-
-    return with_itself(sparsest(averages, layout, settings, skill).bias, model)
+    averages, found = average_attention(model, texts, layout), list[Lines]()
+    for share in SHARES if settings.share is None else [settings.share]:
+        lines = with_itself(bias_from_attention(averages, layout, replace(settings, share=share)), model)
+        contexts = SpanContexts(model.with_bias(SpanLines(lines.heads, (pattern,), (lines,))), pattern)
+        if found and sum(contexts.counts.values()) > CONTEXTS:
+            break
+        found.append(lines)
+        if settings.share is not None or contexts.determined():
+            break
+    return found[-1]
 
 
 def with_itself(lines: Lines, model: Transformer) -> Lines:
@@ -89,13 +94,3 @@ def average_attention(model: Transformer, texts: Sequence[str], layout: Layout) 
             for name, part in parts.items():
                 sums[name, layer] = sums.get((name, layer), torch.zeros_like(part)) + part
     return {where: part / len(texts) for where, part in sums.items()}
-
-
-def share_right(model: Transformer, texts: Sequence[str]) -> float:
-    """Share of the answers' tokens, ends included, that one pass gets right."""
-    at = texts[0].index("=")
-    with evaluating(model) as device:
-        parts = [
-            losses(model, TextBatch.of(texts[i : i + TOGETHER]).to(device))[1] for i in range(0, len(texts), TOGETHER)
-        ]
-    return torch.cat(parts)[:, at:].float().mean().item()

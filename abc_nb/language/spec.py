@@ -37,9 +37,9 @@ PRACTICE = replace(
     learning_rate=1e-3,
     matrix_learning_rate=2e-3,
 )
-TRAINING_ALONE = replace(TRAINING, steps=1000, batch=64, held_batch=64, hold=500)
+TRAINING_ALONE = replace(TRAINING, steps=2000, batch=64, held_batch=64, hold=1000)
 ROUNDS = 9
-LINES = Calibration(share=0.5)  # with a share of 0.2 Addition has a hundred times as many contexts
+LINES = Calibration()  # the sparsest lines that determine the answer
 PLACES = 16  # positions that a problem takes where a token stands at its place: more than a number has in training
 
 
