@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -31,8 +32,13 @@ LONGEST = 4
 Context = tuple[tuple[tuple[str, int, int], int], ...]  # what is seen, by operand and places below the step; the token
 
 
-def by_hand(pattern: Pattern, problems: Iterable[Sequence[str]]) -> dict[Context, set[int]]:
-    """What each token of an answer sees in some problems, and the token that is right there."""
+def by_hand(
+    pattern: Pattern, problems: Iterable[Sequence[str]], without: tuple[int, int] | None = None
+) -> dict[Context, set[int]]:
+    """What each token of an answer sees in some problems, and the tokens that are right there.
+
+    `without` is a number, and how many places below the step, that it does not see.
+    """
     found: dict[Context, set[int]] = defaultdict(set)
     for operands in problems:
         answer = pattern.answer(operands) + END
@@ -41,7 +47,7 @@ def by_hand(pattern: Pattern, problems: Iterable[Sequence[str]]) -> dict[Context
             for which, (number, few) in enumerate(zip(operands, pattern.few, strict=True)):
                 for below in (0,) if few else (0, 1):
                     place = 0 if few else step - below
-                    if 0 <= place < len(number):
+                    if 0 <= place < len(number) and (which, below) != without:
                         seen["digit", which, below] = number[len(number) - 1 - place]
             context = tuple(sorted((name, tokens_of(digit)[0]) for name, digit in seen.items()))
             found[context].add(tokens_of(right)[0])
@@ -89,6 +95,23 @@ def test_contexts_are_those_of_all_problems(pattern: Pattern) -> None:
     rng = np.random.default_rng(0)
     long = [draw(pattern, [int(rng.integers(1, 90)) for _ in pattern.few], rng) for _ in range(100)]
     assert all(right <= found[context] for context, right in by_hand(pattern, long).items())
+
+
+@pytest.mark.parametrize("pattern", SMALL, ids=lambda pattern: pattern.task.name)
+def test_an_answer_is_determined_where_no_two_problems_contradict_each_other(pattern: Pattern) -> None:
+    whole, found = SpanLines.one_key_a_head((pattern,), 5, 2), []
+    for which, few in enumerate(pattern.few):
+        for below in (0,) if few else (0, 1):
+            kept = [
+                line
+                for line in whole.lines[0].lines
+                if (line.span, abs(line.offset)) != (f"operand {which + 1}", below)
+            ]
+            bias = replace(whole, lines=(replace(whole.lines[0], lines=tuple(kept)),))
+            tokens = by_hand(pattern, every_problem(pattern), (which, below)).values()
+            found.append(SpanContexts(model(bias), pattern).determined())
+            assert found[-1] == all(len(right) == 1 for right in tokens)
+    assert SpanContexts(model(whole), pattern).determined() and not all(found)
 
 
 @pytest.mark.parametrize("pattern", SMALL, ids=lambda pattern: pattern.task.name)
