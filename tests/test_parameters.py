@@ -37,6 +37,8 @@ LONG = [
     Case("03_attention_analysis", {"task": "parity", "digits": 7}),
     Case("04_abs", {"task": "parity", "base": 2, "window": 2, "period": 5}),
     Case("05_abc", {"task": "successor", "digits": 20, "share": 0.1, "steps": 100}),
+    Case("06_rpe_connection", {"digits": 12}),
+    Case("06_rpe_connection", {"digits": 500, "seeds": [3]}),
     Case("07_every_length", {"task": "n-by-1", "digits": 3}),
     Case("07_every_length", {"task": "parity", "digits": 12}),
     Case("08_decoder_only", {"task": "successor", "digits": 30}),
