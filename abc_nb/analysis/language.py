@@ -1,0 +1,40 @@
+"""Language models side by side: the loss on text, and problems answered right in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from abc_nb.language.evaluation import TESTS
+
+Record = Mapping[str, Any]  # of a run of a language model
+
+
+def compared(records: Mapping[str, Sequence[Record]]) -> pd.DataFrame:
+    """A row a model, from the records of its seeds.
+
+    The lowest loss on held-out text before practice, in nats a character, as a range over the seeds; percent of
+    problems right at each length, of the worst task and seed; problems that the models wrote into text of their own;
+    and the seeds that are certified on every task.
+    """
+    return pd.DataFrame({name: compared_one(own) for name, own in records.items()}).T.rename_axis("model")
+
+
+def compared_one(records: Sequence[Record]) -> dict[str, str]:
+    losses = [lowest_loss(record) for record in records]
+    row = {"loss": " to ".join(dict.fromkeys(f"{loss:.3f}" for loss in (min(losses), max(losses))))}
+    for length, _ in TESTS:
+        tests = [test for record in records for test in record["evaluation"] if test["length"] == length]
+        row[f"{length:,} digits"] = f"{100 * min(test['accuracy'] for test in tests):.0f}" if tests else "–"
+    written = [record["generated"] for record in records]
+    row["in own text"] = f"{sum(one['right'] for one in written)} of {sum(one['problems'] for one in written)}"
+    proven = [not any(record["wrong"][-1]) for record in records if "wrong" in record]
+    row["certified"] = f"{sum(proven)} of {len(proven)}" if proven else "–"
+    return row
+
+
+def lowest_loss(record: Record) -> float:
+    """The lowest loss on held-out text that validation met before practice."""
+    return min(row["text"] for row in record["history"] if row["step"] <= record["trained"]["steps"])
