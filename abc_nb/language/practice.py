@@ -32,7 +32,6 @@ from abc_nb.training.trainer import Report
 from abc_nb.training.writer import rows_of, text_bias
 
 SHAPES, AT_ONCE = 8, 256  # shapes of which a step shows contexts alone, and contexts of each
-OFTEN = 4  # times as often as others, and once more, come shapes that have wrong contexts
 
 
 def contexts_of_text(model: Transformer) -> list[SpanContexts]:
@@ -70,21 +69,27 @@ class ToPractise:
 
     def __init__(self, contexts: Sequence[Contexts], before: Transformer) -> None:
         self.before, self.rounds, self.alone = before.requires_grad_(False).eval(), 0, Alone()
+        self.wrong = list[Shape]()  # those with wrong contexts in the last round
         self.every = {shape: together([*own.blocks(shape)]) for own in contexts for shape in own.shapes}
 
     def add(self, tries: Sequence[Try]) -> None:
         """Add what is wrong or nearly so, for one round more."""
         self.rounds += 1
-        for each in (each for own in tries for each in own.results if each.margin < SMALL):
+        results = [each for own in tries for each in own.results]
+        self.wrong = [each.shape for each in results if each.wrong]
+        for each in (each for each in results if each.margin < SMALL):
             put(self.alone, each.shape, poor(each))
 
     def some(self, rng: np.random.Generator) -> list[tuple[Shape, Block]]:
-        """Contexts of some shapes. Shapes of few contexts come up, too, and those with wrong ones more often."""
-        shapes = [*self.every]
-        sizes = np.sqrt([len(every) for every in self.every.values()])
-        sizes = sizes * [1 + OFTEN * (shape in self.alone) for shape in shapes]
-        chosen = rng.choice(len(shapes), SHAPES, p=sizes / sizes.sum())
-        return [(shapes[number], self.contexts(shapes[number], rng)) for number in chosen]
+        """Contexts of some shapes: of half of them from those with wrong ones, and of the rest from all.
+
+        Shapes of few contexts come up, too.
+        """
+        shapes, sizes = [*self.every], np.sqrt([len(every) for every in self.every.values()])
+        few = SHAPES // 2 if self.wrong else 0
+        chosen = [self.wrong[number] for number in rng.integers(max(1, len(self.wrong)), size=few)]
+        chosen += [shapes[number] for number in rng.choice(len(shapes), SHAPES - few, p=sizes / sizes.sum())]
+        return [(shape, self.contexts(shape, rng)) for shape in chosen]
 
     def contexts(self, shape: Shape, rng: np.random.Generator) -> Block:
         """Some contexts of one shape; half of them were wrong where such are known."""
