@@ -128,7 +128,7 @@ def make(spec: LanguageSpec, seed: int, path: Path, report: Report | None) -> La
     versions = {"python": platform.python_version(), "torch": torch.__version__}
     record |= {"weights": checksum(weights_of(model)), "device": device_name(), "versions": versions}
     write_bytes(path.with_suffix(".safetensors"), save(packed(tensors)))
-    write_text(path, json.dumps(record, indent=1) + "\n")
+    write_text(path, json.dumps(record) + "\n")
     checkpoint.unlink(missing_ok=True)
     return LanguageRun(spec, seed, path)
 

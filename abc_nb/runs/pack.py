@@ -1,7 +1,7 @@
 """The pack: the runs that come with the project, as a few tables that are read when they are needed.
 
 runs.csv               a row a run: what it is, how it came about, and the checksum of its weights
-experiments.json       all that a run depends on, by digest; the column `experiment` names one
+experiments.json.gz    all that a run depends on, by digest; the column `experiment` names one
 evaluation.csv.gz, ... `run.TABLES`, the rows of all runs one after the other; the column `run` says whose they are
 weights/NAME.safetensors   the weights of an experiment's runs, tensors named seed0/..., seed1/...
 """
@@ -25,7 +25,7 @@ from abc_nb.model.eight_bits import packed
 from abc_nb.runs.run import TABLES, Run, Weights
 from abc_nb.specs.spec import Spec
 
-RUNS, EXPERIMENTS = "runs.csv", "experiments.json"
+RUNS, EXPERIMENTS = "runs.csv", "experiments.json.gz"
 
 
 def typed(kind: type, *names: str) -> dict[str, type]:
@@ -146,11 +146,11 @@ def add(folder: Path, runs: Sequence[Run], with_weights: Collection[str] = ()) -
         write_bytes(path, gzip.compress(whole.to_csv(index=False).encode(), mtime=0))
     write_weights(folder, [run for run in runs if run.key in with_weights])
     path = folder / EXPERIMENTS
-    known = json.loads(path.read_bytes()) if path.exists() else {}
+    known = json.loads(gzip.decompress(path.read_bytes())) if path.exists() else {}
     known |= {run.spec.digest: run.spec.data for run in runs}
     digests = sorted({row["experiment"] for row in rows.values()})
     lines = [f'"{digest}": {json.dumps(known[digest])}' for digest in digests]
-    write_bytes(path, ("{\n" + ",\n".join(lines) + "\n}\n").encode())
+    write_bytes(path, gzip.compress(("{\n" + ",\n".join(lines) + "\n}\n").encode(), mtime=0))
     text = pd.DataFrame([rows[name] for name in names], columns=[*COLUMNS], dtype=object).to_csv(index=False)
     write_bytes(folder / RUNS, text.encode())
 
