@@ -21,7 +21,7 @@ from abc_nb.bias.spans import SpanLines
 from abc_nb.calibration.calibrate import Calibration
 from abc_nb.certificates.certify import tried_and_certified
 from abc_nb.certificates.spans import SpanContexts
-from abc_nb.language import evaluation, runs
+from abc_nb.language import calibration, evaluation, runs
 from abc_nb.language.answering import answered_text, attempts, problems_of, spoken
 from abc_nb.language.calibration import calibrated
 from abc_nb.language.mixture import Mixture
@@ -29,6 +29,7 @@ from abc_nb.language.spec import HEADS, LAYERS, LanguageSpec, language_spec, lan
 from abc_nb.language.text import texts
 from abc_nb.language.training import LanguageTrainer, losses, text_loss
 from abc_nb.model.rows import logits
+from abc_nb.problems.layouts import Layout
 from abc_nb.problems.spans import Patterns, text_of, tokens_of
 from abc_nb.training.progress import Progress, TrainingConfig
 from abc_nb.training.writer import MEMORY, Writer, rows_of
@@ -152,6 +153,29 @@ def test_lines_are_read_out_of_attention_inside_of_problems() -> None:
     assert ((matrix[:, 2:9] > -torch.inf).sum(2) == 1).all()
     assert not (matrix[:, 2:14, :2] > -torch.inf).any()
     assert torch.isfinite(losses(parent.with_bias(bias), Mixture(PATTERNS).rows(np.random.default_rng(0), 2))[0]).all()
+
+
+def test_the_sparsest_lines_that_determine_the_answer_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Digits of this place have 55% of the attention and those below 45%: without these a carry is not known."""
+    pattern, parent = PATTERNS[0], model(SpanLines.whole(PATTERNS, 5, 8))
+
+    def attention(_: object, texts: list[str], layout: Layout) -> dict[tuple[str, int], torch.Tensor]:
+        cross = torch.zeros(5, layout.target_length, layout.source_length)
+        for head in range(5):
+            units = layout.operands[head % 2].last
+            for step in range(layout.target_length):
+                for below, share in ((0, 0.55), (1, 0.45)):
+                    if 0 <= step - below <= 3:
+                        cross[head, step, units - (step - below)] = share
+        nothing = torch.zeros(5, layout.target_length, layout.target_length)
+        return {(name, layer): part for layer in range(LAYERS) for name, part in (("cross", cross), ("self", nothing))}
+
+    monkeypatch.setattr(calibration, "average_attention", attention)
+    for share, wanted in ((0.5, [0]), (0.25, [0, 1]), (None, [0, 1])):
+        lines = calibration.lines_of(parent, pattern, Calibration(share=share), 4, 0).lines
+        numbers = [line for line in lines if line.span.startswith("operand")]
+        assert sorted({line.offset for line in numbers}) == wanted
+        assert {line.span for line in numbers} == {"operand 1", "operand 2"}
 
 
 # ---- what a person types
