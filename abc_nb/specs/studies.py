@@ -67,6 +67,7 @@ STUDIES = {
     "algorithm 1": Study(ARITHMETIC, tuple(readings.ALGORITHM_1)),
     "ablations": Study(ABLATED, tuple(readings.ABLATIONS)),
     "padded": Study(ABLATED, tuple(models.PADDED), profiles=TIGHT),
+    "padded parity": Study(("parity",), (*models.TABLE_1_PADDED, "abc-padded"), profiles=("quick",)),
     "deep": Study(("successor", "addition"), tuple(models.DEEP), profiles=("quick",)),
     "paper size": Study(("successor", "addition"), tuple(models.PAPER_SIZED), profiles=("quick",)),
     "paper size and batch": Study(ABLATED, tuple(models.PAPER_BATCH), profiles=("quick",)),
