@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 import torch
-from helpers import one_token_a_character
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_hf import HEADS, LAYERS, Drawn, whole
+from test_hf_text import TOKENIZER, Known
 from test_spans import BIAS as SPANS
 from test_spans import PATTERNS, slow_bias, texts
 from torch import Tensor
@@ -28,8 +28,6 @@ hf = pytest.importorskip("abc_nb.hf")
 
 LAYER, SIZE = 1, 16
 ADDITION = Task("addition")
-TOKENIZER = one_token_a_character()
-Known = tuple[str, list[tuple[int, str, list[str], int]]]
 interpreted = pytest.mark.filterwarnings("ignore:flex_attention called without")
 compiler = pytest.mark.skipif(not shutil.which("g++"), reason="there is no C++ compiler (g++)")
 biases = pytest.mark.parametrize(
@@ -124,7 +122,7 @@ def packed(rows: list[list[Known]]) -> tuple[Any, Tensor]:
     return hf.PackedText(SPANS, hf.Reader(TOKENIZER, PATTERNS), ids, documents), wanted
 
 
-@given(rows=st.lists(st.lists(texts(), min_size=1, max_size=3), min_size=1, max_size=3))
+@given(rows=ROWS)
 @settings(max_examples=20)
 def test_text_sees_its_document_and_problems_see_themselves(rows: list[list[Known]]) -> None:
     rows = [[own for own in row if len(Patterns(PATTERNS).spans(own[0])) == len(own[1])] for row in rows]

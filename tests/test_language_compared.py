@@ -7,7 +7,7 @@ from typing import Any
 from abc_nb.analysis.language import compared
 
 
-def record(losses: list[float], right: dict[int, float], wrong: list[list[int]] | None = None) -> dict[str, Any]:
+def record(losses: list[float], right: dict[int, float], certified: list[bool] | None = None) -> dict[str, Any]:
     history = [{"step": 100 * (number + 1), "text": loss} for number, loss in enumerate(losses)]
     tests = [
         {"length": length, "accuracy": share, "task": task}
@@ -20,13 +20,13 @@ def record(losses: list[float], right: dict[int, float], wrong: list[list[int]] 
         "evaluation": tests,
         "generated": {"problems": 3, "right": 2},
     }
-    return found | ({"wrong": wrong} if wrong else {})
+    return found | ({"certificates": [{"certified": each} for each in certified]} if certified else {})
 
 
 def test_a_row_has_the_range_of_losses_before_practice_and_the_worst_of_tasks_and_seeds() -> None:
     proven = [
-        record([2.0, 1.5, 0.1], {6: 1.0, 60: 0.97, 1000: 0.2}, [[3, 0], [0, 0]]),
-        record([1.25, 1.75], {6: 0.99, 60: 1.0, 1000: 1.0}, [[3, 0], [0, 1]]),
+        record([2.0, 1.5, 0.1], {6: 1.0, 60: 0.97, 1000: 0.2}, [True, True]),
+        record([1.25, 1.75], {6: 0.99, 60: 1.0, 1000: 1.0}, [True, False]),
     ]
     table = compared({"text": [record([1.0], {})], "abs": proven})
     assert table.loc["abs"].to_dict() == {

@@ -30,7 +30,7 @@ def compared_one(records: Sequence[Record]) -> dict[str, str]:
         row[f"{length:,} digits"] = f"{100 * min(test['accuracy'] for test in tests):.0f}" if tests else "–"
     written = [record["generated"] for record in records]
     row["in own text"] = f"{sum(one['right'] for one in written)} of {sum(one['problems'] for one in written)}"
-    proven = [not any(record["wrong"][-1]) for record in records if "wrong" in record]
+    proven = [all(one["certified"] for one in own["certificates"]) for own in records if "certificates" in own]
     row["certified"] = f"{sum(proven)} of {len(proven)}" if proven else "–"
     return row
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from abc_nb.bias.base import CLOSED, OpenKeys
-from abc_nb.bias.sequence import leveled, open_bias
-from abc_nb.bias.spans import SpanLines, matrix_of, positions
+from abc_nb.bias.sequence import leveled
+from abc_nb.bias.spans import SpanLines, matrix_of, opened, positions
 from abc_nb.common.errors import InputError
 from abc_nb.hf.flex import MaskMod, ScoreMod, Table, bias_at
 from abc_nb.hf.text import Reader
@@ -120,7 +120,7 @@ def keys_of_span(bias: SpanLines, span: ProblemSpan, layer: int) -> OpenKeys:
     count = torch.arange(span.end - span.start)
     if not span.finished:  # its tokens see themselves
         return OpenKeys(count[:, None], torch.zeros(bias.heads, len(count), 1))
-    few = open_bias(bias.of(span.pattern), span.layout, layer, bias.heads)
+    few = opened(bias.of(span.pattern), span.layout, layer, bias.heads)
     if few is None:
         matrix = matrix_of(bias.of(span.pattern), span.layout, layer, slice(len(count)))[:, :, : len(count)]
         return OpenKeys(count.expand(len(count), -1), leveled(matrix))
