@@ -6,7 +6,7 @@ import difflib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Literal
 
 import torch
@@ -115,6 +115,7 @@ def spec(name: str | Name, profile: str = "quick", base: int | None = None, chan
     return specify(identity, profile, tuple(changes))
 
 
+@cache
 def specify(identity: Name, profile: str, changes: tuple[str, ...] = ()) -> Spec:
     """A spec from its parts. Settings come in layers: default, profile, task, model, changes; the later wins."""
     task = Task(identity.task, identity.base)
