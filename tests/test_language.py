@@ -102,25 +102,21 @@ def test_a_run_is_made_kept_found_and_shipped(folders: Folders, monkeypatch: pyt
     assert [row["length"] for row in run.record["evaluation"]] == [3] * 2
     assert [len(wrong) for wrong in run.record["wrong"]] == [2, 2] and run.record["practised"]["rounds"] == 1
     assert runs.ensure(spec, 0).record == run.record
-    shipped = runs.ship(run)
-    run.path.unlink()
+    runs.ship(runs.ensure(spec, 1))
+    assert runs.ship(run).read_text().count("\n") == len(runs.shipped()) == 2
+    runs.made_here(spec, 0).unlink()
     found = runs.find(spec, 0)
-    assert found is not None and found.path == shipped
-    text = "it is succ(12)="
-    after = [Writer(each.model()).after(text) for each in (run_with(run, shipped), found)]
+    assert found is not None and found.record == run.record and found.weights == runs.shipped_weights(spec.key(0))
+    after = [Writer(each.model()).after("it is succ(12)=") for each in (run, found)]
     assert torch.equal(*after)
     assert found.record["text"] == pytest.approx(text_loss(found.model(), 256))
-    shipped.with_suffix(".safetensors").write_bytes(runs.save(runs.packed(spec.build(1).state_dict())))
+    found.weights.write_bytes(runs.save(runs.packed(spec.build(1).state_dict())))
     with pytest.raises(InputError, match="weights"):
         found.model()
-    shipped.with_suffix(".safetensors").unlink()
+    found.weights.unlink()
     with pytest.raises(InputError, match="without its weights: run `abc-nb train"):
         found.model()
     assert runs.ensure(spec, 0).has_weights, "it is trained anew"
-
-
-def run_with(run: runs.LanguageRun, path: Path) -> runs.LanguageRun:
-    return replace(run, path=path)
 
 
 def test_names_give_specs_of_their_own() -> None:

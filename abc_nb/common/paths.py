@@ -22,6 +22,11 @@ def certificates() -> Path:
     return SHIPPED / "certificates.jsonl"
 
 
+def language_records() -> Path:
+    """The records of language models that come with the project, a line each."""
+    return SHIPPED / "language.jsonl"
+
+
 def certificates_made_here() -> Path:
     return runs() / "certificates"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import platform
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -36,21 +35,16 @@ from abc_nb.training.trainer import Report
 
 @dataclass(frozen=True)
 class LanguageRun:
-    """A finished run: a record beside its weights."""
+    """A finished run."""
 
     spec: LanguageSpec
     seed: int
-    path: Path  # of the record; the weights' file differs in its ending
-
-    @cached_property
-    def record(self) -> dict[str, Any]:
-        """What was made: the spec, facts, history, results and certificates."""
-        found: dict[str, Any] = json.loads(self.path.read_text(encoding="utf-8"))
-        return found
+    record: dict[str, Any]  # what was made: the spec, facts, history, results and certificates
+    weights: Path
 
     @property
     def has_weights(self) -> bool:
-        return self.path.with_suffix(".safetensors").exists()
+        return self.weights.exists()
 
     def model(self) -> Transformer:
         """The trained model, ready to evaluate; InputError if its weights are damaged or were not shipped."""
@@ -60,25 +54,37 @@ class LanguageRun:
         types = (SpanLines, Pattern, Task, Lines, Line)
         bias = from_data(self.record["bias"], types) if self.record["bias"] else None
         model = self.spec.build(self.seed, bias)
-        tensors = unpacked(load_file(self.path.with_suffix(".safetensors")))
+        tensors = unpacked(load_file(self.weights))
         if checksum({name: tensor.numpy() for name, tensor in tensors.items()}) != self.record["weights"]:
-            raise InputError(f"the weights beside {self.path} are not those of its run: train it again")
+            raise InputError(f"the weights in {self.weights} are not those of its run: train it again")
         model.load_state_dict(tensors)
         return model.eval()
 
 
 def made_here(spec: LanguageSpec, seed: int) -> Path:
+    """The record of a run that was made here; its weights' file differs in its ending."""
     return paths.runs() / "language" / f"{spec.key(seed)}.json"
 
 
-def shipped(spec: LanguageSpec, seed: int) -> Path:
-    return paths.SHIPPED / "language" / f"{spec.key(seed)}.json"
+def shipped() -> dict[str, dict[str, Any]]:
+    """The records that come with the project, a line each, by the keys of their runs."""
+    path = paths.language_records()
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return {record["key"]: record for record in map(json.loads, lines)}
+
+
+def shipped_weights(key: str) -> Path:
+    return paths.SHIPPED / "weights" / f"{key}.safetensors"
 
 
 def find(spec: LanguageSpec, seed: int) -> LanguageRun | None:
     """The finished run, made here or shipped."""
-    found = [path for path in (made_here(spec, seed), shipped(spec, seed)) if path.exists()]
-    return LanguageRun(spec, seed, found[0]) if found else None
+    path, key = made_here(spec, seed), spec.key(seed)
+    if path.exists():
+        record = json.loads(path.read_text(encoding="utf-8"))
+        return LanguageRun(spec, seed, record, path.with_suffix(".safetensors"))
+    found = shipped().get(key)
+    return LanguageRun(spec, seed, found, shipped_weights(key)) if found else None
 
 
 def load(spec: LanguageSpec, seed: int) -> LanguageRun:
@@ -108,7 +114,7 @@ def make(spec: LanguageSpec, seed: int, path: Path, report: Report | None) -> La
     model = model.cpu()  # of which certificates speak
     round_weights(model)
     bias = to_data(model.config.bias) if isinstance(model.config.bias, SpanLines) else None
-    record: dict[str, Any] = {"spec": spec.data, "seed": seed, "bias": bias, "trained": trained}
+    record: dict[str, Any] = {"key": spec.key(seed), "spec": spec.data, "seed": seed, "bias": bias, "trained": trained}
     record["history"] = list(progress.history)
     if spec.rounds:
         practised = practise_language(model, spec.mixture, spec.practice, seed, spec.rounds, report)
@@ -130,7 +136,7 @@ def make(spec: LanguageSpec, seed: int, path: Path, report: Report | None) -> La
     write_bytes(path.with_suffix(".safetensors"), save(packed(tensors)))
     write_text(path, json.dumps(record) + "\n")
     checkpoint.unlink(missing_ok=True)
-    return LanguageRun(spec, seed, path)
+    return LanguageRun(spec, seed, record, path.with_suffix(".safetensors"))
 
 
 def start(spec: LanguageSpec, seed: int) -> Transformer:
@@ -142,8 +148,8 @@ def start(spec: LanguageSpec, seed: int) -> Transformer:
 
 
 def ship(run: LanguageRun) -> Path:
-    """Copy a run to the results that come with the project."""
-    target = shipped(run.spec, run.seed)
-    for ending in (".json", ".safetensors"):
-        write_bytes(target.with_suffix(ending), run.path.with_suffix(ending).read_bytes())
-    return target
+    """Copy a run to the results that come with the project: its record in the file of all, and its weights."""
+    key = run.spec.key(run.seed)
+    write_bytes(shipped_weights(key), run.weights.read_bytes())
+    records = shipped() | {key: run.record}
+    return write_text(paths.language_records(), "".join(json.dumps(records[each]) + "\n" for each in sorted(records)))
