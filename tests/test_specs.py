@@ -20,7 +20,8 @@ from abc_nb.model.positions import NoPosition, PositionEncoding, Rotary, Sinusoi
 from abc_nb.problems.numbers import Numbers
 from abc_nb.problems.tasks import REGISTRY, Task
 from abc_nb.specs import readings, studies
-from abc_nb.specs.names import Name, parse, renderings
+from abc_nb.specs.models import models_of
+from abc_nb.specs.names import CLASSIFIER, Name, parse
 from abc_nb.specs.recipes import PROFILES, TESTS
 from abc_nb.specs.spec import Spec, calibrated, spec, train_command, with_practice
 
@@ -30,18 +31,18 @@ EVERY = [(profile, name) for profile in PROFILES for name in studies.names(profi
 # ---- names ------------------------------------------------------------------------------------------
 
 
-TYPED = [(text, name) for task in REGISTRY for text, name in renderings(task, Task(task).base).items()]
+TYPED = [Name(task, model) for task in REGISTRY if task != CLASSIFIER.task for model in models_of(Task(task))]
+TYPED.append(CLASSIFIER)
 
 
-def test_every_rendering_stands_for_its_name_alone() -> None:
-    for text, name in TYPED:
-        assert parse(text) == name
+def test_what_is_typed_stands_for_one_name() -> None:
+    assert all(parse(str(name)) == name for name in TYPED)
     assert all(parse(str(name)) == name for name in studies.names()), "what notebooks show can be typed"
 
 
 @given(st.sampled_from(TYPED), st.integers(2, 16))
-def test_a_base_can_be_given_or_be_part_of_the_name(typed: tuple[str, Name], base: int) -> None:
-    text, name = typed
+def test_a_base_can_be_given_or_be_part_of_the_name(name: Name, base: int) -> None:
+    text = str(name)
     if base not in Task(name.task).bases:
         with pytest.raises(InputError, match=f"base {base} is not (possible|supported)"):
             parse(text, base)
@@ -52,7 +53,11 @@ def test_a_base_can_be_given_or_be_part_of_the_name(typed: tuple[str, Name], bas
             parse(str(other), 1 if base == name.base else name.base)
 
 
-@pytest.mark.parametrize("text", ["addition-abc-base10", "addition", "addition-nothing", ""])
+NO_NAMES = ["", "addition", "vanilla", "-vanilla", "addition-nothing", "parity-classification-vanilla"]
+NO_NAMES += ["addition-abc-base10", "addition-abc-base04", "addition-abc-base17", "parity-classifier-base2"]
+
+
+@pytest.mark.parametrize("text", NO_NAMES)
 def test_what_is_no_name_stands_for_nothing(text: str) -> None:
     assert parse(text) is None
 
@@ -77,7 +82,8 @@ def test_a_task_whose_name_begins_like_another_is_found(addition_mod: str) -> No
     assert (own.task.name, own.identity.model) == (addition_mod, "vanilla")
     operands = [np.array([[9, 9]]), np.array([[2, 0]])]
     assert own.task.answer(operands).tolist() == [[1, 0]], "99 + 2, modulo 100"
-    assert str(Name(addition_mod, "abc", 7)) in renderings(addition_mod, 7)
+    assert parse("addition-mod-abc-base7") == Name(addition_mod, "abc", 7)
+    assert parse("addition-abc") == Name("addition", "abc")
 
 
 def test_an_unknown_name_is_a_sentence_with_what_is_near() -> None:

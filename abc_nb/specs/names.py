@@ -1,10 +1,8 @@
-"""What identifies an experiment: a task, a model and a base. Its rendering, as `addition-abc`, is never taken apart."""
+"""What identifies an experiment: a task, a model and a base; written, as people type it, `addition-abc`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache
-from itertools import chain
 
 from abc_nb.common.errors import InputError
 from abc_nb.problems.tasks import REGISTRY, Task
@@ -29,18 +27,18 @@ class Name:
         return f"{self.task}-{self.model}" + ("" if usual else f"-base{self.base}")
 
 
-@cache
-def renderings(task: str, base: int) -> dict[str, Name]:
-    """The names of one task in a base, by the texts that people type."""
-    names = [Name(task, model, base) for model in models_of(Task(task, base))]
-    return {str(name): name for name in reversed(names)}  # the plain model is the first, and the one classifier
+CLASSIFIER = Name("parity-classification", "vanilla")
 
 
 def look_up(text: str) -> Name | None:
-    """The name that is rendered so, or None; those in the usual bases are looked at first."""
-    usual = [(task, Task(task).base) for task in REGISTRY]
-    others = ((task, base) for task in REGISTRY for base in Task(task).bases)
-    return next((names[text] for task, base in chain(usual, others) if text in (names := renderings(task, base))), None)
+    """The name that is written so, or None; where the names of two tasks are its beginning, the longer one counts."""
+    for task in sorted(REGISTRY, key=len, reverse=True):
+        model = text.removeprefix(f"{task}-").partition("-base")[0]
+        if model in models_of(Task(task)):
+            for base in Task(task).bases:
+                if str(name := Name(task, model, base)) == text:
+                    return name
+    return CLASSIFIER if text == str(CLASSIFIER) else None
 
 
 def parse(text: str | Name, base: int | None = None) -> Name | None:

@@ -23,7 +23,7 @@ from abc_nb.specs import recipes
 from abc_nb.specs.changes import changed, without
 from abc_nb.specs.model import PERIOD, UNPRACTISED, Model, layers
 from abc_nb.specs.models import models_of
-from abc_nb.specs.names import Name, parse, renderings
+from abc_nb.specs.names import CLASSIFIER, Name, parse
 from abc_nb.specs.recipes import PROFILES
 from abc_nb.training.progress import TrainingConfig
 
@@ -157,7 +157,7 @@ def practised(identity: Name, model: Model, profile: str, changes: tuple[str, ..
 
 def unknown(name: str) -> str:
     """One sentence on a name that no experiment has."""
-    known = [text for task in REGISTRY for text in renderings(task, Task(task).base)]
+    known = {str(Name(task, model)) for task in REGISTRY for model in models_of(Task(task))}
     near = difflib.get_close_matches(name, known, 3)
     question = f"did you mean {', '.join(near)}? " if near else ""
     return f"unknown experiment {name!r}: {question}`abc-nb list` shows all"
@@ -203,7 +203,7 @@ CALIBRATED = {"vanilla": "abc-unpractised", "decoder-vanilla": "decoder-abc-unpr
 def calibrated(name: str, profile: str = "quick") -> Spec:
     """ABC of a plain model, before practice; InputError for any other model."""
     identity = parse(name)
-    if identity is None or identity.model not in CALIBRATED or identity.task == "parity-classification":
+    if identity is None or identity.model not in CALIBRATED or identity == CLASSIFIER:
         raise InputError(f"{name!r} cannot be calibrated here: name a plain model such as addition-vanilla")
     return specify(replace(identity, model=CALIBRATED[identity.model]), profile)
 
