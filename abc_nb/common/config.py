@@ -48,14 +48,6 @@ def from_data(data: Any, types: Iterable[type]) -> Any:
     return known[name](**values)
 
 
-def classes(*bases: type) -> list[type]:
-    """These classes and all that derive from them."""
-    every = list(bases)
-    for cls in every:  # grows while it is read
-        every += cls.__subclasses__()
-    return [cls for cls in every if is_dataclass(cls)]
-
-
 def check_fields(value: Any) -> None:
     """InputError if a field of a configuration is not of its type."""
     kind: Any = type(value)

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from abc_nb.bias import Bias, Line
-from abc_nb.common.config import classes, from_data, to_data
+from abc_nb.common.collect import classes
+from abc_nb.common.config import from_data, to_data
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_text
 from abc_nb.problems.layouts import Layout, Operand
@@ -45,7 +46,7 @@ def load(folder: str | Path, **more: Any) -> PreTrainedModel:
     if not file.exists():
         raise InputError(f"there is no {file}: save a model while its bias is attached, by its save_pretrained")
     data = json.loads(file.read_text(encoding="utf-8"))
-    known = [*classes(Bias), Line, Pattern, Task, Layout, Operand]
+    known = [*classes(Bias).values(), Line, Pattern, Task, Layout, Operand]
     own = {name: from_data(data[name], known) for name in ("bias", "layout")}
     model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(folder, **more)
     tokenizer = AutoTokenizer.from_pretrained(folder) if data["text"] else None

@@ -9,7 +9,8 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 from abc_nb.bias import Bias
 from abc_nb.calibration.calibrate import Calibration
-from abc_nb.common.config import classes, fits, from_data
+from abc_nb.common.collect import classes
+from abc_nb.common.config import fits, from_data
 from abc_nb.common.errors import InputError
 from abc_nb.model.positions import PositionEncoding
 
@@ -45,7 +46,7 @@ def read(text: str) -> Any:
         data = json.loads(text)
     except ValueError:
         data = text
-    known = {cls.__name__: cls for cls in classes(PositionEncoding, Bias, Calibration)}
+    known = classes(PositionEncoding, Bias, Calibration)
     if isinstance(data, str) and data in known:
         data = {"type": data}
     return from_data(data, known.values()) if isinstance(data, dict | list) else data

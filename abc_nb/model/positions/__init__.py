@@ -4,11 +4,11 @@ A position encoding is a frozen value, and a file holds one family of them; `bas
 in this folder's files are found.
 """
 
-from abc_nb.common.collect import collect, looked_up
+from abc_nb.common.collect import load, looked_up
 from abc_nb.model.positions.absolute import NoPosition, Sinusoidal
 from abc_nb.model.positions.base import Index, PositionEncoding
 
 __all__ = ["Index", "NoPosition", "PositionEncoding", "Sinusoidal"]
 
-FOUND = collect(__name__, __path__)
-__getattr__ = looked_up("position encoding", FOUND)
+load(__name__, __path__)
+__getattr__ = looked_up("position encoding", PositionEncoding)
