@@ -115,10 +115,10 @@ def refused(
 def test_what_has_no_certificate_is_refused_in_a_sentence() -> None:
     assert "never repeat" in refused(position=Sinusoidal())
     assert "encoder layers" in refused(encoder=1)
-    assert "looks at all keys" in refused(Causal())
-    assert "looks at all keys" in refused(ALiBi())
-    assert "looks at all keys" in refused(replace(lines_of("successor"), floor=-5.0))
-    assert "looks at all keys" in refused(Lines(2, ()))
+    assert "nothing bounds what an output looks at" in refused(Causal())
+    assert "nothing bounds what an output looks at" in refused(ALiBi())
+    assert "nothing bounds what an output looks at" in refused(replace(lines_of("successor"), floor=-5.0))
+    assert "nothing bounds what an output looks at" in refused(Lines(2, ()))
     for task in ("direct-n-by-n", "parity-classification", "n-by-3"):
         assert "few states" in refused(task=task)
     whole = [replace(line, span="whole", direction="diagonal", offset=1) for line in lines_of("successor").lines[:1]]

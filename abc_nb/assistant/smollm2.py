@@ -183,6 +183,7 @@ def summary(facts: dict[str, Any]) -> str:
     frame = pd.concat([frame, *parts])
     frame["cell"] = frame.right.astype(str) + " of " + frame.problems.astype(str)
     wide = frame.set_index(["problem", "where", "trained", "digits"]).cell.unstack().fillna("–")
+    wide = wide.sort_index(level="trained", ascending=False, sort_remaining=False)  # the path first
     heads = ["problem", "where", "trained", *(f"{digits} digits" for digits in wide)]
     rows = [
         heads,

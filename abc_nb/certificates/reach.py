@@ -70,8 +70,8 @@ def furthest(bias: Bias) -> int:
 
 def everywhere(name: str) -> InputError:
     return InputError(
-        f"no certificate for attention under {name}: an output looks at all keys, so that no finite set of contexts "
-        "covers every length; choose a model under a window or lines"
+        f"no certificate for attention under {name}: nothing bounds what an output looks at, so that no finite set of "
+        "contexts covers every length; choose a model under a window or lines"
     )
 
 

@@ -59,9 +59,9 @@ class Certificate:
                 f"{self.form} is not certified: {self.wrong:,} of {self.contexts:,} contexts are wrong: {self.problem}"
             )
         return (
-            f"Every answer to {self.form} is right, for numbers of any lengths and in any text: each of "
-            f"{self.contexts:,} contexts is, by {self.margin:.2f} at least. Float32 and float64 differ by "
-            f"{self.rounding:.0e} in the narrowest; for others rounding is not bounded."
+            f"{self.form} for numbers of any lengths, in any text: in each of {self.contexts:,} contexts the right "
+            f"token leads by a margin of {self.margin:.2f} or more. Where margins are smallest, float32 and float64 "
+            f"differ by {self.rounding:.0e}; elsewhere rounding is not bounded."
         )
 
 

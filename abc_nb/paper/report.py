@@ -68,7 +68,7 @@ def markdown(results: Results, runs: Sequence[Run]) -> str:
     if (folder / f"{HEADLINE}.png").exists():
         blocks += [f"![Accuracy by length]({HEADLINE}.png)", exhibits.caption(HEADLINE)]
     if worst:
-        about = f"Percent right, the worst run of the four tasks and of seeds {seeds} (–: not tested)."
+        about = f"Percent right, the worst run of the four tasks and of seeds {seeds} (–: none)."
         blocks += ["## How far does each method hold?", about, worst]
     blocks += [
         "## The paper's claims",
