@@ -80,11 +80,11 @@ def test_maps_belong_to_what_the_model_says() -> None:
         torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
 
 
-def test_a_heat_map_shows_the_weights_and_marks_wrong_tokens() -> None:
-    weights = np.array([[0.25, 0.75], [1.0, 0.0]])
-    head = attention.HeadMap("title", weights, ["$", "3"], ["1", "2"], [True, False], np.eye(2, dtype=bool))
+def test_a_heat_map_shows_the_weights_to_the_end_of_the_answer_and_marks_wrong_tokens() -> None:
+    weights, needed = np.array([[0.25, 0.75], [1.0, 0.0], [0.5, 0.5]]), np.eye(3, 2, dtype=bool)
+    head = attention.HeadMap("title", weights, ["$", "3"], ["1", "&", "&"], [True, False, True], needed)
     axis = maps.attention_maps([head]).axes[0]
-    np.testing.assert_array_equal(np.asarray(axis.images[0].get_array()), weights)
+    np.testing.assert_array_equal(np.asarray(axis.images[0].get_array()), weights[:2])
     assert [label.get_text() for label in axis.get_xticklabels()] == ["$", "3"]
     assert [label.get_color() == "tab:red" for label in axis.get_yticklabels()] == [False, True]
 

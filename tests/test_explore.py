@@ -32,6 +32,7 @@ from abc_nb.show import pictures
 from abc_nb.show.explorers import attention as explore
 from abc_nb.show.explorers import calibration as calibrating
 from abc_nb.show.explorers import contexts, text, window
+from abc_nb.show.plots import LOOKS
 from abc_nb.specs.spec import calibrated, spec
 from abc_nb.training.answers import answers
 from abc_nb.training.writer import rows_of
@@ -222,11 +223,14 @@ def test_cells_on_kept_lines_are_framed_and_closed_cells_of_the_bias_are_grey(
     assert f"{len(bias.lines)} lines, {len(bias.of('cross', 0))} of them in this map" in text
 
 
-def test_curves_are_the_evaluations(figure: Figure) -> None:
-    curves = {"Vanilla": rows("", {6: [1.0], 60: [0.5]}), "share 0.2": rows("", {6: [0.75]})}
-    calibrating.draw_curves(figure, curves)
-    lines = {str(line.get_label()): np.asarray(line.get_xydata()).tolist() for line in figure.axes[0].get_lines()}
-    assert (lines["Vanilla"], lines["share 0.2"]) == ([[6, 100], [60, 50]], [[6, 75]])
+def test_curves_are_the_evaluations_and_models_have_the_colours_of_the_figures(figure: Figure) -> None:
+    accuracies = {"Vanilla": {6: [1.0], 60: [0.5]}, "share 0.2": {6: [0.75]}, "ABC (its share: 0.3)": {6: [1.0]}}
+    calibrating.draw_curves(figure, {name: rows("", accuracy) for name, accuracy in accuracies.items()})
+    drawn = figure.axes[0].get_lines()
+    assert [np.asarray(line.get_xydata()).tolist() for line in drawn] == [[[6, 100], [60, 50]], [[6, 75]], [[6, 100]]]
+    vanilla, other, abc = (line.get_color() for line in drawn)
+    assert (vanilla, abc) == (pictures.COLORS[LOOKS["Vanilla"]], pictures.COLORS[LOOKS["ABC"]])
+    assert other not in (vanilla, abc)
 
 
 def test_the_retraining_has_the_settings_and_a_name_for_its_curve(bench: calibrating.Bench) -> None:

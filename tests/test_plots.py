@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 
 from abc_nb.analysis import dataset, statistics
 from abc_nb.analysis.attention import HeadMap
+from abc_nb.bias.lines import Line, Lines
 from abc_nb.bias.window import Window
 from abc_nb.problems.tasks import Task
 from abc_nb.show import maps, pictures, plots, tables
@@ -67,6 +68,26 @@ def test_a_line_is_numbered_by_the_column_at_which_it_meets_the_first_row() -> N
         assert panel.get_title() == title
         bars = {round(bar.get_x() + bar.get_width() / 2): bar.get_height() for bar in panel.patches}  # type: ignore[attr-defined]
         assert bars == pytest.approx({line: np.mean(values) for line, values in lines.items()})
+
+
+def test_heads_that_see_the_same_share_a_panel_and_panels_at_the_edges_have_tokens() -> None:
+    task = Task("addition")
+    batch = dataset.on_paper(task, "31415926+27182818", "natural")
+    followed = ["+", "&", "operand 1", "operand 2", "$", "&"]
+    lines = [
+        Line("cross", 0, head, "antidiagonal" if "operand" in span else "vertical", span, 0, 0.0)
+        for head, span in enumerate(followed)
+    ]
+    figure = maps.biases(Lines(6, tuple(lines)), 0, task, batch)
+    panels = figure.axes
+    assert [panel.get_title() for panel in panels] == [
+        "head 1: +", "heads 2, 6: &", "head 3: digits of a", "head 4: digits of b", "head 5: $"
+    ]  # fmt: skip
+    drawn = np.asarray(panels[0].collections[0].get_array()).reshape(batch.layout.target_length, -1)
+    assert drawn.tolist() == [[token == "+" for token in task.text(batch.source[0].tolist())]] * len(drawn)
+    assert [panel.xaxis.get_tick_params()["labelbottom"] for panel in panels] == [False, False, True, True, True]
+    assert [panel.yaxis.get_tick_params()["labelleft"] for panel in panels] == [True, False, False, True, False]
+    assert figure.get_size_inches()[0] < 7.5
 
 
 def figures_of_every_family() -> Iterator[Figure]:

@@ -13,7 +13,6 @@ import seaborn as sns
 from matplotlib import colormaps, rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 
 from abc_nb.analysis.attention import HeadMap, needed
 from abc_nb.analysis.calibration_study import CalibrationStudy, letters
@@ -22,16 +21,19 @@ from abc_nb.analysis.statistics import seeds_in_words
 from abc_nb.bias.base import Attention
 from abc_nb.bias.lines import Line, Lines
 from abc_nb.bias.window import Window
+from abc_nb.problems.layouts import EOS
 from abc_nb.problems.products import Product
 from abc_nb.problems.sampling import Batch
 from abc_nb.problems.tasks import Task
 from abc_nb.show.pictures import (
     CLOSED_COLOR,
     COLORS,
+    OPEN_COLOR,
     STYLE,
     WIDTH,
     frame,
     heat_map,
+    legend,
     mask,
     new_figure,
     outline,
@@ -40,24 +42,24 @@ from abc_nb.show.pictures import (
 from abc_nb.show.titles import named
 
 CELL = 0.17  # inches: a cell that a token can be written beside
-ACROSS = 4  # heads side by side
+PAGE = 7.2  # inches: heads side by side
 
 
 @rc_context(STYLE)
 def attention_maps(heads: Sequence[HeadMap]) -> Figure:
     """Heat maps on one scale, side by side; brighter is more attention (figures 5 and 6).
 
-    Rows are queries, labelled with the token they produce; wrong tokens are red and bold. Cells that the algorithm
-    needs are outlined.
+    Rows are queries up to the end of the answer, labelled with the token they produce; wrong tokens are red and bold.
+    Cells that the algorithm needs are outlined.
     """
-    height, wide = (max(head.weights.shape[0] for head in heads), [head.weights.shape[1] for head in heads])
-    size = (CELL * sum(wide) / len(heads) + 1.1, CELL * height + 1.0)
+    heights, wide = [[*head.outputs, EOS].index(EOS) + 1 for head in heads], [len(head.keys) for head in heads]
+    size = (CELL * sum(wide) / len(heads) + 1.1, CELL * max(heights) + 1.0)
     figure, axes = new_figure(len(heads), size=size, width_ratios=wide)
-    for axis, head in zip(axes, heads, strict=True):
-        image = heat_map(axis, head.weights, vmin=0, vmax=1, aspect="equal")
-        with_tokens(axis, head.keys, head.outputs, right=head.right)
-        outline(axis, head.needed)
-        axis.set(title=f"{head.title}: {'correct' if all(head.right) else 'wrong'}", xlabel=head.xlabel)
+    for axis, head, rows in zip(axes, heads, heights, strict=True):
+        image = heat_map(axis, head.weights[:rows], vmin=0, vmax=1, aspect="equal")
+        with_tokens(axis, head.keys, head.outputs[:rows], size=9, right=head.right[:rows])
+        outline(axis, head.needed[:rows])
+        axis.set(title=f"{head.title}: {'right' if all(head.right) else 'wrong'}", xlabel=head.xlabel)
     axes[0].set_ylabel("output token, units first")
     figure.colorbar(image, ax=axes, label="attention", fraction=0.03, pad=0.01)
     return figure
@@ -65,7 +67,7 @@ def attention_maps(heads: Sequence[HeadMap]) -> Figure:
 
 @rc_context(STYLE)
 def windows(*wanted: Window, width: int = 6) -> Figure:
-    """Which cells windows leave open, drawn bright; the queries of a matrix run down (figures 3 and 8).
+    """Which cells windows leave open, drawn yellow; the queries of a matrix run down (figures 3 and 8).
 
     Self-attention has one side in each; of a window to both sides it is left out.
     """
@@ -87,6 +89,7 @@ def windows(*wanted: Window, width: int = 6) -> Figure:
         axis.set(title=f"{what}\nw={window.w}{side}", aspect="equal", xlabel="key")
         if kind == one and (name == "self" or window.sides == "both"):
             axis.set_ylabel("output token")
+    legend(figure)
     return figure
 
 
@@ -151,6 +154,7 @@ def trace(problem: str) -> Figure:
         (-c, -r, str(digit), COLORS[2] if c == 0 or r == rows - 1 else "black", 13)
         for (r, c), digit in np.ndenumerate(digits)
     ]
+    texts += [(-1, 1.6, "column $c$", "0.3", 9), (-columns + 0.2, -1, "row $r$", "0.3", 9)]
     texts += [(-c - 0.3, -r + 0.22, str(carry), "gray", 8) for (r, c), carry in np.ndenumerate(carries) if carry]
     for x, y, text, color, size in texts:
         axes.text(x, y, text, ha="center", va="center", fontsize=size, color=color)
@@ -161,7 +165,7 @@ def trace(problem: str) -> Figure:
     for start, end, bend in arrows:
         axes.annotate("", end, start, arrowprops={**style, "connectionstyle": f"arc3,rad={bend}"})
     frame(axes, -1.02, -0.91, 0.84, 0.82)
-    axes.set(xlim=(-columns + 0.3, 2.0), ylim=(-rows + 0.4, 1.6))
+    axes.set(xlim=(-columns - 0.1, 1.7), ylim=(-rows + 0.6, 1.8))
     axes.axis("off")
     return figure
 
@@ -201,12 +205,13 @@ def study_heads(study: CalibrationStudy, rows: int | None = None) -> Figure:
     averaged = study.averages["cross", study.last].numpy()[:, :rows]
     count, height, width = averaged.shape
     keys, queries = study.letters()
-    cell = min(0.16, 7.6 / (ACROSS * width))
-    figure, axes = new_figure(count, ACROSS, (cell * width + 0.5, cell * height + 0.75))
+    across = min(count, int(PAGE / (0.16 * width + 0.1)) or 1)
+    size = (0.16 * width + 0.1 + 0.8 / across, 0.16 * height + 0.4)
+    figure, axes = new_figure(count, across, size, sharex=True, sharey=True)
     for head, (axis, matrix, cells) in enumerate(zip(axes, averaged, opened, strict=True), 1):
         image = heat_map(axis, matrix, aspect="equal", vmin=0, vmax=1)
-        axis.set_title(f"head {head}: {(matrix * cells).sum(-1).mean():.0%} framed", fontsize=8)
-        with_tokens(axis, keys, queries[:rows])
+        axis.set_title(f"head {head}: {(matrix * cells).sum() / matrix.sum():.0%} framed", fontsize=8)
+        with_tokens(axis, keys, queries[:rows], size=7.5)
         outline(axis, cells)
     figure.supxlabel("token of the problem", fontsize=9)
     figure.supylabel("output token", fontsize=9)
@@ -222,18 +227,20 @@ def biases(bias: Lines, layer: int, task: Task, batch: Batch) -> Figure:
     """
     opened = bias.covers(batch.layout, "cross", layer).numpy()
     keys, queries = (task.text(tokens[0].tolist()) for tokens in (batch.source, batch.target[:, 1:]))
-    size = (0.115 * len(keys) + 0.4, 0.125 * len(queries) + 0.55)
     alike = [[*np.flatnonzero((opened == cells).all(axis=(1, 2)))] for cells in opened]
     groups = [heads for head, heads in enumerate(alike) if heads[0] == head]
-    figure, axes = new_figure(len(groups), min(ACROSS, len(groups)), size)
+    across = min(len(groups), int(PAGE / (0.105 * len(keys) + 0.1)) or 1)
+    size = (0.105 * len(keys) + 0.1 + 0.3 / across, 0.125 * len(queries) + 0.5)
+    figure, axes = new_figure(len(groups), across, size, sharex=True, sharey=True)
     for axis, heads in zip(axes, groups, strict=True):
         mask(axis, opened[heads[0]])
-        with_tokens(axis, keys, queries, size=6.5)
+        with_tokens(axis, keys, queries, size=7.5)
         followed = dict.fromkeys(what(line) for line in bias.of("cross", layer) if line.head in heads)
         numbers = f"head{'s' * (len(heads) > 1)} {in_words([head + 1 for head in heads])}"
-        axis.set_title(textwrap.fill(f"{numbers}: {', '.join(followed) or 'nothing'}", 32), fontsize=7.5)
-    figure.supxlabel("token of the problem", fontsize=8)
-    figure.supylabel("output token", fontsize=8)
+        axis.set_title(textwrap.fill(f"{numbers}: {', '.join(followed) or 'nothing'}", 32), fontsize=9)
+    for axis in axes[-across:]:
+        axis.set_xlabel("token of the problem", fontsize=9)
+    figure.supylabel("output token", fontsize=9)
     return figure
 
 
@@ -269,12 +276,9 @@ def contexts(frame: pd.DataFrame) -> Figure:
     heat_map(panel, bits, "cividis", vmin=0, vmax=1)
     panel.set_yticks(range(len(rows)), rows, family="monospace", fontsize=9)
     panel.axhline(len(rows) - 1.5, color="white", linewidth=3)
-    ends = colormaps["cividis"]([0.0, 1.0])
-    shown = zip(("bit 0", "bit 1", "not seen"), (*ends, CLOSED_COLOR), strict=True)
-    patches = [Patch(facecolor=color, edgecolor="0.5", label=name) for name, color in shown]
-    figure.legend(handles=patches, loc="outside upper center", ncols=3, frameon=False)
+    legend(figure, {"bit 0": colormaps["cividis"](0.0), "bit 1": OPEN_COLOR, "not seen": CLOSED_COLOR})
     below.bar(frame.index, frame.margin, width=0.8, color=COLORS[0])
-    below.set(xlim=(-0.5, len(frame) - 0.5), ylim=(0, 1.3 * frame.margin.max()), ylabel="margin")
+    below.set(xlim=(-0.5, len(frame) - 0.5), ylim=(0, 1.3 * frame.margin.max()), ylabel="margin\n(logits)")
     lowest = int(frame.margin.argmin())
     below.text(lowest, frame.margin[lowest], f"{frame.margin[lowest]:.2f}", ha="center", va="bottom", fontsize=8)
     below.grid(False, axis="x")
@@ -283,8 +287,10 @@ def contexts(frame: pd.DataFrame) -> Figure:
         for axis in (panel, below):
             axis.axvline(start - 0.5, color="white" if axis is panel else "0.6", linewidth=2.5)
     middles = [(first + last - 1) / 2 for first, last in itertools.pairwise(starts)]
-    for middle in [each for each, first in zip(middles, starts, strict=False) if frame.writes[first] == "&"]:
-        panel.text(middle, len(rows) - 1, "&", ha="center", va="center", family="monospace", fontsize=9)
+    for middle, first in zip(middles, starts, strict=False):
+        if frame.writes[first] == EOS:
+            panel.axvspan(first - 0.2, 2 * middle - first + 0.2, 0.01, 0.12, fc="white", ec="0.5", zorder=2)
+            panel.text(middle, len(rows) - 1, EOS, ha="center", va="center", family="monospace", fontsize=9)
     below.set_xticks(middles, [frame.output[first] for first in starts[:-1]], fontsize=9)
     below.set_xlabel("output token, counted from 1 (the units)")
     return figure
@@ -318,10 +324,12 @@ def directions(matrix: np.ndarray, tokens: tuple[Sequence[str], Sequence[str]]) 
 def index_matrices(matrices: dict[str, np.ndarray]) -> Figure:
     """Matrices with their numbers written in the cells; cells without one are grey (figure 12)."""
     figure, panels = new_figure(len(matrices), size=(WIDTH * 0.7, 2.2))
-    look: dict[str, Any] = {"annot": True, "fmt": "g", "annot_kws": {"size": 6}, "cbar": False, "square": True}
+    most = max(np.nanmax(np.abs(matrix)) for matrix in matrices.values())
+    look: dict[str, Any] = {"annot": True, "fmt": "g", "annot_kws": {"size": 8}, "cbar": False, "square": True}
     for panel, (title, matrix) in zip(panels, matrices.items(), strict=True):
-        sns.heatmap(matrix, ax=panel, cmap="vlag", center=0, xticklabels=False, yticklabels=False, **look)
-        panel.set(title=title, xlabel="key", facecolor="0.88")
+        sns.heatmap(matrix, ax=panel, cmap="vlag", vmin=-most, vmax=most, **look)
+        panel.set(title=title, xlabel="key", facecolor=CLOSED_COLOR)
+        panel.tick_params(length=0, labelsize=8, labelrotation=0)
         panel.grid(False)
     panels[0].set_ylabel("query")
     return figure

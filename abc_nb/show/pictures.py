@@ -5,7 +5,7 @@ Pictures are drawn and saved within `STYLE` (`matplotlib.rc_context`), which lea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from io import BytesIO
 from typing import Any
 
@@ -17,9 +17,10 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import PatchCollection
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
-from matplotlib.patches import Rectangle
+from matplotlib.patches import Patch, Rectangle
 
 from abc_nb.common import paths
 from abc_nb.common.files import write_bytes
@@ -28,7 +29,8 @@ WIDTH = 3.4  # inches: one column of print
 DENSITY = 200  # pixels an inch of a saved picture
 SCREEN = 100  # pixels an inch of a picture of a fixed size
 COLORS = sns.color_palette("colorblind")
-CLOSED_COLOR = (0.88, 0.88, 0.88)
+OPEN_COLOR, CLOSED_COLOR = matplotlib.colormaps["cividis"](1.0), (0.88, 0.88, 0.88)  # yellow, light grey
+OPEN_OR_CLOSED = {"open": OPEN_COLOR, "closed": CLOSED_COLOR}
 STYLE: dict[Any, Any] = sns.axes_style("whitegrid") | sns.plotting_context("paper") | {
     "svg.hashsalt": "abc_nb", "svg.fonttype": "none", "figure.dpi": 110, "savefig.bbox": "tight",
 }  # fmt: skip
@@ -40,7 +42,8 @@ def new_figure(
 ) -> tuple[Figure, list[Axes]]:
     """A figure of so many panels, each of this size in inches, `across` of them (or all) in a row.
 
-    Options are those of `Figure.subplots`.
+    Options are those of `Figure.subplots`. Where axes are shared, the last panel of each column has tick labels: the
+    last row may be shorter.
     """
     across = across or count
     rows = -(-count // across)
@@ -48,6 +51,8 @@ def new_figure(
     panels = list(figure.subplots(rows, across, squeeze=False, **options).flat)
     for panel in panels[count:]:
         panel.remove()
+    for panel in panels[count - across : count]:
+        panel.tick_params(labelbottom=True)
     return figure, panels[:count]
 
 
@@ -146,10 +151,17 @@ def mosaic(
 
 
 def mask(axes: Axes, open_cells: np.ndarray) -> None:
-    """Open cells bright, closed ones dark, with lines between them; cell (0, 0) is at the top left."""
+    """Open cells yellow, closed ones grey, with lines between them; cell (0, 0) is at the top left."""
     rows, columns = open_cells.shape
     edges = np.arange(columns + 1) - 0.5, np.arange(rows + 1) - 0.5
-    axes.pcolormesh(*edges, open_cells, cmap="cividis", vmin=0, vmax=1, edgecolor="0.55", linewidth=0.3)
-    axes.set(xticks=[], yticks=[])
+    colors = ListedColormap([CLOSED_COLOR, OPEN_COLOR])
+    axes.pcolormesh(*edges, open_cells, cmap=colors, vmin=0, vmax=1, edgecolor="0.55", linewidth=0.3)
+    axes.set(xticks=[], yticks=[], ylim=(rows - 0.5, -0.5))
     axes.grid(False)
-    axes.invert_yaxis()
+
+
+def legend(where: Axes | Figure, colors: Mapping[str, Any] = OPEN_OR_CLOSED, **options: Any) -> None:
+    """What the colours of cells mean; options are those of `legend`."""
+    patches = [Patch(facecolor=color, edgecolor="0.5", label=name) for name, color in colors.items()]
+    look: dict[str, Any] = {"loc": "outside upper center", "ncols": len(colors), "frameon": False}
+    where.legend(handles=patches, **look | options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -18,15 +18,22 @@ from matplotlib.lines import Line2D
 from abc_nb.analysis.calibration_study import CalibrationStudy
 from abc_nb.analysis.statistics import median_seed
 from abc_nb.problems.tasks import TRAINED
-from abc_nb.show.pictures import COLORS, STYLE, WIDTH, heat_map, mask, new_figure, outline, with_tokens
+from abc_nb.show.pictures import COLORS, STYLE, WIDTH, heat_map, legend, mask, new_figure, outline, with_tokens
 from abc_nb.show.titles import length_unit, named, of_model, of_task
 from abc_nb.specs.studies import ARITHMETIC
 
-LOOKS = {"Vanilla": 7, "NoPE": 6, "RoPE": 8, "ALiBi": 5, "RPE": 9, "Window": 1, "ABS": 2, "ABC": 0}  # colours
+LOOKS = {"Vanilla": 7, "NoPE": 6, "RoPE": 3, "ALiBi": 4, "RPE": 9, "Window": 1, "ABS": 2, "ABC": 0}  # colours
 TICKS = (1, 6, 20, 100, 1000)  # lengths, and the longest one
 SHORT = (1, 2, 3, 4, 6, 8, 10, 14, 20)  # lengths in a wide panel where none is longer
 USUAL = [of_task(task) for task in ARITHMETIC]  # the order of colours
 DIGITS = 16  # of the sums that the headline's bias is drawn for
+
+
+def colors_of(names: Iterable[str]) -> dict[str, Any]:
+    """Colours by name: a model's own (what follows in brackets is none of its name), of others the next free ones."""
+    looks = {name: LOOKS.get(name.partition(" (")[0]) for name in names}
+    free = itertools.cycle(number for number in range(len(COLORS)) if number not in looks.values())
+    return {name: COLORS[next(free) if look is None else look] for name, look in looks.items()}
 
 
 def curves(panel: Axes, rows: pd.DataFrame, by: str, colors: dict[str, Any], dashed: Sequence[str] = ()) -> None:
@@ -47,9 +54,8 @@ def curves(panel: Axes, rows: pd.DataFrame, by: str, colors: dict[str, Any], das
 
 
 def length_axis(panel: Axes, longest: int, shortest: int = 1) -> None:
-    """A logarithmic axis of lengths; those of training are grey, with a line where they end."""
+    """A logarithmic axis of lengths; those of training are grey."""
     panel.axvspan(0, TRAINED + 0.5, color="0.92", zorder=0)
-    panel.axvline(TRAINED + 0.5, color="0.5", linewidth=0.8, linestyle=":", zorder=1)
     panel.set(xscale="log", xlim=(0.9 * min(shortest, 4), 1.2 * longest))
     ticks = [*(tick for tick in TICKS if shortest <= tick <= longest / 3), longest]
     panel.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
@@ -75,7 +81,7 @@ def by_length(rows: pd.DataFrame, panels: Literal["task", "model"]) -> Figure:
     rows, by = named(rows), "model" if panels == "task" else "task"
     titles, names = list(dict.fromkeys(rows[panels])), list(dict.fromkeys(rows[by]))
     names.sort(key=lambda name: USUAL.index(name) if name in USUAL else len(USUAL))
-    colors = {name: COLORS[LOOKS.get(name, number)] for number, name in enumerate(names)}
+    colors = colors_of(names)
     across = min(len(titles), 5 if len(titles) < 7 else 6)
     size = (1.75, 1.3 + 0.7 * across / len(titles)) if panels == "model" else (3.0, 2.4)
     figure, axes = new_figure(len(titles), across, size, sharex=True, sharey=True)
@@ -83,15 +89,13 @@ def by_length(rows: pd.DataFrame, panels: Literal["task", "model"]) -> Figure:
         curves(panel, rows[rows[panels] == title], by, colors, names[1:] if panels == "task" else ())
         length_axis(panel, int(rows.length.max()), int(rows.length.min()))
         panel.set_title(textwrap.fill(title, 22), fontsize=8 if panels == "model" else 10)
+        panel.set_ylabel(panel.get_ylabel() * (panel in axes[::across]))
         panel.tick_params(labelsize=7 if panels == "model" else 8.5)
         if panels == "task":
             name_training(panel)
             name_flat(panel, rows[rows[panels] == title])
             if rows.length.max() == SHORT[-1]:
                 panel.set_xticks(SHORT, map(str, SHORT))
-        panel.label_outer()
-    for panel in axes[-across:]:  # the last row may be shorter
-        panel.tick_params(labelbottom=True)
     units = {task: length_unit(task) for task in rows.task.unique()}
     usual = next(iter(units.values()))
     others = [f"{task}: {unit}" for task, unit in units.items() if unit != usual]
@@ -122,16 +126,18 @@ def headline(study: CalibrationStudy, rows: pd.DataFrame, certified: dict[str, s
     some = [name * (row == 1 or row % 6 == 0) for row, name in enumerate(queries, 1)]
     with_tokens(extended, once(keys), some, size=9)
     extended.set(title="2. Its lines, extended: a new model's bias")
+    legend(extended, loc="upper left", ncols=1, fontsize=9, frameon=True)
     for panel in (seen, extended):
         panel.set(xlabel="token of the problem (a, b: digits)", ylabel="output token, units first")
     seen.set(ylabel=f"first {rows_shown} output tokens, units first")
     rows, end = named(rows), 500 * int(rows.length.max())
-    order = sorted(set(rows.model), key=lambda model: [*LOOKS, model].index(model))
-    colors = {model: COLORS[LOOKS.get(model, number)] for number, model in enumerate(order)}
+    colors = colors_of(sorted(set(rows.model), key=lambda model: [*LOOKS, model].index(model)))
     curves(right, rows, "model", colors, dashed=["ABC"])
     name_training(right, rotation=90)
     task = rows.task.iloc[0]
     right.set(title=f"3. {task}: right answers", xlabel=f"length ({length_unit(task)})", xlim=(0.9, end))
+    ticks = sorted({1, TRAINED, 20, *rows.groupby("model").length.max()})
+    right.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
     name_curves(right, rows, colors)
     tested = rows[rows.model.isin(map(of_model, certified))].length.max()
     if certified:
@@ -145,16 +151,14 @@ def headline(study: CalibrationStudy, rows: pd.DataFrame, certified: dict[str, s
 
 def name_curves(panel: Axes, rows: pd.DataFrame, colors: dict[str, Any]) -> None:
     """Names at the ends of curves: of those that end high one below the other, of others one above the other."""
-    low = high = 0
+    places = {True: itertools.count(90, -11), False: itertools.count(5, 9)}
     for name, color in reversed(colors.items()):
+        own = rows[rows.model == name]
+        end = own.length.max()
+        high = own[own.length == end].accuracy.median() >= 0.5
+        look: dict[str, Any] = {"color": color, "ha": "right" if high else "left", "va": "center", "fontsize": 9}
         said = {"Window": "Window, plain index"}.get(name, name)
-        own, longest = rows[rows.model == name], rows.length.max()
-        if own[own.length == own.length.max()].accuracy.median() < 0.5:
-            panel.text(1.2 * longest, 6 + 11 * low, said, color=color, va="center", fontsize=9)
-            low += 1
-        else:
-            panel.text(longest, 90 - 11 * high, said, color=color, ha="right", va="center", fontsize=9)
-            high += 1
+        panel.text(end if high else 1.2 * end, next(places[high]), said, **look)
 
 
 def once(keys: Sequence[str]) -> list[str]:

@@ -126,26 +126,29 @@ def step_sentence(decoded: Decoded, chosen: HeadMap, step: int) -> str:
 
 def draw_head(figure: Figure, head: HeadMap, step: int, mark: bool) -> None:
     """One head's attention up to `step`, whose row is framed; with `mark` the needed cells are outlined."""
-    axes = pictures.panel(figure, 70, 30, 610, 344, head.title)
+    axes = pictures.panel(figure, 70, 30, 584, 344, head.title)
     later = np.arange(len(head.weights))[:, None] >= step
     image = pictures.heat_map(axes, np.where(later, np.nan, head.weights), vmin=0, vmax=1)
-    size = max(5, min(12, 610 / len(head.keys), 344 / len(head.outputs) * 0.7))
+    size = max(5, min(12, 584 / len(head.keys), 344 / len(head.outputs) * 0.7))
     said = [token if right else f"✗ {token}" for token, right in zip(head.outputs, head.right, strict=True)]
     pictures.with_tokens(axes, head.keys, [*said[:step], *"·" * (len(said) - step)], size, head.right[:step])
     axes.set(xlabel=head.xlabel, ylabel="output token, units first")
     if mark:
         pictures.outline(axes, head.needed & ~later)
     pictures.frame(axes, 0, step - 1, len(head.keys))
-    figure.colorbar(image, cax=pictures.panel(figure, 692, 30, 12, 344))
+    figure.colorbar(image, cax=pictures.panel(figure, 664, 30, 12, 344, "attention"))
 
 
 def draw_all_heads(figure: Figure, decoded: Decoded, name: Attention, layer: int, head: int) -> None:
     """Every head's whole map, a column a layer and a row a head; the chosen one is framed."""
     layers = [weights.numpy() for (kind, _), weights in decoded.weights.items() if kind == name]
     heads, height, width = layers[0].shape
-    axes = pictures.panel(figure, 760, 30, 174, 384, "all heads, a layer a column")
+    axes = pictures.panel(figure, 766, 30, 168, 366, "all heads")
     matrices = [weights[number] for number in range(heads) for weights in layers]
     corners = pictures.mosaic(axes, matrices, len(layers), (max(1, height // 10), max(1, width // 20)))
     row, column = corners[head * len(layers) + layer]
     pictures.frame(axes, column, row, width, height)
     axes.set_yticks([top + height / 2 for top, _ in corners[:: len(layers)]], [*map(str, range(1, heads + 1))])
+    axes.set_xticks([left + width / 2 for _, left in corners[: len(layers)]], [*map(str, range(1, len(layers) + 1))])
+    axes.tick_params(length=0)
+    axes.set(xlabel="layer", ylabel="head")

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import cycle
 from textwrap import fill
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from abc_nb.analysis.calibration_study import line_table
+from abc_nb.analysis.calibration_study import letters, line_table
 from abc_nb.api import load
 from abc_nb.bias.base import Attention
 from abc_nb.bias.lines import DIRECTIONS, WHOLE, Lines
@@ -26,7 +27,7 @@ from abc_nb.runs import runner, store
 from abc_nb.runs.store import Run
 from abc_nb.show import pictures
 from abc_nb.show.explorers.frame import Controls, Explorer, choice, control, or_sentence, slider, table
-from abc_nb.show.plots import length_axis
+from abc_nb.show.plots import colors_of, length_axis
 from abc_nb.specs.spec import Spec, calibrated
 from abc_nb.training.progress import Progress, schedule
 
@@ -145,27 +146,32 @@ class Bench:
 
     def earlier(self) -> dict[str, pd.DataFrame]:
         """Accuracy of the plain model, and of ABC where it is there."""
-        runs = {"Vanilla": self.parent, "ABC (threshold chosen by the model)": store.find(self.abc, self.parent.seed)}
-        return {name: run.evaluation() for name, run in runs.items() if run is not None}
+        runs, abc = {"Vanilla": self.parent}, store.find(self.abc, self.parent.seed)
+        if abc is not None and (tried := abc.thresholds()) is not None:
+            runs[f"ABC (its share: {tried.share.iloc[-1]:g})"] = abc
+        return {name: run.evaluation() for name, run in runs.items()}
 
     def draw(self, figure: Figure, settings: Calibration, attention: Attention, layer: int, length: int) -> str:
         """Draw the lines of one attention and layer, and the bias for problems of a length; gives a table of lines."""
         bias, where = self.calibrate(settings), f"{attention}-attention, layer {layer + 1}"
         covered = bias.covers(self.layout, attention, layer).numpy()
         averaged = self.averages[attention, layer].numpy()
-        draw_heads(figure, 0, averaged, f"averaged {where}, its lines framed", covered)
-        longer = bias.dense(self.parent.spec.sampler.layout(length), attention, layer, bias.heads).numpy()
-        draw_heads(figure, 1, longer, f"bias of {where}, for {length} digits")
-        figure.axes[1].set_xlabel("yellow: 0; darker: lower; grey: closed")
+        draw_heads(figure, 0, averaged, f"averaged {where}, its lines framed", self.layout, covered)
+        layout = self.parent.spec.sampler.layout(length)
+        longer = bias.dense(layout, attention, layer, bias.heads).numpy()
+        draw_heads(figure, 1, longer, f"bias of {where}, for {length} digits", layout)
+        figure.axes[1].set_xlabel("key (yellow: 0; darker: lower; grey: closed)")
         shown = line_table(bias.of(attention, layer), self.averages, self.layout).drop(columns=["attention", "layer"])
         shown = shown.sort_values(["head", "share"], ascending=[True, False]).rename(columns={"span": "follows"})
         count = f'<b class="abc-count">{len(bias.lines)} lines, {len(shown)} of them in this map</b>'
         return count + table(shown, 170)
 
 
-def draw_heads(figure: Figure, column: int, matrices: np.ndarray, title: str, framed: np.ndarray | None = None) -> None:
+def draw_heads(
+    figure: Figure, side: int, matrices: np.ndarray, title: str, layout: Layout, framed: np.ndarray | None = None
+) -> None:
     """Matrices (head, query, key) on one scale, in rows of four; cells that are `framed` have a frame."""
-    axes = pictures.panel(figure, 8 + 474 * column, 24, 452, 300, f"{title}; rows: output")
+    axes = pictures.panel(figure, 42 + 474 * side, 24, 420, 300, title)
     finite, (_, height, width) = matrices[np.isfinite(matrices)], matrices.shape
     gap = (max(1, round(height / 6)), max(1, width // 14))
     low, high = (finite.min() - 0.1, finite.max()) if finite.size else (0, 1)
@@ -174,18 +180,24 @@ def draw_heads(figure: Figure, column: int, matrices: np.ndarray, title: str, fr
         axes.text(left - 0.5, row - 0.5 - gap[0] * 0.15, f"head {head + 1}", fontsize=8, va="bottom")
         if framed is not None:
             pictures.outline(axes, framed[head], (row, left))
+    names = [(row, name) for row, name in enumerate(letters(layout)[1]) if name]
+    step = -(-len(names) // 5)
+    shown = [(top + row, name) for top, _ in corners[::COLUMNS] for row, name in (*names[:-step:step], names[-1])]
+    axes.set_yticks(*zip(*shown, strict=True), fontsize=7)
+    axes.tick_params(length=0, pad=2)
+    axes.set(xlabel="key", ylabel="output token")
 
 
 def draw_curves(figure: Figure, curves: Mapping[str, pd.DataFrame]) -> None:
     """Accuracy against length, a line an evaluation; its name stands in the legend."""
-    axes = pictures.panel(figure, 46, 354, 500, 176, "exact match (%) by length; grey: trained")
-    for i, (name, rows) in enumerate(curves.items()):
-        look = {"color": pictures.COLORS[i % 10], "marker": "osD^vPX*"[i % 8], "label": fill(name, 40)}
-        axes.plot(rows.length, 100 * rows.accuracy, **look)
+    axes = pictures.panel(figure, 46, 368, 500, 168, "exact match (%) by length; grey: trained")
+    for marker, (name, color) in zip(cycle("osD^vPX*"), colors_of(curves).items(), strict=False):
+        rows = curves[name]
+        axes.plot(rows.length, 100 * rows.accuracy, color=color, marker=marker, label=fill(name, 40))
     length_axis(axes, 100)
     axes.set(ylim=(-4, 104), xlabel="digits", yticks=[0, 50, 100])
     axes.grid(True, axis="y")
-    figure.legend(loc="upper left", bbox_to_anchor=(560 / SIZE[0], 1 - 362 / SIZE[1]), frameon=False)
+    figure.legend(loc="upper left", bbox_to_anchor=(560 / SIZE[0], 1 - 376 / SIZE[1]), frameon=False)
 
 
 # ---- retraining -------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import ipywidgets as w
 import numpy as np
 import torch
 from matplotlib.figure import Figure
+from matplotlib.ticker import AutoLocator
 
 from abc_nb.analysis import certified
 from abc_nb.api import load
@@ -57,7 +58,7 @@ def explore_contexts(name: str = "n-by-1-window-cyclic", seed: int = 2) -> w.Wid
     def look(figure: Figure, model: Named, wrong: object, problem: str, step: int) -> str:
         own, batch = run(model), run(model).spec.sampler.typed_batch(problem)
         sentence = draw(figure, weights(model), own.spec.task, batch, step - 1)
-        figure.axes[0].set_xlabel(f"right: green; written instead: orange\noutput {step} of {problem.strip()}")
+        figure.axes[0].set_xlabel(f"token; right: green; written instead: orange\noutput {step} of {problem.strip()}")
         return verdict(sentence)
 
     typed = spec(name).task.problem
@@ -118,11 +119,13 @@ def draw(figure: Figure, model: Transformer, task: Task, batch: Batch, step: int
 def draw_logits(figure: Figure, task: Task, logits: np.ndarray, right: int) -> None:
     """The logits of the digits and of the end of the answer."""
     tokens = [token for token in range(len(task.vocabulary)) if token < task.base or token == right]
-    axes, (green, orange) = pictures.panel(figure, 40, 30, 280, 226, "logits"), pictures.COLORS[2:4]
+    axes, (green, orange) = pictures.panel(figure, 64, 30, 246, 226), pictures.COLORS[2:4]
     colors = [green if token == right else orange if token == logits.argmax() else "0.7" for token in tokens]
     axes.bar(range(len(tokens)), logits[tokens], color=colors)
     axes.axhline(0, color="0.5", linewidth=0.6)
     axes.set_xticks(range(len(tokens)), task.text(tokens))
+    axes.yaxis.set_major_locator(AutoLocator())
+    axes.set_ylabel("logit")
 
 
 def draw_weights(
@@ -137,7 +140,10 @@ def draw_weights(
         if keys:
             image = pictures.heat_map(axes, weights[name, layer][:, keys], "cividis", vmin=0, vmax=1)
             pictures.with_tokens(axes, names_of(name, keys, task, batch, step), [])
+            axes.set_xlabel("key")
         left += cell * (len(keys) + 1)
+    heads = len(weights[order[0]])
+    figure.axes[1].set_yticks(range(heads), [*map(str, range(1, heads + 1))])
     figure.axes[1].set_ylabel("head")
     figure.colorbar(image, cax=pictures.panel(figure, 872, 30, 12, 226, "weight"))
 

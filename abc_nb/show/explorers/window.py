@@ -106,8 +106,7 @@ def draw_masks(figure: Figure, masks: dict[Attention, np.ndarray], t: int | None
         size = max(4, min(10, width / len(keys) * 0.6, 226 / len(queries) * 0.6))
         keys, queries = (indices % t if t else indices for indices in (keys, queries))
         pictures.with_tokens(axes, [*map(str, keys)], [*map(str, queries)], size)
-        axes.set_xlabel("position index of the key" + (f", modulo {t}" if t else ""))
-    figure.axes[0].set_ylabel("position index of the query")
+        axes.set(xlabel="position index of the key" + f", modulo {t}" * bool(t), ylabel="position index of the query")
 
 
 def draw_accuracies(figure: Figure, found: pd.DataFrame, w: str, t: str, tested: int) -> None:
