@@ -136,8 +136,7 @@ def headline(study: CalibrationStudy, rows: pd.DataFrame, certified: dict[str, s
     name_training(right, rotation=90)
     task = rows.task.iloc[0]
     right.set(title=f"3. {task}: right answers", xlabel=f"length ({length_unit(task)})", xlim=(0.9, end))
-    ticks = sorted({1, TRAINED, 20, *rows.groupby("model").length.max()})
-    right.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+    right.set_xticks(ticks := sorted({1, TRAINED, 20, *rows.groupby("model").length.max()}), map("{:,}".format, ticks))
     name_curves(right, rows, colors)
     tested = rows[rows.model.isin(map(of_model, certified))].length.max()
     if certified:

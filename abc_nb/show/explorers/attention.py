@@ -150,5 +150,4 @@ def draw_all_heads(figure: Figure, decoded: Decoded, name: Attention, layer: int
     pictures.frame(axes, column, row, width, height)
     axes.set_yticks([top + height / 2 for top, _ in corners[:: len(layers)]], [*map(str, range(1, heads + 1))])
     axes.set_xticks([left + width / 2 for _, left in corners[: len(layers)]], [*map(str, range(1, len(layers) + 1))])
-    axes.tick_params(length=0)
     axes.set(xlabel="layer", ylabel="head")

@@ -184,7 +184,6 @@ def draw_heads(
     step = -(-len(names) // 5)
     shown = [(top + row, name) for top, _ in corners[::COLUMNS] for row, name in (*names[:-step:step], names[-1])]
     axes.set_yticks(*zip(*shown, strict=True), fontsize=7)
-    axes.tick_params(length=0, pad=2)
     axes.set(xlabel="key", ylabel="output token")
 
 

@@ -142,9 +142,8 @@ def draw_weights(
             pictures.with_tokens(axes, names_of(name, keys, task, batch, step), [])
             axes.set_xlabel("key")
         left += cell * (len(keys) + 1)
-    heads = len(weights[order[0]])
-    figure.axes[1].set_yticks(range(heads), [*map(str, range(1, heads + 1))])
-    figure.axes[1].set_ylabel("head")
+    heads = range(len(weights[order[0]]))
+    figure.axes[1].set(ylabel="head", yticks=heads, yticklabels=[head + 1 for head in heads])
     figure.colorbar(image, cax=pictures.panel(figure, 872, 30, 12, 226, "weight"))
 
 
