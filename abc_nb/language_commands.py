@@ -36,7 +36,7 @@ def compute(arguments: Namespace) -> int:
 
 def certify(arguments: Namespace) -> int:
     model = api.language_run(arguments.name, arguments.seed).model()
-    return max(said(tried_and_certified(own).certificate) for own in contexts_of_text(model))
+    return max(said(tried_and_certified(model, own).certificate) for own in contexts_of_text(model))
 
 
 def ship(arguments: Namespace) -> None:

@@ -114,9 +114,9 @@ def problems(sampler: Sampler, width: int, samples: int, seed: int = 0) -> Batch
     return sampler.batch(operands, width)
 
 
-def logits_of(contexts: Contexts, shape: Shape, block: Block) -> torch.Tensor:
-    with evaluating(contexts.model):
-        states = States(Rounding(contexts.model), shape.atoms, contexts.task.base, len(block.right) / 2)
+def logits_of(model: Transformer, contexts: Contexts, shape: Shape, block: Block) -> torch.Tensor:
+    with evaluating(model):
+        states = States(Rounding(model), shape.atoms, contexts.task.base, len(block.right) / 2)
         return states.take(block.values).logits(shape.root)  # type: ignore[arg-type]
 
 

@@ -25,8 +25,7 @@ from abc_nb.bias import ALiBi, Bias, Causal, Window
 from abc_nb.bias.lines import Lines
 from abc_nb.certificates import certify
 from abc_nb.certificates.certify import can_be_certified
-from abc_nb.certificates.contexts import Block
-from abc_nb.certificates.places import PlaceContexts
+from abc_nb.certificates.places import NumberContexts
 from abc_nb.model.positions import NoPosition, PositionEncoding, Sinusoidal
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.sampling import Sampler
@@ -44,7 +43,7 @@ def test_contexts_of_long_problems_are_listed_with_the_same_logits(
 ) -> None:
     sampler = sampler_of(task, aligned=kind == "window")
     model = model_of(sampler, bias_of(task, kind), position)
-    contexts, every = PlaceContexts(model, sampler), dict[object, set[tuple[int, ...]]]()
+    contexts, every = NumberContexts(model.config, sampler), dict[object, set[tuple[int, ...]]]()
     for width in {contexts.narrowest, contexts.narrowest + 1, contexts.reach["widest"] + 7}:
         batch = problems(sampler, width, 12)
         logits = model(batch.source, batch.target[:, :-1], batch.layout)
@@ -54,12 +53,12 @@ def test_contexts_of_long_problems_are_listed_with_the_same_logits(
             if shape not in every:
                 every[shape] = listed(contexts, shape)
             assert {*rows(block)} <= every[shape] and len(every[shape]) == contexts.count(shape)
-            torch.testing.assert_close(logits_of(contexts, shape, block), logits[:, step], atol=2e-4, rtol=1e-4)
+            torch.testing.assert_close(logits_of(model, contexts, shape, block), logits[:, step], atol=2e-4, rtol=1e-4)
 
 
 def test_contexts_are_the_same_in_small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     sampler = sampler_of("addition")
-    contexts = PlaceContexts(model_of(sampler, lines_of("addition")), sampler)
+    contexts = NumberContexts(model_of(sampler, lines_of("addition")).config, sampler)
     whole = {shape: listed(contexts, shape) for shape in contexts.shapes}
     monkeypatch.setattr("abc_nb.certificates.walks.ROWS", 40)
     assert whole == {shape: listed(contexts, shape) for shape in contexts.shapes}
@@ -68,13 +67,14 @@ def test_contexts_are_the_same_in_small_blocks(monkeypatch: pytest.MonkeyPatch) 
 
 def test_states_are_the_same_however_few_are_computed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     sampler = sampler_of("n-by-1")
-    contexts = PlaceContexts(model_of(sampler, bias_of("n-by-1", "decoder-only")), sampler)
+    model = model_of(sampler, bias_of("n-by-1", "decoder-only"))
+    contexts = NumberContexts(model.config, sampler)
     shape, block = next((shape, block) for shape in contexts.shapes for block in contexts.blocks(shape))
-    together = logits_of(contexts, shape, block)
-    alone = [logits_of(contexts, shape, Block(block.values[i : i + 1], block.right[i : i + 1])) for i in range(20)]
+    together = logits_of(model, contexts, shape, block)
+    alone = [logits_of(model, contexts, shape, block.part(slice(i, i + 1))) for i in range(20)]
     torch.testing.assert_close(torch.cat(alone), together[:20], atol=1e-4, rtol=1e-4)
     monkeypatch.setattr("abc_nb.certificates.states.ROWS", 7)
-    torch.testing.assert_close(logits_of(contexts, shape, block), together, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(logits_of(model, contexts, shape, block), together, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from abc_nb.certificates.contexts import Block, Contexts
 from abc_nb.certificates.rounding import Rounding
 from abc_nb.certificates.shapes import Shape
 from abc_nb.certificates.states import States
-from abc_nb.model.positions import NoPosition, Sinusoidal
+from abc_nb.model.positions import NoPosition, PositionEncoding, Sinusoidal
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.sampling import Sampler
 from abc_nb.problems.tasks import Task
@@ -33,11 +33,11 @@ CASES = [
 ]
 
 
-def contexts_for(task: str, kind: str, position: Sinusoidal | NoPosition, seed: int = 0) -> Contexts:
-    if task == "n-by-n":
-        return contexts_of(table_model(Task(task, 2)), Sampler(Task(task, 2)))
-    sampler = sampler_of(task, aligned=kind == "window")
-    return contexts_of(model_of(sampler, bias_of(task, kind), position, seed), sampler)
+def with_contexts(task: str, kind: str, position: PositionEncoding, seed: int = 0) -> tuple[Transformer, Contexts]:
+    tables = task == "n-by-n"
+    sampler = Sampler(Task(task, 2)) if tables else sampler_of(task, aligned=kind == "window")
+    model = table_model(sampler.task) if tables else model_of(sampler, bias_of(task, kind), position, seed)
+    return model, contexts_of(model, sampler)
 
 
 def some_contexts(contexts: Contexts, number: int, rows: int = 40) -> tuple[Shape, Block]:
@@ -85,15 +85,15 @@ def permute(linear: nn.Linear, order: Tensor) -> None:
 @settings(max_examples=6, deadline=None)
 @given(st.integers(0, 1000))
 def test_float32_in_any_order_is_within_the_bound_of_float64(
-    task: str, kind: str, position: Sinusoidal | NoPosition, seed: int
+    task: str, kind: str, position: PositionEncoding, seed: int
 ) -> None:
-    contexts = contexts_for(task, kind, position, seed)
+    model, contexts = with_contexts(task, kind, position, seed)
     shape, block = some_contexts(contexts, seed)
-    x, error = final(Rounding(contexts.model), contexts, shape, block)
-    exact, less = final(Rounding(deepcopy(contexts.model).double()), contexts, shape, block)
+    x, error = final(Rounding(model), contexts, shape, block)
+    exact, less = final(Rounding(deepcopy(model).double()), contexts, shape, block)
     assert (less < 1e-6 * error).all()
     assert ((x - exact).norm(dim=1) <= error).all() and (error > 0).all()
-    other, _ = final(Rounding(shuffled(contexts.model, np.random.default_rng(seed))), contexts, shape, block)
+    other, _ = final(Rounding(shuffled(model, np.random.default_rng(seed))), contexts, shape, block)
     assert not torch.equal(other, x) and ((other - exact).norm(dim=1) <= error).all()
 
 
@@ -101,12 +101,12 @@ def test_float32_in_any_order_is_within_the_bound_of_float64(
 @settings(max_examples=6, deadline=None)
 @given(st.integers(0, 1000))
 def test_errors_as_large_as_the_arithmetic_allows_stay_within_the_bound(
-    task: str, kind: str, position: Sinusoidal | NoPosition, seed: int
+    task: str, kind: str, position: PositionEncoding, seed: int
 ) -> None:
     """In float64, each linear map is off by gamma times absolute values, with random signs for each number."""
-    contexts = contexts_for(task, kind, position, seed)
+    model, contexts = with_contexts(task, kind, position, seed)
     shape, block = some_contexts(contexts, seed)
-    double = deepcopy(contexts.model).double()
+    double = deepcopy(model).double()
     exact, error = final(Rounding(double, U), contexts, shape, block)
     draw = torch.Generator().manual_seed(seed)
 
@@ -146,18 +146,18 @@ def test_one_sum_by_hand() -> None:
 
 def test_a_margin_within_the_bound_is_not_certified() -> None:
     """Two tokens whose logits are the same but for less than rounding: right in this pass, and not proven."""
-    contexts = contexts_for("successor", "lines", NoPosition())
+    model, contexts = with_contexts("successor", "lines", NoPosition())
     shape, block = some_contexts(contexts, 0)
     with torch.no_grad():
-        head = contexts.model.head
+        head = model.head
         head.weight.copy_(head.weight[:1].expand_as(head.weight))
         head.bias.zero_()
         head.bias[int(block.right[0])] = 1e-6
     same = Block(block.values[:1], block.right[:1])
-    with evaluating(contexts.model):
-        margin, left = Passes(contexts)(shape, same)
+    with evaluating(model):
+        margin, left = Passes(model, contexts)(shape, same)
         assert margin[0] > 0 > left[0]
-        exactly = Passes(contexts)
+        exactly = Passes(model, contexts)
         exactly.exact = True
         margin, left = exactly(shape, same)
     assert margin[0] == pytest.approx(1e-6, rel=1e-3) and 0 < left[0] <= margin[0]

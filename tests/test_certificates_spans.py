@@ -87,7 +87,7 @@ def enumerated(contexts: SpanContexts) -> dict[Context, set[int]]:
 @pytest.mark.parametrize("pattern", SMALL, ids=lambda pattern: pattern.task.name)
 def test_contexts_are_those_of_all_problems(pattern: Pattern) -> None:
     """In base 3, problems of four digits show every context; so many have one right token each."""
-    contexts = SpanContexts(model(SpanLines.one_key_a_head((pattern,), 5, 2)), pattern)
+    contexts = SpanContexts.of(model(SpanLines.one_key_a_head((pattern,), 5, 2)), pattern)
     known, found = by_hand(pattern, every_problem(pattern)), enumerated(contexts)
     assert found == known
     assert {len(right) for right in known.values()} == {1}
@@ -109,14 +109,14 @@ def test_an_answer_is_determined_where_no_two_problems_contradict_each_other(pat
             ]
             bias = replace(whole, lines=(replace(whole.lines[0], lines=tuple(kept)),))
             tokens = by_hand(pattern, every_problem(pattern), (which, below)).values()
-            found.append(SpanContexts(model(bias), pattern).determined())
+            found.append(SpanContexts.of(model(bias), pattern).determined())
             assert found[-1] == all(len(right) == 1 for right in tokens)
-    assert SpanContexts(model(whole), pattern).determined() and not all(found)
+    assert SpanContexts.of(model(whole), pattern).determined() and not all(found)
 
 
 @pytest.mark.parametrize("pattern", SMALL, ids=lambda pattern: pattern.task.name)
 def test_a_problem_holds_its_context(pattern: Pattern) -> None:
-    contexts = SpanContexts(model(SpanLines.one_key_a_head((pattern,), 5, 2)), pattern)
+    contexts = SpanContexts.of(model(SpanLines.one_key_a_head((pattern,), 5, 2)), pattern)
     for shape, sites in contexts.shapes.items():
         block = next(contexts.blocks(shape))
         for row in range(0, len(block.right), 7):
@@ -153,8 +153,8 @@ def test_a_lead_is_that_of_a_problem_whose_answer_is_right_so_far(problem: str) 
 
 def test_a_model_that_knows_nothing_is_wrong_and_shows_it() -> None:
     own = model()
-    contexts = SpanContexts(own, PATTERNS[2])
-    results, certificate = tried_and_certified(contexts, 3)
+    contexts = SpanContexts.of(own, PATTERNS[2])
+    results, certificate = tried_and_certified(own, contexts, 3)
     assert not certificate.certified and certificate.wrong == sum(each.wrong for each in results) > 0
     for example in certificate.counterexamples:
         operands = PATTERNS[2].operands(example.problem)
@@ -162,5 +162,9 @@ def test_a_model_that_knows_nothing_is_wrong_and_shows_it() -> None:
 
 
 def test_what_cannot_be_certified_is_refused() -> None:
-    with pytest.raises(InputError, match="no lines"):
-        SpanContexts(model(SpanLines(5)), PATTERNS[0])
+    with pytest.raises(InputError, match="at one position"):
+        SpanContexts.of(model(SpanLines.whole(PATTERNS, 5, 3)), PATTERNS[0])
+    lines = SpanLines.one_key_a_head(PATTERNS, 5, 2).lines[0]
+    before = replace(next(line for line in lines.lines if line.attention == "source"), offset=-1)
+    with pytest.raises(InputError, match="others than themselves"):
+        SpanContexts(replace(lines, lines=(*lines.lines, before)), 2, PATTERNS[0])

@@ -39,7 +39,7 @@ def test_every_context_of_random_problems_is_tried_with_the_same_logits(
     task: Task, widths: list[Width], more: tuple[Line, ...]
 ) -> None:
     model, sampler, rng = table_model(task, more=more), Sampler(task), np.random.default_rng(0)
-    contexts = TableContexts(model, sampler)
+    contexts = TableContexts(model.config, sampler)
     every = {shape: {row for block in contexts.blocks(shape) for row in rows(block)} for shape in contexts.shapes}
     for width in widths:
         batch = sampler.batch(task.draw(NO_POOL, 3, width, rng), width)
@@ -48,7 +48,7 @@ def test_every_context_of_random_problems_is_tried_with_the_same_logits(
         for step in range(batch.layout.target_length):
             shape, block = contexts.seen(batch, step)
             assert {*rows(block)} <= every[shape]
-            assert_close(logits_of(contexts, shape, block), logits[:, step], atol=1e-4, rtol=1e-4)
+            assert_close(logits_of(model, contexts, shape, block), logits[:, step], atol=1e-4, rtol=1e-4)
 
 
 def test_a_trained_model_is_certified_and_perturbed_weights_lose_the_certificate() -> None:

@@ -257,7 +257,7 @@ def test_a_shipped_certificate_is_made_again() -> None:
     run = api.language_run("language-abs")
     own, by_task = run.model(), {each["task"]: each for each in run.record["certificates"]}
     for pattern in run.spec.mixture.patterns[2:]:
-        _, certificate = tried_and_certified(SpanContexts(own, pattern))
+        _, certificate = tried_and_certified(own, SpanContexts.of(own, pattern))
         known = by_task[pattern.task.name]
         assert certificate.certified and known["certified"]
         assert (certificate.contexts, certificate.weights) == (known["contexts"], known["weights"])

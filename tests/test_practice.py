@@ -17,7 +17,7 @@ from abc_nb.bias.lines import Line
 from abc_nb.certificates import practice
 from abc_nb.certificates.certify import Tried, certify_model, contexts_of, try_all, weights_of
 from abc_nb.certificates.checksum import checksum
-from abc_nb.certificates.contexts import Contexts
+from abc_nb.certificates.contexts import SampledContexts
 from abc_nb.certificates.counterexamples import Candidate
 from abc_nb.certificates.practice import ToPractise, practise
 from abc_nb.certificates.tables import TableContexts
@@ -118,10 +118,10 @@ def test_each_problem_that_is_practised_is_answered_wrong_in_training(name: str)
 
 def practised_problems(model: Transformer, sampler: Sampler) -> list[Candidate]:
     contexts = contexts_of(model, sampler)
-    return problems_of(contexts, try_all(contexts))
+    return problems_of(contexts, try_all(model, contexts))
 
 
-def problems_of(contexts: Contexts, results: list[Tried]) -> list[Candidate]:
+def problems_of(contexts: SampledContexts, results: list[Tried]) -> list[Candidate]:
     practice = ToPractise(contexts.sampler, CONFIG, 0)
     practice.add(contexts, results)
     return practice.problems
@@ -161,7 +161,7 @@ def of_context(contexts: TableContexts, batch: Batch, step: int) -> Tried:
 def test_a_context_of_a_training_table_is_found_again(base: int, more: tuple[Line, ...]) -> None:
     task = Task("n-by-n", base)
     sampler, rng = Sampler(task, width_count=3), np.random.default_rng(1)
-    contexts = TableContexts(table_model(task, more=more), sampler)
+    contexts = TableContexts(table_model(task, more=more).config, sampler)
     batch = sampler.batch(task.draw(np.empty(0, np.int64), 1, sampler.widest, rng), sampler.widest)
     tried = [of_context(contexts, batch, step) for step in range(batch.layout.target_length)]
     found = problems_of(contexts, tried)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
+
 import numpy as np
 import pandas as pd
 
 from abc_nb.certificates.certify import Passes, contexts_of
-from abc_nb.certificates.contexts import Block
+from abc_nb.certificates.contexts import Block, SampledContexts
 from abc_nb.certificates.places import places_of
 from abc_nb.certificates.shapes import Shape
 from abc_nb.runs.run import Run
 from abc_nb.training.evaluation import evaluating
-
-ABOUT = ["output", "writes", "margin"]  # columns that are no token
 
 
 def every_context(run: Run) -> pd.DataFrame:
@@ -22,34 +22,36 @@ def every_context(run: Run) -> pd.DataFrame:
     name, `writes` the right token, and `margin`.
     Names are as in `names_of`; a context has no value for the tokens that its outputs do not depend on.
     """
-    contexts = contexts_of(run.model(), run.spec.sampler)
-    passes, parts = Passes(contexts), []
-    with evaluating(contexts.model):
+
+    def every(contexts: SampledContexts) -> Iterator[tuple[Shape, Block, str]]:
         for shape, where in contexts.shapes.items():
             first, *more = sorted({step + 1 for _, step in where})
             output = "end" if shape.label is not None else f"{first}, {more[0]}, ..." if more else str(first)
-            blocks = filter(len, contexts.blocks(shape))
-            parts += [frame_of(run, shape, block, output, passes) for block in blocks]
-    return arranged(pd.concat(parts, ignore_index=True))
+            yield from ((shape, block, output) for block in filter(len, contexts.blocks(shape)))
+
+    return frame_of(run, every)
 
 
 def contexts_met(run: Run, problem: str) -> pd.DataFrame:
     """The contexts that a typed problem meets, a row an output token; columns as of `every_context`."""
-    contexts, batch = contexts_of(run.model(), run.spec.sampler), run.spec.sampler.typed_batch(problem)
-    passes, parts = Passes(contexts), []
-    with evaluating(contexts.model):
-        for step in range(batch.layout.target_length):
-            parts.append(frame_of(run, *contexts.seen(batch, step), str(step + 1), passes))
-    return arranged(pd.concat(parts, ignore_index=True))
+    batch = run.spec.sampler.typed_batch(problem)
+    steps = range(batch.layout.target_length)
+    return frame_of(run, lambda contexts: ((*contexts.seen(batch, step), str(step + 1)) for step in steps))
 
 
-def frame_of(run: Run, shape: Shape, block: Block, output: str, passes: Passes) -> pd.DataFrame:
-    """Contexts of one shape, a row each."""
-    vocabulary = np.array(run.spec.task.vocabulary)
-    tokens = dict(zip(names_of(shape), vocabulary[block.values].T, strict=True))
-    return pd.DataFrame(
-        tokens | {"output": output, "writes": vocabulary[block.right], "margin": passes(shape, block)[0]}
-    )
+def frame_of(run: Run, some: Callable[[SampledContexts], Iterable[tuple[Shape, Block, str]]]) -> pd.DataFrame:
+    """Some contexts of a model, with their output, a row each; tokens by letter from the lowest place on."""
+    model, parts = run.model(), []
+    contexts, vocabulary = contexts_of(model, run.spec.sampler), np.array(run.spec.task.vocabulary)
+    passes = Passes(model, contexts)
+    with evaluating(model):
+        for shape, block, output in some(contexts):
+            tokens = dict(zip(names_of(shape), vocabulary[block.values].T, strict=True))
+            about = {"output": output, "writes": vocabulary[block.right], "margin": passes(shape, block)[0]}
+            parts.append(pd.DataFrame(tokens | about))
+    frame = pd.concat(parts, ignore_index=True).fillna("")
+    seen = sorted(frame.columns.difference([*about]), key=lambda name: (name[0], -int(name[2:] or 0)))
+    return frame[["output", *seen, "writes", "margin"]]
 
 
 def names_of(shape: Shape) -> list[str]:
@@ -63,9 +65,3 @@ def names_of(shape: Shape) -> list[str]:
     below = [0 if kind == "factor" else here - place for kind, _, place in shape.atoms]
     named = zip(shape.atoms, below, strict=True)
     return [letters[kind, number] + (f"-{away}" if away else "") for (kind, number, _), away in named]
-
-
-def arranged(frame: pd.DataFrame) -> pd.DataFrame:
-    """The output first, tokens by letter from the lowest place on, and what is written last."""
-    tokens = sorted((str(name) for name in frame if name not in ABOUT), key=lambda name: (name[0], -int(name[2:] or 0)))
-    return frame[["output", *tokens, "writes", "margin"]].fillna("")

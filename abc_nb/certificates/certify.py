@@ -18,9 +18,9 @@ import torch
 from tqdm.auto import tqdm
 
 from abc_nb.certificates.checksum import checksum, checksum_of_data
-from abc_nb.certificates.contexts import Block, Context, Contexts
+from abc_nb.certificates.contexts import Block, Context, Contexts, SampledContexts
 from abc_nb.certificates.counterexamples import Counterexample
-from abc_nb.certificates.places import PlaceContexts
+from abc_nb.certificates.places import NumberContexts
 from abc_nb.certificates.rounding import Rounding
 from abc_nb.certificates.shapes import Node, Shape
 from abc_nb.certificates.states import States
@@ -80,15 +80,15 @@ class Certificate:
         return f"<Certificate: {words}, {self.contexts:,} contexts, margin {self.margin:.3g}>"
 
 
-def contexts_of(model: Transformer, sampler: Sampler, zeros: bool = True) -> Contexts:
+def contexts_of(model: Transformer, sampler: Sampler, zeros: bool = True) -> SampledContexts:
     """What the steps of a model can look at; InputError for a model that can have no certificate of this kind."""
     if not isinstance(model, Transformer) or not isinstance(sampler, Sampler):
         raise InputError("a certificate needs a Transformer and the Sampler of its problems")
     if model.config.encoder_layers:
         raise InputError("no certificate for a model with encoder layers: each of them looks at the whole source")
     if isinstance(sampler.task, Tables):
-        return TableContexts(model, sampler)
-    return PlaceContexts(model, sampler, zeros)
+        return TableContexts(model.config, sampler)
+    return NumberContexts(model.config, sampler, zeros)
 
 
 def can_be_certified(model: Transformer, sampler: Sampler) -> bool:
@@ -105,7 +105,7 @@ def certify_model(model: Transformer, sampler: Sampler, zeros: bool = True, exam
     With `zeros`, operands may have any number of zeros in front at every width; without, only in the
     narrowest one, as `abc-nb compute` writes problems. InputError for a model that has no such certificate.
     """
-    return tried_and_certified(contexts_of(model, sampler, zeros), examples).certificate
+    return tried_and_certified(model, contexts_of(model, sampler, zeros), examples).certificate
 
 
 class Try(NamedTuple):
@@ -115,9 +115,8 @@ class Try(NamedTuple):
     certificate: Certificate
 
 
-def tried_and_certified(contexts: Contexts, examples: int = EXAMPLES) -> Try:
-    start, results = time.perf_counter(), try_all(contexts)
-    model, task = contexts.model, contexts.task
+def tried_and_certified(model: Transformer, contexts: Contexts, examples: int = EXAMPLES) -> Try:
+    start, results, task = time.perf_counter(), try_all(model, contexts), contexts.task
     wrong, left = sum(each.wrong for each in results), min(each.left for each in results)
     least = min(results, key=lambda each: each.margin)
     (_, (values, right)), (width, step) = least.narrow[0], contexts.shapes[least.shape][0]
@@ -132,7 +131,7 @@ def tried_and_certified(contexts: Contexts, examples: int = EXAMPLES) -> Try:
         wrong=wrong,
         margin=least.margin,
         where=where | {"tokens": contexts.named(least.shape, values)},
-        counterexamples=tuple(contexts.counterexamples(shown, examples)),
+        counterexamples=tuple(contexts.counterexamples(model, shown, examples)),
         reach=contexts.reach,
         shapes=len(results),
         rounding={"bits": results[0].bits, "bound": max(each.bound for each in results), "left": left},
@@ -187,10 +186,9 @@ class Passes:
     too little are computed again, all in float64; an evaluation is once E from that, and not 2 E.
     """
 
-    def __init__(self, contexts: Contexts, threads: int = 1) -> None:
-        self.threads, model = threads, contexts.model
+    def __init__(self, model: Transformer, contexts: Contexts, threads: int = 1) -> None:
         model = deepcopy(model).cpu() if model.head.weight.device.type == "mps" else model  # which has no float64
-        self.contexts, double = contexts, deepcopy(model).double()
+        self.contexts, self.threads, double = contexts, threads, deepcopy(model).double()
         self.single, self.double, self.exact = Rounding(model), Rounding(double), False
         self.closer = Rounding(double, self.single.u)
         self.known: dict[tuple[Rounding, Rounding | None], tuple[Shape, States]] = {}
@@ -224,7 +222,7 @@ class Passes:
         return known[1]
 
 
-def try_all(contexts: Contexts) -> list[Tried]:
+def try_all(model: Transformer, contexts: Contexts) -> list[Tried]:
     """Every shape in turn, with a progress bar where it takes more than a few seconds.
 
     InputError where there are too many contexts, or the model can have no certificate.
@@ -232,10 +230,10 @@ def try_all(contexts: Contexts) -> list[Tried]:
     total = sum(contexts.counts.values())
     if total > MOST:
         raise InputError(f"no certificate: there are {total:,} contexts, and at most {MOST:,} are tried")
-    passes = Passes(contexts, torch.get_num_threads())
+    passes = Passes(model, contexts, torch.get_num_threads())
     with (
         one_thread(),  # for what is not split among threads by us
-        evaluating(contexts.model),
+        evaluating(model),
         tqdm(total=total, unit=" contexts", unit_scale=True, delay=3, mininterval=1, leave=False) as bar,
     ):
         found = tried(contexts, passes, bar)

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from abc_nb.certificates.counterexamples import Candidate, Counterexample, shortest_first
+from abc_nb.certificates.counterexamples import Counterexample
 from abc_nb.certificates.shapes import Shape
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.digits import Digits
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.sampling import Batch, Sampler
-from abc_nb.problems.tasks import Width
+from abc_nb.problems.tasks import Task, Width
 
 Site = tuple[Width, int]  # where a step stands: the width of the problem, and how many output tokens come before it
 Context = tuple[np.ndarray, int]  # the tokens at a shape's atoms, and the token that is right there
@@ -45,14 +45,12 @@ class Block:
 
 
 class Contexts(ABC):
-    """All that the steps of one model can look at; InputError for a model whose steps cannot all be covered."""
+    """All that a model's steps can look at, whatever its weights; InputError where they cannot all be covered."""
 
+    task: Task
     reach: dict[str, int]  # how far they look, for the certificate
     narrowest: int = 1  # width of all problems
     zeros: bool = True  # whether numbers may have any number of zeros in front
-
-    def __init__(self, model: Transformer, sampler: Sampler) -> None:
-        self.model, self.sampler, self.task = model, sampler, sampler.task
 
     @abstractmethod
     def sites(self) -> Iterator[Site]:
@@ -76,7 +74,7 @@ class Contexts(ABC):
 
     @cached_property
     def counts(self) -> dict[Shape, int]:
-        """The same of every shape; weights make no difference."""
+        """The same of every shape."""
         return {shape: self.count(shape) for shape in self.shapes}
 
     @abstractmethod
@@ -100,16 +98,8 @@ class Contexts(ABC):
         """The operands of a problem that holds a context at a site, (1, places) each; None if none is known."""
 
     @abstractmethod
-    def candidates(self, wrong: Wrong) -> list[Candidate]:
-        """Problems that may show wrong contexts, those that people should see first."""
-
-    @abstractmethod
-    def in_training(self, wanted: Iterable[Shape]) -> dict[Shape, list[Site]]:
-        """Where problems of training show some shapes, the best sites for practice first."""
-
-    def counterexamples(self, wrong: Wrong, most: int) -> list[Counterexample]:
-        """The shortest problems that the model gets wrong, at most so many."""
-        return shortest_first(self.model, self.sampler, self.candidates(wrong), most)
+    def counterexamples(self, model: Transformer, wrong: Wrong, most: int) -> list[Counterexample]:
+        """The shortest problems with wrong contexts that a model gets wrong, at most so many."""
 
     def symbol(self, token: int) -> str:
         """A token as people read it."""
@@ -118,13 +108,7 @@ class Contexts(ABC):
     @property
     def facts(self) -> dict[str, Any]:
         """What the statement is about, for an independent check: nothing that follows from the model."""
-        return {
-            "task": self.task.name,
-            "base": self.task.base,
-            "arrangement": self.sampler.arrangement,
-            "zeros": self.zeros,
-            "narrowest": self.narrowest,
-        }
+        return {"task": self.task.name, "base": self.task.base}
 
     @abstractmethod
     def statement(self) -> str:
@@ -133,6 +117,21 @@ class Contexts(ABC):
     @abstractmethod
     def named(self, shape: Shape, values: np.ndarray) -> dict[str, Any]:
         """The tokens of a context by names for people."""
+
+
+class SampledContexts(Contexts):
+    """The contexts of a sampler's problems."""
+
+    sampler: Sampler
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        own = {"arrangement": self.sampler.arrangement, "zeros": self.zeros, "narrowest": self.narrowest}
+        return super().facts | own
+
+    @abstractmethod
+    def in_training(self, wanted: Iterable[Shape]) -> dict[Shape, list[Site]]:
+        """Where problems of training show some shapes, the best sites for practice first."""
 
 
 def observed(batch: Batch, step: int, shape: Shape, tokens: Callable[..., np.ndarray]) -> Block:

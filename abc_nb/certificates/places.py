@@ -2,63 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, cast
 
 import numpy as np
 
 from abc_nb.certificates import walks
-from abc_nb.certificates.contexts import Block, Context, Contexts, Site, Wrong, observed
-from abc_nb.certificates.counterexamples import Candidate
+from abc_nb.certificates.contexts import Block, Context, Contexts, SampledContexts, Site, Wrong, observed
+from abc_nb.certificates.counterexamples import Candidate, Counterexample, shortest_first
 from abc_nb.certificates.reach import Unrolled, reach
 from abc_nb.certificates.shapes import Atom, Node, Shape, Token
 from abc_nb.certificates.walks import Place
 from abc_nb.common.errors import InputError
+from abc_nb.model.config import ModelConfig
 from abc_nb.model.transformer import Transformer
-from abc_nb.problems.automaton import Automaton, Kind
+from abc_nb.problems.automaton import Kind
 from abc_nb.problems.digits import Digits
-from abc_nb.problems.layouts import EOS, Layout
+from abc_nb.problems.layouts import EOS, SOS, Layout
 from abc_nb.problems.lists import Lists
 from abc_nb.problems.sampling import Batch, Sampler
-from abc_nb.problems.tasks import Width, single
+from abc_nb.problems.tasks import Task, Width, single
 
 NAMES = {"factor": "digit {p} of the factor", "digit": "digit {n} of place {p}", "output": "output {p}"}
 
 
 class PlaceContexts(Contexts):
-    """The contexts of outputs that follow places; the automaton says what lower places mean for higher ones.
+    """The contexts of outputs that follow places; the automaton says what lower places mean for higher ones."""
 
-    With `zeros`, operands may have any number of zeros in front at every width; without, only in the narrowest one.
-    """
-
-    def __init__(self, model: Transformer, sampler: Sampler, zeros: bool = True) -> None:
-        super().__init__(model, sampler)
-        if sampler.arrangement not in ("natural", "aligned"):
-            raise InputError(
-                f"no certificate for problems written {sampler.arrangement}: its contexts go from the units up"
-            )
-        self.automaton: Automaton = sampler.task.automaton()
-        self.zeros, self.reach = zeros, reach(model, sampler, self.automaton.settled)
-        self.narrowest, self.end = self.reach["narrowest"], self.task.token(EOS)
+    def __init__(self, config: ModelConfig, task: Task, token: Callable[[str], int], start: str, end: str) -> None:
+        """`token` gives the tokens of symbols, as of those that stand before the first output and are the last one."""
+        self.config, self.task, self.automaton = config, task, task.automaton()
+        self.token, self.start, self.end = token, start, token(end)
         self.widths: dict[tuple[Width, int], Unrolled] = {}
+
+    @abstractmethod
+    def layout(self, width: Width) -> Layout:
+        """Where the tokens of problems of a width stand."""
 
     def unrolled(self, width: Width, phase: int = 0) -> Unrolled:
         """The trees of a width; the index begins `phase` places further on."""
         if (width, phase) not in self.widths:
-            self.widths[width, phase] = Unrolled(self.model, self.sampler, single(width), self.reach["near"], phase)
+            self.widths[width, phase] = Unrolled(
+                self.config, self.task, self.layout(width), self.reach["near"], phase, self.token, self.start
+            )
         return self.widths[width, phase]
 
+    @abstractmethod
     def kinds(self, width: Width, zeros: bool) -> list[Kind]:
         """Which digits each place can hold."""
-        return self.task.kinds(single(width), lead=not zeros and single(width) > self.narrowest)
-
-    def sites(self) -> Iterator[Site]:
-        for width in range(self.narrowest, self.reach["widest"] + 1):
-            yield from self.steps(width)
-
-    def steps(self, width: Width) -> list[Site]:
-        """All steps of a width."""
-        return [(width, step) for step in range(self.unrolled(width).layout.target_length)]
 
     def step(self, site: Site, phase: int = 0) -> tuple[Node | Token, list[Kind], list[int]]:
         """The tree of a step, which digits each place can hold, and the places that its shape keeps.
@@ -66,7 +58,7 @@ class PlaceContexts(Contexts):
         These are all up to the last one that is seen or asked for; of those in between that hold any digits, `settled`.
         """
         unrolled, kinds = self.unrolled(site[0], phase), self.kinds(site[0], self.zeros)
-        root = unrolled.node(unrolled.depth, site[1])
+        root = unrolled.node(self.config.decoder_layers, site[1])
         seen = {place for kind, _, place in root.atoms if kind != "factor"} | ({site[1]} - {len(kinds)})
         kept, unseen = list[int](), 0
         for place in range(max(seen, default=-1) + 1):
@@ -142,21 +134,53 @@ class PlaceContexts(Contexts):
                     return Candidate(width, operands, zeros and single(width) > self.narrowest)
         return None
 
+    def named(self, shape: Shape, values: np.ndarray) -> dict[str, Any]:
+        """Places are numbered as the shape keeps them, units first."""
+        names = [NAMES[kind].format(n=number + 1, p=place) for kind, number, place in shape.atoms]
+        return dict(zip(names, values.tolist(), strict=True))
+
+
+class NumberContexts(PlaceContexts, SampledContexts):
+    """Those of a sampler's problems, whose operands all have one width.
+
+    With `zeros`, operands may have any number of zeros in front at every width; without, only in the narrowest one.
+    """
+
+    def __init__(self, config: ModelConfig, sampler: Sampler, zeros: bool = True) -> None:
+        if sampler.arrangement not in ("natural", "aligned"):
+            raise InputError(
+                f"no certificate for problems written {sampler.arrangement}: its contexts go from the units up"
+            )
+        super().__init__(config, sampler.task, sampler.task.token, SOS, EOS)
+        self.sampler, self.zeros, self.reach = sampler, zeros, reach(config, sampler, self.automaton.settled)
+        self.narrowest = self.reach["narrowest"]
+
+    def layout(self, width: Width) -> Layout:
+        return self.task.layout(width, self.sampler.arrangement)
+
+    def kinds(self, width: Width, zeros: bool) -> list[Kind]:
+        return self.task.kinds(single(width), lead=not zeros and single(width) > self.narrowest)
+
+    def sites(self) -> Iterator[Site]:
+        return (site for width in range(self.narrowest, self.reach["widest"] + 1) for site in self.steps(width))
+
+    def steps(self, width: Width) -> list[Site]:
+        """All steps of a width."""
+        return [(width, step) for step in range(self.unrolled(width).layout.target_length)]
+
+    def counterexamples(self, model: Transformer, wrong: Wrong, most: int) -> list[Counterexample]:
+        return shortest_first(model, self.sampler, self.candidates(wrong), most)
+
     def in_training(self, wanted: Iterable[Shape]) -> dict[Shape, list[Site]]:
         """Lowest steps first. Training starts the index at any residue: then lower places may show a shape, too."""
         found: dict[Shape, list[Site]] = {shape: [] for shape in wanted}
         for width in self.sampler.widths:
-            for phase in range(self.model.config.position.phases()):
+            for phase in range(self.config.position.phases()):
                 for site in self.steps(width):
                     shape = self.shape(site, phase)
                     if shape in found:
                         found[shape].append(site)
         return {shape: sorted(sites, key=lambda site: site[::-1]) for shape, sites in found.items()}
-
-    def named(self, shape: Shape, values: np.ndarray) -> dict[str, Any]:
-        """Places are numbered as the shape keeps them, units first."""
-        names = [NAMES[kind].format(n=number + 1, p=place) for kind, number, place in shape.atoms]
-        return dict(zip(names, values.tolist(), strict=True))
 
     def statement(self) -> str:
         return (

@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from abc_nb.certificates.certify import Certificate, Tried, Try, contexts_of, tried_and_certified
-from abc_nb.certificates.contexts import Context, Contexts
+from abc_nb.certificates.contexts import Context, Contexts, SampledContexts
 from abc_nb.certificates.counterexamples import Candidate
 from abc_nb.certificates.rounding import Exact
 from abc_nb.certificates.shapes import Node, Shape
@@ -59,14 +59,14 @@ class ToPractise(Batches):
         self.alone: Alone = {}
         self.first = 0  # steps that the rounds before took
 
-    def add(self, contexts: Contexts, results: Sequence[Tried]) -> None:
+    def add(self, contexts: SampledContexts, results: Sequence[Tried]) -> None:
         """Find one training problem for each context that is wrong or nearly so; those without one stand alone."""
         narrow = [each for each in results if each.margin < SMALL]
         sites = contexts.in_training([each.shape for each in narrow])
         for each in narrow:
             for context in poor(each):
                 found = ((site[0], contexts.problem(each.shape, context, site)) for site in sites[each.shape])
-                fitting = (Candidate(width, own) for width, own in found if own is not None and fits(contexts, own))
+                fitting = (Candidate(width, own) for width, own in found if own is not None and fits(self.sampler, own))
                 problem = next(fitting, None)
                 if problem is not None:
                     self.problems.append(problem)
@@ -172,11 +172,12 @@ def practise(
         practice.first = progress.step
         return PractiseTrainer(model, sampler, config, seed, practice)
 
-    certificates = in_rounds([contexts], rounds, progress, trainer, report)
+    certificates = in_rounds(model, [contexts], rounds, progress, trainer, report)
     return Practised(certificates, progress, sum(map(len, practice.alone.values())))
 
 
 def in_rounds(
+    model: Transformer,
     contexts: Sequence[Contexts],
     rounds: int,
     progress: Progress,
@@ -190,13 +191,13 @@ def in_rounds(
     """
     start, found = time.perf_counter() - progress.seconds, list[tuple[Certificate, ...]]()
     while True:
-        tries = [tried_and_certified(each) for each in contexts]
+        tries = [tried_and_certified(model, each) for each in contexts]
         found.append(tuple(each.certificate for each in tries))
         progress.seconds = time.perf_counter() - start
         if len(found) > rounds or all(each.certified for each in found[-1]):
             return found
         train_a_round(trainer(tries), progress, report)
-        round_weights(contexts[0].model)
+        round_weights(model)
 
 
 def first_row(trainer: Trainer) -> dict[str, float]:
@@ -222,7 +223,7 @@ def train_a_round(trainer: Trainer, progress: Progress, report: Report | None) -
     trainer.run(report=add)
 
 
-def fits(contexts: Contexts, operands: Sequence[np.ndarray]) -> bool:
+def fits(sampler: Sampler, operands: Sequence[np.ndarray]) -> bool:
     """Whether training can have numbers as large; lists and tables are as large as their width."""
-    limit, base = contexts.task.training_limit + 1, contexts.task.base
-    return not contexts.sampler.pads or all(bool(is_below(each, limit, base)[0]) for each in operands)
+    limit, base = sampler.task.training_limit + 1, sampler.task.base
+    return not sampler.pads or all(bool(is_below(each, limit, base)[0]) for each in operands)

@@ -26,28 +26,28 @@ W0 is the narrowest width. All these are read.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from abc_nb.bias.base import CLOSED, Attention, Bias, OpenKeys
+from abc_nb.bias.base import CLOSED, Attention, Bias
 from abc_nb.bias.lines import Lines
 from abc_nb.bias.window import Window
 from abc_nb.certificates.shapes import Atom, Node, Token
 from abc_nb.common.errors import InputError
-from abc_nb.model.positions import NoPosition, Sinusoidal
-from abc_nb.model.transformer import Transformer
-from abc_nb.problems.layouts import SOS, Layout
+from abc_nb.model.config import ModelConfig
+from abc_nb.model.positions import NoPosition, PositionEncoding, Sinusoidal
+from abc_nb.problems.layouts import Layout
 from abc_nb.problems.sampling import Sampler
-from abc_nb.problems.tasks import single
+from abc_nb.problems.tasks import Task, single
 
 MARGIN = 2  # places that a key can be further away than its offset: the token on either side of an operand
 FURTHEST = 64  # columns: no certificate is tried for lines that are further away
 
 
-def period(model: Transformer) -> int:
-    """The period of the model's index, 1 for a model without positions; InputError for any other position encoding."""
-    position = model.config.position
+def period(position: PositionEncoding) -> int:
+    """The period of a model's index, 1 for one without positions; InputError for any other position encoding."""
     if type(position) is NoPosition:
         return 1
     if type(position) is Sinusoidal and position.period is not None:
@@ -75,32 +75,27 @@ def everywhere(name: str) -> InputError:
     )
 
 
+@dataclass
 class Unrolled:
-    """The trees of all steps in one width; `phase` is where the index starts to count, in places."""
+    """The trees of all steps in one layout."""
 
-    token: Callable[[str], int]
-    landmarks: tuple[int, ...]
+    config: ModelConfig
+    task: Task
+    layout: Layout
+    near: int  # so many places around its landmarks a step sees
+    phase: int  # where the index starts to count, in places
+    token: Callable[[str], int]  # of a symbol
+    start: str  # the symbol before the first output
 
-    def __init__(self, model: Transformer, sampler: Sampler, width: int, near: int, phase: int = 0) -> None:
-        task, residues = sampler.task, period(model)
-        self.token, self.start, self.near, self.landmarks = task.token, SOS, near, (0, width)
-        self.layout: Layout = task.layout(width, sampler.arrangement)
-        # A factor of one digit can stand at every place.
-        self.few = [places if places != width else 0 for places in task.operand_places(width)]
-        frame = model.build_frame(self.layout, dense=False)
-        shift, stride = model.config.position.shifted, self.layout.operands[0].stride
-        self.source_index, self.target_index = (
-            (index.cpu().numpy() % residues).tolist()
-            for index in (shift(frame.source, phase, stride), shift(frame.target, phase))
-        )
-        self.open(model, lambda name, layer: model.added(self.layout, name, layer, False))
-
-    def open(self, model: Transformer, added: Callable[[Attention, int], object]) -> None:
-        """Read the open keys of all attentions."""
-        self.depth, self.known = model.config.decoder_layers, dict[tuple[str, int, int], Node | Token]()
+    def __post_init__(self) -> None:
+        config, layout, self.known = self.config, self.layout, dict[tuple[str, int, int], Node | Token]()
+        self.landmarks = (0, *(operand.places for operand in layout.operands[: self.task.long_operands]))
+        counted, residues, stride = config.source_index, period(config.position), layout.operands[0].stride
+        self.source_index = ((layout.source_index(counted) + self.phase * stride) % residues).tolist()
+        self.target_index = ((layout.target_index(counted) + self.phase) % residues).tolist()
         self.rows = [
-            {name: opened(model, added(name, layer)) for name in model.decoder.attentions}
-            for layer in range(self.depth)
+            {name: opened(config, layout, name, layer) for name in config.attentions}
+            for layer in range(config.decoder_layers)
         ]
 
     @cached_property
@@ -109,9 +104,10 @@ class Unrolled:
         found: list[Atom] = [("", 0, 0)] * self.layout.source_length
         for column, symbol in self.layout.symbols:
             found[column] = ("token", self.token(symbol), 0)
-        for number, (operand, few) in enumerate(zip(self.layout.operands, self.few, strict=True)):
+        for number, operand in enumerate(self.layout.operands):
+            few = number >= self.task.long_operands  # that of one digit can stand at every place
             for place, column in enumerate(operand.columns.tolist()):
-                found[column] = ("factor", 0, place % few) if few else ("digit", number, place)
+                found[column] = ("factor", 0, place % self.task.factor) if few else ("digit", number, place)
         return found
 
     def target(self, step: int) -> Token:
@@ -168,18 +164,18 @@ class Unrolled:
         return self.known[where]
 
 
-def opened(model: Transformer, bias: object) -> tuple[np.ndarray, np.ndarray]:
+def opened(config: ModelConfig, layout: Layout, name: Attention, layer: int) -> tuple[np.ndarray, np.ndarray]:
     """The keys (query, slots) of one attention and their bias (query, slots, heads)."""
-    if not isinstance(bias, OpenKeys):
+    keys = config.bias.open_keys(layout, name, layer)
+    if keys is None:
         raise everywhere("this bias, where a head is open to every key")
-    value = bias.value.expand(model.config.heads, -1, -1).permute(1, 2, 0)
-    return bias.index.cpu().numpy(), value.cpu().numpy()
+    return keys.index.numpy(), keys.value.expand(config.heads, -1, -1).permute(1, 2, 0).numpy()
 
 
-def reach(model: Transformer, sampler: Sampler, settled: int) -> dict[str, int]:
+def reach(config: ModelConfig, sampler: Sampler, settled: int) -> dict[str, int]:
     """How far outputs look and the widths that are enough, by the proof above: r, R, W0 and the widest."""
-    t, near = period(model), furthest(model.config.bias) + MARGIN
-    far = near * model.config.decoder_layers
+    t, near = period(config.position), furthest(config.bias) + MARGIN
+    far = near * config.decoder_layers
     apart = 2 * far + settled + 1
     narrowest = single(sampler.task.width(1, sampler.regime))
     return {"near": near, "far": far, "narrowest": narrowest, "widest": max(narrowest + t - 1, 2 * apart + 2 * t)}

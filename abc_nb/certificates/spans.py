@@ -20,23 +20,24 @@ first digit sees nothing, which gives a shape of its own.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise, product
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 
-from abc_nb.bias.base import CLOSED
 from abc_nb.bias.lines import Lines
-from abc_nb.bias.spans import SpanLines
+from abc_nb.bias.spans import ITSELF
 from abc_nb.certificates.contexts import Block, Context, Site, Wrong, size_of
 from abc_nb.certificates.counterexamples import Counterexample
 from abc_nb.certificates.places import PlaceContexts, places_of
-from abc_nb.certificates.reach import Unrolled, furthest
+from abc_nb.certificates.reach import furthest
 from abc_nb.certificates.rounding import Rounding
 from abc_nb.certificates.shapes import Node, Shape
 from abc_nb.certificates.states import States
 from abc_nb.common.errors import InputError
+from abc_nb.model.config import ModelConfig
 from abc_nb.model.positions import NoPosition, Rotary
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.automaton import Kind
@@ -48,49 +49,38 @@ from abc_nb.problems.tasks import Width
 from abc_nb.training.writer import Writer, text_bias
 
 
-class UnrolledSpan(Unrolled):
-    """The trees of all tokens of an answer to a problem with numbers of these lengths."""
-
-    def __init__(self, model: Transformer, lines: Lines, pattern: Pattern, lengths: tuple[int, ...], near: int) -> None:
-        self.token, self.start, self.near, self.landmarks = token_of, EQUALS, near, (0, *lengths)
-        self.layout = pattern.layout(lengths)
-        self.few = [pattern.task.factor * few for few in pattern.few]
-        self.source_index = [0] * self.layout.source_length
-        self.target_index = [0] * self.layout.target_length
-        self.open(model, lambda name, layer: lines.open_keys(self.layout, name, layer))
-        for row in self.rows:
-            index, value = row["source"]
-            at, slot = np.nonzero((value > CLOSED).any(2))
-            if (index[at, slot] != at).any():
-                raise InputError("no certificate for a bias under which a problem's tokens see others than themselves")
-
-
 class SpanContexts(PlaceContexts):
-    """The contexts of the answers to one pattern's problems, whose numbers may have zeros in front."""
+    """The contexts of answers to one pattern's problems under its lines, whose numbers may have zeros in front.
 
-    def __init__(self, model: Transformer, pattern: Pattern) -> None:
-        bias = model.config.bias
-        if not isinstance(bias, SpanLines) or pattern not in bias.patterns:
-            raise InputError(f"no certificate: the model has no lines for problems of the form {pattern.form}")
-        if bias.period != 1 or type(model.config.position) not in (NoPosition, Rotary):
-            raise InputError("no certificate: a problem must stand at one position, which is rotary or none")
-        self.model, self.pattern, self.task, self.lines = model, pattern, pattern.task, bias.of(pattern)
-        self.automaton, self.end, self.widths = pattern.task.automaton(), token_of(END), {}
+    A problem stands at one position, so that its model is one without positions.
+    """
+
+    def __init__(self, lines: Lines, layers: int, pattern: Pattern) -> None:
+        inside = [line for line in lines.lines if line.attention == "source"]
+        if any((line.attention, line.direction, line.span, line.offset) not in ITSELF for line in inside):
+            raise InputError("no certificate for a bias under which a problem's tokens see others than themselves")
+        config = ModelConfig(lines.heads, lines.heads, decoder_layers=layers, kind="decoder-only")
+        config = replace(config, position=NoPosition(), bias=lines)
+        super().__init__(config, pattern.task, token_of, EQUALS, END)
+        self.pattern = pattern
         empty = [(), *((number,) for number in range(self.task.long_operands))]
-        settled = max(map(self.automaton.settled_under, empty))
-        near = furthest(self.lines)
-        far = near * model.config.decoder_layers
-        self.reach = {"near": near, "far": far, "apart": 2 * far + settled + 2}
+        settled, near = max(map(self.automaton.settled_under, empty)), furthest(lines)
+        self.reach = {"near": near, "far": near * layers, "apart": 2 * near * layers + settled + 2}
 
-    def unrolled(self, width: Width, phase: int = 0) -> Unrolled:
-        if (width, phase) not in self.widths:
-            own = UnrolledSpan(self.model, self.lines, self.pattern, lengths_of(width), self.reach["near"])
-            self.widths[width, phase] = own
-        return self.widths[width, phase]
+    @classmethod
+    def of(cls, model: Transformer, pattern: Pattern) -> Self:
+        """Those of a language model that knows the pattern; InputError where its problems have several positions."""
+        bias, config = text_bias(model), model.config
+        if bias.period != 1 or type(config.position) not in (NoPosition, Rotary):
+            raise InputError("no certificate: a problem must stand at one position, which is rotary or none")
+        return cls(bias.of(pattern), config.decoder_layers, pattern)
+
+    def layout(self, width: Width) -> Layout:
+        return self.pattern.layout(lengths_of(width))
 
     def kinds(self, width: Width, zeros: bool = True) -> list[Kind]:
         """Which operands have no digit at each place, up to the one that a result alone can need."""
-        long = self.long(width)
+        long = lengths_of(width)[: self.task.long_operands]
         empty = [
             tuple(number for number, length in enumerate(long) if place >= length)
             for place in range(max(long) + self.task.grows)
@@ -100,10 +90,6 @@ class SpanContexts(PlaceContexts):
     def width_of(self, layout: Layout) -> Width:
         return size_of(layout)
 
-    def long(self, width: Width) -> list[int]:
-        """The lengths of long numbers."""
-        return [length for length, few in zip(lengths_of(width), self.pattern.few, strict=True) if not few]
-
     def sites(self) -> Iterator[Site]:
         """Of every length at which some step's landmarks can be near each other, those steps."""
         longest = (1 + self.task.long_operands) * self.reach["apart"]
@@ -111,7 +97,7 @@ class SpanContexts(PlaceContexts):
         for lengths in sorted(product(*choices), key=lambda own: (sum(own), own)):
             width: Width = (lengths[0], lengths[1]) if len(lengths) == 2 else lengths[0]
             for step in range(len(self.kinds(width)) + 1):
-                marks = sorted([0, step, *self.long(width)])
+                marks = sorted([0, step, *lengths[: self.task.long_operands]])
                 if max(second - first for first, second in pairwise(marks)) <= self.reach["apart"]:
                     yield width, step
             self.widths.pop((width, 0), None)  # as many as they are they would fill the memory
@@ -140,13 +126,13 @@ class SpanContexts(PlaceContexts):
         """The numbers of a problem as they are typed."""
         return ["".join(map(str, digits[0, ::-1])) for digits in operands]
 
-    def counterexamples(self, wrong: Wrong, most: int) -> list[Counterexample]:
+    def counterexamples(self, model: Transformer, wrong: Wrong, most: int) -> list[Counterexample]:
         """Those that the model gets wrong when they stand alone, which is what it does in any text."""
         found: dict[str, Counterexample] = {}
         problems = [self.written(each.operands) for each in self.candidates(wrong)]
         for operands in sorted(problems, key=lambda each: sum(map(len, each)))[: 2 * most]:
             text, right = self.pattern.problem(operands), self.pattern.answer(operands)
-            own = Writer(self.model).answer(text)
+            own = Writer(model).answer(text)
             if own != right and text not in found:
                 first = next((at for at, pair in enumerate(zip(own, right, strict=False)) if pair[0] != pair[1]), 0)
                 answer, correct = (self.pattern.read(each or "?") for each in (own, right))
@@ -158,7 +144,7 @@ class SpanContexts(PlaceContexts):
 
     @property
     def facts(self) -> dict[str, Any]:
-        return {"task": self.task.name, "base": self.task.base, "form": self.pattern.form}
+        return super().facts | {"form": self.pattern.form}
 
     def statement(self) -> str:
         return (
@@ -191,7 +177,7 @@ def lead_at(model: Transformer, problem: str) -> tuple[float, float]:
         raise InputError(f"the answer of {problem!r} is not right so far: it is {answer}")
     source, target = tokens_of(asked), tokens_of(EQUALS + answer)
     batch = Batch(torch.tensor([source]), torch.tensor([target]), span.layout)
-    shape, block = SpanContexts(model, span.pattern).seen(batch, span.answer)
+    shape, block = SpanContexts.of(model, span.pattern).seen(batch, span.answer)
     assert isinstance(shape.root, Node)
     states = States(Rounding(model), shape.atoms).take(block.values)
     lead, left = next(states.leads(shape.root, torch.from_numpy(block.right).to(states.device)))

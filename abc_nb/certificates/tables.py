@@ -20,13 +20,14 @@ from typing import Any
 
 import numpy as np
 
-from abc_nb.bias.base import CLOSED, ENCODER_DECODER, Attention
+from abc_nb.bias.base import CLOSED, ENCODER_DECODER, Attention, Bias
 from abc_nb.bias.lines import OUTPUT, Lines, on_lines
-from abc_nb.certificates.contexts import Block, Context, Contexts, Site, Wrong, observed, size_of
-from abc_nb.certificates.counterexamples import Candidate, wrong_among
+from abc_nb.certificates.contexts import Block, Context, SampledContexts, Site, Wrong, observed, size_of
+from abc_nb.certificates.counterexamples import Candidate, Counterexample, shortest_first, wrong_among
 from abc_nb.certificates.reach import everywhere, furthest
 from abc_nb.certificates.shapes import Atom, Node, Shape, Token
 from abc_nb.common.errors import InputError
+from abc_nb.model.config import ModelConfig
 from abc_nb.model.positions import NoPosition
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.digits import Digits
@@ -46,8 +47,7 @@ Followed = tuple[str, str, int]  # direction, span and offset of a line
 class Steps:
     """The trees of all steps of one size."""
 
-    def __init__(self, model: Transformer, sampler: Sampler, width: Width) -> None:
-        bias = model.config.bias
+    def __init__(self, bias: Bias, sampler: Sampler, width: Width) -> None:
         self.token, self.layout = sampler.task.token, sampler.task.layout(width, sampler.arrangement)
         assert self.layout.row is not None and isinstance(bias, Lines)
         self.columns, self.rows = self.layout.row, (self.layout.target_length - 1) // self.layout.row
@@ -102,14 +102,14 @@ class Steps:
         return "by cell" if by_cell else "by row" if direction == "by row" else "by column", number, offset
 
 
-class TableContexts(Contexts):
+class TableContexts(SampledContexts):
     """The contexts of a table's cells; zeros in front of a number are always a part of the problems."""
 
     task: Tables
 
-    def __init__(self, model: Transformer, sampler: Sampler) -> None:
-        super().__init__(model, sampler)
-        config = model.config
+    def __init__(self, config: ModelConfig, sampler: Sampler) -> None:
+        assert isinstance(sampler.task, Tables)
+        self.bias, self.sampler, self.task = config.bias, sampler, sampler.task
         if config.decoder_layers != 1:
             raise InputError(
                 "no certificate of a table for a model of several layers: choose one with one decoder layer"
@@ -123,7 +123,7 @@ class TableContexts(Contexts):
 
     def steps(self, width: Width) -> Steps:
         if width not in self.known:
-            self.known[width] = Steps(self.model, self.sampler, width)
+            self.known[width] = Steps(self.bias, self.sampler, width)
         return self.known[width]
 
     def sites(self) -> Iterator[Site]:
@@ -205,13 +205,13 @@ class TableContexts(Contexts):
             ]
         return None
 
-    def candidates(self, wrong: Wrong) -> list[Candidate]:
-        """Random problems of training widths that a teacher-forced pass gets wrong."""
+    def counterexamples(self, model: Transformer, wrong: Wrong, most: int) -> list[Counterexample]:
+        """Of random problems of training widths that a teacher-forced pass gets wrong."""
         found, rng = list[Candidate](), np.random.default_rng(0)
         for width in sorted(self.sampler.widths, key=str) if wrong else []:
             operands = self.sampler.draw(np.empty(0, np.int64), DRAWN, width, rng)
-            found += wrong_among(self.model, self.sampler, operands, width, zeros=True)
-        return found
+            found += wrong_among(model, self.sampler, operands, width, zeros=True)
+        return shortest_first(model, self.sampler, found, most)
 
     def in_training(self, wanted: Iterable[Shape]) -> dict[Shape, list[Site]]:
         """The largest sizes first: more digits, more ways to a cell."""

@@ -23,9 +23,6 @@ from abc_nb.certificates.shapes import Node, Shape, Token
 from abc_nb.certificates.spans import SpanContexts
 from abc_nb.common.errors import InputError
 from abc_nb.hf.text import token_of
-from abc_nb.model.config import ModelConfig
-from abc_nb.model.positions import NoPosition
-from abc_nb.model.transformer import Transformer
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.spans import END, EQUALS, VOCABULARY, Pattern
 
@@ -132,11 +129,7 @@ def every_context(bias: SpanLines, pattern: Pattern) -> Iterator[tuple[Contexts,
     Beside them stand the right characters (N,), and what gives the shortest problem that holds one of them. Tokens of a
     problem see themselves alone, so a second layer shows an answer's token nothing more than the first.
     """
-    config = ModelConfig(
-        width=bias.heads, heads=bias.heads, encoder_layers=0, decoder_layers=1, kind="decoder-only",
-        position=NoPosition(), bias=bias,
-    )  # fmt: skip
-    known = SpanContexts(Transformer(config, len(VOCABULARY)), pattern)
+    known = SpanContexts(bias.of(pattern), 1, pattern)
     characters = {character: number for number, character in enumerate(alphabet(bias.patterns))}
     numbers = np.array([characters.get(character, -1) for character in VOCABULARY])
     for shape in known.shapes:

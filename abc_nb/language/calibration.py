@@ -49,7 +49,7 @@ def lines_of(model: Transformer, pattern: Pattern, settings: Calibration, longes
     averages, found = average_attention(model, texts, layout), list[Lines]()
     for share in SHARES if settings.share is None else [settings.share]:
         lines = with_itself(bias_from_attention(averages, layout, replace(settings, share=share)), model)
-        contexts = SpanContexts(model.with_bias(SpanLines(lines.heads, (pattern,), (lines,))), pattern)
+        contexts = SpanContexts(lines, model.config.decoder_layers, pattern)
         if found and sum(contexts.counts.values()) > CONTEXTS:
             break
         found.append(lines)

@@ -38,7 +38,7 @@ def contexts_of_text(model: Transformer) -> list[SpanContexts]:
     """The contexts of each pattern's answers; InputError for a model whose answers can look everywhere."""
     if not patterns_of(model):
         raise InputError("no certificate: the answers of this model look at all text before them; choose language-abs")
-    return [SpanContexts(model, pattern) for pattern in patterns_of(model)]
+    return [SpanContexts.of(model, pattern) for pattern in patterns_of(model)]
 
 
 def practise_language(
@@ -61,7 +61,7 @@ def practise_language(
         practice.add(tries)
         return PractiseTrainer(model, mixture, config, seed + 2**20 * practice.rounds, practice)
 
-    return Practised(in_rounds(contexts, rounds, progress, trainer, report), progress)
+    return Practised(in_rounds(model, contexts, rounds, progress, trainer, report), progress)
 
 
 class ToPractise:

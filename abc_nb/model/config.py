@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from abc_nb.bias.base import Bias, Causal
+from abc_nb.bias.base import ENCODER_DECODER, Attention, Bias, Causal
 from abc_nb.common.config import check_fields
 from abc_nb.common.errors import InputError
 from abc_nb.model.attention import MultiHeadAttention
@@ -39,6 +39,11 @@ class ModelConfig:
     @property
     def head_size(self) -> int:
         return self.width // self.heads
+
+    @property
+    def attentions(self) -> tuple[Attention, ...]:
+        """What a decoder layer has; in a decoder-only model problem and answer are one sequence."""
+        return ENCODER_DECODER if self.kind == "encoder-decoder" else (*ENCODER_DECODER, "source")
 
     def attention(self) -> MultiHeadAttention:
         return MultiHeadAttention(self.width, self.heads, self.dropout, self.position)

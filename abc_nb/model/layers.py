@@ -146,7 +146,6 @@ class Decoder(nn.ModuleList):
     def __init__(self, config: ModelConfig) -> None:
         self.alone = config.kind == "decoder-only"
         super().__init__((Layer if self.alone else DecoderLayer)(config) for _ in range(config.decoder_layers))
-        self.attentions: tuple[Attention, ...] = ("self", "cross", "source") if self.alone else ("self", "cross")
 
     @property
     def layers(self) -> list[Any]:

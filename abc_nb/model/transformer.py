@@ -75,13 +75,10 @@ class Transformer(nn.Module):
         """Index and biases of a layout; open keys where the bias has them and `dense` allows it."""
         device, config = self.head.weight.device, self.config
         source = torch.from_numpy(layout.source_index(config.source_index)).to(device)
-        start = layout.source_length if config.source_index == "running" else 0
-        target = torch.arange(start, start + layout.target_length, device=device)
+        target = torch.from_numpy(layout.target_index(config.source_index)).to(device)
 
         def of_layer(number: int) -> dict[str, Added]:
-            parts: dict[str, Added] = {
-                name: self.added(layout, name, number, dense) for name in self.decoder.attentions
-            }
+            parts: dict[str, Added] = {name: self.added(layout, name, number, dense) for name in config.attentions}
             if not self.decoder.alone:
                 return parts
             sequence = over_sequence(parts["cross"], parts["self"], layout.source_length)

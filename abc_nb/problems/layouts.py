@@ -111,6 +111,10 @@ class Layout:
                 places[before] = places[before] or operand.places + 1
         return places
 
+    def target_index(self, counted: SourceIndex) -> np.ndarray:
+        """The index of each output token's step (target_length,); where it runs on, from the source's length."""
+        return np.arange(self.target_length) + self.source_length * (counted == "running")
+
 
 def unary(width: int, operator: str = "") -> Layout:
     """`$ a_n ... a_1 &`, with the operator (if any) after `$` (v1 appendix C)."""
