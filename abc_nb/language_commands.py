@@ -7,7 +7,7 @@ from argparse import Namespace
 import pandas as pd
 
 from abc_nb import api
-from abc_nb.certificates.certify import tried_and_certified
+from abc_nb.certificates.certify import attempt
 from abc_nb.commands import answer_lines, bar, said, show
 from abc_nb.common.errors import InputError
 from abc_nb.language import answering, runs
@@ -36,7 +36,7 @@ def compute(arguments: Namespace) -> int:
 
 def certify(arguments: Namespace) -> int:
     model = api.language_run(arguments.name, arguments.seed).model()
-    return max(said(tried_and_certified(model, own).certificate) for own in contexts_of_text(model))
+    return max(said(attempt(model, own).certificate) for own in contexts_of_text(model))
 
 
 def ship(arguments: Namespace) -> None:

@@ -14,7 +14,7 @@ from test_spans import PATTERNS, model
 
 from abc_nb import InputError, Task
 from abc_nb.bias.spans import SpanLines
-from abc_nb.certificates.certify import tried_and_certified
+from abc_nb.certificates.certify import attempt
 from abc_nb.certificates.spans import SpanContexts, lead_at
 from abc_nb.language.mixture import draw
 from abc_nb.language.text import piece, texts
@@ -154,7 +154,7 @@ def test_a_lead_is_that_of_a_problem_whose_answer_is_right_so_far(problem: str) 
 def test_a_model_that_knows_nothing_is_wrong_and_shows_it() -> None:
     own = model()
     contexts = SpanContexts.of(own, PATTERNS[2])
-    results, certificate = tried_and_certified(own, contexts, 3)
+    results, certificate = attempt(own, contexts, 3)
     assert not certificate.certified and certificate.wrong == sum(each.wrong for each in results) > 0
     for example in certificate.counterexamples:
         operands = PATTERNS[2].operands(example.problem)

@@ -19,7 +19,7 @@ from test_spans import PATTERNS, model
 from abc_nb import InputError, Transformer, api, cli
 from abc_nb.bias.spans import SpanLines
 from abc_nb.calibration.calibrate import Calibration
-from abc_nb.certificates.certify import tried_and_certified
+from abc_nb.certificates.certify import attempt
 from abc_nb.certificates.spans import SpanContexts
 from abc_nb.language import calibration, evaluation, runs
 from abc_nb.language.answering import answered_text, attempts, problems_of, spoken
@@ -257,7 +257,7 @@ def test_a_shipped_certificate_is_made_again() -> None:
     run = api.language_run("language-abs")
     own, by_task = run.model(), {each["task"]: each for each in run.record["certificates"]}
     for pattern in run.spec.mixture.patterns[2:]:
-        _, certificate = tried_and_certified(own, SpanContexts.of(own, pattern))
+        _, certificate = attempt(own, SpanContexts.of(own, pattern))
         known = by_task[pattern.task.name]
         assert certificate.certified and known["certified"]
         assert (certificate.contexts, certificate.weights) == (known["contexts"], known["weights"])

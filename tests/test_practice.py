@@ -15,7 +15,7 @@ from helpers import integers
 import abc_nb
 from abc_nb.bias.lines import Line
 from abc_nb.certificates import practice
-from abc_nb.certificates.certify import Tried, certify_model, contexts_of, try_all, weights_of
+from abc_nb.certificates.certify import Result, certify_model, contexts_of, results_of, weights_of
 from abc_nb.certificates.checksum import checksum
 from abc_nb.certificates.contexts import SampledContexts
 from abc_nb.certificates.counterexamples import Candidate
@@ -118,10 +118,10 @@ def test_each_problem_that_is_practised_is_answered_wrong_in_training(name: str)
 
 def practised_problems(model: Transformer, sampler: Sampler) -> list[Candidate]:
     contexts = contexts_of(model, sampler)
-    return problems_of(contexts, try_all(model, contexts))
+    return problems_of(contexts, results_of(model, contexts))
 
 
-def problems_of(contexts: SampledContexts, results: list[Tried]) -> list[Candidate]:
+def problems_of(contexts: SampledContexts, results: list[Result]) -> list[Candidate]:
     practice = ToPractise(contexts.sampler, CONFIG, 0)
     practice.add(contexts, results)
     return practice.problems
@@ -152,9 +152,9 @@ def test_the_loss_of_a_context_is_that_of_its_token_in_a_problem() -> None:
     torch.testing.assert_close(practice.loss(model, 0), wanted, rtol=1e-4, atol=1e-5)
 
 
-def of_context(contexts: TableContexts, batch: Batch, step: int) -> Tried:
+def of_context(contexts: TableContexts, batch: Batch, step: int) -> Result:
     shape, block = contexts.seen(batch, step)
-    return Tried(shape, 1, 1, [(-1.0, block[0])], examples=[block[0]])
+    return Result(shape, 1, 1, [(-1.0, block[0])], examples=[block[0]])
 
 
 @pytest.mark.parametrize(("base", "more"), [(10, ()), (10, UNNEEDED[:2]), (3, UNNEEDED), (16, ()), (2, UNNEEDED[2:])])
@@ -163,12 +163,12 @@ def test_a_context_of_a_training_table_is_found_again(base: int, more: tuple[Lin
     sampler, rng = Sampler(task, width_count=3), np.random.default_rng(1)
     contexts = TableContexts(table_model(task, more=more).config, sampler)
     batch = sampler.batch(task.draw(np.empty(0, np.int64), 1, sampler.widest, rng), sampler.widest)
-    tried = [of_context(contexts, batch, step) for step in range(batch.layout.target_length)]
-    found = problems_of(contexts, tried)
-    assert len(found) >= 0.9 * len(tried)
+    results = [of_context(contexts, batch, step) for step in range(batch.layout.target_length)]
+    found = problems_of(contexts, results)
+    assert len(found) >= 0.9 * len(results)
     for each in found:
         assert (np.array(each.width) <= np.array(sampler.widest)).all()
-    for step, one in enumerate(tried):
+    for step, one in enumerate(results):
         (problem,) = problems_of(contexts, [one]) or [None]
         if problem is not None:
             again = sampler.batch(problem.operands, problem.width)

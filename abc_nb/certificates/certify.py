@@ -40,7 +40,7 @@ FEW = 0.1  # of the contexts of a block
 NARROW = 64  # contexts with small margins that are kept of each block and in the end
 WRONG = 200  # wrong contexts that are kept of each shape; all are counted
 EXAMPLES = 64  # counterexamples that are looked for
-ARITHMETIC = {  # by the bits that `Tried` notes
+ARITHMETIC = {  # by the bits that `Result` notes
     32: "This holds in float32 on a processor, in whatever order numbers are summed, and in exact arithmetic. "
     "TF32 and bfloat16 are not covered.",
     64: "This holds in float64, in whatever order numbers are summed, and in exact arithmetic. In float32 rounding is "
@@ -105,18 +105,18 @@ def certify_model(model: Transformer, sampler: Sampler, zeros: bool = True, exam
     With `zeros`, operands may have any number of zeros in front at every width; without, only in the
     narrowest one, as `abc-nb compute` writes problems. InputError for a model that has no such certificate.
     """
-    return tried_and_certified(model, contexts_of(model, sampler, zeros), examples).certificate
+    return attempt(model, contexts_of(model, sampler, zeros), examples).certificate
 
 
-class Try(NamedTuple):
-    """What every context gave, and the certificate that follows from it."""
+class Attempt(NamedTuple):
+    """The result of every shape, and the certificate that follows from them."""
 
-    results: list[Tried]
+    results: list[Result]
     certificate: Certificate
 
 
-def tried_and_certified(model: Transformer, contexts: Contexts, examples: int = EXAMPLES) -> Try:
-    start, results, task = time.perf_counter(), try_all(model, contexts), contexts.task
+def attempt(model: Transformer, contexts: Contexts, examples: int = EXAMPLES) -> Attempt:
+    start, results, task = time.perf_counter(), results_of(model, contexts), contexts.task
     wrong, left = sum(each.wrong for each in results), min(each.left for each in results)
     least = min(results, key=lambda each: each.margin)
     (_, (values, right)), (width, step) = least.narrow[0], contexts.shapes[least.shape][0]
@@ -141,7 +141,7 @@ def tried_and_certified(model: Transformer, contexts: Contexts, examples: int = 
         weights=checksum(weights_of(model)),
         bias=checksum_of_data(to_data(model.config.bias)),
     )
-    return Try(results, certificate)
+    return Attempt(results, certificate)
 
 
 def weights_of(model: Transformer) -> dict[str, np.ndarray]:
@@ -149,7 +149,7 @@ def weights_of(model: Transformer) -> dict[str, np.ndarray]:
 
 
 @dataclass
-class Tried:
+class Result:
     """What trying the contexts of one shape gave."""
 
     shape: Shape
@@ -222,8 +222,8 @@ class Passes:
         return known[1]
 
 
-def try_all(model: Transformer, contexts: Contexts) -> list[Tried]:
-    """Every shape in turn, with a progress bar where it takes more than a few seconds.
+def results_of(model: Transformer, contexts: Contexts) -> list[Result]:
+    """The result of every shape, with a progress bar where it takes more than a few seconds.
 
     InputError where there are too many contexts, or the model can have no certificate.
     """
@@ -236,20 +236,20 @@ def try_all(model: Transformer, contexts: Contexts) -> list[Tried]:
         evaluating(model),
         tqdm(total=total, unit=" contexts", unit_scale=True, delay=3, mininterval=1, leave=False) as bar,
     ):
-        found = tried(contexts, passes, bar)
+        found = in_one_way(contexts, passes, bar)
         if found is None:
             passes.exact = True
             bar.n = bar.last_print_n = 0  # `reset` would draw the bar at once
-            found = tried(contexts, passes, bar)
+            found = in_one_way(contexts, passes, bar)
     assert found is not None
     return found
 
 
-def tried(contexts: Contexts, passes: Passes, bar: tqdm[Any]) -> list[Tried] | None:
+def in_one_way(contexts: Contexts, passes: Passes, bar: tqdm[Any]) -> list[Result] | None:
     """The same in one of the two ways; None as soon as rounding in float32 leaves it open whether one is right."""
     found = []
     for shape, count in contexts.counts.items():
-        each = Tried(shape, bits=64 if passes.exact else 32)
+        each = Result(shape, bits=64 if passes.exact else 32)
         for block in filter(len, contexts.blocks(shape)):
             margin, left = passes(shape, block)
             if not passes.exact and ((margin > 0) & ~(left > 0)).any():

@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from abc_nb.certificates.certify import Certificate, Tried, Try, contexts_of, tried_and_certified
+from abc_nb.certificates.certify import Attempt, Certificate, Result, attempt, contexts_of
 from abc_nb.certificates.contexts import Context, Contexts, SampledContexts
 from abc_nb.certificates.counterexamples import Candidate
 from abc_nb.certificates.rounding import Exact
@@ -59,7 +59,7 @@ class ToPractise(Batches):
         self.alone: Alone = {}
         self.first = 0  # steps that the rounds before took
 
-    def add(self, contexts: SampledContexts, results: Sequence[Tried]) -> None:
+    def add(self, contexts: SampledContexts, results: Sequence[Result]) -> None:
         """Find one training problem for each context that is wrong or nearly so; those without one stand alone."""
         narrow = [each for each in results if each.margin < SMALL]
         sites = contexts.in_training([each.shape for each in narrow])
@@ -108,10 +108,10 @@ class PractiseTrainer(Trainer):
         return found
 
 
-def poor(tried: Tried) -> list[Context]:
+def poor(result: Result) -> list[Context]:
     """The contexts of a shape that are wrong or nearly so, as far as they are kept."""
-    nearly = [context for margin, context in tried.narrow if 0 < margin < SMALL]
-    return [*tried.examples[:EXAMPLES], *nearly]
+    nearly = [context for margin, context in result.narrow if 0 < margin < SMALL]
+    return [*result.examples[:EXAMPLES], *nearly]
 
 
 def loss_of_contexts(model: Transformer, shape: Shape, values: np.ndarray, right: Sequence[int] | np.ndarray) -> Tensor:
@@ -167,8 +167,8 @@ def practise(
     round_weights(model)
     progress = Progress(history=[first_row(Trainer(model, sampler, config, seed))])
 
-    def trainer(tries: list[Try]) -> Trainer:
-        practice.add(contexts, tries[0].results)
+    def trainer(attempts: list[Attempt]) -> Trainer:
+        practice.add(contexts, attempts[0].results)
         practice.first = progress.step
         return PractiseTrainer(model, sampler, config, seed, practice)
 
@@ -181,7 +181,7 @@ def in_rounds(
     contexts: Sequence[Contexts],
     rounds: int,
     progress: Progress,
-    trainer: Callable[[list[Try]], Trainer],
+    trainer: Callable[[list[Attempt]], Trainer],
     report: Report | None = None,
 ) -> list[tuple[Certificate, ...]]:
     """Certificates of a rounded model before practice and after each round, at most so many, until all are certified.
@@ -191,12 +191,12 @@ def in_rounds(
     """
     start, found = time.perf_counter() - progress.seconds, list[tuple[Certificate, ...]]()
     while True:
-        tries = [tried_and_certified(model, each) for each in contexts]
-        found.append(tuple(each.certificate for each in tries))
+        attempts = [attempt(model, each) for each in contexts]
+        found.append(tuple(each.certificate for each in attempts))
         progress.seconds = time.perf_counter() - start
         if len(found) > rounds or all(each.certified for each in found[-1]):
             return found
-        train_a_round(trainer(tries), progress, report)
+        train_a_round(trainer(attempts), progress, report)
         round_weights(model)
 
 

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from abc_nb.certificates.certify import Try
+from abc_nb.certificates.certify import Attempt
 from abc_nb.certificates.contexts import Block, Contexts
 from abc_nb.certificates.practice import SMALL, Alone, Practised, in_rounds, loss_of_contexts, poor, put
 from abc_nb.certificates.shapes import Shape
@@ -57,8 +57,8 @@ def practise_language(
     practice = ToPractise(contexts, before)
     round_weights(model)
 
-    def trainer(tries: list[Try]) -> PractiseTrainer:
-        practice.add(tries)
+    def trainer(attempts: list[Attempt]) -> PractiseTrainer:
+        practice.add(attempts)
         return PractiseTrainer(model, mixture, config, seed + 2**20 * practice.rounds, practice)
 
     return Practised(in_rounds(model, contexts, rounds, progress, trainer, report), progress)
@@ -72,10 +72,10 @@ class ToPractise:
         self.wrong = list[Shape]()  # those with wrong contexts in the last round
         self.every = {shape: together([*own.blocks(shape)]) for own in contexts for shape in own.shapes}
 
-    def add(self, tries: Sequence[Try]) -> None:
+    def add(self, attempts: Sequence[Attempt]) -> None:
         """Add what is wrong or nearly so, for one round more."""
         self.rounds += 1
-        results = [each for own in tries for each in own.results]
+        results = [each for own in attempts for each in own.results]
         self.wrong = [each.shape for each in results if each.wrong]
         for each in (each for each in results if each.margin < SMALL):
             put(self.alone, each.shape, poor(each))
