@@ -77,6 +77,11 @@ class Calibration:
                 raise InputError(f"a calibration cannot have {name}={getattr(self, name)}: give {wanted}")
 
 
+@dataclass(frozen=True)
+class Determining(Calibration):
+    """The sparsest lines under which what an output token sees determines it, whatever the plain model makes of it."""
+
+
 # Algorithm 1 (v4 appendix F): one matrix, every line, a threshold of kappa standard deviations, the last layer's lines
 # for all layers. Mean, deviation and maximum are those of one direction, as in the authors' code; `pooled` takes those
 # of all lines, as the text has it. Keys off every line are closed, as in the text; the pseudo-code leaves them at 0.

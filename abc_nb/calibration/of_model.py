@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pandas as pd
@@ -50,7 +50,11 @@ def calibrate_model(model: Transformer, batch: Batch, settings: Calibration | No
 
 
 def sparsest(
-    averages: Averages, layout: Layout, settings: Calibration, skill_under: Callable[[Lines], float]
+    averages: Averages,
+    layout: Layout,
+    settings: Calibration,
+    skill_under: Callable[[Lines], float],
+    shares: Sequence[float] = SHARES,
 ) -> Calibrated:
     """The sparsest bias under which a model keeps `keep` of its skill, or that of the fixed threshold.
 
@@ -59,7 +63,7 @@ def sparsest(
     """
     fixed = settings.kappa is not None or settings.share is not None
     tried = []
-    for share in (settings.share,) if fixed else SHARES:
+    for share in (settings.share,) if fixed else shares:
         bias = bias_from_attention(averages, layout, replace(settings, share=share))
         opened = tuple(replace(line, value=0.0) for line in bias.lines)
         alone = replace(bias, lines=opened, floor=None, empty="closed")

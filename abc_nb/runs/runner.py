@@ -16,8 +16,10 @@ import torch
 from safetensors.torch import save
 
 from abc_nb.bias.lines import Lines
-from abc_nb.calibration.of_model import SHARES, calibrate_model
+from abc_nb.calibration.calibrate import Calibration, Determining
+from abc_nb.calibration.of_model import SHARES, Calibrated, average_attention, calibrate_model, sparsest
 from abc_nb.certificates import files
+from abc_nb.certificates.certify import contexts_of
 from abc_nb.certificates.practice import practise
 from abc_nb.common import paths
 from abc_nb.common.config import to_data
@@ -27,6 +29,7 @@ from abc_nb.common.files import write_bytes
 from abc_nb.model import compiled, lora
 from abc_nb.model.eight_bits import packed
 from abc_nb.model.transformer import ModelConfig, Transformer
+from abc_nb.problems.sampling import Batch
 from abc_nb.runs import store
 from abc_nb.runs.run import TABLES, Run, checksum, not_made
 from abc_nb.specs.spec import Spec
@@ -36,6 +39,7 @@ from abc_nb.training.trainer import Trainer
 
 Report = Callable[[Progress], None]
 PACKAGES = ("torch", "numpy", "pandas", "safetensors")
+ASKED = 3 * 10**7  # contexts, of which a minute tells whether they determine the answer
 
 
 def ensure(experiment: Spec, seed: int, report: Report | None = None) -> Run:
@@ -149,13 +153,26 @@ def biases(experiment: Spec, seed: int, parent: Run | None) -> Iterator[Reading]
     lines, tried, seconds, more = None, pd.DataFrame(), 0.0, [settings]
     for wanted in more:  # grows once
         start = time.perf_counter()
-        found = calibrate_model(model, batch, wanted)
+        found = lines_of(experiment, model, batch, wanted)
         tried, seconds = pd.concat([tried, found.tried]), seconds + time.perf_counter() - start
         if wanted.share is None and wanted.kappa is None:
             more += [replace(settings, share=share) for share in SHARES if share < found.tried.share.iloc[-1]]
         if {*found.bias.lines} != lines:
             yield Reading(found.bias, tried, round(seconds, 3))
             lines, tried = {*found.bias.lines}, pd.DataFrame()
+
+
+def lines_of(experiment: Spec, model: Transformer, batch: Batch, settings: Calibration) -> Calibrated:
+    """The lines that the settings ask for; of a bias that has to determine the answer all contexts are asked."""
+    if not isinstance(settings, Determining):
+        return calibrate_model(model, batch, settings)
+
+    def determines(bias: Lines) -> float:
+        contexts = contexts_of(experiment.build(0, bias), experiment.sampler)
+        return float(sum(contexts.counts.values()) <= ASKED and contexts.determined())
+
+    averages = average_attention(model, batch, settings.source)
+    return sparsest(averages, batch.layout, settings, determines, (1.0, 0.7, *SHARES))
 
 
 def start(experiment: Spec, seed: int, bias: Lines | None, parent: Run | None) -> Transformer:

@@ -7,7 +7,7 @@ from typing import Any
 
 from abc_nb.bias import ALiBi, PlacedALiBi, RunningALiBi
 from abc_nb.bias.lines import Lines
-from abc_nb.calibration.calibrate import Calibration
+from abc_nb.calibration.calibrate import Calibration, Determining
 from abc_nb.model import positions
 from abc_nb.problems.tables import Tables
 from abc_nb.problems.tasks import Task
@@ -231,8 +231,13 @@ PRACTISED = PRACTISED_DECODERS | {  # trained on until they are certified
     "abs": practised("window-cyclic", BASIC["window-cyclic"]),
     "abc": practised("abc-unpractised", ABC),
 }
+SPARSE = {  # lines that determine the answer, where those that keep the plain model's skill leave too many contexts
+    f"{name}-sparse-unpractised": replace(own, title=f"{own.title}, sparsest lines", calibration=Determining())
+    for name, own in {"abc": ABC, "decoder-abc-twice": DECODER_ONLY["decoder-abc-twice-unpractised"]}.items()
+}
+SPARSE |= all_practised(SPARSE)
 MODELS = PAPERS | PADDED | DEEP | PAPER_SIZED | PAPER_BATCH | PERIODS | WINDOWS | SIZED | FACTORED | WIDER | MODERN
-MODELS |= WIDENED | PLACED | PAPER_SETTING | GRID | DECODER_ONLY | PRACTISED | SMALLEST | FORMATS
+MODELS |= WIDENED | PLACED | PAPER_SETTING | GRID | DECODER_ONLY | PRACTISED | SMALLEST | FORMATS | SPARSE
 MODELS |= before_practice(MODELS)
 
 

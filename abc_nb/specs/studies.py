@@ -95,6 +95,10 @@ STUDIES = {
     "smallest": Study(("addition",), tuple(models.SMALLEST), profiles=("quick",)),
     "decoder-only": Study(DECODED, tuple(models.DECODER_ONLY)),
     "practised decoders": Study(DECODED, tuple(models.PRACTISED_DECODERS)),
+    "sparsest lines in base 16": Study(
+        ("n-by-1",), ("abc-sparse-unpractised", "abc-sparse"), (16,), profiles=("quick",)
+    ),
+    "sparsest lines of decoders": Study(("addition",), tuple(models.SPARSE)[1::2], profiles=("quick",)),
     "formats": Study(("addition",), tuple(models.FORMATS), profiles=TIGHT),
     "the paper's setting": Study(ARITHMETIC, tuple(models.PAPER_SETTING), profiles=("paper",)),
 }
