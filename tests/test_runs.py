@@ -17,7 +17,10 @@ from helpers import assert_same_result, interrupted_and_resumed, longer_experime
 from processes import SERVER, serve
 
 from abc_nb.calibration.calibrate import Calibration
+from abc_nb.certificates.certify import contexts_of
 from abc_nb.common.errors import InputError
+from abc_nb.model.transformer import Transformer
+from abc_nb.problems.sampling import Batch
 from abc_nb.runs import runner, store
 from abc_nb.runs.store import Run
 from abc_nb.specs.spec import LABELS, Spec, spec
@@ -179,6 +182,30 @@ def test_new_weights_or_the_parents(child: Spec, folders: Folders) -> None:
     torch.testing.assert_close(warm, parent.model().state_dict(), rtol=0, atol=0)
     new = runner.start(replace(child, start="new"), 0, reading.bias, parent).state_dict()
     torch.testing.assert_close(new, child.build(0).state_dict(), rtol=0, atol=0)
+
+
+def test_the_sparsest_lines_that_determine_the_answer_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Digits of this place have 60% of the attention and those below 40%: without these a carry is not known."""
+    own, vanilla = spec("successor-abc-sparse-unpractised"), spec("successor-vanilla")
+
+    def attention(model: Transformer, batch: Batch, source: str) -> dict[tuple[str, int], torch.Tensor]:
+        layout, heads = batch.layout, model.config.heads
+        cross = torch.zeros(heads, layout.target_length, layout.source_length)
+        for step in range(layout.target_length):
+            cross[:, step, max(layout.units - step, 0)] = 0.6
+            cross[:, step, layout.units - step + 1] = 0.4
+        own = torch.eye(layout.target_length).repeat(heads, 1, 1)
+        return {(name, layer): part for layer in range(2) for name, part in (("cross", cross), ("self", own))}
+
+    monkeypatch.setattr(runner, "average_attention", attention)
+    assert own.calibration is not None
+    found = runner.lines_of(own, vanilla.build(0), own.calibration_batch(0), own.calibration)
+    assert found.tried.share.tolist() == [1.0, 0.7, 0.5, 0.4] and found.tried["skill"].tolist() == [0, 0, 0, 1]
+    assert {line.offset for line in found.bias.lines if line.attention == "cross"} == {0, 1}
+    contexts = contexts_of(own.build(0, found.bias), own.sampler)
+    for shape in contexts.shapes:
+        rows = [row.tobytes() for block in contexts.blocks(shape) for row in block.values]
+        assert len({*rows}) == len(rows), "no two contexts look the same"
 
 
 @pytest.fixture
