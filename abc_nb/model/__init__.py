@@ -1,1 +1,1 @@
-"""The Transformer: attention, position encodings, dropout, low-rank changes."""
+"""The Transformer: attention, position encodings, low-rank changes."""

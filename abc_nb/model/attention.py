@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from abc_nb.bias.base import CLOSED, Added, Attention, OpenKeys
 from abc_nb.model import compiled
-from abc_nb.model.dropout import drop
 from abc_nb.model.positions import PositionEncoding
 
 BLOCK = 2**20  # numbers gathered at once: about 4 MB
@@ -33,11 +32,12 @@ def over_all_keys(
     """softmax(query key^T / sqrt(d) + bias) value, the mean of values over all keys: (B, H, L, d).
 
     query (B, H, L, d), key and value (B, H, S, d). The bias broadcasts to (B, H, L, S); minus infinity closes a key,
-    and a query without an open key gives zero. `keep` receives logits, bias included, and weights.
+    and a query without an open key gives zero. `keep` receives logits, bias included, and weights, and then there
+    is no dropout.
     """
     if keep is None and not dropout and value.dtype == query.dtype and compiled.fits(query, key.shape[2]):
         return compiled.attend(query, key, value, bias)
-    if keep is None and (query.is_cuda or not dropout):  # PyTorch's own knows no dropout on a processor
+    if keep is None:
         if bias is None:
             return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout)
         bias, closed = opened(bias.to(query.dtype), -1)  # of another type it is read wrongly on a processor
@@ -45,9 +45,8 @@ def over_all_keys(
         return mixed.masked_fill(closed, 0.0)
     logits = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
     weights = torch.softmax(logits, -1) if bias is None else softmax_or_zero(logits, bias, -1)
-    if keep is not None:
-        keep(logits if bias is None else logits + bias, weights)
-    return drop(weights, dropout) @ value
+    keep(logits if bias is None else logits + bias, weights)
+    return weights @ value
 
 
 def over_open_keys(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, dropout: float = 0.0) -> Tensor:
@@ -57,7 +56,7 @@ def over_open_keys(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, drop
     a slot, and a query without an open slot gives zero. `...` is (B, L) in a model and (contexts,) in a certificate.
     """
     logits = (query.unsqueeze(-3) * key).sum(-1) / query.shape[-1] ** 0.5
-    weights = drop(softmax_or_zero(logits, bias, -2), dropout)
+    weights = F.dropout(softmax_or_zero(logits, bias, -2), dropout)
     return (weights[..., None] * value).sum(-3)
 
 

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from abc_nb.bias.base import Added, Attention, OpenKeys
 from abc_nb.model.attention import Cache, Keep, KeysValues, Record
 from abc_nb.model.config import ModelConfig
-from abc_nb.model.dropout import Dropout
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ class Residual(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.norm, self.dropout = nn.LayerNorm(config.width), Dropout(config.dropout)
+        self.norm, self.dropout = nn.LayerNorm(config.width), nn.Dropout(config.dropout)
 
     def forward(self, x: Tensor, change: Tensor) -> Tensor:
         return x + self.dropout(change)
@@ -68,7 +67,7 @@ class Residual(nn.Module):
 class FeedForward(nn.Sequential):
     def __init__(self, config: ModelConfig) -> None:
         up, down = nn.Linear(config.width, config.feed_forward), nn.Linear(config.feed_forward, config.width)
-        super().__init__(up, nn.ReLU(inplace=True), Dropout(config.dropout), down)
+        super().__init__(up, nn.ReLU(inplace=True), nn.Dropout(config.dropout), down)
 
 
 class Layer(nn.Module):

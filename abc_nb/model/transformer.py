@@ -15,7 +15,6 @@ from abc_nb.bias.base import Added, Attention, Bias, key_count
 from abc_nb.bias.sequence import over_sequence
 from abc_nb.model.attention import Cache, Record
 from abc_nb.model.config import ModelConfig
-from abc_nb.model.dropout import Dropout
 from abc_nb.model.layers import Decoder, DecoderLayer, Frame, Layer
 from abc_nb.model.positions import Index
 from abc_nb.problems.layouts import Layout
@@ -37,7 +36,7 @@ class Transformer(nn.Module):
         self.encoder_norm = nn.LayerNorm(config.width) if config.encoder_layers else nn.Identity()
         self.decoder_norm = nn.LayerNorm(config.width)
         self.head = nn.Linear(config.width, vocabulary_size)
-        self.dropout = Dropout(config.dropout)
+        self.dropout = nn.Dropout(config.dropout)
         nn.init.normal_(self.embedding.weight, std=config.width**-0.5)
         self.position = config.position.table(config.width)
         self.frames: dict[tuple[Layout, bool | None, torch.device], Frame] = {}
