@@ -25,7 +25,7 @@ from abc_nb.model.eight_bits import round_weights
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task
-from abc_nb.training.progress import TrainingConfig
+from abc_nb.training.progress import Progress, TrainingConfig
 from abc_nb.training.trainer import Trainer
 
 CONFIG = TrainingConfig(
@@ -95,6 +95,19 @@ def test_every_round_trains_and_practice_ends(steps: int, rounds: int) -> None:
     assert found.progress.step == len(seen) == rounds * min(steps, 20)
     assert len(found.certificates) == rounds + 1
     assert found.facts["wrong_before"] == found.facts["wrong_after"] > 0
+
+
+def test_the_rate_falls_after_some_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, sampler = damaged()
+    rates = list[float]()
+
+    def nothing(trainer: Trainer, progress: Progress, report: object) -> None:
+        rates.append(trainer.config.learning_rate / CONFIG.learning_rate)
+        progress.step += trainer.config.steps
+
+    monkeypatch.setattr(practice, "train_a_round", nothing)
+    practise(model, sampler, CONFIG, 0, 6)
+    assert rates == [1, 1, 1, 1, 0.2, 0.2]
 
 
 @pytest.mark.slow

@@ -175,7 +175,7 @@ def lists_and_bases(found: Results) -> pd.DataFrame:
     """
     names = [Name(task, model) for task in LISTS for model in MODELS]
     names += [Name(task, model, base) for task in ABLATED for base in BASES for model in MODELS]
-    names.append(Name("n-by-2", "by-head", 4))
+    names += [Name("n-by-1", "abc-sparse", 16), Name("n-by-2", "by-head", 4)]
     made = {Name(row["task"], row["model"], row["base"]): row for row in table(found.first).to_dict("records")}
     frame = pd.DataFrame([verdict_on(found.first, name, made) for name in names])
     return frame.dropna(subset="contexts", ignore_index=True).astype({"contexts": int})
@@ -190,10 +190,12 @@ def verdict_on(found: Results, name: Name, made: dict[Name, dict[Any, Any]]) -> 
         none = {"verdict": "no certificate", "wrong": None, "margin": None, "problem": ""}
         return row | {"contexts": count_of(found, parent)} | none
     first = made.get(parent, last)
-    practised = first["wrong"] > 0 and last is not first
+    practices = [run.manifest["practice"] for run in found.existing([name]) if "practice" in run.manifest]
+    wrong = practices[0]["wrong_before"] if practices else first["wrong"]
+    practised = wrong > 0 and bool(practices)
     verdict = ("certified" if last["certified"] else "not certified") + " after practice" * practised
     problem = next((example["problem"] for example in first["counterexamples"]), "")
-    row |= {"contexts": first["contexts"], "verdict": verdict, "wrong": first["wrong"], "margin": last["margin"]}
+    row |= {"contexts": first["contexts"], "verdict": verdict, "wrong": wrong, "margin": last["margin"]}
     return row | {"problem": problem}
 
 

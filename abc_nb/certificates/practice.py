@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -38,8 +38,11 @@ from abc_nb.training.trainer import Batches, Report, Trainer, loss_of
 MOST = 300_000  # contexts for each step that practice may take: a model with more is neither rounded nor practised
 EXAMPLES = 100  # wrong contexts of one shape that are practised in a round
 SMALL = 0.5  # a margin below it is practised, too: what is practised beside it could turn it wrong
+QUICK = 4  # rounds, after which steps are smaller: else the last wrong contexts come and go
+SMALLER = 5  # times
 AT_ONCE = 64  # contexts without a problem that a step practises, all of one shape
 
+RATES = ("learning_rate", "matrix_learning_rate")
 Alone = dict[Shape, dict[bytes, Context]]  # contexts that are practised without a problem
 
 
@@ -157,7 +160,8 @@ def practise(
 ) -> Practised:
     """Train a model on until it is certified, at most so many rounds; of a certified one weights are rounded, no more.
 
-    `config` is the training of one round. Of every second batch, `config.again` problems hold wrong contexts.
+    `config` is the training of one of the first rounds; later ones have a lower rate. Of every second batch,
+    `config.again` problems hold wrong contexts.
     The history begins with the model before practice. InputError for a model that can have no certificate.
     """
     contexts, practice = contexts_of(model, sampler), ToPractise(sampler, config, seed)
@@ -170,7 +174,9 @@ def practise(
     def trainer(attempts: list[Attempt]) -> Trainer:
         practice.add(contexts, attempts[0].results)
         practice.first = progress.step
-        return PractiseTrainer(model, sampler, config, seed, practice)
+        late = progress.step >= QUICK * config.steps
+        rates = {name: getattr(config, name) / SMALLER for name in RATES if late}
+        return PractiseTrainer(model, sampler, replace(config, **rates), seed, practice)
 
     certificates = in_rounds(model, [contexts], rounds, progress, trainer, report)
     return Practised(certificates, progress, sum(map(len, practice.alone.values())))
