@@ -106,7 +106,7 @@ def build_parser() -> Parser:
     sub = command("evaluate", "exact-match accuracy by length, of random problems", csv=True)
     add_experiment(sub)
     sub.add_argument("--lengths", type=numbers("length", 1), default=[6, 10, 20, 60], help="as in 3,6,10 or 1-20")
-    sub.add_argument("--samples", type=number("sample", 1), default=1000, help="problems a length (default 1000)")
+    sub.add_argument("--samples", type=number("sample", 1), default=1000, help="problems per length (default 1000)")
 
     sub = command("compute", "the model's answer to one problem, to those in a text, or to each line of standard input")
     add_experiment(sub)

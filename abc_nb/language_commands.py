@@ -19,7 +19,7 @@ def train(arguments: Namespace) -> None:
     own = language_spec(arguments.name)
     with bar(own.training.steps, own.name) as report:
         run = runs.ensure(own, arguments.seed, report)
-    print(f"{run.weights} holds {own.name}, seed {run.seed}; {run.record['text']:.4f} nats a character of text")
+    print(f"{run.weights} holds {own.name}, seed {run.seed}; {run.record['text']:.4f} nats per character of text")
     show(pd.DataFrame(run.record["evaluation"]), csv=False)
 
 

@@ -62,7 +62,7 @@ def main() -> int:
     torch.set_float32_matmul_precision("highest")
     worst, compiled = 0.0, torch.compile(flex_attention)
     for width in (60, 1000):
-        lines = Lines.one_key_a_head(Task("addition").layout(width), HEADS, LAYER + 1)
+        lines = Lines.one_key_per_head(Task("addition").layout(width), HEADS, LAYER + 1)
         for bias in (lines, Window(), RunningALiBi()):
             worst = max(worst, compare(compiled, bias, width))
     print("equal" if worst <= ALLOWED else f"NOT equal: {worst:.1e} is more than {ALLOWED}")

@@ -180,7 +180,7 @@ def long_sequence() -> Row:
     sizes = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": layers, "vocab_size": 16}
     sizes |= {"num_attention_heads": heads, "num_key_value_heads": heads // 2, "max_position_embeddings": 2**13}
     model = LlamaForCausalLM(LlamaConfig(**sizes)).eval().to(devices.device())
-    bias = Lines.one_key_a_head(task.layout(DIGITS[0]), heads, layers)
+    bias = Lines.one_key_per_head(task.layout(DIGITS[0]), heads, layers)
     found: dict[bool, list[str]] = {True: [], False: []}
     for digits in DIGITS:
         layout, medians = task.layout(digits), dict[bool, float]()
@@ -199,7 +199,7 @@ def long_sequence() -> Row:
             )
         ratio = medians[False] / medians[True]
     return {
-        "what": f"pass of a Llama of {layers} layers under ABS, one key a head, FlexAttention, one thread",
+        "what": f"pass of a Llama of {layers} layers under ABS, one key per head, FlexAttention, one thread",
         "ratio": f"{ratio:.1f} times faster at {tokens.shape[1]:,} tokens",
         "goal": f"faster from {LONG:,} tokens on",
         "ours": "; ".join(found[True]),

@@ -96,7 +96,7 @@ def table_model(task: Task, more: tuple[Line, ...] = (), kind: str = "encoder-de
     layout = task.layout((3, 3) if len(task.operand_places(3)) == 2 else 3)
     config = ModelConfig(width=20, heads=5, feed_forward=24, decoder_layers=1, kind=kind)  # type: ignore[arg-type]
     torch.manual_seed(0)
-    bias = Lines.one_key_a_head(layout, 5, 1)
+    bias = Lines.one_key_per_head(layout, 5, 1)
     bias = replace(bias, lines=(*bias.lines, *more))
     return Transformer(replace(config, position=NoPosition(), bias=bias), len(task.vocabulary)).eval()
 

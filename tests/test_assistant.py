@@ -54,7 +54,7 @@ def language_model() -> tuple[Any, Any]:
 
 def new_path(*patterns: Pattern, depth: int = 2) -> Path:
     model, tokenizer = language_model()
-    return Path(model, tokenizer, SpanLines.one_key_a_head(patterns, 8, depth), depth)
+    return Path(model, tokenizer, SpanLines.one_key_per_head(patterns, 8, depth), depth)
 
 
 @lru_cache
@@ -169,7 +169,7 @@ def test_without_a_problem_to_answer_text_is_the_model_s_own(text: str) -> None:
 
 def test_answers_in_generated_text_are_the_path_s() -> None:
     """Two rows of a batch, one of them with the beginning of an answer."""
-    sums = SpanLines.one_key_a_head((ADDITION,), 8, 1)
+    sums = SpanLines.one_key_per_head((ADDITION,), 8, 1)
     model, tokenizer = language_model()
     path = Path(model, tokenizer, sums, 1)
     wanted = ADDITION.read(path.answer(ADDITION, ["905", "1234567"]))  # of a path that has learned nothing
@@ -191,7 +191,7 @@ def test_a_tokenizer_that_has_no_token_for_a_sign_is_refused() -> None:
     model, tokenizer = language_model()
     other = Pattern(Task("successor"), "\u0441({a})=")
     with pytest.raises(InputError, match="one for each character"):
-        Path(model, tokenizer, SpanLines.one_key_a_head((other,), 8, 2), 2)
+        Path(model, tokenizer, SpanLines.one_key_per_head((other,), 8, 2), 2)
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_a_tokenizer_that_has_no_token_for_a_sign_is_refused() -> None:
 def test_what_no_path_is_made_of_is_refused(depth: int, heads: int, message: str) -> None:
     model, tokenizer = language_model()
     with pytest.raises(InputError, match=message):
-        Path(model, tokenizer, SpanLines.one_key_a_head((PARITY,), heads, max(1, depth)), depth)
+        Path(model, tokenizer, SpanLines.one_key_per_head((PARITY,), heads, max(1, depth)), depth)
 
 
 @pytest.mark.parametrize("how", ["ABS", "plain"])
@@ -245,7 +245,7 @@ def test_the_page_on_smollm2_has_what_was_measured_and_the_shipped_path_is_the_c
     assert smollm2.summary(facts) in (ROOT / "docs" / "assistant.md").read_text(encoding="utf-8")
     assert all(each["wrong"] == 0 < each["margin"] for each in facts["certificates"][-1])
     for each, pattern in zip(facts["certificates"][-1], smollm2.PATTERNS, strict=True):
-        bias = SpanLines.one_key_a_head(smollm2.PATTERNS, 9, smollm2.DEPTH)
+        bias = SpanLines.one_key_per_head(smollm2.PATTERNS, 9, smollm2.DEPTH)
         assert each["contexts"] == sum(len(right) for _, right, _ in every_context(bias, pattern))
     shapes = {name: tuple(tensor.shape) for name, tensor in load_file(paths.SHIPPED / smollm2.WEIGHTS).items()}
     assert shapes["layers.1.mlp.down_proj.weight"] == (576, 1536)

@@ -173,7 +173,7 @@ LINES = Lines(
 )
 BIASES = [
     Causal(), ALiBi(), ALiBi(cross=True), PlacedALiBi(cross=True), RunningALiBi(), Near(1), Window(), Window(2, "both"),
-    LINES, Lines.one_key_a_head(LAYOUT, 2, 2), Lines.by_head(LAYOUT, 2, 2), Shut(), Shut(few=True),
+    LINES, Lines.one_key_per_head(LAYOUT, 2, 2), Lines.by_head(LAYOUT, 2, 2), Shut(), Shut(few=True),
 ]  # fmt: skip
 
 

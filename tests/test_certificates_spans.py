@@ -87,7 +87,7 @@ def enumerated(contexts: SpanContexts) -> dict[Context, set[int]]:
 @pytest.mark.parametrize("pattern", SMALL, ids=lambda pattern: pattern.task.name)
 def test_contexts_are_those_of_all_problems(pattern: Pattern) -> None:
     """In base 3, problems of four digits show every context; so many have one right token each."""
-    contexts = SpanContexts.of(model(SpanLines.one_key_a_head((pattern,), 5, 2)), pattern)
+    contexts = SpanContexts.of(model(SpanLines.one_key_per_head((pattern,), 5, 2)), pattern)
     known, found = by_hand(pattern, every_problem(pattern)), enumerated(contexts)
     assert found == known
     assert {len(right) for right in known.values()} == {1}
@@ -99,7 +99,7 @@ def test_contexts_are_those_of_all_problems(pattern: Pattern) -> None:
 
 @pytest.mark.parametrize("pattern", SMALL, ids=lambda pattern: pattern.task.name)
 def test_an_answer_is_determined_where_no_two_problems_contradict_each_other(pattern: Pattern) -> None:
-    whole, found = SpanLines.one_key_a_head((pattern,), 5, 2), []
+    whole, found = SpanLines.one_key_per_head((pattern,), 5, 2), []
     for which, few in enumerate(pattern.few):
         for below in (0,) if few else (0, 1):
             kept = [
@@ -116,7 +116,7 @@ def test_an_answer_is_determined_where_no_two_problems_contradict_each_other(pat
 
 @pytest.mark.parametrize("pattern", SMALL, ids=lambda pattern: pattern.task.name)
 def test_a_problem_holds_its_context(pattern: Pattern) -> None:
-    contexts = SpanContexts.of(model(SpanLines.one_key_a_head((pattern,), 5, 2)), pattern)
+    contexts = SpanContexts.of(model(SpanLines.one_key_per_head((pattern,), 5, 2)), pattern)
     for shape, sites in contexts.shapes.items():
         block = next(contexts.blocks(shape))
         for row in range(0, len(block.right), 7):
@@ -164,7 +164,7 @@ def test_a_model_that_knows_nothing_is_wrong_and_shows_it() -> None:
 def test_what_cannot_be_certified_is_refused() -> None:
     with pytest.raises(InputError, match="at one position"):
         SpanContexts.of(model(SpanLines.whole(PATTERNS, 5, 3)), PATTERNS[0])
-    lines = SpanLines.one_key_a_head(PATTERNS, 5, 2).lines[0]
+    lines = SpanLines.one_key_per_head(PATTERNS, 5, 2).lines[0]
     before = replace(next(line for line in lines.lines if line.attention == "source"), offset=-1)
     with pytest.raises(InputError, match="others than themselves"):
         SpanContexts(replace(lines, lines=(*lines.lines, before)), 2, PATTERNS[0])

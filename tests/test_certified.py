@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from conftest import Folders
 
+import abc_nb
 from abc_nb import commands
 from abc_nb.analysis import certified
 from abc_nb.analysis.results import Results
@@ -122,13 +123,13 @@ def test_a_run_says_what_its_certificates_say() -> None:
 
 
 def test_lists_and_bases_have_a_verdict_or_their_contexts(known: Known) -> None:
-    """Certificates of Successor in base 10 stand for those in base 2: before practice and after it, and of ABC none."""
+    """Certificates of Successor in base 10 stand for those of N x 1 in base 16: before practice and after it."""
     for model in ("window-cyclic", "abs"):
-        data, name = known[f"successor-{model}-quick-seed0"], f"successor-{model}-base2"
-        known[f"{name}-quick-seed0"] = data | {"experiment": name, "base": 2, "margin": 2.5}
+        data, name = known[f"successor-{model}-quick-seed0"], f"n-by-1-{model}-base16"
+        known[f"{name}-quick-seed0"] = data | {"experiment": name, "base": 16, "margin": 2.5}
     frame = certified.lists_and_bases(FOUND).set_index(["task", "base", "model"])
-    row = frame.loc["successor", 2, "abs"]
-    assert (row.verdict, row.wrong, row.margin) == ("certified after practice", 2, 2.5) and row.problem == "78799"
+    row, wrong = frame.loc["n-by-1", 16, "abs"], abc_nb.load("n-by-1-abs-base16").manifest["practice"]["wrong_before"]
+    assert (row.verdict, row.wrong, row.margin) == ("certified after practice", wrong, 2.5) and row.problem == "78799"
     others = frame[frame.verdict != "certified after practice"]
     assert len(others) == len(frame) - 1
     counted = {model: own.reset_index() for model, own in frame.groupby("model")}

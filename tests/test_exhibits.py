@@ -79,8 +79,8 @@ def test_an_index_with_a_name_is_shown_and_one_without_is_not() -> None:
     ("names", "shown"),
     [
         (["vanilla", "decoder-vanilla"], ["Vanilla", "Vanilla, decoder-only"]),
-        (["decoder-vanilla", "decoder-abs"], ["Vanilla", "ABS, one key a head"]),
-        (["abs", "decoder-abs", "Ours"], ["ABS", "ABS, one key a head, decoder-only", "Ours"]),
+        (["decoder-vanilla", "decoder-abs"], ["Vanilla", "ABS, one key per head"]),
+        (["abs", "decoder-abs", "Ours"], ["ABS", "ABS, one key per head, decoder-only", "Ours"]),
         (["rope", "decoder-rope", "rope-widened"], ["RoPE", "RoPE, decoder-only", "RoPE, three widths"]),
         (["vanilla-widened", "nope-widened", "abc"], ["Vanilla", "NoPE", "ABC"]),
     ],

@@ -204,7 +204,7 @@ def test_averages_have_the_form_that_calibration_reads(make: Make) -> None:
     assert bias.heads == HEADS and bias.lines
 
 
-ONE_KEY = Lines.one_key_a_head(LAYOUT, HEADS, LAYERS)
+ONE_KEY = Lines.one_key_per_head(LAYOUT, HEADS, LAYERS)
 
 
 @families

@@ -31,7 +31,7 @@ ADDITION = Task("addition")
 interpreted = pytest.mark.filterwarnings("ignore:flex_attention called without")
 compiler = pytest.mark.skipif(not shutil.which("g++"), reason="there is no C++ compiler (g++)")
 biases = pytest.mark.parametrize(
-    "bias", [Lines.one_key_a_head(ADDITION.layout(3), HEADS, LAYERS), Window(), RunningALiBi(), Drawn(), Bias()]
+    "bias", [Lines.one_key_per_head(ADDITION.layout(3), HEADS, LAYERS), Window(), RunningALiBi(), Drawn(), Bias()]
 )
 
 
@@ -92,7 +92,7 @@ def test_compiled_once_it_is_the_same_at_every_width_padded_with_shared_heads_an
 @biases
 def test_what_is_computed_is_the_bias_cell_by_cell(bias: Bias) -> None:
     layout = Task("n-by-1").layout(6)
-    own = Lines.one_key_a_head(layout, HEADS, LAYERS) if isinstance(bias, Lines) else bias
+    own = Lines.one_key_per_head(layout, HEADS, LAYERS) if isinstance(bias, Lines) else bias
     wanted = whole(own, layout, LAYER)
     cells = torch.meshgrid(torch.arange(HEADS), torch.arange(count(layout)), torch.arange(count(layout)), indexing="ij")
     score, mask = (make(own, layout, LAYER, HEADS) for make in (hf.score_mod, hf.mask_mod))

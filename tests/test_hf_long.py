@@ -28,7 +28,7 @@ ATTACH = sys.modules["abc_nb.hf.attach"]
 
 ADDITION = Task("addition")
 LAYOUT = ADDITION.layout(20)
-ONE_KEY, CLOSED_ALL = Lines.one_key_a_head(LAYOUT, HEADS, LAYERS), Lines(HEADS, (), empty="closed")
+ONE_KEY, CLOSED_ALL = Lines.one_key_per_head(LAYOUT, HEADS, LAYERS), Lines(HEADS, (), empty="closed")
 compiler = pytest.mark.skipif(not shutil.which("g++"), reason="there is no C++ compiler (g++)")
 Calls = list[tuple[int, int]]  # queries and keys of each layer that FlexAttention computed
 

@@ -22,7 +22,7 @@ hf = pytest.importorskip("abc_nb.hf")
 
 WIDTHS = (2, 3, 5)
 LAYOUTS = [Task("addition").layout(width) for width in WIDTHS]
-BIAS = Lines.one_key_a_head(LAYOUTS[0], HEADS, LAYERS)
+BIAS = Lines.one_key_per_head(LAYOUTS[0], HEADS, LAYERS)
 
 
 def gemma2(**other: Any) -> Any:

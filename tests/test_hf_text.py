@@ -30,7 +30,7 @@ Attending = pytest.importorskip("abc_nb.hf.certify").Attending
 
 PAD = 0
 TOKENIZER = one_token_a_character()
-BIAS = SpanLines.one_key_a_head(PATTERNS, HEADS, LAYERS)
+BIAS = SpanLines.one_key_per_head(PATTERNS, HEADS, LAYERS)
 SIZES = {"hidden_size": 40, "num_attention_heads": HEADS, "num_key_value_heads": 1, "vocab_size": 98}
 OTHER: dict[Any, dict[str, Any]] = {
     gpt2: {"n_embd": 40, "n_head": HEADS, "vocab_size": 98},
@@ -199,7 +199,7 @@ def test_half_precision_is_as_near_as_without_a_bias(make: Any, dtype: torch.dty
 def test_a_bias_is_saved_beside_the_model_and_comes_back_with_it(of_text: bool, tmp_path: Path) -> None:
     model, tokens = own(llama), ids("12+34=64; and succ(99)=0")[None]
     layouts = [PATTERNS[0].layout((6, 7)), PATTERNS[0].layout((9, 4))]
-    lines = Lines.one_key_a_head(layouts[0], HEADS, LAYERS)
+    lines = Lines.one_key_per_head(layouts[0], HEADS, LAYERS)
     more = {"spans": TOKENIZER} if of_text else {"layout": layouts, "period": 3}
     tokens = tokens if of_text else tokens[:, :20].repeat(2, 1)
     with hf.attach(model, BIAS if of_text else lines, **more):
@@ -240,7 +240,7 @@ SUMS = PATTERNS[:2]
 @pytest.mark.parametrize("kind", ["bytes", "metaspace", "no parts"])
 @torch.no_grad()
 def test_a_tokenizer_that_merges_digits_is_refused_and_is_given_one_digit_tokens(kind: str) -> None:
-    merging, bias = trained_tokenizer(kind), SpanLines.one_key_a_head(SUMS, HEADS, LAYERS)
+    merging, bias = trained_tokenizer(kind), SpanLines.one_key_per_head(SUMS, HEADS, LAYERS)
     model = made(llama, **SIZES | {"vocab_size": 600})
     with pytest.raises(InputError, match="one_digit_tokens"):
         hf.attach(model, bias, spans=merging)
@@ -261,7 +261,7 @@ def test_what_text_cannot_be_is_said_in_a_sentence() -> None:
     with pytest.raises(InputError, match="spans=tokenizer"):
         hf.attach(model, BIAS, PATTERNS[0].layout((2, 2)), spans=TOKENIZER)
     with pytest.raises(InputError, match="6 heads and the model 5"):
-        hf.attach(model, SpanLines.one_key_a_head(SUMS, HEADS + 1, LAYERS), spans=TOKENIZER)
+        hf.attach(model, SpanLines.one_key_per_head(SUMS, HEADS + 1, LAYERS), spans=TOKENIZER)
     plain = model(tokens[:, :4]).past_key_values
     with hf.attach(model, BIAS, spans=TOKENIZER):
         with pytest.raises(InputError, match="input_ids"):
@@ -273,7 +273,7 @@ def test_what_text_cannot_be_is_said_in_a_sentence() -> None:
     assert hf.attached(model) is None
 
 
-PARITY = SpanLines.one_key_a_head(PATTERNS[3:], HEADS, LAYERS)
+PARITY = SpanLines.one_key_per_head(PATTERNS[3:], HEADS, LAYERS)
 
 
 def test_a_llama_is_trained_until_its_answers_are_certified_in_any_text(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ SHORT = TrainingConfig(steps=6, batch=4, held_batch=4, hold=3, learned=2.0, agai
 def tiny() -> LanguageSpec:
     """Of two tasks: the others have most of the contexts."""
     own, few = language_spec("language-abs"), patterns()[2:]
-    config = replace(own.model, width=32, feed_forward=32, bias=SpanLines.one_key_a_head(few, HEADS, LAYERS))
+    config = replace(own.model, width=32, feed_forward=32, bias=SpanLines.one_key_per_head(few, HEADS, LAYERS))
     return replace(own, mixture=Mixture(few, 96), model=config, training=SHORT, rounds=1, practice=SHORT)
 
 

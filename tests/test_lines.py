@@ -200,12 +200,12 @@ def test_by_head_every_head_has_keys_of_its_own_and_together_they_see_what_a_pla
 
 
 @given(st.sampled_from(ARRANGEMENTS), st.integers(2, 30), st.integers(0, 1))
-def test_one_key_a_head_follows_places_however_operands_and_answer_are_written(
+def test_one_key_per_head_follows_places_however_operands_and_answer_are_written(
     arrangement: Arrangement, width: int, below: int
 ) -> None:
     """The digit of the output's own place, or that of the place below it, is the one key of a head."""
     layout = Task("addition").layout(width, arrangement)
-    bias = Lines.one_key_a_head(layout, heads=6, layers=1)
+    bias = Lines.one_key_per_head(layout, heads=6, layers=1)
     written = [("$", 0), *[("a", place) for place in range(width - 1, -1, -1)], ("+", 0)]
     written += [*[("b", place) for place in range(width - 1, -1, -1)], ("&", 0)]
     if arrangement == "units-first":

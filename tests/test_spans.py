@@ -23,7 +23,7 @@ from abc_nb.training.writer import Writer, rows_of
 HEADS, LAYERS = 5, 2
 FORMS = {"addition": "{a}+{b}=", "n-by-1": "{a}*{d}=", "successor": "succ({a})=", "parity": "parity({bits})="}
 PATTERNS = tuple(Pattern(Task(task), form) for task, form in FORMS.items())
-BIAS = SpanLines.one_key_a_head(PATTERNS, HEADS, LAYERS)
+BIAS = SpanLines.one_key_per_head(PATTERNS, HEADS, LAYERS)
 WORDS = st.text(" \nabcsu(p;=", max_size=12)
 
 
@@ -191,4 +191,4 @@ def test_patterns_that_cannot_be_found_again_are_refused() -> None:
         with pytest.raises(InputError):
             Pattern(Task(task), form)
     with pytest.raises(InputError, match="heads"):
-        SpanLines.one_key_a_head(PATTERNS, 4, LAYERS)
+        SpanLines.one_key_per_head(PATTERNS, 4, LAYERS)

@@ -148,7 +148,7 @@ def test_a_sum_is_written_row_by_row_with_a_plus_before_each_number() -> None:
 @given(st.integers(1, 6), st.integers(1, 12), st.integers(0, 3))
 def test_one_line_follows_the_numbers_cell_by_cell(digits: int, numbers: int, back: int) -> None:
     layout = Task("sum-of-many", 3).layout((digits, numbers))
-    line = next(line for line in Lines.one_key_a_head(layout, 4, 1).lines if line.attention == "cross")
+    line = next(line for line in Lines.one_key_per_head(layout, 4, 1).lines if line.attention == "cross")
     keys = on_lines([replace(line, offset=back)], layout, "cross", line.head + 1)
     columns = layout.operands[0].columns
     for step in range(layout.target_length - 1):

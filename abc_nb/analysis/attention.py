@@ -250,7 +250,7 @@ def far_digits_closed(runs: Sequence[Run], lengths: Sequence[int], samples: int 
 
 
 def open_and_closed(frame: pd.DataFrame) -> pd.DataFrame:
-    """`far_digits_closed` for reading: a row a seed, a column a length with digits open or closed."""
+    """`far_digits_closed` for reading: a row per seed, a column per length with digits open or closed."""
     long = frame.melt(["seed", "length"], ["open", "closed"], "digits", "percent").round()
     long["digits"] = long.length.astype(str) + " digits, " + long.digits
     return long.pivot(index="seed", columns="digits", values="percent")[list(dict.fromkeys(long.digits))]

@@ -15,7 +15,7 @@ Record = Mapping[str, Any]  # of a run of a language model
 def compared(records: Mapping[str, Sequence[Record]]) -> pd.DataFrame:
     """A row a model, from the records of its seeds.
 
-    The lowest loss on held-out text before practice, in nats a character, as a range over the seeds; percent of
+    The lowest loss on held-out text before practice, in nats per character, as a range over the seeds; percent of
     problems right at each length, of the worst task and seed; problems that the models wrote into text of their own;
     and the seeds that are certified on every task.
     """

@@ -36,7 +36,7 @@ def wiring(found: Results) -> pd.DataFrame:
 def of_run(run: Run) -> dict[str, Any]:
     bias, config, heads = run.bias(), run.spec.model, defaultdict[tuple[str, int, int], list[Line]](list)
     assert bias is not None
-    hand = Lines.one_key_a_head(run.spec.sampler.layout(6), config.heads, config.decoder_layers)
+    hand = Lines.one_key_per_head(run.spec.sampler.layout(6), config.heads, config.decoder_layers)
     known = {key(line) for line in hand.lines}
     for line in bias.lines:
         heads[line.attention, line.layer, line.head].append(line)
@@ -66,7 +66,7 @@ def without_values(model: Transformer) -> Transformer:
 
 
 def mask_alone(found: Results) -> pd.DataFrame:
-    """Models whose lines have values, once these are set to 0: percent right by length, a row a run.
+    """Models whose lines have values, once these are set to 0: percent right by length, a row per run.
 
     All other models stay as they are.
     """

@@ -74,7 +74,7 @@ def load() -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
 
 def new_path(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, depth: int = DEPTH) -> Path:
     """An untrained path for sums and for products with one digit."""
-    return Path(model, tokenizer, SpanLines.one_key_a_head(PATTERNS, model.config.num_attention_heads, depth), depth)
+    return Path(model, tokenizer, SpanLines.one_key_per_head(PATTERNS, model.config.num_attention_heads, depth), depth)
 
 
 def chat(tokenizer: PreTrainedTokenizerBase, question: str, begun: str = "") -> str:
@@ -214,7 +214,7 @@ def of_all_weights(name: str, facts: dict[str, Any], everyday: Sequence[dict[str
     return [
         f"- All weights, {name}: {facts['steps']} steps took {facts['seconds'] / 60:.0f} minutes of one core. The loss "
         f"of a step went from {first:.2f} to {last:.2f}, and that of held-out text from {before:.2f} to {after:.2f} "
-        f"nats a token. {same} of {len(everyday)} everyday questions get exactly the same answer as before.",
+        f"nats per token. {same} of {len(everyday)} everyday questions get exactly the same answer as before.",
         *(f"- All weights, {name}: {Certificate(**each)}" for each in facts["certificates"]),
     ]
 

@@ -106,7 +106,7 @@ def made(name: str, steps: int = STEPS, seed: int = 0) -> dict[str, Any]:
     """Train all weights under ABS or plain, and test them."""
     model, tokenizer = load()
     layers, heads = model.config.num_hidden_layers, model.config.num_attention_heads
-    bias = SpanLines.one_key_a_head(PATTERNS, heads, layers) if name == "ABS" else None
+    bias = SpanLines.one_key_per_head(PATTERNS, heads, layers) if name == "ABS" else None
     facts: dict[str, Any] = {"steps": steps, "seed": seed, "device": device_name()}
     facts |= {"text": [text_loss(model, tokenizer)]}
     facts |= {"trials": [(validated(model, tokenizer, bias, rate), rate) for rate in RATES]}

@@ -162,7 +162,7 @@ class Lines(Bias):
         return of_keys(keys_of(layout, max(few, default=1)), LAST_TOKENS, heads, layers)
 
     @staticmethod
-    def one_key_a_head(layout: Layout, heads: int, layers: int) -> Lines:
+    def one_key_per_head(layout: Layout, heads: int, layers: int) -> Lines:
         """ABS of a decoder-only model, where all keys share one softmax: every head looks at one key of a window.
 
         The window has the digits of this place and of the place below it, and the last two tokens of the answer; for

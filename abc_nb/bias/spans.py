@@ -46,7 +46,7 @@ class SpanLines(Bias):
         return cls(heads, tuple(patterns), (Lines(heads, ()),) * len(patterns), period)
 
     @classmethod
-    def one_key_a_head(cls, patterns: Sequence[Pattern], heads: int, layers: int) -> SpanLines:
+    def one_key_per_head(cls, patterns: Sequence[Pattern], heads: int, layers: int) -> SpanLines:
         """ABS by hand: a head sees one digit of this place or of the place below, or the sign that names the task."""
         lines = []
         for pattern in patterns:

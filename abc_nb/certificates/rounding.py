@@ -47,7 +47,7 @@ STEADY = 1e-3  # no bound where a variance can be off by a larger part of itself
 class Gain:
     """A linear map of normed states: how much it makes of their error, and the rounding of its own.
 
-    The gain of the LayerNorm is a part of `error`; numbers, or one a head.
+    The gain of the LayerNorm is a part of `error`; numbers, or one per head.
     """
 
     error: Tensor

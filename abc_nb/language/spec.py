@@ -97,7 +97,7 @@ def language_specs() -> tuple[LanguageSpec, ...]:
     its position is its place.
     """
     own = patterns()
-    scaffold = SpanLines.one_key_a_head(own, HEADS, LAYERS)
+    scaffold = SpanLines.one_key_per_head(own, HEADS, LAYERS)
     config = ModelConfig(
         width=128,
         heads=HEADS,

@@ -92,7 +92,7 @@ def patterns_of(model: Transformer) -> tuple[Pattern, ...]:
 
 
 def text_loss(model: Transformer, rows: int = TEXTS, characters: int = 256) -> float:
-    """Nats a character of held-out text without problems."""
+    """Nats per character of held-out text without problems."""
     mixture, rng = Mixture((), characters), generator(0, VALIDATION, 1)
     with evaluating(model) as device:
         parts = [losses(model, mixture.rows(rng, 32, held_out=True).to(device))[0] for _ in range(-(-rows // 32))]

@@ -1,6 +1,6 @@
 """Claims of the paper and their verdicts, by one rule.
 
-`data/claims.csv` has a row a claim: its criterion in words, its `rule`, what it is `at_most` where every run agrees,
+`data/claims.csv` has a row per claim: its criterion in words, its `rule`, what it is `at_most` where every run agrees,
 its finding with places for the parts (see `Part`), and what would `decide` it. `data/counts.csv` has what it counts.
 There `rows` names studies or a measure, `models` and `tasks` choose from them by patterns (`!` leaves out), and `label`
 groups the runs. `among`, `undecided` and `agrees` are conditions on a run's columns. The part `runs` decides; a finding

@@ -92,16 +92,16 @@ class Exhibits:
         self.table(name, frame, wide(shown), setting(self.profile, regime, rows))
 
     def by_length(self, name: str, rows: pd.DataFrame, lengths: Sequence[int]) -> None:
-        """Evaluation rows over seeds: a row a task and model, a column a length."""
+        """Evaluation rows over seeds: a row per task and model, a column per length."""
         frame = over_seeds(rows[rows.length.isin(lengths)])
         self.table(name, frame, tables.by_length(frame))
 
     def curves(self, name: str, rows: pd.DataFrame, tasks: Sequence[str] = ("successor", "addition")) -> None:
-        """Evaluation rows as curves over the length, a panel a task, as the paper has them."""
+        """Evaluation rows as curves over the length, a panel per task, as the paper has them."""
         self.figure(name, plots.by_length(rows[rows.task.isin(tasks)], "task"))
 
     def by_method(self, name: str, rows: pd.DataFrame, lengths: Sequence[int]) -> None:
-        """Evaluation rows as curves over the length, a panel a method."""
+        """Evaluation rows as curves over the length, a panel per method."""
         self.figure(name, plots.by_length(rows[rows.length.isin(lengths)], "model"))
 
     def ledger(self, results: Results) -> None:

@@ -45,7 +45,7 @@ def beside_paper(rows: pd.DataFrame, table: str) -> pd.DataFrame:
 
 
 def wide(frame: pd.DataFrame) -> pd.DataFrame:
-    """For reading: a row a task and model, and for each length `paper | ours (worst–best seed)` in percent."""
+    """For reading: a row per task and model, and for each length `paper | ours (worst–best seed)` in percent."""
     paper = frame.paper.map(lambda value: "–" if pd.isna(value) else f"{value:.4g}")
     return arranged(frame, ["task", "model"], "length", paper + " | " + medians(frame))
 
@@ -164,7 +164,7 @@ def kept(run: Run) -> dict[str, Any]:
 
 
 def by_reading(table: pd.DataFrame) -> pd.DataFrame:
-    """`algorithm_1` for reading: a row a reading, regime and size, with its tasks and each measure's range."""
+    """`algorithm_1` for reading: a row per reading, regime and size, with its tasks and each measure's range."""
     keys = ["layers", "embedding size", "batch", "regime", "reading"]
     rows = []
     for where, own in table.groupby(keys, sort=False):

@@ -1,6 +1,6 @@
 """The pack: the runs that come with the project, as a few tables that are read when they are needed.
 
-runs.csv               a row a run: what it is, how it came about, and the checksum of its weights
+runs.csv               a row per run: what it is, how it came about, and the checksum of its weights
 experiments.json.gz    all that a run depends on, by digest; the column `experiment` names one
 evaluation.csv.gz, ... `run.TABLES`, the rows of all runs one after the other; the column `run` says whose they are
 weights/NAME.safetensors   the weights of an experiment's runs, tensors named seed0/..., seed1/...

@@ -28,7 +28,7 @@ from abc_nb.training.progress import schedule
 TABLES: dict[str, dict[str, type]] = {  # what a run consists of, beside its facts: the columns of each table
     # A row a test: problems asked for, how many there are (fewer where no more exist), and how many are right.
     "evaluation": {"length": int, "asked": int, "samples": int, "correct": int},
-    "history": {"step": int, "seconds": float, "loss": float, "accuracy": float},  # a row a validation
+    "history": {"step": int, "seconds": float, "loss": float, "accuracy": float},  # a row per validation
     "thresholds": {"share": float, "lines": int, "skill": float, "validation": float},  # that calibration tried
     "lines": {  # of a calibrated bias
         "attention": str,

@@ -172,7 +172,7 @@ def trace(problem: str) -> Figure:
 
 @rc_context(STYLE)
 def grid(rows: pd.DataFrame) -> Figure:
-    """The median seed's percentages by window w and period T, a panel a task (columns as `over_seeds`, w, T)."""
+    """The median seed's percentages by window w and period T, a panel per task (columns as `over_seeds`, w, T)."""
     rows = named(rows)
     tasks = list(dict.fromkeys(rows.task))
     figure, panels = new_figure(len(tasks), min(2, len(tasks)), (WIDTH, 0.17 * rows.w.nunique() + 0.7))

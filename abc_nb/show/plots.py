@@ -77,7 +77,7 @@ def name_flat(panel: Axes, rows: pd.DataFrame) -> None:
 
 @rc_context(STYLE)
 def by_length(rows: pd.DataFrame, panels: Literal["task", "model"]) -> Figure:
-    """Evaluation rows as curves over the length: a panel a model and a colour a task, or the other way round."""
+    """Evaluation rows as curves over the length: a panel per model and a colour per task, or the other way round."""
     rows, by = named(rows), "model" if panels == "task" else "task"
     titles, names = list(dict.fromkeys(rows[panels])), list(dict.fromkeys(rows[by]))
     names.sort(key=lambda name: USUAL.index(name) if name in USUAL else len(USUAL))

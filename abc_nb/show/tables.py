@@ -37,7 +37,7 @@ def medians(frame: pd.DataFrame) -> pd.Series:
 
 
 def by_length(frame: pd.DataFrame) -> pd.DataFrame:
-    """`over_seeds` for reading: a row a task and model, a column a length, and below them the problems a length."""
+    """`over_seeds` for reading: a row per task and model, a column per length; below, the problems per length."""
     frame = named(frame)
     table = arranged(frame.assign(seeds=seed_counts(frame)), ["task", "model", "seeds"], "length", medians(frame))
     counts = frame.groupby("length").samples.unique()
@@ -58,14 +58,14 @@ def ablations(found: Results) -> pd.DataFrame:
 
 
 def by_choice(table: pd.DataFrame) -> pd.DataFrame:
-    """`ablations` for reading: a row a choice, a column a task, in each cell `median (worst–best) [lines]`."""
+    """`ablations` for reading: a row per choice, a column per task, in each cell `median (worst–best) [lines]`."""
     table = named(table)
     counted = table.lines.map(lambda lines: "" if pd.isna(lines) else f" [{lines:.0f}]")
     return arranged(table, ["model"], "task", medians(table) + counted)[list(dict.fromkeys(table.task))]
 
 
 def shortest_wrong(frame: pd.DataFrame) -> pd.DataFrame:
-    """`certified.shortest_wrong` for reading: a row a model, a column a task; `none` where a search found none.
+    """`certified.shortest_wrong` for reading: a row per model, a column per task; `none` where a search found none.
 
     Of a model's seeds the shortest problem; of models that were searched the plain ones alone; no decoder-only models.
     """
@@ -94,7 +94,7 @@ def by_seeds(found: Results) -> pd.DataFrame:
 
 
 def by_group(frame: pd.DataFrame) -> pd.DataFrame:
-    """`by_seeds` for reading: a row a task and model, a column a length and a group of seeds."""
+    """`by_seeds` for reading: a row per task and model, a column per length and a group of seeds."""
     frame = named(frame.sort_values("length", kind="stable"))
     of_group = frame.groupby("seeds").runs.transform("max").astype(str)
     group = frame.length.astype(str) + " digits, seeds " + frame.seeds + " (" + of_group + " runs)"
@@ -127,7 +127,7 @@ def by_window_and_period(found: Results, study: str, *more: str) -> pd.DataFrame
 
 
 def by_period(frame: pd.DataFrame, lengths: Sequence[int]) -> pd.DataFrame:
-    """`by_window_and_period` for reading: a column a period, in each cell `median (worst–best)`."""
+    """`by_window_and_period` for reading: a column per period, in each cell `median (worst–best)`."""
     frame = named(frame[frame.length.isin(lengths)])
     rows = ["task", "w", "length"] if frame.w.nunique() > 1 else ["task", "length"]
     return frame.assign(cell=medians(frame)).pivot(index=rows, columns="T", values="cell").fillna("")

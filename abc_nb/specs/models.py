@@ -197,10 +197,12 @@ PLACED["alibi-by-place"] = replace(
 METHODS = (*WIDENED, *MODERN, "abs", "abc")  # what appendix a1 compares
 VARIANTS = ("rope-right", "rpe-right", "alibi-cross")  # baselines that show why a baseline fails
 DECODER_ABC = decoder_only(ABC, source_index="right", parent="decoder-vanilla", tested="long")
-BY_HAND = scaffold("ABS, one key a head", positions.NoPosition(), arrangement="natural", training="anew", tested="long")
+BY_HAND = scaffold(
+    "ABS, one key per head", positions.NoPosition(), arrangement="natural", training="anew", tested="long"
+)
 DECODER_ONLY = {
     "decoder-vanilla": decoder_only(BASIC["vanilla"]),
-    "decoder-abs-unpractised": decoder_only(BY_HAND, bias=Lines.one_key_a_head, source_index="right"),
+    "decoder-abs-unpractised": decoder_only(BY_HAND, bias=Lines.one_key_per_head, source_index="right"),
     "decoder-abc-unpractised": DECODER_ABC,
     "decoder-abc-twice-unpractised": replace(DECODER_ABC, title="ABC twice", parent="decoder-abc-unpractised"),
     "decoder-window-cyclic": decoder_only(BASIC["window-cyclic"], source_index="right", title="ABS, one softmax"),

@@ -140,7 +140,7 @@ def draw_head(figure: Figure, head: HeadMap, step: int, mark: bool) -> None:
 
 
 def draw_all_heads(figure: Figure, decoded: Decoded, name: Attention, layer: int, head: int) -> None:
-    """Every head's whole map, a column a layer and a row a head; the chosen one is framed."""
+    """Every head's whole map, a column per layer and a row per head; the chosen one is framed."""
     layers = [weights.numpy() for (kind, _), weights in decoded.weights.items() if kind == name]
     heads, height, width = layers[0].shape
     axes = pictures.panel(figure, 766, 30, 168, 366, "all heads")
