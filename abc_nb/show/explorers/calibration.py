@@ -153,7 +153,9 @@ class Bench:
 
     def draw(self, figure: Figure, settings: Calibration, attention: Attention, layer: int, length: int) -> str:
         """Draw the lines of one attention and layer, and the bias for problems of a length; gives a table of lines."""
-        bias, where = self.calibrate(settings), f"{attention}-attention, layer {layer + 1}"
+        bias, alone = self.calibrate(settings), self.parent.spec.model.kind == "decoder-only"
+        name = "attention on the problem" if alone and attention == "cross" else f"{attention}-attention"
+        where = f"{name}, layer {layer + 1}"
         covered = bias.covers(self.layout, attention, layer).numpy()
         averaged = self.averages[attention, layer].numpy()
         draw_heads(figure, 0, averaged, f"averaged {where}, its lines framed", self.layout, covered)
