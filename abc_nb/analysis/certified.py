@@ -9,15 +9,16 @@ from typing import Any
 import pandas as pd
 
 from abc_nb.analysis.results import Results, identity
+from abc_nb.bias.lines import Lines
 from abc_nb.certificates import files
-from abc_nb.certificates.certify import contexts_of, weights_of
+from abc_nb.certificates.certify import contexts_under, weights_of
 from abc_nb.certificates.checksum import checksum
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import store
 from abc_nb.runs.store import Run
 from abc_nb.specs.models import MODELS as EVERY_MODEL
 from abc_nb.specs.names import Name
-from abc_nb.specs.spec import GROUPS, spec, specify
+from abc_nb.specs.spec import GROUPS, Spec, spec, specify
 from abc_nb.specs.studies import ABLATED, ARITHMETIC, BASES, LISTS, STUDIES
 from abc_nb.specs.traced import TRACED
 
@@ -156,10 +157,7 @@ def resisting(found: Results) -> pd.DataFrame:
     examples = counterexamples(every)[["task", "model", "seed", "problem"]]
     jobs = zip(left.task, left.model, left.seed, strict=True)
     runs = [replace(found, seeds=[seed]).one(Name(task, model)) for task, model, seed in jobs]
-    models = [run.spec.build(run.seed, run.bias()) for run in runs]  # weights of some are not shipped
-    counts = [
-        sum(contexts_of(model, run.spec.sampler).counts.values()) for model, run in zip(models, runs, strict=True)
-    ]
+    counts = [count_under(run.spec, run.bias()) for run in runs]
     return left.assign(contexts=counts).merge(examples, how="left", on=["task", "model", "seed"])
 
 
@@ -190,9 +188,9 @@ def verdict_on(found: Results, name: Name, made: dict[Name, dict[Any, Any]]) -> 
         none = {"verdict": "no certificate", "wrong": None, "margin": None, "problem": ""}
         return row | {"contexts": count_of(found, parent)} | none
     first = made.get(parent, last)
-    practices = [run.manifest["practice"] for run in found.existing([name]) if "practice" in run.manifest]
-    wrong = practices[0]["wrong_before"] if practices else first["wrong"]
-    practised = wrong > 0 and bool(practices)
+    facts: dict[str, Any] = next((run.manifest.get("practice", {}) for run in found.existing([name])), {})
+    wrong = facts.get("wrong_before", first["wrong"])  # none was counted where practice was refused
+    practised = facts.get("rounds", 0) > 0
     verdict = ("certified" if last["certified"] else "not certified") + " after practice" * practised
     problem = next((example["problem"] for example in first["counterexamples"]), "")
     row |= {"contexts": first["contexts"], "verdict": verdict, "wrong": wrong, "margin": last["margin"]}
@@ -210,8 +208,11 @@ def count_of(found: Results, name: Name) -> int | None:
     own, runs = spec(name, found.profile), found.existing([name])
     if own.calibration is not None and not runs:
         return None
-    model = own.build(0) if own.calibration is None else own.build(runs[0].seed, runs[0].bias())
-    return sum(contexts_of(model, own.sampler).counts.values())
+    return count_under(own, None if own.calibration is None else runs[0].bias())
+
+
+def count_under(own: Spec, bias: Lines | None) -> int:
+    return sum(contexts_under(own.under(bias), own.sampler).counts.values())
 
 
 # ---- wrong problems ---------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from abc_nb.certificates.tables import TableContexts
 from abc_nb.common.config import to_data
 from abc_nb.common.devices import one_thread
 from abc_nb.common.errors import InputError
+from abc_nb.model.config import ModelConfig
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import Sampler
 from abc_nb.problems.tables import Tables
@@ -84,11 +85,16 @@ def contexts_of(model: Transformer, sampler: Sampler, zeros: bool = True) -> Sam
     """What the steps of a model can look at; InputError for a model that can have no certificate of this kind."""
     if not isinstance(model, Transformer) or not isinstance(sampler, Sampler):
         raise InputError("a certificate needs a Transformer and the Sampler of its problems")
-    if model.config.encoder_layers:
+    return contexts_under(model.config, sampler, zeros)
+
+
+def contexts_under(config: ModelConfig, sampler: Sampler, zeros: bool = True) -> SampledContexts:
+    """The same of every model with a configuration, whatever its weights."""
+    if config.encoder_layers:
         raise InputError("no certificate for a model with encoder layers: each of them looks at the whole source")
     if isinstance(sampler.task, Tables):
-        return TableContexts(model.config, sampler)
-    return NumberContexts(model.config, sampler, zeros)
+        return TableContexts(config, sampler)
+    return NumberContexts(config, sampler, zeros)
 
 
 def can_be_certified(model: Transformer, sampler: Sampler) -> bool:

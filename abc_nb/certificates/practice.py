@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -38,11 +38,9 @@ from abc_nb.training.trainer import Batches, Report, Trainer, loss_of
 MOST = 300_000  # contexts for each step that practice may take: a model with more is neither rounded nor practised
 EXAMPLES = 100  # wrong contexts of one shape that are practised in a round
 SMALL = 0.5  # a margin below it is practised, too: what is practised beside it could turn it wrong
-QUICK = 4  # rounds, after which steps are smaller: else the last wrong contexts come and go
-SMALLER = 5  # times
+QUICK = 4  # rounds, after which training is slower: else the last wrong contexts come and go
 AT_ONCE = 64  # contexts without a problem that a step practises, all of one shape
 
-RATES = ("learning_rate", "matrix_learning_rate")
 Alone = dict[Shape, dict[bytes, Context]]  # contexts that are practised without a problem
 
 
@@ -174,9 +172,8 @@ def practise(
     def trainer(attempts: list[Attempt]) -> Trainer:
         practice.add(contexts, attempts[0].results)
         practice.first = progress.step
-        late = progress.step >= QUICK * config.steps
-        rates = {name: getattr(config, name) / SMALLER for name in RATES if late}
-        return PractiseTrainer(model, sampler, replace(config, **rates), seed, practice)
+        own = config if progress.step < QUICK * config.steps else config.slower()
+        return PractiseTrainer(model, sampler, own, seed, practice)
 
     certificates = in_rounds(model, [contexts], rounds, progress, trainer, report)
     return Practised(certificates, progress, sum(map(len, practice.alone.values())))

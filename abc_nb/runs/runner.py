@@ -19,7 +19,7 @@ from abc_nb.bias.lines import Lines
 from abc_nb.calibration.calibrate import Calibration, Determining
 from abc_nb.calibration.of_model import SHARES, Calibrated, average_attention, calibrate_model, sparsest
 from abc_nb.certificates import files
-from abc_nb.certificates.certify import contexts_of
+from abc_nb.certificates.certify import contexts_under
 from abc_nb.certificates.practice import practise
 from abc_nb.common import paths
 from abc_nb.common.config import to_data
@@ -168,7 +168,7 @@ def lines_of(experiment: Spec, model: Transformer, batch: Batch, settings: Calib
         return calibrate_model(model, batch, settings)
 
     def determines(bias: Lines) -> float:
-        contexts = contexts_of(experiment.build(0, bias), experiment.sampler)
+        contexts = contexts_under(experiment.under(bias), experiment.sampler)
         return float(sum(contexts.counts.values()) <= ASKED and contexts.determined())
 
     averages = average_attention(model, batch, settings.source)

@@ -11,8 +11,7 @@ from abc_nb.training.progress import TrainingConfig
 
 def slowly(training: TrainingConfig) -> TrainingConfig:
     """For practice: a fifth of the rate, since little is to change; `hold` counts for each round, nothing ends it."""
-    rates = {name: getattr(training, name) / 5 for name in ("learning_rate", "matrix_learning_rate")}
-    return replace(training, warmup=10, hold=20, learned=2.0, **rates)
+    return replace(training.slower(), warmup=10, hold=20, learned=2.0)
 
 
 def halved(training: TrainingConfig) -> TrainingConfig:

@@ -95,10 +95,13 @@ class Spec:
 
     def build(self, seed: int, bias: Lines | None = None) -> Transformer:
         """The untrained model; its initial weights follow from the seed. `bias` replaces the configured one."""
-        config = self.model if bias is None else replace(self.model, bias=bias)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            return Transformer(config, len(self.task.vocabulary))
+            return Transformer(self.under(bias), len(self.task.vocabulary))
+
+    def under(self, bias: Lines | None) -> ModelConfig:
+        """The model's configuration; `bias` replaces the configured one."""
+        return self.model if bias is None else replace(self.model, bias=bias)
 
 
 def spec(name: str | Name, profile: str = "quick", base: int | None = None, changes: Sequence[str] = ()) -> Spec:

@@ -98,7 +98,9 @@ STUDIES = {
     "sparsest lines in base 16": Study(
         ("n-by-1",), ("abc-sparse-unpractised", "abc-sparse"), (16,), profiles=("quick",)
     ),
-    "sparsest lines of decoders": Study(("addition",), tuple(models.SPARSE)[1::2], profiles=("quick",)),
+    "sparsest lines of decoders": Study(
+        ("addition",), ("decoder-abc-twice-sparse-unpractised", "decoder-abc-twice-sparse"), profiles=("quick",)
+    ),
     "formats": Study(("addition",), tuple(models.FORMATS), profiles=TIGHT),
     "the paper's setting": Study(ARITHMETIC, tuple(models.PAPER_SETTING), profiles=("paper",)),
 }
