@@ -22,7 +22,6 @@ from abc_nb.certificates import files
 from abc_nb.certificates.certify import Certificate
 from abc_nb.common import devices, paths
 from abc_nb.common.errors import InputError
-from abc_nb.model import compiled
 from abc_nb.runs import runner, store
 from abc_nb.runs.run import Run
 from abc_nb.show import titles
@@ -69,7 +68,6 @@ def list_(arguments: Namespace) -> None:
 def train(arguments: Namespace) -> None:
     experiment = chosen(arguments)
     paths.runs().mkdir(parents=True, exist_ok=True)  # a folder that cannot be written is named before the bar
-    compiled.warn_without()
     run = store.find(experiment, arguments.seed, ("runs",))
     for each in runner.untrained(experiment, arguments.seed):
         with bar(each.training.steps, each.name) as report:

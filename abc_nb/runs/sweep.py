@@ -13,7 +13,6 @@ from tqdm.auto import tqdm
 
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError, in_words
-from abc_nb.model import compiled
 from abc_nb.runs import runner
 from abc_nb.specs.spec import Spec
 
@@ -44,7 +43,6 @@ def sweep(jobs: Sequence[Job], in_turn: bool = False, dask: str | None = None) -
     todo = sorted(missing(jobs), key=lambda job: depth(job[0]))
     if not todo:
         return []
-    compiled.warn_without()
     folder = paths.runs()
     folder.mkdir(parents=True, exist_ok=True)  # a folder that cannot be written is named before the bar
     failures: list[str] = []
