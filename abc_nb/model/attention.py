@@ -49,15 +49,19 @@ def over_all_keys(
     return weights @ value
 
 
-def over_open_keys(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, dropout: float = 0.0) -> Tensor:
-    """The same where each query has a few keys of its own, which are gathered already: (..., H, d).
-
-    query (..., H, d), key and value (..., slots, H, d). The bias broadcasts to (..., slots, H); minus infinity closes
-    a slot, and a query without an open slot gives zero. `...` is (B, L) in a model and (contexts,) in a certificate.
-    """
-    logits = (query.unsqueeze(-3) * key).sum(-1) / query.shape[-1] ** 0.5
-    weights = F.dropout(softmax_or_zero(logits, bias, -2), dropout)
-    return (weights[..., None] * value).sum(-3)
+def over_open_keys(query: Tensor, key: Tensor, value: Tensor, bias: OpenKeys, dropout: float = 0.0) -> Tensor:
+    """The same over each query's few keys alone, which are gathered: time and memory are linear in length."""
+    rows = max(1, BLOCK // (query.shape[0] * bias.index.shape[1] * query.shape[1] * query.shape[3]))
+    if not torch.is_grad_enabled() and rows < len(bias.index):  # so many that what is gathered stays in the cache
+        blocks = [slice(start, start + rows) for start in range(0, len(bias.index), rows)]
+        parts = [over_open_keys(query[:, :, block], key, value, bias.rows(block)) for block in blocks]
+        return torch.cat(parts, dim=2)
+    by_token = [x.transpose(1, 2) for x in (query, key, value)]  # (B, L or S, H, d), as it lies in memory
+    flat, slots = bias.index.flatten(), bias.index.shape
+    near_key, near_value = (x.index_select(1, flat).unflatten(1, slots) for x in by_token[1:])
+    logits = (by_token[0].unsqueeze(2) * near_key).sum(-1) / query.shape[-1] ** 0.5  # (B, L, slots, H)
+    weights = F.dropout(softmax_or_zero(logits, bias.value.permute(1, 2, 0), -2), dropout)
+    return (weights[..., None] * near_value).sum(2).transpose(1, 2)
 
 
 def softmax_or_zero(logits: Tensor, bias: Tensor, dim: int) -> Tensor:
@@ -87,21 +91,12 @@ class Cache:
             self.layers.append(new)
             return new
         total, (key, value) = self.count + new[0].shape[2], self.layers[number]
-        if total > key.shape[2]:
-            self.layers[number] = key, value = (
-                widened(key, self.count, 2 * total),
-                widened(value, self.count, 2 * total),
-            )
+        if total > key.shape[2]:  # room for as many again, in memory as a linear layer's (B, tokens, H, d)
+            room = (0, 0, 0, 0, 0, 2 * total - key.shape[2])
+            key, value = (F.pad(x.transpose(1, 2), room).transpose(1, 2) for x in (key, value))
+            self.layers[number] = key, value
         key[:, :, self.count : total], value[:, :, self.count : total] = new
         return key[:, :, :total], value[:, :, :total]
-
-
-def widened(known: Tensor, count: int, tokens: int) -> Tensor:
-    """The first keys or values, with room for so many tokens; in memory as a linear layer's (B, tokens, D)."""
-    batch, heads, _, size = known.shape
-    wider = known.new_zeros(batch, tokens, heads, size).transpose(1, 2)
-    wider[:, :, :count] = known[:, :, :count]
-    return wider
 
 
 @dataclass
@@ -145,31 +140,13 @@ class MultiHeadAttention(nn.Module):
     ) -> Tensor:
         """Queries from `x` (B, L, D) over given keys and values; `index` = positions of queries and keys."""
         query = self.encoding.rotate(self.split(self.query(x)), index[0])
+        dropout = self.dropout if self.training else 0.0
         if isinstance(bias, OpenKeys):
-            mixed = self.gathered(query, *keys_values, bias, index)
+            mixed = over_open_keys(query, *keys_values, bias, dropout)
         else:
-            extra = self.encoding.logits(self.position, query, index)
             if bias is not None and bias.ndim == 3:  # the same for all rows of a batch
                 bias = bias[None]
+            extra = self.encoding.logits(self.position, query, index)
             added = extra if bias is None else bias if extra is None else extra + bias
-            mixed = over_all_keys(query, *keys_values, added, self.dropout if self.training else 0.0, keep)
+            mixed = over_all_keys(query, *keys_values, added, dropout, keep)
         return self.out(mixed.transpose(1, 2).flatten(2))
-
-    def gathered(
-        self, query: Tensor, key: Tensor, value: Tensor, bias: OpenKeys, index: tuple[Tensor, Tensor]
-    ) -> Tensor:
-        """Gather each query's few keys: time and memory are linear in length."""
-        rows = max(1, BLOCK // (query.shape[0] * bias.index.shape[1] * query.shape[1] * query.shape[3]))
-        if not torch.is_grad_enabled() and rows < len(bias.index):  # so many that what is gathered stays in the cache
-            parts = []
-            for block in (slice(start, start + rows) for start in range(0, len(bias.index), rows)):
-                here = index[0][block], index[1]
-                parts.append(self.gathered(query[:, :, block], key, value, bias.rows(block), here))
-            return torch.cat(parts, dim=2)
-        by_token = [x.transpose(1, 2) for x in (query, key, value)]  # (B, L or S, H, d), as it lies in memory
-        slots = bias.index.shape
-        near_key, near_value = (x.index_select(1, bias.index.flatten()).unflatten(1, slots) for x in by_token[1:])
-        added, extra = bias.value.permute(1, 2, 0), self.encoding.logits(self.position, query, index, bias.index)
-        added = added if extra is None else added + extra.permute(0, 2, 3, 1)
-        dropout = self.dropout if self.training else 0.0
-        return over_open_keys(by_token[0], near_key, near_value, added, dropout).transpose(1, 2)

@@ -39,7 +39,7 @@ class Transformer(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         nn.init.normal_(self.embedding.weight, std=config.width**-0.5)
         self.position = config.position.table(config.width)
-        self.frames: dict[tuple[Layout, bool | None, torch.device], Frame] = {}
+        self.frames: dict[tuple[Layout, bool, torch.device], Frame] = {}
 
     def with_bias(self, bias: Bias) -> Self:
         """The same weights under another bias, ready to evaluate."""
@@ -54,11 +54,8 @@ class Transformer(nn.Module):
 
     # ---- what a layout fixes
 
-    def frame(self, layout: Layout, dense: bool | None = None) -> Frame:
-        """As `build_frame`, of which the last ones are kept, with tokens where the position encoding puts them.
-
-        In training an encoding may draw that.
-        """
+    def frame(self, layout: Layout, dense: bool = False) -> Frame:
+        """As `build_frame`, of which the last ones are kept, with tokens where the position encoding puts them."""
         key = (layout, dense, self.head.weight.device)
         if key not in self.frames:
             if len(self.frames) == FRAMES:
@@ -70,8 +67,8 @@ class Transformer(nn.Module):
         return replace(kept, source=source, target=target, queries=target)
 
     @torch.inference_mode(False)  # a frame outlives the pass that builds it, and may serve training next
-    def build_frame(self, layout: Layout, dense: bool | None = None) -> Frame:
-        """Index and biases of a layout; open keys where the bias has them and `dense` allows it."""
+    def build_frame(self, layout: Layout, dense: bool) -> Frame:
+        """Index and biases of a layout; open keys where the bias has them, unless `dense`."""
         device, config = self.head.weight.device, self.config
         source = torch.from_numpy(layout.source_index(config.source_index)).to(device)
         target = torch.from_numpy(layout.target_index(config.source_index)).to(device)
@@ -85,11 +82,11 @@ class Transformer(nn.Module):
 
         return Frame(source, target, target, tuple(map(of_layer, range(config.decoder_layers))))
 
-    def added(self, layout: Layout, attention: Attention, layer: int, dense: bool | None = None) -> Added:
+    def added(self, layout: Layout, attention: Attention, layer: int, dense: bool) -> Added:
         """The bias of one attention, as open keys or dense."""
         device, bias = self.head.weight.device, self.config.bias
-        keys = None if dense else bias.open_keys(layout, attention, layer)
-        if keys is not None and (dense is False or keys.few(key_count(layout, attention))):
+        keys = None if dense or self.config.position.adds_logits else bias.open_keys(layout, attention, layer)
+        if keys is not None and keys.few(key_count(layout, attention)):
             return keys.to(device)
         matrix = bias.dense(layout, attention, layer, self.config.heads)
         return None if matrix is None else matrix.to(device)
@@ -102,7 +99,6 @@ class Transformer(nn.Module):
         target: Tensor,
         layout: Layout,
         record: Record | None = None,
-        dense: bool | None = None,
         phase: Tensor | int = 0,
     ) -> Tensor:
         """Logits (B, L, vocabulary) for source (B, S) and the target without its last token (B, L).
@@ -111,7 +107,7 @@ class Transformer(nn.Module):
         `record` receives attention (and makes the biases dense); `phase`, one number or (B, 1), is added to
         every position, in places: aligned digits of two operands take two columns a place.
         """
-        frame = replace(self.frame(layout, True if record is not None else dense), record=record)
+        frame = replace(self.frame(layout, dense=record is not None), record=record)
         if target.shape[1] < layout.target_length:
             frame = frame.part(0, target.shape[1])
         memory = self.encode(source, frame, phase, layout.operands[0].stride)

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from abc_nb.common.errors import InputError
-from abc_nb.model.positions.base import Index, PositionEncoding
-from abc_nb.problems.layouts import Layout
+from abc_nb.model.positions.base import PositionEncoding
 
 
 @dataclass(frozen=True)
@@ -47,15 +45,6 @@ class Learned(PositionEncoding):
     """
 
     longest: int = 256  # positions that a problem can have
-
-    def fits(self, layout: Layout) -> bool:
-        return self.needed(layout) <= self.longest
-
-    def place(self, index: Index, layout: Layout, head_size: int, training: bool) -> Index:
-        if not self.fits(layout):
-            count = self.needed(layout)
-            raise InputError(f"{count} positions are too many: this model has learned vectors for {self.longest}")
-        return index
 
     def table(self, width: int) -> nn.Module:
         return Table(self.longest + self.phases() - 1, width)

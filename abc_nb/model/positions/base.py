@@ -7,11 +7,13 @@ inside each attention, which keeps what it has `learned` for that.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from torch import Tensor, nn
 
+from abc_nb.common.errors import InputError
 from abc_nb.problems.layouts import Layout
 
 
@@ -25,10 +27,10 @@ class Index(NamedTuple):
     target: Tensor  # (target_length,)
 
 
-def offsets(index: tuple[Tensor, Tensor], chosen: Tensor | None = None) -> Tensor:
-    """Key position - query position (query, key), of all keys or of each query's chosen ones."""
+def offsets(index: tuple[Tensor, Tensor]) -> Tensor:
+    """Key position - query position: (query, key)."""
     queries, keys = index
-    return (keys if chosen is None else keys[chosen]) - queries[:, None]
+    return keys - queries[:, None]
 
 
 class Parameters(nn.Module):
@@ -59,16 +61,20 @@ class PositionEncoding:
 
         From the units, the digit of a place stands where the output token of that place is predicted, and what stands
         behind the units comes before zero. What is drawn at random in training follows from torch's generator.
+        InputError for a layout that takes more positions than there are.
         """
+        if not self.fits(layout):
+            most = getattr(self, "longest", 0)
+            raise InputError(f"{self.needed(layout)} positions are too many: this model has {most}")
         return Index(index.source - index.source[layout.units], index.target) if self.from_units else index
 
     def needed(self, layout: Layout) -> int:
         """How many positions a layout takes."""
-        return longer_side(layout)
+        return max(layout.source_length, layout.target_length)
 
     def fits(self, layout: Layout) -> bool:
         """Whether it has a position for every token of a layout."""
-        return True
+        return self.needed(layout) <= getattr(self, "longest", math.inf)
 
     def shifted(self, index: Tensor, phase: Tensor | int, stride: int = 1) -> Tensor:
         """Positions of embeddings `phase` places further on, where one place is `stride` columns."""
@@ -82,6 +88,11 @@ class PositionEncoding:
         """The same as a trained module, from (..., length) to (..., length, width)."""
         return None
 
+    @property
+    def adds_logits(self) -> bool:
+        """Whether it adds something to logits: attention then looks at all keys, however few are open."""
+        return type(self).logits is not PositionEncoding.logits
+
     def learned(self, head_size: int, heads: int) -> nn.Module:
         """What one attention learns about positions."""
         return nn.Module()
@@ -90,17 +101,9 @@ class PositionEncoding:
         """Change queries or keys `x` (batch, head, length, size) that stand at `index` (length,)."""
         return x
 
-    def logits(
-        self, learned: Any, query: Tensor, index: tuple[Tensor, Tensor], chosen: Tensor | None = None
-    ) -> Tensor | None:
+    def logits(self, learned: Any, query: Tensor, index: tuple[Tensor, Tensor]) -> Tensor | None:
         """Logits to add, (batch or 1, head, query, key), for queries (batch, head, query, size).
 
-        `index` holds the positions of the queries and of all keys; `chosen` (query, slots), if it is given, which few
-        of them each query looks at.
+        `index` holds the positions of queries and keys.
         """
         return None
-
-
-def longer_side(layout: Layout) -> int:
-    """How many tokens the longer one of source and target has."""
-    return max(layout.source_length, layout.target_length)

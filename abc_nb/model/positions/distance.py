@@ -30,11 +30,11 @@ class Kerple(PositionEncoding):
         r1, r2 = 2 * torch.rand(heads, 1, 1), torch.rand(heads, 1, 1)
         return Parameters(r1=nn.Parameter(r1), r2=nn.Parameter(r2))
 
-    def logits(self, learned: Any, query: Tensor, index: tuple[Tensor, Tensor], chosen: Tensor | None = None) -> Tensor:
+    def logits(self, learned: Any, query: Tensor, index: tuple[Tensor, Tensor]) -> Tensor:
         with torch.no_grad():  # the parameters themselves: one that was clamped in passing would learn no more
             for parameter in (learned.r1, learned.r2):
                 parameter.clamp_(min=SMALLEST)
-        return (-learned.r1 * torch.log1p(learned.r2 * offsets(index, chosen).abs()))[None]
+        return (-learned.r1 * torch.log1p(learned.r2 * offsets(index).abs()))[None]
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class Sandwich(PositionEncoding):
     from_units = True
     size: int = 128  # of the sinusoids, whatever the model's is
 
-    def logits(self, learned: Any, query: Tensor, index: tuple[Tensor, Tensor], chosen: Tensor | None = None) -> Tensor:
-        offset, heads = offsets(index, chosen), query.shape[1]
+    def logits(self, learned: Any, query: Tensor, index: tuple[Tensor, Tensor]) -> Tensor:
+        offset, heads = offsets(index), query.shape[1]
         frequency = 10000 ** (-torch.arange(0, self.size, 2, device=offset.device) / self.size)
         product = (offset[..., None] * frequency).cos().sum(-1)
         head = torch.arange(1, heads + 1, device=offset.device)[:, None, None]
@@ -71,8 +71,8 @@ class Fire(PositionEncoding):
         c, multiple = nn.Parameter(torch.tensor(0.1)), nn.Parameter(torch.tensor(1.0))  # L as a multiple of its first
         return Parameters(network=network, c=c, multiple=multiple)
 
-    def logits(self, learned: Any, query: Tensor, index: tuple[Tensor, Tensor], chosen: Tensor | None = None) -> Tensor:
-        offset, (queries, keys) = offsets(index, chosen), index
+    def logits(self, learned: Any, query: Tensor, index: tuple[Tensor, Tensor]) -> Tensor:
+        offset, (queries, keys) = offsets(index), index
         length = torch.where(offset > 0, keys.max(), queries[:, None])
         limit = torch.maximum(length, (learned.multiple * self.first_limit).abs())
         above, below = (torch.log1p((learned.c * x).abs()) for x in (offset, limit))

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from abc_nb.common.errors import InputError
 from abc_nb.model.positions.absolute import Sinusoidal
 from abc_nb.model.positions.base import Index, Parameters, PositionEncoding, offsets
 from abc_nb.problems.layouts import Layout
@@ -23,9 +22,9 @@ class Relative(PositionEncoding):
     def learned(self, head_size: int, heads: int) -> nn.Module:
         return Parameters(table=nn.Parameter(torch.randn(2 * self.clip + 1, head_size) * head_size**-0.5))
 
-    def logits(self, learned: Any, query: Tensor, index: tuple[Tensor, Tensor], chosen: Tensor | None = None) -> Tensor:
+    def logits(self, learned: Any, query: Tensor, index: tuple[Tensor, Tensor]) -> Tensor:
         by_offset = query @ learned.table.T / query.shape[-1] ** 0.5  # (batch, head, query, 2 * clip + 1)
-        row = offsets(index, chosen).clamp(-self.clip, self.clip) + self.clip
+        row = offsets(index).clamp(-self.clip, self.clip) + self.clip
         return by_offset.gather(-1, row.expand(*query.shape[:-1], row.shape[-1]))
 
 
@@ -53,11 +52,11 @@ class TransformerXL(PositionEncoding):
         key = nn.Linear(head_size * heads, head_size * heads, bias=False)  # W
         return Parameters(key=key, v_minus_u=nn.Parameter(torch.zeros(heads, 1, head_size)))
 
-    def logits(self, learned: Any, query: Tensor, index: tuple[Tensor, Tensor], chosen: Tensor | None = None) -> Tensor:
-        distance, column = (-offsets(index, chosen)).unique(return_inverse=True)
+    def logits(self, learned: Any, query: Tensor, index: tuple[Tensor, Tensor]) -> Tensor:
+        distance, column = (-offsets(index)).unique(return_inverse=True)
         heads, _, size = learned.v_minus_u.shape
         query = query + learned.v_minus_u
-        if chosen is None and len(distance) > heads * size:
+        if len(distance) > heads * size:
             return turned(learned.key.weight.unflatten(0, (heads, size)), query, *index) / size**0.5
         key = learned.key(Sinusoidal().embedding(distance, heads * size)).unflatten(-1, (heads, size)).transpose(0, 1)
         by_distance = query @ key.mT / size**0.5  # (batch, head, query, distance): few, not one a cell
@@ -85,18 +84,14 @@ class Randomized(TransformerXL):
     longest: int = 2048  # N
     drawn: int = 0  # seed of the subsets of evaluation
 
-    def fits(self, layout: Layout) -> bool:
-        return self.needed(layout) <= self.longest
-
     def needed(self, layout: Layout) -> int:
         """How many positions a problem has: its source's, or more where the target goes on beyond it."""
         behind = layout.source_length - 1 - layout.units  # tokens from the end of the source to the units
         return max(layout.source_length, behind + layout.target_length)
 
     def place(self, index: Index, layout: Layout, head_size: int, training: bool) -> Index:
+        super().place(index, layout, head_size, training)
         count = self.needed(layout)
-        if not self.fits(layout):
-            raise InputError(f"{count} tokens are too many: this model draws their positions from {self.longest}")
         fixed = None if training else torch.Generator().manual_seed(self.drawn << 20 | count)
         chosen = torch.randperm(self.longest, generator=fixed)[:count].sort().values.to(index.source.device)
         return Index(chosen[index.source], chosen[index.target + index.source[layout.units]])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from abc_nb.model.positions.base import Index, PositionEncoding, longer_side
+from abc_nb.model.positions.base import Index, PositionEncoding
 from abc_nb.problems.layouts import Layout
 
 
@@ -42,11 +42,11 @@ class InterpolatedRotary(Rotary):
     trained: int = 21  # tokens of the longest training problem (here: Addition's, at three widths)
 
     def trained_on(self, layout: Layout) -> InterpolatedRotary:
-        return replace(self, trained=longer_side(layout))
+        return replace(self, trained=self.needed(layout))
 
     def place(self, index: Index, layout: Layout, head_size: int, training: bool) -> Index:
         index = super().place(index, layout, head_size, training)
-        factor = self.factor(max(1.0, longer_side(layout) / self.trained), head_size).to(index.source.device)
+        factor = self.factor(max(1.0, self.needed(layout) / self.trained), head_size).to(index.source.device)
         return Index(index.source[:, None] * factor, index.target[:, None] * factor)
 
     def factor(self, stretch: float, head_size: int) -> Tensor:
