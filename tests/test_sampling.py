@@ -114,18 +114,6 @@ def test_unpadded_numbers_have_as_many_digits_as_columns_and_are_never_both_trai
     assert {len(str(each)) for each in operands_of(sampler.test_batch(9, 50, 1), 10)[0]} == {9}
 
 
-def test_fixed_training_set_has_so_many_problems_at_every_width() -> None:
-    sampler = Sampler(Task("addition"), width_count=3, fixed=5)
-    seen: dict[int, set[tuple[int, int]]] = {width: set() for width in sampler.widths}
-    for step in range(40):
-        batch = sampler.training_batch(0, step, 50)
-        seen[batch.layout.width] |= set(zip(*operands_of(batch, 10), strict=True))
-    first, *others = seen.values()
-    assert len(first) == 5
-    assert all(problems == first for problems in others)
-    assert {number for problem in first for number in problem} <= set(sampling.split_numbers(0)[0].tolist())
-
-
 @pytest.mark.parametrize("name", [name for name, kind in REGISTRY.items() if not issubclass(kind, Tables)])
 def test_of_padded_problems_calibration_sees_the_digits_that_training_numbers_fill(name: str) -> None:
     task = Task(name)

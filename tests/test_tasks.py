@@ -75,8 +75,7 @@ REFUSED: list[tuple[Callable[..., Any], list[Any], str]] = [
     (Sampler, ["addition"], "'addition' is not possible as task"),
     (partial(Sampler, ADDITION), ["algined"], "is not possible as arrangement of a Sampler: choose one of natural"),
     (partial(Sampler, ADDITION, "natural"), ["tihgt"], "not possible as regime of a Sampler: choose one of tight"),
-    (partial(Sampler, ADDITION, "natural", "tight"), [0], "width_count and fixed are 1 or more"),
-    (partial(Sampler, ADDITION, "natural", "tight", 1), [0], "width_count and fixed are 1 or more"),
+    (partial(Sampler, ADDITION, "natural", "tight"), [0], "width_count is 1 or more"),
     *(
         (lambda name, base=base: Task(name, base).automaton(), [name], "has no certificate: what lower places mean")
         for name, base in [

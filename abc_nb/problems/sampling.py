@@ -70,12 +70,12 @@ class Sampler:
     arrangement: Arrangement = "natural"
     regime: Regime = "tight"  # how many columns operands take: see `Numbers.width_for`
     width_count: int = 1  # consecutive training widths, tight regime
-    fixed: int | None = None  # size of a fixed training set; None: every batch is fresh
+    fixed: None = None  # every batch is fresh
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.width_count < 1 or (self.fixed is not None and self.fixed < 1):
-            raise InputError("training needs a width and a problem at least: width_count and fixed are 1 or more")
+        if self.width_count < 1:
+            raise InputError("training needs a width at least: width_count is 1 or more")
 
     @property
     def widths(self) -> tuple[Width, ...]:
@@ -101,9 +101,6 @@ class Sampler:
         """Batch number `step`, of one of the training widths or of a given one; `again` are operands to put into it."""
         rng = generator(seed, TRAIN, step)
         width = width or self.widths[rng.integers(len(self.widths))]
-        if self.fixed is not None:
-            rows = rng.integers(self.fixed, size=size)
-            return self.batch([digits[rows] for digits in self.fixed_set(seed, width)], width)
         operands = self.draw(self.numbers(seed)[0], size - (len(again[0]) if again else 0), width, rng)
         if again:
             operands = [np.concatenate(pair) for pair in zip(operands, fit(again, operands), strict=True)]
@@ -135,12 +132,6 @@ class Sampler:
             return batch
         cut = batch.first(self.task.training_width)
         return replace(cut, layout=replace(cut.layout, filled=self.task.training_width))
-
-    @lru_cache(maxsize=8)  # noqa: B019 (a frozen value, and few of them)
-    def fixed_set(self, seed: int, width: Width) -> list[Digits]:
-        """The fixed training set: the same problems at every width."""
-        rng = generator(seed, SPLIT, 1)
-        return self.task.draw(self.numbers(seed)[0], self.fixed or 0, width, rng)
 
     def validation_batches(self, seed: int, size: int) -> list[Batch]:
         """`size` problems in all, at each training width in turn: of numbers never trained on, or random lists."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from abc_nb.common.config import check_fields
 from abc_nb.common.errors import InputError
-from abc_nb.problems.digits import DIGITS, Digits
+from abc_nb.problems.digits import DIGITS
 from abc_nb.problems.layouts import Layout, Operand
 from abc_nb.problems.numbers import Numbers
 from abc_nb.problems.tasks import Task
@@ -106,8 +106,7 @@ class Pattern:
 
     def problem(self, operands: Sequence[str]) -> str:
         """A problem as it is written, from its numbers."""
-        pieces = [piece for pair in zip(self.literals, (*operands, ""), strict=True) for piece in pair]
-        return "".join(pieces)
+        return "".join(f"{literal}{own}" for literal, own in zip(self.literals, (*operands, ""), strict=True))
 
     def operands(self, text: str) -> list[str]:
         """The numbers of a problem that is written so."""
@@ -118,17 +117,11 @@ class Pattern:
 
     def answer(self, operands: Sequence[str]) -> str:
         """The right answer as it follows the `=`, units first: a digit more than the longest number if it is needed."""
-        digits = [np.array([[*map(int, reversed(number))]]) for number in operands]
-        longest = self.longest([*map(len, operands)])
-        written = self.task.answer(self.filled(digits, longest + self.task.grows))[0].tolist()
-        if self.task.grows and not written[-1]:
-            written.pop()
-        return "".join(map(str, written))
-
-    def filled(self, operands: Sequence[Digits], places: int) -> list[Digits]:
-        """Long numbers with zeros in front, up to so many places."""
-        pairs = zip(operands, self.few, strict=True)
-        return [own if few else np.pad(own, [(0, 0), (0, places - own.shape[1])]) for own, few in pairs]
+        places = self.answer_places([*map(len, operands)])
+        filled = [own if few else own.zfill(places) for own, few in zip(operands, self.few, strict=True)]
+        digits = self.task.answer([np.array([[*map(int, reversed(own))]]) for own in filled])[0].tolist()
+        written = "".join(map(str, digits))
+        return written.removesuffix("0") if self.task.grows else written
 
     def read(self, answer: str) -> str:
         """An answer, units first, as people write it."""
@@ -172,39 +165,32 @@ class Patterns:
     patterns: tuple[Pattern, ...]
 
     @cached_property
-    def whole(self) -> re.Pattern[str]:
-        return re.compile("|".join(f"(?:{pattern.whole})" for pattern in self.patterns))
-
-    @cached_property
-    def begun(self) -> re.Pattern[str]:
-        return re.compile("|".join(f"(?:{pattern.begun})" for pattern in self.patterns))
+    def expressions(self) -> tuple[re.Pattern[str], re.Pattern[str]]:
+        """For a whole problem, and for one that is begun."""
+        whole, begun = zip(*((f"(?:{own.whole})", f"(?:{own.begun})") for own in self.patterns), strict=True)
+        return re.compile("|".join(whole)), re.compile("|".join(begun))
 
     def spans(self, text: str) -> list[ProblemSpan]:
         """The problems in a text, in order; the last one may not be finished."""
         found, at = list[ProblemSpan](), 0
         if not self.patterns:
             return found
-        while match := self.whole.search(text, at):
-            pattern, lengths = self.matched(match)
-            most = pattern.answer_places(lengths)
-            answer = re.compile(f"[0-{pattern.task.digits[-1]}]{{0,{most}}}").match(text, match.end())
-            assert answer is not None
-            at = answer.end()
-            written = at - match.end()
-            found.append(ProblemSpan(pattern, match.start(), lengths, match.end() - 1 - match.start(), written))
-        if match := self.begun.search(text, at):
-            found.append(ProblemSpan(self.matched(match)[0], match.start(), (), len(text) - match.start()))
+        whole, begun = self.expressions
+        while match := whole.search(text, at):
+            start, after, pattern = match.start(), match.end(), self.matched(match)
+            lengths = tuple(len(number) for number in match.groups() if number is not None)
+            rest = text[after : after + pattern.answer_places(lengths)]
+            answer = len(rest) - len(rest.lstrip(pattern.task.digits))
+            found.append(ProblemSpan(pattern, start, lengths, after - 1 - start, answer))
+            at = after + answer
+        if match := begun.search(text, at):
+            found.append(ProblemSpan(self.matched(match), match.start(), (), len(text) - match.start()))
         return found
 
-    def matched(self, match: re.Match[str]) -> tuple[Pattern, tuple[int, ...]]:
-        """The pattern of a match, and the lengths of its numbers."""
-        first = 0
-        for pattern in self.patterns:
-            own = match.groups()[first : first + len(pattern.few)]
-            if own[0] is not None:
-                return pattern, tuple(len(number or "") for number in own)
-            first += len(pattern.few)
-        raise AssertionError("a match is that of a pattern")
+    def matched(self, match: re.Match[str]) -> Pattern:
+        """The pattern that a match is of: it has a group for each number."""
+        groups = [pattern for pattern in self.patterns for _ in pattern.few]
+        return groups[(match.lastindex or 0) - 1]
 
 
 def tokens_of(text: str) -> list[int]:
