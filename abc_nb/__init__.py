@@ -15,7 +15,7 @@ _NAMES = {
     "api": "load answer retrain certify",
     "certificates.certify": "certify_model",
     "calibration.calibrate": "calibrate Calibration PAPER",
-    "calibration.of_model": "calibrate_model bias_from_attention coverage diagnose",
+    "calibration.of_model": "calibrate_model bias_from_attention coverage",
     "bias.lines": "Lines",
     "problems.layouts": "Layout Operand",
     "problems.tasks": "Task",

@@ -18,6 +18,7 @@ from abc_nb.bias.base import Attention, Bias, Causal, OpenKeys
 from abc_nb.bias.spans import SpanLines
 from abc_nb.bias.window import Near, Sides, Window
 from abc_nb.common.errors import InputError
+from abc_nb.model.attention import Record
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.layouts import SOS, Layout, as_written, binary_aligned, binary_natural, unary, units_first
 
@@ -206,7 +207,7 @@ def test_no_output_depends_on_later_tokens_and_decoding_gives_the_same(bias: Bia
     assert logits.shape == (3, LAYOUT.target_length, 14) and logits.isfinite().all()
     frame, caches = model.start(source, LAYOUT)
     steps = [model.step(target[:, step], step, frame, caches) for step in range(LAYOUT.target_length)]
-    for same in (torch.stack(steps, 1), model(source, target, LAYOUT, dense=True)):
+    for same in (torch.stack(steps, 1), model(source, target, LAYOUT, record=Record())):
         torch.testing.assert_close(same, logits, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(model(source, target[:, :3], LAYOUT), logits[:, :3], rtol=1e-4, atol=1e-5)
 

@@ -179,8 +179,6 @@ class Lines(Bias):
 
     def of(self, attention: Attention, layer: int) -> tuple[Line, ...]:
         """The lines of one attention; none for one that was not calibrated."""
-        if not isinstance(layer, int):
-            raise InputError(f"{layer!r} is no layer: give a whole number, counted from 0")
         return tuple(line for line in self.lines if (line.attention, line.layer) == (attention, layer))
 
     def open_keys(self, layout: Layout, attention: Attention, layer: int) -> OpenKeys | None:

@@ -61,11 +61,9 @@ class Calibration:
         return self.anchor == "whole" and not self.script
 
     def __post_init__(self) -> None:
-        known = isinstance(self.directions, tuple) and all(direction in DIRECTIONS for direction in self.directions)
-        if not known or not self.directions:
-            raise InputError(f"a calibration has a tuple of directions, some of {', '.join(DIRECTIONS)}")
         check_fields(self)
         for name, possible, wanted in (
+            ("directions", self.directions, f"some of {', '.join(DIRECTIONS)}"),
             ("share", self.share is None or 0 < self.share <= 1, "a part of a head's attention, as in 0.2"),
             ("keep", 0 < self.keep <= 1, "a part of the model's digits, as in 0.67"),
             ("kappa", self.kappa is None or all(map(math.isfinite, self.kappa)), "two deviations, as in (4.5, 0.87)"),

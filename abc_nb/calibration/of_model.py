@@ -16,7 +16,7 @@ from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.sampling import Batch
-from abc_nb.training.evaluation import exact_match, record, skill
+from abc_nb.training.evaluation import record, skill
 
 Averages = Mapping[tuple[Attention, int], Tensor]  # (head, query, key) by attention and layer
 INTERPOLATES = 0.99  # exact match that a model needs before it is worth calibrating
@@ -30,7 +30,6 @@ class Calibrated:
     bias: Lines
     share: float | None  # the threshold used; None where kappa decided
     tried: pd.DataFrame  # share, lines, skill (of the model under that bias, from 0 to 1)
-    settings: Calibration
 
     @property
     def skill(self) -> float:
@@ -70,7 +69,7 @@ def sparsest(
         tried.append((share, len(bias.lines), skill_under(alone)))
         if tried[-1][-1] >= settings.keep:
             break
-    return Calibrated(bias, share, pd.DataFrame(tried, columns=["share", "lines", "skill"]), settings)
+    return Calibrated(bias, share, pd.DataFrame(tried, columns=["share", "lines", "skill"]))
 
 
 def average_attention(model: Transformer, batch: Batch, source: str = "weights") -> dict[tuple[Attention, int], Tensor]:
@@ -108,34 +107,6 @@ def heads_of(averages: Averages) -> int:
     if len(heads) > 1:
         raise InputError(f"attentions of one bias have the same heads, not {sorted(heads)}: calibrate them apart")
     return heads.pop()
-
-
-# ---- can this model be calibrated? Asked before retraining, on training numbers alone
-
-
-def diagnose(model: Transformer, batch: Batch, found: Calibrated) -> list[str]:
-    """Why retraining under the bias found cannot be expected to work, a sentence each; nothing if it can.
-
-    `batch` holds problems of training length that the model was not trained on.
-    """
-    reasons, keep = [], found.settings.keep
-    exact = exact_match(model, batch).float().mean().item()
-    if exact < INTERPOLATES:
-        reasons.append(f"the model answers {exact:.1%} of problems of training length: train it to {INTERPOLATES:.0%}")
-    if found.skill < keep:
-        reasons.append(
-            f"under its own lines alone the model gets {found.skill:.1%} of digits right, less than {keep:.1%}: "
-            "its attention follows other patterns than lines that extend"
-        )
-    covered = coverage(average_attention(model, batch), found.bias, batch.layout)
-    if model.config.kind == "decoder-only":  # whose outputs look at problem and answer at once
-        of_outputs = covered[covered.attention != "source"]
-        covered = of_outputs.groupby("step", as_index=False).highest.max().assign(attention="its")
-    for name, part in covered[covered.highest == 0].groupby("attention"):
-        steps = ", ".join(str(step + 1) for step in part.step)
-        where = "its attention" if name == "its" else f"{name}-attention"
-        reasons.append(f"no key that the model looks at is open in {where} at output token {steps}")
-    return reasons
 
 
 def coverage(averages: Averages, bias: Lines, layout: Layout) -> pd.DataFrame:
