@@ -57,20 +57,15 @@ def language_run(name: str, seed: int = 0) -> LanguageRun:
 
 
 def certify(
-    name: str,
-    seed: int = 0,
-    profile: str = "quick",
-    base: int | None = None,
-    zeros: bool = True,
-    changes: Sequence[str] = (),
+    name: str, seed: int = 0, profile: str = "quick", base: int | None = None, changes: Sequence[str] = ()
 ) -> Certificate:
     """Prove that a trained model is right on every problem of every length, or find what it gets wrong.
 
-    `certify("addition-abc", seed=0)` has `certified`, `contexts`, `wrong`, `margin` and `counterexamples`. With
-    `zeros`, any number of zeros may stand in front of the operands. InputError for a model that can have none.
+    `certify("addition-abc", seed=0)` has `certified`, `contexts`, `wrong`, `margin` and `counterexamples`. Any number
+    of zeros may stand in front of operands. InputError for a model that can have no certificate.
     """
     run = load(name, seed, profile, base, changes)
-    return certify_model(run.model(), run.spec.sampler, zeros)
+    return certify_model(run.model(), run.spec.sampler)
 
 
 def recheck(path: Path) -> Check:

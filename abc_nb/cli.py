@@ -118,7 +118,6 @@ def build_parser() -> Parser:
     add_experiment(sub, nargs="?")
     sub.add_argument("--output", metavar="FILE", help="write the certificate to this file, in JSON")
     sub.add_argument("--check", metavar="FILE", help="check a certificate independently instead of making one")
-    sub.add_argument("--no-zeros", action="store_true", help="leave problems with zeros in front out")
     command("certificates", "the certificates that come with the project", profile=False, csv=True)
 
     sub = command("sweep", "train many experiments, in parallel by default")

@@ -136,8 +136,7 @@ def certify(arguments: Namespace) -> int:
     if arguments.check is not None:
         return checked(Path(arguments.check))
     experiment = chosen(arguments)
-    where = arguments.seed, arguments.profile, arguments.base, not arguments.no_zeros, arguments.changes
-    found = api.certify(arguments.name, *where)
+    found = api.certify(arguments.name, arguments.seed, arguments.profile, arguments.base, arguments.changes)
     if arguments.output is not None:
         files.write(found, experiment.name, arguments.seed, arguments.profile, Path(arguments.output))
     return said(found)

@@ -22,7 +22,7 @@ from abc_nb.bias.lines import Lines
 from abc_nb.calibration.of_model import calibrate_model
 from abc_nb.common import devices, paths
 from abc_nb.common.files import write_text
-from abc_nb.hf import long, rows
+from abc_nb.hf import attention, rows
 from abc_nb.hf.rows import LONG
 from abc_nb.problems.sampling import Batch
 from abc_nb.problems.tasks import Task
@@ -186,14 +186,15 @@ def long_sequence() -> Row:
         layout, medians = task.layout(digits), dict[bool, float]()
         tokens = torch.randint(16, (1, layout.source_length + layout.target_length), device=devices.device())
         for flex, shown in found.items():
-            with hf.attach(model, bias, layout, flex=flex) as handle, torch.inference_mode():
+            with hf.attach(model, bias, layout) as handle, torch.inference_mode():
+                handle.long = forced = 0 if flex else sys.maxsize
                 action = partial(model, tokens, use_cache=False)
                 first = seconds(action)
                 medians[flex] = median(seconds(action) for _ in range(ROUNDS))
-                for kept in (rows.matrix, rows.open_keys, long.table, long.parts):
+                for kept in (rows.matrix, rows.open_keys, attention.table, attention.parts):
                     kept.cache_clear()
                 memory = peak_memory(action) / 2**20
-                assert handle.flex is flex, "FlexAttention was not compiled"
+                assert handle.long == forced, "FlexAttention was not compiled"
             shown.append(
                 f"{tokens.shape[1]:,} tokens: {1000 * medians[flex]:,.0f} ms, {memory:,.0f} MB, first {first:.1f} s"
             )

@@ -154,7 +154,7 @@ def test_a_lead_is_that_of_a_problem_whose_answer_is_right_so_far(problem: str) 
 def test_a_model_that_knows_nothing_is_wrong_and_shows_it() -> None:
     own = model()
     contexts = SpanContexts.of(own, PATTERNS[2])
-    results, certificate = attempt(own, contexts, 3)
+    results, certificate = attempt(own, contexts)
     assert not certificate.certified and certificate.wrong == sum(each.wrong for each in results) > 0
     for example in certificate.counterexamples:
         operands = PATTERNS[2].operands(example.problem)

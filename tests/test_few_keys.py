@@ -75,7 +75,7 @@ def test_the_number_of_threads_changes_nothing(monkeypatch: pytest.MonkeyPatch) 
     try:
         for threads in (1, 3):
             torch.set_num_threads(threads)
-            made = certify_model(model, sampler, examples=2)
+            made = certify_model(model, sampler)
             found.append((made.wrong, made.margin, made.rounding, made.where, made.counterexamples))
             assert torch.get_num_threads() == threads
     finally:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import itertools
 import shutil
-import sys
 import warnings
 from collections.abc import Iterator
 from functools import partial
@@ -22,9 +21,8 @@ from abc_nb.bias import Bias, Lines, Window
 
 pytest.importorskip("transformers")
 hf = pytest.importorskip("abc_nb.hf")
-long = pytest.importorskip("abc_nb.hf.long")
+attention = pytest.importorskip("abc_nb.hf.attention")
 rows = pytest.importorskip("abc_nb.hf.rows")
-ATTACH = sys.modules["abc_nb.hf.attach"]
 
 ADDITION = Task("addition")
 LAYOUT = ADDITION.layout(20)
@@ -35,32 +33,26 @@ Calls = list[tuple[int, int]]  # queries and keys of each layer that FlexAttenti
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
-    found: Calls = []
+    found, original = Calls(), attention.by_blocks
 
-    def noted(bias: Bias, rows: Any, layer: int, query: Tensor, key: Tensor, *rest: Any) -> Tensor | None:
-        mixed: Tensor | None = long.by_blocks(bias, rows, layer, query, key, *rest)
+    def noted(handle: Any, rows: Any, layer: int, query: Tensor, key: Tensor, *rest: Any) -> Tensor | None:
+        mixed: Tensor | None = original(handle, rows, layer, query, key, *rest)
         if mixed is not None:
             found.append((query.shape[2], key.shape[2]))
         return mixed
 
-    monkeypatch.setattr(ATTACH, "by_blocks", noted)
+    monkeypatch.setattr(attention, "by_blocks", noted)
     return found
-
-
-def long_from(tokens: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """FlexAttention is taken from so many tokens on."""
-    for module in (ATTACH, rows):
-        monkeypatch.setattr(module, "LONG", tokens)
 
 
 @pytest.fixture
 def traced(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What PyTorch's compiler traces is run as it is, since kernels take seconds to build."""
     torch.compiler.reset()
-    long.compiled.cache_clear()
+    attention.compiled.cache_clear()
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
     yield
-    long.compiled.cache_clear()
+    attention.compiled.cache_clear()
 
 
 def in_parts(model: Any, tokens: Tensor) -> Tensor:
@@ -75,11 +67,11 @@ def in_parts(model: Any, tokens: Tensor) -> Tensor:
 def check(make: Any, dtype: torch.dtype, bias: Bias, layout: Layout, calls: Calls) -> None:
     model, tokens = made(make).to(dtype), sequences(2, layout)
     single = copy.deepcopy(model).float()
-    with hf.attach(model, bias, layout, flex=False) as handle, hf.attach(single, bias, layout, flex=False):
+    with hf.attach(model, bias, layout) as handle, hf.attach(single, bias, layout):
         exact, dense = single(tokens).logits, model(tokens).logits.float()
         allowed = max(3 * (dense - exact).abs().max().item(), 1e-5 * exact.abs().max().item())
         assert not calls
-        handle.flex = True
+        handle.long = 0
         assert (model(tokens, use_cache=False).logits - exact).abs().max() <= allowed
         assert (in_parts(model, tokens) - exact).abs().max() <= allowed
     count = tokens.shape[1]
@@ -129,7 +121,8 @@ def test_it_is_chosen_by_length_and_the_large_matrix_is_not_made(calls: Calls, m
         wanted = model(tokens).logits
         assert not calls
         rows.matrix.cache_clear()
-        long_from(50, monkeypatch)
+        handle.long = 50
+        monkeypatch.setattr(rows, "LONG", 50)
         assert torch.allclose(in_parts(model, tokens), wanted, atol=1e-4)
         assert calls == [(tokens.shape[1] - 3, tokens.shape[1] - 3)] * LAYERS
         assert not rows.matrix.cache_info().currsize
@@ -139,13 +132,13 @@ def test_it_is_chosen_by_length_and_the_large_matrix_is_not_made(calls: Calls, m
 
 
 @pytest.mark.usefixtures("traced")
-def test_what_it_cannot_do_takes_the_dense_matrix(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_it_cannot_do_takes_the_dense_matrix(calls: Calls) -> None:
     """Padding, weights that are asked for, gradients on a processor, dropout, and a bias of many open keys."""
-    long_from(10, monkeypatch)
     model, tokens = made(llama, attention_dropout=0.1), sequences(2, LAYOUT)
     mask = torch.ones_like(tokens)
     mask[0, 0] = 0
     with hf.attach(model, ONE_KEY, LAYOUT) as handle:
+        handle.long = 0
         with torch.no_grad():
             model(tokens[:, :-1], attention_mask=mask[:, :-1])
             assert model(tokens, output_attentions=True).attentions[0].isfinite().all()
@@ -168,13 +161,13 @@ def test_where_it_is_not_compiled_the_dense_matrix_is_taken_with_a_warning(
         raise RuntimeError("no compiler")
 
     model, tokens = made(llama), sequences(2, LAYOUT)
-    with hf.attach(model, ONE_KEY, LAYOUT, flex=False) as handle:
+    with hf.attach(model, ONE_KEY, LAYOUT) as handle:
         wanted = model(tokens).logits
-        handle.flex = True
+        handle.long = 0
         if fails == "compiler":
             monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=failing))
         else:
-            monkeypatch.setattr(long, "COMPILED", 1)
+            monkeypatch.setattr(attention, "COMPILED", 1)
             handle.layout = ADDITION.layout(3)
             model(sequences(2, handle.layout))
             assert len(calls) == LAYERS
@@ -190,11 +183,12 @@ def test_where_it_is_not_compiled_the_dense_matrix_is_taken_with_a_warning(
 
 @pytest.mark.usefixtures("traced")
 def test_answers_of_long_problems_are_generated_as_without_it(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
-    long_from(40, monkeypatch)
+    monkeypatch.setattr(rows, "LONG", 40)
     model, prompts = made(llama), sequences(2, LAYOUT)[:, : LAYOUT.source_length + 1]
     more = {"max_new_tokens": LAYOUT.target_length, "do_sample": False, "pad_token_id": PAD}
     with hf.attach(model, ONE_KEY, LAYOUT) as handle:
+        handle.long = 40
         found = model.generate(prompts, **more)
         assert len(calls) == LAYERS
-        handle.flex = False
+        handle.long = 10**6
         assert torch.equal(found, model.generate(prompts, **more))

@@ -81,20 +81,18 @@ class Certificate:
         return f"<Certificate: {words}, {self.contexts:,} contexts, margin {self.margin:.3g}>"
 
 
-def contexts_of(model: Transformer, sampler: Sampler, zeros: bool = True) -> SampledContexts:
+def contexts_of(model: Transformer, sampler: Sampler) -> SampledContexts:
     """What the steps of a model can look at; InputError for a model that can have no certificate of this kind."""
     if not isinstance(model, Transformer) or not isinstance(sampler, Sampler):
         raise InputError("a certificate needs a Transformer and the Sampler of its problems")
-    return contexts_under(model.config, sampler, zeros)
+    return contexts_under(model.config, sampler)
 
 
-def contexts_under(config: ModelConfig, sampler: Sampler, zeros: bool = True) -> SampledContexts:
+def contexts_under(config: ModelConfig, sampler: Sampler) -> SampledContexts:
     """The same of every model with a configuration, whatever its weights."""
     if config.encoder_layers:
         raise InputError("no certificate for a model with encoder layers: each of them looks at the whole source")
-    if isinstance(sampler.task, Tables):
-        return TableContexts(config, sampler)
-    return NumberContexts(config, sampler, zeros)
+    return (TableContexts if isinstance(sampler.task, Tables) else NumberContexts)(config, sampler)
 
 
 def can_be_certified(model: Transformer, sampler: Sampler) -> bool:
@@ -105,13 +103,9 @@ def can_be_certified(model: Transformer, sampler: Sampler) -> bool:
         return False
 
 
-def certify_model(model: Transformer, sampler: Sampler, zeros: bool = True, examples: int = EXAMPLES) -> Certificate:
-    """Try every context of a model in which it can be asked for a token.
-
-    With `zeros`, operands may have any number of zeros in front at every width; without, only in the
-    narrowest one, as `abc-nb compute` writes problems. InputError for a model that has no such certificate.
-    """
-    return attempt(model, contexts_of(model, sampler, zeros), examples).certificate
+def certify_model(model: Transformer, sampler: Sampler) -> Certificate:
+    """Try every context in which a model can be asked for a token; InputError for one that has no certificate."""
+    return attempt(model, contexts_of(model, sampler)).certificate
 
 
 class Attempt(NamedTuple):
@@ -121,7 +115,7 @@ class Attempt(NamedTuple):
     certificate: Certificate
 
 
-def attempt(model: Transformer, contexts: Contexts, examples: int = EXAMPLES) -> Attempt:
+def attempt(model: Transformer, contexts: Contexts) -> Attempt:
     start, results, task = time.perf_counter(), results_of(model, contexts), contexts.task
     wrong, left = sum(each.wrong for each in results), min(each.left for each in results)
     least = min(results, key=lambda each: each.margin)
@@ -137,7 +131,7 @@ def attempt(model: Transformer, contexts: Contexts, examples: int = EXAMPLES) ->
         wrong=wrong,
         margin=least.margin,
         where=where | {"tokens": contexts.named(least.shape, values)},
-        counterexamples=tuple(contexts.counterexamples(model, shown, examples)),
+        counterexamples=tuple(contexts.counterexamples(model, shown, EXAMPLES)),
         reach=contexts.reach,
         shapes=len(results),
         rounding={"bits": results[0].bits, "bound": max(each.bound for each in results), "left": left},

@@ -50,7 +50,6 @@ class Contexts(ABC):
     task: Task
     reach: dict[str, int]  # how far they look, for the certificate
     narrowest: int = 1  # width of all problems
-    zeros: bool = True  # whether numbers may have any number of zeros in front
 
     @abstractmethod
     def sites(self) -> Iterator[Site]:
@@ -126,8 +125,7 @@ class SampledContexts(Contexts):
 
     @property
     def facts(self) -> dict[str, Any]:
-        own = {"arrangement": self.sampler.arrangement, "zeros": self.zeros, "narrowest": self.narrowest}
-        return super().facts | own
+        return super().facts | {"arrangement": self.sampler.arrangement, "narrowest": self.narrowest}
 
     @abstractmethod
     def in_training(self, wanted: Iterable[Shape]) -> dict[Shape, list[Site]]:

@@ -49,15 +49,15 @@ class PlaceContexts(Contexts):
         return self.widths[width, phase]
 
     @abstractmethod
-    def kinds(self, width: Width, zeros: bool) -> list[Kind]:
-        """Which digits each place can hold."""
+    def kinds(self, width: Width, zeros: bool = True) -> list[Kind]:
+        """Which digits each place can hold, with any number of `zeros` in front or with none."""
 
     def step(self, site: Site, phase: int = 0) -> tuple[Node | Token, list[Kind], list[int]]:
         """The tree of a step, which digits each place can hold, and the places that its shape keeps.
 
         These are all up to the last one that is seen or asked for; of those in between that hold any digits, `settled`.
         """
-        unrolled, kinds = self.unrolled(site[0], phase), self.kinds(site[0], self.zeros)
+        unrolled, kinds = self.unrolled(site[0], phase), self.kinds(site[0])
         root = unrolled.node(self.config.decoder_layers, site[1])
         seen = {place for kind, _, place in root.atoms if kind != "factor"} | ({site[1]} - {len(kinds)})
         kept, unseen = list[int](), 0
@@ -102,8 +102,8 @@ class PlaceContexts(Contexts):
 
         return shape, observed(batch, step, shape, tokens)
 
-    def problem(self, shape: Shape, context: Context, site: Site, zeros: bool | None = None) -> list[Digits] | None:
-        """The operands of a problem that holds a context; with `zeros` in front or without, by default as all have."""
+    def problem(self, shape: Shape, context: Context, site: Site, zeros: bool = True) -> list[Digits] | None:
+        """The operands of a problem that holds a context; with any number of `zeros` in front or with none."""
         kept, (values, right), step = self.step(site)[2], context, site[1]
         fixed: dict[int, dict[tuple[str, int], int]] = {} if shape.label is not None else {step: {("output", 0): right}}
         factor: dict[int, int] = {}
@@ -112,8 +112,7 @@ class PlaceContexts(Contexts):
                 factor[place] = value
             else:
                 fixed.setdefault(kept[place], {})[kind, number] = value
-        kinds = self.kinds(site[0], self.zeros if zeros is None else zeros)
-        path = walks.shortest(self.automaton, kinds, fixed, factor)
+        path = walks.shortest(self.automaton, self.kinds(site[0], zeros), fixed, factor)
         if path is None:
             return None
         start, inputs = path
@@ -127,7 +126,7 @@ class PlaceContexts(Contexts):
         return [candidate for candidate in found if candidate is not None]
 
     def shortest(self, shape: Shape, context: Context) -> Candidate | None:
-        for zeros in (False, True)[: 1 + self.zeros]:
+        for zeros in (False, True):
             for width, step in self.shapes[shape]:
                 operands = self.problem(shape, context, (width, step), zeros)
                 if operands is not None:
@@ -141,24 +140,21 @@ class PlaceContexts(Contexts):
 
 
 class NumberContexts(PlaceContexts, SampledContexts):
-    """Those of a sampler's problems, whose operands all have one width.
+    """Those of a sampler's problems, whose operands all have one width, with any number of zeros in front."""
 
-    With `zeros`, operands may have any number of zeros in front at every width; without, only in the narrowest one.
-    """
-
-    def __init__(self, config: ModelConfig, sampler: Sampler, zeros: bool = True) -> None:
+    def __init__(self, config: ModelConfig, sampler: Sampler) -> None:
         if sampler.arrangement not in ("natural", "aligned"):
             raise InputError(
                 f"no certificate for problems written {sampler.arrangement}: its contexts go from the units up"
             )
         super().__init__(config, sampler.task, sampler.task.token, SOS, EOS)
-        self.sampler, self.zeros, self.reach = sampler, zeros, reach(config, sampler, self.automaton.settled)
+        self.sampler, self.reach = sampler, reach(config, sampler, self.automaton.settled)
         self.narrowest = self.reach["narrowest"]
 
     def layout(self, width: Width) -> Layout:
         return self.task.layout(width, self.sampler.arrangement)
 
-    def kinds(self, width: Width, zeros: bool) -> list[Kind]:
+    def kinds(self, width: Width, zeros: bool = True) -> list[Kind]:
         return self.task.kinds(single(width), lead=not zeros and single(width) > self.narrowest)
 
     def sites(self) -> Iterator[Site]:
@@ -186,7 +182,7 @@ class NumberContexts(PlaceContexts, SampledContexts):
         return (
             f"Greedy decoding writes every token right for every problem of {self.task.title} in base "
             f"{self.task.base} at every width W >= {self.narrowest} ({self.sampler.regime}): "
-            f"{self.task.covered(self.narrowest, self.zeros)}."
+            f"{self.task.covered()}."
             + " Numbers that are typed without them are given zeros up to the width."
             * (not isinstance(self.task, Lists))
         )

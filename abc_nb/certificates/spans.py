@@ -114,7 +114,7 @@ class SpanContexts(PlaceContexts):
             else:
                 yield block
 
-    def problem(self, shape: Shape, context: Context, site: Site, zeros: bool | None = None) -> list[Digits] | None:
+    def problem(self, shape: Shape, context: Context, site: Site, zeros: bool = True) -> list[Digits] | None:
         """The numbers of a problem that holds a context, without what stands in front of them on a walk."""
         values, right = context
         operands = super().problem(shape, (values, 0 if right == self.end else right), site, zeros)

@@ -232,5 +232,5 @@ class TableContexts(SampledContexts):
     def statement(self) -> str:
         return (
             f"Greedy decoding writes every token of the table right for every problem of {self.task.title} in base "
-            f"{self.task.base}: {self.task.covered(self.narrowest, self.zeros)}."
+            f"{self.task.base}: {self.task.covered()}."
         )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -24,7 +23,6 @@ from abc_nb.bias.spans import SpanLines
 from abc_nb.common.errors import InputError
 from abc_nb.hf.attention import NAME, register
 from abc_nb.hf.flex import values
-from abc_nb.hf.long import by_blocks
 from abc_nb.hf.probe import check_model, prove
 from abc_nb.hf.rows import LONG, Rows, real_tokens, rows_of_layouts
 from abc_nb.hf.saving import save
@@ -42,7 +40,6 @@ def attach(
     bias: Bias,
     layout: Layouts | None = None,
     period: int | None = None,
-    flex: bool | None = None,
     spans: PreTrainedTokenizerBase | None = None,
 ) -> Attached:
     """Put a bias on a model's attention, until the handle that is returned is detached or its `with` block ends.
@@ -54,8 +51,7 @@ def attach(
 
     Rows can have padding on the left or on the right, as the `attention_mask` says. Training, evaluation and `generate`
     with or without its cache work; of a problem alone, the prompt is the problem and the answer's first token. Long
-    problems go through FlexAttention where it can do what the dense matrix does; with `flex=False` none do, and with
-    `flex=True` short ones do, too.
+    problems go through FlexAttention where it can do what the dense matrix does.
 
     A few tokens are run to see that the bias acts: a zero bias changes nothing, a closed key has no influence on the
     logits, and no token sees one that comes after it. Raises InputError for a model of which that does not hold, which
@@ -81,7 +77,7 @@ def attach(
     handle = Attached(model)
     try:
         prove(model, handle)
-        handle.bias, handle.layout, handle.period, handle.flex, handle.reader = bias, layouts, period, flex, reader
+        handle.bias, handle.layout, handle.period, handle.reader = bias, layouts, period, reader
         if (period is not None or reader is not None) and "position_ids" not in handle.names:
             raise InputError(f"{type(model).__name__} takes no position_ids: its tokens stand where it counts them")
         if isinstance(bias, SpanLines):
@@ -130,8 +126,7 @@ class Attached:
 
         self.model: Any = model
         self.bias, self.heads = Bias(), 1
-        self.flex: bool | None = False
-        self.compiles = True  # until FlexAttention does not, here
+        self.long = LONG  # tokens from which on FlexAttention is taken
         self.period: int | None = None
         self.layout: Layouts = ()
         self.reader: Reader | None = None  # of problems in text
@@ -197,7 +192,7 @@ class Attached:
         self.detach()
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"rows": None, "finish": None, "made": None, "compiles": True}
+        return vars(self) | {"rows": None, "finish": None, "made": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         register()  # in the process that loads a model under a bias
@@ -261,19 +256,3 @@ class Attached:
         if self.made is None or self.made[0] != layer:
             self.made = layer, rows.bias(layer, query)
         return self.made[1]
-
-    def long(
-        self, rows: Rows, layer: int, query: Tensor, key: Tensor, value: Tensor, softcap: float | None
-    ) -> Tensor | None:
-        """A layer's attention by FlexAttention; None where the dense matrix is taken."""
-        long = self.flex or (rows.tokens - rows.before) * rows.tokens >= LONG**2
-        if self.flex is False or not self.compiles or self.weights_wanted or rows.layout is None or not long:
-            return None
-        from torch._dynamo import exc  # takes seconds, which short problems need not wait for
-
-        try:
-            return by_blocks(self.bias, rows, layer, query, key, value, softcap)
-        except (exc.TorchDynamoException, exc.FailOnRecompileLimitHit) as error:
-            self.compiles, reason = False, str(error).strip().partition("\n")[0]
-            warnings.warn(f"FlexAttention is not compiled, so attention takes the dense matrix: {reason}", stacklevel=2)
-            return None

@@ -1,15 +1,32 @@
-"""Attention under a bias, as `transformers` calls it through its AttentionInterface."""
+"""Attention under a bias, as `transformers` calls it through its AttentionInterface.
+
+Short sequences take the dense matrix of the bias. Long ones take FlexAttention, compiled, whose time and memory are
+linear in the length where the matrix takes its square.
+"""
 
 from __future__ import annotations
+
+import sys
+import warnings
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
+from abc_nb.bias.base import Bias
 from abc_nb.common.errors import InputError
-from abc_nb.hf.long import can_be_long
+from abc_nb.hf.flex import ScoreMod, Table, biased, blocks
+from abc_nb.hf.rows import KEPT, Rows, open_keys
 from abc_nb.model.attention import over_all_keys, softmax_or_zero
+from abc_nb.problems.layouts import Layout
+
+if TYPE_CHECKING:
+    from torch.nn.attention.flex_attention import BlockMask
 
 NAME = "abc_nb"  # of the attention implementation, and of the attribute of an attention module that holds its handle
+SLOTS = 32  # the most open keys of a query that FlexAttention goes through one by one
+COMPILED = 64  # the most kernels that are kept: one for each type, number of slots and doubling of the length
 
 
 def register() -> None:
@@ -42,10 +59,11 @@ def biased_attention(
     layer, rows = handle.layer_of(module, query, key)
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     scaled = query * (scaling * query.shape[-1] ** 0.5)
-    if s_aux is None and can_be_long(query, key, value, dropout):
-        found = handle.long(rows, layer, scaled, key, value, softcap)
-        if found is not None:
-            return found.transpose(1, 2).contiguous(), None
+    same = query.shape[-1] == value.shape[-1] and query.dtype == key.dtype == value.dtype
+    if same and s_aux is None and not dropout and not handle.weights_wanted:
+        mixed = by_blocks(handle, rows, layer, scaled, key, value, softcap)
+        if mixed is not None:
+            return mixed.transpose(1, 2).contiguous(), None
     bias = handle.bias_of(rows, layer, query)
     key, value = (x.repeat_interleave(query.shape[1] // x.shape[1], dim=1) for x in (key, value))
     special = softcap is not None or s_aux is not None or value.shape[-1] != query.shape[-1]
@@ -71,3 +89,62 @@ def weighted(logits: Tensor, bias: Tensor, softcap: float | None, sinks: Tensor 
         bias = nn.functional.pad(bias, (0, 1))
     weights = softmax_or_zero(logits, bias, -1)
     return (weights if sinks is None else weights[..., :-1]).to(kind)
+
+
+def by_blocks(
+    handle: Any, rows: Rows, layer: int, query: Tensor, key: Tensor, value: Tensor, softcap: float | None
+) -> Tensor | None:
+    """Attention (batch, head, query, size) by FlexAttention; None where the dense matrix is taken.
+
+    That is for short sequences, padded ones, many open keys, and gradients on a processor, which it does not know. A
+    warning says where it is not compiled; the handle takes the matrix from then on.
+    """
+    learns = torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value))
+    short = (rows.tokens - rows.before) * rows.tokens < handle.long**2
+    if rows.layout is None or short or (learns and query.device.type == "cpu") or torch.compiler.is_compiling():
+        return None
+    which = handle.bias, rows.layout, layer, query.shape[1], query.device
+    own = table(*which)
+    if own is None:
+        return None
+    from torch._dynamo import config, exc  # takes seconds, which short problems need not wait for
+
+    score = biased(own, torch.tensor(rows.before, device=query.device), softcap)
+    inputs = [x.contiguous() for x in (query, key, value)]  # since a kernel is of one order in memory
+    try:
+        with config.patch(recompile_limit=COMPILED):
+            mixed: Tensor = compiled()(*inputs, score, parts(*which, rows.before, rows.tokens))
+            return mixed
+    except (exc.TorchDynamoException, exc.FailOnRecompileLimitHit) as error:
+        handle.long, reason = sys.maxsize, str(error).strip().partition("\n")[0]
+        warnings.warn(f"FlexAttention is not compiled, so attention takes the dense matrix: {reason}", stacklevel=2)
+        return None
+
+
+@cache
+def compiled() -> Any:
+    """FlexAttention, compiled for itself: what others compile of it does not count for the kernels that are kept."""
+    from torch.nn.attention.flex_attention import flex_attention
+
+    def attention(query: Tensor, key: Tensor, value: Tensor, score: ScoreMod, blocks: BlockMask) -> Tensor:
+        return flex_attention(query, key, value, score, blocks, enable_gqa=query.shape[1] != key.shape[1])
+
+    return torch.compile(attention, fullgraph=True)
+
+
+@lru_cache(KEPT)
+@torch.inference_mode(False)  # used in training later
+def table(bias: Bias, layout: Layout, layer: int, heads: int, device: torch.device) -> Table | None:
+    """A layer's bias as kernels look it up; None where a query has too many open keys."""
+    few = open_keys(bias, layout, layer, heads, device)
+    return None if few is None or few.index.shape[1] > SLOTS else Table.of(few, device)
+
+
+@lru_cache(KEPT)
+@torch.inference_mode(False)
+def parts(
+    bias: Bias, layout: Layout, layer: int, heads: int, device: torch.device, before: int, tokens: int
+) -> BlockMask:
+    few = open_keys(bias, layout, layer, heads, device)
+    assert few is not None
+    return blocks(few, tokens, before, device)

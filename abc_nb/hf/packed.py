@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -38,81 +39,70 @@ class PackedText:
             )
 
     @cached_property
-    def spans(self) -> list[tuple[int, int, int, list[ProblemSpan]]]:
-        """Row, first and last token plus one, and the problems of each document, counted from its first token."""
-        found = list[tuple[int, int, int, list[ProblemSpan]]]()
-        for row, (tokens, numbers) in enumerate(zip(self.ids.cpu(), self.documents.cpu(), strict=True)):
-            first = 0
-            runs, counts = numbers.unique_consecutive(return_counts=True)
-            for number, count in zip(runs.tolist(), counts.tolist(), strict=True):
-                if number >= 0:
-                    spans = self.reader.spans(tokens[first : first + count].tolist())
-                    found.append((row, first, first + count, spans))
-                first += count
+    def texts(self) -> list[tuple[slice, list[ProblemSpan]]]:
+        """Where each document stands if rows follow each other, and its problems, counted from its first token."""
+        rows = torch.arange(len(self.ids))[:, None].expand_as(self.ids)
+        known = torch.stack([rows, self.documents.cpu()]).flatten(1)
+        (_, numbers), counts = known.unique_consecutive(dim=1, return_counts=True)
+        tokens, found, first = self.ids.flatten().tolist(), list[tuple[slice, list[ProblemSpan]]](), 0
+        for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
+            where = slice(first, first + count)
+            if number >= 0:
+                found.append((where, self.reader.spans(tokens[where])))
+            first += count
         return found
 
     def positions(self) -> Tensor:
         """The `position_ids` (row, token); each document begins at 0, and padding has 0."""
-        found = torch.zeros(self.ids.shape, dtype=torch.long)
-        for row, first, last, spans in self.spans:
-            found[row, first:last] = positions(spans, last - first, self.bias.period)
-        return found.to(self.ids.device)
+        found = torch.zeros(self.ids.numel(), dtype=torch.long)
+        for where, spans in self.texts:
+            found[where] = positions(spans, where.stop - where.start, self.bias.period)
+        return found.view(self.ids.shape).to(self.ids.device)
 
     def score_mod(self, layer: int) -> ScoreMod:
         """The logits of one layer under the bias, for `flex_attention(query, key, value, score_mod)`."""
-        table, inside = Table.of(self.few(layer), self.ids.device), self.inside
-        added, numbers, tokens = bias_at(table, 0), self.numbers, self.ids.shape[1]
-
-        def changed(score: Tensor, row: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-            here, there = row * tokens + query, row * tokens + key
-            own = (numbers[here] == numbers[there]) & (numbers[here] >= 0)
-            text = torch.where(key <= query, 0.0, CLOSED)
-            return score + torch.where(own, torch.where(inside[here], added(head, here, there), text), CLOSED)
-
-        return changed
+        added = self.added(layer)
+        return lambda score, row, head, query, key: score + added(row, head, query, key)
 
     def mask_mod(self, layer: int) -> MaskMod:
         """Which keys are open, for `create_block_mask(mask_mod, rows, heads, tokens, tokens)`."""
-        score = self.score_mod(layer)
+        added = self.added(layer)
+        return lambda row, head, query, key: added(row, head, query, key) > CLOSED
 
-        def opened(row: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-            return score(torch.zeros((), device=self.ids.device), row, head, query, key) > CLOSED
+    def added(self, layer: int) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
+        """What is added to the logits of (row, head, query, key)."""
+        tokens, device = self.ids.shape[1], self.ids.device
+        documents, inside = torch.full((self.ids.numel(),), -1), torch.zeros(self.ids.numel(), dtype=torch.bool)
+        for number, (where, spans) in enumerate(self.texts):  # two documents of the same number are two
+            documents[where] = number
+            for span in spans:
+                inside[where.start + span.start : where.start + span.end] = True
+        documents, inside = documents.to(device), inside.to(device)
+        of_problem = bias_at(Table.of(self.few(layer), device), 0)
 
-        return opened
+        def bias(row: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+            here, there = row * tokens + query, row * tokens + key
+            own = (documents[here] == documents[there]) & (documents[here] >= 0)
+            text = torch.where(key <= query, 0.0, CLOSED)
+            return torch.where(own, torch.where(inside[here], of_problem(head, here, there), text), CLOSED)
+
+        return bias
 
     def few(self, layer: int) -> OpenKeys:
         """The open keys of the tokens in problems, of all rows one after the other."""
-        rows, tokens = self.ids.shape
         parts = [
-            (row * tokens + first + span.start, keys_of_span(self.bias, span, layer))
-            for row, first, _, spans in self.spans
+            (where.start + span.start, keys_of_span(self.bias, span, layer))
+            for where, spans in self.texts
             for span in spans
         ]
         slots = max((own.index.shape[1] for _, own in parts), default=1)
-        index = torch.zeros(rows * tokens, slots, dtype=torch.long)
-        value = torch.full((self.bias.heads, rows * tokens, slots), CLOSED)
+        index = torch.zeros(self.ids.numel(), slots, dtype=torch.long)
+        value = torch.full((self.bias.heads, self.ids.numel(), slots), CLOSED)
         for start, own in parts:
             queries, count = slice(start, start + len(own.index)), own.index.shape[1]
             index[queries, :count] = own.index + start
             value[:, queries, :count] = own.value
         return OpenKeys(index, value)
-
-    @cached_property
-    def numbers(self) -> Tensor:
-        """The documents of all rows one after the other, counted; two with the same number are two."""
-        found = torch.full(self.ids.shape, -1)
-        for number, (row, first, last, _) in enumerate(self.spans):
-            found[row, first:last] = number
-        return found.flatten().to(self.ids.device)
-
-    @cached_property
-    def inside(self) -> Tensor:
-        """Whether a token stands in a problem, of all rows one after the other."""
-        found = torch.zeros(self.ids.shape, dtype=torch.bool)
-        for row, first, _, spans in self.spans:
-            for span in spans:
-                found[row, first + span.start : first + span.end] = True
-        return found.flatten().to(self.ids.device)
 
 
 def keys_of_span(bias: SpanLines, span: ProblemSpan, layer: int) -> OpenKeys:

@@ -28,8 +28,7 @@ def save(handle: Attached, folder: str | Path, *args: Any, **more: Any) -> None:
     type(handle.model).save_pretrained(handle.model, folder, *args, **more)
     if handle.reader is not None:
         handle.reader.tokenizer.save_pretrained(folder)
-    names = ("bias", "layout", "period", "flex")
-    data = {name: to_data(getattr(handle, name)) for name in names}
+    data = {name: to_data(getattr(handle, name)) for name in ("bias", "layout", "period")}
     write_text(Path(folder) / FILE, json.dumps(data | {"text": handle.reader is not None}, indent=1) + "\n")
 
 
@@ -50,5 +49,5 @@ def load(folder: str | Path, **more: Any) -> PreTrainedModel:
     own = {name: from_data(data[name], known) for name in ("bias", "layout")}
     model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(folder, **more)
     tokenizer = AutoTokenizer.from_pretrained(folder) if data["text"] else None
-    attach(model, own["bias"], own["layout"] or None, data["period"], data["flex"], tokenizer)
+    attach(model, own["bias"], own["layout"] or None, data["period"], tokenizer)
     return model.eval()

@@ -27,7 +27,7 @@ class Lists(Task):
     def words(self) -> tuple[str, ...]:
         return tuple(COMBINE)
 
-    def covered(self, narrowest: int, zeros: bool) -> str:
+    def covered(self) -> str:
         return f"the list has exactly W {self.unit}"
 
     @property

@@ -122,11 +122,9 @@ class Numbers(Task):
             kinds[-1] = "lead"
         return kinds + ["zero"] * self.grows
 
-    def covered(self, narrowest: int, zeros: bool) -> str:
+    def covered(self) -> str:
         most = f"W - {self.grows}" if self.grows else "W"
-        front = ", with any number of zeros in front"
-        exact = f"; at W > {narrowest} one operand has exactly that many, without a zero in front"
-        return f"operands of up to {most} digits{front if zeros else exact}"
+        return f"operands of up to {most} digits, with any number of zeros in front"
 
     def read(self, text: str, zeros: bool = False) -> list[Digits]:
         operands = super().read(text)

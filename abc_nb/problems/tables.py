@@ -147,7 +147,7 @@ class Tables(Task):
     def automaton(self) -> Automaton:
         raise self.uncertified()
 
-    def covered(self, narrowest: int, zeros: bool) -> str:
+    def covered(self) -> str:
         return f"{self.lengths}, with any number of zeros in front of a number"
 
     def read_table(self, tokens: Sequence[int], row: int) -> np.ndarray:

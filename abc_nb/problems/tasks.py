@@ -128,7 +128,7 @@ class Task:
         """Which digits each place of a width can hold; `lead`: one operand has as many digits as fit."""
         return ["any"] * width
 
-    def covered(self, narrowest: int, zeros: bool) -> str:
+    def covered(self) -> str:
         """The problems of a width W that a certificate covers, in words."""
         raise NotImplementedError
 

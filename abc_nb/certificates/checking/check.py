@@ -19,7 +19,7 @@ from abc_nb.common.config import fits
 from abc_nb.common.errors import InputError
 
 ROWS = 2**19  # contexts computed at once
-SAID = ("task", "base", "arrangement", "zeros", "narrowest")  # what a statement is about
+SAID = ("task", "base", "arrangement", "narrowest")  # what a statement is about
 FIELDS = {"facts": dict, "certified": bool, "contexts": int, "wrong": int, "margin": float, "weights": str, "bias": str}
 MARGIN = 2  # places that a key can be further away than a line's offset
 FURTHEST = 64  # columns
@@ -69,10 +69,7 @@ def said(facts: Facts) -> str:
     """What was tried, in words: of the certificate it takes what the statement is about, and nothing else."""
     if facts.task == TABLE:
         return f"{facts.task} in base {facts.base}, factors of any lengths: {CHECKED}"
-    zeros = "with any number of" if facts.zeros else "without"
-    return (
-        f"{facts.task} in base {facts.base}, every width from {facts.narrowest} on, {zeros} zeros in front: {CHECKED}"
-    )
+    return f"{facts.task} in base {facts.base}, every width from {facts.narrowest} on, zeros in front or not: {CHECKED}"
 
 
 def of_model(weights: Mapping[str, np.ndarray], model: Mapping[str, Any]) -> dict[str, Any]:

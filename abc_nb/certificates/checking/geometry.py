@@ -41,7 +41,6 @@ class Facts:
     cyclic: bool  # whether there are positions at all
     heads: int
     layers: int
-    zeros: bool  # whether zeros in front are part of the statement
     narrowest: int
     kind: str  # one of KINDS
 
@@ -184,12 +183,7 @@ class Width:
 
     def kind(self, place: int) -> str:
         """Which digits a place can hold."""
-        free = self.width - self.facts.grows
-        if place >= free:
-            return "zero"
-        number = self.facts.task not in LISTS
-        strict = number and not self.facts.zeros and self.width > self.facts.narrowest
-        return "lead" if strict and place == free - 1 else "any"
+        return "any" if place < self.width - self.facts.grows else "zero"
 
 
 def opened(pairs: Iterable[tuple[int | None, Line]], heads: int) -> dict[int, tuple[Line, tuple[float, ...]]]:
