@@ -25,6 +25,7 @@ from abc_nb.problems.tasks import Task, Width
 Site = tuple[Width, int]  # where a step stands: the width of the problem, and how many output tokens come before it
 Context = tuple[np.ndarray, int]  # the tokens at a shape's atoms, and the token that is right there
 Wrong = Sequence[tuple[Shape, Context]]  # contexts that a model gets wrong
+ASKED = 3 * 10**7  # contexts, of which a minute tells whether each has one right token
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,12 @@ class Contexts(ABC):
         """All contexts of a shape, each once."""
 
     def determined(self) -> bool:
-        """Whether every context has one right token, so that a model that sees no more can be right at all."""
+        """Whether every context has one right token, so that a model that sees no more can be right at all.
+
+        False where there are too many to ask.
+        """
+        if sum(self.counts.values()) > ASKED:
+            return False
         for shape in self.shapes:
             values = np.concatenate([block.values for block in self.blocks(shape)])
             if len(np.unique(values, axis=0)) < len(values):

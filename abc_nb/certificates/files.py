@@ -10,7 +10,7 @@ from typing import Any
 from abc_nb.certificates.certify import Certificate
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
-from abc_nb.common.files import write_text
+from abc_nb.common.files import read_lines, write_lines, write_text
 
 LARGEST = 2**20  # bytes of one certificate
 KINDS = {"type": str, "experiment": str, "profile": str, "seed": int, "base": int}
@@ -40,12 +40,8 @@ def read(path: Path) -> Data:
     """A certificate as plain data; InputError for a file that is none."""
     if not path.is_file():
         raise InputError(f"there is no certificate {path}: give the path of a file that `abc-nb certify` wrote")
-    return parsed(path.read_text(encoding="utf-8", errors="replace") if path.stat().st_size <= LARGEST else "", path)
-
-
-def parsed(text: str, path: Path) -> Data:
     try:
-        data = json.loads(text)
+        data = json.loads(path.read_bytes()) if path.stat().st_size <= LARGEST else None
     except (ValueError, RecursionError):
         data = None
     if not isinstance(data, dict) or not all(isinstance(data.get(name), kind) for name, kind in KINDS.items()):
@@ -60,9 +56,7 @@ def made_here() -> dict[str, Data]:
 
 def shipped() -> dict[str, Data]:
     """The certificates that come with the project, by the names of their runs."""
-    path = paths.certificates()
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    every = (parsed(line, path) for line in lines)
+    every = read_lines(paths.certificates())
     return {name_of(data["experiment"], data["seed"], data["profile"]): data for data in every}
 
 
@@ -70,5 +64,5 @@ def ship(name: str, certificate: Data | None) -> None:
     """Give a shipped run this certificate in place of the one that it has; with None it has none."""
     known = {each: data for each, data in shipped().items() if each != name}
     known |= {name: certificate} if certificate is not None else {}
-    ordered = sorted(known.values(), key=lambda data: (data["experiment"], data["profile"], data["seed"]))
-    write_text(paths.certificates(), "".join(json.dumps(data, ensure_ascii=False) + "\n" for data in ordered))
+    order = ("experiment", "profile", "seed")
+    write_lines(paths.certificates(), sorted(known.values(), key=lambda data: [data[name] for name in order]))

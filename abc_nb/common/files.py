@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 ABANDONED = 3600  # seconds after which no process still writes to a temporary file
 
@@ -20,6 +22,15 @@ def write_bytes(path: Path, content: bytes) -> Path:
     with replacement(path) as temporary:
         temporary.write_bytes(content)
     return path
+
+
+def read_lines(path: Path) -> list[Any]:
+    """What is written as JSON, a value a line; nothing where there is no file."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+
+def write_lines(path: Path, values: Iterable[Any]) -> Path:
+    return write_text(path, "".join(json.dumps(value) + "\n" for value in values))
 
 
 @contextmanager

@@ -9,30 +9,36 @@ from __future__ import annotations
 
 import copy
 import inspect
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from abc_nb.bias.base import Bias
+from abc_nb.bias import Bias, Line
 from abc_nb.bias.sequence import check_bias, cyclic_positions, of_heads
 from abc_nb.bias.spans import SpanLines
+from abc_nb.common.collect import classes
+from abc_nb.common.config import from_data, to_data
 from abc_nb.common.errors import InputError
+from abc_nb.common.files import write_text
 from abc_nb.hf.attention import NAME, register
 from abc_nb.hf.flex import values
 from abc_nb.hf.probe import check_model, prove
 from abc_nb.hf.rows import LONG, Rows, real_tokens, rows_of_layouts
-from abc_nb.hf.saving import save
 from abc_nb.hf.text import Finish, Reader, rows_of_text
-from abc_nb.problems.layouts import Layout
+from abc_nb.problems.layouts import Layout, Operand
+from abc_nb.problems.spans import Pattern
+from abc_nb.problems.tasks import Task
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 Layouts = Layout | Sequence[Layout]
+FILE = "abc_nb.json"  # of the bias, beside a saved model
 
 
 def attach(
@@ -84,11 +90,29 @@ def attach(
             of_heads(torch.empty(bias.heads, 1, 1), handle.heads)
         else:
             values(bias, layouts[0], 0, handle.heads)  # InputError for other heads
-        handle.model.save_pretrained = partial(save, handle)
+        handle.model.save_pretrained = handle.save
     except BaseException:
         handle.detach()
         raise
     return handle
+
+
+def load(folder: str | Path, **more: Any) -> PreTrainedModel:
+    """A causal language model that was saved under its bias, with the bias on it.
+
+    `more` goes to `from_pretrained`. InputError for a folder without a bias.
+    """
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    file = Path(folder) / FILE
+    if not file.exists():
+        raise InputError(f"there is no {file}: save a model while its bias is attached, by its save_pretrained")
+    data = json.loads(file.read_text(encoding="utf-8"))
+    known = [*classes(Bias).values(), Line, Pattern, Task, Layout, Operand]
+    bias, layout = (from_data(data[name], known) for name in ("bias", "layout"))
+    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(folder, **more)
+    attach(model, bias, layout or None, data["period"], AutoTokenizer.from_pretrained(folder) if data["text"] else None)
+    return model.eval()
 
 
 def attached(model: nn.Module) -> Attached | None:
@@ -174,6 +198,14 @@ class Attached:
                 module.config = own
             vars(module).pop(NAME, None)
         self.configs = []
+
+    def save(self, folder: str | Path, *args: Any, **more: Any) -> None:
+        """What `save_pretrained` of a model under a bias does: the model, its bias and the tokenizer of its text."""
+        type(self.model).save_pretrained(self.model, folder, *args, **more)
+        if self.reader is not None:
+            self.reader.tokenizer.save_pretrained(folder)
+        data = {name: to_data(getattr(self, name)) for name in ("bias", "layout", "period")}
+        write_text(Path(folder) / FILE, json.dumps(data | {"text": self.reader is not None}, indent=1) + "\n")
 
     @contextmanager
     def lent(self, **other: Any) -> Iterator[Attached]:

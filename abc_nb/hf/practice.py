@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -46,18 +46,15 @@ def train_until_certified(
     fifth of the learning rate, and there are at most so many `rounds`.
     """
     answers = model if isinstance(model, Answers) else Attending(model)
-    found, practice, done = Trained(), Practice(), 0
-    while not found.certificates or (len(found.certificates) <= rounds and not certified(found.certificates[-1])):
-        count = steps // 3 if done else steps
-        found.losses.append(train(answers, count, seed, done, rate / 5 if done else rate, practice))
+    found, practice = Trained(), Practice()
+    for number in range(rounds + 1):
+        count, own = (steps // 3, rate / 5) if number else (steps, rate)
+        found.losses.append(train(answers, count, seed, sum(map(len, found.losses)), own, practice))
         round_weights(answers)
-        done += count
         found.certificates.append(tuple(certify_all(answers, practice)))
+        if all(each.certified for each in found.certificates[-1]):
+            break
     return found
-
-
-def certified(certificates: Sequence[Certificate]) -> bool:
-    return all(each.certified for each in certificates)
 
 
 def train(answers: Answers, steps: int, seed: int, first: int, rate: float, practice: Practice) -> list[float]:

@@ -13,7 +13,7 @@ from abc_nb.bias.base import Attention
 from abc_nb.bias.lines import Line, Lines
 from abc_nb.bias.spans import ITSELF, SpanLines
 from abc_nb.calibration.calibrate import Calibration
-from abc_nb.calibration.of_model import SHARES, bias_from_attention
+from abc_nb.calibration.of_model import sparsest
 from abc_nb.certificates.spans import SpanContexts
 from abc_nb.language.mixture import TextBatch, draw, solved
 from abc_nb.model.attention import Record
@@ -27,7 +27,6 @@ from abc_nb.training.writer import rows_of
 
 PROBLEMS = 512  # over which attention is averaged
 TOGETHER = 64
-CONTEXTS = 10**7  # that can be tried in a quarter of an hour
 
 
 def calibrated(model: Transformer, settings: Calibration, longest: int, seed: int) -> SpanLines:
@@ -39,23 +38,15 @@ def calibrated(model: Transformer, settings: Calibration, longest: int, seed: in
 
 
 def lines_of(model: Transformer, pattern: Pattern, settings: Calibration, longest: int, seed: int) -> Lines:
-    """The sparsest lines under which what an answer's token sees determines it; those of a fixed share, if one is set.
-
-    Where no share gives such lines with so few contexts that all can be tried: those of the most contexts.
-    """
+    """The sparsest lines under which what an answer's token sees determines it, or those of a fixed share."""
     texts = problems(pattern, longest, seed)
     layout = pattern.layout(tuple(pattern.task.factor if few else longest for few in pattern.few))
     layout = replace(layout, target_length=len(texts[0].partition("=")[2]))
-    averages, found = average_attention(model, texts, layout), list[Lines]()
-    for share in SHARES if settings.share is None else [settings.share]:
-        lines = with_itself(bias_from_attention(averages, layout, replace(settings, share=share)), model)
-        contexts = SpanContexts(lines, model.config.decoder_layers, pattern)
-        if found and sum(contexts.counts.values()) > CONTEXTS:
-            break
-        found.append(lines)
-        if settings.share is not None or contexts.determined():
-            break
-    return found[-1]
+
+    def determines(lines: Lines) -> float:
+        return float(SpanContexts(with_itself(lines, model), model.config.decoder_layers, pattern).determined())
+
+    return with_itself(sparsest(average_attention(model, texts, layout), layout, settings, determines).bias, model)
 
 
 def with_itself(lines: Lines, model: Transformer) -> Lines:

@@ -20,7 +20,7 @@ from abc_nb.common import paths
 from abc_nb.common.config import from_data, to_data
 from abc_nb.common.devices import device, device_name, one_thread
 from abc_nb.common.errors import InputError
-from abc_nb.common.files import write_bytes, write_text
+from abc_nb.common.files import read_lines, write_bytes, write_lines, write_text
 from abc_nb.language.calibration import calibrated
 from abc_nb.language.evaluation import evaluate, generated
 from abc_nb.language.practice import practise_language
@@ -68,9 +68,7 @@ def made_here(spec: LanguageSpec, seed: int) -> Path:
 
 def shipped() -> dict[str, dict[str, Any]]:
     """The records that come with the project, a line each, by the keys of their runs."""
-    path = paths.language_records()
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return {record["key"]: record for record in map(json.loads, lines)}
+    return {record["key"]: record for record in read_lines(paths.language_records())}
 
 
 def shipped_weights(key: str) -> Path:
@@ -152,4 +150,4 @@ def ship(run: LanguageRun) -> Path:
     key = run.spec.key(run.seed)
     write_bytes(shipped_weights(key), run.weights.read_bytes())
     records = shipped() | {key: run.record}
-    return write_text(paths.language_records(), "".join(json.dumps(records[each]) + "\n" for each in sorted(records)))
+    return write_lines(paths.language_records(), (records[each] for each in sorted(records)))

@@ -39,7 +39,6 @@ from abc_nb.training.trainer import Trainer
 
 Report = Callable[[Progress], None]
 PACKAGES = ("torch", "numpy", "pandas", "safetensors")
-ASKED = 3 * 10**7  # contexts, of which a minute tells whether they determine the answer
 
 
 def ensure(experiment: Spec, seed: int, report: Report | None = None) -> Run:
@@ -168,8 +167,7 @@ def lines_of(experiment: Spec, model: Transformer, batch: Batch, settings: Calib
         return calibrate_model(model, batch, settings)
 
     def determines(bias: Lines) -> float:
-        contexts = contexts_under(experiment.under(bias), experiment.sampler)
-        return float(sum(contexts.counts.values()) <= ASKED and contexts.determined())
+        return float(contexts_under(experiment.under(bias), experiment.sampler).determined())
 
     averages = average_attention(model, batch, settings.source)
     return sparsest(averages, batch.layout, settings, determines, (1.0, 0.7, *SHARES))
