@@ -51,7 +51,7 @@ figures: $(STAMP) ## run the notebooks in place on the shipped results; write fi
 	$(BIN)/abc-nb report
 
 bench: $(STAMP) ## measure speed
-	$(BIN)/abc-nb bench
+	$(BIN)/python benchmarks/run.py
 
 # Resolved in a fresh environment. Left out: local version labels (+cpu) and the
 # accelerator libraries, which torch itself pins for each platform.

@@ -12,7 +12,7 @@ from typing import Any
 __version__ = "0.1.0"
 
 _NAMES = {
-    "api": "load answer retrain certify",
+    "api": "load answer certify",
     "certificates.certify": "certify_model",
     "calibration.calibrate": "calibrate Calibration PAPER",
     "calibration.of_model": "calibrate_model bias_from_attention coverage",

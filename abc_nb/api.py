@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
-from abc_nb.calibration.calibrate import Calibration, given
 from abc_nb.certificates.certify import Certificate, certify_model, weights_of
 from abc_nb.certificates.checking.check import Check, check
 from abc_nb.certificates.files import read
@@ -16,9 +14,9 @@ from abc_nb.language import runs as language_runs
 from abc_nb.language.answering import spoken
 from abc_nb.language.runs import LanguageRun
 from abc_nb.language.spec import PREFIX, language_spec
-from abc_nb.runs import runner, store
+from abc_nb.runs import store
 from abc_nb.runs.run import Run
-from abc_nb.specs.spec import calibrated, spec, train_command, with_practice
+from abc_nb.specs.spec import spec, train_command
 from abc_nb.training.answers import answers
 
 
@@ -36,9 +34,7 @@ def load(name: str, seed: int = 0, profile: str = "quick", base: int | None = No
     return run
 
 
-def answer(
-    name: str, expression: str, seed: int = 0, profile: str = "quick", base: int | None = None, trace: bool = False
-) -> str:
+def answer(name: str, expression: str, seed: int = 0, profile: str = "quick", trace: bool = False) -> str:
     """What the trained model answers, decoding greedily: `answer("addition-vanilla", "123+456")`.
 
     With `trace` the table that the model wrote comes first, as of `answer("n-by-n-abs", "123*456", trace=True)`.
@@ -47,7 +43,7 @@ def answer(
     """
     if name.startswith(PREFIX):
         return spoken(language_run(name, seed).model(), expression, trace, "\n")
-    run = load(name, seed, profile, base)
+    run = load(name, seed, profile)
     return next(answers(run.model(), run.spec.sampler, [expression], trace))
 
 
@@ -56,15 +52,13 @@ def language_run(name: str, seed: int = 0) -> LanguageRun:
     return language_runs.load(language_spec(name), seed)
 
 
-def certify(
-    name: str, seed: int = 0, profile: str = "quick", base: int | None = None, changes: Sequence[str] = ()
-) -> Certificate:
+def certify(name: str, seed: int = 0, profile: str = "quick") -> Certificate:
     """Prove that a trained model is right on every problem of every length, or find what it gets wrong.
 
-    `certify("addition-abc", seed=0)` has `certified`, `contexts`, `wrong`, `margin` and `counterexamples`. Any number
-    of zeros may stand in front of operands. InputError for a model that can have no certificate.
+    `certify("addition-abc", seed=0)` has `certified`, `contexts`, `wrong`, `margin` and `counterexamples`. InputError
+    for a model that can have no certificate.
     """
-    run = load(name, seed, profile, base, changes)
+    run = load(name, seed, profile)
     return certify_model(run.model(), run.spec.sampler)
 
 
@@ -73,15 +67,3 @@ def recheck(path: Path) -> Check:
     data = read(path)
     model = load(data["experiment"], data["seed"], data["profile"]).model()
     return check(data, weights_of(model), to_data(model.config))
-
-
-def retrain(name: str, calibration: Calibration | None = None, seed: int = 0, profile: str = "quick") -> Run:
-    """Read lines out of a plain model's attention, train a new model under them, and practise: the finished run.
-
-    `retrain("addition-vanilla", Calibration(share=0.3))`; without settings it is `addition-abc`. The new model has new
-    weights and no positions. The plain model is trained first if it is not there. InputError if `name` is not a plain
-    model.
-    """
-    child = calibrated(name, profile)
-    wanted = child.calibration if calibration is None else given(calibration)
-    return runner.ensure(with_practice(replace(child, calibration=wanted)), seed)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import warnings
 from argparse import Namespace
@@ -19,14 +18,14 @@ from abc_nb import api
 from abc_nb.analysis import certified
 from abc_nb.analysis.results import Results
 from abc_nb.certificates import files
-from abc_nb.certificates.certify import Certificate
+from abc_nb.certificates.certify import Certificate, certify_model
 from abc_nb.common import devices, paths
 from abc_nb.common.errors import InputError
 from abc_nb.runs import runner, store
 from abc_nb.runs.run import Run
 from abc_nb.show import titles
 from abc_nb.specs import studies
-from abc_nb.specs.spec import Spec, spec
+from abc_nb.specs.spec import SEEDS, Spec, spec
 from abc_nb.training import answers, evaluation
 from abc_nb.training.progress import Progress
 
@@ -34,17 +33,16 @@ BLOCK = 256  # lines of standard input answered together
 
 
 def chosen(arguments: Namespace) -> Spec:
-    return spec(arguments.name, arguments.profile, arguments.base, arguments.changes)
+    return spec(arguments.name, arguments.profile, changes=arguments.changes)
 
 
 def trained(arguments: Namespace) -> Run:
     """The run that a command is about; InputError if it was never made."""
-    return api.load(arguments.name, arguments.seed, arguments.profile, arguments.base, arguments.changes)
+    return api.load(arguments.name, arguments.seed, arguments.profile, changes=arguments.changes)
 
 
-def show(frame: pd.DataFrame, csv: bool) -> None:
-    text = frame.to_csv(index=False, float_format="%.6g") if csv else frame.to_string(index=False)
-    print(text.removesuffix("\n"))
+def show(frame: pd.DataFrame) -> None:
+    print(frame.to_string(index=False))
 
 
 def list_(arguments: Namespace) -> None:
@@ -54,28 +52,23 @@ def list_(arguments: Namespace) -> None:
         runs = [store.find(own, seed) for seed in folders.get(f"{own.name}-{arguments.profile}", [])]
         seeds = " ".join(str(run.seed) for run in runs if run)
         weights = " ".join(str(run.seed) for run in runs if run and run.has_weights)
-        if seeds or arguments.all:
-            model = titles.of_model(own.identity.model)
-            rows.append((own.name, own.task.title, model, own.sampler.regime, seeds, weights))
+        rows.append((own.name, own.task.title, titles.of_model(own.identity.model), own.sampler.regime, seeds, weights))
     columns = ["experiment", "task", "model", "regime", "seeds_with_results", "seeds_with_weights"]
-    show(pd.DataFrame(rows, columns=columns), arguments.csv)
-    if not rows:
-        warnings.warn("none of these experiments has a run: --all lists them", stacklevel=2)
+    show(pd.DataFrame(rows, columns=columns))
     if advice := store.nothing_shipped():
-        warnings.warn(f"only results made here are listed: train some{advice}", stacklevel=2)
+        warnings.warn(f"not all results are here: train some{advice}", stacklevel=2)
 
 
 def train(arguments: Namespace) -> None:
     experiment = chosen(arguments)
     paths.runs().mkdir(parents=True, exist_ok=True)  # a folder that cannot be written is named before the bar
-    run = store.find(experiment, arguments.seed, ("runs",))
     for each in runner.untrained(experiment, arguments.seed):
         with bar(each.training.steps, each.name) as report:
-            run = runner.ensure(each, arguments.seed, report)
-    assert run is not None  # it was there, or it was the last one made
+            runner.ensure(each, arguments.seed, report)
+    run = runner.ensure(experiment, arguments.seed)
     seconds = run.manifest["seconds"]["training"]
     print(f"{experiment.name} seed {run.seed}: {run.manifest['steps']} steps in {seconds:.0f} s, kept in {run.folder}")
-    show(run.evaluation(), csv=False)
+    show(run.evaluation())
 
 
 @contextmanager
@@ -95,20 +88,18 @@ def evaluate(arguments: Namespace) -> None:
     run = trained(arguments)
     tests = [(length, arguments.samples) for length in arguments.lengths]
     model = run.model().to(devices.device())
-    show(evaluation.evaluate(model, run.spec.sampler, tests, run.spec.name, run.seed), arguments.csv)
+    show(evaluation.evaluate(model, run.spec.sampler, tests, run.spec.name, run.seed))
 
 
 @devices.one_thread()  # one token at a time is too little to share
 def compute(arguments: Namespace) -> int:
-    if arguments.text:
-        raise InputError(f"--text is about language models, as language-abs, and {arguments.name} is none")
     experiment, typed = chosen(arguments), arguments.expression
     if typed != "-":
         experiment.task.read(typed)  # bad input is named before a missing model
     model = trained(arguments).model()
     if typed == "-":
-        return answer_lines(lambda lines: answers.attempts(model, experiment.sampler, lines, arguments.trace))
-    print(*answers.answers(model, experiment.sampler, [typed], arguments.trace))
+        return answer_lines(lambda lines: answers.attempts(model, experiment.sampler, lines, arguments.text))
+    print(*answers.answers(model, experiment.sampler, [typed], arguments.text))
     return 0
 
 
@@ -135,10 +126,10 @@ def certify(arguments: Namespace) -> int:
         raise InputError("give either an experiment to certify, as in addition-abc, or --check and a file")
     if arguments.check is not None:
         return checked(Path(arguments.check))
-    experiment = chosen(arguments)
-    found = api.certify(arguments.name, arguments.seed, arguments.profile, arguments.base, arguments.changes)
+    run = trained(arguments)
+    found = certify_model(run.model(), run.spec.sampler)
     if arguments.output is not None:
-        files.write(found, experiment.name, arguments.seed, arguments.profile, Path(arguments.output))
+        files.write(found, run.spec.name, run.seed, arguments.profile, Path(arguments.output))
     return said(found)
 
 
@@ -171,10 +162,6 @@ def checked(path: Path) -> int:
     return 0 if found.agrees else 1
 
 
-def certificates(arguments: Namespace) -> None:
-    show(pd.DataFrame([*files.shipped().values()], columns=files.COLUMNS), arguments.csv)
-
-
 def sweep(arguments: Namespace) -> int:
     from abc_nb.runs import sweep as sweeping
 
@@ -182,7 +169,7 @@ def sweep(arguments: Namespace) -> int:
     jobs = [(spec(name, arguments.profile), seed) for seed in arguments.seeds for name in chosen]
     missing = sweeping.missing(jobs)
     print(f"runs asked for: {len(jobs)}, to be made: {len(missing)}", flush=True)
-    failures = sweeping.sweep(missing, in_turn=arguments.in_turn, dask=arguments.dask)
+    failures = sweeping.sweep(missing, arguments.dask)
     for failure in failures:
         print(f"abc-nb: {failure}", file=sys.stderr)
     print(f"made: {len(missing) - len(failures)}, failed: {len(failures)}; all are kept in {paths.runs()}")
@@ -192,19 +179,19 @@ def sweep(arguments: Namespace) -> int:
 def reproduce(arguments: Namespace) -> int:
     from abc_nb.reproduce import reproduce
 
-    return reproduce(arguments.profile, arguments.seeds, arguments.all)
+    return reproduce(arguments.profile, arguments.seeds)
 
 
 def report(arguments: Namespace) -> None:
     from abc_nb.paper import report as page
 
-    print(page.write(Results(arguments.profile, arguments.results, arguments.seeds)))
+    print(page.write(Results("quick", "shipped", SEEDS)))
 
 
 def notebooks(arguments: Namespace) -> None:
     from abc_nb.show import notebooks as books
 
-    books.refresh(arguments.notebook, dict(arguments.parameters))
+    books.refresh(arguments.notebook)
 
 
 def ship(arguments: Namespace) -> None:
@@ -215,8 +202,3 @@ def ship(arguments: Namespace) -> None:
     certificate = certified.of_run(run, ("runs",)) if arguments.weights else None
     print(f"{run.key} is in {store.ship(run, arguments.weights)}")
     files.ship(experiment.run_name(run.seed), certificate)
-
-
-def bench(arguments: Namespace) -> int:
-    script = paths.ROOT / "benchmarks" / "run.py"
-    return subprocess.run([sys.executable, str(script), *arguments.measurement], check=False).returncode

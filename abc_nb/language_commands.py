@@ -9,7 +9,6 @@ import pandas as pd
 from abc_nb import api
 from abc_nb.certificates.certify import attempt
 from abc_nb.commands import answer_lines, bar, said, show
-from abc_nb.common.errors import InputError
 from abc_nb.language import answering, runs
 from abc_nb.language.practice import contexts_of_text
 from abc_nb.language.spec import language_spec
@@ -20,13 +19,11 @@ def train(arguments: Namespace) -> None:
     with bar(own.training.steps, own.name) as report:
         run = runs.ensure(own, arguments.seed, report)
     print(f"{run.weights} holds {own.name}, seed {run.seed}; {run.record['text']:.4f} nats per character of text")
-    show(pd.DataFrame(run.record["evaluation"]), csv=False)
+    show(pd.DataFrame(run.record["evaluation"]))
 
 
 def compute(arguments: Namespace) -> int:
     """The answers to the problems of a text, a line each; of a line of standard input, side by side on one line."""
-    if arguments.trace:
-        raise InputError("--trace is about tables, which no language model writes: give --text to see what it wrote")
     model = api.language_run(arguments.name, arguments.seed).model()
     if arguments.expression == "-":
         return answer_lines(lambda lines: answering.attempts(model, lines, arguments.text))

@@ -17,15 +17,15 @@ from abc_nb.specs.spec import SEEDS
 from abc_nb.specs.studies import needed
 
 
-def reproduce(profile: str, seeds: Sequence[int], everything: bool = False) -> int:
+def reproduce(profile: str, seeds: Sequence[int]) -> int:
     """All figures and tables of a profile, from runs made here and, where none was, shipped ones.
 
-    In the profile `quick` the models of the story are trained, or `everything`, and compared with the shipped results.
+    In the profile `quick` the models of the story are trained, and compared with the shipped results.
     All that is written goes into the folder of builds: what is committed stays as it is. 1 if a run failed, or a
     statement of README or of the paper's tables did not come out the same.
     """
     with stage("1 of 3: training"):
-        if failures := train(profile, seeds, everything):
+        if failures := train(profile, seeds):
             print("\n".join(f"abc-nb: {failure}" for failure in failures), file=sys.stderr)
             return 1
     os.environ.setdefault("ABC_NB_FIGURES", str(paths.BUILD / "reproduced"))  # for this process and the kernels
@@ -50,9 +50,9 @@ def stage(name: str) -> Iterator[None]:
     print(f"stage {name.partition(':')[0]} took {time.perf_counter() - start:.0f} s", flush=True)
 
 
-def train(profile: str, seeds: Sequence[int], everything: bool) -> list[str]:
+def train(profile: str, seeds: Sequence[int]) -> list[str]:
     """Make the runs that are missing; those that failed."""
-    jobs = [(spec, seed) for seed in seeds for spec in needed(profile, everything)]
+    jobs = [(spec, seed) for seed in seeds for spec in needed(profile)]
     todo = sweep.missing(jobs)
     print(f"profile {profile}: {len(jobs)} runs, {sum(job not in todo for job in jobs)} of them finished before")
     if todo:

@@ -1,65 +1,25 @@
-"""Retraining by name: the same as TASK-abc, with other settings if they are given, and only of a plain model."""
+"""What Python offers: names, bad arguments, and the documented way from attention to a bias."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 import torch
 from conftest import Folders
-from helpers import assert_same_result
 
 import abc_nb
-from abc_nb.calibration.calibrate import Calibration
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.runs import runner
 from abc_nb.specs.spec import spec
 
 
-def test_retraining_without_settings_is_training_the_calibrated_experiment(
-    folders: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = abc_nb.retrain("successor-vanilla", seed=1, profile="smoke")
-    child = spec("successor-abc", "smoke")
-    assert (run.spec, run.seed, run.folder) == (child, 1, folders.runs / child.key(1))
-    assert (folders.runs / spec("successor-vanilla", "smoke").key(1)).exists(), "the plain model was trained"
-    monkeypatch.setenv("ABC_NB_RUNS", str(tmp_path / "elsewhere"))
-    other = runner.ensure(child, 1)
-    assert other.folder != run.folder
-    assert_same_result(run, other)
-    assert other.bias() == run.bias()
-
-
-def test_settings_that_are_none_are_named_before_anything_is_trained(folders: Folders) -> None:
-    with pytest.raises(InputError, match=r"0\.3 is no calibration: give one, as in Calibration\(share=0\.3\)"):
-        abc_nb.retrain("successor-vanilla", 0.3, profile="smoke")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="3 is no experiment: give a name"):
-        abc_nb.load(3)  # type: ignore[arg-type]
-    assert not folders.runs.exists() or not any(folders.runs.iterdir())
-
-
-def test_retraining_takes_other_settings_and_keeps_both_runs(folders: Folders) -> None:
-    plain = abc_nb.retrain("successor-vanilla", profile="smoke")
-    settings = Calibration(share=0.5, directions=("antidiagonal", "vertical", "diagonal"), floor=-4.0)
-    run = abc_nb.retrain("successor-vanilla", settings, profile="smoke")
-    assert plain.spec == spec("successor-abc", "smoke") and run.spec.parent
-    assert run.spec.parent == replace(spec("successor-abc-unpractised", "smoke"), calibration=settings)
-    assert run.folder != plain.folder
-    assert plain.folder.exists()
-    bias = run.bias()
-    assert bias is not None
-    assert bias.floor == -4.0
-    assert run.model().config.bias == bias
-
-
 def test_what_is_no_seed_base_or_number_of_problems_is_an_input_error(folders: Folders) -> None:
     with pytest.raises(InputError, match="a seed of -1 is not possible: give a whole number from 0 on"):
-        abc_nb.retrain("addition-vanilla", seed=-1)
+        abc_nb.load("addition-vanilla", seed=-1)
     with pytest.raises(InputError, match="a seed of '1' is not possible"):
         abc_nb.load("addition-abc", seed="1")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="base 4 is not possible"):
@@ -92,7 +52,6 @@ def test_the_documented_way_from_attention_to_a_bias_runs_as_it_stands(
     assert (names["longer"][:, torch.arange(1000), 1000 - torch.arange(1000)] == 0).all()
     run = runner.ensure(spec("addition-vanilla", "smoke"), 0)
     monkeypatch.setattr(abc_nb, "load", lambda _: run)
-    monkeypatch.setattr(abc_nb, "retrain", lambda *_: None)
     exec(own, names)
     assert names["calibrated"].bias.lines
 

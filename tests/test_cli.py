@@ -27,7 +27,7 @@ from abc_nb.specs.spec import spec
 from abc_nb.training.evaluation import COLUMNS
 
 SMOKE = ["--profile", "smoke"]
-COMMANDS = ["list", "train", "evaluate", "compute", "sweep", "reproduce", "report", "notebooks", "ship", "bench"]
+COMMANDS = ["list", "train", "evaluate", "compute", "sweep", "reproduce", "report", "notebooks", "ship"]
 Capture = pytest.CaptureFixture[str]
 
 
@@ -53,10 +53,6 @@ def output(capsys: Capture, *arguments: str) -> str:
     return capsys.readouterr().out
 
 
-def table(capsys: Capture, *arguments: str) -> pd.DataFrame:
-    return pd.read_csv(io.StringIO(output(capsys, *arguments, "--csv")), keep_default_na=False)
-
-
 # ---- what commands print ----------------------------------------------------------------------------
 
 
@@ -78,32 +74,28 @@ def test_help_does_not_wait_for_torch() -> None:
 
 
 def test_list_names_every_experiment(capsys: Capture, folders: Folders) -> None:
-    listed = table(capsys, "list", "--all")
-    assert listed.experiment.tolist() == [*map(str, studies.names())]
-    assert {"task", "model", "regime"} < {*listed.columns}
-    assert (listed.seeds_with_results == "").all()
-    assert table(capsys, "list").empty
+    head, *listed = output(capsys, "list").splitlines()
+    assert [line.split()[0] for line in listed] == [*map(str, studies.names())]
+    assert head.split() == ["experiment", "task", "model", "regime", "seeds_with_results", "seeds_with_weights"]
 
 
 @pytest.mark.slow
 def test_list_finds_seeds_of_any_size(folders: Folders, capsys: Capture) -> None:
     for seed in (12, 7):
         runner.ensure(spec("successor-vanilla", "smoke"), seed)
-    listed = table(capsys, "list", "successor-*", *SMOKE).astype(str)
-    columns = ["experiment", "seeds_with_results", "seeds_with_weights"]
-    assert listed[columns].values.tolist() == [["successor-vanilla", "7 12", "7 12"]]
+    _, line = output(capsys, "list", "successor-vanilla", *SMOKE).splitlines()
+    assert line.split() == ["successor-vanilla", "Successor", "Vanilla", "tight", "7", "12", "7", "12"]
 
 
 @pytest.mark.usefixtures("trained")
 def test_evaluate_gives_a_tidy_table(capsys: Capture) -> None:
-    arguments = ["evaluate", "addition-vanilla", *SMOKE, "--lengths", "1,3-5,20", "--samples", "12"]
-    rows = table(capsys, *arguments)
+    said = output(capsys, "evaluate", "addition-vanilla", *SMOKE, "--lengths", "1,3-5,20", "--samples", "12")
+    rows = pd.read_csv(io.StringIO(said), sep=r"\s+")
     assert [*rows.columns] == COLUMNS
     assert rows.length.tolist() == [1, 3, 4, 5, 20]
     assert rows.samples.tolist() == [9, 12, 12, 12, 12]
     assert set(rows.experiment) == {"addition-vanilla"}
     assert ((rows.ci_low <= rows.accuracy) & (rows.accuracy <= rows.ci_high)).all()
-    assert "ci_high" in output(capsys, *arguments)
 
 
 @pytest.mark.usefixtures("trained")
@@ -128,23 +120,21 @@ BAD = {  # commands, and what is said
     "compute addition-vanilla": "EXPR",
     "compute addition-vanilla 1+2": "is not trained yet: run `abc-nb train addition-vanilla",
     "train addition-vanila": "did you mean addition-vanilla",
-    "train addition-vanilla --base 17": "base 17 is not possible: Addition is written in base 2 to 16",
-    "train addition-vanilla --base ten": "--base",
     "train addition-vanilla --profile huge": "choose one of smoke, quick, paper",
     "train addition-vanilla --seed -1": "seed",
     f"train addition-vanilla --seed {'9' * 30}": "seed",
     "train addition-vanilla --set training.step=9": "one of steps, batch",
     "evaluate addition-vanilla --lengths 0": "a length is a whole number from 1",
     "evaluate addition-vanilla --lengths 2000000": "a length is a whole number",
-    "evaluate addition-vanilla --lengths six": "cannot read 'six'",
+    "evaluate addition-vanilla --lengths six": "'six' is not possible: a length is a whole number from 1",
     "evaluate addition-vanilla --lengths 6-3": "cannot read '6-3'",
-    "evaluate addition-vanilla --lengths 1-2-3": "cannot read '1-2-3'",
-    "evaluate addition-vanilla --lengths 1-9999999999": "9,999,999,999 numbers",
+    "evaluate addition-vanilla --lengths 1-2-3": "'2-3' is not possible",
+    "evaluate addition-vanilla --lengths 1-100000": "give at most 10,000 whole numbers, as in",
     f"evaluate addition-vanilla --samples 1{'0' * 21}": "number from 1 to 1,000,000",
-    "evaluate addition-vanilla --base 7 --seed 3 --profile smoke": (
+    "evaluate addition-vanilla-base7 --seed 3 --profile smoke": (
         "`abc-nb train addition-vanilla-base7 --profile smoke --seed 3`"
     ),
-    "sweep addition-* --seeds 0-10000": "10,001 numbers, give at",
+    "sweep addition-* --seeds 0-10000": "give at most 10,000",
     "sweep addition-* --seeds 0,4-2": "cannot read '0,4-2'",
     "sweep division-*": "no experiment matches 'division-*'",
     "reproduce --seeds 5000000000": "a seed is a whole number from 0 to",
@@ -189,18 +179,13 @@ def test_too_little_memory_is_one_sentence(error: Exception, capsys: Capture, mo
         main(["evaluate", "addition-vanilla"])
 
 
-@pytest.mark.parametrize(
-    ("command", "said"), [("train", "goes on from the last checkpoint"), ("list", "abc-nb: stopped\n")]
-)
-def test_only_what_trains_goes_on_after_an_interruption(
-    command: str, said: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interruption_is_a_sentence(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(f"abc_nb.commands.{command.replace('list', 'list_')}", interrupted)
-    assert main([command, *(["addition-vanilla"] if command == "train" else [])]) == 130
-    assert said in capsys.readouterr().err
+    monkeypatch.setattr("abc_nb.commands.train", interrupted)
+    assert main(["train", "addition-vanilla"]) == 130
+    assert capsys.readouterr().err.startswith("abc-nb: stopped; the same command goes on from the last checkpoint")
 
 
 @pytest.mark.parametrize("inside", ["", "runs"])
@@ -275,7 +260,7 @@ def test_every_text_file_is_opened_as_utf_8() -> None:
 def test_an_ascii_locale_stops_no_command() -> None:
     """In the C locale, where standard output is ASCII if a program does not say otherwise."""
     places = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    words = [["list", "--all"], ["compute", "addition-abc", "12×3"]]
+    words = [["list"], ["compute", "addition-abc", "12×3"]]
     command = [sys.executable, "-c", f"from abc_nb.cli import main; print(*map(main, {words!a}), {'×'!a})"]
     done = subprocess.run(command, capture_output=True, cwd=paths.ROOT, env={**os.environ, **places}, check=True)
     assert done.stdout.split()[-3:] == [b"0", b"2", rb"\xd7"], done.stderr.decode()

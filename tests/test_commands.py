@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 import nbformat
-import pandas as pd
 import pytest
 from conftest import Folders
 from nbformat.v4 import new_code_cell, new_notebook
@@ -32,7 +30,7 @@ FAILED = "addition-vanilla seed 3 failed: no memory"
 def test_a_sweep_ends_with_the_status_of_its_runs_and_names_those_that_failed(
     failures: list[str], status: int, folders: Folders, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sweep, "sweep", lambda jobs, **_: failures)
+    monkeypatch.setattr(sweep, "sweep", lambda *_: failures)
     assert main(["sweep", "addition-vanilla", "--seeds", "0-3", "--profile", "smoke"]) == status
     out, err = capsys.readouterr()
     assert out.splitlines()[0] == "runs asked for: 4, to be made: 4"
@@ -46,7 +44,7 @@ def test_a_reproduction_whose_run_failed_runs_no_notebook(
     def never(*_: object) -> None:
         raise AssertionError("no notebook was to be run")
 
-    monkeypatch.setattr(reproduce, "needed", lambda profile, everything: [tiny])
+    monkeypatch.setattr(reproduce, "needed", lambda profile: [tiny])
     monkeypatch.setattr(sweep, "sweep", lambda jobs: [FAILED])
     monkeypatch.setattr(notebooks, "execute", never)
     assert reproduce.reproduce("smoke", [0]) == 1
@@ -95,23 +93,6 @@ def test_a_notebook_is_refreshed_in_place_without_the_traces_of_this_machine(pro
 
 @pytest.mark.notebooks
 @pytest.mark.usefixtures("forked_kernels")
-@pytest.mark.parametrize("given", [True, False])
-def test_with_parameters_figures_go_where_they_are_wanted_or_to_the_build_folder(
-    project: Project, capsys: Capture, monkeypatch: pytest.MonkeyPatch, given: bool
-) -> None:
-    folder = project.figures if given else project.build / "figures"
-    if not given:
-        monkeypatch.delenv("ABC_NB_FIGURES")
-    before = project.notebook.read_bytes()
-    assert main(["notebooks", "01_one", "-p", "value", "[2, 3]"]) == 0
-    assert project.notebook.read_bytes() == before
-    (line,) = capsys.readouterr().out.splitlines()
-    assert Path(line) == project.build / "notebooks" / "01_one.ipynb"
-    assert printed(Path(line)) == f"[2, 3] {folder}"
-
-
-@pytest.mark.notebooks
-@pytest.mark.usefixtures("forked_kernels")
 def test_notebooks_run_at_the_same_time_each_in_a_kernel_of_its_own(
     project: Project, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,7 +128,7 @@ def test_shipped_runs_come_with_weights_only_if_asked_and_list_tells_which_have_
     options: list[str], run: store.Run, folders: Folders, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tiny = run.spec
-    monkeypatch.setattr("abc_nb.commands.spec", lambda *_: tiny)
+    monkeypatch.setattr("abc_nb.commands.spec", lambda *_, **__: tiny)
     monkeypatch.setattr("abc_nb.specs.studies.matching", lambda *_: [tiny.name])
     assert main(["ship", tiny.name, "--profile", "smoke", *options]) == 0
     assert capsys.readouterr().out.strip() == f"{run.key} is in {folders.shipped}"
@@ -156,7 +137,6 @@ def test_shipped_runs_come_with_weights_only_if_asked_and_list_tells_which_have_
     assert shipped.manifest["shipped"] is True
     assert shipped.has_weights == bool(options)
     shutil.rmtree(run.folder)
-    assert main(["list", "--profile", "smoke", "--csv"]) == 0
-    listed = pd.read_csv(io.StringIO(capsys.readouterr().out), dtype=str, keep_default_na=False)
-    assert listed.seeds_with_results.tolist() == ["0"]
-    assert listed.seeds_with_weights.tolist() == ["0" if options else ""]
+    assert main(["list", "--profile", "smoke"]) == 0
+    _, line = capsys.readouterr().out.splitlines()
+    assert line.split()[4:] == ["0"] * (1 + bool(options))

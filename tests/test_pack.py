@@ -74,7 +74,7 @@ def test_weights_of_8_bits_and_others_take_each_others_place(run: Run, tmp_path:
         torch.testing.assert_close(found, wanted, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("file", [pack.RUNS, pack.file_of("evaluation")])
+@pytest.mark.parametrize("file", [pack.RUNS, "evaluation.csv.gz"])
 def test_a_damaged_table_is_named(run: Run, folders: Folders, file: str) -> None:
     store.ship(run, weights=False)
     (folders.shipped / file).write_bytes(b"run\n1\n")

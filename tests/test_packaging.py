@@ -95,7 +95,7 @@ def test_a_wheel_works_away_from_the_checkout(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=elsewhere, env=environment, capture_output=True, text=True)
     assert (done.returncode, done.stdout + done.stderr) == (0, "46\n")
     assert [*elsewhere.iterdir()] == []
-    lines = ["compute parity-abs 1011", "list --csv", "train addition-vanilla", "compute addition-vanilla 12+34"]
+    lines = ["compute parity-abs 1011", "list", "train addition-vanilla", "compute addition-vanilla 12+34"]
     answer, table, refused, absent = processes.commands([line.split() for line in lines], site, environment)
     assert answer == (0, "1\n") and table[1].count("\n") >= 9
     assert "train needs the project's checkout" in refused[1]

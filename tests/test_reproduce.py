@@ -40,7 +40,7 @@ def test_nothing_that_is_committed_is_written(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("ABC_NB_FIGURES", "")  # so that what `reproduce` sets is taken back after the test
     monkeypatch.delenv("ABC_NB_FIGURES")
     monkeypatch.setattr(paths, "BUILD", tmp_path / "build")
-    monkeypatch.setattr(reproduce, "needed", lambda profile, everything: [])
+    monkeypatch.setattr(reproduce, "needed", lambda profile: [])
     monkeypatch.setattr(reproduce.sweep, "sweep", lambda jobs: [])
     monkeypatch.setattr(reproduce.notebooks, "execute", save)
     before = [written(ROOT / folder) for folder in COMMITTED]

@@ -177,7 +177,7 @@ def test_new_weights_or_the_parents(child: Spec, folders: Folders) -> None:
     """Before the first step: the parent's weights to the bit, or those of the seed."""
     assert child.parent is not None
     parent = runner.ensure(child.parent, 0)
-    reading = next(runner.biases(child, 0, parent))
+    reading = next(runner.readings(child, 0, parent))
     warm = runner.start(child, 0, reading.bias, parent).state_dict()
     torch.testing.assert_close(warm, parent.model().state_dict(), rtol=0, atol=0)
     new = runner.start(replace(child, start="new"), 0, reading.bias, parent).state_dict()
@@ -234,36 +234,4 @@ def test_while_validation_is_too_low_more_lines_are_read(
     assert run.validation == 0.9 and thresholds.validation.dropna().tolist() == [0.2]
     assert thresholds.share.is_monotonic_decreasing and thresholds.lines.iloc[-1] == len(bias.lines)
     assert next(validated) < 0.5, "attempts go on after the best one"
-
-
-def test_a_finished_attempt_is_not_trained_again(hard_to_please: Spec, folders: Folders) -> None:
-    class Stop(Exception):
-        pass
-
-    steps: list[int] = []
-
-    def stop(progress: Any) -> None:
-        steps.append(progress.step)
-        if len(steps) == 6:  # in the second attempt
-            raise Stop
-
-    with pytest.raises(Stop):
-        runner.ensure(hard_to_please, 0, stop)
-    again: list[int] = []
-    runner.ensure(hard_to_please, 0, lambda progress: again.append(progress.step))
-    attempts = again.count(4)
-    assert attempts > 1 and len(again) == 4 * attempts, "the second attempt and those after it, all from their start"
     assert not [*(folders.runs / ".partial").rglob("attempt-*")], "checkpoints go when the run is whole"
-
-
-# ---- tests that are added later ---------------------------------------------------------------------
-
-
-def test_a_test_that_is_asked_for_later_is_made_without_training(run: Run) -> None:
-    more = replace(run.spec, tests=(*run.spec.tests, (2, 4)))
-    assert runner.untrained(more, 0) == [more]
-    tested = runner.ensure(more, 0, never)
-    assert tested.evaluation().length.tolist() == [1, 3, 2] and tested.checksum == run.checksum
-    assert runner.untrained(more, 0) == []
-    larger = replace(run.spec, tests=((1, 8), (3, 5)))
-    assert runner.ensure(larger, 0, never).evaluation().set_index("length").samples[1] == 8, "the largest test counts"

@@ -23,7 +23,7 @@ from abc_nb.specs import readings, studies
 from abc_nb.specs.models import models_of
 from abc_nb.specs.names import CLASSIFIER, Name, parse
 from abc_nb.specs.recipes import PROFILES, TESTS
-from abc_nb.specs.spec import Spec, calibrated, spec, train_command, with_practice
+from abc_nb.specs.spec import Spec, calibrated, spec, train_command
 
 EVERY = [(profile, name) for profile in PROFILES for name in studies.names(profile)]
 
@@ -49,8 +49,6 @@ def test_a_base_can_be_given_or_be_part_of_the_name(name: Name, base: int) -> No
     else:
         other = replace(name, base=base)
         assert parse(text, base) == parse(str(other)) == other
-        with pytest.raises(InputError, match=r"leave one of the two out|base 1 is not"):
-            parse(str(other), 1 if base == name.base else name.base)
 
 
 NO_NAMES = ["", "addition", "vanilla", "-vanilla", "addition-nothing", "parity-classification-vanilla"]
@@ -89,8 +87,6 @@ def test_a_task_whose_name_begins_like_another_is_found(addition_mod: str) -> No
 def test_an_unknown_name_is_a_sentence_with_what_is_near() -> None:
     with pytest.raises(InputError, match="unknown experiment 'addition-vanila': did you mean addition-vanilla"):
         spec("addition-vanila")
-    with pytest.raises(InputError, match="3 is no experiment: give a name"):
-        spec(3)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="unknown profile 'huge': choose one of smoke, quick, paper"):
         spec("addition-vanilla", "huge")
 
@@ -144,7 +140,6 @@ def test_practice_is_the_last_part_of_abs_and_abc() -> None:
 def test_a_plain_model_can_be_calibrated_in_any_base() -> None:
     assert calibrated("addition-vanilla-base4") == spec("addition-abc-unpractised-base4")
     assert calibrated("addition-decoder-vanilla") == spec("addition-decoder-abc-unpractised")
-    assert with_practice(calibrated("addition-vanilla")) == spec("addition-abc")
     for name in ("addition-abc", "addition-rope", "vanilla", "parity-classifier", ""):
         with pytest.raises(InputError, match="cannot be calibrated here: name a plain model such as addition-vanilla"):
             calibrated(name)
@@ -191,9 +186,10 @@ def test_a_bias_made_by_hand_follows_the_size_that_is_set() -> None:
         ("training.step=3", "a field is one of steps, batch"),
         ("train.steps=3", "has no part 'train'"),
         ("parent.start=new", "has no part 'parent'"),
-        ("training.steps=many", "cannot set steps to 'many': it is now 1600"),
+        ("training.steps=many", "'many' is not possible as steps of a TrainingConfig"),
         ("training.steps=0", "a training cannot have steps=0: give 1 or more"),
-        ("model.position=Rotate", "cannot set position to 'Rotate'"),
+        ("model.position=Rotate", "'Rotate' is not possible as position of a ModelConfig"),
+        ("accept=high", "'high' is not possible as accept of a Spec"),
         ("model.heads=7", "7 heads cannot share a width of 64"),
         ("sampler.regime=tihgt", "tihgt"),
         ("identity=3", "a field is one of"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -48,10 +48,6 @@ ORDER = ("task", "profile", "base", "model", "seed")  # in which runs stand
 Row = dict[str, Any]  # of runs.csv, without empty cells
 
 
-def file_of(table: str) -> str:
-    return f"{table}.csv.gz"
-
-
 def read(path: Path, columns: dict[str, type]) -> pd.DataFrame:
     """A table as it was written, to the last bit of its numbers; empty where there is none."""
     if not path.exists():
@@ -82,11 +78,15 @@ class Pack:
         ]
         return {row["run"]: row for row in cells}
 
+    def whole(self, table: str) -> pd.DataFrame:
+        """The rows of all runs in a table."""
+        return read(self.folder / f"{table}.csv.gz", {"run": str} | TABLES[table])
+
     @cached_property
     def tables(self) -> dict[str, tuple[pd.DataFrame, dict[Any, Any]]]:
         """Every table, and which of its rows are a run's."""
-        parts = {name: read(self.folder / file_of(name), {"run": str} | columns) for name, columns in TABLES.items()}
-        return {name: (part[[*TABLES[name]]], part.groupby("run").indices) for name, part in parts.items()}
+        every = {name: self.whole(name) for name in TABLES}
+        return {name: (part[[*TABLES[name]]], part.groupby("run").indices) for name, part in every.items()}
 
     def table(self, run: str, name: str) -> pd.DataFrame:
         """The rows that a table has of one run."""
@@ -127,35 +127,33 @@ def kept(folder: Path, _: int) -> Pack:
 # ---- writing ----------------------------------------------------------------------------------------
 
 
-def add(folder: Path, runs: Sequence[Run], with_weights: Collection[str] = ()) -> None:
-    """Add runs to the pack in a folder; they take the place of those of the same name, profile and seed.
+def add(folder: Path, runs: Sequence[Run], weights: bool) -> None:
+    """Add runs, with their weights or without, to the pack in a folder, which nothing else may write to meanwhile.
 
-    `with_weights` are the keys of the runs whose weights are shipped too. Nothing else may write there meanwhile.
+    They take the place of those of the same name, profile and seed.
     """
-    new = {run.spec.run_name(run.seed): row_of(run, run.key in with_weights) for run in runs}
-    rows = Pack(folder).rows | new
-    names = sorted(rows, key=lambda name: [rows[name][column] for column in ORDER])
+    pack, new = Pack(folder), {run.spec.run_name(run.seed): row_of(run, weights) for run in runs}
+    rows = pack.rows | new
+    order = {name: i for i, name in enumerate(sorted(rows, key=lambda name: [rows[name][part] for part in ORDER]))}
     for table, columns in TABLES.items():
-        path = folder / file_of(table)
-        old = read(path, {"run": str} | columns)
+        old = pack.whole(table)
         parts = [run.table(table).assign(run=run.spec.run_name(run.seed)) for run in runs]
         whole = pd.concat([old[~old.run.isin(new)], *(part for part in parts if len(part))])[["run", *columns]]
-        whole = whole.sort_values(
-            "run", key=lambda run: run.map({name: i for i, name in enumerate(names)}), kind="stable"
-        )
-        write_bytes(path, gzip.compress(whole.to_csv(index=False).encode(), mtime=0))
-    write_weights(folder, [run for run in runs if run.key in with_weights])
+        whole = whole.sort_values("run", key=lambda run: run.map(order), kind="stable")
+        write_bytes(folder / f"{table}.csv.gz", gzip.compress(whole.to_csv(index=False).encode(), mtime=0))
+    for run in runs if weights else ():
+        write_weights(folder, run)
     path = folder / EXPERIMENTS
     known = json.loads(gzip.decompress(path.read_bytes())) if path.exists() else {}
     known |= {run.spec.digest: run.spec.data for run in runs}
     digests = sorted({row["experiment"] for row in rows.values()})
     lines = [f'"{digest}": {json.dumps(known[digest])}' for digest in digests]
     write_bytes(path, gzip.compress(("{\n" + ",\n".join(lines) + "\n}\n").encode(), mtime=0))
-    text = pd.DataFrame([rows[name] for name in names], columns=[*COLUMNS], dtype=object).to_csv(index=False)
+    text = pd.DataFrame([rows[name] for name in order], columns=[*COLUMNS], dtype=object).to_csv(index=False)
     write_bytes(folder / RUNS, text.encode())
 
 
-def row_of(run: Run, with_weights: bool) -> Row:
+def row_of(run: Run, weights: bool) -> Row:
     """The run as a row of runs.csv."""
     experiment, identity = run.spec, run.spec.identity
     row: Row = {"run": experiment.run_name(run.seed), "experiment": experiment.digest, "task": identity.task}
@@ -164,7 +162,7 @@ def row_of(run: Run, with_weights: bool) -> Row:
         outer, _, inner = name.partition(".")
         value = run.manifest.get(outer)
         row[name] = value.get(inner) if inner and value is not None else value
-    row["file"] = weights_file(run.spec) if with_weights else None
+    row["file"] = weights_file(run.spec) if weights else None
     return {name: value for name, value in row.items() if value is not None}
 
 
@@ -174,16 +172,11 @@ def weights_file(experiment: Spec) -> str:
     return f"weights/{experiment.name}{profile}.safetensors"
 
 
-def write_weights(folder: Path, runs: Iterable[Run]) -> None:
-    """Put the weights of runs into the files of their experiments."""
-    files: dict[str, list[Run]] = {}
-    for run in runs:
-        files.setdefault(weights_file(run.spec), []).append(run)
-    for name, own in files.items():
-        tensors = load_file(folder / name) if (folder / name).exists() else {}
-        for run in own:
-            assert run.weights is not None
-            prefix, parts = f"seed{run.seed}/", packed(run.weights.load())
-            tensors = {each: tensor for each, tensor in tensors.items() if not each.startswith(prefix)}
-            tensors |= {prefix + part: tensor for part, tensor in parts.items()}
-        write_bytes(folder / name, save(tensors))
+def write_weights(folder: Path, run: Run) -> None:
+    """Put the weights of a run into the file of its experiment."""
+    assert run.weights is not None
+    path, prefix = folder / weights_file(run.spec), f"seed{run.seed}/"
+    kept = load_file(path) if path.exists() else {}
+    tensors = {name: tensor for name, tensor in kept.items() if not name.startswith(prefix)}
+    tensors |= {prefix + name: tensor for name, tensor in packed(run.weights.load()).items()}
+    write_bytes(path, save(tensors))

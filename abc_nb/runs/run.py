@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,12 +41,6 @@ TABLES: dict[str, dict[str, type]] = {  # what a run consists of, beside its fac
     },
     "shortest": {"problem": str, "answer": str, "right": str},  # wrong problem that a search found
 }
-
-
-def not_made(experiment: Spec, outcomes: Sequence[Any]) -> tuple[tuple[int, int], ...]:
-    """The tests (length, samples) that an experiment asks for, without those that were made."""
-    made = {(row.length, row.asked) for row in outcomes}
-    return tuple(test for test in experiment.tests if test not in made)
 
 
 @dataclass(frozen=True)
@@ -86,25 +80,10 @@ class Run:
     def key(self) -> str:
         return self.spec.key(self.seed)
 
-    def outcomes(self) -> list[Any]:
-        """Every test that was made, as a named tuple."""
-        return [*self.table("evaluation").itertuples(index=False)]
-
     def evaluation(self) -> pd.DataFrame:
-        """A row for each length that was tested, those that the experiment asks for first, with intervals.
-
-        While a length was not tested on as many problems as are asked for, the largest test of it stands there.
-        """
-        wanted = dict(self.spec.tests)
-        least_wanted_first = sorted(self.outcomes(), key=lambda row: (row.asked == wanted.get(row.length), row.asked))
-        best = {row.length: row for row in least_wanted_first}
-        order = [*(length for length in wanted if length in best), *sorted(best.keys() - wanted.keys())]
-        counts = [(length, best[length].samples, best[length].correct) for length in order]
-        return tidy(self.spec.name, self.seed, self.spec.sampler.regime, counts)
-
-    def untested(self) -> tuple[tuple[int, int], ...]:
-        """The tests (length, samples) that the experiment asks for and that were not made."""
-        return not_made(self.spec, self.outcomes())
+        """A row for each length that was tested, with its interval (see `tidy`)."""
+        tests = self.table("evaluation")[["length", "samples", "correct"]]
+        return tidy(self.spec.name, self.seed, self.spec.sampler.regime, tests.itertuples(index=False, name=None))
 
     def history(self) -> pd.DataFrame:
         """A row a validation: step, seconds, loss, accuracy."""
@@ -142,15 +121,12 @@ class Run:
         return self.manifest.get("weights")
 
     def bias(self) -> Lines | None:
-        """The calibrated bias, or None for a run that has none; InputError where what is kept is no such bias."""
+        """The calibrated bias, or None for a run that has none."""
         kept = self.manifest.get("bias")
         if kept is None:
             return None
         lines = [{"type": "Line"} | row for row in self.table("lines").to_dict("records")]
-        data = {"type": "Lines", "heads": kept["heads"], "floor": kept.get("floor"), "empty": kept["empty"]}
-        bias: Lines = from_data(data | {"lines": lines}, (Lines, Line))
-        if bias.heads != self.spec.model.heads:
-            raise InputError(f"{self.key} has a bias of {bias.heads} heads, and its model has others: train it again")
+        bias: Lines = from_data({"type": "Lines", "floor": None} | dict(kept) | {"lines": lines}, (Lines, Line))
         return bias
 
     def thresholds(self) -> pd.DataFrame | None:
@@ -187,8 +163,6 @@ class Run:
             command = train_command(name, self.seed, profile)
             raise InputError(f"{name} was shipped without its weights: run `{command}` first")
         tensors = self.weights.load()
-        wanted = {name: tensor.shape for name, tensor in model.state_dict().items()}
-        same = {name: tensor.shape for name, tensor in tensors.items()} == wanted
-        if not same or checksum(tensors) != self.checksum:
+        if checksum(tensors) != self.checksum:
             raise InputError(f"{self.weights.path} does not hold the weights of {self.key}: train it again")
         model.load_state_dict(tensors)

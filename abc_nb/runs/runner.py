@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -31,7 +31,7 @@ from abc_nb.model.eight_bits import packed
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.sampling import Batch
 from abc_nb.runs import store
-from abc_nb.runs.run import TABLES, Run, checksum, not_made
+from abc_nb.runs.run import TABLES, Run, checksum
 from abc_nb.specs.spec import Spec
 from abc_nb.training.evaluation import evaluate
 from abc_nb.training.progress import Progress
@@ -42,16 +42,20 @@ PACKAGES = ("torch", "numpy", "pandas", "safetensors")
 
 
 def ensure(experiment: Spec, seed: int, report: Report | None = None) -> Run:
-    """The finished run, trained now if it is not there, and tested on what was not tested yet.
-
-    Two processes do not do it twice.
-    """
+    """The finished run, trained now if it is not there. Two processes do not do it twice."""
     run = store.find(experiment, seed, ("runs",))
-    if run is not None and not run.untested():
+    if run is not None:
         return run
     with store.lock(experiment.key(seed)):
-        run = store.find(experiment, seed, ("runs",)) or make(experiment, seed, report)
-        return add_tests(run) if run.untested() else run
+        return store.find(experiment, seed, ("runs",)) or make(experiment, seed, report)
+
+
+def untrained(experiment: Spec, seed: int) -> list[Spec]:
+    """What is to be made for a run made here, in order: nothing, or the run, after parents that are nowhere."""
+    if store.find(experiment, seed, ("runs",)):
+        return []
+    parent = experiment.parent
+    return [*(untrained(parent, seed) if parent and not store.with_weights(parent, seed) else []), experiment]
 
 
 @one_thread()
@@ -65,14 +69,15 @@ def make(experiment: Spec, seed: int, report: Report | None = None) -> Run:
         best = practised(experiment, seed, parent, report)
     else:
         best = train_until_accepted(experiment, seed, parent, partial, report)
+    start = time.perf_counter()
+    results = evaluate(best.model.to(device()), experiment.sampler, experiment.tests)
+    seconds = {"training": best.seconds, "evaluation": round(time.perf_counter() - start, 2)}
+    asked = [samples for _, samples in experiment.tests]
     tensors = {name: tensor.cpu().contiguous() for name, tensor in best.model.state_dict().items()}
-    own = checksum(tensors)
-    known = parent.outcomes() if parent is not None and parent.checksum == own else []
-    outcomes, seconds = timed_tests(best.model, experiment, not_made(experiment, known))
-    facts = {"steps": best.steps, "seconds": {"training": best.seconds, "evaluation": seconds}} | best.facts
+    facts = {"steps": best.steps, "seconds": seconds} | best.facts
+    facts |= environment(experiment.model) | {"weights": checksum(tensors)}
     write_bytes(partial / store.WEIGHTS, save(packed(tensors)))
-    facts |= environment(experiment.model) | {"weights": own}
-    tables = best.tables | {"evaluation": pd.DataFrame([*known, *outcomes], columns=[*TABLES["evaluation"]])}
+    tables = best.tables | {"evaluation": results.assign(asked=asked)[[*TABLES["evaluation"]]]}
     store.write_run(experiment, seed, partial, facts, tables)
     for checkpoint in partial.glob("attempt-*"):
         checkpoint.unlink()
@@ -105,16 +110,15 @@ def train_until_accepted(
 ) -> Attempt:
     """Train; while validation is below what the experiment accepts, read more lines and train anew.
 
-    What is best in validation is returned. Each attempt has a checkpoint of its own, so that one that is finished is
-    not trained again when a killed process goes on.
+    What is best in validation is returned. Each attempt has a checkpoint of its own.
     """
     best, seconds, validation = None, 0.0, 0.0
     tried = pd.DataFrame()
-    for number, bias in enumerate(biases(experiment, seed, parent)):
+    for number, reading in enumerate(readings(experiment, seed, parent)):
         if number:
             tried.loc[tried.index[-1], "validation"] = validation
-        tried = pd.concat([tried, bias.tried], ignore_index=True)
-        model = start(experiment, seed, bias.bias, parent)
+        tried = pd.concat([tried, reading.tried], ignore_index=True)
+        model = start(experiment, seed, reading.bias, parent)
         trainer = Trainer(model, experiment.sampler, experiment.training, seed)
         checkpoint = partial / f"attempt-{number}.pt"
         progress = trainer.run(checkpoint, report)
@@ -123,13 +127,12 @@ def train_until_accepted(
         seconds += progress.seconds
         validation = progress.history[-1]["accuracy"] if progress.history else 0.0
         if best is None or validation > best.validation:
-            facts = origin(parent, bias)
-            tables = {"history": pd.DataFrame(progress.history)} | line_tables(bias.bias, tried.copy())
-            best = Attempt(model, validation, progress.step, seconds, facts, tables)
+            facts, tables = origin(parent, reading), {"history": pd.DataFrame(progress.history)}
+            best = Attempt(model, validation, progress.step, seconds, facts, tables | line_tables(reading, tried))
         if validation >= experiment.accept:
             break
     assert best is not None
-    calibration = {name: bias.seconds for name in best.facts if name == "calibration_seconds"}
+    calibration = {name: reading.seconds for name in best.facts if name == "calibration_seconds"}
     return replace(best, seconds=round(seconds, 2), facts=best.facts | calibration)
 
 
@@ -137,16 +140,16 @@ def train_until_accepted(
 class Reading:
     """The bias of an attempt: read out of a parent's attention, that of the model to practise, or none."""
 
-    bias: Lines | None
-    tried: pd.DataFrame  # thresholds
-    seconds: float  # of all calibrations so far
+    bias: Lines | None = None
+    tried: pd.DataFrame = field(default_factory=pd.DataFrame)  # thresholds
+    seconds: float = 0.0  # of all calibrations so far
 
 
-def biases(experiment: Spec, seed: int, parent: Run | None) -> Iterator[Reading]:
+def readings(experiment: Spec, seed: int, parent: Run | None) -> Iterator[Reading]:
     """The bias of each attempt. Only an experiment that chooses its threshold itself has more lines to read."""
     settings = experiment.calibration
     if parent is None or settings is None:
-        yield Reading(None, pd.DataFrame(), 0.0)
+        yield Reading()
         return
     model, batch = parent.model().to(device()), experiment.calibration_batch(seed)
     lines, tried, seconds, more = None, pd.DataFrame(), 0.0, [settings]
@@ -154,7 +157,7 @@ def biases(experiment: Spec, seed: int, parent: Run | None) -> Iterator[Reading]
         start = time.perf_counter()
         found = lines_of(experiment, model, batch, wanted)
         tried, seconds = pd.concat([tried, found.tried]), seconds + time.perf_counter() - start
-        if wanted.share is None and wanted.kappa is None:
+        if wanted.share is None and wanted.kappa is None and not isinstance(wanted, Determining):
             more += [replace(settings, share=share) for share in SHARES if share < found.tried.share.iloc[-1]]
         if {*found.bias.lines} != lines:
             yield Reading(found.bias, tried, round(seconds, 3))
@@ -188,10 +191,10 @@ def practised(experiment: Spec, seed: int, parent: Run, report: Report | None) -
 
     The certificate after practice is written beside those that are made by hand.
     """
-    reading = Reading(parent.bias(), pd.DataFrame(), 0.0)
+    reading = Reading(parent.bias())
     model = start(experiment, seed, reading.bias, parent)
     config = replace(experiment.training, steps=max(1, experiment.training.steps // experiment.practice))
-    facts, tables = origin(parent, reading), line_tables(reading.bias, reading.tried)
+    facts, tables = origin(parent, reading), line_tables(reading, reading.tried)
     try:
         found = practise(model, experiment.sampler, config, seed, experiment.practice, report)
     except InputError as error:
@@ -215,40 +218,9 @@ def origin(parent: Run | None, reading: Reading) -> dict[str, Any]:
     return facts
 
 
-def line_tables(bias: Lines | None, tried: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    if bias is None:
+def line_tables(reading: Reading, tried: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """The tables of a run's lines and, where thresholds were tried for them, of these."""
+    if reading.bias is None:
         return {}
-    rows = [{name: value for name, value in to_data(line).items() if name != "type"} for line in bias.lines]
-    return {"lines": pd.DataFrame(rows)} | ({"thresholds": tried} if "share" in tried else {})
-
-
-def timed_tests(model: Transformer, experiment: Spec, tests: Sequence[tuple[int, int]]) -> tuple[list[Any], float]:
-    """The results of tests (length, samples), as rows of "evaluation", and the seconds that they took."""
-    start = time.perf_counter()
-    results = evaluate(model.to(device()), experiment.sampler, tests)
-    counts = zip(tests, results.samples.tolist(), results.correct.tolist(), strict=True)
-    return [(*test, samples, correct) for test, samples, correct in counts], round(time.perf_counter() - start, 2)
-
-
-@one_thread()
-def add_tests(run: Run) -> Run:
-    """The same run with the tests that its experiment asks for by now; nothing is trained."""
-    rows, seconds = timed_tests(run.model(), run.spec, run.untested())
-    spent = run.manifest["seconds"]
-    facts = {**run.manifest, "seconds": spent | {"evaluation": round(spent["evaluation"] + seconds, 2)}}
-    tables: Mapping[str, pd.DataFrame] = {name: run.table(name) for name in ("history", "thresholds", "lines")}
-    outcomes = pd.DataFrame([*run.outcomes(), *rows], columns=[*TABLES["evaluation"]])
-    store.write_run(run.spec, run.seed, run.folder, facts, {**tables, "evaluation": outcomes})
-    return store.read_run(run.spec, run.seed, run.folder)
-
-
-def untrained(experiment: Spec, seed: int) -> list[Spec]:
-    """What is to be made for a run made here, in order: nothing, or the run, after parents that are nowhere.
-
-    A run that is there and lacks a test is to be made, too, which trains nothing.
-    """
-    run = store.find(experiment, seed, ("runs",))
-    if run is not None:
-        return [experiment] if run.untested() else []
-    parent = experiment.parent
-    return [*(untrained(parent, seed) if parent and not store.with_weights(parent, seed) else []), experiment]
+    lines = pd.DataFrame([to_data(line) for line in reading.bias.lines]).drop(columns="type", errors="ignore")
+    return {"lines": lines} | ({"thresholds": tried.copy()} if "share" in tried else {})

@@ -50,13 +50,12 @@ def read_run(experiment: Spec, seed: int, folder: Path) -> Run:
     try:
         record = json.loads((folder / RECORD).read_bytes())
         same = record["experiment"] == experiment.data and record["seed"] == seed
-        tables: dict[str, list[Any]] = record["tables"]
-        known = {name: frame(tables[name], columns) for name, columns in TABLES.items()}
+        tables = {name: frame(record["tables"][name], columns) for name, columns in TABLES.items()}
     except (OSError, ValueError, KeyError, TypeError):
         same = False
     if not same:
         raise InputError(f"{folder} does not hold the run that its name says: move it away, and train the run again")
-    return Run(experiment, seed, record["facts"], known.__getitem__, Weights(folder / WEIGHTS), folder)
+    return Run(experiment, seed, record["facts"], tables.__getitem__, Weights(folder / WEIGHTS), folder)
 
 
 def frame(rows: list[Any], columns: Mapping[str, type]) -> pd.DataFrame:
@@ -85,11 +84,10 @@ def seeds() -> dict[str, list[int]]:
     """Which seeds have a run, made here or shipped, by `name-profile` of the experiment."""
     known = defaultdict[str, set[int]](set)
     shipped = pack.open_pack(paths.SHIPPED)
-    for row in shipped.rows.values() if shipped else ():
-        known[row["run"].rpartition("-seed")[0]].add(row["seed"])
-    for path in paths.runs().glob(f"*/{RECORD}"):
-        name, _, rest = path.parent.name.rpartition("-seed")
-        known[name].add(int(rest.partition("-")[0]))
+    made = [path.parent.name.rpartition("-")[0] for path in paths.runs().glob(f"*/{RECORD}")]
+    for run in (*(shipped.rows if shipped else ()), *made):
+        name, _, seed = run.rpartition("-seed")
+        known[name].add(int(seed))
     return {name: sorted(numbers) for name, numbers in known.items()}
 
 
@@ -105,12 +103,11 @@ def lock(key: str) -> Iterator[None]:
 def ship(run: Run, weights: bool) -> Path:
     """Add a run to the pack of shipped results, with its weights only if asked; gives the folder of the pack."""
     with lock("pack"):
-        pack.add(paths.SHIPPED, [run], {run.key} if weights else ())
+        pack.add(paths.SHIPPED, [run], weights)
     return paths.SHIPPED
 
 
 def pack_models(folder: Path = paths.MODELS) -> None:
     """Write the pack that an installed package has: ABS and ABC of four tasks, seed 0, as they are shipped."""
     names = [f"{task}-{model}" for task in ("successor", "addition", "n-by-1", "parity") for model in MODELS]
-    runs = [run for name in names if (run := find(spec(name), 0, ("shipped",)))]
-    pack.add(folder, runs, {run.key for run in runs})
+    pack.add(folder, [run for name in names if (run := find(spec(name), 0, ("shipped",)))], weights=True)

@@ -1,4 +1,4 @@
-"""Sweeps: many runs, one after another, on all cores, or on a Dask cluster, with the same results."""
+"""Sweeps: many runs, on all cores or on a Dask cluster, with the same results."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ def missing(jobs: Sequence[Job]) -> list[Job]:
     return list({experiment.key(seed): (experiment, seed) for experiment, seed in todo}.values())
 
 
-def sweep(jobs: Sequence[Job], in_turn: bool = False, dask: str | None = None) -> list[str]:
+def sweep(jobs: Sequence[Job], dask: str | None = None) -> list[str]:
     """Train what is missing; returns a sentence for each run that failed, while the others went on.
 
-    In a process each; or `in_turn` in this one; or on the workers of the `dask` scheduler at this address, which see
-    the same folder of runs. Parents are begun before their children, which wait for them, since no run is made twice.
+    In a process each, or on the workers of the `dask` scheduler at this address, which see the same folder of runs.
+    Parents are begun before their children, which wait for them, since no run is made twice.
     """
     todo = sorted(missing(jobs), key=lambda job: depth(job[0]))
     if not todo:
         return []
     folder = paths.runs()
     folder.mkdir(parents=True, exist_ok=True)  # a folder that cannot be written is named before the bar
-    failures: list[str] = []
     bar = tqdm(total=sum(job.training.steps for job, _ in todo), unit="step", mininterval=0.5)
-    with bar, backend(dask, 1 if in_turn else min(workers(), len(todo))) as parallel:
-        for failure, steps in parallel(joblib.delayed(attempt)(*job, str(folder)) for job in todo):
+    with bar, backend(dask, min(workers(), len(todo))) as parallel:
+        said = []
+        for sentence, steps in parallel(joblib.delayed(attempt)(*job, str(folder)) for job in todo):
             bar.update(steps)
-            failures += [failure] if failure else []
-    return failures
+            said.append(sentence)
+    return [sentence for sentence in said if sentence]
 
 
 def depth(experiment: Spec) -> int:
@@ -72,11 +72,12 @@ def attempt(experiment: Spec, seed: int, runs: str) -> tuple[str, int]:
 @contextmanager
 def backend(dask: str | None, count: int) -> Iterator[joblib.Parallel]:
     """Where runs are made; results come as they are ready."""
+    options: dict[str, Any] = {"return_as": "generator_unordered", "batch_size": 1, "pre_dispatch": "all"}
     if dask is None:
-        yield joblib.Parallel(count, return_as="generator_unordered", batch_size=1, pre_dispatch="all")
+        yield joblib.Parallel(count, **options)
         return
     with client(dask), joblib.parallel_config("dask", wait_for_workers_timeout=PATIENCE):
-        yield joblib.Parallel(-1, return_as="generator_unordered", batch_size=1, pre_dispatch="all")
+        yield joblib.Parallel(-1, **options)
 
 
 def client(address: str) -> Any:

@@ -1,4 +1,4 @@
-"""Running notebooks: with papermill, parameters checked first."""
+"""Running notebooks with papermill."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from typing import Any
 
 import joblib
 
-from abc_nb.analysis import results
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import replacement, write_bytes
@@ -45,33 +44,24 @@ def path_of(name: str) -> Path:
     return known[name]
 
 
-def check_parameters(notebook: Path, parameters: Mapping[str, Any]) -> None:
-    """InputError for a value that is not possible, or a parameter that the notebook lacks: papermill only warns."""
-    import papermill
-
-    accepted = papermill.inspect_notebook(str(notebook))
-    for name in parameters:
-        if name not in accepted:
-            raise InputError(f"{notebook.stem} has no parameter {name!r}: it takes {', '.join(accepted)}")
-    results.check_parameters(**parameters)
-
-
 def execute(notebook: Path, output: Path, parameters: Mapping[str, Any], bar: bool = True) -> None:
-    """Run `notebook` with these parameters; its executed copy goes to `output`, whole, even if a cell fails.
+    """Run `notebook` with those of the parameters that it takes; the copy goes to `output`, even if a cell fails.
 
-    The kernel is reached by files, not by ports, which another program could take before it opens them.
+    The kernel is reached by files, not by ports, which another program could take before it opens them. InputError
+    for a parameter that is not possible.
     """
     import papermill
     from traitlets.config import Config
 
-    check_parameters(notebook, parameters)
+    accepted = papermill.inspect_notebook(str(notebook))
+    own = {name: value for name, value in parameters.items() if name in accepted}
     options: dict[str, Any] = {"kernel_name": "python3", "cwd": str(paths.NOTEBOOKS), "progress_bar": bar}
     options["execution_timeout"] = TIMEOUT
     failure = None
     with tempfile.TemporaryDirectory() as folder, replacement(output) as temporary:
         options["config"] = Config(KernelManager={"transport": "ipc", "connection_file": f"{folder}/kernel.json"})
         try:
-            papermill.execute_notebook(str(notebook), str(temporary), dict(parameters), **options)
+            papermill.execute_notebook(str(notebook), str(temporary), own, **options)
         except papermill.PapermillExecutionError as error:
             failure = error
     if failure is not None and says_enough(failure.ename):
@@ -80,21 +70,21 @@ def execute(notebook: Path, output: Path, parameters: Mapping[str, Any], bar: bo
         raise failure
 
 
+def says_enough(name: str) -> bool:
+    """Whether an error of this name is one sentence already: InputError, and what disks and files raise."""
+    kind = getattr(builtins, name, None)
+    return name == InputError.__name__ or (isinstance(kind, type) and issubclass(kind, OSError))
+
+
 def execute_all(folder: Path, parameters: Mapping[str, Any]) -> None:
-    """Run every notebook, as many at the same time as there are cores; the copies go into `folder`.
-
-    Each is given those of the parameters that it takes.
-    """
-    import papermill
-
+    """Run every notebook, as many at the same time as there are cores; the copies go into `folder`."""
     books = sequence()
     # For the kernels: two that train on two threads each, with two cores, take ten times as long as on one.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
     def timed(notebook: Path) -> str:
-        start, accepted = time.perf_counter(), papermill.inspect_notebook(str(notebook))
-        own = {name: value for name, value in parameters.items() if name in accepted}
-        execute(notebook, folder / notebook.name, own, bar=False)
+        start = time.perf_counter()
+        execute(notebook, folder / notebook.name, parameters, bar=False)
         return f"{notebook.stem}, {time.perf_counter() - start:.0f} s"
 
     parallel = joblib.Parallel(workers(), backend="threading", return_as="generator_unordered")
@@ -103,36 +93,11 @@ def execute_all(folder: Path, parameters: Mapping[str, Any]) -> None:
         print(f"notebook {number} of {len(books)}: {text}", flush=True)
 
 
-def says_enough(name: str) -> bool:
-    """Whether an error of this name is one sentence already: InputError, and what disks and files raise."""
-    kind = getattr(builtins, name, None)
-    return name == InputError.__name__ or (isinstance(kind, type) and issubclass(kind, OSError))
-
-
-def refresh(names: Sequence[str], parameters: Mapping[str, str]) -> None:
-    """Re-run notebooks in place with their default parameters and normalise them for the repository.
-
-    With parameters the executed copy and its figures go to the build folder: what is committed shows the defaults.
-    """
-    if parameters:
-        os.environ.setdefault("ABC_NB_FIGURES", str(paths.BUILD / "figures"))  # for the notebook's kernel
-    values = {name: json_or_text(value) for name, value in parameters.items()}
-    books = [path_of(name) for name in names] or sequence()
-    for notebook in books:
-        check_parameters(notebook, values)
-    for notebook in books:
+def refresh(names: Sequence[str]) -> None:
+    """Re-run notebooks in place with their default parameters and normalise them for the repository."""
+    for notebook in [path_of(name) for name in names] or sequence():
         output = paths.BUILD / "notebooks" / notebook.name
-        execute(notebook, output, values)
-        if values:
-            print(output)
-            continue
+        execute(notebook, output, {})
         command = [sys.executable, "-m", "nbstripout", "--keep-output", "--keep-count", "--extra-keys", KEPT_OUT]
         done = subprocess.run(command, input=output.read_bytes(), stdout=subprocess.PIPE, check=True)
         write_bytes(notebook, done.stdout)
-
-
-def json_or_text(value: str) -> Any:
-    try:
-        return json.loads(value)
-    except ValueError:
-        return value

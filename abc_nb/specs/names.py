@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from abc_nb.common.errors import InputError
 from abc_nb.problems.tasks import REGISTRY, Task
 from abc_nb.specs.models import models_of
 
@@ -42,15 +41,6 @@ def look_up(text: str) -> Name | None:
 
 
 def parse(text: str | Name, base: int | None = None) -> Name | None:
-    """The name that a text stands for, or None if there is none.
-
-    The base can be given or be part of the text. Raises InputError for two different bases, or what is no text.
-    """
-    if not isinstance(text, str | Name):
-        raise InputError(f"{text!r} is no experiment: give a name, as in 'addition-vanilla'")
-    name = text if isinstance(text, Name) else look_up(text)
-    if name is None or base in (None, name.base):
-        return name
-    if name.base != Task(name.task).base or isinstance(text, Name):
-        raise InputError(f"{str(text)!r} has base {name.base}, not {base}: leave one of the two out")
-    return replace(name, base=-1 if base == 0 else base)  # 0 would stand for the usual one
+    """The name that a text stands for, in this base if one is given; None if there is none."""
+    name = text if isinstance(text, Name) else look_up(str(text))
+    return name if name is None or base is None else replace(name, base=base)

@@ -13,7 +13,7 @@ import torch
 
 from abc_nb.bias import Bias, Lines
 from abc_nb.calibration.calibrate import Calibration
-from abc_nb.common.config import digest, to_data
+from abc_nb.common.config import check_fields, digest, to_data
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.sampling import Batch, Sampler
@@ -21,7 +21,7 @@ from abc_nb.problems.tables import Tables
 from abc_nb.problems.tasks import REGISTRY, Task
 from abc_nb.specs import recipes
 from abc_nb.specs.changes import changed, without
-from abc_nb.specs.model import PERIOD, UNPRACTISED, Model, layers
+from abc_nb.specs.model import PERIOD, Model, layers
 from abc_nb.specs.models import models_of
 from abc_nb.specs.names import CLASSIFIER, Name, parse
 from abc_nb.specs.recipes import PROFILES
@@ -55,6 +55,9 @@ class Spec:
     identity: Name = field(default=Name("addition", "vanilla"), compare=False)
     profile: str = field(default="quick", compare=False)
     changes: tuple[str, ...] = field(default=(), compare=False)  # of what the name says, as in training.steps=3200
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @property
     def name(self) -> str:
@@ -209,12 +212,6 @@ def calibrated(name: str, profile: str = "quick") -> Spec:
     if identity is None or identity.model not in CALIBRATED or identity == CLASSIFIER:
         raise InputError(f"{name!r} cannot be calibrated here: name a plain model such as addition-vanilla")
     return specify(replace(identity, model=CALIBRATED[identity.model]), profile)
-
-
-def with_practice(own: Spec) -> Spec:
-    """ABC that is trained on, from ABC before practice."""
-    model = own.identity.model.removesuffix(UNPRACTISED)
-    return replace(specify(replace(own.identity, model=model), own.profile), parent=own)
 
 
 def train_command(name: str | Name, seed: int = 0, profile: str = "quick") -> str:

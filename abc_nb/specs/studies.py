@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from abc_nb.common.errors import InputError
@@ -138,7 +137,7 @@ def matching(pattern: str, profile: str = "quick") -> list[Name]:
     return matched
 
 
-def needed(profile: str, everything: bool = False) -> Sequence[Spec]:
-    """The specs that `reproduce` trains, in this order: in the profile `quick` the story, unless `everything`."""
-    studies = [STORY] if profile == "quick" and not everything else studies_of(profile)
+def needed(profile: str) -> list[Spec]:
+    """The specs that `reproduce` trains, in this order: in the profile `quick` those of the story alone."""
+    studies = [STORY] if profile == "quick" else studies_of(profile)
     return [specify(name, profile) for name in names_of(*studies, profile=profile)]
