@@ -58,7 +58,7 @@ REFUSED: list[tuple[Callable[..., Any], list[Any], str]] = [
     (Tables, ["addition"], "unknown task 'addition': choose one of n-by-n, sum-of-many"),
     (
         partial(Task, "addition"),
-        [-1, 1, 17, True, False, 2.5],
+        [-1, 1, 17, 2.5],
         "base .* is not possible: Addition is written in base 2 to 16",
     ),
     (partial(Task, "parity"), [10, 3, 17, 1], "base .* is not possible: Parity is written in base 2"),

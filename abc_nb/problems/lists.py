@@ -37,17 +37,15 @@ class Lists(Task):
 
     def parsed(self, text: str) -> list[Digits]:
         """The tokens of a list, with or without its operator in front; brackets around it say nothing."""
-        if re.search(r",\s*,", text):
-            raise Unreadable("an item is missing between two ','")
-        items = re.findall(r"[^\s,()\[\]]+", text)
-        if items and items[0].upper() == self.operator:
+        typed = re.findall(r"[^\s,()\[\]]+", text)
+        items = [item.upper() if item.upper() in COMBINE else item for item in typed]
+        if items[:1] == [self.operator]:
             items = items[1:]
-        names = [item.upper() if item.upper() in COMBINE else item for item in items]
-        if strange := [item for item, name in zip(items, names, strict=True) if name not in self.items]:
+        if strange := [item for item in items if item not in self.items]:
             raise Unreadable(f"{strange[0]!r} is no item")
-        if not names:
+        if not items:
             raise Unreadable("there is no item")
-        return [np.array([[self.token(self.items[name]) for name in reversed(names)]])]
+        return [np.array([[self.token(self.items[item]) for item in reversed(items)]])]
 
     def typed(self, operands: Sequence[Digits], zeros: bool = False) -> str:
         names = {token: name for name, token in self.items.items()}

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from abc_nb.problems import layouts
 from abc_nb.problems.automaton import Kind
 from abc_nb.problems.digits import (
     DIGITS,
@@ -65,11 +64,6 @@ class Numbers(Task):
 
     def operand_places(self, width: Width) -> list[int]:
         return [single(width), self.factor or single(width)] if self.operator else [single(width)]
-
-    def aligned(self, width: Width) -> Layout:
-        if not self.operator or self.factor > 1:
-            return self.natural(width)
-        return layouts.binary_aligned(single(width), self.operator)
 
     def operands(self, source: np.ndarray, layout: Layout) -> list[Digits]:
         """The numbers; of a digit that fills every place of an aligned problem, the digit."""

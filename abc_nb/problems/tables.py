@@ -20,7 +20,6 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from abc_nb.problems.automaton import Automaton
 from abc_nb.problems.digits import DIGITS, Digits, written_number
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.tasks import Regime, Task, Width
@@ -120,9 +119,6 @@ class Tables(Task):
         rows, columns = self.shape(width)
         return replace(super().natural(width), target_length=rows * columns + 1, row=columns, above=tuple(above))
 
-    def aligned(self, width: Width) -> Layout:
-        return self.natural(width)
-
     def answer(self, operands: Sequence[Digits]) -> Digits:
         return self.first_cell + self.table(operands).reshape(len(operands[0]), -1)
 
@@ -143,9 +139,6 @@ class Tables(Task):
         if kind == "cell":
             return cells[(where.row + x) * where.columns + where.column + y]
         return tokens[x - 1][where.followed(kind) - y]
-
-    def automaton(self) -> Automaton:
-        raise self.uncertified()
 
     def covered(self) -> str:
         return f"{self.lengths}, with any number of zeros in front of a number"

@@ -72,10 +72,10 @@ class Task:
         return type(self), (self.name, self.base)
 
     def __post_init__(self) -> None:
-        if self.base == 0 and not isinstance(self.base, bool):
+        if self.base == 0:
             object.__setattr__(self, "base", 10 if 10 in self.bases else self.bases[0])
-        if type(self.base) is not int or self.base not in self.bases:
-            possible = " to ".join(str(base) for base in dict.fromkeys((self.bases[0], self.bases[-1])))
+        if self.base not in self.bases:
+            possible = " to ".join(map(str, sorted({self.bases[0], self.bases[-1]})))
             raise InputError(f"base {self.base} is not possible: {self.title} is written in base {possible}")
 
     # ---- what the task does, place by place, and what a certificate needs to know of that
@@ -98,8 +98,7 @@ class Task:
     def step(self, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
         """The output digit of one place and the state after it, from the state before it and the place's digits.
 
-        A factor of a few digits comes last, as a number. All can be numbers, or arrays of them. InputError for a task
-        that is no machine with few states.
+        A factor of a few digits comes last, as a number. All can be arrays. InputError for a task that has no step.
         """
         raise self.uncertified()
 
@@ -170,18 +169,12 @@ class Task:
 
     @cached_property
     def training_width(self) -> int:
-        """Narrowest width in training, tight regime: what the largest result of training numbers needs.
-
-        So that a carry into the highest place, and the end after it, are seen in training.
-        """
+        """Narrowest width in training, tight regime: the largest result's, so that training shows its carry and end."""
         return digit_count(self.largest(NUMBERS - 1), self.base)
 
     @cached_property
     def training_limit(self) -> int:
-        """The largest training number: 2^20, or one less where its result does not fit the training width.
-
-        It alone would need the place more, which would else be zero always.
-        """
+        """The largest training number: 2^20, or one less where that alone would need a place more."""
         return NUMBERS - (self.largest(NUMBERS) >= self.base**self.training_width)
 
     def training_widths(self, regime: Regime, count: int) -> tuple[Width, ...]:
@@ -222,13 +215,13 @@ class Task:
         """Where the tokens stand.
 
         Natural: operands with the units last, and the answer with the units first. Aligned: the digits of one place
-        side by side; a factor of several digits has no one place to stand at and is written out. Units first: as
-        natural, but for the operands' order. As written: as natural, but for the answer's order.
+        side by side, of two numbers or a number and a digit. Units first: as natural, but for the operands' order. As
+        written: as natural, but for the answer's order.
         """
         if arrangement not in get_args(Arrangement):
             raise InputError(f"{arrangement!r} is no arrangement: choose one of {', '.join(get_args(Arrangement))}")
-        if arrangement == "aligned":
-            return self.aligned(width)
+        if arrangement == "aligned" and self.can_pad and self.operator and self.factor < 2:
+            return layouts.binary_aligned(single(width), self.operator)
         natural = self.natural(width)
         if arrangement == "units-first":
             return layouts.units_first(natural)
@@ -237,10 +230,6 @@ class Task:
     def natural(self, width: Width) -> Layout:
         """The layout of operands one after the other."""
         return layouts.written_out(self.operand_places(width), self.operator)
-
-    def aligned(self, width: Width) -> Layout:
-        """The layout of operands place by place; natural where there is one operand."""
-        return self.natural(width)
 
     def source(self, operands: Sequence[Digits], layout: Layout) -> np.ndarray:
         """Source tokens of shape (samples, source_length); a single digit fills every place given to it."""
