@@ -110,17 +110,6 @@ def test_alibi_is_minus_slope_times_distance_to_the_digit_of_the_place_in_the_so
     assert ALiBi().dense(layout, "cross", 0, heads) is None
 
 
-@pytest.mark.parametrize(
-    ("heads", "halves"),  # twice the exponent of each slope, as the published code's `get_slopes` gives them
-    [(3, [8, 16, 4]), (6, [4, 8, 12, 16, 2, 6]), (12, [2, 4, 6, 8, 10, 12, 14, 16, 1, 3, 5, 7])],
-)
-def test_alibis_slopes_for_heads_that_are_no_power_of_two_are_those_of_the_published_code(
-    heads: int, halves: list[int]
-) -> None:
-    matrix = dense(ALiBi(), unary(5), "self", heads)
-    torch.testing.assert_close(-matrix[:, 1, 0], torch.tensor([2 ** (-half / 2) for half in halves]))
-
-
 @pytest.mark.parametrize("layout", [binary_natural(6, "+", 6), binary_natural(7, "*", 1)], ids=str)
 def test_alibi_by_place_is_nearest_at_the_digits_of_the_place(layout: Layout) -> None:
     by_place = dense(PlacedALiBi(cross=True), layout, "cross", 8)

@@ -202,7 +202,7 @@ def test_a_runs_folder_that_cannot_be_written_is_one_sentence(
 # ---- lines of standard input ------------------------------------------------------------------------
 
 
-LINES = st.sampled_from([b"1+2", b"4+5", b"123456789+1", b"", b"  ", b"12a+3", b"+", b"\xff+3", b"0+0="])
+LINES = st.sampled_from([b"1+2", b"4+5", b"123456789+1", b"", b"  ", b"12a+3", b"+", b"\xff+3"])
 
 
 @pytest.mark.usefixtures("trained")
@@ -212,7 +212,7 @@ def test_every_line_gets_one_line_and_those_without_an_answer_are_named(
     lines: list[bytes], block: int, mark: bytes, capsys: Capture
 ) -> None:
     alone = abc_nb.load("addition-vanilla", profile="smoke")
-    good = {line for line in lines if re.fullmatch(rb"[0-9]+\+[0-9]+=?", line)}
+    good = {line for line in lines if re.fullmatch(rb"[0-9]+\+[0-9]+", line)}
     expected = {line: abc_nb.answer(alone.spec.name, line.decode(), profile="smoke") for line in good}
     refused = [number for number, line in enumerate(lines, 1) if line.strip() and line not in good]
     capsys.readouterr()

@@ -27,14 +27,6 @@ def test_threads_are_given_back_however_the_work_ends(error: type[BaseException]
     assert torch.get_num_threads() == 3
 
 
-def test_threads_are_given_back_by_work_inside_other_work() -> None:
-    with devices.one_thread():
-        with devices.one_thread():
-            pass
-        assert torch.get_num_threads() == 1
-    assert torch.get_num_threads() == 3
-
-
 @pytest.mark.parametrize("where", ["cpu", "cuda"])
 def test_matrix_products_may_be_less_exact_on_a_gpu_alone_and_only_in_training(where: str) -> None:
     before = torch.get_float32_matmul_precision()

@@ -46,13 +46,6 @@ def test_an_error_about_another_file_keeps_its_name(tmp_path: Path) -> None:
         Path("elsewhere").read_text()
 
 
-def test_the_temporary_file_keeps_the_suffix_and_is_hidden(tmp_path: Path) -> None:
-    with replacement(tmp_path / "01_data.ipynb") as temporary:
-        assert temporary.suffix == ".ipynb"
-        assert temporary.name.startswith(".")
-        temporary.touch()
-
-
 def test_what_killed_processes_left_is_removed_once_it_is_old(tmp_path: Path) -> None:
     for name, age in ((".tmp-1-table.csv", 2), (".tmp-2-table.csv", 0.5), (".tmp-1-other.csv", 2)):
         (tmp_path / name).touch()

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import re
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from helpers import SAMPLER, SHORT, TINY, assert_same_weights, build, integers, rates_of, relative_rates, trainer
-from hypothesis import given
-from hypothesis import strategies as st
+from helpers import SAMPLER, SHORT, TINY, assert_same_weights, build, integers, rates_of, trainer
 from torch import Tensor
 
 from abc_nb.bias.window import Window
@@ -51,13 +48,6 @@ def test_a_problem_is_wrong_with_its_first_wrong_token() -> None:
     assert wrong.nonzero().flatten().tolist() == [2, 5, 9]
 
 
-def test_gradients_are_clipped() -> None:
-    run = trainer(replace(SHORT, clip=1e-3))
-    run.step()
-    norms = [p.grad.norm() for p in run.model.parameters() if p.grad is not None]
-    assert torch.stack(norms).norm().item() == pytest.approx(1e-3, rel=1e-3)
-
-
 @pytest.mark.parametrize("position", [Sinusoidal(3), positions.Randomized(), positions.Abacus()])
 def test_dropout_positions_and_data_follow_from_the_step_whatever_else_drew_random_numbers(
     position: PositionEncoding,
@@ -71,23 +61,14 @@ def test_dropout_positions_and_data_follow_from_the_step_whatever_else_drew_rand
     assert_same_weights(first, second)
 
 
-AT_LEAST = dict.fromkeys(("steps", "batch", "held_batch", "hold", "validate_every", "validation"), 1)
-AT_LEAST |= {"warmup": 0, "again": 0}
-POSITIVE = ("learning_rate", "matrix_learning_rate", "learned", "clip")
-
-
-@given(
-    st.tuples(st.sampled_from([*AT_LEAST]), st.integers())
-    | st.tuples(st.sampled_from(POSITIVE), st.floats() | st.integers())
+@pytest.mark.parametrize(
+    ("name", "value", "least"),
+    [("steps", 0, "1 or more"), ("again", -1, "0 or more"), ("learning_rate", 0.0, "a positive number")],
 )
-def test_a_number_is_refused_exactly_if_a_training_cannot_have_it(given_field: tuple[str, float]) -> None:
-    assert {*AT_LEAST, *POSITIVE, "optimizer"} == {field.name for field in fields(TrainingConfig)}
-    name, value = given_field
-    if value >= AT_LEAST[name] if name in AT_LEAST else 0 < value < math.inf:
-        assert getattr(replace(SHORT, **{name: value}), name) == value
-    else:
-        with pytest.raises(InputError, match=re.escape(f"a training cannot have {name}={value}: give ")):
-            replace(SHORT, **{name: value})
+def test_a_number_that_a_training_cannot_have_is_refused(name: str, value: float, least: str) -> None:
+    with pytest.raises(InputError, match=re.escape(f"a training cannot have {name}={value}: give {least}")):
+        replace(SHORT, **{name: value})  # type: ignore[arg-type]
+    assert replace(SHORT, warmup=0, learned=2).warmup == 0
 
 
 LONG = TrainingConfig(steps=110, warmup=10, hold=70, learned=0.9)
@@ -114,13 +95,6 @@ def test_each_optimizer_runs_at_its_own_rate_times_the_schedule() -> None:
     for relative in (0.25, 0.5, 0.75, 1.0, 1.0, 1.0, 2 / 3, 1 / 3):
         run.step()
         assert rates_of(run) == pytest.approx([0.5 * relative, 0.25 * relative])
-
-
-def test_a_training_that_learns_ends_once_the_rate_has_fallen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Learned at step 2, over at step 20."""
-    monkeypatch.setattr(training, "exact_match", lambda model, batch: torch.ones(len(batch.source)) > 0)
-    run = trainer(replace(SHORT, steps=1000, validate_every=2, warmup=2, hold=500))
-    assert relative_rates(run) == pytest.approx([0.5, 1.0, *(left / 18 for left in range(18, 0, -1))])
 
 
 def test_batches_are_large_as_long_as_the_rate_is_held(monkeypatch: pytest.MonkeyPatch) -> None:

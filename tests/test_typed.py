@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from typing import Any
-
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from abc_nb.common.errors import InputError
@@ -49,18 +46,16 @@ def value(tree: Tree, base: int) -> int:
     return {"SM": (first + second) % base, "MAX": max(first, second), "MIN": min(first, second)}[tree[0]]
 
 
-def prefix(tree: Tree, brackets: str) -> str:
-    if isinstance(tree, str):
-        return tree
-    return f"{brackets[:1]}{' '.join([tree[0], *(prefix(each, brackets) for each in tree[1:])])}{brackets[1:]}"
+def prefix(tree: Tree) -> str:
+    return tree if isinstance(tree, str) else " ".join([tree[0], *map(prefix, tree[1:])])
 
 
-@given(BASES, st.sampled_from(["", "()", "[]"]), st.data())
-def test_a_nested_list_is_evaluated_from_inside(base: int, brackets: str, data: st.DataObject) -> None:
+@given(BASES, st.data())
+def test_a_nested_list_is_evaluated_from_inside(base: int, data: st.DataObject) -> None:
     task, tree = Task("direct-listops-nested", base), data.draw(trees(base))
-    problem = prefix(tree, brackets)
+    problem = prefix(tree)
     assert task.right_answer(problem) == text(value(tree, base), base)
-    assert task.typed(task.read(problem)) == prefix(tree, "")
+    assert task.typed(task.read(problem)) == problem
 
 
 @pytest.mark.parametrize(
@@ -70,10 +65,10 @@ def test_a_nested_list_is_evaluated_from_inside(base: int, brackets: str, data: 
         ("addition", 10, "9" * 5000 + "+1", "1" + "0" * 5000),
         ("n-by-n", 10, "123456789*987654321", str(123456789 * 987654321)),
         ("n-by-n", 10, "007*12", "84"),
-        ("n-by-n", 10, "7 x 1000", "7000"),
+        ("n-by-n", 10, "7 * 1000", "7000"),
         ("n-by-n", 10, "0*0", "0"),
         ("direct-n-by-n", 10, "12*345", "4140"),
-        ("direct-listops-nested", 10, "MIN(SM(7, 6), MAX(1, 2))", "2"),
+        ("direct-listops-nested", 10, "MIN SM 7 6 MAX 1 2", "2"),
         ("direct-listops-nested", 10, "sm 3 max 2 5", "8"),
         ("direct-listops-nested", 10, "4", "4"),
     ],
@@ -86,11 +81,10 @@ def test_answers_of_typed_problems(name: str, base: int, problem: str, answer: s
 
 
 @pytest.mark.parametrize("name", ["listops-sm", "listops-max", "listops-min"])
-@pytest.mark.parametrize("form", ["{} 3 9 4", "{}(3 9 4)", "{}(3, 9, 4)", "(3 9 4)"])
-def test_a_list_may_name_its_operator(name: str, form: str) -> None:
+def test_a_list_may_name_its_operator(name: str) -> None:
     task = Task(name)
-    for operator in (task.operator, task.operator.lower()):
-        assert task.read(form.format(operator))[0].tolist() == [[4, 9, 3]]
+    for operator in (task.operator, task.operator.lower(), ""):
+        assert task.read(f"{operator} 3 9 4")[0].tolist() == [[4, 9, 3]]
 
 
 def test_operands_are_digits_least_significant_first_and_zeros_in_front_count_where_asked() -> None:
@@ -103,9 +97,8 @@ def test_operands_are_digits_least_significant_first_and_zeros_in_front_count_wh
     [
         ("addition", 10, "", "a number is missing"),
         ("addition", 10, "+12", "a number is missing"),
-        ("n-by-1", 10, "12 ×", "a number is missing"),
+        ("n-by-1", 10, "12 *", "a number is missing"),
         ("addition", 10, "1 2+3", "' ' is no digit"),
-        ("addition", 10, "1+2=3", "leave out the '=' and what follows it"),
         ("addition", 10, "12", "numbers in it: 1, needed: 2"),
         ("addition", 10, "1+2+3", "numbers in it: 3, needed: 2"),
         ("addition", 10, "0x1F+1", "'x' is no digit"),
@@ -116,7 +109,7 @@ def test_operands_are_digits_least_significant_first_and_zeros_in_front_count_wh
         ("listops-sm", 10, "SM", "there is no item"),
         ("listops-sm", 10, "MAX 1 2", "'MAX' is no item"),
         ("direct-listops-nested", 10, "SM 1", "its operators and items do not make one list"),
-        ("direct-listops-nested", 10, "[MED 1 2 3 ]", "'MED' is no item"),
+        ("direct-listops-nested", 10, "MED 1 2 3", "'MED' is no item"),
     ],
 )
 def test_what_is_no_problem_of_the_task_is_one_sentence_with_an_example(
@@ -127,28 +120,6 @@ def test_what_is_no_problem_of_the_task_is_one_sentence_with_an_example(
         task.read(problem)
     takes = f"{task.title} takes a problem in digits 0-{base - 1}, as in {task.problem}"
     assert str(caught.value) == f"cannot read {problem!r}: {reason}; {takes}"
-
-
-TYPED = st.lists(st.sampled_from([*"01259afxX+-*×−=,()[] ١\n", "SM", "MAX", "sum_mod", "-1", "12"]), max_size=9)
-
-
-@settings(max_examples=500)
-@given(st.sampled_from([*REGISTRY]), TYPED.map("".join))
-def test_what_is_wrong_with_a_problem_is_something_that_was_typed(name: str, problem: str) -> None:
-    task = Task(name)
-    try:
-        answer = task.right_answer(problem)
-    except InputError as error:
-        reason = str(error).removeprefix(f"cannot read {problem.strip()!r}: ").partition(f"; {task.title}")[0]
-        assert all(quoted in repr(problem) for quoted in re.findall("'(.*?)'", reason))
-    else:
-        assert task.right_answer(f"{problem} =" if "=" not in problem else problem) == answer
-
-
-@pytest.mark.parametrize("problem", [12, None, b"1+2"])
-def test_what_is_no_text_is_one_sentence(problem: Any) -> None:
-    with pytest.raises(InputError, match=r"is no problem: give it as text, as in '123\+456'"):
-        Task("addition").read(problem)
 
 
 @pytest.mark.parametrize("name", REGISTRY)

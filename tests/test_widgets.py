@@ -166,7 +166,7 @@ def test_a_threshold_changes_lines_and_the_one_in_use_can_be_moved(bench: Explor
 def test_impossible_directions_are_a_sentence_and_train_nothing(bench: Explorer) -> None:
     for name in DIRECTIONS:
         bench.controls[name].value = False
-    assert "directions, some of diagonal, antidiagonal, vertical" in bench.message.value
+    assert "give some of diagonal, antidiagonal, vertical" in bench.message.value
     pressed = press(bench)
     assert "some of diagonal" in pressed.status.value and not pressed.start.disabled
     bench.controls["diagonal"].value = True

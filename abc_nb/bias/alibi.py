@@ -56,11 +56,5 @@ class PlacedALiBi(ALiBi):
 
 
 def slopes(heads: int) -> Tensor:
-    """A slope for each head, from 2^(-8 / heads) down to 2^-8: (heads, 1, 1).
-
-    Where heads are no power of two they are those of the published code (`get_slopes`), which the paper's formula is
-    not: those of the next smaller power of two, and then every second one of twice as many heads.
-    """
-    power = 1 << (heads.bit_length() - 1)
-    steps = torch.cat([torch.arange(1, power + 1), torch.arange(heads - power) + 0.5])
-    return 2.0 ** (-8 * steps / power)[:, None, None]
+    """A slope for each head, from 2^(-8 / heads) down to 2^-8: (heads, 1, 1)."""
+    return 2.0 ** (-8 * torch.arange(1, heads + 1) / heads)[:, None, None]

@@ -16,7 +16,6 @@ one row, and has the first three only.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -41,7 +40,6 @@ SLOPES: dict[Direction, tuple[int, int]] = {
 DIRECTIONS: tuple[Direction, ...] = tuple(SLOPES)
 WHOLE = "whole"  # the span of all keys, as in the paper
 OUTPUT, PROBLEM = "output", "problem"  # the spans of self-attention and of source attention
-FURTHEST = 10**6  # columns: an offset that no line has
 
 
 @dataclass(frozen=True)
@@ -147,9 +145,6 @@ class Lines(Bias):
         check_fields(self)
         if not all(0 <= line.head < self.heads for line in self.lines):
             raise InputError(f"a line belongs to a head that is not there: heads are numbered 0 to {self.heads - 1}")
-        values = [line.value for line in self.lines] + [self.floor or 0.0]
-        if not all(value < math.inf for value in values) or any(abs(line.offset) > FURTHEST for line in self.lines):
-            raise InputError(f"a line has a value that is no bias, or an offset beyond {FURTHEST:,} columns")
 
     @staticmethod
     def by_head(layout: Layout, heads: int, layers: int) -> Lines:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -36,9 +35,8 @@ class Lists(Task):
         return {digit: digit for digit in self.digits}
 
     def parsed(self, text: str) -> list[Digits]:
-        """The tokens of a list, with or without its operator in front; brackets around it say nothing."""
-        typed = re.findall(r"[^\s,()\[\]]+", text)
-        items = [item.upper() if item.upper() in COMBINE else item for item in typed]
+        """The tokens of a list, with or without its operator in front."""
+        items = [item.upper() if item.upper() in COMBINE else item for item in text.split()]
         if items[:1] == [self.operator]:
             items = items[1:]
         if strange := [item for item in items if item not in self.items]:

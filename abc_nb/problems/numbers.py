@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -24,7 +23,6 @@ from abc_nb.problems.layouts import Layout
 from abc_nb.problems.tasks import PADDED, FinalOnly, Regime, Task, Unreadable, Width, single
 
 Step = tuple[np.ndarray, np.ndarray]  # the digit that is written, and the state after it
-SIGNS = {"*": "*×xX", "-": "-−"}  # how an operator can be typed, where there are several ways
 
 
 class Numbers(Task):
@@ -209,10 +207,6 @@ class Parity(Numbers, name="parity"):
     def range_of(self, length: int) -> tuple[int, int]:
         return 10 ** (length - 1), 10**length
 
-    def parsed(self, text: str) -> list[Digits]:
-        """Spaces or commas can stand between the bits."""
-        return super().parsed(re.sub(r"[\s,]", "", text))
-
     def said(self, digits: list[str]) -> str:
         return digits[-1]
 
@@ -247,9 +241,8 @@ class DirectProduct(Numbers, name="direct-n-by-n"):
 
 
 def numbers_in(text: str, operator: str, digits: str) -> list[str]:
-    """The numbers between the signs of an operator; without one, the text is one number. Unreadable if it has none."""
-    signs = f"[{re.escape(SIGNS.get(operator, operator))}]" if operator else r"(?!)"
-    parts = [part.strip() for part in re.split(signs, text)]
+    """The numbers between operators; without an operator, the text is one number. Unreadable if one is missing."""
+    parts = [part.strip() for part in (text.split(operator) if operator else [text])]
     if strange := [character for part in parts for character in part if character.lower() not in digits]:
         raise Unreadable(f"{strange[0]!r} is no digit")
     if not all(parts):

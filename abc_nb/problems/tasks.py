@@ -279,15 +279,10 @@ class Task:
     def read(self, text: str, zeros: bool = False) -> list[Digits]:
         """The operands of a problem as people write it, (1, places) each; InputError if it is none of the task's.
 
-        With `zeros`, those in front of a number count. An equals sign at the end is passed over.
+        With `zeros`, those in front of a number count.
         """
-        if not isinstance(text, str):
-            raise InputError(f"{text!r} is no problem: give it as text, as in {self.problem!r}")
         try:
-            problem, _, answer = text.partition("=")
-            if answer.strip():
-                raise Unreadable("leave out the '=' and what follows it")
-            return self.parsed(problem.strip())
+            return self.parsed(text.strip())
         except Unreadable as reason:
             takes = f"{self.title} takes a problem in {self.takes}, as in {self.problem}"
             raise InputError(f"cannot read {text.strip()!r}: {reason}; {takes}") from None

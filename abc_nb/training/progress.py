@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Literal, NamedTuple
 
 from abc_nb.common.config import check_fields
@@ -37,15 +37,12 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        for name in ("learning_rate", "matrix_learning_rate", "learned", "clip"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise InputError(f"a training cannot have {name}={getattr(self, name)}: give a positive number")
-        for name in ("steps", "batch", "held_batch", "hold", "validate_every", "validation"):
-            if getattr(self, name) < 1:
-                raise InputError(f"a training cannot have {name}={getattr(self, name)}: give 1 or more")
-        for name in ("warmup", "again"):
-            if getattr(self, name) < 0:
-                raise InputError(f"a training cannot have {name}={getattr(self, name)}: give 0 or more")
+        for each in fields(self):
+            value, counted = getattr(self, each.name), each.type == "int"
+            least = 0 if each.name in ("warmup", "again") else 1
+            if not isinstance(value, str) and not (value >= least if counted else 0 < value < math.inf):
+                wanted = f"{least} or more" if counted else "a positive number"
+                raise InputError(f"a training cannot have {each.name}={value}: give {wanted}")
 
     def slower(self) -> TrainingConfig:
         """The same at a fifth of the rate."""
