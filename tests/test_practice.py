@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -101,11 +101,11 @@ def test_the_rate_falls_after_some_rounds(monkeypatch: pytest.MonkeyPatch) -> No
     model, sampler = damaged()
     rates = list[float]()
 
-    def nothing(trainer: Trainer, progress: Progress, report: object) -> None:
+    def nothing(trainer: Trainer, report: Callable[[Progress], None]) -> None:
         rates.append(trainer.config.learning_rate / CONFIG.learning_rate)
-        progress.step += trainer.config.steps
+        report(Progress(step=trainer.config.steps))
 
-    monkeypatch.setattr(practice, "train_a_round", nothing)
+    monkeypatch.setattr(Trainer, "run", nothing)
     practise(model, sampler, CONFIG, 0, 6)
     assert rates == [1, 1, 1, 1, 0.2, 0.2]
 

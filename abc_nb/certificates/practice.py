@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -167,40 +168,16 @@ def practise(
     if count > most:
         raise InputError(f"no practice: there are {count:,} contexts, and at most {most:,} are tried")
     round_weights(model)
-    progress = Progress(history=[first_row(Trainer(model, sampler, config, seed))])
 
-    def trainer(attempts: list[Attempt]) -> Trainer:
+    def trainer(attempts: Sequence[Attempt], step: int) -> Trainer:
         practice.add(contexts, attempts[0].results)
-        practice.first = progress.step
-        own = config if progress.step < QUICK * config.steps else config.slower()
+        practice.first = step
+        own = config if step < QUICK * config.steps else config.slower()
         return PractiseTrainer(model, sampler, own, seed, practice)
 
-    certificates = in_rounds(model, [contexts], rounds, progress, trainer, report)
-    return Practised(certificates, progress, sum(map(len, practice.alone.values())))
-
-
-def in_rounds(
-    model: Transformer,
-    contexts: Sequence[Contexts],
-    rounds: int,
-    progress: Progress,
-    trainer: Callable[[list[Attempt]], Trainer],
-    report: Report | None = None,
-) -> list[tuple[Certificate, ...]]:
-    """Certificates of a rounded model before practice and after each round, at most so many, until all are certified.
-
-    `trainer` makes the training of a round from what trying the contexts gave. Its steps, its history and the seconds
-    of all go into the progress.
-    """
-    start, found = time.perf_counter() - progress.seconds, list[tuple[Certificate, ...]]()
-    while True:
-        attempts = [attempt(model, each) for each in contexts]
-        found.append(tuple(each.certificate for each in attempts))
-        progress.seconds = time.perf_counter() - start
-        if len(found) > rounds or all(each.certified for each in found[-1]):
-            return found
-        train_a_round(trainer(attempts), progress, report)
-        round_weights(model)
+    history = [first_row(Trainer(model, sampler, config, seed))]
+    found = in_rounds(model, [contexts], rounds, trainer, report, history)
+    return replace(found, alone=sum(map(len, practice.alone.values())))
 
 
 def first_row(trainer: Trainer) -> dict[str, float]:
@@ -213,17 +190,38 @@ def first_row(trainer: Trainer) -> dict[str, float]:
     return trainer.progress.history[0]
 
 
-def train_a_round(trainer: Trainer, progress: Progress, report: Report | None) -> None:
-    """One training, added to the progress of those before it."""
-    first, seconds, history = progress.step, progress.seconds, [*progress.history]
+def in_rounds(
+    model: Transformer,
+    contexts: Sequence[Contexts],
+    rounds: int,
+    trainer: Callable[[Sequence[Attempt], int], Trainer],
+    report: Report | None = None,
+    history: Sequence[dict[str, float]] = (),
+) -> Practised:
+    """Certify a rounded model, before practice and after each round, at most so many, until all are certified.
 
-    def add(own: Progress) -> None:
-        rows = [row | {"step": first + row["step"], "seconds": seconds + row["seconds"]} for row in own.history]
-        progress.step, progress.seconds, progress.history = first + own.step, seconds + own.seconds, [*history, *rows]
-        if report is not None:
-            report(progress)
+    `trainer` makes the training of a round from what trying the contexts gave, and the steps so far. `history` is that
+    before the first round.
+    """
+    start, found, progress = time.perf_counter(), list[tuple[Certificate, ...]](), Progress(history=[*history])
+    while True:
+        attempts = [attempt(model, each) for each in contexts]
+        found.append(tuple(each.certificate for each in attempts))
+        progress.seconds = time.perf_counter() - start
+        if len(found) > rounds or all(each.certified for each in found[-1]):
+            return Practised(found, progress)
+        trainer(attempts, progress.step).run(report=partial(add, progress, replace(progress), report))
+        round_weights(model)
 
-    trainer.run(report=add)
+
+def add(progress: Progress, before: Progress, report: Report | None, own: Progress) -> None:
+    """Add what one training has done to the progress `before` it."""
+    steps, seconds = before.step, before.seconds
+    rows = [row | {"step": steps + row["step"], "seconds": seconds + row["seconds"]} for row in own.history]
+    progress.step, progress.seconds = steps + own.step, seconds + own.seconds
+    progress.history = [*before.history, *rows]
+    if report is not None:
+        report(progress)
 
 
 def fits(sampler: Sampler, operands: Sequence[np.ndarray]) -> bool:

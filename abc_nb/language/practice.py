@@ -27,7 +27,7 @@ from abc_nb.model.eight_bits import round_weights
 from abc_nb.model.rows import logits
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import AGAIN, generator
-from abc_nb.training.progress import Progress, TrainingConfig
+from abc_nb.training.progress import TrainingConfig
 from abc_nb.training.trainer import Report
 from abc_nb.training.writer import rows_of, text_bias
 
@@ -53,15 +53,15 @@ def practise_language(
 
     `config` is the training of one round. The contexts to practise are those of all rounds so far.
     """
-    contexts, before, progress = contexts_of_text(model), deepcopy(model), Progress()
-    practice = ToPractise(contexts, before)
+    contexts = contexts_of_text(model)
+    practice = ToPractise(contexts, deepcopy(model))
     round_weights(model)
 
-    def trainer(attempts: list[Attempt]) -> PractiseTrainer:
+    def trainer(attempts: Sequence[Attempt], step: int) -> PractiseTrainer:
         practice.add(attempts)
         return PractiseTrainer(model, mixture, config, seed + 2**20 * practice.rounds, practice)
 
-    return Practised(in_rounds(model, contexts, rounds, progress, trainer, report), progress)
+    return in_rounds(model, contexts, rounds, trainer, report)
 
 
 class ToPractise:
