@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 
 import pytest
-from certifying import CASES, UNNEEDED, bias_of, lines_of, model_of, sampler_of, table_model
+from certifying import CASES, bias_of, lines_of, model_of, sampler_of, table_model
 
 from abc_nb import InputError, certify_model
-from abc_nb.bias.lines import Line
 from abc_nb.certificates.certify import weights_of
 from abc_nb.certificates.checking.check import check
 from abc_nb.common.config import to_data
@@ -64,15 +63,8 @@ def test_a_check_does_not_accept_other_weights_or_a_swapped_line() -> None:
         check(data, bare, config)
 
 
-@pytest.mark.parametrize(
-    ("base", "kind", "more"),
-    [(2, "encoder-decoder", UNNEEDED), (2, "decoder-only", UNNEEDED), (3, "decoder-only", UNNEEDED[:2])],
-)
-def test_the_check_of_tables_agrees(base: int, kind: str, more: tuple[Line, ...]) -> None:
-    sampler = Sampler(Task("n-by-n", base))
-    model = table_model(sampler.task, more, kind)
-    data, config, weights = asdict(certify_model(model, sampler)), to_data(model.config), weights_of(model)
-    checked = check(data, weights, config)
-    assert checked.agrees and checked.wrong == data["wrong"] > 0
-    with pytest.raises(InputError, match="knows no task 'division'"):
-        check(data | {"facts": data["facts"] | {"task": "division"}}, weights, config)
+def test_a_task_that_the_check_does_not_know_is_refused() -> None:
+    sampler = Sampler(Task("n-by-n", 2))
+    model = table_model(sampler.task)
+    with pytest.raises(InputError, match="knows no task 'n-by-n'"):
+        check(asdict(certify_model(model, sampler)), weights_of(model), to_data(model.config))

@@ -109,7 +109,7 @@ class Forward:
 
     def layer(self, tree: Tree, values: Values, count: int) -> State:
         """The states (count, D) that a layer makes, some at a time."""
-        name, alone = f"decoder.{tree[0] - 1}", self.facts.kind == "decoder-only"
+        name, alone = f"decoder.{tree[0] - 1}", self.facts.alone
         (states, bounds), rows = self.states(tree[1], values, count)
         own = [(bias, self.states(key, values, count)) for bias, key in (*tree[2], *(tree[3] if alone else ()))]
         cross = [(bias, self.states(key, values, count)) for bias, key in (() if alone else tree[3])]

@@ -19,13 +19,11 @@ Atom = tuple[str, int, int]  # ("token", t, 0), ("factor", 0, place), ("digit", 
 # ("in", atom, index) or (layer, before, keys of self-attention, keys of cross-attention)
 Tree = tuple[Any, ...]
 Line = dict[str, Any]
-KINDS = ("encoder-decoder", "decoder-only")
-TABLE = "n-by-n"  # the task whose output is a table: see `tables`
 FACTORS = {"n-by-1": 1, "n-by-2": 2, "n-by-3": 3}  # digits of the short one
 WORDS = {"listops-sm": "SM", "listops-max": "MAX", "listops-min": "MIN"}
 LISTS = (*WORDS, "cycle-navigation")
 OPERATORS = {"addition": "+", "subtraction": "-"} | WORDS | dict.fromkeys(FACTORS, "*")
-KNOWN = ("successor", "parity", "cycle-navigation", *OPERATORS, TABLE)
+KNOWN = ("successor", "parity", "cycle-navigation", *OPERATORS)
 SIDES = {"one": 0, "both": 1}
 
 
@@ -42,7 +40,7 @@ class Facts:
     heads: int
     layers: int
     narrowest: int
-    kind: str  # one of KINDS
+    alone: bool  # whether the model is decoder-only
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -112,8 +110,13 @@ class Width:
         if self.bias["type"] == "Window":
             return {key: (0.0,) * heads for key in self.window(attention, step) if 0 <= key < keys}
         lines = [line for line in self.bias["lines"] if (line["attention"], line["layer"]) == (attention, layer)]
-        pairs = [(self.on_line(line, attention, step, keys), line) for line in lines]
-        return {key: bias for key, (_, bias) in opened(pairs, heads).items()}
+        found: dict[int, list[float]] = {}
+        for line in lines:
+            key = self.on_line(line, attention, step, keys)
+            if key is not None:
+                values = found.setdefault(key, [-np.inf] * heads)
+                values[line["head"]] = max(values[line["head"]], float(np.float32(line["value"])))
+        return {key: tuple(values) for key, values in found.items()}
 
     def window(self, attention: str, step: int) -> Iterable[int]:
         w = self.bias["w"]
@@ -156,7 +159,7 @@ class Width:
 
     def of_problem(self, layer: int, column: int) -> Tree:
         """The tree of a token of the problem, which only a decoder-only model changes from layer to layer."""
-        if layer == 0 or self.facts.kind != "decoder-only":
+        if layer == 0 or not self.facts.alone:
             return "in", self.columns[column], self.index(column)
         where = ("problem", layer, column)
         if where not in self.trees:
@@ -184,16 +187,6 @@ class Width:
     def kind(self, place: int) -> str:
         """Which digits a place can hold."""
         return "any" if place < self.width - self.facts.grows else "zero"
-
-
-def opened(pairs: Iterable[tuple[int | None, Line]], heads: int) -> dict[int, tuple[Line, tuple[float, ...]]]:
-    """From lines with the key of each, if it has one: of each key the first line, and the bias of every head."""
-    found: dict[int, tuple[Line, list[float]]] = {}
-    for key, line in pairs:
-        if key is not None:
-            _, values = found.setdefault(key, (line, [-np.inf] * heads))
-            values[line["head"]] = max(values[line["head"]], float(np.float32(line["value"])))
-    return {key: (line, tuple(values)) for key, (line, values) in found.items()}
 
 
 def atoms(tree: Tree) -> set[Atom]:
