@@ -17,14 +17,13 @@ from abc_nb.analysis.attention import AttentionStudy
 from abc_nb.bias.base import ENCODER_DECODER, Attention
 from abc_nb.bias.lines import cells_of
 from abc_nb.bias.window import Sides, Window
-from abc_nb.calibration.calibrate import PAPER, Calibration
+from abc_nb.calibration.calibrate import Calibration
 from abc_nb.calibration.of_model import calibrate_model
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.model.attention import Record
 from abc_nb.model.positions import Sinusoidal
 from abc_nb.model.rows import logits
-from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.spans import VOCABULARY, tokens_of
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import runner, store
@@ -36,12 +35,6 @@ from abc_nb.show.plots import LOOKS
 from abc_nb.specs.spec import calibrated, spec
 from abc_nb.training.answers import answers
 from abc_nb.training.writer import rows_of
-
-SETTINGS = [
-    Calibration(share=0.1),
-    Calibration(kappa=(0.5, 0.5), layers="last"),
-    Calibration(kappa=(1.0, 1.0), anchor="whole", empty="transparent"),
-]
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +100,7 @@ def test_text_and_map_hide_later_steps_and_mark_wrong_tokens(study: AttentionStu
     said = [("" if right else "✗ ") + token for token, right in zip(decoded.outputs, decoded.right, strict=True)]
     shown = [f"[{said[step - 1]}]", *said[: step - 1][::-1]]
     assert table.loc["model"].to_list() == ["·"] * (len(said) - step) + shown
-    explore.draw_head(figure, decoded.head("cross", 0, 1), step, mark=True)
+    explore.draw_head(figure, decoded.head("cross", 0, 1), step)
     np.testing.assert_array_equal(cells(figure)[:step], decoded.weights["cross", 0][1][:step])
     assert np.isnan(cells(figure)[step:]).all()
     labels = figure.axes[0].get_yticklabels()
@@ -174,40 +167,24 @@ def test_measured_accuracy_is_shown_and_what_is_missing_says_what_to_run(
     assert said("1", "3", seed=3).endswith("not trained yet: run `abc-nb train addition-window-cyclic --seed 3`")
     assert said("none", "5", "both") == "w=none, T=5 is not trained yet: run `abc-nb train addition-grid-wx-t5`"
     assert said("1", "2").startswith("w=1, T=2 is no experiment")
-    window.draw_accuracies(figure, found, "1", "none", 60)
+    window.draw_accuracies(figure, found, "1", "none")
     assert [text.get_text() for text in figure.axes[-1].texts] == ["25"]
 
 
 # ---- a calibration ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("settings", SETTINGS)
-def test_the_bench_reads_the_lines_that_calibration_reads(bench: calibrating.Bench, settings: Calibration) -> None:
-    batch = bench.parent.spec.sampler.calibration_batch(0)
-    assert bench.calibrate(settings) == calibrate_model(bench.parent.model(), batch, settings).bias
-
-
-def test_the_bench_averages_over_what_the_retraining_will(
-    bench: calibrating.Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Here as if problems were padded: the paper's way takes every step of them, ours the first ones."""
-    every = bench.parent.spec.sampler.calibration_batch(0)
-
-    def cut(sampler: Sampler, seed: int, size: int = 1000, padding: bool = False) -> Batch:
-        return every if padding else every.first(4)
-
-    monkeypatch.setattr(Sampler, "calibration_batch", cut)
-    padded, settings = calibrating.Bench(bench.parent, bench.abc), Calibration(anchor="whole", share=0.1)
-    assert padded.calibrate(settings) == calibrate_model(bench.parent.model(), every, settings).bias
-    ours = calibrate_model(bench.parent.model(), every.first(4), SETTINGS[0]).bias
-    assert padded.calibrate(SETTINGS[0]) == ours
+def test_the_bench_reads_the_lines_that_calibration_reads(bench: calibrating.Bench) -> None:
+    batch, settings = bench.parent.spec.sampler.calibration_batch(0), Calibration(share=0.1)
+    assert bench.calibrate(0.1) == calibrate_model(bench.parent.model(), batch, settings).bias
+    assert bench.child(0.1) == replace(spec("addition-abc-unpractised", "smoke"), calibration=settings)
 
 
 def test_cells_on_kept_lines_are_framed_and_closed_cells_of_the_bias_are_grey(
     bench: calibrating.Bench, figure: Figure
 ) -> None:
-    bias = bench.calibrate(SETTINGS[0])
-    text = bench.draw(figure, SETTINGS[0], "cross", 0, 12)
+    bias = bench.calibrate(0.1)
+    text = bench.draw(figure, 0.1, "cross", 0, 12)
     framed: list[dict[tuple[int, int], float]] = []  # by head, the shown value of each cell with a frame
     for drawn in figure.axes[0].collections[::2]:  # one of the two colours
         assert isinstance(drawn, PatchCollection)
@@ -231,13 +208,6 @@ def test_curves_are_the_evaluations_and_models_have_the_colours_of_the_figures(f
     vanilla, other, abc = (line.get_color() for line in drawn)
     assert (vanilla, abc) == (pictures.COLORS[LOOKS["Vanilla"]], pictures.COLORS[LOOKS["ABC"]])
     assert other not in (vanilla, abc)
-
-
-def test_the_retraining_has_the_settings_and_a_name_for_its_curve(bench: calibrating.Bench) -> None:
-    assert bench.child(PAPER) == replace(spec("addition-abc-unpractised", "smoke"), calibration=PAPER)
-    assert calibrating.label(PAPER) == "kappa 4.5, 0.87, last layer, whole matrix, empty heads open"
-    one = Calibration(share=0.25, directions=("vertical",))
-    assert calibrating.label(one) == "share 0.25, each layer, operands, vertical"
 
 
 # ---- contexts ---------------------------------------------------------------------------------------

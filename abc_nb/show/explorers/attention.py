@@ -14,14 +14,11 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from abc_nb.analysis.attention import AttentionStudy, Decoded, HeadMap
+from abc_nb.api import load
 from abc_nb.bias.base import Attention
 from abc_nb.common.errors import InputError
-from abc_nb.runs import store
-from abc_nb.runs.run import Run
 from abc_nb.show import pictures
-from abc_nb.show.explorers.frame import Controls, Explorer, choice, control, or_sentence, slider, table, verdict
-from abc_nb.specs.spec import spec, train_command
-from abc_nb.specs.studies import names
+from abc_nb.show.explorers.frame import Controls, Explorer, choice, or_sentence, slider, table, typed, verdict
 
 LONGEST = 64  # places: more do not fit on the picture
 
@@ -30,62 +27,44 @@ LONGEST = 64  # places: more do not fit on the picture
 def explore_attention(
     name: str = "addition-abc", problem: str | None = None, seed: int = 0, profile: str = "quick"
 ) -> w.Widget:
-    """Type a problem, step through its decoding, and see what a trained model looks at.
+    """Type a problem, step through its decoding, and see what the trained model `name` looks at.
 
-    `name` is the model to begin with (others of its task can be chosen), `problem` what it is asked first.
+    `problem` is what it is asked first.
     """
-    known = runs_of_task(name, seed, profile)
-    if name not in known:
-        raise InputError(f"the weights of {name} are not here: run `{train_command(name, seed, profile)}` first")
-    study = lru_cache(maxsize=4)(lambda model: AttentionStudy(known[model], samples=100))
-    asked = lru_cache(maxsize=4)(lambda model, problem: ask(study(model), problem))
+    study = AttentionStudy(load(name, seed, profile), samples=100)
+    config, first = study.model.config, study.ranked_heads("cross")[0]
+    asked = lru_cache(maxsize=4)(lambda problem: ask(study, problem))
 
     def adjust(controls: Controls, changed: str) -> None:
-        """Another model has its own sizes, another attention its best head; a new problem is shown as a whole."""
-        now = study(controls["model"].value)
-        if changed in ("", "model", "attention"):
-            config = now.run.spec.model
-            controls["layer"].max, controls["head"].max = config.decoder_layers, config.heads
-            layer, head = now.ranked_heads(controls["attention"].value)[0]
+        """Another attention begins with its best head; a new problem is shown as a whole."""
+        if changed == "attention":
+            layer, head = study.ranked_heads(controls["attention"].value)[0]
             controls["layer"].value, controls["head"].value = layer + 1, head + 1
-        if changed in ("", "model", "problem"):
-            _, decoded = asked(controls["model"].value, controls["problem"].value)
-            controls["step"].max = controls["step"].value = len(decoded.outputs)
+        if changed in ("", "problem"):
+            controls["step"].max = controls["step"].value = len(asked(controls["problem"].value)[1].outputs)
 
-    def look(
-        figure: Figure, problem: str, model: str, step: int, attention: Attention, layer: int, head: int, mark: bool
-    ) -> str:
-        said, decoded = asked(model, problem)
+    def look(figure: Figure, problem: str, step: int, attention: Attention, layer: int, head: int) -> str:
+        said, decoded = asked(problem)
         chosen = decoded.head(attention, layer - 1, head - 1)
-        draw_head(figure, chosen, step, mark)
+        draw_head(figure, chosen, step)
         draw_all_heads(figure, decoded, attention, layer - 1, head - 1)
         return (
             f"{verdict(said)}{table(digits(decoded, step), 92, index=True, header=False)}"
             f'<span class="abc-step">{escape(step_sentence(decoded, chosen, step))}</span>'
         )
 
-    problem = problem or spec(name, profile).task.problem
     rows = [
         {
-            "problem": control(w.Text, "problem", 340, value=problem, continuous_update=False),
-            "model": choice("model", [*known], name, 270),
-            "step": slider("step", 1, 1, 1, 300),
+            "problem": typed("problem", problem or study.run.spec.task.problem, 460),
+            "step": slider("step", 1, 1, 1, 440),
         },
         {
             "attention": choice("attention", ["cross", "self"], "cross", 180),
-            "layer": slider("layer", 1, 1, 1, 220),
-            "head": slider("head", 1, 1, 1, 280),
-            "mark": w.Checkbox(True, description="mark the needed cells □", indent=False),
+            "layer": slider("layer", first[0] + 1, 1, config.decoder_layers, 220),
+            "head": slider("head", first[1] + 1, 1, config.heads, 280),
         },
     ]
-    return Explorer(rows, look, (940, 440), 168, adjust)
-
-
-def runs_of_task(name: str, seed: int, profile: str) -> dict[str, Run]:
-    """The runs of this experiment's task whose trained weights are here, made here or shipped."""
-    task = spec(name, profile).identity.task
-    same = dict.fromkeys([*(str(other) for other in names(profile) if other.task == task), name])
-    return {other: run for other in same if (run := store.with_weights(spec(other, profile), seed))}
+    return Explorer(rows, look, 440, 168, adjust)
 
 
 def ask(study: AttentionStudy, text: str) -> tuple[str, Decoded]:
@@ -124,8 +103,8 @@ def step_sentence(decoded: Decoded, chosen: HeadMap, step: int) -> str:
     return f"Step {step} writes {decoded.outputs[at]} {judged}. This head looks at {', '.join(seen)}; {mass}."
 
 
-def draw_head(figure: Figure, head: HeadMap, step: int, mark: bool) -> None:
-    """One head's attention up to `step`, whose row is framed; with `mark` the needed cells are outlined."""
+def draw_head(figure: Figure, head: HeadMap, step: int) -> None:
+    """One head's attention up to `step`, whose row is framed; the needed cells are outlined."""
     axes = pictures.panel(figure, 70, 30, 584, 344, head.title)
     later = np.arange(len(head.weights))[:, None] >= step
     image = pictures.heat_map(axes, np.where(later, np.nan, head.weights), vmin=0, vmax=1)
@@ -133,8 +112,7 @@ def draw_head(figure: Figure, head: HeadMap, step: int, mark: bool) -> None:
     said = [token if right else f"✗ {token}" for token, right in zip(head.outputs, head.right, strict=True)]
     pictures.with_tokens(axes, head.keys, [*said[:step], *"·" * (len(said) - step)], size, head.right[:step])
     axes.set(xlabel=head.xlabel, ylabel="output token, units first")
-    if mark:
-        pictures.outline(axes, head.needed & ~later)
+    pictures.outline(axes, head.needed & ~later)
     pictures.frame(axes, 0, step - 1, len(head.keys))
     figure.colorbar(image, cax=pictures.panel(figure, 664, 30, 12, 344, "attention"))
 

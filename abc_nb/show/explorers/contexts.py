@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import ipywidgets as w
 import numpy as np
 import torch
@@ -19,71 +17,40 @@ from abc_nb.model.attention import Record
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import Batch
 from abc_nb.problems.tasks import Task
-from abc_nb.runs import store
 from abc_nb.runs.run import Run
 from abc_nb.show import pictures
-from abc_nb.show.explorers.frame import Controls, Explorer, choice, control, or_sentence, slider, verdict
-from abc_nb.specs.spec import spec
+from abc_nb.show.explorers.frame import Controls, Explorer, choice, or_sentence, slider, typed, verdict
 from abc_nb.training.evaluation import evaluating
 
 OWN = ("as typed below", ())
-Named = tuple[str, int]  # a model by name and seed
 
 
 @or_sentence
 def explore_contexts(name: str = "n-by-1-window-cyclic", seed: int = 2) -> w.Widget:
-    """Each wrong context in turn, or an output of a problem that is typed: logits, margin and attention there.
-
-    `name` and `seed` say which of the models with a certificate to begin with.
-    """
-    run = lru_cache(lambda model: load(*model))
-    weights = lru_cache(maxsize=4)(lambda model: run(model).model())
-    wrong_of = lru_cache(lambda model: wrong_sites(run(model)))
-    wrong_of((name, seed))  # it can be shown, or says why not
+    """Each wrong context of a model's certificate, or an output of a typed problem: logits, margin and attention."""
+    run = load(name, seed)
+    model, sampler, wrong = run.model(), run.spec.sampler, wrong_sites(run)
+    shown = [OWN, *((f"{problem}, output {step}", (problem, step)) for problem, step in wrong)]
 
     def adjust(controls: Controls, changed: str) -> None:
-        """A model brings its wrong contexts, and one of these its problem and output; another problem replaces it."""
-        model = controls["model"].value
-        if changed in ("", "model"):
-            options = [OWN, *((f"{problem}, output {step}", (problem, step)) for problem, step in wrong_of(model))]
-            controls["wrong"].options, controls["wrong"].index = options, min(1, len(options) - 1)
-        if changed in ("", "model", "wrong") and controls["wrong"].value:
+        """A wrong context brings its problem and output; another problem or output replaces it."""
+        if changed in ("", "wrong") and controls["wrong"].value:
             controls["problem"].value, controls["step"].max = controls["wrong"].value
             controls["step"].value = controls["step"].max
         elif changed in ("problem", "step"):
             controls["wrong"].value = ()
-        batch = run(model).spec.sampler.typed_batch(controls["problem"].value)
-        controls["step"].max = batch.layout.target_length
+        controls["step"].max = sampler.typed_batch(controls["problem"].value).layout.target_length
 
-    def look(figure: Figure, model: Named, wrong: object, problem: str, step: int) -> str:
-        own, batch = run(model), run(model).spec.sampler.typed_batch(problem)
-        sentence = draw(figure, weights(model), own.spec.task, batch, step - 1)
+    def look(figure: Figure, wrong: object, problem: str, step: int) -> str:
+        said = draw(figure, model, sampler.task, sampler.typed_batch(problem), step - 1)
         figure.axes[0].set_xlabel(f"token; right: green; written instead: orange\noutput {step} of {problem.strip()}")
-        return verdict(sentence)
+        return verdict(said)
 
-    typed = spec(name).task.problem
     rows = [
-        {
-            "model": choice("model", [*models(name).items()], (name, seed), 460),
-            "wrong": choice("wrong context", [OWN], (), 440),
-        },
-        {
-            "problem": control(w.Text, "problem", 460, value=typed, continuous_update=False),
-            "step": slider("output (units: 1)", 1, 1, 1, 440),
-        },
+        {"wrong": choice("wrong context", shown, shown[min(1, len(wrong))][1], 460)},
+        {"problem": typed("problem", sampler.task.problem, 460), "step": slider("output (units: 1)", 1, 1, 1, 440)},
     ]
-    return Explorer(rows, look, (940, 330), 28, adjust)
-
-
-def models(name: str) -> dict[str, Named]:
-    """The models of the task of `name` whose weights are here with a certificate of them: name and seed by title."""
-    task, found = spec(name).identity.task, dict[str, Named]()
-    for _, data in sorted((files.shipped() | files.made_here()).items()):
-        own, seed = spec(data["experiment"]), data["seed"]
-        run = store.with_weights(own, seed) if own.identity.task == task and data["profile"] == own.profile else None
-        if run and (certificate := certified.of_run(run)):
-            found[f"{own.name}, seed {seed}: {certificate['wrong']:,} wrong"] = own.name, seed
-    return found
+    return Explorer(rows, look, 330, 28, adjust)
 
 
 def wrong_sites(run: Run) -> list[tuple[str, int]]:

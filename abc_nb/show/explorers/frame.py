@@ -6,8 +6,6 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from html import escape
-from itertools import count
-from threading import Event, Thread
 from typing import Any, TypeVar
 
 import ipywidgets as w
@@ -25,61 +23,46 @@ Build = TypeVar("Build", bound=Callable[..., w.Widget])
 class Explorer(w.VBox):
     """Rows of controls, and below them what `look(figure, **values)` says and draws for their values.
 
-    `look` draws into an empty figure of `size` pixels and returns HTML of so many pixels' height. Whenever a control
-    changes, `adjust(controls, changed)` may first set those that depend on it (at the start `changed` is ""). Where
-    either raises InputError, its sentence stands in the line for messages, and text and picture stay.
+    `look` draws into an empty figure of so many pixels' height and returns HTML of `lines` pixels' height. Whenever a
+    control changes, `adjust(controls, changed)` may first set those that depend on it (at the start `changed` is "").
+    Where either raises InputError, its sentence stands in the line for messages, and text and picture stay.
     """
 
     def __init__(
         self,
         rows: Sequence[Mapping[str, w.ValueWidget]],
         look: Callable[..., str],
-        size: tuple[int, int],
         height: int,
+        lines: int,
         adjust: Callable[[Controls, str], None] = lambda controls, changed: None,
         below: Sequence[w.Widget] = (),
     ) -> None:
         super().__init__(layout=w.Layout(width=f"{WIDTH + 16}px", padding="2px", overflow="hidden"))
         self.controls: Controls = {name: control for row in rows for name, control in row.items()}
-        self.look, self.size, self.adjust, self.busy = look, size, adjust, False
-        self.message, self.text = line(""), w.HTML(layout=fixed(WIDTH, height))
-        self.picture = w.Image(format="png", layout=fixed(*size))
+        self.look, self.height, self.adjust, self.busy = look, height, adjust, False
+        self.message, self.text = line(""), w.HTML(layout=fixed(lines))
+        self.picture = w.Image(format="png", layout=fixed(height))
         self.children = [*(w.HBox([*row.values()]) for row in rows), *below, self.message, self.text, self.picture]
         for name, control in self.controls.items():
             control.observe(lambda _, name=name: self.update(name), "value")
         self.update()
 
-    @property
-    def values(self) -> dict[str, Any]:
-        return {name: control.value for name, control in self.controls.items()}
-
     def update(self, changed: str = "") -> None:
         """Show what the controls say; changes that this makes to controls are not followed."""
         if self.busy:
             return
-        self.busy, sentence, done = True, "", Event()
-        clock = Thread(target=self.count_seconds, args=[done], daemon=True)
-        clock.start()
+        self.busy, sentence = True, ""
         try:
             with rc_context(pictures.STYLE):
                 self.adjust(self.controls, changed)
-                figure = pictures.fixed_figure(*self.size)
-                text = self.look(figure, **self.values)
+                figure = pictures.fixed_figure(WIDTH, self.height)
+                text = self.look(figure, **{name: control.value for name, control in self.controls.items()})
                 self.text.value, self.picture.value = text, pictures.png(figure)
         except InputError as error:
             sentence = f"⚠ {error}"
         finally:
             self.busy = False
-            done.set()
-            clock.join()
         self.message.value = line(sentence).value
-
-    def count_seconds(self, done: Event) -> None:
-        """Say that something takes its time, until it is done."""
-        for seconds in count(1):
-            if done.wait(1):
-                return
-            self.message.value = line(f"computing for {seconds} s").value
 
     def __repr__(self) -> str:
         return "Explorer: run this cell in JupyterLab to use it"
@@ -103,9 +86,9 @@ def or_sentence(build: Build) -> Build:
     return built  # type: ignore[return-value]
 
 
-def fixed(width: int, height: int) -> w.Layout:
+def fixed(height: int) -> w.Layout:
     """Room that keeps its size, so that nothing on the page moves."""
-    return w.Layout(width=f"{width}px", height=f"{height}px", min_height=f"{height}px", flex="0 0 auto")
+    return w.Layout(width=f"{WIDTH}px", height=f"{height}px", min_height=f"{height}px", flex="0 0 auto")
 
 
 def line(sentence: str) -> w.HTML:
@@ -124,6 +107,11 @@ def control(kind: type[w.ValueWidget], description: str, width: int = 240, **opt
     """A control with its label, which has the room that it needs."""
     look, style = w.Layout(width=f"{width}px"), {"description_width": f"{7 * len(description) + 10}px"}
     return kind(description=description, layout=look, style=style, **options)
+
+
+def typed(description: str, value: str, width: int) -> w.Text:
+    """A box for a problem or a text, which is followed when the user has typed it."""
+    return control(w.Text, description, width, value=value, continuous_update=False)
 
 
 def slider(description: str, value: int, low: int, high: int, width: int = 240) -> w.IntSlider:

@@ -22,7 +22,7 @@ from abc_nb.model.attention import Cache, Record
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.spans import VOCABULARY, ProblemSpan, tokens_of
 from abc_nb.show import pictures
-from abc_nb.show.explorers.frame import Controls, Explorer, choice, control, or_sentence, slider, verdict
+from abc_nb.show.explorers.frame import Controls, Explorer, or_sentence, slider, typed, verdict
 from abc_nb.training.writer import BLOCK, passes, text_bias
 
 LONGEST = 2000  # characters of a typed text
@@ -40,25 +40,21 @@ Answer = tuple[ProblemSpan, str, str]  # a problem in a written text, its answer
 
 @or_sentence
 def explore_text(name: str = "language-abs", text: str = "it is 12+34= or 407*8= here", seed: int = 0) -> w.Widget:
-    """Type a text with problems, see it answered and judged, and what each head looks at from one of its tokens.
-
-    `name` and `seed` say which language model to begin with.
-    """
+    """Type a text with problems, see it answered and judged, and what each head looks at from one of its tokens."""
     if name not in NAMES:
         raise InputError(f"there is no text explorer of {name!r}: choose one of {', '.join(NAMES)}")
-    weights = lru_cache(maxsize=4)(lambda name, seed: language_run(name, seed).model())
-    asked = lru_cache(maxsize=4)(lambda name, seed, text: ask(weights(name, seed), text))
+    model = language_run(name, seed).model()
+    asked = lru_cache(maxsize=4)(lambda text: ask(model, text))
 
     def adjust(controls: Controls, changed: str) -> None:
         """A text begins where its first answer does."""
-        written, answers = asked(*(controls[name].value for name in ("model", "seed", "text")))
-        controls["token"].max = len(written)
         if changed in ("", "text"):
-            controls["token"].value = answers[0][0].equals + 1
+            written, answers = asked(controls["text"].value)
+            controls["token"].max, controls["token"].value = len(written), answers[0][0].equals + 1
 
-    def look(figure: Figure, text: str, model: str, seed: int, token: int, layer: int) -> str:
-        written, answers = asked(model, seed, text)
-        every, following = attention_at(weights(model, seed), written, token - 1)
+    def look(figure: Figure, text: str, token: int, layer: int) -> str:
+        written, answers = asked(text)
+        every, following = attention_at(model, written, token - 1)
         draw(figure, every[layer - 1], written, token - 1, layer)
         of_token = sentence(written, answers, token - 1, every[layer - 1], following)
         good = sum(said == right for _, said, right in answers)
@@ -67,15 +63,10 @@ def explore_text(name: str = "language-abs", text: str = "it is 12+34= or 407*8=
         return judged + marked(written, answers, token - 1) + step
 
     rows = [
-        {"text": control(w.Text, "text", 930, value=text, continuous_update=False)},
-        {
-            "model": choice("model", NAMES, name, 200),
-            "seed": slider("seed", seed, 0, max(4, seed), 190),
-            "layer": slider("layer", 1, 1, LAYERS, 180),
-            "token": slider("token", 1, 1, 1, 350),
-        },
+        {"text": typed("text", text, 930)},
+        {"layer": slider("layer", 1, 1, LAYERS, 200), "token": slider("token", 1, 1, 1, 700)},
     ]
-    return Explorer(rows, look, (940, 268), 178, adjust)
+    return Explorer(rows, look, 268, 178, adjust)
 
 
 def ask(model: Transformer, text: str) -> tuple[str, list[Answer]]:

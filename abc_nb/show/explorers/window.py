@@ -24,6 +24,7 @@ from abc_nb.specs.recipes import TABLE
 from abc_nb.specs.spec import spec, train_command
 from abc_nb.specs.studies import ARITHMETIC
 
+TESTED = 60  # digits
 NUMBERS = {"none" if value is None else str(value): value for value in (*GRID_W, *GRID_T)}  # by their labels
 W, T = ([label for label, value in NUMBERS.items() if value in values] for values in (GRID_W, GRID_T))
 TRAINED: dict[Sides, dict[tuple[int | None, int | None], str]] = {  # models by window w and period T
@@ -38,28 +39,26 @@ def explore_window(task: str = "addition", seed: int = 0) -> w.Widget:
     """Window and period as sliders: the mask, its open keys, and the accuracy that was measured with them."""
     if task not in ARITHMETIC:
         raise InputError(f"there is no window bench for {task!r}: choose one of {', '.join(ARITHMETIC)}")
-    known = lru_cache(lambda task, sides: measured(task, seed, sides))
+    known = lru_cache(lambda sides: measured(task, seed, sides))
 
-    def look(figure: Figure, task: str, w: str, t: str, sides: Sides, length: int, tested: int) -> str:
-        found, masks = known(task, sides), masks_of(task, NUMBERS[w], sides, length)
+    def look(figure: Figure, w: str, t: str, sides: Sides, length: int) -> str:
+        found, masks = known(sides), masks_of(task, NUMBERS[w], sides, length)
         draw_masks(figure, masks, NUMBERS[t])
-        draw_accuracies(figure, found, w, t, tested)
+        draw_accuracies(figure, found, w, t)
         said = sentence(task, found, w, t, sides, seed)
         return f"<div>{escape(said)}</div>{table(open_keys(masks), 86)}"
 
     rows = [
         {
-            "task": choice("task", [(Task(name).title, name) for name in ARITHMETIC], task, 200),
-            "w": control(w.SelectionSlider, "window w", 320, options=W, value="1"),
-            "t": control(w.SelectionSlider, "period T", 320, options=T, value="3"),
+            "w": control(w.SelectionSlider, "window w", 420, options=W, value="1"),
+            "t": control(w.SelectionSlider, "period T", 420, options=T, value="3"),
         },
         {
             "sides": choice("open to", [("one side", "one"), ("both sides", "both")], "one", 200),
-            "length": slider("digits in the mask", 6, 1, 20, 320),
-            "tested": control(w.SelectionSlider, "digits tested", 320, options=TABLE, value=60),
+            "length": slider("digits in the mask", 6, 1, 20, 420),
         },
     ]
-    return Explorer(rows, look, (940, 560), 116)
+    return Explorer(rows, look, 560, 116)
 
 
 def masks_of(task: str, w: int | None, sides: Sides, length: int) -> dict[Attention, np.ndarray]:
@@ -76,13 +75,13 @@ def open_keys(masks: dict[Attention, np.ndarray]) -> pd.DataFrame:
 
 
 def measured(task: str, seed: int, sides: Sides) -> pd.DataFrame:
-    """What finished runs say: w and T (as the sliders show them), length, accuracy (percent), samples."""
+    """What finished runs say: w and T (as the sliders show them), length, accuracy (percent)."""
     labels, parts = {value: label for label, value in NUMBERS.items()}, list[pd.DataFrame]()
     for (window, period), model in TRAINED[sides].items():
         if run := store.find(spec(Name(task, model)), seed):
-            rows = run.evaluation()[["length", "accuracy", "samples"]]
+            rows = run.evaluation()[["length", "accuracy"]]
             parts.append(rows.assign(accuracy=100 * rows.accuracy, w=labels[window], T=labels[period]))
-    return pd.concat(parts or [pd.DataFrame(columns=["w", "T", "length", "accuracy", "samples"])], ignore_index=True)
+    return pd.concat(parts or [pd.DataFrame(columns=["w", "T", "length", "accuracy"])], ignore_index=True)
 
 
 def sentence(task: str, found: pd.DataFrame, w: str, t: str, sides: Sides, seed: int = 0) -> str:
@@ -109,16 +108,13 @@ def draw_masks(figure: Figure, masks: dict[Attention, np.ndarray], t: int | None
         axes.set(xlabel="position index of the key" + f", modulo {t}" * bool(t), ylabel="position index of the query")
 
 
-def draw_accuracies(figure: Figure, found: pd.DataFrame, w: str, t: str, tested: int) -> None:
-    """What was measured at one length, by the windows and periods that were tested; the chosen ones are framed."""
+def draw_accuracies(figure: Figure, found: pd.DataFrame, w: str, t: str) -> None:
+    """What was measured at sixty digits, by the windows and periods that were tested; the chosen ones are framed."""
     axes = pictures.panel(figure, 46, 336, 550, 180)
-    rows, columns = (
-        [label for label in every if label in {*seen}] or every for every, seen in ((W, found.w), (T, found["T"]))
-    )
-    cells = (
-        found[found.length == tested].pivot(index="w", columns="T", values="accuracy").reindex(rows, columns=columns)
-    )
-    percent_map(axes, cells, f"exact match (%) at {tested} digits")
+    pairs = (W, found.w), (T, found["T"])
+    rows, columns = ([label for label in every if label in {*seen}] or every for every, seen in pairs)
+    cells = found[found.length == TESTED].pivot(index="w", columns="T", values="accuracy")
+    percent_map(axes, cells.reindex(rows, columns=columns), f"exact match (%) at {TESTED} digits")
     axes.set(xlabel="period T", ylabel="window w")
     if w in rows and t in columns:
         pictures.frame(axes, columns.index(t) + 0.5, rows.index(w) + 0.5)
