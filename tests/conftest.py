@@ -46,6 +46,12 @@ def forked_kernels() -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """FlexAttention computes at once: tracing it, as it does when it is called alone, takes most of the time."""
+    monkeypatch.setattr("torch.nn.attention.flex_attention._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
+
+
 @dataclass(frozen=True)
 class Folders:
     """Where this test's runs and shipped results are."""

@@ -28,7 +28,6 @@ hf = pytest.importorskip("abc_nb.hf")
 
 LAYER, SIZE = 1, 16
 ADDITION = Task("addition")
-interpreted = pytest.mark.filterwarnings("ignore:flex_attention called without")
 compiler = pytest.mark.skipif(not shutil.which("g++"), reason="there is no C++ compiler (g++)")
 biases = pytest.mark.parametrize(
     "bias", [Lines.one_key_per_head(ADDITION.layout(3), HEADS, LAYERS), Window(), RunningALiBi(), Drawn(), Bias()]
@@ -61,7 +60,7 @@ def check(attend: Callable[..., Any], bias: Bias, layout: Layout, tokens: int, n
     assert torch.allclose(found, weights @ values, atol=1e-5)
 
 
-@interpreted
+@pytest.mark.usefixtures("interpreted")
 @biases
 @pytest.mark.parametrize("width", [3, 60])
 @torch.no_grad()
@@ -145,7 +144,7 @@ def test_positions_begin_with_each_document() -> None:
 
 @pytest.mark.parametrize("bias", [SPANS, SpanLines.whole(PATTERNS, 4, 3)])
 @pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=[compiler, pytest.mark.long])])
-@interpreted
+@pytest.mark.usefixtures("interpreted")
 @torch.no_grad()
 def test_attention_in_text_is_that_with_the_rows_of_the_bias(bias: SpanLines, compiled: bool) -> None:
     ids, tokens = torch.tensor(TOKENIZER.encode(TEXT))[None], len(TEXT)

@@ -46,6 +46,15 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
 
 
 @pytest.fixture
+def untraced(interpreted: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Attention computes at once, without being traced for a compiler, which takes most of the time."""
+    attention.compiled.cache_clear()
+    monkeypatch.setattr(torch, "compile", lambda function, **_: function)
+    yield
+    attention.compiled.cache_clear()
+
+
+@pytest.fixture
 def traced(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What PyTorch's compiler traces is run as it is, since kernels take seconds to build."""
     torch.compiler.reset()
@@ -79,23 +88,23 @@ def check(make: Any, dtype: torch.dtype, bias: Bias, layout: Layout, calls: Call
     assert calls == [part for part in parts for _ in range(LAYERS)]
 
 
-@pytest.mark.usefixtures("traced")
 @pytest.mark.parametrize(
-    ("make", "dtype", "bias"),
+    ("how", "make", "dtype", "bias"),
     [
-        (llama, torch.float32, ONE_KEY),
-        (llama, torch.float32, CLOSED_ALL),
-        (llama, torch.bfloat16, Window()),
-        (gpt2, torch.float32, Window()),
-        (gemma2, torch.float32, ONE_KEY),
-        (gemma2, torch.bfloat16, ONE_KEY),
+        ("untraced", llama, torch.float32, ONE_KEY),
+        ("untraced", llama, torch.float32, CLOSED_ALL),
+        ("untraced", llama, torch.bfloat16, Window()),
+        ("untraced", gpt2, torch.float32, Window()),
+        ("untraced", gemma2, torch.float32, ONE_KEY),
+        ("traced", gemma2, torch.bfloat16, ONE_KEY),
     ],
 )
 @torch.no_grad()
 def test_a_model_gives_what_it_gives_with_the_dense_matrix(
-    make: Any, dtype: torch.dtype, bias: Bias, calls: Calls
+    how: str, make: Any, dtype: torch.dtype, bias: Bias, calls: Calls, request: pytest.FixtureRequest
 ) -> None:
     """With shared heads, capped logits, queries without a key, and a cache."""
+    request.getfixturevalue(how)
     for width in (3, 60):
         check(make, dtype, bias, ADDITION.layout(width), calls)
         calls.clear()
@@ -113,7 +122,7 @@ def test_compiled_it_is_the_same_with_a_cache(make: Any, dtype: torch.dtype, cal
         calls.clear()
 
 
-@pytest.mark.usefixtures("traced")
+@pytest.mark.usefixtures("untraced")
 @torch.no_grad()
 def test_it_is_chosen_by_length_and_the_large_matrix_is_not_made(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
     model, tokens = made(llama), sequences(2, LAYOUT)
@@ -131,7 +140,7 @@ def test_it_is_chosen_by_length_and_the_large_matrix_is_not_made(calls: Calls, m
         assert len(calls) == LAYERS
 
 
-@pytest.mark.usefixtures("traced")
+@pytest.mark.usefixtures("untraced")
 def test_what_it_cannot_do_takes_the_dense_matrix(calls: Calls) -> None:
     """Padding, weights that are asked for, gradients on a processor, dropout, and a bias of many open keys."""
     model, tokens = made(llama, attention_dropout=0.1), sequences(2, LAYOUT)
@@ -181,7 +190,7 @@ def test_where_it_is_not_compiled_the_dense_matrix_is_taken_with_a_warning(
             assert torch.equal(model(tokens).logits, wanted)
 
 
-@pytest.mark.usefixtures("traced")
+@pytest.mark.usefixtures("untraced")
 def test_answers_of_long_problems_are_generated_as_without_it(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows, "LONG", 40)
     model, prompts = made(llama), sequences(2, LAYOUT)[:, : LAYOUT.source_length + 1]
