@@ -177,17 +177,14 @@ def test_a_context_of_a_training_table_is_found_again(base: int, more: tuple[Lin
     contexts = TableContexts(table_model(task, more=more).config, sampler)
     batch = sampler.batch(task.draw(np.empty(0, np.int64), 1, sampler.widest, rng), sampler.widest)
     results = [of_context(contexts, batch, step) for step in range(batch.layout.target_length)]
-    found = problems_of(contexts, results)
+    found = [(step, problem) for step, one in enumerate(results) for problem in problems_of(contexts, [one])]
     assert len(found) >= 0.9 * len(results)
-    for each in found:
-        assert (np.array(each.width) <= np.array(sampler.widest)).all()
-    for step, one in enumerate(results):
-        (problem,) = problems_of(contexts, [one]) or [None]
-        if problem is not None:
-            again = sampler.batch(problem.operands, problem.width)
-            contexts_of_it = [contexts.seen(again, other) for other in range(again.layout.target_length)]
-            wanted = next(rows(contexts.seen(batch, step)[1]))
-            assert any(shape == one.shape and next(rows(block)) == wanted for shape, block in contexts_of_it)
+    for step, problem in found:
+        assert (np.array(problem.width) <= np.array(sampler.widest)).all()
+        again = sampler.batch(problem.operands, problem.width)
+        contexts_of_it = [contexts.seen(again, other) for other in range(again.layout.target_length)]
+        wanted = next(rows(contexts.seen(batch, step)[1]))
+        assert any(shape == results[step].shape and next(rows(block)) == wanted for shape, block in contexts_of_it)
 
 
 def test_practice_of_tables_trains_on_sizes_of_training(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -216,14 +216,12 @@ class TableContexts(SampledContexts):
     def in_training(self, wanted: Iterable[Shape]) -> dict[Shape, list[Site]]:
         """The largest sizes first: more digits, more ways to a cell."""
         most = np.max([np.atleast_1d(width) for width in self.sampler.widths], axis=0)
-
-        def fits(width: Width) -> bool:
-            return bool((np.atleast_1d(width) <= most).all())
+        small = {width for width in self.known if (np.atleast_1d(width) <= most).all()}
 
         def size(site: Site) -> tuple[int, Width]:
             return -int(np.prod(site[0])), site[0]
 
-        return {shape: sorted(filter(lambda site: fits(site[0]), self.shapes[shape]), key=size) for shape in wanted}
+        return {shape: sorted((site for site in self.shapes[shape] if site[0] in small), key=size) for shape in wanted}
 
     def named(self, shape: Shape, values: np.ndarray) -> dict[str, Any]:
         names = [f"{kind} {x} {y}" for kind, x, y in shape.atoms]
