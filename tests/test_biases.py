@@ -81,12 +81,6 @@ def test_open_keys_are_the_dense_matrix_and_hold_no_key_twice(
     assert_open_keys_are(keys, dense(Window(w, sides), layout, attention))
 
 
-@pytest.mark.parametrize(("sides", "keys"), [("one", 3), ("both", 4)])
-def test_number_of_open_keys_does_not_grow_with_length(sides: Sides, keys: int) -> None:
-    layouts = [binary_aligned(width, "+") for width in (5, 50, 5000)]
-    assert {Window(1, sides).open_keys(layout, "cross", 0).index.shape[-1] for layout in layouts} == {keys}
-
-
 @given(LAYOUTS)
 def test_causal_hides_the_future_and_leaves_the_source_open(layout: Layout) -> None:
     rows = [set(range(i + 1)) for i in range(layout.target_length)]

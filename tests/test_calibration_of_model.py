@@ -150,14 +150,6 @@ def test_what_is_no_attention_or_no_place_in_a_bias_is_one_sentence(make: Callab
         make()
 
 
-def test_the_last_layer_is_that_of_the_same_attention() -> None:
-    layout = unary(7)
-    every = averages(layout)
-    given_averages = {("self", 0): every["self", 0], ("cross", 1): every["cross", 1]}
-    found = bias_from_attention(given_averages, layout, Calibration(layers="last", share=0.1))  # type: ignore[arg-type]
-    assert {(line.attention, line.layer) for line in found.lines} == set(given_averages)
-
-
 @given(st.integers(2, 5), st.integers(0, 100), st.sampled_from([0.1, 0.3]))
 def test_coverage_is_the_attention_on_open_keys(width: int, seed: int, share: float) -> None:
     layout = binary_natural(width, "+", width)

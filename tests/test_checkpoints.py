@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-import torch
 from helpers import SHORT, TINY, assert_same_weights, relative_rates, trainer
 
 from abc_nb.training import trainer as training
@@ -59,17 +58,6 @@ def test_an_interrupted_training_ends_bit_for_bit_like_an_uninterrupted_one(
     assert without_seconds(resumed) == without_seconds(progress)
     for problems, expected in zip(again.batches.missed, whole.batches.missed, strict=True):
         assert problems.tolist() == expected.tolist()
-
-
-def test_a_resumed_training_has_the_same_rates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The validation at step 3 is remembered: without it the rate would be held, for 100 steps in all."""
-    monkeypatch.setattr(training, "exact_match", lambda model, batch: torch.ones(len(batch.source)) > 0)
-    config = replace(SHORT, steps=100, hold=90)
-    whole, path = relative_rates(trainer(config)), tmp_path / "checkpoint.pt"
-    interrupt(trainer(config), path, monkeypatch, saved=4, stopped=5)
-    monkeypatch.setattr(training, "exact_match", lambda model, batch: torch.zeros(len(batch.source)) > 0)
-    assert len(whole) == 30
-    assert relative_rates(trainer(config), path) == whole[4:]
 
 
 def test_seconds_add_up_over_resumptions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

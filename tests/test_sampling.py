@@ -173,16 +173,6 @@ def test_nested_lists_have_so_many_elements_and_are_one_list(length: int, base: 
     assert len({tuple(row) for row in tokens.tolist()}) == len(tokens)
 
 
-@pytest.mark.parametrize("name", ["successor", "parity"])
-@pytest.mark.parametrize("length", [6, 9, 30])
-def test_test_numbers_are_uniform_over_their_range(name: str, length: int) -> None:
-    task, count = Task(name), 9000
-    (digits,) = drawn_for_test(task, length, count)
-    leading = [int(str(number)[0]) for number in integers(digits, task.base)]
-    shares = np.bincount(leading, minlength=10)[1:] / count
-    np.testing.assert_allclose(shares, 1 / 9, atol=5 * (1 / 9 / count) ** 0.5)
-
-
 # ---- digit arrays -----------------------------------------------------------------------------------
 
 

@@ -216,13 +216,6 @@ def test_a_sum_as_others_write_it(first: int, second: int, base: int) -> None:
     assert target == f"${np.base_repr(first + second, base).lower().rjust(width + 1, '0')}&"
 
 
-def test_vocabularies() -> None:
-    assert Task("addition").vocabulary == tuple("0123456789+*$&@"), "the paper's fifteen tokens"
-    assert Task("parity").vocabulary == tuple("01+*$&@")
-    assert Task("listops-max").vocabulary == (*"0123456789+*$&@", "SM", "MAX", "MIN")
-    assert Task("n-by-n", 2).vocabulary == (*"01+*$&@", "00", "01", "10", "11")
-
-
 # ---- lengths ----------------------------------------------------------------------------------------
 
 
