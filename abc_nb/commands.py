@@ -5,10 +5,9 @@ from __future__ import annotations
 import sys
 import warnings
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import TextIOWrapper
-from itertools import islice
 from pathlib import Path
 
 import pandas as pd
@@ -26,10 +25,9 @@ from abc_nb.runs.run import Run
 from abc_nb.show import titles
 from abc_nb.specs import studies
 from abc_nb.specs.spec import SEEDS, Spec, spec
-from abc_nb.training import answers, evaluation
+from abc_nb.training import evaluation
+from abc_nb.training.answers import answers
 from abc_nb.training.progress import Progress
-
-BLOCK = 256  # lines of standard input answered together
 
 
 def chosen(arguments: Namespace) -> Spec:
@@ -98,27 +96,28 @@ def compute(arguments: Namespace) -> int:
         experiment.task.read(typed)  # bad input is named before a missing model
     model = trained(arguments).model()
     if typed == "-":
-        return answer_lines(lambda lines: answers.attempts(model, experiment.sampler, lines, arguments.text))
-    print(*answers.answers(model, experiment.sampler, [typed], arguments.text))
+        return answer_lines(lambda line: next(answers(model, experiment.sampler, [line], arguments.text)))
+    print(*answers(model, experiment.sampler, [typed], arguments.text))
     return 0
 
 
-def answer_lines(attempts: Callable[[list[str]], Iterable[answers.Outcome]]) -> int:
+def answer_lines(answer: Callable[[str], str]) -> int:
     """Answer the lines of standard input, each with one line, which is empty where there is no answer.
 
     Of a line that is not empty, why it has none is printed with its number, and the status is 2.
     """
     if isinstance(sys.stdin, TextIOWrapper):  # a byte-order mark is left out; what is no UTF-8 is a question mark
         sys.stdin.reconfigure(encoding="utf-8-sig", errors="replace")
-    refused, lines = 0, enumerate(sys.stdin, 1)
-    while block := list(islice(lines, 1 if sys.stdin.isatty() else BLOCK)):
-        for (number, line), outcome in zip(block, attempts([line for _, line in block]), strict=True):
-            failed = isinstance(outcome, InputError)
-            print("" if failed else outcome, flush=True)
-            if failed and line.strip():
-                print(f"abc-nb: line {number}: {outcome}", file=sys.stderr)
-                refused += 1
-    return 2 if refused else 0
+    status = 0
+    for number, line in enumerate(sys.stdin, 1):
+        try:
+            print(answer(line.rstrip("\n")), flush=True)
+        except InputError as error:
+            print(flush=True)
+            if line.strip():
+                print(f"abc-nb: line {number}: {error}", file=sys.stderr)
+                status = 2
+    return status
 
 
 def certify(arguments: Namespace) -> int:

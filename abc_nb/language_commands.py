@@ -26,7 +26,7 @@ def compute(arguments: Namespace) -> int:
     """The answers to the problems of a text, a line each; of a line of standard input, side by side on one line."""
     model = api.language_run(arguments.name, arguments.seed).model()
     if arguments.expression == "-":
-        return answer_lines(lambda lines: answering.attempts(model, lines, arguments.text))
+        return answer_lines(lambda line: answering.spoken(model, line, arguments.text))
     print(answering.spoken(model, arguments.expression, arguments.text, "\n"))
     return 0
 

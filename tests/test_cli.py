@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import abc_nb
-from abc_nb import cli, commands
+from abc_nb import cli
 from abc_nb.cli import main
 from abc_nb.common import paths
 from abc_nb.runs import runner
@@ -206,10 +206,10 @@ LINES = st.sampled_from([b"1+2", b"4+5", b"123456789+1", b"", b"  ", b"12a+3", b
 
 
 @pytest.mark.usefixtures("trained")
-@given(lines=st.lists(LINES, max_size=9), block=st.integers(1, 4), mark=st.sampled_from([b"", b"\xef\xbb\xbf"]))
+@given(lines=st.lists(LINES, max_size=9), mark=st.sampled_from([b"", b"\xef\xbb\xbf"]))
 @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_line_gets_one_line_and_those_without_an_answer_are_named(
-    lines: list[bytes], block: int, mark: bytes, capsys: Capture
+    lines: list[bytes], mark: bytes, capsys: Capture
 ) -> None:
     alone = abc_nb.load("addition-vanilla", profile="smoke")
     good = {line for line in lines if re.fullmatch(rb"[0-9]+\+[0-9]+", line)}
@@ -217,7 +217,6 @@ def test_every_line_gets_one_line_and_those_without_an_answer_are_named(
     refused = [number for number, line in enumerate(lines, 1) if line.strip() and line not in good]
     capsys.readouterr()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(commands, "BLOCK", block)
         text = mark + b"".join(line + b"\n" for line in lines)
         patched.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text), encoding="ascii"))
         assert main(["compute", "addition-vanilla", "-", *SMOKE]) == (2 if refused else 0)

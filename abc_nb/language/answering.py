@@ -11,7 +11,6 @@ from abc_nb.language.training import patterns_of
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import TEST, generator
 from abc_nb.problems.spans import END, EQUALS, Pattern, Patterns, ProblemSpan, tokens_of
-from abc_nb.training.answers import Outcome
 from abc_nb.training.writer import Writer, check_memory
 
 LIKE_ONE = re.compile(r"[\w.,+\-*/^()]*\d[\d\s.,+\-*/^()]*=")  # what looks like a problem
@@ -55,17 +54,6 @@ def spoken(model: Transformer, text: str, whole: bool = False, between: str = " 
     """
     found = answered_text(model, text, whole or not patterns_of(model))
     return between.join(found.answers) if found.answers and not whole else found.text
-
-
-def attempts(model: Transformer, texts: Sequence[str], whole: bool = False) -> list[Outcome]:
-    """The same of each text on one line, or the error that says why there is none."""
-    found = list[Outcome]()
-    for text in texts:
-        try:
-            found.append(spoken(model, text.rstrip("\n"), whole))
-        except InputError as error:
-            found.append(error)
-    return found
 
 
 def problems_of(patterns: Sequence[Pattern], text: str) -> tuple[str, list[ProblemSpan]]:
