@@ -16,6 +16,7 @@ from abc_nb.training.evaluation import TEST_SEED, wilson
 from abc_nb.training.writer import Writer, likeliest
 
 TESTS = ((6, 100), (60, 100), (1000, 5))  # digits of each number, and problems
+WRITTEN = 1500  # characters that a model writes by itself
 AROUND = 120  # characters of held-out text before a problem, and behind it
 COLUMNS = ["task", "length", "samples", "correct", "accuracy", "ci_low", "ci_high"]
 
@@ -54,7 +55,7 @@ def is_right(model: Transformer, pattern: Pattern, operands: Sequence[str], rng:
     return found.tolist() == tokens_of(text)[first + 1 : last + 1]
 
 
-def generated(model: Transformer, patterns: Sequence[Pattern], seed: int, characters: int = 1500) -> dict[str, int]:
+def generated(model: Transformer, patterns: Sequence[Pattern], seed: int) -> dict[str, int]:
     """What the model writes by itself, drawn from its own probabilities: problems in it, and those answered right.
 
     It goes on from held-out text.
@@ -62,7 +63,7 @@ def generated(model: Transformer, patterns: Sequence[Pattern], seed: int, charac
     writer, rng = Writer(model), generator(seed, TEST, 1)
     if not patterns:
         return {"problems": 0, "right": 0}
-    text = writer.drawn(piece(texts()[1], AROUND, rng), characters, rng)
+    text = writer.drawn(piece(texts()[1], AROUND, rng), WRITTEN, rng)
     written = [span for span in Patterns(tuple(patterns)).spans(text) if span.finished and span.end < len(text)]
     return {"problems": len(written), "right": sum(is_answered(text, span) for span in written)}
 
