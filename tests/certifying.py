@@ -91,10 +91,10 @@ def model_of(sampler: Sampler, bias: Bias, position: PositionEncoding = POSITION
     return model.eval()
 
 
-def table_model(task: Task, more: tuple[Line, ...] = (), kind: str = "encoder-decoder") -> Transformer:
+def table_model(task: Task, more: tuple[Line, ...] = ()) -> Transformer:
     """ABS of a table with random weights, and more lines if they are given."""
     layout = task.layout((3, 3) if len(task.operand_places(3)) == 2 else 3)
-    config = ModelConfig(width=20, heads=5, feed_forward=24, decoder_layers=1, kind=kind)  # type: ignore[arg-type]
+    config = ModelConfig(width=20, heads=5, feed_forward=24, decoder_layers=1)
     torch.manual_seed(0)
     bias = Lines.one_key_per_head(layout, 5, 1)
     bias = replace(bias, lines=(*bias.lines, *more))
@@ -117,7 +117,7 @@ def problems(sampler: Sampler, width: int, samples: int, seed: int = 0) -> Batch
 def logits_of(model: Transformer, contexts: Contexts, shape: Shape, block: Block) -> torch.Tensor:
     with evaluating(model):
         states = States(Rounding(model), shape.atoms, contexts.task.base, len(block.right) / 2)
-        return states.take(block.values).logits(shape.root)  # type: ignore[arg-type]
+        return states.take(block.values).logits(shape.root)
 
 
 def rows(block: Block) -> Iterator[tuple[int, ...]]:

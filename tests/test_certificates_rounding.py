@@ -52,7 +52,7 @@ def final(rules: Rounding, contexts: Contexts, shape: Shape, block: Block) -> tu
     """The last states of contexts and their errors."""
     states = States(rules, shape.atoms, contexts.task.base, 0).take(block.values)
     with torch.inference_mode():
-        found = [*states.layer(shape.root, states.every)]  # type: ignore[arg-type]
+        found = [*states.layer(shape.root, states.every)]
     return torch.cat([x for x, _ in found]).double(), torch.cat([error for _, error in found]).double()
 
 
@@ -123,7 +123,7 @@ def test_errors_as_large_as_the_arithmetic_allows_stay_within_the_bound(
             module.register_forward_hook(disturb)
     states = States(Rounding(disturbed, U), shape.atoms, contexts.task.base, 0).take(block.values)
     with torch.inference_mode():
-        moved = torch.cat([x for x, _ in states.layer(shape.root, states.every)])  # type: ignore[arg-type]
+        moved = torch.cat([x for x, _ in states.layer(shape.root, states.every)])
     distance = (moved - exact).norm(dim=1)
     assert (distance <= error).all() and (distance > 0).any()
 

@@ -16,8 +16,7 @@ from abc_nb import InputError, Task
 from abc_nb.bias.spans import SpanLines
 from abc_nb.certificates.certify import attempt
 from abc_nb.certificates.spans import SpanContexts, lead_at
-from abc_nb.language.mixture import draw
-from abc_nb.language.text import piece, texts
+from abc_nb.language.mixture import draw, piece, texts
 from abc_nb.problems.spans import END, Pattern, tokens_of
 from abc_nb.training.writer import Writer
 

@@ -88,20 +88,6 @@ def test_compiled_once_it_is_the_same_at_every_width_padded_with_shared_heads_an
     check(attend, bias, layout, count(layout) - 1, new=1)
 
 
-@biases
-def test_what_is_computed_is_the_bias_cell_by_cell(bias: Bias) -> None:
-    layout = Task("n-by-1").layout(6)
-    own = Lines.one_key_per_head(layout, HEADS, LAYERS) if isinstance(bias, Lines) else bias
-    wanted = whole(own, layout, LAYER)
-    cells = torch.meshgrid(torch.arange(HEADS), torch.arange(count(layout)), torch.arange(count(layout)), indexing="ij")
-    score, mask = (make(own, layout, LAYER, HEADS) for make in (hf.score_mod, hf.mask_mod))
-    assert torch.equal(hf.dense_bias(own, layout, LAYER, HEADS), wanted)
-    assert torch.equal(score(torch.zeros(()), torch.tensor(0), *cells), wanted)
-    assert torch.equal(mask(torch.tensor(0), *cells), wanted > -math.inf)
-    beyond = score(torch.zeros(()), torch.tensor(0), torch.tensor(HEADS), torch.tensor(8), torch.tensor(8))
-    assert not beyond > -math.inf
-
-
 ROWS = st.lists(st.lists(texts(), min_size=1, max_size=3), min_size=1, max_size=3)
 
 

@@ -24,9 +24,8 @@ from abc_nb.certificates.spans import SpanContexts
 from abc_nb.language import calibration, evaluation, runs
 from abc_nb.language.answering import answered_text, problems_of, spoken
 from abc_nb.language.calibration import calibrated
-from abc_nb.language.mixture import Mixture
+from abc_nb.language.mixture import Mixture, texts
 from abc_nb.language.spec import HEADS, LAYERS, LanguageSpec, language_spec, language_specs, patterns
-from abc_nb.language.text import texts
 from abc_nb.language.training import LanguageTrainer, losses, text_loss
 from abc_nb.model.rows import logits
 from abc_nb.problems.layouts import Layout

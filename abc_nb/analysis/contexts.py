@@ -9,7 +9,6 @@ import pandas as pd
 
 from abc_nb.certificates.certify import Passes, contexts_of
 from abc_nb.certificates.contexts import Block, SampledContexts
-from abc_nb.certificates.places import places_of
 from abc_nb.certificates.shapes import Shape
 from abc_nb.runs.run import Run
 from abc_nb.training.evaluation import evaluating
@@ -59,7 +58,7 @@ def names_of(shape: Shape) -> list[str]:
 
     A factor of few digits is `b` at every place.
     """
-    places = places_of(shape)
+    places = shape.places
     here = len(places) - bool(places and places[-1].asked)
     letters = {("digit", 0): "a", ("digit", 1): "b", ("factor", 0): "b", ("output", 0): "y"}
     below = [0 if kind == "factor" else here - place for kind, _, place in shape.atoms]

@@ -22,7 +22,7 @@ from abc_nb.certificates.contexts import Block, Context, Contexts, SampledContex
 from abc_nb.certificates.counterexamples import Counterexample
 from abc_nb.certificates.places import NumberContexts
 from abc_nb.certificates.rounding import Rounding
-from abc_nb.certificates.shapes import Node, Shape
+from abc_nb.certificates.shapes import Shape
 from abc_nb.certificates.states import States
 from abc_nb.certificates.tables import TableContexts
 from abc_nb.common.config import to_data
@@ -205,7 +205,6 @@ class Passes:
     def leads(
         self, shape: Shape, block: Block, rules: Rounding, below: Rounding | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        assert isinstance(shape.root, Node)
         states = self.states(shape, rules, below).take(block.values)
         right = torch.from_numpy(block.right).to(states.device)
         margin, left = zip(*states.leads(shape.root, right), strict=True)
@@ -236,11 +235,11 @@ def results_of(model: Transformer, contexts: Contexts) -> list[Result]:
         evaluating(model),
         tqdm(total=total, unit=" contexts", unit_scale=True, delay=3, mininterval=1, leave=False) as bar,
     ):
-        found = in_one_way(contexts, passes, bar)
-        if found is None:
-            passes.exact = True
+        for passes.exact in (False, True):
             bar.n = bar.last_print_n = 0  # `reset` would draw the bar at once
             found = in_one_way(contexts, passes, bar)
+            if found is not None:
+                break
     assert found is not None
     return found
 

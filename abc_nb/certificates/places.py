@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -12,8 +12,7 @@ from abc_nb.certificates import walks
 from abc_nb.certificates.contexts import Block, Context, Contexts, SampledContexts, Site, Wrong, observed
 from abc_nb.certificates.counterexamples import Candidate, Counterexample, shortest_first
 from abc_nb.certificates.reach import Unrolled, reach
-from abc_nb.certificates.shapes import Atom, Node, Shape, Token
-from abc_nb.certificates.walks import Place
+from abc_nb.certificates.shapes import Atom, Node, Place, Shape
 from abc_nb.common.errors import InputError
 from abc_nb.model.config import ModelConfig
 from abc_nb.model.transformer import Transformer
@@ -52,13 +51,13 @@ class PlaceContexts(Contexts):
     def kinds(self, width: Width, zeros: bool = True) -> list[Kind]:
         """Which digits each place can hold, with any number of `zeros` in front or with none."""
 
-    def step(self, site: Site, phase: int = 0) -> tuple[Node | Token, list[Kind], list[int]]:
+    def step(self, site: Site, phase: int = 0) -> tuple[Node, list[Kind], list[int]]:
         """The tree of a step, which digits each place can hold, and the places that its shape keeps.
 
         These are all up to the last one that is seen or asked for; of those in between that hold any digits, `settled`.
         """
         unrolled, kinds = self.unrolled(site[0], phase), self.kinds(site[0])
-        root = unrolled.node(self.config.decoder_layers, site[1])
+        root = unrolled.root(site[1])
         seen = {place for kind, _, place in root.atoms if kind != "factor"} | ({site[1]} - {len(kinds)})
         kept, unseen = list[int](), 0
         for place in range(max(seen, default=-1) + 1):
@@ -79,13 +78,13 @@ class PlaceContexts(Contexts):
             atoms += [("digit", operand, number) for operand in digits] + [("output", 0, number)] * output
         label = self.end if site[1] == len(kinds) else None
         names = {place: number for number, place in enumerate(kept)}
-        return Shape(root.renamed(names), tuple(atoms), tuple(places), label)
+        return Shape(root.renamed(names), tuple(atoms), label, tuple(places))
 
     def count(self, shape: Shape) -> int:
-        return walks.count(shape, self.automaton, places_of(shape))
+        return walks.count(shape, self.automaton)
 
     def blocks(self, shape: Shape) -> Iterator[Block]:
-        return walks.contexts(shape, self.automaton, places_of(shape))
+        return walks.contexts(shape, self.automaton)
 
     def width_of(self, layout: Layout) -> Width:
         return layout.width
@@ -186,8 +185,3 @@ class NumberContexts(PlaceContexts, SampledContexts):
             + " Numbers that are typed without them are given zeros up to the width."
             * (not isinstance(self.task, Lists))
         )
-
-
-def places_of(shape: Shape) -> Sequence[Place]:
-    """What a walk over a shape notes, place by place."""
-    return cast(Sequence[Place], shape.case)

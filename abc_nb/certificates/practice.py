@@ -25,7 +25,7 @@ from abc_nb.certificates.certify import Attempt, Certificate, Result, attempt, c
 from abc_nb.certificates.contexts import Context, Contexts, SampledContexts
 from abc_nb.certificates.counterexamples import Candidate
 from abc_nb.certificates.rounding import Exact
-from abc_nb.certificates.shapes import Node, Shape
+from abc_nb.certificates.shapes import Shape
 from abc_nb.certificates.states import States
 from abc_nb.common.errors import InputError
 from abc_nb.model.eight_bits import round_weights
@@ -118,7 +118,6 @@ def poor(result: Result) -> list[Context]:
 
 def loss_of_contexts(model: Transformer, shape: Shape, values: np.ndarray, right: Sequence[int] | np.ndarray) -> Tensor:
     """Cross-entropy of the right tokens of contexts of one shape, (contexts, atoms), from the model's own layers."""
-    assert isinstance(shape.root, Node)
     logits = States(Exact(model), shape.atoms).take(values).logits(shape.root)
     return F.cross_entropy(logits, torch.tensor(right, device=logits.device))
 

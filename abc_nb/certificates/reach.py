@@ -142,6 +142,12 @@ class Unrolled:
                 found.append((value[query, slot].tobytes(), below(layer - 1, key)))
         return tuple(found)
 
+    def root(self, step: int) -> Node:
+        """The tree of a step's last state."""
+        found = self.node(self.config.decoder_layers, step)
+        assert isinstance(found, Node)
+        return found
+
     def node(self, layer: int, step: int) -> Node | Token:
         """The tree of a state; of layer 0 the embedded input token alone."""
         if layer == 0:

@@ -6,6 +6,8 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from abc_nb.problems.automaton import Kind
+
 # ("token", token, 0), ("factor", 0, place), ("digit", operand, place), ("output", 0, place); of tables see `tables`
 Atom = tuple[str, int, int]
 
@@ -52,10 +54,26 @@ class Node:
 
 
 @dataclass(frozen=True)
+class Place:
+    """One place of the numbers of a problem."""
+
+    kind: Kind
+    digits: tuple[int, ...]  # the operands whose digit is seen
+    output: bool  # whether the output digit is seen
+    asked: bool  # whether it is the one to predict
+
+    @property
+    def seen(self) -> int:
+        """How many digits are seen or asked for here."""
+        return len(self.digits) + self.output + self.asked
+
+
+@dataclass(frozen=True)
 class Shape:
     """What all steps of one shape have in common: they compute the same function of the tokens at its atoms."""
 
-    root: Node | Token
+    root: Node
     atoms: tuple[Atom, ...]  # all that a context gives a value to
-    case: tuple[Hashable, ...]  # what else decides which tokens can stand there, and which one is right
     label: int | None  # the right token where it is the same in every context
+    places: tuple[Place, ...] = ()  # from the units up, of outputs that follow places
+    case: tuple[Hashable, ...] = ()  # of tables: what else decides which tokens can stand there, and which is right

@@ -31,10 +31,10 @@ from abc_nb.bias.lines import Lines
 from abc_nb.bias.spans import ITSELF
 from abc_nb.certificates.contexts import Block, Context, Site, Wrong, size_of
 from abc_nb.certificates.counterexamples import Counterexample
-from abc_nb.certificates.places import PlaceContexts, places_of
+from abc_nb.certificates.places import PlaceContexts
 from abc_nb.certificates.reach import furthest
 from abc_nb.certificates.rounding import Rounding
-from abc_nb.certificates.shapes import Node, Shape
+from abc_nb.certificates.shapes import Shape
 from abc_nb.certificates.states import States
 from abc_nb.common.errors import InputError
 from abc_nb.model.config import ModelConfig
@@ -104,7 +104,7 @@ class SpanContexts(PlaceContexts):
 
     def blocks(self, shape: Shape) -> Iterator[Block]:
         """Behind the longest number a zero is no digit but the end, and what follows a carry follows a digit."""
-        places = places_of(shape)
+        places = shape.places
         beyond = self.task.grows and places[-1].kind == (*range(self.task.long_operands),)
         for block in super().blocks(shape):
             if beyond and places[-1].asked:
@@ -178,7 +178,6 @@ def lead_at(model: Transformer, problem: str) -> tuple[float, float]:
     source, target = tokens_of(asked), tokens_of(EQUALS + answer)
     batch = Batch(torch.tensor([source]), torch.tensor([target]), span.layout)
     shape, block = SpanContexts.of(model, span.pattern).seen(batch, span.answer)
-    assert isinstance(shape.root, Node)
     states = States(Rounding(model), shape.atoms).take(block.values)
     lead, left = next(states.leads(shape.root, torch.from_numpy(block.right).to(states.device)))
     return lead.item(), (lead - left).item()

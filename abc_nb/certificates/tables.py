@@ -139,7 +139,7 @@ class TableContexts(SampledContexts):
         names = tuple(sorted(root.atoms | {*needed}))
         label = task.token(EOS) if where.end else None
         counts = tuple(task.cells_at(where, atom) for atom in names if atom[0] == "cell")
-        return Shape(root, names, (where.row == 0, where.column == 0, tuple(needed), counts), label)
+        return Shape(root, names, label, case=(where.row == 0, where.column == 0, tuple(needed), counts))
 
     def where(self, shape: Shape) -> Where:
         """Where a step of this shape stands in a table."""

@@ -13,28 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from abc_nb.certificates.contexts import Block
-from abc_nb.certificates.shapes import Shape
+from abc_nb.certificates.shapes import Place, Shape
 from abc_nb.common.errors import InputError
 from abc_nb.problems.automaton import Automaton, Kind
 
 ROWS = 2**19  # pairs extended at once
 LARGEST = 2**62  # a number that still fits
 Fixed = Mapping[int, Mapping[tuple[str, int], int]]  # what is given of a place: digits by operand, the output digit
-
-
-@dataclass(frozen=True)
-class Place:
-    """One place that a walk from the units up comes through."""
-
-    kind: Kind
-    digits: tuple[int, ...]  # the operands whose digit is seen
-    output: bool  # whether the output digit is seen
-    asked: bool  # whether it is the one to predict
-
-    @property
-    def seen(self) -> int:
-        """How many digits a walk notes here."""
-        return len(self.digits) + self.output + self.asked
 
 
 @dataclass(frozen=True)
@@ -95,13 +80,13 @@ def beginning(shape: Shape, automaton: Automaton) -> tuple[np.ndarray, np.ndarra
     return codes[order], automaton.start[order]
 
 
-def count(shape: Shape, automaton: Automaton, places: Sequence[Place]) -> int:
+def count(shape: Shape, automaton: Automaton) -> int:
     """How many contexts a shape has, counted without listing them.
 
     All beginnings after which the same set of states is possible go on alike (the subset construction).
     """
     sets = sets_of(*beginning(shape, automaton))
-    for place in places:
+    for place in shape.places:
         moves, following = Moves.of(automaton, place), Counter[bytes]()
         for states, many in sets.items():
             for after, ways in moves.after(np.frombuffer(states, np.int64), automaton.states).items():
@@ -110,14 +95,14 @@ def count(shape: Shape, automaton: Automaton, places: Sequence[Place]) -> int:
     return sum(sets.values())
 
 
-def contexts(shape: Shape, automaton: Automaton, places: Sequence[Place]) -> Iterator[Block]:
+def contexts(shape: Shape, automaton: Automaton) -> Iterator[Block]:
     """All contexts of a shape, each once, in blocks."""
-    columns = len(shape.atoms) + any(place.asked for place in places)
+    columns = len(shape.atoms) + any(place.asked for place in shape.places)
     if automaton.base**columns * automaton.states > LARGEST:
         raise InputError(f"no certificate: an output looks at {columns - 1} tokens, too many to try all")
-    moves = [Moves.of(automaton, place) for place in places]
+    moves = [Moves.of(automaton, place) for place in shape.places]
     for codes in walked(*beginning(shape, automaton), moves, automaton.states):
-        yield decoded(codes, shape, places, automaton.base)
+        yield decoded(codes, shape, automaton.base)
 
 
 def walked(codes: np.ndarray, states: np.ndarray, moves: Sequence[Moves], total: int) -> Iterator[np.ndarray]:
@@ -133,12 +118,12 @@ def walked(codes: np.ndarray, states: np.ndarray, moves: Sequence[Moves], total:
     yield distinct(codes)
 
 
-def decoded(codes: np.ndarray, shape: Shape, places: Sequence[Place], base: int) -> Block:
+def decoded(codes: np.ndarray, shape: Shape, base: int) -> Block:
     """The digits of codes; the one to predict stands after what its own place shows."""
     values = np.empty((len(codes), len(shape.atoms)), np.uint8)
     right = np.full(len(codes), -1 if shape.label is None else shape.label, np.int64)
     number = len(shape.atoms)
-    for place in reversed(places):
+    for place in reversed(shape.places):
         if place.asked:
             codes, right = np.divmod(codes, base)
         for _ in range(place.seen - place.asked):

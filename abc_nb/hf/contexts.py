@@ -134,7 +134,6 @@ def every_context(bias: SpanLines, pattern: Pattern) -> Iterator[tuple[Contexts,
     numbers = np.array([characters.get(character, -1) for character in VOCABULARY])
     for shape in known.shapes:
         root = shape.root
-        assert isinstance(root, Node)
         of_keys = torch.tensor(np.stack([np.frombuffer(own, np.float32) for own, _ in root.cross], 1))  # (H, K)
         blocks = (block.part(slice(i, i + ROWS)) for block in known.blocks(shape) for i in range(0, len(block), ROWS))
         for block in blocks:

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from abc_nb.common.errors import InputError
-from abc_nb.language.training import patterns_of
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import TEST, generator
 from abc_nb.problems.spans import END, EQUALS, Pattern, Patterns, ProblemSpan, tokens_of
-from abc_nb.training.writer import Writer, check_memory
+from abc_nb.training.writer import Writer, check_memory, text_bias
 
 LIKE_ONE = re.compile(r"[\w.,+\-*/^()]*\d[\d\s.,+\-*/^()]*=")  # what looks like a problem
 CONTINUED = 200  # characters that are written after a text without a problem
@@ -32,9 +31,9 @@ def answered_text(model: Transformer, text: str, go_on: bool = False) -> Answere
     With `go_on` a text without a problem is continued. InputError for a text that has none otherwise, or one that
     cannot be answered: see `problems_of`.
     """
-    text, spans = problems_of(patterns_of(model), text)
+    text, spans = problems_of(text_bias(model).patterns, text)
     if not spans and not go_on:
-        raise InputError(f"there is no problem in {shortened(text)!r}: write one as {forms(patterns_of(model))}")
+        raise InputError(f"there is no problem in {shortened(text)!r}: write one as {forms(text_bias(model).patterns)}")
     check_memory(model, len(text) + sum(span.pattern.answer_places(span.lengths) + 1 for span in spans))
     writer, written, answers, at = Writer(model), "", list[str](), 0
     for span in spans:
@@ -52,7 +51,7 @@ def spoken(model: Transformer, text: str, whole: bool = False, between: str = " 
 
     A model that knows no problems always goes on with the text.
     """
-    found = answered_text(model, text, whole or not patterns_of(model))
+    found = answered_text(model, text, whole or not text_bias(model).patterns)
     return between.join(found.answers) if found.answers and not whole else found.text
 
 

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from abc_nb.language.mixture import solved
-from abc_nb.language.text import piece, texts
+from abc_nb.language.mixture import piece, solved, texts
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import TEST, generator
 from abc_nb.problems.spans import END, Pattern, Patterns, ProblemSpan, tokens_of

@@ -22,7 +22,7 @@ from abc_nb.certificates.shapes import Shape
 from abc_nb.certificates.spans import SpanContexts
 from abc_nb.common.errors import InputError
 from abc_nb.language.mixture import Mixture, TextBatch
-from abc_nb.language.training import LanguageTrainer, patterns_of
+from abc_nb.language.training import LanguageTrainer
 from abc_nb.model.eight_bits import round_weights
 from abc_nb.model.rows import logits
 from abc_nb.model.transformer import Transformer
@@ -36,9 +36,9 @@ SHAPES, AT_ONCE = 8, 256  # shapes of which a step shows contexts alone, and con
 
 def contexts_of_text(model: Transformer) -> list[SpanContexts]:
     """The contexts of each pattern's answers; InputError for a model whose answers can look everywhere."""
-    if not patterns_of(model):
+    if not text_bias(model).patterns:
         raise InputError("no certificate: the answers of this model look at all text before them; choose language-abs")
-    return [SpanContexts.of(model, pattern) for pattern in patterns_of(model)]
+    return [SpanContexts.of(model, pattern) for pattern in text_bias(model).patterns]
 
 
 def practise_language(

@@ -15,7 +15,7 @@ from abc_nb.problems.spans import Pattern, Patterns, ProblemSpan, text_of, token
 from abc_nb.training.evaluation import evaluating
 from abc_nb.training.progress import TrainingConfig
 from abc_nb.training.trainer import Batches, Trainer
-from abc_nb.training.writer import rows_of, text_bias
+from abc_nb.training.writer import rows_of
 
 TEXTS = 64  # rows of held-out text
 MISSED = 256  # problems that are kept to be met again
@@ -84,11 +84,6 @@ class LanguageTrainer(Trainer):
 def written_out(patterns: tuple[Pattern, ...], text: str) -> list[ProblemSpan]:
     """The problems of a row whose answers are written with their ends."""
     return [span for span in Patterns(patterns).spans(text) if span.answer and span.end < len(text)]
-
-
-def patterns_of(model: Transformer) -> tuple[Pattern, ...]:
-    """The patterns of the problems that a model has lines for."""
-    return text_bias(model).patterns
 
 
 def text_loss(model: Transformer, rows: int = TEXTS, characters: int = 256) -> float:
