@@ -17,19 +17,9 @@ from abc_nb.show import notebooks
 from abc_nb.specs.spec import SEEDS
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (400).to_bytes(4, "big") + (300).to_bytes(4, "big") + b"the rest"
+FIGURES = paths.ROOT / "figures"
 SHIPPED = Results("quick", "shipped", SEEDS)
 SMOKE = Results("smoke", "runs", [0])
-
-
-@pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the project's figures, with its report."""
-    folder = tmp_path_factory.mktemp("project") / "figures"
-    shutil.copytree(paths.ROOT / "figures", folder, ignore=shutil.ignore_patterns("smoke", "REPORT.md"))
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("ABC_NB_FIGURES", str(folder))
-        report.write(SHIPPED)
-    return folder
 
 
 @pytest.fixture
@@ -40,25 +30,28 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folders: Folders) ->
     return tmp_path / "figures" / "smoke"
 
 
-def test_the_report_that_comes_with_the_project_is_that_of_its_results(written: Path) -> None:
-    text = (written / "REPORT.md").read_text()
-    moved = re.sub(r"\]\([./\w-]+(notebooks/\w+\.ipynb)\)", r"](../\1)", text)  # the copy lies elsewhere
-    assert moved == (paths.ROOT / "figures" / "REPORT.md").read_text(), "the results have changed: run `abc-nb report`"
-    assert (written / "runs.csv").read_bytes() == (paths.ROOT / "figures" / "runs.csv").read_bytes()
+def test_the_report_that_comes_with_the_project_is_that_of_its_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Written into a copy of the figures, which lies elsewhere."""
+    shutil.copytree(FIGURES, tmp_path / "figures", ignore=shutil.ignore_patterns("smoke", "REPORT.md"))
+    monkeypatch.setenv("ABC_NB_FIGURES", str(tmp_path / "figures"))
+    text = report.write(SHIPPED).read_text()
+    moved = re.sub(r"\]\([./\w-]+(notebooks/\w+\.ipynb)\)", r"](../\1)", text)
+    assert moved == (FIGURES / "REPORT.md").read_text(), "the results have changed: run `abc-nb report`"
+    assert (tmp_path / "figures" / "runs.csv").read_bytes() == (FIGURES / "runs.csv").read_bytes()
 
 
-def test_every_link_leads_to_a_file(written: Path) -> None:
-    links = re.findall(r"\]\(([^)]+)\)", (written / "REPORT.md").read_text())
+def test_every_link_leads_to_a_file() -> None:
+    links = re.findall(r"\]\(([^)]+)\)", (FIGURES / "REPORT.md").read_text())
     assert len(links) > len(notebooks.sequence())
-    assert [link for link in links if not (written / link).exists()] == []
+    assert [link for link in links if not (FIGURES / link).exists()] == []
 
 
 def test_figures_and_tables_are_those_that_notebooks_save_and_each_has_its_caption() -> None:
     sources = "".join(path.read_text() for path in notebooks.sequence()).replace("\\", "")
     saved = set(re.findall(r'"((?:figure|table)-[\w-]+)"', sources))
-    files = [
-        path.stem for pattern in ("figure-*.png", "table-*.csv") for path in (paths.ROOT / "figures").glob(pattern)
-    ]
+    files = [path.stem for pattern in ("figure-*.png", "table-*.csv") for path in FIGURES.glob(pattern)]
     assert saved == set(files) == set(exhibits.captions()) - {"benchmarks"}
 
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from filelock import FileLock
 
@@ -51,7 +52,7 @@ def read_run(experiment: Spec, seed: int, folder: Path) -> Run:
         record = json.loads((folder / RECORD).read_bytes())
         same = record["experiment"] == experiment.data and record["seed"] == seed
         tables = {name: frame(record["tables"][name], columns) for name, columns in TABLES.items()}
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         same = False
     if not same:
         raise InputError(f"{folder} does not hold the run that its name says: move it away, and train the run again")
@@ -59,8 +60,8 @@ def read_run(experiment: Spec, seed: int, folder: Path) -> Run:
 
 
 def frame(rows: list[Any], columns: Mapping[str, type]) -> pd.DataFrame:
-    kinds: dict[Any, Any] = {name: kind for name, kind in columns.items() if kind is not str}
-    return pd.DataFrame(rows, columns=[*columns]).astype(kinds)
+    kinds = {name: object if kind is str else kind for name, kind in columns.items()}
+    return pd.DataFrame({name: np.array([row.get(name) for row in rows], kind) for name, kind in kinds.items()})
 
 
 def write_run(
