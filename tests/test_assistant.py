@@ -213,20 +213,17 @@ def test_all_weights_are_trained_and_answers_are_those_that_the_model_writes(
     tokenizer.chat_template = "{% for message in messages %}{{ message.content }} {% endfor %}"
     monkeypatch.setattr(whole, "PATTERNS", (PARITY,))
     monkeypatch.setattr(whole, "MIXTURE", Mixture((PARITY,), characters=40, problems=2))
-    monkeypatch.setattr(whole, "RATES", (1e-5, 1e-2))
+    monkeypatch.setattr(whole, "RATES", {how: 1e-2})
     monkeypatch.setattr(whole, "TESTS", {1: 8, 2: 8})
     monkeypatch.setattr(whole, "load", lambda: (model, tokenizer))
     monkeypatch.setattr(whole, "halved", nullcontext)  # generation below is in float32
     facts = whole.made(how, 40)
-    assert min(facts["trials"])[1] == 1e-2
     assert sum(facts["losses"][-5:]) < sum(facts["losses"][:5]) and facts["text"][1] < facts["text"][0]
     right = []
     for row, pattern, operands, text in smollm2.asked(tokenizer, (PARITY,), whole.TESTS):
         wanted = pattern.answer(operands) + ";"
         right.append(row | {"right": smollm2.reply(model, tokenizer, text, len(wanted), None) == wanted})
     assert smollm2.counted(right).to_dict("records") == facts["tests"]
-    lines = smollm2.of_all_weights(how, facts, [{"before": after} for after in facts["everyday"]])
-    assert "12 of 12 everyday questions get exactly the same answer" in lines[0]
 
 
 def test_the_loss_of_rows_of_different_lengths_is_that_of_each_token() -> None:

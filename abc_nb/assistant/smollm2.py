@@ -137,14 +137,12 @@ def everyday(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, calculator: Calculator, questions: Sequence[str]
 ) -> pd.DataFrame:
     """The model's answers to everyday questions, without the calculator and with it."""
-    every = [(question, chat(tokenizer, question)) for question in questions]
-    return pd.DataFrame(
-        [
-            {"question": question} | {name: reply(model, tokenizer, text, 30, own) for name, own in both}
-            for both in [(("before", None), ("after", calculator))]
-            for question, text in tqdm(every, delay=3, leave=False)
-        ]
-    )
+    both = {"before": None, "after": calculator}
+    rows = []
+    for question in tqdm(questions, delay=3, leave=False):
+        text, row = chat(tokenizer, question), {"question": question}
+        rows.append(row | {name: reply(model, tokenizer, text, 30, own) for name, own in both.items()})
+    return pd.DataFrame(rows)
 
 
 @one_thread()
@@ -176,47 +174,38 @@ def shipped() -> dict[str, Any]:
 
 def summary(facts: dict[str, Any]) -> str:
     """What was measured, as lines of Markdown: answers by digits, certificates, everyday questions, time."""
-    whole: dict[str, Any] = facts.get("whole", {})  # what `abc_nb.assistant.whole` adds
     frame = pd.DataFrame(facts["tests"])
     frame["trained"] = frame.path.map({False: "nothing", True: "the path"})
+    whole: dict[str, Any] = facts.get("whole", {})  # what `abc_nb.assistant.whole` adds
     parts = [pd.DataFrame(own["tests"]).assign(trained=f"all weights, {name}") for name, own in whole.items()]
     frame = pd.concat([frame, *parts])
     frame["cell"] = frame.right.astype(str) + " of " + frame.problems.astype(str)
     wide = frame.set_index(["problem", "where", "trained", "digits"]).cell.unstack().fillna("–")
     wide = wide.sort_index(level="trained", ascending=False, sort_remaining=False)  # the path first
-    heads = ["problem", "where", "trained", *(f"{digits} digits" for digits in wide)]
-    rows = [
-        heads,
-        ["---"] * len(heads),
-        *([*index, *cells] for index, cells in zip(wide.index, wide.values, strict=True)),
-    ]
+    heads = [*wide.index.names, *(f"{digits} digits" for digits in wide)]
+    rows: list[list[str]] = [heads, ["---"] * len(heads), *([*row] for row in wide.reset_index().values)]
     first, *rounds = facts["steps"]
-    same = sum(row["before"] == row["after"] for row in facts["everyday"])
-    proofs = [Certificate(**each) for each in facts["certificates"][-1]]
-    return "\n".join(
-        [
-            *(f"| {' | '.join(row)} |" for row in rows),
-            "",
-            *(f"- {proof}" for proof in proofs),
-            f"- {same} of {len(facts['everyday'])} everyday questions get exactly the same answer as before.",
-            f"- Training took {first} steps, and {len(rounds)} rounds of practice took {sum(rounds):,}. "
-            f"Everything took {facts['seconds'] / 60:.0f} minutes on a busy processor ({facts['device']}).",
-            *(line for name, own in whole.items() for line in of_all_weights(name, own, facts["everyday"])),
-        ]
-    )
-
-
-def of_all_weights(name: str, facts: dict[str, Any], everyday: Sequence[dict[str, str]]) -> list[str]:
-    """Lines of Markdown on a model all of whose weights were trained."""
-    same = sum(row["before"] == after for row, after in zip(everyday, facts["everyday"], strict=True))
-    first, last = (sum(losses) / len(losses) for losses in (facts["losses"][:5], facts["losses"][-5:]))
-    before, after = facts["text"]
-    return [
-        f"- All weights, {name}: {facts['steps']} steps took {facts['seconds'] / 60:.0f} minutes of one core. The loss "
-        f"of a step went from {first:.2f} to {last:.2f}, and that of held-out text from {before:.2f} to {after:.2f} "
-        f"nats per token. {same} of {len(everyday)} everyday questions get exactly the same answer as before.",
-        *(f"- All weights, {name}: {Certificate(**each)}" for each in facts["certificates"]),
+    before, after = ([row[name] for row in facts["everyday"]] for name in ("before", "after"))
+    lines = [f"| {' | '.join(row)} |" for row in rows] + [""]
+    lines += [f"- {Certificate(**each)}" for each in facts["certificates"][-1]]
+    lines += [f"- {same(before, after)}"]
+    lines += [
+        f"- Training took {first} steps, and {len(rounds)} rounds of practice took {sum(rounds):,}. "
+        f"Everything took {facts['seconds'] / 60:.0f} minutes on a busy processor ({facts['device']})."
     ]
+    for name, own in whole.items():
+        (old, new), losses = own["text"], [sum(some) / len(some) for some in (own["losses"][:5], own["losses"][-5:])]
+        lines.append(
+            f"- All weights, {name}: {own['steps']} steps took {own['seconds'] / 60:.0f} minutes of one core. The loss "
+            f"of a step went from {losses[0]:.2f} to {losses[1]:.2f}, and that of held-out text from {old:.2f} to "
+            f"{new:.2f} nats per token. {same(before, own['everyday'])}"
+        )
+    return "\n".join(lines)
+
+
+def same(before: Sequence[str], after: Sequence[str]) -> str:
+    count = sum(first == second for first, second in zip(before, after, strict=True))
+    return f"{count} of {len(before)} everyday questions get exactly the same answer as before."
 
 
 def trained_path(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Path:
