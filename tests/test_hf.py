@@ -365,7 +365,7 @@ def eager() -> Any:
         ("does not use the AttentionInterface", lambda: hf.averaged_attention(gptj(), sequences(), LAYOUT)),
         ("must not merge", lambda: hf.averaged_attention(eager(), sequences()[:, 1:], LAYOUT)),
         ("tensor of integers", lambda: hf.averaged_attention(eager(), sequences().float(), LAYOUT)),
-        ("is no layout", lambda: hf.averaged_attention(eager(), sequences(), 3)),
+        ("give a Layout", lambda: hf.averaged_attention(eager(), sequences(), 3)),
         ("no model of transformers", lambda: hf.averaged_attention(nn.Linear(1, 1), sequences(), LAYOUT)),
         ("sliding window", lambda: hf.averaged_attention(sliding(), sequences(), LAYOUT)),
         ("sliding window", lambda: hf.attach(sliding(), Drawn(), LAYOUT)),

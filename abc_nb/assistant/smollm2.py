@@ -182,7 +182,7 @@ def summary(facts: dict[str, Any]) -> str:
     frame["cell"] = frame.right.astype(str) + " of " + frame.problems.astype(str)
     wide = frame.set_index(["problem", "where", "trained", "digits"]).cell.unstack().fillna("–")
     wide = wide.sort_index(level="trained", ascending=False, sort_remaining=False)  # the path first
-    heads = [*wide.index.names, *(f"{digits} digits" for digits in wide)]
+    heads = [*map(str, wide.index.names), *(f"{digits} digits" for digits in wide)]
     rows: list[list[str]] = [heads, ["---"] * len(heads), *([*row] for row in wide.reset_index().values)]
     first, *rounds = facts["steps"]
     before, after = ([row[name] for row in facts["everyday"]] for name in ("before", "after"))

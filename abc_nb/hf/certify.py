@@ -26,7 +26,6 @@ from abc_nb.hf.rows import Part, Rows
 from abc_nb.hf.text import Reader
 from abc_nb.language.mixture import draw
 from abc_nb.problems.sampling import TEST, generator
-from abc_nb.problems.spans import Pattern
 from abc_nb.training.evaluation import evaluating
 
 if TYPE_CHECKING:
@@ -127,23 +126,24 @@ def certify(model: PreTrainedModel) -> list[Certificate]:
 
 def certify_all(answers: Answers, practice: Practice | None = None) -> list[Certificate]:
     """A certificate of each pattern; contexts that are wrong or nearly so, and what is right, go into `practice`."""
+    found = []
     with evaluating(answers):
-        return [certify_pattern(answers, pattern, practice) for pattern in answers.bias.patterns]
-
-
-def certify_pattern(answers: Answers, pattern: Pattern, practice: Practice | None) -> Certificate:
-    count, wrong, problem, narrow = 0, 0, "", list[tuple[float, Contexts, Tensor]]()
-    for contexts, right, problem_of in tqdm(every_context(answers.bias, pattern), delay=3, leave=False, unit="block"):
-        margin = lead(answers(contexts), answers.tokens[right]).cpu()
-        poor, bad = (~(margin > SMALL)).nonzero()[:, 0], (~(margin > 0)).nonzero()[:, 0]
-        count, wrong = count + len(margin), wrong + len(bad)
-        problem = min(filter(None, [problem, *map(problem_of, bad[:8].tolist())]), key=len, default="")
-        if practice is not None and len(poor):
-            practice.append((contexts.part(poor), right[poor]))
-        least = slice(int(margin.argmin()), int(margin.argmin()) + 1)
-        narrow.append((float(margin.min()), contexts.part(least), right[least]))
-    narrow = sorted(narrow, key=lambda each: each[0])[:NARROW]
-    return Certificate(pattern.form, count, wrong, narrow[0][0], rounding(answers, narrow), problem)
+        for pattern in answers.bias.patterns:
+            count, wrong, problem, narrow = 0, 0, "", list[tuple[float, Contexts, Tensor]]()
+            every = every_context(answers.bias, pattern)
+            for contexts, right, problem_of in tqdm(every, delay=3, leave=False, unit="block"):
+                margin = lead(answers(contexts), answers.tokens[right]).cpu()
+                poor, bad = (~(margin > SMALL)).nonzero()[:, 0], (~(margin > 0)).nonzero()[:, 0]
+                count, wrong = count + len(margin), wrong + len(bad)
+                problem = min(filter(None, [problem, *map(problem_of, bad[:8].tolist())]), key=len, default="")
+                if practice is not None and len(poor):
+                    practice.append((contexts.part(poor), right[poor]))
+                least = slice(int(margin.argmin()), int(margin.argmin()) + 1)
+                narrow.append((float(margin.min()), contexts.part(least), right[least]))
+            narrow = sorted(narrow, key=lambda each: each[0])[:NARROW]
+            off = rounding(answers, narrow)
+            found.append(Certificate(pattern.form, count, wrong, narrow[0][0], off, problem))
+    return found
 
 
 def lead(logits: Tensor, right: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from abc_nb.bias.sequence import token_count
 from abc_nb.calibration.calibrate import Calibration, given
 from abc_nb.calibration.of_model import Calibrated, sparsest
 from abc_nb.common.errors import InputError
-from abc_nb.hf.attach import Attached, under_own
+from abc_nb.hf.attach import Attached, as_layouts, under_own
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.training.evaluation import evaluating
@@ -121,7 +121,14 @@ def averaged_attention(
     input tokens. Of a model under a bias, the weights are those under the bias. The result goes to
     `bias_from_attention`. Raises InputError for tokens that do not fit the layout, and as `attach` does.
     """
-    check_tokens(token_ids, layout)
+    as_layouts(layout)
+    if not isinstance(token_ids, Tensor) or token_ids.ndim != 2 or token_ids.is_floating_point() or not len(token_ids):
+        raise InputError("give token ids as a tensor of integers (batch, tokens)")
+    if token_ids.shape[1] != token_count(layout):
+        raise InputError(
+            f"a sequence has {token_ids.shape[1]} tokens and the layout {token_count(layout)}: give the problem and "
+            "the answer's input tokens, with one token for each digit, which a tokenizer must not merge"
+        )
     sums: list[Tensor] = []
     with under_own(model, layout) as handle, handle.lent(layout=layout), evaluating(model) as device:
         for part in token_ids.split(ROWS):
@@ -135,15 +142,3 @@ def averaged_attention(
         averages["self", layer] = mean[:, split:, split:]
         averages["source", layer] = mean[:, :split, :split]
     return averages
-
-
-def check_tokens(token_ids: Tensor, layout: Layout) -> None:
-    if not isinstance(layout, Layout):
-        raise InputError(f"{layout!r} is no layout: give a Layout, which says where the operands stand")
-    if not isinstance(token_ids, Tensor) or token_ids.ndim != 2 or token_ids.is_floating_point() or not len(token_ids):
-        raise InputError("give token ids as a tensor of integers (batch, tokens)")
-    if token_ids.shape[1] != token_count(layout):
-        raise InputError(
-            f"a sequence has {token_ids.shape[1]} tokens and the layout {token_count(layout)}: give the problem and "
-            "the answer's input tokens, with one token for each digit, which a tokenizer must not merge"
-        )
