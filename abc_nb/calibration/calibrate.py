@@ -2,12 +2,11 @@
 
 The six steps of Algorithm 1 are those of `calibrate` and of what it returns:
 
-1. For every head and direction, look at every line.    ours: lines at operands that mean the same at any length
-2. Average the attention on each line.                  the same (the authors' script: its sum)
-3. Subtract the highest mean.                           ours: of the lines that are kept
-4. Drop lines below mu + kappa sigma.                   ours: below a share, the strongest line first
-5. Merge directions: the largest value counts.          the same: `Lines.dense`
-6. Leave a head without any line open.                  ours: close it
+1. For every head and direction, look at every line.    ours: lines at operands that mean the same at any length 2.
+Average the attention on each line.                  the same (the authors' script: its sum) 3. Subtract the highest
+mean.                           ours: of the lines that are kept 4. Drop lines below mu + kappa sigma.
+ours: below a share, the strongest line first 5. Merge directions: the largest value counts.          the same:
+`Lines.dense` 6. Leave a head without any line open.                  ours: close it
 """
 
 from __future__ import annotations
