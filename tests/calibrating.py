@@ -1,7 +1,5 @@
 """What tests of calibration share: a model of two layers, its answers taken as right, random averages."""
 
-from __future__ import annotations
-
 import torch
 from helpers import SAMPLER, build
 from torch import Tensor

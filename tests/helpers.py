@@ -1,7 +1,5 @@
 """Digit arrays from integers and back, tiny models and trainings, run folders, processes, evaluation rows."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The page on adding one's own: each file is put where it says, and each command and cell is run, in a copy."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

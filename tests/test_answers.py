@@ -1,7 +1,5 @@
 """A model's answers to problems typed by people: at the right width."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

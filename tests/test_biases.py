@@ -1,7 +1,5 @@
 """Attention biases against their papers' definitions, written as loops, and every bias in both kinds of model."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import product
 

@@ -1,7 +1,5 @@
 """Calibration: Algorithm 1 transcribed loop by loop, and planted lines found again, strongest first."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from statistics import fmean, pstdev

@@ -1,7 +1,5 @@
 """A model's bias: averages against loops, lines of every layer, the threshold, and what lies on lines."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

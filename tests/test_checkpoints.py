@@ -1,7 +1,5 @@
 """Checkpoints: an interrupted training ends as an uninterrupted one, and damage is noticed."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from itertools import count

@@ -1,7 +1,5 @@
 """The compiled attention against a computation in float64, its gradients, and what there is without a compiler."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

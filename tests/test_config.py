@@ -1,7 +1,5 @@
 """Configurations survive JSON; unknown settings and values of another type are errors."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Threads: one while a run is made, and as many as before afterwards."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import suppress
 

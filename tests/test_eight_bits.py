@@ -1,7 +1,5 @@
 """Weights of 8 bits: rounded no further than that, kept exactly, and those of other weights left alone."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Evaluation: one teacher-forced pass tells what greedy decoding would do, and intervals are Wilson's."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Writing files: the old content or the new, and nothing left beside them."""
 
-from __future__ import annotations
-
 import errno
 import os
 import time

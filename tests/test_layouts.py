@@ -1,7 +1,5 @@
 """Layouts that cannot be are refused."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

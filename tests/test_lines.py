@@ -1,7 +1,5 @@
 """Lines against a loop over cells, and lines that mean the same at every length."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal

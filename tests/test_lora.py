@@ -1,7 +1,5 @@
 """Low-rank adaptation: nothing changes at first, only A and B are trained, and what comes out is an ordinary model."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The Transformer against torch.nn's, and its paths (recorded, open keys, step by step) against each other."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Each later baseline as a model: its parameters are trained, its tests fit, and training shows what it needs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 from typing import cast

@@ -1,7 +1,5 @@
 """Optimisers: what Muon computes is what PyTorch's does, and which parameters each has."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

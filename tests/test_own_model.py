@@ -4,8 +4,6 @@ The three steps of docs/transformers.md, with PyTorch's attention: read the bias
 under it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pytest

@@ -1,7 +1,5 @@
 """Position encodings: each one against its paper's definition, written as a loop, and where tokens stand."""
 
-from __future__ import annotations
-
 import cmath
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Samples: the split, what each batch is made of, and test sets, against Python integers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from operator import add, ge, mul, sub
 from typing import get_args

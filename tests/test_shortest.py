@@ -1,7 +1,5 @@
 """The search for the shortest wrong problem of models that have no certificate."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Problems in a text: found, masked and counted as their definition says, in whole rows and while a text grows."""
 
-from __future__ import annotations
-
 import random
 import re
 

@@ -1,7 +1,5 @@
 """Products and sums as tables, against Python's integers and a loop from the definition."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tasks: objects by name, every answer against Python integers, every encoding against the papers' examples."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable
 from dataclasses import replace

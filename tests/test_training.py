@@ -1,7 +1,5 @@
 """Training: what is learned, the schedule, what is practised again, and cyclic positions."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Problems typed by people: reading, right answers against Python integers, writing."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

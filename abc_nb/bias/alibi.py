@@ -1,7 +1,5 @@
 """Attention with linear biases (Press et al. 2022)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

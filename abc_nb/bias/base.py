@@ -6,8 +6,6 @@ In self- and cross-attention row `i` is the query that predicts output token `i`
 decoder-only model has, row `i` is the token of the problem in column `i`. Minus infinity closes a key.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, get_args
@@ -43,10 +41,10 @@ class OpenKeys:
         """Whether gathering is faster than the dense matrix (measured: from three keys a slot on)."""
         return 3 * self.index.shape[1] <= keys
 
-    def rows(self, rows: slice) -> OpenKeys:
+    def rows(self, rows: slice) -> "OpenKeys":
         return OpenKeys(self.index[rows], self.value[:, rows])
 
-    def to(self, device: torch.device) -> OpenKeys:
+    def to(self, device: torch.device) -> "OpenKeys":
         return OpenKeys(self.index.to(device), self.value.to(device))
 
 

@@ -14,8 +14,6 @@ and adds its value to the logit there; where lines meet, the largest value count
 one row, and has the first three only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -147,7 +145,7 @@ class Lines(Bias):
             raise InputError(f"a line belongs to a head that is not there: heads are numbered 0 to {self.heads - 1}")
 
     @staticmethod
-    def by_head(layout: Layout, heads: int, layers: int) -> Lines:
+    def by_head(layout: Layout, heads: int, layers: int) -> "Lines":
         """ABS made of lines, for factors of a few digits: every head looks at one key of the problem.
 
         That is this place of an operand, one of the places below it that such a factor reaches to, or one of the
@@ -157,7 +155,7 @@ class Lines(Bias):
         return of_keys(keys_of(layout, max(few, default=1)), LAST_TOKENS, heads, layers)
 
     @staticmethod
-    def one_key_per_head(layout: Layout, heads: int, layers: int) -> Lines:
+    def one_key_per_head(layout: Layout, heads: int, layers: int) -> "Lines":
         """ABS of a decoder-only model, where all keys share one softmax: every head looks at one key of a window.
 
         The window has the digits of this place and of the place below it, and the last two tokens of the answer; for

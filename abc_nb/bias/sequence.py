@@ -4,8 +4,6 @@ The first `layout.source_length` tokens are the problem, and the next `layout.ta
 `$ y_1 ... y_n`. The query at the answer's token `i` predicts output token `i`.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn.functional import pad

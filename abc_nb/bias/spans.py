@@ -5,8 +5,6 @@ themselves alone, and a token of its answer sees what the lines of its pattern o
 counts as one position, however long its numbers are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -41,12 +39,12 @@ class SpanLines(Bias):
             raise InputError(f"each pattern has lines of its own, of {self.heads} heads")
 
     @classmethod
-    def whole(cls, patterns: Sequence[Pattern], heads: int, period: int) -> SpanLines:
+    def whole(cls, patterns: Sequence[Pattern], heads: int, period: int) -> "SpanLines":
         """A plain model's problems: each token sees all of its problem before it, and stands at its place."""
         return cls(heads, tuple(patterns), (Lines(heads, ()),) * len(patterns), period)
 
     @classmethod
-    def one_key_per_head(cls, patterns: Sequence[Pattern], heads: int, layers: int) -> SpanLines:
+    def one_key_per_head(cls, patterns: Sequence[Pattern], heads: int, layers: int) -> "SpanLines":
         """ABS by hand: a head sees one digit of this place or of the place below, or the sign that names the task."""
         lines = []
         for pattern in patterns:

@@ -1,7 +1,5 @@
 """Masks made by hand: the window of attention bias scaffolding (ABS), and what hides far digits."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

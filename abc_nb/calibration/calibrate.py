@@ -9,8 +9,6 @@ ours: below a share, the strongest line first 5. Merge directions: the largest v
 `Lines.dense` 6. Leave a head without any line open.                  ours: close it
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

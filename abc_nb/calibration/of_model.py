@@ -1,7 +1,5 @@
 """A bias for a whole model, read out of its own attention: every attention and layer (v4 appendix D)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Folders of which each file adds something: all of it is found, and no list of names is kept."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import is_dataclass
 from importlib import import_module

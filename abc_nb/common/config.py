@@ -4,8 +4,6 @@ Each object carries its class name, so that a bias or a position encoding is res
 Unknown classes, unknown or missing fields and values of another type are errors.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """What computes: the device, its name for manifests, and how many threads a run takes."""
 
-from __future__ import annotations
-
 import os
 import platform
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The one error for bad input, and what any error says: a single sentence that a user can act on."""
 
-from __future__ import annotations
-
 ADVICE = "make room there or make it writable, or name other folders in ABC_NB_RUNS and ABC_NB_FIGURES"
 
 

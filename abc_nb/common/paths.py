@@ -1,7 +1,5 @@
 """Where things are on disk: the only file that knows."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

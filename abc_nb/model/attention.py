@@ -3,8 +3,6 @@
 Shapes: B batch, H heads, L queries, S keys, D width, d = D / H. Attention is (B, H, query, key).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 

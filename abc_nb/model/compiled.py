@@ -11,8 +11,6 @@ compiler, for the head sizes below and float32; PyTorch's own elsewhere. Both ro
 This one computes on one thread, which is what a run takes.
 """
 
-from __future__ import annotations
-
 import ctypes
 import hashlib
 import os

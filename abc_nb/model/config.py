@@ -1,7 +1,5 @@
 """Everything that shapes a model."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Literal
 

@@ -3,8 +3,6 @@
 Such weights are numbers of float32 and of bfloat16, too, so that nothing is lost in either.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import torch

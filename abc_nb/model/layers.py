@@ -3,8 +3,6 @@
 Shapes: B batch, S source, L target, D width.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -32,7 +30,7 @@ class Frame:
     biases: tuple[dict[str, Added], ...]
     record: Record | None = None
 
-    def part(self, first: int, last: int) -> Frame:
+    def part(self, first: int, last: int) -> "Frame":
         """The queries of some output tokens; being causal, they do not depend on those after them."""
         sources, rows = len(self.source), slice(first, last)
         keys = {"self": last, "cross": sources, "sequence": sources + last}

@@ -1,7 +1,5 @@
 """Low-rank adaptation of queries and keys (LoRA, Hu et al. 2022; v4 section E.2, equation 3)."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize

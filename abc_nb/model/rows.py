@@ -4,8 +4,6 @@ The layers are those of problem and answer; a row is one sequence, whose bias an
 Shapes: B rows, T tokens, N tokens before them, H heads, D numbers of a state.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -3,8 +3,6 @@
 Shapes: B batch, S source, L target, D width.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Self
 

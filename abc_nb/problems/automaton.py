@@ -6,8 +6,6 @@ the carry, which is less than it; for Parity and lists it is the running value. 
 places say about the ones above them makes the set of contexts exact.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property

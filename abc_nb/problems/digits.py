@@ -3,8 +3,6 @@
 Column `i` is place `i`, and nothing loops over samples.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from functools import lru_cache, reduce
 

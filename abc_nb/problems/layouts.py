@@ -4,8 +4,6 @@ A layout is pure geometry. Positions and biases are computed from it, so they ho
 Columns count the source from the left, places count an operand from its right end (units = 0).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal

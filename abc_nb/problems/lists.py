@@ -1,7 +1,5 @@
 """Tasks whose operand is a list of items, written with the last item first in a digit array."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

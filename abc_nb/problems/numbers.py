@@ -1,7 +1,5 @@
 """Tasks whose operands are numbers and whose answer is written from the units up."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The product of two long numbers as a table: schoolbook multiplication."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
 

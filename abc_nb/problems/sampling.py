@@ -4,8 +4,6 @@ Everything follows from a seed, and each training step from (seed, step), so tha
 sees what an uninterrupted one would have seen.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -31,15 +29,15 @@ class Batch:
     target: Tensor  # (batch, target_length + 1): SOS, the output digits, EOS
     layout: Layout
 
-    def to(self, device: torch.device | str) -> Batch:
+    def to(self, device: torch.device | str) -> "Batch":
         return Batch(self.source.to(device), self.target.to(device), self.layout)
 
-    def split(self, rows: int) -> list[Batch]:
+    def split(self, rows: int) -> "list[Batch]":
         """The problems in order, so many at a time."""
         pairs = zip(self.source.split(rows), self.target.split(rows), strict=True)
         return [Batch(source, target, self.layout) for source, target in pairs]
 
-    def first(self, tokens: int) -> Batch:
+    def first(self, tokens: int) -> "Batch":
         """The same problems up to so many output tokens, if they have more."""
         tokens = min(tokens, self.layout.target_length)
         return Batch(self.source, self.target[:, : tokens + 1], replace(self.layout, target_length=tokens))

@@ -6,8 +6,6 @@ problem before its `=` are what a layout calls the source, `=` is its first targ
 are the others. The `;` is text again.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

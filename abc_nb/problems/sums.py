@@ -1,7 +1,5 @@
 """The sum of many numbers as a table of running sums."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

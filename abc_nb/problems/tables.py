@@ -12,8 +12,6 @@ where that stands, as seen from the cell in row r and column c:
 The same rule of a task computes its tables, a cell at a time for all samples, and certifies what models write.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, NamedTuple

@@ -4,8 +4,6 @@ The vocabulary and the tasks of the paper are those of v4 section 2, v2/3 sectio
 class with a name: `Task("addition", 4)` makes an instance of the one that is registered as `addition`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -29,7 +27,7 @@ TRAINED = 6  # digits that most of them have: the training length
 LONGEST = len(str(NUMBERS))  # digits of the longest
 
 Width = int | tuple[int, int]  # columns given to an operand; of operands with two sizes, both of them
-REGISTRY: dict[str, type[Task]] = {}
+REGISTRY: dict[str, "type[Task]"] = {}
 
 
 class Unreadable(Exception):
@@ -68,7 +66,7 @@ class Task:
             raise InputError(f"unknown task {name!r}: choose one of {', '.join(known)}")
         return object.__new__(kind)
 
-    def __reduce__(self) -> tuple[type[Task], tuple[str, int]]:
+    def __reduce__(self) -> "tuple[type[Task], tuple[str, int]]":
         return type(self), (self.name, self.base)
 
     def __post_init__(self) -> None:

@@ -1,7 +1,5 @@
 """The model's answers to problems that a person typed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 import torch

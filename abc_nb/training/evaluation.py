@@ -5,8 +5,6 @@ decoded prefix is right it is the teacher's, and one wrong token makes both wron
 one parallel pass; `greedy` is there to compute and to look at what a model does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from math import sqrt

@@ -6,8 +6,6 @@ PyTorch's, in each of three repetitions in turn: a step of Muon is 5 ms against 
 takes. The update rule is the same, and a test holds the two together.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 

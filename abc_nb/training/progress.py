@@ -1,7 +1,5 @@
 """The recipe of a training, and where a training stands."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -38,13 +36,13 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         check_fields(self)
         for each in fields(self):
-            value, counted = getattr(self, each.name), each.type == "int"
+            value, counted = getattr(self, each.name), each.type is int
             least = 0 if each.name in ("warmup", "again") else 1
             if not isinstance(value, str) and not (value >= least if counted else 0 < value < math.inf):
                 wanted = f"{least} or more" if counted else "a positive number"
                 raise InputError(f"a training cannot have {each.name}={value}: give {wanted}")
 
-    def slower(self) -> TrainingConfig:
+    def slower(self) -> "TrainingConfig":
         """The same at a fifth of the rate."""
         return replace(self, learning_rate=self.learning_rate / 5, matrix_learning_rate=self.matrix_learning_rate / 5)
 

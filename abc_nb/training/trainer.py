@@ -4,8 +4,6 @@ Each step's data, dropout and random positions follow from (seed, step), so weig
 are all that a checkpoint holds.
 """
 
-from __future__ import annotations
-
 import io
 import pickle
 import time

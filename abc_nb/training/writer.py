@@ -5,8 +5,6 @@ What a token sees depends on whether it stands in a problem, and that a number i
 first token on that stands otherwise than before, and computed again. So is what a shorter or another text changes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Encodings that add a vector to each token: of its index, computed or learned."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

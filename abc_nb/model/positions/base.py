@@ -5,8 +5,6 @@ into vectors that are added to the tokens once; `rotate` and `logits` change que
 inside each attention, which keeps what it has `learned` for that.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -48,7 +46,7 @@ class PositionEncoding:
 
     from_units: ClassVar[bool] = False  # whether the source is counted from its units
 
-    def trained_on(self, layout: Layout) -> PositionEncoding:
+    def trained_on(self, layout: Layout) -> "PositionEncoding":
         """The same encoding, which knows the longest layout of its training."""
         return self
 

@@ -1,7 +1,5 @@
 """Learned positions of digits by their place in the number: Abacus, and position coupling."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -4,8 +4,6 @@ Those that are the same on both sides of zero could not tell other distances apa
 length grows. So the digit that a query needs stands at distance zero, as with ALiBi.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Relative positions that queries are multiplied with: RPE, Transformer-XL's, and these at random positions."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,7 +34,7 @@ class ShortRelative(Relative):
     were drawn. (In translation a clip of 2 is as good as any larger one: Shaw et al. 2018, section 4.3.)
     """
 
-    def trained_on(self, layout: Layout) -> ShortRelative:
+    def trained_on(self, layout: Layout) -> "ShortRelative":
         return replace(self, clip=layout.width // 2)
 
 

@@ -1,7 +1,5 @@
 """Rotary positions (RoPE, Su et al. 2021), and two ways to stretch them beyond the training length."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import torch
@@ -41,7 +39,7 @@ class InterpolatedRotary(Rotary):
     from_units = True
     trained: int = 21  # tokens of the longest training problem (here: Addition's, at three widths)
 
-    def trained_on(self, layout: Layout) -> InterpolatedRotary:
+    def trained_on(self, layout: Layout) -> "InterpolatedRotary":
         return replace(self, trained=self.needed(layout))
 
     def place(self, index: Index, layout: Layout, head_size: int, training: bool) -> Index:
