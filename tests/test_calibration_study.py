@@ -48,9 +48,7 @@ def test_a_run_without_calibration_and_a_parent_with_other_weights_are_errors(st
         with pytest.raises(InputError, match=f"{name} has no calibrated bias: take an experiment such as addition-abc"):
             CalibrationStudy(replace(study.run, spec=spec(name, "smoke")))
     other = {**study.run.manifest, "parent": {**study.run.manifest["parent"], "weights": "0" * 64}}
-    with pytest.raises(
-        InputError, match="the addition-vanilla that addition-abc-unpractised was calibrated from is not there"
-    ):
+    with pytest.raises(InputError, match="the addition-vanilla that addition-abc-unpractised was made from is not"):
         _ = CalibrationStudy(replace(study.run, manifest=other)).parent
 
 

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from abc_nb.analysis.calibration_study import CalibrationStudy
 from abc_nb.analysis.results import Results
-from abc_nb.common.errors import InputError
 from abc_nb.paper import claims, ledger, measures
 from abc_nb.paper.claims import Count, Verdict
 from abc_nb.problems.tasks import Task
@@ -246,13 +245,6 @@ def test_a_record_replaces_an_earlier_one() -> None:
     assert book.verdict["C16"] == "holds" and book.notebook["C16"] == "05_abc"
     assert set(book.verdict.drop("C16")) == {"not run"}
     assert book["size"]["C16"] == "0 encoder and 2 decoder layers, embedding size 64"
-
-
-@pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"a,b\n1,2\n", b'id,verdict\n"'], ids=range(4))
-def test_another_table_in_the_ledgers_place_is_one_sentence(content: bytes, figures: Path) -> None:
-    (figures / "claims.csv").write_bytes(content)
-    with pytest.raises(InputError, match=r"claims\.csv is not a ledger of claims: remove it and run"):
-        ledger.ledger("quick")
 
 
 def test_what_came_out_unlike_the_paper_is_listed_once() -> None:

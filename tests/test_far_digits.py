@@ -48,11 +48,7 @@ def test_far_digits_are_closed_at_test_alone(monkeypatch: pytest.MonkeyPatch) ->
         return torch.arange(len(batch.source)) < (3 if tested is model else 7)
 
     monkeypatch.setattr(attention, "exact_match", answered)
-    frame = attention.far_digits_closed([run], [5, 9], samples=10)
-    assert asked == 2 * [Causal(), Near(2)]
-    assert frame.loc[0].to_list() == ["addition", "nope", 10, 2, 5, 10, pytest.approx(30), pytest.approx(70)]
-    assert frame.length.to_list() == [5, 9]
-    table = attention.open_and_closed(frame)
-    assert table.loc[2].to_dict() == {
-        f"{n} digits, {how}": x for n in (5, 9) for how, x in (("open", 30), ("closed", 70))
-    }
+    table = attention.far_digits_closed([run], [5, 9], samples=10)
+    assert asked == 2 * [Causal()] + 2 * [Near(2)]
+    shares = {f"{length} digits, {how}": share for how, share in (("open", 30), ("closed", 70)) for length in (5, 9)}
+    assert table[2].to_dict() == shares

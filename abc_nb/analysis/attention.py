@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +12,6 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from abc_nb.analysis.results import identity
 from abc_nb.bias.base import Attention, key_count
 from abc_nb.bias.window import Near
 from abc_nb.model.transformer import Transformer
@@ -52,7 +52,7 @@ class Decoded:
 
     @property
     def right(self) -> list[bool]:
-        return [said == wanted for said, wanted in zip(self.outputs, self.expected, strict=True)]
+        return [*map(str.__eq__, self.outputs, self.expected)]
 
     def head(self, name: Attention, layer: int, head: int) -> HeadMap:
         """One head's map; layers and heads count from 0."""
@@ -126,10 +126,7 @@ def by_head(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def weakest_operand(frame: pd.DataFrame) -> pd.Series:
-    """Cross-attention on the needed digit by step, of `masses`.
-
-    Each operand has a head that looks at its digit most; the operand that is looked at least decides.
-    """
+    """Cross-attention on the needed digit by step, of `masses`: its best head's, of the operand looked at least."""
     cross = frame[frame.attention == "cross"]
     own = cross[cross.operand != "all"]
     return (own if len(own) else cross).groupby(["step", "operand"]).mass.max().groupby("step").min()
@@ -137,10 +134,7 @@ def weakest_operand(frame: pd.DataFrame) -> pd.Series:
 
 @dataclass(frozen=True)
 class AttentionStudy:
-    """One run's attention: on problems of `length` digits, and on any problem typed in.
-
-    Teacher-forced on many problems, so that each step is asked with the right past.
-    """
+    """One run's attention, teacher-forced on problems of `length` digits, and on any problem that is typed."""
 
     run: Run
     length: int = 20
@@ -150,17 +144,16 @@ class AttentionStudy:
     def model(self) -> Transformer:
         return self.run.model()
 
-    @property
-    def places(self) -> int:
-        """Places of the longest results in training."""
-        return self.run.spec.task.places(TRAINED)
-
     def batch(self, length: int) -> Batch:
         return self.run.spec.sampler.test_batch(length, self.samples, TEST_SEED)
 
+    def masses_of(self, weights: Mapping[tuple[Attention, int], Tensor], layout: Layout) -> pd.DataFrame:
+        """`masses`, in which the places of the longest results in training are inside."""
+        return masses(weights, layout, self.run.spec.task.places(TRAINED))
+
     def masses_at(self, length: int) -> pd.DataFrame:
         batch = self.batch(length)
-        return masses(record(self.model, batch).weights, batch.layout, self.places)
+        return self.masses_of(record(self.model, batch).weights, batch.layout)
 
     @cached_property
     def masses(self) -> pd.DataFrame:
@@ -196,15 +189,11 @@ class AttentionStudy:
         layout = self.batch(self.length).layout
         cells = torch.ones(1, 1, layout.target_length, key_count(layout, name))
         cells = cells.tril() if name == "self" else cells
-        spread = masses({(name, 0): cells / cells.sum(-1, keepdim=True)}, layout, self.places)
-        (row,) = by_head(spread).to_dict("records")
+        (row,) = by_head(self.masses_of({(name, 0): cells / cells.sum(-1, keepdim=True)}, layout)).to_dict("records")
         return row["inside"], row["beyond"]
 
     def by_operand(self, model: Transformer | None = None) -> pd.DataFrame:
-        """The share of each cross-attention head (a row) on each operand (a column), on problems of training length.
-
-        Of the run's model, or of another one on the same problems.
-        """
+        """The share of each cross-attention head (row) on each operand (column) at training length, of any model."""
         batch = self.batch(TRAINED)
         every = record(model or self.model, batch, average=True).weights
         kept = [own for (name, _), own in every.items() if name == "cross"]
@@ -223,34 +212,16 @@ class AttentionStudy:
 
 def best_heads(studies: Sequence[AttentionStudy]) -> pd.DataFrame:
     """`AttentionStudy.best_heads` of several tasks, over all operands together: each task's best heads."""
-    rows = pd.concat(
-        [study.best_heads().assign(task=study.run.spec.task.title) for study in studies], ignore_index=True
-    )
-    rows = rows[rows.operand == "all"].drop(columns="operand")
-    return rows[["task", *(column for column in rows if column != "task")]].round(3)
-
-
-# ---- far digits -------------------------------------------------------------------------------------
+    rows = pd.concat({study.run.spec.task.title: study.best_heads() for study in studies}, names=["task"])
+    return rows[rows.operand == "all"].drop(columns="operand").round(3).reset_index("task").reset_index(drop=True)
 
 
 def far_digits_closed(runs: Sequence[Run], lengths: Sequence[int], samples: int = 100) -> pd.DataFrame:
-    """Exact match (percent) of models as they are, and with far digits closed at test: no weight is changed.
-
-    Columns task, model, seed, length, samples, open, closed.
-    """
-    rows = []
-    for run in runs:
-        tested = {"open": run.model(), "closed": run.model().with_bias(Near(2))}
-        for length in lengths:
-            batch = run.spec.sampler.test_batch(length, samples, TEST_SEED)
-            row = identity(run) | {"length": length, "samples": len(batch.source)}
-            shares = {name: 100 * exact_match(model, batch).float().mean().item() for name, model in tested.items()}
-            rows.append(row | shares)
-    return pd.DataFrame(rows)
-
-
-def open_and_closed(frame: pd.DataFrame) -> pd.DataFrame:
-    """`far_digits_closed` for reading: a row per seed, a column per length with digits open or closed."""
-    long = frame.melt(["seed", "length"], ["open", "closed"], "digits", "percent").round()
-    long["digits"] = long.length.astype(str) + " digits, " + long.digits
-    return long.pivot(index="seed", columns="digits", values="percent")[list(dict.fromkeys(long.digits))]
+    """Exact match (percent) with far digits open, and closed without training: a row a length, a column a seed."""
+    shares: dict[str, dict[int, float]] = {}
+    for how, bias in {"open": None, "closed": Near(2)}.items():
+        for length, run in itertools.product(lengths, runs):
+            model = run.model() if bias is None else run.model().with_bias(bias)
+            right = exact_match(model, run.spec.sampler.test_batch(length, samples, TEST_SEED)).float().mean().item()
+            shares.setdefault(f"{length} digits, {how}", {})[run.seed] = round(100 * right, 0)
+    return pd.DataFrame(shares).T.rename_axis("digits").rename_axis(columns="seed")

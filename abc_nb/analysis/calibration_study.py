@@ -21,18 +21,20 @@ from abc_nb.problems.layouts import Layout
 from abc_nb.problems.sampling import Batch
 from abc_nb.runs import store
 from abc_nb.runs.store import Run
-from abc_nb.training.answers import answers
 
 COSTS = {"problems": "problems", "steps": "step", "seconds": "seconds"}
 LINE = ["attention", "layer", "head", "span", "direction", "offset", "share", "value"]
 
 
-def made_from(run: Run) -> Run | None:
-    """The run that a run was made from, if it is there: not another one of its name with other weights."""
-    experiment, wanted = run.spec.parent, run.manifest["parent"]["weights"]
+def made_from(run: Run) -> Run:
+    """The run that a run was made from; InputError if it is not there, but perhaps one with other weights."""
+    name, experiment, wanted = run.spec.name, run.spec.parent, run.manifest["parent"]["weights"]
     assert experiment is not None
-    runs = (store.find(experiment, run.seed, (origin,)) for origin in store.ANYWHERE)
-    return next((each for each in runs if each is not None and each.checksum in (None, wanted)), None)
+    for origin in store.ANYWHERE:
+        found = store.find(experiment, run.seed, (origin,))
+        if found is not None and found.checksum in (None, wanted):
+            return found
+    raise InputError(f"the {experiment.name} that {name} was made from is not there: train {name} here")
 
 
 @dataclass(frozen=True)
@@ -42,11 +44,8 @@ class CalibrationStudy:
     run: Run  # before practice
 
     def __post_init__(self) -> None:
-        name = self.run.spec.name
         if self.run.spec.practice:
-            if (begun := made_from(self.run)) is None:
-                raise InputError(f"the model that {name} practised with is not there: train {name} here")
-            object.__setattr__(self, "run", begun)
+            object.__setattr__(self, "run", made_from(self.run))
         if self.run.spec.calibration is None:
             raise InputError(f"{self.run.spec.name} has no calibrated bias: take an experiment such as addition-abc")
 
@@ -57,17 +56,9 @@ class CalibrationStudy:
         return bias
 
     @cached_property
-    def known_parent(self) -> Run | None:
-        """The run that was calibrated, if it is there."""
-        return made_from(self.run)
-
-    @property
     def parent_run(self) -> Run:
         """The run that was calibrated, made here or shipped. InputError if it is not there."""
-        if self.known_parent is None:
-            name, parent = self.run.spec.name, str(self.run.spec.parent and self.run.spec.parent.name)
-            raise InputError(f"the {parent} that {name} was calibrated from is not there: train {name} here")
-        return self.known_parent
+        return made_from(self.run)
 
     @cached_property
     def parent(self) -> Transformer:
@@ -118,10 +109,7 @@ class CalibrationStudy:
         return letters(self.layout if digits is None else self.run.spec.sampler.layout(digits))
 
     def verticals(self) -> pd.DataFrame:
-        """Strong vertical lines of cross-attention wherever they stand: token, share of a head's attention.
-
-        Not of self-attention: there the first query sees one token alone, which is a vertical line by itself.
-        """
+        """Strong vertical lines of cross-attention wherever they stand: token, share of a head's attention."""
         tokens, wanted, rows = dict(self.layout.symbols), Calibration(anchor="whole", share=SHARE), []
         for number, operand in enumerate(self.layout.operands, 1):
             tokens |= dict.fromkeys(operand.columns.tolist(), f"operand {number}")
@@ -130,13 +118,6 @@ class CalibrationStudy:
                 if line.direction == "vertical":
                     rows.append((tokens[line.offset], weights[line.head, :, line.offset].mean().item()))
         return pd.DataFrame(rows, columns=["token", "share"])
-
-    def answers(self, problem: str) -> dict[str, str]:
-        """What the plain model says, the same under the bias before any retraining, ABC, and what is right."""
-        sampler, under = self.run.spec.sampler, self.parent.with_bias(self.bias)
-        models = {"Vanilla": self.parent, "Vanilla under the bias": under, "ABC": self.run.model()}
-        said = {title: next(answers(model, sampler, [problem])) for title, model in models.items()}
-        return said | {"right": sampler.task.right_answer(problem)}
 
     def cost(self) -> dict[str, object]:
         """Task, seed, threshold, lines, skill left, and what retraining costs, in shares of what the parent cost.
@@ -166,10 +147,7 @@ def line_table(lines: Sequence[Line], averages: Averages, layout: Layout) -> pd.
 
 
 def letters(layout: Layout) -> tuple[list[str], list[str]]:
-    """Keys and queries of cross-attention over many problems: `a` and `b` for digits of the numbers, and the places.
-
-    Of a table each row's first cell has the row's number.
-    """
+    """Keys (`a`, `b`: digits of the numbers) and queries (places; of a table its rows) of cross-attention."""
     keys, row = dict(layout.symbols), layout.row or 1
     for letter, operand in zip("ab", layout.operands, strict=False):
         keys |= dict.fromkeys(operand.columns.tolist(), letter)

@@ -33,6 +33,7 @@ WRONG = ["task", "model", "seed", "problem", "answer", "right"]
 COLUMNS = ["task", "model", "seed", "certified", "contexts", "wrong", "margin", "left", "bits"]
 PRACTICE = ["task", "model", "seed", "before", "after", "rounds", "wrong before", "wrong after", "alone"]
 PRACTICE += ["seconds", "seconds before"]
+MOST = ("rounds", "wrong before", "wrong after")  # of which the highest number is shown
 MORE = ["base", "experiment", "statement", "counterexamples"]
 
 
@@ -47,18 +48,14 @@ def table(found: Results) -> pd.DataFrame:
     arithmetic of so many `bits`.
     """
     made = files.made_here() if found.origin != "shipped" else {}
-    shipped = files.shipped() if found.origin != "runs" else {}
-    if found.origin == "any":
-        runs = {name: spec(data["experiment"], data["profile"]) for name, data in shipped.items()}
-        shipped = {name: data for name, data in shipped.items() if not store.find(runs[name], data["seed"], ("runs",))}
-    mine = [data for data in (shipped | made).values() if data["profile"] == found.profile]
-    frame = pd.DataFrame([row_of(data) for data in mine if data["seed"] in found.seeds], columns=[*COLUMNS, *MORE])
-    return frame.sort_values(["experiment", "seed"], ignore_index=True)
-
-
-def row_of(data: files.Data) -> dict[str, Any]:
-    name = spec(data["experiment"], data["profile"]).identity
-    return data | data["rounding"] | {"task": name.task, "model": name.model, "base": name.base}
+    shipped, rows = files.shipped() if found.origin != "runs" else {}, []
+    for key, data in (shipped | made).items():
+        own, seed = spec(data["experiment"], data["profile"]), data["seed"]
+        others = found.origin == "any" and key not in made and store.find(own, seed, ("runs",))
+        if data["profile"] == found.profile and seed in found.seeds and not others:
+            name = own.identity
+            rows.append(data | data["rounding"] | {"task": name.task, "model": name.model, "base": name.base})
+    return pd.DataFrame(rows, columns=[*COLUMNS, *MORE]).sort_values(["experiment", "seed"], ignore_index=True)
 
 
 def rows(found: Results, models: Sequence[str] = PRACTISED, tasks: Sequence[str] = ARITHMETIC) -> pd.DataFrame:
@@ -118,17 +115,8 @@ def practice(found: Results, models: Sequence[str] = PRACTISED, tasks: Sequence[
 
 
 def practice_summary(found: Results, models: Sequence[str] = MODELS, tasks: Sequence[str] = ARITHMETIC) -> pd.DataFrame:
-    """By task and model: certified runs before and after practice, rounds, wrong contexts, and what certificates say.
-
-    Of contexts the most, of margins and of what rounding leaves the smallest, and how many hold in float32.
-    """
-    kinds: dict[str, Any] = {
-        "before": share,
-        "after": share,
-        "rounds": "max",
-        "wrong before": "max",
-        "wrong after": "max",
-    }
+    """By task and model: runs certified before and after practice, most rounds and contexts, smallest margins."""
+    kinds: dict[str, Any] = {"before": share, "after": share} | dict.fromkeys(MOST, "max")
     runs = practice(found, models, tasks).groupby(["task", "model"], sort=False).agg(kinds)
     certificates = rows(found, models, tasks).assign(bits=lambda own: own.bits == 32)
     kinds = {"contexts": "max", "margin": "min", "left": "min", "bits": share}
@@ -147,10 +135,7 @@ def by_seeds(found: Results) -> pd.DataFrame:
 
 
 def resisting(found: Results) -> pd.DataFrame:
-    """The practised models of every group of seeds that are not certified, with their contexts and wrong ones.
-
-    Of wrong contexts there are those after practice, and the shortest problem; none of both where it was refused.
-    """
+    """Practised models of every group of seeds that are not certified: contexts, wrong ones, shortest problem."""
     every = replace(found, seeds=sorted({seed for seeds in GROUPS.values() for seed in seeds}))
     frame = practice(every)
     left = frame.loc[~frame.after.astype(bool), ["task", "model", "seed", "wrong after"]]
@@ -175,26 +160,29 @@ def lists_and_bases(found: Results) -> pd.DataFrame:
     names += [Name(task, model, base) for task in ABLATED for base in BASES for model in MODELS]
     names += [Name("n-by-1", "abc-sparse", 16), Name("n-by-2", "by-head", 4)]
     made = {Name(row["task"], row["model"], row["base"]): row for row in table(found.first).to_dict("records")}
-    frame = pd.DataFrame([verdict_on(found.first, name, made) for name in names])
-    return frame.dropna(subset="contexts", ignore_index=True).astype({"contexts": int})
+    rows = [verdict_on(found.first, name, made) for name in names]
+    return pd.DataFrame([row for row in rows if row])
 
 
-def verdict_on(found: Results, name: Name, made: dict[Name, dict[Any, Any]]) -> dict[str, Any]:
-    """The row of one experiment in `lists_and_bases`, from all certificates."""
-    row: dict[str, Any] = {"task": name.task, "base": name.base, "model": name.model}
-    parent = before_practice(name)
-    last = made.get(name) or made.get(parent)
-    if last is None:
-        none = {"verdict": "no certificate", "wrong": None, "margin": None, "problem": ""}
-        return row | {"contexts": count_of(found, parent)} | none
+def verdict_on(found: Results, name: Name, made: dict[Name, dict[Any, Any]]) -> dict[str, Any] | None:
+    """The row of one experiment in `lists_and_bases`, from all certificates; None without a model's lines."""
+    row, parent = {"task": name.task, "base": name.base, "model": name.model}, before_practice(name)
+    if (last := made.get(name) or made.get(parent)) is None:
+        own, runs = spec(parent, found.profile), found.existing([parent])
+        if own.calibration is not None and not runs:
+            return None
+        contexts = count_under(own, None if own.calibration is None else runs[0].bias())
+        return row | {"contexts": contexts, "verdict": "no certificate", "wrong": None, "margin": None, "problem": ""}
     first = made.get(parent, last)
     facts: dict[str, Any] = next((run.manifest.get("practice", {}) for run in found.existing([name])), {})
-    wrong = facts.get("wrong_before", first["wrong"])  # none was counted where practice was refused
-    practised = facts.get("rounds", 0) > 0
-    verdict = ("certified" if last["certified"] else "not certified") + " after practice" * practised
-    problem = next((example["problem"] for example in first["counterexamples"]), "")
-    row |= {"contexts": first["contexts"], "verdict": verdict, "wrong": wrong, "margin": last["margin"]}
-    return row | {"problem": problem}
+    verdict = "certified" if last["certified"] else "not certified"
+    return row | {
+        "contexts": first["contexts"],
+        "verdict": verdict + " after practice" * (facts.get("rounds", 0) > 0),
+        "wrong": facts.get("wrong_before", first["wrong"]),  # none was counted where practice was refused
+        "margin": last["margin"],
+        "problem": next((example["problem"] for example in first["counterexamples"]), ""),
+    }
 
 
 def before_practice(name: Name) -> Name:
@@ -203,15 +191,8 @@ def before_practice(name: Name) -> Name:
     return own.parent.identity if own.practice and own.parent else name
 
 
-def count_of(found: Results, name: Name) -> int | None:
-    """How many contexts there are to try, counted without weights; None where a model's lines are not there."""
-    own, runs = spec(name, found.profile), found.existing([name])
-    if own.calibration is not None and not runs:
-        return None
-    return count_under(own, None if own.calibration is None else runs[0].bias())
-
-
 def count_under(own: Spec, bias: Lines | None) -> int:
+    """How many contexts there are to try, counted without weights."""
     return sum(contexts_under(own.under(bias), own.sampler).counts.values())
 
 
@@ -219,10 +200,7 @@ def count_under(own: Spec, bias: Lines | None) -> int:
 
 
 def shortest_wrong(found: Results) -> pd.DataFrame:
-    """The shortest wrong problem of every model with wrong contexts, and of those that can have no certificate.
-
-    The column `found by` says whether it is from a certificate or a search. Where a search found none, it is empty.
-    """
+    """The shortest wrong problem of each model, `found by` certificate or search, which may have found none."""
     parts = {"certificate": counterexamples(found), "search": searched(found)}
     return pd.concat([part.assign(**{"found by": how}) for how, part in parts.items()], ignore_index=True)
 
@@ -234,11 +212,7 @@ def counterexamples(found: Results) -> pd.DataFrame:
 
 
 def searched(found: Results, tasks: Sequence[str] = ARITHMETIC) -> pd.DataFrame:
-    """The shortest wrong problem of each model that can have no certificate: kept, or searched where weights are there.
-
-    Of the first seed alone. A model in which the search found no wrong problem has none in its row; one that was not
-    searched has no row.
-    """
+    """The shortest wrong problem, kept or searched now, of the first seed's models without any certificate."""
     runs = found.first.existing([name for name in found.names(*SEARCHED) if name.task in tasks])
     examples = [(run, example) for run in runs if (example := run.shortest_wrong()) is not None]
     made = [identity(run) | example._asdict() for run, example in examples]

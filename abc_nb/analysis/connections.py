@@ -47,10 +47,7 @@ def indices() -> dict[str, np.ndarray]:
 
 
 def same_index_at_every_size(longest: int) -> bool:
-    """Whether ABC's index of a square matrix is j - i, whatever size it could have been read from.
-
-    It has one exactly for the diagonals of the matrix that was read.
-    """
+    """Whether ABC's index of a square matrix is j - i on the diagonals of any matrix that it was read from."""
     wanted = offsets(longest, longest)
     return all(
         np.array_equal(

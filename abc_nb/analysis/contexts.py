@@ -54,10 +54,7 @@ def frame_of(run: Run, some: Callable[[SampledContexts], Iterable[tuple[Shape, B
 
 
 def names_of(shape: Shape) -> list[str]:
-    """What the tokens of a context are: `a` and `b` of the numbers, `y` of the answer, and how many places below.
-
-    A factor of few digits is `b` at every place.
-    """
+    """The tokens of a context: `a`, `b` (a factor, too) of the numbers, `y` of the answer; how many places below."""
     places = shape.places
     here = len(places) - bool(places and places[-1].asked)
     letters = {("digit", 0): "a", ("digit", 1): "b", ("factor", 0): "b", ("output", 0): "y"}

@@ -30,10 +30,7 @@ def pi_and_e(digits: int) -> tuple[int, int]:
 
 
 def the_problem(task: Task, digits: int) -> str:
-    """The problem that the notebooks carry through: of the numbers that begin as pi and e, each digit modulo the base.
-
-    One number of a task of one, and the last digit of e's of a task with a factor of one digit.
-    """
+    """The problem of all notebooks: numbers that begin as pi and e (a factor: as e), each digit modulo the base."""
     places = task.places(digits)
     numbers = [np.array([int(digit) % task.base for digit in reversed(str(n))]) for n in pi_and_e(places)]
     wanted = task.operand_places(places)

@@ -80,10 +80,7 @@ class Results:
         return replace(self, origin="any")
 
     def runs(self, names: Sequence[str | Name]) -> list[Run]:
-        """The finished runs of these experiments; InputError names the first one that is missing.
-
-        Where shipped ones are taken, not every experiment has every seed; one is enough.
-        """
+        """The finished runs of these experiments; InputError where one has none or, made here, lacks a seed."""
         found = []
         for name in names:
             runs = self.by_seed(name)

@@ -66,10 +66,7 @@ def without_values(model: Transformer) -> Transformer:
 
 
 def mask_alone(found: Results) -> pd.DataFrame:
-    """Models whose lines have values, once these are set to 0: percent right by length, a row per run.
-
-    All other models stay as they are.
-    """
+    """Models whose lines have values, once these are set to 0: percent right by length, a row per run."""
     rows = []
     for run in found.existing([f"{task}-abc-unpractised" for task in ARITHMETIC]):
         bias = run.bias()

@@ -173,10 +173,7 @@ class Part:
 
     @cached_property
     def counts(self) -> dict[str, Count]:
-        """How many runs of each label agree; missing are those that were not made, of `SEEDS` a task and model.
-
-        Of models that need a GPU as many seeds count as were trained.
-        """
+        """How many runs of each label agree; of `SEEDS` a task and model those not made are undecided, but on a GPU."""
         counts = {}
         for label, own in self.runs[self.runs.among].groupby("label", sort=False):
             made = own[~own.model.isin(PAPER_BATCH)].groupby(RUN[:-1], dropna=False).size()

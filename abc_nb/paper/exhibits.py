@@ -21,8 +21,6 @@ from abc_nb.show.titles import of_model
 from abc_nb.specs.names import Name
 
 OURS = re.compile(r"(figure|table)-(a?\d+)-(\d+)-[a-z][\w-]*")  # notebook, place in its reading order
-PAPERS = re.compile(r"(figure|table)-0?(\d+)(?:-[a-z][\w-]*)?")
-LAST = {"figure": 12, "table": 3}  # of the paper's
 
 
 def captions() -> dict[str, str]:
@@ -31,57 +29,36 @@ def captions() -> dict[str, str]:
     return {str(name): caption for name, caption in known.items()}
 
 
-def label(name: str) -> str:
-    """`figure-7-1-reach` is `Figure 7.1`, `table-a1-2-x` is `Table A1.2`, `figure-04-x` is `Figure 4 of the paper`.
-
-    InputError for a name that has no number.
-    """
-    if ours := OURS.fullmatch(name):
-        return f"{ours[1].capitalize()} {ours[2].upper()}.{ours[3]}"
-    if (papers := PAPERS.fullmatch(name)) and int(papers[2]) <= LAST[papers[1]]:
-        return f"{papers[1].capitalize()} {papers[2]} of the paper"
-    raise InputError(f"{name} has no number: call it figure-7-1-reach, or figure-04-lengths if the paper has it")
-
-
 def caption(name: str) -> str:
-    """Number and caption in Markdown. InputError where one of them is missing."""
-    number, known = label(name), captions()
+    """Number and caption in Markdown; InputError for a name without one.
+
+    `figure-7-1-reach` is `Figure 7.1`, `table-a1-2-x` is `Table A1.2`, `figure-04-x` is `Figure 4 of the paper`.
+    """
+    known = captions()
     if name not in known:
         raise InputError(f"{name} has no caption: add a line to abc_nb/data/captions.csv")
-    return f"**{number}.** {known[name]}"
+    kind, first, *rest = name.split("-")
+    number = f"{first.upper()}.{rest[0]}" if OURS.fullmatch(name) else f"{first.lstrip('0')} of the paper"
+    return f"**{kind.capitalize()} {number}.** {known[name]}"
 
 
 @dataclass(frozen=True)
 class Exhibits:
-    """The figures, tables and verdicts of one notebook, as `Exhibits("07_every_length", "quick")`.
-
-    Names say the number (see `label`), `data/captions.csv` has the captions. InputError for a name without a caption,
-    or with the number of another notebook.
-    """
+    """The figures, tables and verdicts of one notebook, as `Exhibits("07_every_length", "quick")`."""
 
     notebook: str
     profile: str
 
-    def caption(self, name: str) -> str:
-        """Number and caption in Markdown."""
-        own, ours = self.notebook.partition("_")[0].lstrip("0") or "0", OURS.fullmatch(name)
-        if ours and ours[2] != own:
-            raise InputError(f"{name} is numbered as one of notebook {ours[2]}: here names begin with {own}-")
-        return caption(name)
-
     def figure(self, name: str, figure: Figure) -> None:
         """Save a figure as PNG and SVG; show it and below it its caption."""
-        caption = self.caption(name)
-        display(pictures.save(figure, name, self.profile), Markdown(caption))
+        said = Markdown(caption(name))
+        display(pictures.save(figure, name, self.profile), said)
 
     def table(self, name: str, frame: pd.DataFrame, shown: pd.DataFrame | None = None, note: str = "") -> None:
-        """Save a table as CSV, Markdown and LaTeX; show its caption and below it what is for reading.
-
-        `shown` is for readers, where that is not `frame` itself. A note, such as the setting, follows the caption.
-        """
-        caption = f"{self.caption(name)} {note}".strip()
-        tables.save(frame, name, self.profile, shown, caption, note)
-        display(Markdown(caption), HTML(tables.html(frame if shown is None else shown)))
+        """Save a table as CSV, Markdown and LaTeX; show its caption with a note, and `shown`, or all of it."""
+        said = f"{caption(name)} {note}".strip()
+        tables.save(frame, name, self.profile, shown, said, note)
+        display(Markdown(said), HTML(tables.html(frame if shown is None else shown)))
 
     def beside_paper(
         self, name: str, rows: pd.DataFrame, paper: str, regime: str = "", models: Sequence[str] = ()

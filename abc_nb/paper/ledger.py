@@ -8,7 +8,6 @@ import pandas as pd
 from filelock import FileLock
 
 from abc_nb.common import paths
-from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_text
 from abc_nb.paper.claims import VERDICTS, Verdict, known
 from abc_nb.specs.recipes import PROFILES
@@ -24,11 +23,7 @@ def ledger(profile: str) -> pd.DataFrame:
     claims = claims.assign(**dict.fromkeys(COLUMNS, "")).assign(verdict="not run")
     path = paths.figures(profile) / "claims.csv"
     if path.exists():
-        try:
-            recorded = pd.read_csv(path, dtype=str, keep_default_na=False).set_index("id")[COLUMNS]
-        except (ValueError, KeyError) as error:  # empty, no table, no text, or another table
-            raise InputError(f"{path} is not a ledger of claims: remove it and run the notebooks again") from error
-        claims.update(recorded)
+        claims.update(pd.read_csv(path, dtype=str, keep_default_na=False).set_index("id")[COLUMNS])
     return claims.reset_index(drop=True)
 
 
@@ -52,10 +47,7 @@ def usual_size(profile: str) -> str:
 
 
 def unlike_the_paper(book: pd.DataFrame) -> pd.DataFrame:
-    """The rows of a ledger that did not come out as the paper says.
-
-    Those that differ, and those on the paper's methods that hold in part or are undecided.
-    """
+    """The claims that differ, and those on the paper's methods that hold in part or are undecided."""
     in_part = book.topic.isin(METHODS) & book.verdict.isin(["in part", "undecided"])
     return book[(book.verdict == "differs") | in_part]
 

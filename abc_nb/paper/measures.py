@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from abc_nb.analysis.results import Results, identity
 from abc_nb.bias.base import ENCODER_DECODER
 from abc_nb.bias.lines import Line, cells_of
 from abc_nb.calibration.of_model import INTERPOLATES
+from abc_nb.common.errors import InputError
 from abc_nb.runs.run import Run
 from abc_nb.specs.recipes import PROFILES
 from abc_nb.specs.studies import names_of
@@ -112,10 +114,7 @@ def calibrated(measure: Callable[[CalibrationStudy], Row]) -> Callable[[Results]
 
 
 def costs(study: CalibrationStudy) -> Row:
-    """Problems seen until 99% of the validation are right, ABC's over the plain model's, and seconds likewise.
-
-    Models are validated every 50 steps, so the share of problems lies between `low` and `high`.
-    """
+    """Problems seen to 99% in validation, ABC's over the plain model's: between `low` and `high`; and seconds."""
     (before, own), (parent_before, parent) = map(problems_seen, (study.run, study.parent_run))
     return {"low": before / parent, "high": own / max(parent_before, 1), "seconds": study.cost()["seconds"]}
 
@@ -167,10 +166,7 @@ def open_elements(study: CalibrationStudy) -> Row:
 
 
 def classified(results: Results) -> list[Row]:
-    """Accuracy of Parity as classification, its `least` and `most` from ten digits on, in percent.
-
-    At `constant` of the `lengths` that were tested it is that of one answer to every problem.
-    """
+    """Accuracy (percent) of Parity as classification beyond ten digits; at `constant` lengths of one answer."""
     rows = []
     for run in results.existing(names_of("classifier", profile=results.profile)):
         tests, constant = run.evaluation(), 0
@@ -183,14 +179,12 @@ def classified(results: Results) -> list[Row]:
 
 
 def verticals(results: Results) -> list[Row]:
-    """Of the attention on vertical lines the `share` on tokens that carry no digit, over all tasks.
-
-    A row a seed of which every plain model is there.
-    """
+    """Of the attention on vertical lines the `share` on tokens that carry no digit, of all tasks: a row a seed."""
     names, by_seed = results.names("abc"), dict[int, list[CalibrationStudy]]()
     for study in (CalibrationStudy(run) for name in names for run in results.every_seed(name)):
-        if study.known_parent is not None and study.known_parent.has_weights:
-            by_seed.setdefault(study.run.seed, []).append(study)
+        with suppress(InputError):  # another plain model is there
+            if study.parent_run.has_weights:
+                by_seed.setdefault(study.run.seed, []).append(study)
     rows, regime = [], PROFILES[results.profile].regime
     for seed, studies in by_seed.items():
         if len(studies) == len(names):

@@ -14,7 +14,6 @@ from abc_nb.analysis import certified
 from abc_nb.analysis.results import Results
 from abc_nb.analysis.statistics import percent
 from abc_nb.common import paths
-from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_text
 from abc_nb.paper import exhibits
 from abc_nb.paper.ledger import ledger, tally, unlike_the_paper, usual_size
@@ -45,15 +44,8 @@ RULE = (
 
 
 def write(results: Results) -> Path:
-    """Write `REPORT.md` and `runs.csv` next to the profile's figures; returns the path of the page.
-
-    The runs that it lists are those of `results`. InputError if the profile has no figure and no table.
-    """
-    folder = paths.figures(results.profile)
-    if not [*folder.glob("figure-*.png"), *folder.glob("table-*.csv")]:
-        command = f"abc-nb reproduce --profile {results.profile}"
-        raise InputError(f"the profile {results.profile} has no figure and no table yet: run `{command}`")
-    runs = listed_runs(results)
+    """Write `REPORT.md` and `runs.csv`, the list of these runs, next to the profile's figures; the page's path."""
+    folder, runs = paths.figures(results.profile), listed_runs(results)
     write_text(folder / "runs.csv", pd.DataFrame([run_row(run) for run in runs]).to_csv(index=False))
     return write_text(folder / "REPORT.md", markdown(results, runs))
 
@@ -63,25 +55,28 @@ def markdown(results: Results, runs: Sequence[Run]) -> str:
     folder, profile = paths.figures(results.profile), results.profile
     book, worst, seeds = ledger(profile), worst_runs(results), ", ".join(map(str, results.seeds))
     differing = unlike_the_paper(book)
-    blocks = [f"# Arithmetic that holds at any length: report of the profile {profile}", ABOUT]
-    blocks += [f"The profile {profile} {PROFILES[profile].purpose}."]
-    if (folder / f"{HEADLINE}.png").exists():
-        blocks += [f"![Accuracy by length]({HEADLINE}.png)", exhibits.caption(HEADLINE)]
-    if worst:
-        about = f"Percent right, the worst run of the four tasks and of seeds {seeds} (–: none)."
-        blocks += ["## How far does each method hold?", about, worst]
-    blocks += [
+    blocks = [
+        f"# Arithmetic that holds at any length: report of the profile {profile}",
+        ABOUT,
+        f"The profile {profile} {PROFILES[profile].purpose}.",
+        f"![Accuracy by length]({HEADLINE}.png)",
+        exhibits.caption(HEADLINE),
+        "## How far does each method hold?",
+        f"Percent right, the worst run of the four tasks and of seeds {seeds} (–: none).",
+        worst,
         "## The paper's claims",
         f"Verdicts on {len(book)} claims: {tally(book)}. Models have {usual_size(profile)}. {SETTING}",
     ]
     if len(differing):
         blocks += [f"What did not reproduce. {RULE}", "\n".join(map(sentence, differing.itertuples()))]
-    blocks += ["## Where it comes from"]
     links = {notebooks.title(path): Path(os.path.relpath(path, folder)).as_posix() for path in notebooks.sequence()}
-    blocks += ["; ".join(f"[{title}]({path})" for title, path in links.items()) + "."]
     shipped = sum(run.manifest["shipped"] for run in runs)
     count = f"All {shipped:,}" if shipped == len(runs) else f"{shipped:,} of {len(runs):,}"
-    blocks += [f"{count} runs came with the project. [runs.csv](runs.csv) has a line for each."]
+    blocks += [
+        "## Where it comes from",
+        "; ".join(f"[{title}]({path})" for title, path in links.items()) + ".",
+        f"{count} runs came with the project. [runs.csv](runs.csv) has a line for each.",
+    ]
     return "\n\n".join(blocks) + "\n"
 
 
@@ -113,10 +108,7 @@ def run_row(run: Run) -> dict[str, object]:
 
 
 def worst_runs(results: Results, models: Sequence[str] = tuple(ROWS)) -> str:
-    """By method the worst run at each length over tasks and seeds, in percent, and how many runs are certified.
-
-    A table in Markdown, as README has one, too. Methods without a run are left out; without any the table is empty.
-    """
+    """The worst run (percent) by method and length, and how many are certified: the table of README, too."""
     proven, rows = certified.practice(results), list[tuple[str, ...]]()
     for model in models:
         if runs := results.existing([f"{task}-{model}" for task in ARITHMETIC]):

@@ -40,7 +40,7 @@ STATED = TABULATED | {  # studies that the report speaks of, and the notebooks t
     "sums of many": "a2_lists_bases_factors",
 }
 SHORT, LONG = sorted({*TABLE, *LENGTHS}), [20, 100, 1000]  # lengths; the latter of tasks whose output is a table
-SAME, DIFFERS, OPEN, NOT_MADE = "same", "not same", "undecided", "not made here"
+SAME, DIFFERS, OPEN = "same", "not same", "undecided"
 COLUMNS = ["statement", "shipped", "made here", "verdict"]
 HOW = (  # statements are compared
     "A count is the same where chance explains its difference from the shipped ones: in the problems (Fisher's "
@@ -48,33 +48,28 @@ HOW = (  # statements are compared
     "more seed, since another processor ends a training with other weights, as another seed does). "
     "Each of the {count} counts is compared at the level {alarm}/{count}: in at most {alarm:.0%} of "
     "reproductions chance makes any of them differ, if models are as good as the shipped ones or vary normally. "
-    "Compared with the other seeds in the same way, {alarms} of {held:,} shipped counts differ. "
     "A count is undecided where shipped seeds differ so much that every count would be the same. A model that was "
     "trained until proven is the same if it is certified, as the shipped ones are."
 )
 Count = tuple[int, int]  # so many, of so many
 
 
-# ---- one statement -----------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Statement:
-    """What shipped runs say, a count a seed or one in all, and what was made here says, None where nothing was."""
+    """What shipped runs say, a count a seed or one in all, and what was made here says."""
 
     what: str
     shipped: Sequence[Count]
-    here: Count | None
+    here: Count
     advice: str  # what to do where it is not the same
     proven: bool = False  # whether it counts certified models, of those that were trained until they are
 
     def verdict(self, level: float) -> str:
         """Same or not, by `accepts`; undecided where every outcome would be the same."""
-        if self.here is None:
-            return NOT_MADE
-        if self.accepts(0, level) and self.accepts(self.here[1], level):
+        right, samples = self.here
+        if self.accepts(0, level) and self.accepts(samples, level):
             return OPEN
-        return SAME if self.accepts(self.here[0], level) else DIFFERS
+        return SAME if self.accepts(right, level) else DIFFERS
 
     def accepts(self, right: int, level: float) -> bool:
         """Whether such an outcome here would be the same: of proven models all, where all shipped ones are certified.
@@ -82,7 +77,6 @@ class Statement:
         Another count is the same where chance explains the difference at this level. In the problems: Fisher's exact
         test against all seeds together. Between trainings: the interval that Student's t predicts for one more seed.
         """
-        assert self.here is not None
         samples, known = self.here[1], np.array(self.shipped)
         pooled, total = known.sum(axis=0)
         if self.proven:
@@ -95,11 +89,6 @@ class Statement:
             return False
         half = t.ppf(1 - level / 2, seeds - 1) * shares.std(ddof=1) * sqrt(1 + 1 / seeds)
         return bool(abs(right / samples - shares.mean()) <= half)
-
-    def cells(self, level: float) -> tuple[str, ...]:
-        """The row of the table."""
-        here = "" if self.here is None else in_words([self.here])
-        return self.what, in_words(self.shipped), here, self.verdict(level)
 
 
 def in_words(counts: Sequence[Count]) -> str:
@@ -123,27 +112,24 @@ def stated(profile: str) -> dict[Name, str]:
 
 
 def statements(profile: str, seeds: Sequence[int]) -> list[Statement]:
-    """What the shipped runs of a profile state, with what was made here for these seeds."""
+    """What the shipped runs of a profile state of what was made here for these seeds."""
     every = sorted({seed for known in store.seeds().values() for seed in known} | {*seeds})
     shipped, here = Results(profile, "shipped", every), Results(profile, "runs", seeds)
     names = stated(profile)
     titles = of_models(name.model for name in names)
-    return [*of_tests(names, titles, shipped, here), *of_certificates(names, titles, shipped, here)]
+    return [*of_tests(names, titles, shipped, here), *of_certificates(list(names), titles, shipped, here)]
 
 
 def of_tests(names: dict[Name, str], titles: dict[str, str], shipped: Results, here: Results) -> Iterator[Statement]:
-    """How many problems are right: a statement a model and length, of each seed where one was made here."""
+    """How many problems are right: a statement a model, length and seed."""
     for name, notebook in names.items():
         known, made, task = tests(shipped, name), tests(here, name), Task(name.task)
         another = train_command(name, max(here.seeds) + 1, here.profile)
         advice = f"read notebook {notebook}, and see whether another seed agrees: `{another}`"
         for length in [each for each in (LONG if isinstance(task, Tables) else SHORT) if each in known]:
-            what = f"{titles[name.model]}, {of_task(name.task)}, {length} {task.unit}"
-            counts = [*known[length].values()]
-            if length not in made:
-                yield Statement(what, counts, None, advice)
             for seed, count in made.get(length, {}).items():
-                yield Statement(f"{what}, seed {seed}", counts, count, advice)
+                what = f"{titles[name.model]}, {of_task(name.task)}, {length} {task.unit}, seed {seed}"
+                yield Statement(what, [*known[length].values()], count, advice)
 
 
 def tests(found: Results, name: Name) -> dict[int, dict[int, Count]]:
@@ -156,7 +142,7 @@ def tests(found: Results, name: Name) -> dict[int, dict[int, Count]]:
 
 
 def of_certificates(
-    names: dict[Name, str], titles: dict[str, str], shipped: Results, here: Results
+    names: Sequence[Name], titles: dict[str, str], shipped: Results, here: Results
 ) -> Iterator[Statement]:
     """How many models are certified: each task alone of those that were trained until proven, else all together."""
     proven = [name for name in names if spec(name, here.profile).practice]
@@ -171,9 +157,8 @@ def of_certificates(
             f"{row.contexts:,} contexts"
             for row in mine[~mine.certified.astype(bool)].itertuples()
         ]
-        count = (int(mine.certified.sum()), len(mine)) if len(mine) else None
-        if len(theirs):
-            total = int(theirs.certified.sum()), len(theirs)
+        if len(theirs) and len(mine):
+            total, count = ((int(each.certified.sum()), len(each)) for each in (theirs, mine))
             yield Statement(what, [total], count, "; ".join(wrong), proven=group[0] in proven)
 
 
@@ -181,41 +166,23 @@ def of_certificates(
 
 
 def report(profile: str, seeds: Sequence[int]) -> tuple[str, bool]:
-    """The table of what was made here with its verdicts, for reading, and whether all of it is the same.
-
-    All statements are written as CSV beside the profile's figures, and the text as Markdown.
-    """
+    """The table of what was made here, which is written beside the figures, and whether all of it is the same."""
     every = statements(profile, seeds)
-    counts = [each for each in every if each.here is not None and not each.proven]
-    level = ALARM / max(1, len(counts))
-    frame = pd.DataFrame([each.cells(level) for each in every], columns=COLUMNS)
-    table = frame[frame.verdict != NOT_MADE].to_markdown(index=False, disable_numparse=True)
+    count = sum(not each.proven for each in every)
+    level = ALARM / max(1, count)
+    rows = [(each.what, in_words(each.shipped), in_words([each.here]), each.verdict(level)) for each in every]
+    frame = pd.DataFrame(rows, columns=COLUMNS)
+    number = frame.verdict.value_counts().reindex([SAME, DIFFERS, OPEN], fill_value=0)
+    conclusion = f"{number[SAME]} of {number[SAME] + number[DIFFERS]} statements reproduced on this machine. "
+    conclusion += f"Of those that were made here, {number[OPEN]} more are undecided."
+    table = frame.to_markdown(index=False, disable_numparse=True)
+    text = "\n\n".join([table, HOW.format(alarm=ALARM, count=count), verdicts(profile), conclusion])
     wrong = [f"- {each.what}: {each.advice}" for each in every if each.verdict(level) == DIFFERS]
-    alarms, held = held_out(counts, level)
-    how = HOW.format(alarm=ALARM, count=len(counts), alarms=alarms, held=held)
-    number = frame.verdict.value_counts().reindex([SAME, DIFFERS, OPEN, NOT_MADE], fill_value=0)
-    conclusion = (
-        f"{number[SAME]} of {number[SAME] + number[DIFFERS]} statements reproduced on this machine. Of those that were "
-        f"made here, {number[OPEN]} more are undecided; {number[NOT_MADE]} were taken from the shipped results."
-    )
-    text = "\n\n".join([table, how, verdicts(profile), conclusion])
     text += "\n\nWhat to do where one was not:\n\n" * bool(wrong) + "\n".join(wrong)
     folder = paths.figures(profile)
     write_text(folder / "statements.csv", frame.to_csv(index=False))
     write_text(folder / "statements.md", text + "\n")
     return text, not wrong
-
-
-def held_out(counts: Sequence[Statement], level: float) -> tuple[int, int]:
-    """Each shipped count in turn taken for one made here: how many are not the same as the others, of how many."""
-    every = {each.what.partition(", seed ")[0]: each.shipped for each in counts}
-    held = [
-        Statement("", [*shipped[:i], *shipped[i + 1 :]], own, "")
-        for shipped in every.values()
-        for i, own in enumerate(shipped)
-        if len(shipped) > 1
-    ]
-    return sum(each.verdict(level) == DIFFERS for each in held), len(held)
 
 
 def verdicts(profile: str) -> str:

@@ -71,10 +71,7 @@ def interpolation_table(validation: pd.Series, longest: pd.Series) -> pd.DataFra
 
 
 def readings(results: Results, regime: str) -> pd.DataFrame:
-    """ABC in every reading: runs at the bar at 60 digits, of those made, by task.
-
-    Rows say whose lines, which positions and which initial weights.
-    """
+    """ABC by whose lines, which positions and which weights: runs at the bar at 60 digits, of those made."""
     end = "" if regime == "tight" else f"-{regime}"
     ours = f"abc{end or UNPRACTISED}"
     shown = {ours: "ABC: no positions, new weights"}

@@ -128,10 +128,7 @@ def kept(folder: Path, _: int) -> Pack:
 
 
 def add(folder: Path, runs: Sequence[Run], weights: bool) -> None:
-    """Add runs, with their weights or without, to the pack in a folder, which nothing else may write to meanwhile.
-
-    They take the place of those of the same name, profile and seed.
-    """
+    """Add runs, with weights or without, in place of those of the same name; nothing else may write meanwhile."""
     pack, new = Pack(folder), {run.spec.run_name(run.seed): row_of(run, weights) for run in runs}
     rows = pack.rows | new
     order = {name: i for i, name in enumerate(sorted(rows, key=lambda name: [rows[name][part] for part in ORDER]))}

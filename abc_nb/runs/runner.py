@@ -108,10 +108,7 @@ class Attempt:
 def train_until_accepted(
     experiment: Spec, seed: int, parent: Run | None, partial: Path, report: Report | None
 ) -> Attempt:
-    """Train; while validation is below what the experiment accepts, read more lines and train anew.
-
-    What is best in validation is returned. Each attempt has a checkpoint of its own.
-    """
+    """Train; while validation is below what is accepted, read more lines and train anew; the best attempt."""
     best, seconds, validation = None, 0.0, 0.0
     tried = pd.DataFrame()
     for number, reading in enumerate(readings(experiment, seed, parent)):
@@ -187,10 +184,7 @@ def start(experiment: Spec, seed: int, bias: Lines | None, parent: Run | None) -
 
 
 def practised(experiment: Spec, seed: int, parent: Run, report: Report | None) -> Attempt:
-    """The parent's model, trained on until it is certified; as it is where it can have no certificate.
-
-    The certificate after practice is written beside those that are made by hand.
-    """
+    """The parent's model, trained on until its certificate, which is written, holds; as it is if it can have none."""
     reading = Reading(parent.bias())
     model = start(experiment, seed, reading.bias, parent)
     config = replace(experiment.training, steps=max(1, experiment.training.steps // experiment.practice))

@@ -47,11 +47,7 @@ PAGE = 7.2  # inches: heads side by side
 
 @rc_context(STYLE)
 def attention_maps(heads: Sequence[HeadMap]) -> Figure:
-    """Heat maps on one scale, side by side; brighter is more attention (figures 5 and 6).
-
-    Rows are queries up to the end of the answer, labelled with the token they produce; wrong tokens are red and bold.
-    Cells that the algorithm needs are outlined.
-    """
+    """Heads on one scale (figures 5, 6): rows are queries to the end; wrong tokens are red, needed cells framed."""
     heights, wide = [[*head.outputs, EOS].index(EOS) + 1 for head in heads], [len(head.keys) for head in heads]
     size = (CELL * sum(wide) / len(heads) + 1.1, CELL * max(heights) + 1.0)
     figure, axes = new_figure(len(heads), size=size, width_ratios=wide)
@@ -67,10 +63,7 @@ def attention_maps(heads: Sequence[HeadMap]) -> Figure:
 
 @rc_context(STYLE)
 def windows(*wanted: Window, width: int = 6) -> Figure:
-    """Which cells windows leave open, drawn yellow; the queries of a matrix run down (figures 3 and 8).
-
-    Self-attention has one side in each; of a window to both sides it is left out.
-    """
+    """Which cells windows leave open, drawn yellow (figures 3 and 8); self-attention has one side in each."""
     one, two = "one number", "two numbers"
     layouts = {one: Task("successor").layout(width), two: Task("addition").layout(width, "aligned")}
     kinds: list[tuple[Attention, str]] = [("self", one), ("cross", one), ("cross", two)]
@@ -95,10 +88,7 @@ def windows(*wanted: Window, width: int = 6) -> Figure:
 
 @rc_context(STYLE)
 def dependencies(problems: Mapping[str, tuple[str, str]]) -> Figure:
-    """What output digits depend on: a line for each digit that they need, an arrow for each carry (figure 7).
-
-    `problems` has a panel's title, and the task and the problem that it shows.
-    """
+    """What output digits depend on (figure 7): digits and carries of a task's problem, by the panel's title."""
     figure, panels = new_figure(len(problems), size=(4.2, 1.9))
     for panel, (title, (name, problem)) in zip(panels, problems.items(), strict=True):
         depend(panel, Task(name), on_paper(Task(name), problem, "aligned"))
@@ -197,10 +187,7 @@ def percent_map(panel: Axes, table: pd.DataFrame, title: str) -> None:
 
 @rc_context(STYLE)
 def study_heads(study: CalibrationStudy, rows: int | None = None) -> Figure:
-    """The averaged cross-attention of each head of the last layer; cells on lines that are kept are framed.
-
-    With `rows` the first output tokens alone. Titles say what share of the attention shown is framed.
-    """
+    """The last layer's averaged cross-attention by head, up to `rows` outputs; kept lines framed, their share."""
     opened = study.opened("cross", study.last)[:, :rows]
     averaged = study.averages["cross", study.last].numpy()[:, :rows]
     count, height, width = averaged.shape
@@ -221,10 +208,7 @@ def study_heads(study: CalibrationStudy, rows: int | None = None) -> Figure:
 
 @rc_context(STYLE)
 def biases(bias: Lines, layer: int, task: Task, batch: Batch) -> Figure:
-    """Which keys a layer's cross-attention bias opens on one problem (figures 10 and 11).
-
-    Heads with the same open keys share a panel. Titles say what the heads' lines follow.
-    """
+    """Which keys a layer's cross-attention opens on a problem (figures 10, 11); heads that are alike share a panel."""
     opened = bias.covers(batch.layout, "cross", layer).numpy()
     keys, queries = (task.text(tokens[0].tolist()) for tokens in (batch.source, batch.target[:, 1:]))
     alike = [[*np.flatnonzero((opened == cells).all(axis=(1, 2)))] for cells in opened]
@@ -266,10 +250,7 @@ def what(line: Line) -> str:
 
 @rc_context(STYLE)
 def contexts(frame: pd.DataFrame) -> Figure:
-    """All contexts of a model of Parity, a column each: its bits, what it writes, and the margin below.
-
-    `frame` is as of `analysis.contexts.every_context`.
-    """
+    """All contexts of Parity (of `every_context`), a column each: its bits, what it writes, the margin below."""
     rows = [str(name) for name in frame if name not in ("output", "margin")]
     bits = frame[rows].replace({"": np.nan, "&": np.nan}).astype(float).to_numpy().T
     figure, (panel, below) = new_figure(2, 1, (0.078 * len(frame) + 0.9, 1.35), sharex=True, height_ratios=[3, 1])
@@ -298,10 +279,7 @@ def contexts(frame: pd.DataFrame) -> Figure:
 
 @rc_context(STYLE)
 def directions(matrix: np.ndarray, tokens: tuple[Sequence[str], Sequence[str]]) -> Figure:
-    """Averaged attention, and the mean on every line of each direction (figure 9); `tokens` of keys and queries.
-
-    A line's number is the column at which it meets the first row, or would meet it beyond the matrix.
-    """
+    """Averaged attention, and the mean of every line, named by the column where it meets the first row (figure 9)."""
     rows, columns = matrix.shape
     lines = {
         "diagonal": {k: np.diag(matrix, k) for k in range(1 - rows, columns)},

@@ -58,10 +58,7 @@ def new_figure(
 
 @rc_context(STYLE)
 def save(figure: Figure, name: str, profile: str) -> Image:
-    """Write PNG and SVG into the profile's figures; returns the picture, which a notebook shows and keeps.
-
-    (A `Figure` made without pyplot would be shown as its name.) Its letters have the size they were made for.
-    """
+    """Write PNG and SVG into the profile's figures; returns the picture in the size that it was made for."""
     written = {}
     for kind, options in {"png": {"dpi": DENSITY}, "svg": {"metadata": {"Date": None}}}.items():
         buffer = BytesIO()
@@ -136,10 +133,7 @@ def frame(axes: Axes, column: float, row: float, width: float = 1, height: float
 def mosaic(
     axes: Axes, matrices: Sequence[np.ndarray], columns: int, gap: tuple[int, int], low: float = 0, high: float = 1
 ) -> list[tuple[int, int]]:
-    """Draw matrices of one size on one scale, row by row; gives where each begins (row, column).
-
-    `gap` is the white space above each (for its title) and between two columns, in cells.
-    """
+    """Draw matrices on one scale with a `gap` (cells) above each and between; gives where each begins (row, column)."""
     height, width = matrices[0].shape
     step = (height + gap[0], width + gap[1])
     corners = [(i // columns * step[0] + gap[0], i % columns * step[1]) for i in range(len(matrices))]

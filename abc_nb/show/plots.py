@@ -107,10 +107,7 @@ def by_length(rows: pd.DataFrame, panels: Literal["task", "model"]) -> Figure:
 
 @rc_context(STYLE)
 def headline(study: CalibrationStudy, rows: pd.DataFrame, certified: dict[str, str]) -> Figure:
-    """The whole project: averaged attention with its lines, the bias for sixteen digits, accuracy by length.
-
-    `rows` are evaluation rows of one task; `certified` says of a model how many of its runs are certified.
-    """
+    """The whole project on one task: averaged attention with its lines, the bias extended, accuracy and proofs."""
     layer, head = study.strongest_head("cross", "antidiagonal")
     figure, (seen, extended, right) = new_figure(3, size=(3.2, 2.9), width_ratios=[3.4, 4.2, 4.6])
     rows_shown = min(TRAINED, study.layout.target_length - 1)  # of digits that all training numbers have
@@ -168,10 +165,7 @@ def once(keys: Sequence[str]) -> list[str]:
 
 @rc_context(STYLE)
 def reach(table: pd.DataFrame, certified: dict[str, str] | None = None) -> Figure:
-    """From the training length to the longest length that holds, a line a system (columns of `tables.reach`).
-
-    `certified` says of a model here how many of its runs are certified: an arrow goes on from where testing ended.
-    """
+    """From training to the longest length that holds (columns of `tables.reach`), and on where it is certified."""
     proven = {f"{of_model(model)}, here": count for model, count in (certified or {}).items()}
     figure, (panel,) = new_figure(size=(1.6 * WIDTH, 0.3 * len(table) + 0.7))
     end = 400 * table.tested.max()

@@ -78,10 +78,7 @@ def shortest_wrong(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_seeds(found: Results) -> pd.DataFrame:
-    """The worst accuracy (percent) of ABS and ABC before practice: task, model, length, group of seeds, worst.
-
-    `runs` says how many there are, and `right` how many of them are right on every problem.
-    """
+    """The worst accuracy (percent) of ABS and ABC before practice by length and group of seeds; runs, all right."""
     models, parts = ("window-cyclic", "abc-unpractised"), []
     for group, seeds in GROUPS.items():
         own = replace(found, seeds=seeds)

@@ -27,10 +27,7 @@ LONGEST = 64  # places: more do not fit on the picture
 def explore_attention(
     name: str = "addition-abc", problem: str | None = None, seed: int = 0, profile: str = "quick"
 ) -> w.Widget:
-    """Type a problem, step through its decoding, and see what the trained model `name` looks at.
-
-    `problem` is what it is asked first.
-    """
+    """Type a problem, step through its decoding, and see what the trained model `name` looks at."""
     study = AttentionStudy(load(name, seed, profile), samples=100)
     config, first = study.model.config, study.ranked_heads("cross")[0]
     asked = lru_cache(maxsize=4)(lambda problem: ask(study, problem))
@@ -68,10 +65,7 @@ def explore_attention(
 
 
 def ask(study: AttentionStudy, text: str) -> tuple[str, Decoded]:
-    """A sentence on what the model answers, and how it decoded a problem as wide as it is written.
-
-    Zeros in front count. InputError for a problem of another task, or one too long to be drawn.
-    """
+    """What the model answers, and how it decoded a problem as wide as typed; InputError for one too long to draw."""
     task = study.run.spec.task
     places = max(digits.shape[1] for digits in task.read(text, zeros=True))
     if places > LONGEST:

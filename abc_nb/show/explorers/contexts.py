@@ -54,10 +54,7 @@ def explore_contexts(name: str = "n-by-1-window-cyclic", seed: int = 2) -> w.Wid
 
 
 def wrong_sites(run: Run) -> list[tuple[str, int]]:
-    """The problems that a model's certificate shows to be wrong, each with its first wrong output, counted from 1.
-
-    InputError for a model without weights or without a certificate of them.
-    """
+    """The wrong problems of a model's certificate, each with its first wrong output from 1; InputError without one."""
     if (certificate := certified.of_run(run)) is None:
         name, path = run.spec.name, files.path_of(run.spec.run_name(run.seed))
         command = f"abc-nb certify {name} --seed {run.seed} --output {path}"
@@ -68,10 +65,7 @@ def wrong_sites(run: Run) -> list[tuple[str, int]]:
 
 @torch.inference_mode()
 def draw(figure: Figure, model: Transformer, task: Task, batch: Batch, step: int) -> str:
-    """Draw the logits of an output and the weight that each head gives to each open key; says what is written.
-
-    The output's `step` counts from 0 here, and from 1 in what is said.
-    """
+    """Draw the logits of output `step` (from 0) and the weight of each head on open keys; says what is written."""
     record = Record()
     with evaluating(model):
         logits = model(batch.source, batch.target[:, :-1], batch.layout, record)[0, step].numpy()
