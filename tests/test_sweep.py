@@ -23,6 +23,8 @@ def test_a_parent_that_is_nowhere_is_made_first(child: Spec, tiny: Spec, folders
 
 @pytest.mark.slow
 def test_processes_give_what_one_process_gives(child: Spec, folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
+    serve()
+    monkeypatch.setattr("joblib.externals.loky.backend.context._DEFAULT_START_METHOD", "forkserver")
     jobs = [(child, 0), (child, 1)]
     alone = [runner.ensure(*job) for job in jobs]
     monkeypatch.setenv("ABC_NB_RUNS", str(folders.runs / "together"))
