@@ -3,8 +3,7 @@
 from abc_nb.bias.sequence import cyclic_positions, dense_bias
 from abc_nb.hf.attach import Attached, attach, attached, load
 from abc_nb.hf.certify import certify
-from abc_nb.hf.flex import block_mask, mask_mod, score_mod
-from abc_nb.hf.packed import PackedText
+from abc_nb.hf.flex import PackedText, block_mask, mask_mod, score_mod
 from abc_nb.hf.practice import train_until_certified
 from abc_nb.hf.text import Reader, one_digit_tokens
 from abc_nb.hf.training import averaged_attention, calibrate_model, exact_match, sequence, train
