@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -98,22 +99,29 @@ def whole(bias: Bias, layout: Layout, layer: int, heads: int = HEADS) -> Tensor:
 
 
 @contextmanager
-def eager_with(model: Any, bias: Bias) -> Iterator[None]:
-    """The library's own plain attention, whose mask is replaced in every layer by that layer's bias."""
+def eager_with(model: Any, mask: Callable[[int], Tensor]) -> Iterator[None]:
+    """The library's own plain attention, whose mask is replaced in every layer, by its number."""
     before = model.config._attn_implementation
     model.set_attn_implementation("eager")
+    layers = [module for name, module in model.named_modules() if name.endswith((".attn", ".attention", "self_attn"))]
+    assert len(layers) == LAYERS
 
-    def masked(module: nn.Module, args: tuple[Any, ...], given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def masked(layer: int, _: object, args: tuple[Any, ...], given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         assert len(args) < 2, "the mask is no positional argument"
-        return args, given | {"attention_mask": whole(bias, LAYOUT, module.layer_idx)[None]}
+        return args, given | {"attention_mask": mask(layer)[None]}
 
-    modules = [module for module in model.modules() if hasattr(module, "layer_idx")]
-    hooks = [module.register_forward_pre_hook(masked, with_kwargs=True) for module in modules]
-    assert len(hooks) == LAYERS
+    hooks = [
+        module.register_forward_pre_hook(partial(masked, number), with_kwargs=True)
+        for number, module in enumerate(layers)
+    ]
     yield
     for hook in hooks:
         hook.remove()
     model.set_attn_implementation(before)
+
+
+def drawn_mask(layer: int) -> Tensor:
+    return whole(Drawn(), LAYOUT, layer)
 
 
 @families
@@ -121,7 +129,7 @@ def eager_with(model: Any, bias: Bias) -> Iterator[None]:
 def test_a_bias_on_each_layer_is_the_same_as_the_librarys_own_attention_with_that_mask(make: Make) -> None:
     model, tokens = made(make), sequences()
     plain = model(tokens).logits
-    with eager_with(model, Drawn()):
+    with eager_with(model, drawn_mask):
         wanted = model(tokens).logits
     with hf.attach(model, Drawn(), LAYOUT):
         found = model(tokens).logits
@@ -232,7 +240,7 @@ def test_attention_under_a_bias_is_read_and_what_is_set_meanwhile_takes_no_bias_
     under = model(tokens).logits
     model.set_attn_implementation("eager")
     assert torch.equal(model(tokens).logits, under)
-    with eager_with(model, Drawn()):
+    with eager_with(model, drawn_mask):
         wanted = model(tokens, output_attentions=True).attentions
     found = hf.averaged_attention(model, tokens, LAYOUT)
     for layer in range(LAYERS):

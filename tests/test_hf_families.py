@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 import torch
-from test_hf_rows import BIAS, LAYOUTS, count, drawn, padded
+from test_hf_rows import BIAS, LAYOUTS, drawn, padded
 from torch import Tensor
 
 from abc_nb import InputError
 from abc_nb.bias import Bias
+from abc_nb.bias.sequence import token_count
 
 transformers = pytest.importorskip("transformers")
 hf = pytest.importorskip("abc_nb.hf")
@@ -125,7 +126,7 @@ def logits(model: Any, tokens: Tensor, **more: Any) -> Tensor:
 
 def reached(model: Any, handle: Any) -> None:
     """A token changes what tokens see that open keys lead to, layer by layer, and nothing else."""
-    (tokens,) = drawn(5, [count(LAYOUTS[0])])
+    (tokens,) = drawn(5, [token_count(LAYOUTS[0])])
     other = tokens.clone()
     other[1] = (tokens[1] + 1) % 10
     paths = torch.eye(len(tokens)).bool()
@@ -140,7 +141,7 @@ def reached(model: Any, handle: Any) -> None:
 
 
 def rows_alone(model: Any, handle: Any, side: str) -> None:
-    parts = drawn(6, [count(layout) for layout in LAYOUTS])
+    parts = drawn(6, [token_count(layout) for layout in LAYOUTS])
     tokens, mask = padded(parts, [side] * len(parts))
     handle.layout = LAYOUTS
     together = logits(model, tokens, attention_mask=mask)

@@ -20,6 +20,7 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from abc_nb import InputError, Layout, Task
 from abc_nb.bias import Bias, Lines, RunningALiBi, Window
+from abc_nb.bias.sequence import token_count
 from abc_nb.bias.spans import SpanLines
 from abc_nb.problems.spans import Patterns
 
@@ -34,17 +35,13 @@ biases = pytest.mark.parametrize(
 )
 
 
-def count(layout: Layout) -> int:
-    return layout.source_length + layout.target_length
-
-
 def random(*shape: int) -> Tensor:
     return torch.randn(*shape, SIZE, generator=torch.Generator().manual_seed(sum(shape)))
 
 
 def check(attend: Callable[..., Any], bias: Bias, layout: Layout, tokens: int, new: int = 0, shared: int = 1) -> None:
     """Against softmax with the matrix cell by cell: `tokens` with padding, the last `new` computed, heads shared."""
-    known, new = count(layout), new or tokens
+    known, new = token_count(layout), new or tokens
     first = tokens - new
     query, key, value = random(2, HEADS, new), random(2, HEADS // shared, tokens), random(2, HEADS // shared, tokens)
     wanted = torch.full((HEADS, tokens, tokens), -math.inf)
@@ -66,7 +63,7 @@ def check(attend: Callable[..., Any], bias: Bias, layout: Layout, tokens: int, n
 @torch.no_grad()
 def test_interpreted_it_is_the_same_as_with_the_dense_matrix(bias: Bias, width: int) -> None:
     layout = ADDITION.layout(width)
-    known = count(layout)
+    known = token_count(layout)
     check(flex_attention, bias, layout, known)
     check(flex_attention, bias, layout, -(-known // 128) * 128)
     check(flex_attention, bias, layout, known - 4, shared=2)
@@ -82,10 +79,10 @@ def test_compiled_once_it_is_the_same_at_every_width_padded_with_shared_heads_an
     torch.compiler.reset()
     attend, layout = torch.compile(flex_attention), ADDITION.layout(30)
     for width in (10, 20, 70):
-        check(attend, bias, ADDITION.layout(width), count(ADDITION.layout(width)))
+        check(attend, bias, ADDITION.layout(width), token_count(ADDITION.layout(width)))
     check(attend, bias, layout, 128)
-    check(attend, bias, layout, count(layout), shared=2)
-    check(attend, bias, layout, count(layout) - 1, new=1)
+    check(attend, bias, layout, token_count(layout), shared=2)
+    check(attend, bias, layout, token_count(layout) - 1, new=1)
 
 
 ROWS = st.lists(st.lists(texts(), min_size=1, max_size=3), min_size=1, max_size=3)

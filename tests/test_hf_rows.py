@@ -9,11 +9,27 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from test_hf import HEADS, LAYERS, LAYOUT, PAD, SIZES, TOKENS, Drawn, eager_with, gpt2, llama, made, neox, whole
+from test_hf import (
+    HEADS,
+    LAYERS,
+    LAYOUT,
+    PAD,
+    SIZES,
+    TOKENS,
+    Drawn,
+    drawn_mask,
+    eager_with,
+    gpt2,
+    llama,
+    made,
+    neox,
+    whole,
+)
 from torch import Tensor
 
-from abc_nb import InputError, Layout, Task
+from abc_nb import InputError, Task
 from abc_nb.bias import Lines
+from abc_nb.bias.sequence import token_count
 from abc_nb.hf.rows import Rows, real_tokens
 from abc_nb.problems.layouts import binary_aligned, binary_natural
 
@@ -44,10 +60,6 @@ def opt(**other: Any) -> Any:
 six = pytest.mark.parametrize("make", [llama, gpt2, neox, gemma2, qwen3, opt])
 
 
-def count(layout: Layout) -> int:
-    return layout.source_length + layout.target_length
-
-
 def padded(parts: list[Tensor], sides: list[str], fill: int = PAD) -> tuple[Tensor, Tensor]:
     """Rows of tokens, and their mask."""
     longest = max(len(part) for part in parts)
@@ -67,7 +79,7 @@ def drawn(seed: int, lengths: list[int]) -> list[Tensor]:
 @pytest.mark.parametrize("period", [None, 3])
 @torch.no_grad()
 def test_a_row_beside_others_gives_what_it_gives_alone(make: Any, period: int | None) -> None:
-    model, parts = made(make), drawn(1, [count(layout) for layout in LAYOUTS])
+    model, parts = made(make), drawn(1, [token_count(layout) for layout in LAYOUTS])
     tokens, mask = padded(parts, ["left", "right", "left"])
     with hf.attach(model, BIAS, LAYOUTS, period) as handle:
         together = model(tokens, attention_mask=mask).logits
@@ -105,8 +117,8 @@ def test_mixed_widths_are_generated_together_with_the_cache_and_without(make: An
 def test_the_bias_of_rows_is_the_one_of_the_definition(data: st.DataObject) -> None:
     """A token of a problem has that problem's bias to its tokens; all else is closed, cell by cell."""
     layouts = data.draw(st.lists(st.sampled_from(LAYOUTS), min_size=1, max_size=3))
-    free = max(count(layout) for layout in layouts) + data.draw(st.integers(0, 3))
-    real = [sorted(data.draw(st.permutations(range(free)))[: count(layout)]) for layout in layouts]
+    free = max(token_count(layout) for layout in layouts) + data.draw(st.integers(0, 3))
+    real = [sorted(data.draw(st.permutations(range(free)))[: token_count(layout)]) for layout in layouts]
     mask = torch.zeros(len(layouts), free, dtype=torch.long)
     for row, columns in enumerate(real):
         mask[row, columns] = 1
@@ -124,7 +136,7 @@ def test_the_bias_of_rows_is_the_one_of_the_definition(data: st.DataObject) -> N
 
 
 def test_rows_that_do_not_fit_are_refused_in_a_sentence() -> None:
-    model, parts = made(llama), drawn(3, [count(layout) for layout in LAYOUTS])
+    model, parts = made(llama), drawn(3, [token_count(layout) for layout in LAYOUTS])
     tokens, mask = padded(parts, ["left"] * len(parts))
     with hf.attach(model, BIAS, LAYOUTS) as handle:
         with pytest.raises(InputError, match="19 tokens and the layout 7 of the problem and 10"):
@@ -160,7 +172,7 @@ def test_an_answer_ends_where_its_layout_does() -> None:
 @torch.no_grad()
 def test_rows_of_one_length_and_other_layouts_need_no_mask() -> None:
     layouts = [binary_natural(3, "+", 3), binary_aligned(3, "+")]
-    model, parts = made(llama), drawn(8, [count(layout) for layout in layouts])
+    model, parts = made(llama), drawn(8, [token_count(layout) for layout in layouts])
     with hf.attach(model, Drawn(), layouts) as handle:
         handle.bias = BIAS
         together = model(torch.stack(parts)).logits
@@ -172,7 +184,7 @@ def test_rows_of_one_length_and_other_layouts_need_no_mask() -> None:
 
 @torch.no_grad()
 def test_positions_that_are_given_are_kept() -> None:
-    model, parts = made(gpt2), drawn(9, [count(layout) for layout in LAYOUTS])
+    model, parts = made(gpt2), drawn(9, [token_count(layout) for layout in LAYOUTS])
     tokens, mask = padded(parts, ["left"] * len(parts))
     positions = (mask.cumsum(1) + 4).clamp(min=0)
     with hf.attach(model, BIAS, LAYOUTS) as handle:
@@ -184,8 +196,8 @@ def test_positions_that_are_given_are_kept() -> None:
 
 @torch.no_grad()
 def test_logits_are_capped_as_the_library_does_it_before_the_bias_is_added() -> None:
-    model, (tokens,) = made(gemma2, attn_logit_softcapping=0.5), drawn(10, [count(LAYOUT)])
-    with eager_with(model, Drawn()):
+    model, (tokens,) = made(gemma2, attn_logit_softcapping=0.5), drawn(10, [token_count(LAYOUT)])
+    with eager_with(model, drawn_mask):
         wanted = model(tokens[None]).logits
     with hf.attach(model, Drawn(), LAYOUT):
         assert torch.allclose(model(tokens[None]).logits, wanted, atol=1e-4)
@@ -196,7 +208,7 @@ def test_a_model_that_counts_its_positions_itself_takes_padding_behind_problems_
     heads = {"encoder_attention_heads": 2, "decoder_attention_heads": HEADS, "decoder_ffn_dim": 48}
     ids = {"vocab_size": TOKENS + 1, "pad_token_id": PAD, "bos_token_id": 1, "eos_token_id": 2, "is_decoder": True}
     config = transformers.BartConfig(**sizes | heads | ids, decoder_start_token_id=1)
-    model, parts = transformers.BartForCausalLM(config).eval(), drawn(4, [count(layout) for layout in LAYOUTS])
+    model, parts = transformers.BartForCausalLM(config).eval(), drawn(4, [token_count(layout) for layout in LAYOUTS])
     with hf.attach(model, BIAS, LAYOUTS):
         tokens, mask = padded(parts, ["right"] * len(parts))
         assert model(tokens, attention_mask=mask).logits.isfinite().all()

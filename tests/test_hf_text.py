@@ -13,7 +13,7 @@ import torch
 from helpers import one_token_a_character
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_hf import LAYERS, gpt2, llama, made, neox
+from test_hf import LAYERS, eager_with, gpt2, llama, made, neox
 from test_hf_rows import gemma2, opt, padded, qwen3
 from test_spans import HEADS, PATTERNS, slow_bias, texts
 from torch import Tensor, nn
@@ -76,20 +76,8 @@ def by_hand(model: Any, given: Known) -> Tensor:
         where.append(position)
     mask = torch.stack([torch.from_numpy(slow_bias(text, known, head)) for head in range(HEADS)])
     mask = torch.zeros(mask.shape).masked_fill(~mask, -torch.inf)
-    before = model.config._attn_implementation
-    model.set_attn_implementation("eager")
-    layers = [module for module in model.modules() if hasattr(module, "layer_idx")] or [
-        module for name, module in model.named_modules() if name.endswith("self_attn")
-    ]
-
-    def masked(_: nn.Module, args: tuple[Any, ...], more: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        return args, more | {"attention_mask": mask[None]}
-
-    hooks = [module.register_forward_pre_hook(masked, with_kwargs=True) for module in layers]
-    found: Tensor = model(ids(text)[None], position_ids=torch.tensor([where]), use_cache=False).logits[0]
-    for hook in hooks:
-        hook.remove()
-    model.set_attn_implementation(before)
+    with eager_with(model, lambda _: mask):
+        found: Tensor = model(ids(text)[None], position_ids=torch.tensor([where]), use_cache=False).logits[0]
     return found
 
 

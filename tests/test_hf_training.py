@@ -7,29 +7,29 @@ from typing import Any
 
 import pytest
 import torch
+from test_hf import llama
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 import abc_nb
 from abc_nb import Sampler, Task
 
-transformers = pytest.importorskip("transformers")
+pytest.importorskip("transformers")
 hf = pytest.importorskip("abc_nb.hf")
 training = pytest.importorskip("abc_nb.hf.training")
 
 SAMPLER = Sampler(Task("successor"))
 
 
-def llama(**other: Any) -> Any:
+def model_of(**other: Any) -> Any:
     torch.manual_seed(0)
-    sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 8}
-    more = {"vocab_size": len(SAMPLER.task.vocabulary), "eos_token_id": None, "bos_token_id": None}
-    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes | more | other))
+    sizes = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 8, "num_key_value_heads": 8}
+    return llama(**sizes | {"vocab_size": len(SAMPLER.task.vocabulary)} | other)
 
 
 @pytest.mark.parametrize("steps", [5, pytest.param(300, marks=pytest.mark.long)])
 def test_a_llamas_own_lines_carry_it_from_six_digits_to_sixty(steps: int) -> None:
     """In a few steps it learns nothing, and all runs all the same."""
-    model = llama()
+    model = model_of()
     hf.train(model, SAMPLER, steps)
     assert (hf.exact_match(model, SAMPLER.test_batch(6, 100, 0)) > 0.9) == (steps == 300)
     assert hf.exact_match(model, SAMPLER.test_batch(20, 100, 0)) < 0.05
@@ -50,7 +50,10 @@ def test_a_llamas_own_lines_carry_it_from_six_digits_to_sixty(steps: int) -> Non
 
 def test_training_goes_on_where_the_loss_is_that_of_the_answer_alone() -> None:
     """A step changes what is predicted of the answer; how the problem itself is predicted has no part in the loss."""
-    model, batch = llama(hidden_size=16, num_attention_heads=2, num_key_value_heads=2), SAMPLER.training_batch(0, 0, 64)
+    model, batch = (
+        model_of(hidden_size=16, num_attention_heads=2, num_key_value_heads=2),
+        SAMPLER.training_batch(0, 0, 64),
+    )
     before = model(training.sequence(batch)).logits
     loss = torch.nn.functional.cross_entropy(
         before[:, batch.layout.source_length :].flatten(0, 1), batch.target[:, 1:].flatten()
@@ -71,7 +74,7 @@ def test_training_goes_on_where_the_loss_is_that_of_the_answer_alone() -> None:
 
 @torch.no_grad()
 def test_lines_are_those_of_the_averages_and_the_sparsest_that_keep_enough() -> None:
-    model, batch = llama().eval(), SAMPLER.calibration_batch(0, 80)
+    model, batch = model_of().eval(), SAMPLER.calibration_batch(0, 80)
     averages = hf.averaged_attention(model, training.sequence(batch), batch.layout)
     one = hf.calibrate_model(model, batch, abc_nb.Calibration(share=0.1))
     assert one.bias == abc_nb.bias_from_attention(averages, batch.layout, abc_nb.Calibration(share=0.1))
