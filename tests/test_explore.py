@@ -23,7 +23,6 @@ from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.model.attention import Record
 from abc_nb.model.positions import Sinusoidal
-from abc_nb.model.rows import logits
 from abc_nb.problems.spans import VOCABULARY, tokens_of
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import runner, store
@@ -34,7 +33,7 @@ from abc_nb.show.explorers import contexts, text, window
 from abc_nb.show.plots import LOOKS
 from abc_nb.specs.spec import calibrated, spec
 from abc_nb.training.answers import answers
-from abc_nb.training.writer import rows_of
+from abc_nb.training.writer import logits, rows_of
 
 
 @pytest.fixture(scope="module")

@@ -27,11 +27,10 @@ from abc_nb.language.calibration import calibrated
 from abc_nb.language.mixture import Mixture, texts
 from abc_nb.language.spec import HEADS, LAYERS, LanguageSpec, language_spec, language_specs, patterns
 from abc_nb.language.training import LanguageTrainer, losses, text_loss
-from abc_nb.model.rows import logits
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.spans import Patterns, text_of, tokens_of
 from abc_nb.training.progress import Progress, TrainingConfig
-from abc_nb.training.writer import MEMORY, Writer, rows_of
+from abc_nb.training.writer import MEMORY, Writer, logits, rows_of
 
 SHORT = TrainingConfig(steps=6, batch=4, held_batch=4, hold=3, learned=2.0, again=1, validate_every=3, validation=8)
 

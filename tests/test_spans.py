@@ -14,9 +14,8 @@ from abc_nb.bias.base import CLOSED
 from abc_nb.bias.spans import SpanLines, positions
 from abc_nb.language.mixture import draw, solved
 from abc_nb.model.positions import Rotary
-from abc_nb.model.rows import logits
 from abc_nb.problems.spans import VOCABULARY, Pattern, Patterns, tokens_of
-from abc_nb.training.writer import Writer, rows_of
+from abc_nb.training.writer import Writer, logits, rows_of
 
 HEADS, LAYERS = 5, 2
 FORMS = {"addition": "{a}+{b}=", "n-by-1": "{a}*{d}=", "successor": "succ({a})=", "parity": "parity({bits})="}

@@ -5,7 +5,7 @@ themselves alone, and a token of its answer sees what the lines of its pattern o
 counts as one position, however long its numbers are.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -76,11 +76,6 @@ class SpanLines(Bias):
         """The first of the layers that follow each other up to this one and have the same lines."""
         return self.first(layer - 1) if layer and self.same(layer - 1, layer) else layer
 
-    def by_layer(self, layers: int, make: Callable[[int], Tensor]) -> list[Tensor]:
-        """What `make` gives for each layer, made once where layers have the same lines."""
-        made = {layer: make(layer) for layer in dict.fromkeys(map(self.first, range(layers)))}
-        return [made[self.first(layer)] for layer in range(layers)]
-
     @torch.inference_mode(False)
     def rows(self, spans: Sequence[ProblemSpan], layer: int, first: int, last: int) -> Tensor:
         """What is added to the logits of the queries `first` to `last` - 1 of a row: (heads, last - first, last)."""
@@ -129,6 +124,7 @@ def positions(spans: Sequence[ProblemSpan], tokens: int, period: int = 1) -> Ten
         if span.end < tokens:
             steps[span.end] = period
         if span.finished and period > 1:
-            inside[span.start : span.end] = cyclic_positions(span.layout, period)[: span.end - span.start]
+            part = inside[span.start : span.end]
+            part[:] = cyclic_positions(span.layout, period)[: len(part)]
     steps[:1] = 0
     return steps.cumsum(0) + inside

@@ -17,13 +17,12 @@ from abc_nb.calibration.of_model import sparsest
 from abc_nb.certificates.spans import SpanContexts
 from abc_nb.language.mixture import TextBatch, draw, solved
 from abc_nb.model.attention import Record
-from abc_nb.model.rows import logits
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.sampling import CALIBRATION, generator
 from abc_nb.problems.spans import END, Pattern
 from abc_nb.training.evaluation import evaluating
-from abc_nb.training.writer import rows_of
+from abc_nb.training.writer import logits, rows_of
 
 PROBLEMS = 512  # over which attention is averaged
 TOGETHER = 64

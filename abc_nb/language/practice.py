@@ -24,12 +24,11 @@ from abc_nb.common.errors import InputError
 from abc_nb.language.mixture import Mixture, TextBatch
 from abc_nb.language.training import LanguageTrainer
 from abc_nb.model.eight_bits import round_weights
-from abc_nb.model.rows import logits
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import AGAIN, generator
 from abc_nb.training.progress import TrainingConfig
 from abc_nb.training.trainer import Report
-from abc_nb.training.writer import rows_of, text_bias
+from abc_nb.training.writer import logits, rows_of, text_bias
 
 SHAPES, AT_ONCE = 8, 256  # shapes of which a step shows contexts alone, and contexts of each
 

@@ -8,14 +8,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from abc_nb.language.mixture import Mixture, TextBatch
-from abc_nb.model.rows import logits
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import VALIDATION, generator
 from abc_nb.problems.spans import Pattern, Patterns, ProblemSpan, text_of, tokens_of
 from abc_nb.training.evaluation import evaluating
 from abc_nb.training.progress import TrainingConfig
 from abc_nb.training.trainer import Batches, Trainer
-from abc_nb.training.writer import rows_of
+from abc_nb.training.writer import logits, rows_of
 
 TEXTS = 64  # rows of held-out text
 MISSED = 256  # problems that are kept to be met again

@@ -6,6 +6,7 @@ first token on that stands otherwise than before, and computed again. So is what
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -14,7 +15,6 @@ from torch import Tensor
 from abc_nb.bias.spans import SpanLines, positions
 from abc_nb.common.errors import InputError
 from abc_nb.model.attention import Cache, Record
-from abc_nb.model.rows import Rows, logits
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.spans import VOCABULARY, ProblemSpan, tokens_of
 from abc_nb.training.evaluation import evaluating
@@ -85,21 +85,36 @@ def text_bias(model: Transformer) -> SpanLines:
     return bias if isinstance(bias, SpanLines) else SpanLines(1)
 
 
-def rows_of(model: Transformer, texts: Sequence[str]) -> Rows:
-    """Positions and biases of rows of one length, as the model's bias says where problems stand in them."""
-    bias, tokens = text_bias(model), len(texts[0])
-    spans = [bias.spans(text) for text in texts]
-    where = torch.stack([positions(own, tokens, bias.period) for own in spans])
-    return Rows(where.to(model.head.weight.device), biases(model, spans, 0, tokens))
+def rows_of(model: Transformer, texts: Sequence[str]) -> list[list[ProblemSpan]]:
+    """The problems in rows of text that the model's bias is about."""
+    return [text_bias(model).spans(text) for text in texts]
 
 
-def biases(model: Transformer, rows: Sequence[Sequence[ProblemSpan]], first: int, last: int) -> list[Tensor]:
-    """What is added to each layer's logits of the tokens `first` to `last` - 1: (rows, heads or 1, tokens, last)."""
-    bias, device = text_bias(model), model.head.weight.device
-    return bias.by_layer(
-        model.config.decoder_layers,
-        lambda layer: torch.stack([bias.rows(spans, layer, first, last) for spans in rows]).to(device),
-    )
+def logits(
+    model: Transformer,
+    tokens: Tensor,
+    rows: Sequence[Sequence[ProblemSpan]],
+    cache: Cache | None = None,
+    record: Record | None = None,
+) -> Tensor:
+    """Logits (B, T, vocabulary) of the token after each of `tokens` (B, T), which follow those in the cache.
+
+    `rows` (B) are the problems in each row. `record` receives all attention, as self-attention.
+    """
+    bias, cache, device = text_bias(model), cache or Cache(), tokens.device
+    first, last = cache.count, cache.count + tokens.shape[1]
+    where = torch.stack([positions(spans, last, bias.period) for spans in rows]).to(device)
+    own = where[:, None, first:, None]  # one index for all heads and pairs of numbers
+    x = model.embed(tokens, where[:, first:])
+    for number, layer in enumerate(model.decoder.layers):
+        if bias.first(number) == number:  # otherwise it has the lines of the layer before
+            added = torch.stack([bias.rows(spans, number, first, last) for spans in rows]).to(device)
+        inner = layer.self_residual.norm(x)
+        both = cache.put(number, layer.keys_values(x, own))
+        keep = None if record is None else partial(record.keep, ("self",), number, 0)
+        x = layer.mix(x, inner, both, added, (own, where), keep)
+    cache.count = last
+    return model.head(model.decoder_norm(x))
 
 
 def passes(
@@ -114,12 +129,10 @@ def passes(
     `record` has the attention of the last ones.
     """
     check_memory(model, len(tokens))
-    where = positions(spans, len(tokens), text_bias(model).period)[None]
     with evaluating(model) as device:
         for first in range(cache.count, len(tokens), BLOCK):
-            last = min(first + BLOCK, len(tokens))
-            rows = Rows(where[:, :last].to(device), biases(model, [spans], first, last))
-            yield logits(model, torch.tensor([tokens[first:last]], device=device), rows, cache, record)[0]
+            part = torch.tensor([tokens[first : first + BLOCK]], device=device)
+            yield logits(model, part, [spans], cache, record)[0]
 
 
 def unchanged(old: str, old_spans: Sequence[ProblemSpan], new: str, new_spans: Sequence[ProblemSpan]) -> int:
