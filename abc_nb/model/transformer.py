@@ -66,28 +66,25 @@ class Transformer(nn.Module):
 
     @torch.inference_mode(False)  # a frame outlives the pass that builds it, and may serve training next
     def build_frame(self, layout: Layout, dense: bool) -> Frame:
-        """Index and biases of a layout; open keys where the bias has them, unless `dense`."""
+        """Index and biases of a layout; open keys where the bias has a few, unless `dense`."""
         device, config = self.head.weight.device, self.config
         source = torch.from_numpy(layout.source_index(config.source_index)).to(device)
         target = torch.from_numpy(layout.target_index(config.source_index)).to(device)
 
-        def of_layer(number: int) -> dict[str, Added]:
-            parts: dict[str, Added] = {name: self.added(layout, name, number, dense) for name in config.attentions}
+        def added(attention: Attention, layer: int) -> Added:
+            keys = None if dense or config.position.adds_logits else config.bias.open_keys(layout, attention, layer)
+            if keys is not None and keys.few(key_count(layout, attention)):
+                return keys.to(device)
+            matrix = config.bias.dense(layout, attention, layer, config.heads)
+            return None if matrix is None else matrix.to(device)
+
+        def of_layer(layer: int) -> dict[str, Added]:
+            cross, own = added("cross", layer), added("self", layer)
             if not self.decoder.alone:
-                return parts
-            sequence = over_sequence(parts["cross"], parts["self"], layout.source_length)
-            return {"sequence": sequence, "source": parts["source"]}
+                return {"cross": cross, "self": own}
+            return {"sequence": over_sequence(cross, own, layout.source_length), "source": added("source", layer)}
 
         return Frame(source, target, target, tuple(map(of_layer, range(config.decoder_layers))))
-
-    def added(self, layout: Layout, attention: Attention, layer: int, dense: bool) -> Added:
-        """The bias of one attention, as open keys or dense."""
-        device, bias = self.head.weight.device, self.config.bias
-        keys = None if dense or self.config.position.adds_logits else bias.open_keys(layout, attention, layer)
-        if keys is not None and keys.few(key_count(layout, attention)):
-            return keys.to(device)
-        matrix = bias.dense(layout, attention, layer, self.config.heads)
-        return None if matrix is None else matrix.to(device)
 
     # ---- the whole output at once
 
