@@ -14,11 +14,12 @@ from torch import Tensor
 from abc_nb.analysis.calibration_study import CalibrationStudy
 from abc_nb.analysis.results import Results
 from abc_nb.bias.base import ENCODER_DECODER, Attention
-from abc_nb.bias.lines import Line, open_cells, whole_matrix
+from abc_nb.bias.lines import Line, Lines, whole_matrix
 from abc_nb.calibration.calibrate import Calibration, candidates, line_means
 from abc_nb.model.layers import DecoderLayer
 from abc_nb.model.positions import Relative
 from abc_nb.model.transformer import Transformer
+from abc_nb.problems.layouts import Layout, Operand
 from abc_nb.problems.sampling import Batch
 from abc_nb.training.evaluation import record
 
@@ -37,7 +38,8 @@ def abc_index(queries: int, keys: int, read: tuple[int, int]) -> np.ndarray:
     found = candidates([whole_matrix(*read)], "cross", Calibration(anchor="whole", directions=("diagonal",)), read[0])
     means = line_means(torch.from_numpy(offsets(*read))[None].double(), found)[0]
     lines = [Line("cross", 0, 0, *line, mean) for line, mean in zip(found.lines, means.tolist(), strict=True)]
-    matrix = open_cells(lines, [whole_matrix(queries, keys)], (queries, keys), heads=1).dense(keys)[0].numpy()
+    layout = Layout(keys, (Operand(keys - 1, 1, keys),), (), queries)
+    matrix = Lines(1, tuple(lines)).dense(layout, "cross", 0)[0].numpy()
     return np.where(np.isfinite(matrix), matrix, np.nan)
 
 

@@ -240,32 +240,24 @@ def cells_of(line: Line, layout: Layout) -> tuple[Tensor, Tensor]:
 
 
 def on_lines(lines: Iterable[Line], layout: Layout, attention: Attention, heads: int) -> OpenKeys:
-    """Open keys of lines in a layout, in time and memory linear in its length."""
-    steps, keys = query_count(layout, attention), key_count(layout, attention)
-    places = (*spans(layout, attention), whole_matrix(steps, keys))
-    return open_cells(lines, places, (steps, keys), heads, causal=attention != "cross")
-
-
-def open_cells(
-    lines: Iterable[Line], places: Iterable[Span], shape: tuple[int, int], heads: int, causal: bool = False
-) -> OpenKeys:
-    """Open keys of lines over given spans, for a matrix of `shape` (query, key): a slot for each distinct line.
+    """Open keys of lines in a layout, in time and memory linear in its length: a slot for each distinct line.
 
     Where lines meet a key stands in several slots.
     """
+    steps, keys = query_count(layout, attention), key_count(layout, attention)
+    known = {span.name: span for span in (*spans(layout, attention), whole_matrix(steps, keys))}
     distinct: dict[tuple[Direction, str, int], list[Line]] = {}
     for line in lines:
         distinct.setdefault((line.direction, line.span, line.offset), []).append(line)
-    known = {span.name: span for span in places}
-    index = torch.zeros(shape[0], max(len(distinct), 1), dtype=torch.long)
+    index = torch.zeros(steps, max(len(distinct), 1), dtype=torch.long)
     value = torch.full((heads, *index.shape), CLOSED)
     for slot, ((direction, name, offset), members) in enumerate(distinct.items()):
         if name not in known:
             raise InputError(f"this bias follows {name!r}, which the layout does not have: it has {', '.join(known)}")
-        columns, inside = known[name].cells(direction, offset, shape[0])
-        if causal:
-            inside &= columns <= torch.arange(shape[0])
-        index[:, slot] = columns.clamp(0, shape[1] - 1)
+        columns, inside = known[name].cells(direction, offset, steps)
+        if attention != "cross":
+            inside &= columns <= torch.arange(steps)
+        index[:, slot] = columns.clamp(0, keys - 1)
         for line in members:
             value[line.head, inside, slot] = value[line.head, inside, slot].clamp(min=line.value)
     return OpenKeys(index, value)
