@@ -199,8 +199,10 @@ def test_some_of_the_problems_missed_come_again_no_more_than_a_quarter_of_a_batc
 
 @pytest.mark.parametrize("sampler", [SAMPLER, DIGIT, Sampler(Task("successor"), width_count=3)])
 def test_a_batch_holds_the_problems_that_come_again_and_fresh_ones(sampler: Sampler) -> None:
-    """At whatever width the batch has, wider or narrower than what is given."""
-    again = sampler.training_batch(7, 0, 3).operands(torch.arange(3), sampler.task)
+    """At whatever width the batch has."""
+    given_problems = batches(sampler)
+    given_problems.remember(sampler.training_batch(7, 0, 3), torch.ones(3, dtype=torch.bool))
+    again = given_problems.missed
     for step in range(6):
         batch = sampler.training_batch(0, step, 10, again)
         assert problems_of(batch)[7:] == as_numbers(again)

@@ -3,7 +3,7 @@
 Column `i` is place `i`, and nothing loops over samples.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import lru_cache, reduce
 
 import numpy as np
@@ -43,12 +43,6 @@ def without_zeros(digits: Digits) -> Digits:
 def written_number(digits: Iterable[str]) -> str:
     """A number as people write it, from its digits, the highest first."""
     return "".join(digits).lstrip("0") or "0"
-
-
-def fit(operands: Sequence[Digits], like: Sequence[Digits]) -> list[Digits]:
-    """The same numbers in as many places as others have; places that are cut off hold zeros."""
-    pairs = zip(operands, like, strict=True)
-    return [np.pad(a[:, : b.shape[1]], [(0, 0), (0, max(0, b.shape[1] - a.shape[1]))]) for a, b in pairs]
 
 
 def varied_digits(base: int, count: int, places: int, rng: np.random.Generator) -> Digits:

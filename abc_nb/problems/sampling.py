@@ -14,7 +14,7 @@ from torch import Tensor
 
 from abc_nb.common.config import check_fields
 from abc_nb.common.errors import InputError
-from abc_nb.problems.digits import Digits, fit
+from abc_nb.problems.digits import Digits
 from abc_nb.problems.layouts import Arrangement, Layout
 from abc_nb.problems.tasks import NUMBERS, PADDED, Regime, Task, Width, single
 
@@ -99,10 +99,11 @@ class Sampler:
         """Batch number `step`, of one of the training widths or of a given one; `again` are operands to put into it."""
         rng = generator(seed, TRAIN, step)
         width = width or self.widths[rng.integers(len(self.widths))]
-        operands = self.draw(self.numbers(seed)[0], size - (len(again[0]) if again else 0), width, rng)
-        if again:
-            operands = [np.concatenate(pair) for pair in zip(operands, fit(again, operands), strict=True)]
-        return self.batch(operands, width)
+        if not again:
+            return self.batch(self.draw(self.numbers(seed)[0], size, width, rng), width)
+        fresh = self.draw(self.numbers(seed)[0], size - len(again[0]), width, rng)
+        pairs = zip(fresh, self.task.widen(again, width), strict=True)
+        return self.batch([np.concatenate(pair) for pair in pairs], width)
 
     def draw(self, pool: np.ndarray, count: int, width: Width, rng: np.random.Generator) -> list[Digits]:
         """The operands of so many problems, from numbers of `pool`: of unpadded ones, those that fill the width."""
