@@ -14,7 +14,7 @@ from helpers import integers
 
 import abc_nb
 from abc_nb.bias.lines import Line
-from abc_nb.certificates import practice
+from abc_nb.certificates import practice, tables
 from abc_nb.certificates.certify import Result, certify_model, contexts_of, results_of, weights_of
 from abc_nb.certificates.checksum import checksum
 from abc_nb.certificates.contexts import SampledContexts
@@ -189,6 +189,7 @@ def test_a_context_of_a_training_table_is_found_again(base: int, more: tuple[Lin
 
 def test_practice_of_tables_trains_on_sizes_of_training(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(practice, "EXAMPLES", 3)  # of an untrained model, which is wrong on most contexts
+    monkeypatch.setattr(tables, "DRAWN", 100)
     task = Task("n-by-n", 2)
     sampler = Sampler(task, width_count=3)
     config = TrainingConfig(steps=4, batch=8, held_batch=8, warmup=1, hold=2, learned=2.0, validate_every=4)
