@@ -17,13 +17,7 @@ from abc_nb.bias.base import key_count
 from abc_nb.bias.window import Window
 from abc_nb.calibration import of_model
 from abc_nb.calibration.calibrate import PAPER, Calibration, calibrate
-from abc_nb.calibration.of_model import (
-    SHARES,
-    average_attention,
-    bias_from_attention,
-    calibrate_model,
-    coverage,
-)
+from abc_nb.calibration.of_model import SHARES, average_attention, bias_from_attention, calibrate_model, coverage
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.layouts import binary_natural, unary

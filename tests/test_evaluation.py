@@ -14,13 +14,7 @@ from torch import Tensor
 from abc_nb.bias.alibi import ALiBi
 from abc_nb.bias.base import Bias, Causal
 from abc_nb.bias.window import Window
-from abc_nb.model.positions import (
-    NoPosition,
-    PositionEncoding,
-    Relative,
-    Rotary,
-    Sinusoidal,
-)
+from abc_nb.model.positions import NoPosition, PositionEncoding, Relative, Rotary, Sinusoidal
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.layouts import SOS, Arrangement
 from abc_nb.problems.sampling import Batch, Sampler

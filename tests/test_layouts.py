@@ -5,11 +5,7 @@ from typing import Any
 import pytest
 
 from abc_nb.common.errors import InputError
-from abc_nb.problems.layouts import (
-    Layout,
-    Operand,
-    unary,
-)
+from abc_nb.problems.layouts import Layout, Operand, unary
 
 FIELDS: dict[str, Any] = {"width": 3, "operands": (Operand(3, 1, 3),), "symbols": ((0, "$"), (4, "&"))}
 FIELDS["target_length"] = 4

@@ -23,8 +23,7 @@ INFINITY = float("inf")
 WIDTHS = st.integers(1, 12)
 LAYOUTS = layouts(WIDTHS)
 TABLES = st.builds(
-    lambda first, second, rows, columns: table((first, second), (rows, columns)),
-    *(st.integers(1, 5),) * 4,
+    lambda first, second, rows, columns: table((first, second), (rows, columns)), *(st.integers(1, 5),) * 4
 )
 ATTENTIONS: list[Attention] = ["self", "cross"]
 

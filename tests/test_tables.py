@@ -85,13 +85,7 @@ def test_tokens_that_are_no_cells_are_question_marks(name: str, problem: str) ->
     assert task.write([], layout) == "?"
 
 
-@given(
-    st.sampled_from(["n-by-n", "sum-of-many"]),
-    BASES,
-    st.integers(1, 5),
-    st.integers(1, 14),
-    st.data(),
-)
+@given(st.sampled_from(["n-by-n", "sum-of-many"]), BASES, st.integers(1, 5), st.integers(1, 14), st.data())
 def test_what_stands_in_a_table_is_possible_and_right(
     name: str, base: int, first: int, second: int, data: st.DataObject
 ) -> None:

@@ -129,12 +129,7 @@ class MultiHeadAttention(nn.Module):
         return self.encoding.rotate(self.split(self.key(memory)), index), self.split(self.value(memory))
 
     def attend(
-        self,
-        x: Tensor,
-        keys_values: KeysValues,
-        bias: Added,
-        index: tuple[Tensor, Tensor],
-        keep: Keep | None = None,
+        self, x: Tensor, keys_values: KeysValues, bias: Added, index: tuple[Tensor, Tensor], keep: Keep | None = None
     ) -> Tensor:
         """Queries from `x` (B, L, D) over given keys and values; `index` = positions of queries and keys."""
         query = self.encoding.rotate(self.split(self.query(x)), index[0])

@@ -89,12 +89,7 @@ class Transformer(nn.Module):
     # ---- the whole output at once
 
     def forward(
-        self,
-        source: Tensor,
-        target: Tensor,
-        layout: Layout,
-        record: Record | None = None,
-        phase: Tensor | int = 0,
+        self, source: Tensor, target: Tensor, layout: Layout, record: Record | None = None, phase: Tensor | int = 0
     ) -> Tensor:
         """Logits (B, L, vocabulary) for source (B, S) and the target without its last token (B, L).
 

@@ -118,11 +118,7 @@ def logits(
 
 
 def passes(
-    model: Transformer,
-    tokens: Sequence[int],
-    spans: Sequence[ProblemSpan],
-    cache: Cache,
-    record: Record | None = None,
+    model: Transformer, tokens: Sequence[int], spans: Sequence[ProblemSpan], cache: Cache, record: Record | None = None
 ) -> Iterator[Tensor]:
     """Logits (tokens, vocabulary) after the tokens that are not in the cache yet, `BLOCK` at a time.
 
