@@ -6,7 +6,7 @@ A bias is a frozen value, one a file; `base.py` says what it can do. The files o
 from abc_nb.bias.base import CLOSED, Attention, Bias, Causal, OpenKeys
 from abc_nb.bias.lines import Line, Lines
 from abc_nb.bias.window import Window
-from abc_nb.common.collect import load, looked_up
+from abc_nb.common.config import load, looked_up
 
 __all__ = ["CLOSED", "Attention", "Bias", "Causal", "Line", "Lines", "OpenKeys", "Window"]
 

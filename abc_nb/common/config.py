@@ -1,14 +1,17 @@
 """Configurations are frozen dataclasses; here they become JSON and come back.
 
 Each object carries its class name, so that a bias or a position encoding is restored as what it was.
-Unknown classes, unknown or missing fields and values of another type are errors.
+Unknown classes, unknown or missing fields and values of another type are errors. Classes are found in folders of which
+each file adds some; no list of names is kept.
 """
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -77,3 +80,29 @@ def fits(value: Any, hint: Any) -> bool:
 def digest(data: Any) -> str:
     """A short name for plain data that changes whenever the data does."""
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def load(package: str, folder: Iterable[str]) -> None:
+    """Import all modules of a package; `folder` is the package's `__path__`."""
+    for module in iter_modules(folder):
+        import_module(f"{package}.{module.name}")
+
+
+def classes(*bases: type) -> dict[str, type]:
+    """These configurations and all loaded ones that derive from them, by name."""
+    every = list(bases)
+    for cls in every:  # grows while it is read
+        every += cls.__subclasses__()
+    return {cls.__name__: cls for cls in every if is_dataclass(cls)}
+
+
+def looked_up(kind: str, base: type) -> Callable[[str], Any]:
+    """A package's `__getattr__`, which gives the classes that derive from `base`; AttributeError names them."""
+
+    def look_up(name: str) -> type:
+        found = classes(base)
+        if name in found:
+            return found[name]
+        raise AttributeError(f"no {kind} is called {name!r}: there are {', '.join(sorted(found))}")
+
+    return look_up

@@ -21,8 +21,7 @@ from torch import Tensor, nn
 from abc_nb.bias import Bias, Line
 from abc_nb.bias.sequence import check_bias, cyclic_positions, of_heads
 from abc_nb.bias.spans import SpanLines
-from abc_nb.common.collect import classes
-from abc_nb.common.config import from_data, to_data
+from abc_nb.common.config import classes, from_data, to_data
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_text
 from abc_nb.hf.attention import NAME, register

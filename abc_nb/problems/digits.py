@@ -35,11 +35,6 @@ def as_integer(digits: np.ndarray, base: int) -> int:
     return reduce(lambda number, digit: number * base + digit, reversed(digits.tolist()), 0)
 
 
-def without_zeros(digits: Digits) -> Digits:
-    """One number without the zeros in front of it; zero has one digit."""
-    return digits[:, : np.flatnonzero(digits[0]).max(initial=0) + 1]
-
-
 def written_number(digits: Iterable[str]) -> str:
     """A number as people write it, from its digits, the highest first."""
     return "".join(digits).lstrip("0") or "0"

@@ -14,7 +14,6 @@ from abc_nb.problems.digits import (
     python_digits,
     to_digits,
     varied_digits,
-    without_zeros,
     written_number,
 )
 from abc_nb.problems.layouts import Layout
@@ -118,7 +117,7 @@ class Numbers(Task):
 
     def read(self, text: str, zeros: bool = False) -> list[Digits]:
         operands = super().read(text)
-        return operands if zeros else [without_zeros(digits) for digits in operands]
+        return operands if zeros else [own[:, : np.flatnonzero(own[0]).max(initial=0) + 1] for own in operands]
 
     def parsed(self, text: str) -> list[Digits]:
         parts, wanted = numbers_in(text, self.operator, self.digits), 2 if self.operator else 1

@@ -37,11 +37,6 @@ class Batch:
         pairs = zip(self.source.split(rows), self.target.split(rows), strict=True)
         return [Batch(source, target, self.layout) for source, target in pairs]
 
-    def first(self, tokens: int) -> "Batch":
-        """The same problems up to so many output tokens, if they have more."""
-        tokens = min(tokens, self.layout.target_length)
-        return Batch(self.source, self.target[:, : tokens + 1], replace(self.layout, target_length=tokens))
-
     def operands(self, rows: Tensor, task: Task) -> list[Digits]:
         """The digits of some problems' operands, least significant first; a digit that fills every place is one."""
         return task.operands(self.source[rows].cpu().numpy(), self.layout)
@@ -129,8 +124,11 @@ class Sampler:
         batch = self.batch(operands, self.widest)
         if padding or self.regime not in PADDED or batch.layout.row:
             return batch
-        cut = batch.first(self.task.training_width)
-        return replace(cut, layout=replace(cut.layout, filled=self.task.training_width))
+        filled = self.task.training_width
+        tokens = min(filled, batch.layout.target_length)
+        return Batch(
+            batch.source, batch.target[:, : tokens + 1], replace(batch.layout, target_length=tokens, filled=filled)
+        )
 
     def validation_batches(self, seed: int, size: int) -> list[Batch]:
         """`size` problems in all, at each training width in turn: of numbers never trained on, or random lists."""

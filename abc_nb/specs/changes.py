@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 
 from abc_nb.bias import Bias
 from abc_nb.calibration.calibrate import Calibration
-from abc_nb.common.collect import classes
-from abc_nb.common.config import from_data
+from abc_nb.common.config import classes, from_data
 from abc_nb.common.errors import InputError
 from abc_nb.model.positions import PositionEncoding
 

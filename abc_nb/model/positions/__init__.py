@@ -4,7 +4,7 @@ A position encoding is a frozen value, and a file holds one family of them; `bas
 in this folder's files are found.
 """
 
-from abc_nb.common.collect import load, looked_up
+from abc_nb.common.config import load, looked_up
 from abc_nb.model.positions.absolute import NoPosition, Sinusoidal
 from abc_nb.model.positions.base import Index, PositionEncoding
 
