@@ -131,15 +131,14 @@ class Unrolled:
         self, name: Attention, layer: int, query: int, place: int | None
     ) -> tuple[tuple[bytes, Node | Token], ...]:
         """The open keys of a query of a layer, which stands at a place: the bias of every head, and the key's tree."""
-        index, value = self.rows[layer - 1][name]
-        found = []
-        for slot, key in enumerate(index[query].tolist()):
-            if (value[query, slot] > CLOSED).any():
-                kind, _, at = ("digit", 0, key) if name == "self" else self.columns[key]
-                if kind == "digit":
-                    self.check(at, place)
-                below = self.node if name == "self" else self.problem
-                found.append((value[query, slot].tobytes(), below(layer - 1, key)))
+        index, value = (part[query] for part in self.rows[layer - 1][name])
+        found, below = [], self.node if name == "self" else self.problem
+        for slot in np.flatnonzero((value > CLOSED).any(1)):
+            key = int(index[slot])
+            kind, _, at = ("digit", 0, key) if name == "self" else self.columns[key]
+            if kind == "digit":
+                self.check(at, place)
+            found.append((value[slot].tobytes(), below(layer - 1, key)))
         return tuple(found)
 
     def root(self, step: int) -> Node:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from abc_nb.problems.automaton import Kind
@@ -26,7 +26,7 @@ class Token:
 
     def renamed(self, names: Mapping[int, int]) -> Token:
         kind, number, place = self.atom
-        return replace(self, atom=(kind, number, names[place])) if kind in ("digit", "output") else self
+        return Token((kind, number, names[place]), self.index) if kind in ("digit", "output") else self
 
 
 @dataclass(frozen=True)
