@@ -17,7 +17,7 @@ from abc_nb.bias.base import OpenKeys
 from abc_nb.calibration.calibrate import Calibration
 from abc_nb.model.positions import Sinusoidal
 from abc_nb.model.transformer import ModelConfig, Transformer
-from abc_nb.problems.layouts import Layout, binary_aligned, binary_natural, unary, written_out
+from abc_nb.problems.layouts import Layout, binary_aligned, binary_natural, unary
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.spans import VOCABULARY
 from abc_nb.problems.tasks import Task
@@ -65,7 +65,7 @@ def layouts(widths: st.SearchStrategy[int]) -> st.SearchStrategy[Layout]:
 
 def table(places: Sequence[int], shape: tuple[int, int]) -> Layout:
     """The layout of a product that is written as a table of so many rows and columns."""
-    flat = written_out(places, "*")
+    flat = binary_natural(places[0], "*", places[1])
     return replace(flat, target_length=shape[0] * shape[1] + 1, row=shape[1], above=(1,))
 
 

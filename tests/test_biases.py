@@ -18,7 +18,8 @@ from abc_nb.bias.window import Near, Sides, Window
 from abc_nb.common.errors import InputError
 from abc_nb.model.attention import Record
 from abc_nb.model.transformer import ModelConfig, Transformer
-from abc_nb.problems.layouts import SOS, Layout, as_written, binary_aligned, binary_natural, unary, units_first
+from abc_nb.problems.layouts import SOS, Layout, binary_aligned, binary_natural, unary
+from abc_nb.problems.tasks import Task
 
 WIDTHS, WINDOWS = st.integers(1, 20), st.integers(0, 4)
 LAYOUTS = layouts(WIDTHS)
@@ -209,7 +210,7 @@ def test_in_a_decoder_only_model_no_token_of_the_problem_depends_on_later_ones(b
     torch.testing.assert_close(states[0], states[1], rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("layout", [units_first(LAYOUT), as_written(LAYOUT, 1)])
+@pytest.mark.parametrize("layout", [Task("addition").layout(4, how) for how in ("units-first", "as-written")])
 @pytest.mark.parametrize("bias", [ALiBi(cross=True), Near(), Window()])
 def test_a_bias_that_slides_refuses_operands_or_an_answer_in_the_other_order(bias: Bias, layout: Layout) -> None:
     with pytest.raises(InputError, match="units last and answers with the units first: take Lines"):

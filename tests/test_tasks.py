@@ -166,19 +166,19 @@ def source_text(task: Task, operands: list[np.ndarray], width: Width, arrangemen
     return "".join(task.text(task.source(operands, task.layout(width, arrangement))[0].tolist()))
 
 
-def target_text(task: Task, operands: list[np.ndarray]) -> str:
-    return "".join(task.text(task.target(operands)[0].tolist()))
+def target_text(task: Task, operands: list[np.ndarray], width: Width, arrangement: Arrangement = "natural") -> str:
+    return "".join(task.text(task.target(operands, task.layout(width, arrangement))[0].tolist()))
 
 
 def test_problems_are_written_as_in_the_paper() -> None:
     addition, operands = Task("addition"), [array([123], 10, 4), array([748], 10, 4)]
     assert source_text(addition, operands, 4) == "$0123+0748&"
     assert source_text(addition, operands, 4, "aligned") == "$+00172438&"
-    assert target_text(addition, operands) == "$1780&"  # 0871, least significant digit first
+    assert target_text(addition, operands, 4) == "$1780&"  # 0871, least significant digit first
     product, factors = Task("n-by-1"), [array([123], 10, 4), np.array([[6]])]
     assert source_text(product, factors, 4) == "$0123*6&"
     assert source_text(product, factors, 4, "aligned") == "$*06162636&"
-    assert target_text(product, factors) == "$8370&"
+    assert target_text(product, factors, 4) == "$8370&"
 
 
 @pytest.mark.parametrize("arrangement", ["natural", "aligned"])
@@ -195,7 +195,7 @@ def test_unary_tasks_are_written_the_same_in_either_arrangement(
     name: str, operand: np.ndarray, source: str, target: str, arrangement: Arrangement
 ) -> None:
     assert source_text(Task(name), [operand], operand.shape[1], arrangement) == source
-    assert target_text(Task(name), [operand]) == target
+    assert target_text(Task(name), [operand], operand.shape[1]) == target
 
 
 @given(st.integers(0, 9999), st.integers(0, 9999), BASES)
@@ -206,7 +206,7 @@ def test_a_sum_as_others_write_it(first: int, second: int, base: int) -> None:
     a, b = (np.base_repr(each, base).lower().rjust(width, "0") for each in (first, second))
     assert source_text(task, operands, width, "units-first") == f"${a[::-1]}+{b[::-1]}&"
     assert source_text(task, operands, width, "as-written") == f"${a}+{b}&"
-    target = "".join(task.text(task.target(operands, task.layout(width, "as-written"))[0].tolist()))
+    target = target_text(task, operands, width, "as-written")
     assert target == f"${np.base_repr(first + second, base).lower().rjust(width + 1, '0')}&"
 
 

@@ -207,7 +207,7 @@ def test_a_batch_holds_the_problems_that_come_again_and_fresh_ones(sampler: Samp
         batch = sampler.training_batch(0, step, 10, again)
         assert problems_of(batch)[7:] == as_numbers(again)
         assert len({*problems_of(batch)}) == 10
-        target = sampler.task.target(batch.operands(torch.arange(10), sampler.task))
+        target = sampler.task.target(batch.operands(torch.arange(10), sampler.task), batch.layout)
         np.testing.assert_array_equal(batch.target.numpy(), target)
 
 

@@ -4,8 +4,7 @@ A layout is pure geometry. Positions and biases are computed from it, so they ho
 Columns count the source from the left, places count an operand from its right end (units = 0).
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -133,21 +132,3 @@ def binary_aligned(width: int, operator: str) -> Layout:
     end = 2 * width + 2
     symbols = ((0, SOS), (1, operator), (end, EOS))
     return Layout(width, (Operand(end - 2, 2, width), Operand(end - 1, 2, width)), symbols, width + 1)
-
-
-def written_out(places: Sequence[int], operator: str) -> Layout:
-    """One operand or two, one after the other."""
-    return unary(places[0], operator) if len(places) == 1 else binary_natural(places[0], operator, places[1])
-
-
-def units_first(layout: Layout) -> Layout:
-    """The same with each operand's units first: `$ a_1 ... a_n + b_1 ... b_m &` (McLeish et al. 2024)."""
-    turned = tuple(Operand(int(one.columns[-1]), -one.stride, one.places) for one in layout.operands)
-    return replace(layout, operands=turned)
-
-
-def as_written(layout: Layout, more: int) -> Layout:
-    """The same with the answer's units last, and `more` tokens for what it can be longer (Kazemnejad et al. 2023)."""
-    if layout.row is not None:
-        raise InputError("a table is written row by row, units first: choose another arrangement than as-written")
-    return replace(layout, target_length=layout.target_length + more, answer="units last")

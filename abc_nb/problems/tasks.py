@@ -13,10 +13,9 @@ from typing import Any, ClassVar, Literal, Self, get_args
 import numpy as np
 
 from abc_nb.common.errors import InputError
-from abc_nb.problems import layouts
 from abc_nb.problems.automaton import Automaton, Kind, enumerated
 from abc_nb.problems.digits import DIGITS, Digits, digit_count, distinct_digits, varied_digits
-from abc_nb.problems.layouts import EOS, SOS, Arrangement, Layout
+from abc_nb.problems.layouts import EOS, SOS, Arrangement, Layout, Operand, binary_aligned, binary_natural, unary
 
 PAD = "@"
 SYMBOLS = ("+", "*", SOS, EOS, PAD)
@@ -60,7 +59,6 @@ class Task:
 
     def __new__(cls, name: str, base: int = 0) -> Self:
         kind = REGISTRY.get(name) if isinstance(name, str) else None
-        kind = cls if name and cls.registered == name else kind
         if kind is None or not issubclass(kind, cls):
             known = [other for other, task in REGISTRY.items() if issubclass(task, cls)]
             raise InputError(f"unknown task {name!r}: choose one of {', '.join(known)}")
@@ -213,21 +211,27 @@ class Task:
         """Where the tokens stand.
 
         Natural: operands with the units last, and the answer with the units first. Aligned: the digits of one place
-        side by side, of two numbers or a number and a digit. Units first: as natural, but for the operands' order. As
-        written: as natural, but for the answer's order.
+        side by side, of two numbers or a number and a digit. Units first: the operands' too (McLeish et al. 2024). As
+        written: the answer's units last, with tokens for what it can be longer (Kazemnejad et al. 2023).
         """
         if arrangement not in get_args(Arrangement):
             raise InputError(f"{arrangement!r} is no arrangement: choose one of {', '.join(get_args(Arrangement))}")
         if arrangement == "aligned" and self.can_pad and self.operator and self.factor < 2:
-            return layouts.binary_aligned(single(width), self.operator)
-        natural = self.natural(width)
+            return binary_aligned(single(width), self.operator)
+        layout = self.natural(width)
         if arrangement == "units-first":
-            return layouts.units_first(natural)
-        return layouts.as_written(natural, self.grows) if arrangement == "as-written" else natural
+            turned = (Operand(int(one.columns[-1]), -one.stride, one.places) for one in layout.operands)
+            return replace(layout, operands=tuple(turned))
+        if arrangement == "as-written":
+            if layout.row is not None:
+                raise InputError("a table is written row by row, units first: choose another arrangement")
+            return replace(layout, target_length=layout.target_length + self.grows, answer="units last")
+        return layout
 
     def natural(self, width: Width) -> Layout:
         """The layout of operands one after the other."""
-        return layouts.written_out(self.operand_places(width), self.operator)
+        first, *second = self.operand_places(width)
+        return binary_natural(first, self.operator, *second) if second else unary(first, self.operator)
 
     def source(self, operands: Sequence[Digits], layout: Layout) -> np.ndarray:
         """Source tokens of shape (samples, source_length); a single digit fills every place given to it."""
@@ -242,13 +246,12 @@ class Task:
         """The operands that source tokens hold."""
         return [source[:, operand.columns] for operand in layout.operands]
 
-    def target(self, operands: Sequence[Digits], layout: Layout | None = None) -> np.ndarray:
-        """Target tokens `$ y_1 ... y_n &` of shape (samples, target_length + 1); without a layout, units first."""
-        turned = layout is not None and layout.answer == "units last"
-        if layout is not None and turned:  # with the places that the answer is longer
-            more, long = max(0, layout.target_length - 1 - layout.width), self.long_operands
-            operands = [*(np.pad(digits, [(0, 0), (0, more)]) for digits in operands[:long]), *operands[long:]]
-        answer = self.answer(operands)[:, :: -1 if turned else 1]
+    def target(self, operands: Sequence[Digits], layout: Layout) -> np.ndarray:
+        """Target tokens `$ y_1 ... y_n &` of shape (samples, target_length + 1)."""
+        if layout.answer == "units last":  # with the places that the answer is longer
+            answer = self.answer(self.widen(operands, layout.width + self.grows))[:, ::-1]
+        else:
+            answer = self.answer(operands)
         return np.pad(answer, [(0, 0), (1, 1)], constant_values=[(0, 0), (self.token(SOS), self.token(EOS))])
 
     def draw(self, pool: np.ndarray, count: int, width: Width, rng: np.random.Generator) -> list[Digits]:
