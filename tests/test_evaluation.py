@@ -1,4 +1,4 @@
-"""Evaluation: one teacher-forced pass tells what greedy decoding would do, and intervals are Wilson's."""
+"""Evaluation: one teacher-forced pass tells what greedy decoding would do; intervals are Wilson's; typed problems."""
 
 from dataclasses import replace
 
@@ -11,15 +11,21 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 from torch import Tensor
 
+from abc_nb import api
 from abc_nb.bias.alibi import ALiBi
 from abc_nb.bias.base import Bias, Causal
 from abc_nb.bias.window import Window
+from abc_nb.common.errors import InputError
 from abc_nb.model.positions import NoPosition, PositionEncoding, Relative, Rotary, Sinusoidal
 from abc_nb.model.transformer import ModelConfig, Transformer
-from abc_nb.problems.layouts import SOS, Arrangement
+from abc_nb.problems.layouts import SOS, Arrangement, Layout
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task
+from abc_nb.runs import runner
+from abc_nb.specs.spec import Spec, spec
+from abc_nb.training import answers as module
 from abc_nb.training import evaluation
+from abc_nb.training.answers import answers
 from abc_nb.training.evaluation import COLUMNS, correct_digits, evaluate, exact_match, greedy, wilson
 
 TINY = ModelConfig(width=16, heads=2, feed_forward=32, decoder_layers=1)
@@ -142,3 +148,29 @@ def test_table_has_a_tidy_row_for_each_length() -> None:
     np.testing.assert_array_equal(table.accuracy, table.correct / table.samples)
     intervals = [wilson(row.correct, row.samples) for row in table.itertuples()]
     np.testing.assert_array_equal(table[["ci_low", "ci_high"]].to_numpy(), intervals)
+
+
+@pytest.mark.parametrize("name", ["addition-window", "n-by-1-window", "n-by-1-vanilla", "parity-vanilla"])
+def test_a_model_is_asked_at_least_at_its_training_width(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen, asked = spec(name, "smoke"), list[int]()
+
+    def decode(model: object, source: Tensor, layout: Layout, start: int) -> Tensor:
+        asked.append(layout.width)
+        assert source.shape == (1, layout.source_length)
+        return torch.zeros(1, layout.target_length, dtype=torch.long)
+
+    monkeypatch.setattr(module, "greedy", decode)
+    short, long = {"add": ("1+1", "1" * 50 + "+1"), "n-b": ("1*1", "1" * 50 + "*1"), "par": ("1", "1" * 50)}[name[:3]]
+    for expression in (short, long):
+        [*answers(chosen.build(0), chosen.sampler, [expression])]
+    assert asked == [chosen.task.training_width, 50 + chosen.task.grows]
+
+
+def test_an_answer_by_name_is_that_of_the_trained_model(
+    tiny: Spec, folders: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api, "spec", lambda *_: tiny)
+    with pytest.raises(InputError, match="not trained yet"):
+        api.answer("successor-vanilla", "123")
+    run = runner.ensure(tiny, 0)
+    assert api.answer("successor-vanilla", "123") == next(answers(run.model(), tiny.sampler, ["123"]))

@@ -29,7 +29,6 @@ def dense_bias(bias: Bias, layout: Layout, layer: int, heads: int) -> Tensor:
 
     No token sees one that comes after it. Raises InputError for a bias of other heads.
     """
-    check_bias(bias, layout)
     sources, tokens = layout.source_length, token_count(layout)
     cross, own, problem = (bias.dense(layout, name, layer, heads) for name in ("cross", "self", "source"))
     answers = over_sequence(cross, own, sources)
@@ -41,7 +40,6 @@ def dense_bias(bias: Bias, layout: Layout, layer: int, heads: int) -> Tensor:
 @torch.inference_mode(False)
 def open_bias(bias: Bias, layout: Layout, layer: int, heads: int) -> OpenKeys | None:
     """The same as each token's few open keys, or None if the bias does not leave only a few open."""
-    check_bias(bias, layout)
     cross, own, problem = (bias.open_keys(layout, name, layer) for name in ("cross", "self", "source"))
     answers: Added = None if cross is None or own is None else over_sequence(cross, own, layout.source_length)
     if not isinstance(answers, OpenKeys) or problem is None:

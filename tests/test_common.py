@@ -1,0 +1,142 @@
+"""Configurations as JSON, files that are written whole or not at all, and threads that are given back."""
+
+import errno
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from abc_nb.bias import Causal, Window
+from abc_nb.bias.lines import Line, Lines
+from abc_nb.calibration.calibrate import PAPER, Calibration
+from abc_nb.common import config, devices, files
+from abc_nb.common.errors import InputError
+from abc_nb.common.files import replacement, write_bytes, write_text
+from abc_nb.model.transformer import ModelConfig
+from abc_nb.training.progress import TrainingConfig
+
+LINES = (Line("cross", 0, 1, "antidiagonal", "operand 1", -1, 0.0), Line("self", 1, 0, "vertical", "$", 0, -1.5))
+VALUES = [
+    Causal(),
+    Window(2, "both"),
+    Lines(8, LINES, floor=-5.0, empty="closed"),
+    PAPER,
+    Calibration(source="logits", share=0.1, floor=-5.0),
+    TrainingConfig(steps=7, optimizer="adamw"),
+]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+def test_a_value_comes_back_from_json(value: Any) -> None:
+    data = json.loads(json.dumps(config.to_data(value)))
+    assert config.from_data(data, [type(value), Line]) == value
+    assert config.digest(data) == config.digest(config.to_data(value))
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        ({"type": "Sigmoid"}, "unknown configuration type 'Sigmoid': choose one of Causal, Window"),
+        ({"w": 1}, "unknown configuration type None"),
+        ({"type": "Window", "width": 3}, "Window has no setting 'width': it takes w, sides"),
+        ({"type": "Window", "w": "3"}, "the setting 'w' of Window is missing or not of its type"),
+    ],
+)
+def test_what_is_no_configuration_is_a_sentence(data: Any, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        config.from_data(data, [Window, Causal])
+
+
+def test_digest_does_not_depend_on_the_order_of_settings() -> None:
+    assert config.digest({"a": 1, "b": [2]}) == config.digest({"b": [2], "a": 1}) != config.digest({"a": 1, "b": [3]})
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: Calibration(anchor="operand"), "'operand' is not possible as anchor of a Calibration: choose one of "),  # type: ignore[arg-type]
+        (lambda: Calibration(kappa=(1.0,)), "is not possible as kappa of a Calibration"),  # type: ignore[arg-type]
+        (
+            lambda: ModelConfig(kind="none"),
+            "'none' is not possible as kind of a ModelConfig: choose one of encoder-decoder,",
+        ),  # type: ignore[arg-type]
+        (lambda: TrainingConfig(steps=1.5), "1.5 is not possible as steps of a TrainingConfig"),  # type: ignore[arg-type]
+        (lambda: ModelConfig(kind="decoder-only", encoder_layers=1), "a decoder-only model has no encoder"),
+    ],
+)
+def test_a_field_of_another_type_is_one_sentence(make: Callable[[], object], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        make()
+
+
+def test_a_file_is_written_whole_and_its_folder_made(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b" / "table.csv"
+    assert write_text(path, "ä\n") == path
+    assert write_bytes(path, b"new") == path
+    assert path.read_bytes() == b"new"
+    assert [*path.parent.iterdir()] == [path]
+
+
+def test_an_error_leaves_the_old_content_and_nothing_beside_it(tmp_path: Path) -> None:
+    path = write_text(tmp_path / "table.csv", "old")
+    with pytest.raises(ZeroDivisionError), replacement(path) as temporary:
+        temporary.write_text("half")
+        raise ZeroDivisionError
+    assert path.read_text() == "old"
+    assert [*tmp_path.iterdir()] == [path]
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_an_error_of_the_system_names_the_file_that_was_to_be_written(tmp_path: Path, known: bool) -> None:
+    path = tmp_path / "table.csv"
+    with (
+        pytest.raises(OSError, match=r"No space left on device: '.*/table\.csv'") as caught,
+        replacement(path) as temporary,
+    ):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), *([str(temporary)] if known else []))
+    assert caught.value.filename == str(path)
+
+
+def test_an_error_about_another_file_keeps_its_name(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="'elsewhere'"), replacement(tmp_path / "table.csv"):
+        Path("elsewhere").read_text()
+
+
+def test_what_killed_processes_left_is_removed_once_it_is_old(tmp_path: Path) -> None:
+    for name, age in ((".tmp-1-table.csv", 2), (".tmp-2-table.csv", 0.5), (".tmp-1-other.csv", 2)):
+        (tmp_path / name).touch()
+        then = time.time() - age * files.ABANDONED
+        os.utime(tmp_path / name, (then, then))
+    write_text(tmp_path / "table.csv", "new")
+    assert {path.name for path in tmp_path.iterdir()} == {".tmp-2-table.csv", ".tmp-1-other.csv", "table.csv"}
+
+
+@pytest.fixture(autouse=True)
+def three_threads() -> Iterator[None]:
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize("error", [None, ValueError, KeyboardInterrupt])
+def test_threads_are_given_back_however_the_work_ends(error: type[BaseException] | None) -> None:
+    with suppress(ValueError, KeyboardInterrupt), devices.one_thread():
+        assert torch.get_num_threads() == 1
+        if error is not None:
+            raise error
+    assert torch.get_num_threads() == 3
+
+
+@pytest.mark.parametrize("where", ["cpu", "cuda"])
+def test_matrix_products_may_be_less_exact_on_a_gpu_alone_and_only_in_training(where: str) -> None:
+    before = torch.get_float32_matmul_precision()
+    with suppress(ValueError), devices.tensor_cores(torch.device(where)):
+        assert torch.get_float32_matmul_precision() == ("high" if where == "cuda" else before)
+        raise ValueError
+    assert torch.get_float32_matmul_precision() == before
