@@ -4,8 +4,6 @@ The names below are what notebooks and users need; each is imported when it is f
 `import abc_nb` takes no time.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What most users call: a trained model by its experiment's name, and its answer to a problem."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The `abc-nb` command: its options, and what becomes of an error."""
 
-from __future__ import annotations
-
 import argparse
 import io
 import os

@@ -1,7 +1,5 @@
 """What each `abc-nb` command does; the function is called like the command (`list_` spares the builtin)."""
 
-from __future__ import annotations
-
 import sys
 import warnings
 from argparse import Namespace

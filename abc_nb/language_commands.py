@@ -1,7 +1,5 @@
 """What `abc-nb` commands do for language models, whose names begin with `PREFIX`; named like those of `commands`."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """`make reproduce`: train until proven what is missing, run every notebook, and compare with what is stated."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time

@@ -1,7 +1,5 @@
 """What several test files need: one thread, hypothesis without deadlines, temporary folders, tiny experiments."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator

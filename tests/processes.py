@@ -1,7 +1,5 @@
 """Processes, and notebooks' kernels, forked from one that has imported libraries, which takes each alone seconds."""
 
-from __future__ import annotations
-
 import io
 import json
 import multiprocessing

@@ -1,7 +1,5 @@
 """What Python offers: names, bad arguments, and the documented way from attention to a bias."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

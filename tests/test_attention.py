@@ -1,7 +1,5 @@
 """Attention analysis against naive loops and a model whose attention is known."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -4,8 +4,6 @@ They are long tests; test_widgets.py does the same with the widgets alone.
 Without Chromium these tests are skipped; where CI is set, its absence is a failure.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

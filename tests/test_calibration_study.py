@@ -1,7 +1,5 @@
 """Calibration studies of a small run: lines against loops over cells, biases at other lengths, what it cost."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

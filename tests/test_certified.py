@@ -1,7 +1,5 @@
 """Which certificates belong to results: those made here, those shipped, or either."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 

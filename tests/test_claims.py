@@ -1,7 +1,5 @@
 """Claims: one rule turns counts of runs into verdicts, rows say what is counted, the ledger keeps what was judged."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The command line: what it prints, and that bad input is one sentence on standard error and status 2."""
 
-from __future__ import annotations
-
 import ast
 import io
 import os

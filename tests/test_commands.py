@@ -1,7 +1,5 @@
 """Commands that write into the repository or end with a status: what they leave, print and return."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Relative position encoding and LoRA beside calibration: index matrices, learned biases, changes of logits."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 

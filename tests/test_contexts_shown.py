@@ -1,7 +1,5 @@
 """The contexts that notebook 7 shows: all of a small model, and those that a problem meets, against plain Python."""
 
-from __future__ import annotations
-
 import pytest
 
 from abc_nb.analysis.contexts import contexts_met, every_context

@@ -1,7 +1,5 @@
 """What notebooks show: numbers, captions, and files that are saved with what is shown."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

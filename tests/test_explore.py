@@ -1,7 +1,5 @@
 """What the explorers say and draw, without widgets: against Python integers, plain loops and dense masks."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Far digits are closed at test alone, and those are far that a plain loop calls far."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd

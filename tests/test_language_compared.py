@@ -1,7 +1,5 @@
 """Language models side by side: ranges of losses, the worst problems, and what is certified."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from abc_nb.analysis.language import compared

@@ -1,7 +1,5 @@
 """The committed notebooks: executed, checked by nbval, and run by papermill in the smoke profile."""
 
-from __future__ import annotations
-
 import io
 import re
 from contextlib import redirect_stdout

@@ -1,7 +1,5 @@
 """Shipped runs: written as tables, read back to the bit, and damage named in one sentence."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The course under other parameters: it runs, and what it prints of a problem is what Python's integers say."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Figures: what is drawn, against hand-made frames; and the frames of the first notebooks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Products of given sizes: what a model is right on, against Python's integers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """The report: a profile's worst runs and claims in Markdown, and its runs."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

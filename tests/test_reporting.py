@@ -1,7 +1,5 @@
 """Results, tables and the arrays of figures: numbers against hand-made frames."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`reproduce` writes below build/ and runs/ alone, so that `make test` after it still has what is committed."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Results: which runs may be missing, and the tables that are made of many runs."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Sequence
 

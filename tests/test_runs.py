@@ -1,7 +1,5 @@
 """Making runs: trained once, resumed to the bit, calibrated, tested later; nothing half-made is ever found."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

@@ -1,7 +1,5 @@
 """Specs: names are looked up, recipes come in layers, a changed field is another run, new tasks need no other part."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The last table of a reproduction: which statements came out the same, against numbers worked out by hand."""
 
-from __future__ import annotations
-
 from math import comb
 from pathlib import Path
 from types import SimpleNamespace

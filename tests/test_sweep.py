@@ -1,7 +1,5 @@
 """Sweeps: the same results wherever runs are made; failures are named and the others go on."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The explorers' wiring: a control is set, and what the user sees has changed."""
 
-from __future__ import annotations
-
 import base64
 import shutil
 from html import unescape

@@ -1,7 +1,5 @@
 """What ABC's bias is once it is read: wires, and values that do nothing on a head with one line."""
 
-from __future__ import annotations
-
 import torch
 
 import abc_nb

@@ -1,7 +1,5 @@
 """What a model looks at, on one problem to draw and on many as numbers (v4 section C.3), and with far digits closed."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

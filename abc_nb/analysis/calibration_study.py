@@ -1,7 +1,5 @@
 """One calibration to look at: the parent's averaged attention, its lines, and the bias they become."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What calibration is related to: relative position encoding and low-rank adaptation (v4 appendix E)."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 from typing import Any

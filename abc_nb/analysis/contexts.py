@@ -1,7 +1,5 @@
 """The contexts of one model as frames, to look at: all of them where they are few, and those that one problem meets."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np

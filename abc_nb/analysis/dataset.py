@@ -1,7 +1,5 @@
 """What the data look like: problems as tokens, how long they are, and small matrices, for the first notebooks."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

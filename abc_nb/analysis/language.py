@@ -1,7 +1,5 @@
 """Language models side by side: the loss on text, and problems answered right in it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Products of two long numbers: how models of N x N do by size, and which of them are certified."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """Statistics over seeds: the median with its interval, worst and best, and how a percentage is written."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from abc_nb.common.errors import InputError

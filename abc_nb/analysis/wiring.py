@@ -4,8 +4,6 @@ A head with one line sees one key at each step. Softmax gives that key the weigh
 head is a wire. Heads whose line is on a symbol, such as the sign, see the same token at every step.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """What a notebook shows: each call numbers a figure or a table, puts its caption with it, shows and saves it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The ledger: every claim of the paper with the verdict that a notebook recorded last, in `claims.csv`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """What claims measure: tidy rows, one a run, with its task, base, model, seed, regime, validation and numbers."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The report of a profile, `REPORT.md` and `runs.csv`; and the numbers that README states, too."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Sequence

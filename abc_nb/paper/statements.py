@@ -4,8 +4,6 @@ A statement counts test problems that are right, or models that are certified. I
 all seeds, since another processor ends a training with other weights, as another seed does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import sqrt

@@ -1,7 +1,5 @@
 """The paper's numbers beside ours, and what its Algorithm 1 keeps."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pandas as pd

@@ -6,8 +6,6 @@ evaluation.csv.gz, ... `run.TABLES`, the rows of all runs one after the other; t
 weights/NAME.safetensors   the weights of an experiment's runs, tensors named seed0/..., seed1/...
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Sequence

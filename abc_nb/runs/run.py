@@ -1,7 +1,5 @@
 """A run: what an experiment gave for one seed. A record of small tables, and a file of weights."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Callable, Mapping

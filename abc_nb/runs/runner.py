@@ -1,7 +1,5 @@
 """Making a run: from its parent or anew, trained or resumed, evaluated, and moved into the store in one step."""
 
-from __future__ import annotations
-
 import platform
 import time
 from collections.abc import Callable, Iterator

@@ -3,8 +3,6 @@
 A folder is finished or absent: it is written aside and moved into place in one step.
 """
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence

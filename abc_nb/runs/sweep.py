@@ -1,7 +1,5 @@
 """Sweeps: many runs, on all cores or on a Dask cluster, with the same results."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Maps: attention, biases, accuracies and tokens as pictures of cells; each function returns a Figure."""
 
-from __future__ import annotations
-
 import itertools
 import textwrap
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Running notebooks with papermill."""
 
-from __future__ import annotations
-
 import builtins
 import json
 import os

@@ -3,8 +3,6 @@
 Pictures are drawn and saved within `STYLE` (`matplotlib.rc_context`), which leaves matplotlib's settings as they were.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from io import BytesIO
 from typing import Any

@@ -1,7 +1,5 @@
 """Curves and bars: each function takes frames and returns a Figure."""
 
-from __future__ import annotations
-
 import itertools
 import textwrap
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Tables: frames for reading, and files for print."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Titles: what tables and figures call tasks and models. Frames carry names; titles are put in where they are shown."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 

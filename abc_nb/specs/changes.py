@@ -1,7 +1,5 @@
 """Changes of a configuration's fields, written as people type them: `training.steps=3200`, `position=Rotary`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace

@@ -1,7 +1,5 @@
 """A row of the table of models, and what makes rows that share most of their settings."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """The table of models: what a MODEL in an experiment's name, TASK-MODEL, stands for. A row is a `Model`."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What identifies an experiment: a task, a model and a base; written, as people type it, `addition-abc`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from abc_nb.problems.tasks import REGISTRY, Task

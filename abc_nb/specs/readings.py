@@ -1,7 +1,5 @@
 """ABC in the readings of the paper: positions and initial weights, Algorithm 1, and single choices."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 from typing import Any, Literal

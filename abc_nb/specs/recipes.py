@@ -1,7 +1,5 @@
 """What a profile sets: the model's size, how it is trained, and on what it is tested."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from abc_nb.model.transformer import ModelConfig

@@ -1,7 +1,5 @@
 """Studies: the experiments that notebooks show, each a product of tasks, models and bases. No others exist."""
 
-from __future__ import annotations
-
 import fnmatch
 import itertools
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The models of tasks whose output is a table: fewer and smaller ones than of the other tasks."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -3,8 +3,6 @@
 Layers, heads and steps count from 1 in the controls and in words, from 0 elsewhere.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from html import escape
 

@@ -1,7 +1,5 @@
 """The calibration bench: a plain model's averaged attention, the lines that a threshold leaves, and retraining."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -1,7 +1,5 @@
 """The explorer of contexts: what a model does at one output of a problem; each wrong context of its certificate."""
 
-from __future__ import annotations
-
 import ipywidgets as w
 import numpy as np
 import torch

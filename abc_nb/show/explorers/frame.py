@@ -1,7 +1,5 @@
 """What every explorer is: rows of controls, a line for messages, text, and one picture of a fixed size."""
 
-from __future__ import annotations
-
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps

@@ -3,8 +3,6 @@
 Tokens, layers and heads count from 1 in the controls and in words, from 0 elsewhere.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import lru_cache
 from html import escape

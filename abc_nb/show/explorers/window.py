@@ -1,7 +1,5 @@
 """The window bench: a hand-made mask, the keys it leaves open, and what was measured with it."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from html import escape
 
