@@ -23,11 +23,7 @@ CLOSED = float("-inf")
 
 @dataclass(frozen=True)
 class OpenKeys:
-    """The open keys of each query; closed slots have the value minus infinity.
-
-    A key that stands in several slots has the largest of their values in `dense`; attention wants it open in
-    one slot alone.
-    """
+    """The open keys of each query; closed slots are at minus infinity. Attention wants each key in one slot alone."""
 
     index: Tensor  # (query, slots), integer: the keys, the same for all heads
     value: Tensor  # (heads or 1, query, slots), added to the logits

@@ -218,10 +218,7 @@ def keys_of(layout: Layout, places: int) -> list[Key]:
 
 
 def of_keys(dealt: Sequence[Key], every: Sequence[Key], heads: int, layers: int) -> Lines:
-    """Lines of the value zero, the same in every layer: some keys are dealt to the heads, others are every head's.
-
-    They are dealt in turn, until every head has one and every key is some head's.
-    """
+    """Lines of the value zero, alike in all layers: `dealt` keys go to heads in turn, `every` key to each head."""
     keys = [(number % heads, dealt[number % len(dealt)]) for number in range(max(heads, len(dealt)))]
     keys += [(head, key) for head in range(heads) for key in every]
     lines = [
@@ -240,10 +237,7 @@ def cells_of(line: Line, layout: Layout) -> tuple[Tensor, Tensor]:
 
 
 def on_lines(lines: Iterable[Line], layout: Layout, attention: Attention, heads: int) -> OpenKeys:
-    """Open keys of lines in a layout, in time and memory linear in its length: a slot for each distinct line.
-
-    Where lines meet a key stands in several slots.
-    """
+    """Open keys of lines in a layout, a slot for each distinct line, in time and memory linear in its length."""
     steps, keys = query_count(layout, attention), key_count(layout, attention)
     known = {span.name: span for span in (*spans(layout, attention), whole_matrix(steps, keys))}
     distinct: dict[tuple[Direction, str, int], list[Line]] = {}

@@ -52,10 +52,7 @@ def open_bias(bias: Bias, layout: Layout, layer: int, heads: int) -> OpenKeys | 
 
 
 def over_sequence(cross: Added, own: Added, sources: int) -> Tensor | OpenKeys:
-    """The bias of the answer's queries over problem and answer, from those of cross- and self-attention.
-
-    In a decoder-only model both are one sequence. Open keys if both of them are.
-    """
+    """The bias of the answer's queries over problem and answer, which are one sequence in a decoder-only model."""
     if isinstance(cross, OpenKeys) and isinstance(own, OpenKeys):
         return OpenKeys(torch.cat([cross.index, own.index + sources], 1), beside(cross.value, own.value))
     assert own is not None  # at least causal

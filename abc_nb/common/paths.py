@@ -35,9 +35,6 @@ def runs() -> Path:
 
 
 def figures(profile: str = "quick") -> Path:
-    """Folder of figures and tables: `figures/`, with one folder inside for each profile but `quick`.
-
-    The environment variable ABC_NB_FIGURES moves it.
-    """
+    """Folder of figures and tables, in it one for each profile but `quick`; the variable ABC_NB_FIGURES moves it."""
     folder = Path(os.environ.get("ABC_NB_FIGURES") or HOME / "figures").absolute()
     return folder if profile == "quick" else folder / profile

@@ -171,10 +171,7 @@ class Decoder(nn.ModuleList):
         return cache
 
     def forward(self, x: Tensor, problem: Iterable[KeysValues], frame: Frame, cache: Cache | None = None) -> Tensor:
-        """The states after all layers of a frame's queries, whose embedded tokens are `x` (B, L, D).
-
-        Those before them are in the cache, if there are any.
-        """
+        """The states after all layers of a frame's queries, with embedded tokens `x` (B, L, D)."""
         for number, (layer, known) in enumerate(zip(self.layers, problem, strict=True)):
             x = layer.answer(x, known, frame, number, cache)
         if cache is not None:

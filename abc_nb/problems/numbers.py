@@ -48,10 +48,7 @@ class Numbers(Task):
         return tuple(range(narrowest, narrowest + (1 if regime in PADDED else count)))
 
     def width_for(self, places: int, regime: Regime) -> Width:
-        """Tight: as many as the result can need. Padded: as many as at 60 digits, as the authors do, or at 20.
-
-        Unpadded: as many as the operands' places.
-        """
+        """As many as the result can need, or as it needs of 60 digits or 20; of unpadded ones the operands' places."""
         if regime == "unpadded":
             return places
         narrowest = self.result_places(self.places(PADDED[regime])) if regime in PADDED else self.training_width
@@ -86,10 +83,7 @@ class Numbers(Task):
         return self.base ** (length - 1), self.base**length
 
     def hard_operands(self, places: int, count: int, rng: np.random.Generator) -> list[Digits]:
-        """The first number has exactly so many digits, fewer only if it is zero.
-
-        A second number is as long as the first in half of the problems, and shorter in the others.
-        """
+        """The first number has exactly so many digits; a second one as many in half of the problems, else fewer."""
         first = varied_digits(self.base, count, places, rng)
         first[:, -1] = np.maximum(first[:, -1], places > 1)
         if not self.operator:

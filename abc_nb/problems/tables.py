@@ -53,10 +53,7 @@ class Where(NamedTuple):
 
 
 class Tables(Task):
-    """A table of cells, each of which is the carry times the base, and a digit; a width has two sizes.
-
-    The operands are those of the family that a task names after this one.
-    """
+    """A table of cells, each a carry times the base and a digit; its operands are those of another family."""
 
     # The widths that training shows, the first one alone to a plain model.
     trained: ClassVar[tuple[Width, ...]] = ((4, 3), (5, 4), (6, 3), (3, 5), (6, 6))

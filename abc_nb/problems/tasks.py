@@ -278,10 +278,7 @@ class Task:
         return f"digits {self.digits[0]}-{self.digits[-1]}"
 
     def read(self, text: str, zeros: bool = False) -> list[Digits]:
-        """The operands of a problem as people write it, (1, places) each; InputError if it is none of the task's.
-
-        With `zeros`, those in front of a number count.
-        """
+        """The operands of a typed problem, (1, places) each, with zeros in front or without; InputError for others."""
         try:
             return self.parsed(text.strip())
         except Unreadable as reason:
@@ -297,10 +294,7 @@ class Task:
         raise NotImplementedError
 
     def write(self, tokens: Sequence[int], layout: Layout | None = None) -> str:
-        """The answer in output tokens, as a person writes it; `?` where the model put no digit.
-
-        `layout`: of the problem, where the output is a table or its units stand last.
-        """
+        """The answer in output tokens, as a person writes it, `?` for what is no digit; `layout` is the problem's."""
         symbols = self.text(tokens)
         output = symbols[: symbols.index(EOS)] if EOS in symbols else symbols
         digits = [symbol if symbol in DIGITS else "?" for symbol in output] or ["?"]

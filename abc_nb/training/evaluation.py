@@ -71,10 +71,9 @@ def skill(model: Transformer, batch: Batch) -> float:
 
 
 def exact_match(model: Transformer, batch: Batch) -> Tensor:
-    """Which problems are answered without a single wrong token: booleans (batch,).
+    """Which problems are answered without a wrong token: booleans (batch,).
 
-    After problems of which none was right, the next ones are asked for their first tokens alone, and for all
-    of them only if that goes well.
+    After a part of which none was right, only the first tokens of the next one are computed, unless these are right.
     """
     hopeless, right = False, []
     for part in parts(batch):
@@ -89,10 +88,7 @@ def exact_match(model: Transformer, batch: Batch) -> Tensor:
 def evaluate(
     model: Transformer, sampler: Sampler, tests: Iterable[tuple[int, int]], name: str = "", seed: int = 0
 ) -> pd.DataFrame:
-    """Tidy rows of accuracy (a fraction) with its Wilson 95% interval, one for each (length, samples).
-
-    Raises InputError where no problem is asked for.
-    """
+    """Tidy rows of accuracy with its Wilson 95% interval for each (length, samples); InputError for no samples."""
     rows = []
     for length, samples in tests:
         if samples < 1:
@@ -121,10 +117,7 @@ def greedy(model: Transformer, source: Tensor, layout: Layout, start: int) -> Te
 
 
 def record(model: Transformer, batch: Batch, inputs: Tensor | None = None, average: bool = False) -> Record:
-    """All attention of one pass, of each problem or averaged; by default teacher-forced.
-
-    `inputs` (batch, target_length) are the decoder's input tokens.
-    """
+    """All attention of one pass over the decoder's `inputs` (batch, target_length), by default teacher-forced."""
     kept, inputs = Record(average), batch.target[:, :-1] if inputs is None else inputs
     with evaluating(model) as device:
         model(batch.source.to(device), inputs.to(device), batch.layout, record=kept)

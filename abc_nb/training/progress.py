@@ -59,10 +59,7 @@ class Schedule(NamedTuple):
 
 
 def schedule(history: Sequence[Validation], config: TrainingConfig) -> Schedule:
-    """When the rate falls: once validation shows that the task is being learned, at the latest after `hold` steps.
-
-    The whole training takes at most ten times as long as it took to get there.
-    """
+    """When the rate falls: once the task is learned, or after `hold` steps; ten times as many steps are the end."""
     learned = [int(row["step"]) for row in history if row["accuracy"] >= config.learned]
     fall = min([*learned, config.hold])
     return Schedule(fall, min(10 * fall, config.steps))

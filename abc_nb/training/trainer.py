@@ -33,11 +33,7 @@ Report = Callable[[Progress], None]
 
 
 class Batches:
-    """Fresh problems, `config.again` of them replaced by problems that were answered wrong lately.
-
-    A context that one problem in a hundred thousand shows is learned when it has been met once,
-    instead of being met once.
-    """
+    """Fresh problems, `config.again` of them replaced by some that were wrong lately: what is rare is met again."""
 
     def __init__(self, sampler: Sampler, config: TrainingConfig, seed: int) -> None:
         self.sampler, self.config, self.seed = sampler, config, seed
@@ -65,10 +61,7 @@ class Batches:
 
 
 class Trainer:
-    """Trains one model; `run` returns when the training is finished, wherever it began.
-
-    `batches` are other problems than the sampler's fresh ones and those missed lately.
-    """
+    """Trains one model; `batches` are other problems than the sampler's fresh ones and those missed lately."""
 
     def __init__(
         self, model: Transformer, sampler: Sampler, config: TrainingConfig, seed: int, batches: Batches | None = None

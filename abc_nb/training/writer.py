@@ -120,10 +120,7 @@ def logits(
 def passes(
     model: Transformer, tokens: Sequence[int], spans: Sequence[ProblemSpan], cache: Cache, record: Record | None = None
 ) -> Iterator[Tensor]:
-    """Logits (tokens, vocabulary) after the tokens that are not in the cache yet, `BLOCK` at a time.
-
-    `record` has the attention of the last ones.
-    """
+    """Logits (tokens, vocabulary) after the tokens that are not in the cache yet, `BLOCK` at a time."""
     check_memory(model, len(tokens))
     with evaluating(model) as device:
         for first in range(cache.count, len(tokens), BLOCK):

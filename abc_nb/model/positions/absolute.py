@@ -15,10 +15,7 @@ class NoPosition(PositionEncoding):
 
 @dataclass(frozen=True)
 class Sinusoidal(PositionEncoding):
-    """Sines and cosines of the index (Vaswani et al. 2017, section 3.5).
-
-    With a `period` T the index is taken modulo T first: cyclic position indexing (v4 section 3.1).
-    """
+    """Sines and cosines of the index, modulo a period if there is one (Vaswani et al. 2017, section 3.5; v4 3.1)."""
 
     period: int | None = None
 
@@ -36,11 +33,7 @@ class Sinusoidal(PositionEncoding):
 
 @dataclass(frozen=True)
 class Learned(PositionEncoding):
-    """A trained vector for each position, the same for source and target (Gehring et al. 2017, section 3.1).
-
-    Vectors of positions that training never reached stay as they were drawn. Beyond the table there
-    is none: InputError.
-    """
+    """A trained vector for each position, of source and target alike (Gehring et al. 2017, section 3.1)."""
 
     longest: int = 256  # positions that a problem can have
 

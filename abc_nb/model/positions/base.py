@@ -16,10 +16,7 @@ from abc_nb.problems.layouts import Layout
 
 
 class Index(NamedTuple):
-    """The positions of source and target tokens.
-
-    One number a token, or one for each pair of coordinates that a rotation turns: (length, pairs).
-    """
+    """Positions of source and target tokens: a number each, or one for each rotated pair, (length, pairs)."""
 
     source: Tensor  # (source_length,)
     target: Tensor  # (target_length,)
@@ -100,8 +97,5 @@ class PositionEncoding:
         return x
 
     def logits(self, learned: Any, query: Tensor, index: tuple[Tensor, Tensor]) -> Tensor | None:
-        """Logits to add, (batch or 1, head, query, key), for queries (batch, head, query, size).
-
-        `index` holds the positions of queries and keys.
-        """
+        """Logits to add, (batch or 1, head, query, key), for queries (batch, head, query, size) at some positions."""
         return None

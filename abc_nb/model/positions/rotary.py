@@ -14,10 +14,7 @@ class Rotary(PositionEncoding):
     """Queries and keys are rotated by their index (RoPE, Su et al. 2021, equation 34)."""
 
     def rotate(self, x: Tensor, index: Tensor) -> Tensor:
-        """`index` may give each pair of coordinates a position of its own: (length, size / 2).
-
-        Where it differs from row to row it is (batch, 1, length, 1).
-        """
+        """`index`: (length,); (length, size / 2) for each pair its own; (batch, 1, length, 1) for each row its own."""
         size = x.shape[-1]
         index = index if index.ndim == 4 else index.reshape(len(index), -1)
         pairs = torch.arange(0, size, 2, device=x.device, dtype=torch.promote_types(x.dtype, torch.float32))
