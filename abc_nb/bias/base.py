@@ -29,7 +29,7 @@ class OpenKeys:
     value: Tensor  # (heads or 1, query, slots), added to the logits
 
     def dense(self, keys: int) -> Tensor:
-        """The same bias as a matrix of shape (heads or 1, query, keys)."""
+        """The same as a matrix (heads or 1, query, keys); of a key in several slots the largest value counts."""
         matrix = self.value.new_full((*self.value.shape[:2], keys), CLOSED)
         return matrix.scatter_reduce(2, self.index.expand_as(self.value), self.value, "amax")
 
