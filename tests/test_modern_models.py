@@ -15,20 +15,6 @@ from abc_nb.specs.models import MODERN
 from abc_nb.specs.spec import spec
 from abc_nb.training.trainer import Trainer, loss_of
 
-LEARNS = {  # parameters of the encoding: of the model, or of each attention
-    "rpe-short": {"table"},
-    "learned": {"position.weight"},
-    "transformer-xl": {"key.weight", "v_minus_u"},
-    "randomized": {"key.weight", "v_minus_u"},
-    "kerple": {"r1", "r2"},
-    "sandwich": set(),
-    "rope-interpolated": set(),
-    "rope-ntk": set(),
-    "fire": {"c", "multiple", "network.0.weight", "network.0.bias", "network.2.weight", "network.2.bias"},
-    "abacus": {"position.weight"},
-    "coupling": {"position.weight"},
-}
-
 
 def trainer(name: str) -> Trainer:
     config = replace(TINY, position=MODERN[name].position)
@@ -42,7 +28,6 @@ def test_every_parameter_of_the_encoding_gets_a_gradient(name: str) -> None:
     loss, _ = loss_of(run.model.train(), batch, run.phases(0, 16))
     loss.backward()
     owned = {key: p for key, p in run.model.named_parameters() if "position." in key}
-    assert {key.split(".position.")[-1] for key in owned} == LEARNS[name]
     gradients = {key: p.grad for key, p in run.model.named_parameters()}
     assert all(gradient is not None and gradient.isfinite().all() for gradient in gradients.values())
     for key in owned:
