@@ -10,13 +10,13 @@ from torch import nn
 from abc_nb.model.eight_bits import packed, round_weights, split, unpacked, value
 
 NUMBERS = st.floats(-1e4, 1e4, width=32).filter(lambda x: x == 0 or abs(x) > 1e-6)
-TENSORS = arrays(np.float32, array_shapes(min_dims=1, max_dims=3, max_side=5), elements=NUMBERS)
+TENSORS = arrays(np.float32, array_shapes(min_dims=0, max_dims=3, max_side=5), elements=NUMBERS)
 
 
 @given(TENSORS)
 def test_rounding_moves_no_weight_by_more_than_a_hundredth_of_the_largest_of_its_row(numbers: np.ndarray) -> None:
     whole, exponent = split(torch.from_numpy(numbers))
-    rows = numbers.reshape(-1, numbers.shape[-1]).astype(float)
+    rows = numbers.reshape(-1, *(numbers.shape[-1:] or (1,))).astype(float)
     exact = whole.numpy().reshape(rows.shape).astype(float) * 2.0 ** exponent.numpy()[:, None]
     assert np.array_equal(value(whole, exponent).numpy().reshape(rows.shape), exact)
     assert (np.abs(exact - rows) <= np.abs(rows).max(1, keepdims=True) / 100).all()

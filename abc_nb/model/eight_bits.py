@@ -21,7 +21,7 @@ def round_weights(model: nn.Module) -> None:
 
 def split(weights: Tensor) -> tuple[Tensor, Tensor]:
     """Whole numbers from -127 to 127 like `weights`, and an exponent of two for each row; a vector is one row."""
-    rows = weights.float().reshape(-1, weights.shape[-1])
+    rows = weights.float().reshape(-1, weights.shape[-1] if weights.ndim else 1)
     exponent = torch.frexp(rows.abs().amax(1)).exponent - LARGEST.bit_length()
     whole = torch.ldexp(rows, -exponent[:, None]).round().clamp(-LARGEST, LARGEST)
     return whole.to(torch.int8).reshape(weights.shape), exponent.to(torch.int8)
