@@ -94,16 +94,6 @@ class CycleNavigation(Lists, name="cycle-navigation"):
         return place, place
 
 
-def is_one_list(symbols: Sequence[str]) -> bool:
-    """Whether operators and elements in prefix notation make one list, and nothing is left over."""
-    wanted = 1
-    for symbol in symbols:
-        if wanted == 0:
-            return False
-        wanted += 1 if symbol in COMBINE else -1
-    return wanted == 0
-
-
 class DirectNested(FinalOnly, Lists, name="direct-listops-nested"):
     """The value of a list of two, each element a digit or a list, without what leads to it.
 
@@ -140,7 +130,8 @@ class DirectNested(FinalOnly, Lists, name="direct-listops-nested"):
 
     def parsed(self, text: str) -> list[Digits]:
         operands = super().parsed(text)
-        if not is_one_list(self.text(operands[0][0, ::-1].tolist())):
+        elements = np.cumsum([-1 if symbol in COMBINE else 1 for symbol in self.text(operands[0][0].tolist())])
+        if (elements < 1).any() or elements[-1] > 1:  # read from the right, as in `answer`
             raise Unreadable("its operators and items do not make one list")
         return operands
 
