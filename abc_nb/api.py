@@ -1,12 +1,8 @@
 """What most users call: a trained model by its experiment's name, and its answer to a problem."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
-from abc_nb.certificates.certify import Certificate, certify_model, weights_of
-from abc_nb.certificates.checking.check import Check, check
-from abc_nb.certificates.files import read
-from abc_nb.common.config import to_data
+from abc_nb.certificates.certify import Certificate, certify_model
 from abc_nb.common.errors import InputError
 from abc_nb.language import runs as language_runs
 from abc_nb.language.answering import spoken
@@ -58,10 +54,3 @@ def certify(name: str, seed: int = 0, profile: str = "quick") -> Certificate:
     """
     run = load(name, seed, profile)
     return certify_model(run.model(), run.spec.sampler)
-
-
-def recheck(path: Path) -> Check:
-    """Check a certificate file with an independent implementation, against the weights of its run."""
-    data = read(path)
-    model = load(data["experiment"], data["seed"], data["profile"]).model()
-    return check(data, weights_of(model), to_data(model.config))

@@ -15,8 +15,10 @@ from abc_nb import api
 from abc_nb.analysis import certified
 from abc_nb.analysis.results import Results
 from abc_nb.certificates import files
-from abc_nb.certificates.certify import Certificate, certify_model
+from abc_nb.certificates.certify import Certificate, certify_model, weights_of
+from abc_nb.certificates.checking.check import check
 from abc_nb.common import devices, paths
+from abc_nb.common.config import to_data
 from abc_nb.common.errors import InputError
 from abc_nb.runs import runner, store
 from abc_nb.runs.run import Run
@@ -151,8 +153,10 @@ def tried(contexts: int, wrong: int, margin: float, seconds: float) -> str:
 
 
 def checked(path: Path) -> int:
-    """Print what an independent check of a certificate says."""
-    found = api.recheck(path)
+    """Print what an independent check of a certificate says, against the weights of its run."""
+    data = files.read(path)
+    model = api.load(data["experiment"], data["seed"], data["profile"]).model()
+    found = check(data, weights_of(model), to_data(model.config))
     print(tried(found.contexts, found.wrong, found.margin, found.seconds))
     print(f"rounding in float64 leaves at least {found.left:.2g} of a margin; tried: {found.statement}")
     print("the certificate holds" if found.agrees else "the certificate does not hold")

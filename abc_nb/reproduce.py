@@ -2,9 +2,7 @@
 
 import os
 import sys
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from abc_nb.analysis.results import Results
 from abc_nb.common import paths
@@ -22,30 +20,21 @@ def reproduce(profile: str, seeds: Sequence[int]) -> int:
     All that is written goes into the folder of builds: what is committed stays as it is. 1 if a run failed, or a
     statement of README or of the paper's tables did not come out the same.
     """
-    with stage("1 of 3: training"):
-        if failures := train(profile, seeds):
-            print("\n".join(f"abc-nb: {failure}" for failure in failures), file=sys.stderr)
-            return 1
+    print("stage 1 of 3: training", flush=True)
+    if failures := train(profile, seeds):
+        print("\n".join(f"abc-nb: {failure}" for failure in failures), file=sys.stderr)
+        return 1
     os.environ.setdefault("ABC_NB_FIGURES", str(paths.BUILD / "reproduced"))  # for this process and the kernels
     compared = profile == "quick"
     results = Results(profile, "any", sorted({*seeds, *SEEDS}) if compared else [*seeds])
-    with stage("2 of 3: notebooks"):
-        parameters = {"profile": profile, "results": results.origin, "seeds": results.seeds}
-        notebooks.execute_all(paths.BUILD / "notebooks" / profile, parameters)
-    with stage("3 of 3: report"):
-        page = report.write(results)
-        text, same = statements.report(profile, seeds) if compared else ("", True)
+    print("stage 2 of 3: notebooks", flush=True)
+    parameters = {"profile": profile, "results": results.origin, "seeds": results.seeds}
+    notebooks.execute_all(paths.BUILD / "notebooks" / profile, parameters)
+    print("stage 3 of 3: report", flush=True)
+    page = report.write(results)
+    text, same = statements.report(profile, seeds) if compared else ("", True)
     print(f"figures and tables are in {paths.figures(profile)}, all on one page: {page.name}\n\n{text}".rstrip())
     return 0 if same else 1
-
-
-@contextmanager
-def stage(name: str) -> Iterator[None]:
-    """Say what begins, and in the end how long it took."""
-    print(f"stage {name}", flush=True)
-    start = time.perf_counter()
-    yield
-    print(f"stage {name.partition(':')[0]} took {time.perf_counter() - start:.0f} s", flush=True)
 
 
 def train(profile: str, seeds: Sequence[int]) -> list[str]:

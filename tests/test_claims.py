@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import Folders
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -115,15 +114,6 @@ def test_of_models_that_need_a_gpu_as_many_seeds_count_as_were_trained() -> None
     assert_judged("C16", both, "holds with changes", "7 of 7", "padded, Successor, the paper's size and batch 2 of 2")
 
 
-def test_claims_whose_runs_are_not_there_are_not_run(folders: Folders) -> None:
-    decided = [id for id, claim in claims.known().items() if claim.rule in claims.ABOUT]
-    own = {
-        each.id for each in claims.rows_of("counts") if each.rows in ("costs", "followed", "verticals", "open elements")
-    }
-    found = claims.judge(Results("quick", "runs", [0]), [id for id in decided if id not in own])
-    assert {verdict.verdict for verdict in found} == {"not run"} and len(found) > 20
-
-
 def test_a_run_that_never_learned_its_training_task_decides_nothing() -> None:
     window = runs({(task, "nope-window"): [100.0] * 5 for task in FOUR})
     assert_judged("C12", window, "holds", "20 of 20")
@@ -135,18 +125,6 @@ def test_a_run_that_never_learned_its_training_task_decides_nothing() -> None:
     )
     window.loc[window.task == "n-by-1", "at_60"] = 97.0
     assert judged("C12", window).verdict == "in part", "which no undecided run can change"
-
-
-def test_algorithm_1_is_decided_by_any_reading_with_the_kappa_of_the_text() -> None:
-    six = {("successor", f"algorithm-1-{name}-deep"): [0.0] * 5 for name in ("pooled", "logits")}
-    assert_judged("C19", runs(six), "differs", "0 of 10")
-    six[("successor", "algorithm-1-v1-deep")] = [100.0] * 5
-    assert_judged("C19", runs(six), "differs", "0 of 10")
-    six[("successor", "algorithm-1-pooled-deep")] = [100.0, 0.0, 0.0, 0.0, 0.0]
-    assert_judged("C19", runs(six), "in part", "1 of 10", "all lines pooled, six layers, Successor 1 of 5.")
-    six[("successor", "algorithm-1-pooled-deep")] = [100.0] * 4 + [0.0]
-    assert_judged("C19", runs(six), "holds with changes", "4 of 10")
-    assert judged("C19", runs(six, validation=98.9)).verdict == "undecided"
 
 
 def test_groups_are_by_model_and_base_and_titles_tell_models_apart() -> None:

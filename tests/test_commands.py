@@ -1,6 +1,5 @@
 """Commands that write into the repository or end with a status: what they leave, print and return."""
 
-import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,35 +86,6 @@ def test_a_notebook_is_refreshed_in_place_without_the_traces_of_this_machine(pro
     assert printed(project.notebook) == f"1 {project.figures}"
     assert "papermill" not in project.notebook.read_text()
     assert "version" not in nbformat.read(project.notebook, 4).metadata.get("language_info", {})
-
-
-@pytest.mark.notebooks
-@pytest.mark.usefixtures("forked_kernels")
-def test_notebooks_run_at_the_same_time_each_in_a_kernel_of_its_own(
-    project: Project, capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each of two waits until the other has begun, in vain where one follows the other."""
-    monkeypatch.setattr(notebooks, "workers", lambda: 2)
-    for own, other in (("01_one", "02_two"), ("02_two", "01_one")):
-        book = nbformat.read(project.notebook, 4)
-        begun, there = project.build / own, f"pathlib.Path({str(project.build / other)!r}).exists()"
-        book.cells[-1].source = (
-            f"import pathlib, time\npathlib.Path({str(begun)!r}).touch()\n"
-            f"assert any({there} or time.sleep(0.1) for _ in range(900))\nprint({own!r})"
-        )
-        nbformat.write(book, project.notebook.with_name(f"{own}.ipynb"))
-    project.build.mkdir()
-    notebooks.execute_all(project.build / "made", {"value": 2, "of_another": 1})
-    assert [printed(project.build / "made" / f"{name}.ipynb") for name in ("01_one", "02_two")] == ["01_one", "02_two"]
-    assert re.findall(r"notebook (\d) of 2", capsys.readouterr().out) == ["1", "2"]
-
-
-@pytest.mark.parametrize(
-    ("error", "expected"),
-    [("InputError", True), ("OSError", True), ("FileExistsError", True), ("KeyError", False), ("ModelError", False)],
-)
-def test_of_a_failed_cell_some_errors_are_a_sentence(error: str, expected: bool) -> None:
-    assert notebooks.says_enough(error) is expected
 
 
 # ---- ship and list ----------------------------------------------------------------------------------

@@ -33,12 +33,6 @@ def test_the_index_of_calibration_is_the_diagonal_where_the_small_matrix_had_one
     np.testing.assert_array_equal(abc_index(*size, read), expected)
 
 
-def test_every_size_is_compared_and_another_index_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert connections.same_index_at_every_size(4)
-    monkeypatch.setattr(connections, "abc_index", lambda m, n, read: abc_index(m, n, read) + (read == (2, 3)))
-    assert not connections.same_index_at_every_size(4)
-
-
 def test_the_learned_bias_is_a_mean_over_queries_and_stands_beside_the_lines_of_the_same_column() -> None:
     """The units' line, offset 0, stands at RPE's offset 1; a line one column to its right at 0."""
     model = build(replace(TINY, position=Relative(CLIP), source_index="left")).eval()

@@ -28,7 +28,6 @@ from abc_nb.show import pictures
 from abc_nb.show.explorers import attention as explore
 from abc_nb.show.explorers import calibration as calibrating
 from abc_nb.show.explorers import contexts, text, window
-from abc_nb.show.plots import LOOKS
 from abc_nb.specs.spec import calibrated, spec
 from abc_nb.training.answers import answers
 from abc_nb.training.writer import logits, rows_of
@@ -105,14 +104,6 @@ def test_text_and_map_hide_later_steps_and_mark_wrong_tokens(study: AttentionStu
     assert [label.get_fontweight() == "bold" for label in labels[:step]] == [
         not right for right in decoded.right[:step]
     ]
-
-
-def test_all_heads_are_drawn_a_layer_a_column_and_white_between_them(study: AttentionStudy, figure: Figure) -> None:
-    decoded = explore.ask(study, "123+989")[1]
-    explore.draw_all_heads(figure, decoded, "cross", 0, 1)
-    weights = decoded.weights["cross", 0].numpy()
-    drawn = cells(figure)
-    np.testing.assert_array_equal(drawn[drawn <= 1].reshape(weights.shape), weights)
 
 
 # ---- a window ---------------------------------------------------------------------------------------
@@ -195,16 +186,6 @@ def test_cells_on_kept_lines_are_framed_and_closed_cells_of_the_bias_are_grey(
     dense = bias.dense(bench.parent.spec.sampler.layout(12), "cross", 0, bias.heads)
     assert np.isnan(cells(figure, 1)).sum() == (~dense.isfinite()).sum()
     assert f"{len(bias.lines)} lines, {len(bias.of('cross', 0))} of them in this map" in text
-
-
-def test_curves_are_the_evaluations_and_models_have_the_colours_of_the_figures(figure: Figure) -> None:
-    accuracies = {"Vanilla": {6: [1.0], 60: [0.5]}, "share 0.2": {6: [0.75]}, "ABC (its share: 0.3)": {6: [1.0]}}
-    calibrating.draw_curves(figure, {name: rows("", accuracy) for name, accuracy in accuracies.items()})
-    drawn = figure.axes[0].get_lines()
-    assert [np.asarray(line.get_xydata()).tolist() for line in drawn] == [[[6, 100], [60, 50]], [[6, 75]], [[6, 100]]]
-    vanilla, other, abc = (line.get_color() for line in drawn)
-    assert (vanilla, abc) == (pictures.COLORS[LOOKS["Vanilla"]], pictures.COLORS[LOOKS["ABC"]])
-    assert other not in (vanilla, abc)
 
 
 # ---- contexts ---------------------------------------------------------------------------------------

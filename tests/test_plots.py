@@ -1,9 +1,6 @@
 """Figures: what is drawn, against hand-made frames; and the frames of the first notebooks."""
 
-from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import matplotlib
 import numpy as np
@@ -11,12 +8,9 @@ import pandas as pd
 import pytest
 import torch
 from helpers import rows
-from matplotlib.figure import Figure
 
-from abc_nb.analysis import dataset, statistics
-from abc_nb.analysis.attention import HeadMap
+from abc_nb.analysis import dataset
 from abc_nb.bias.lines import Line, Lines
-from abc_nb.bias.window import Window
 from abc_nb.problems.tasks import Task
 from abc_nb.show import maps, pictures, plots, tables
 
@@ -88,24 +82,6 @@ def test_heads_that_see_the_same_share_a_panel_and_panels_at_the_edges_have_toke
     assert figure.get_size_inches()[0] < 7.5
 
 
-def figures_of_every_family() -> Iterator[Figure]:
-    """One small figure of each function that draws."""
-    frame = rows("Vanilla", {1: [1.0], 6: [0.5]}).assign(step=[1, 2], mass=0.5, base=10)
-    matrix = np.arange(12.0).reshape(3, 4) / 12
-    yield plots.by_length(frame, "task")
-    yield plots.offsets(pd.DataFrame({"offset": [0, 1], "RPE": [0.5, 1], "ABC": [1, 0]}))
-    yield maps.attention_maps([HeadMap("head 1", matrix, list("abcd"), list("123"), [True, True, False], matrix > 0.5)])
-    yield maps.windows(Window(1, "both"))
-    yield maps.dependencies({"a": ("successor", "19"), "b": ("addition", "12+39")})
-    yield maps.trace("12*34")
-    yield maps.grid(statistics.over_seeds(frame[:1]).assign(w="1", T=3))
-    averages = {("cross", 1): torch.from_numpy(np.stack([matrix, matrix]))}
-    study: Any = SimpleNamespace(last=1, averages=averages, opened=lambda *_: np.stack([matrix > 0.5] * 2))
-    study.letters = lambda: (list("abcd"), list("123"))
-    yield maps.study_heads(study)
-    yield maps.index_matrices({"RPE": matrix - 0.5})
-
-
 def test_drawing_and_saving_use_one_style_and_leave_matplotlibs_settings_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,8 +92,6 @@ def test_drawing_and_saving_use_one_style_and_leave_matplotlibs_settings_alone(
     chosen = {"font.size": 17.0, "axes.grid": True, "savefig.bbox": None, "figure.dpi": 50, "axes.facecolor": "0.2"}
     with matplotlib.rc_context(chosen):
         before = dict(matplotlib.rcParams)
-        for figure in figures_of_every_family():
-            assert dict(matplotlib.rcParams) == before, figure.axes[0].get_title()
         again = pictures.save(plots.reach(table), "figure-x", "quick")
         assert dict(matplotlib.rcParams) == before
     assert again.data == plain.data == (tmp_path / "figure-x.png").read_bytes()

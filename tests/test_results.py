@@ -1,24 +1,15 @@
 """Results: which runs may be missing, and the tables that are made of many runs."""
 
 import shutil
-from collections.abc import Sequence
 
-import numpy as np
-import pandas as pd
 import pytest
 from conftest import Folders
-from helpers import rows
 
 from abc_nb.analysis import results
-from abc_nb.analysis.results import AnyName, Results
+from abc_nb.analysis.results import Results
 from abc_nb.common.errors import InputError
-from abc_nb.model.positions import Sinusoidal
 from abc_nb.runs import runner, store
-from abc_nb.show import tables
-from abc_nb.specs.models import GRID_NAMES
-from abc_nb.specs.names import Name
-from abc_nb.specs.spec import Spec, spec
-from abc_nb.specs.studies import STUDIES, corner
+from abc_nb.specs.spec import Spec
 
 NAME = "successor-vanilla"
 
@@ -68,33 +59,3 @@ def test_where_nothing_is_shipped_the_error_says_how_to_name_the_results(folders
     says = f"set ABC_NB_RESULTS to the folder results of a checkout, for {folders.shipped} holds no shipped results"
     with pytest.raises(InputError, match=says):
         Results("quick", "shipped", [0]).runs([NAME])
-
-
-# ---- tables of many runs ----------------------------------------------------------------------------
-
-
-class ByPeriod(Results):
-    """Results whose accuracy is a tenth of the period of the model that was asked for."""
-
-    def there(self, names: Sequence[AnyName]) -> list[AnyName]:
-        return [*names]
-
-    def evaluation(self, names: Sequence[str | Name]) -> pd.DataFrame:
-        position = spec(names[0]).model.position
-        assert isinstance(position, Sinusoidal)
-        share = (position.period or 0) / 10
-        return pd.concat([rows("any", {6: [1.0], 60: [share]}, spec(name).task.name) for name in names])
-
-
-@pytest.mark.parametrize("profile", ["smoke", "quick"])
-def test_the_grid_has_a_row_for_each_window_period_task_and_length(profile: str) -> None:
-    found, study = (
-        tables.by_window_and_period(ByPeriod(profile, "shipped", [0]), "grid"),
-        corner(STUDIES["grid"], profile),
-    )
-    places = {("–" if w is None else str(w), t or 0) for (w, t), name in GRID_NAMES.items() if name in study.models}
-    wanted = {(task, w, t, length) for task in study.tasks for w, t in places for length in (6, 60)}
-    assert [*found.groupby(["task", "w", "T", "length"]).size()] == [1] * len(wanted)
-    assert {*zip(found.task, found.w, found["T"], found.length, strict=True)} == wanted
-    longest = found[found.length == 60]
-    np.testing.assert_allclose(longest.ours, 10 * longest["T"])

@@ -17,7 +17,7 @@ from abc_nb.common.errors import InputError
 from abc_nb.model.positions import NoPosition, PositionEncoding, Rotary, Sinusoidal
 from abc_nb.problems.numbers import Numbers
 from abc_nb.problems.tasks import REGISTRY, Task
-from abc_nb.specs import readings, studies
+from abc_nb.specs import studies
 from abc_nb.specs.models import models_of
 from abc_nb.specs.names import CLASSIFIER, Name, parse
 from abc_nb.specs.recipes import PROFILES, TESTS
@@ -200,14 +200,6 @@ def test_a_change_that_is_not_possible_is_a_sentence(change: str, sentence: str)
 
 
 # ---- studies and the table of models ----------------------------------------------------------------
-
-
-def test_a_study_is_a_product_and_smoke_has_a_corner_of_it() -> None:
-    whole, corner = (studies.names_of("readings", profile=profile) for profile in ("quick", "smoke"))
-    assert {(name.task, name.model) for name in whole} == {
-        (task, model) for task in studies.ARITHMETIC for model in readings.READINGS
-    }
-    assert len(corner) == 3 and {name.task for name in corner} == {"successor"}
 
 
 def test_a_pattern_matches_what_studies_name() -> None:

@@ -21,16 +21,12 @@ def on_paper(task: Task, problem: str, arrangement: Arrangement) -> Batch:
     return Sampler(task, arrangement).batch(task.widen(operands, width), width)
 
 
-def pi_and_e(digits: int) -> tuple[int, int]:
-    """The first digits of pi and of e, as whole numbers: 314 and 271."""
-    with mp.workdps(digits + 10):
-        return int(mp.pi * 10 ** (digits - 1)), int(mp.e * 10 ** (digits - 1))
-
-
 def the_problem(task: Task, digits: int) -> str:
     """The problem of all notebooks: numbers that begin as pi and e (a factor: as e), each digit modulo the base."""
     places = task.places(digits)
-    numbers = [np.array([int(digit) % task.base for digit in reversed(str(n))]) for n in pi_and_e(places)]
+    with mp.workdps(places + 10):
+        begun = [str(int(number * 10 ** (places - 1))) for number in (mp.pi, mp.e)]  # 314 and 271
+    numbers = [np.array([int(digit) % task.base for digit in reversed(text)]) for text in begun]
     wanted = task.operand_places(places)
     return task.typed([number[None, :count] for number, count in zip(numbers, wanted, strict=False)])
 

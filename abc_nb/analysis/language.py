@@ -21,7 +21,8 @@ def compared(records: Mapping[str, Sequence[Record]]) -> pd.DataFrame:
 
 
 def compared_one(records: Sequence[Record]) -> dict[str, str]:
-    losses = [lowest_loss(record) for record in records]
+    histories = [(record["history"], record["trained"]["steps"]) for record in records]  # practice comes after it
+    losses = [min(row["text"] for row in history if row["step"] <= steps) for history, steps in histories]
     row = {"loss": " to ".join(dict.fromkeys(f"{loss:.3f}" for loss in (min(losses), max(losses))))}
     for length, _ in TESTS:
         tests = [test for record in records for test in record["evaluation"] if test["length"] == length]
@@ -31,8 +32,3 @@ def compared_one(records: Sequence[Record]) -> dict[str, str]:
     proven = [all(one["certified"] for one in own["certificates"]) for own in records if "certificates" in own]
     row["certified"] = f"{sum(proven)} of {len(proven)}" if proven else "–"
     return row
-
-
-def lowest_loss(record: Record) -> float:
-    """The lowest loss on held-out text that validation met before practice."""
-    return min(row["text"] for row in record["history"] if row["step"] <= record["trained"]["steps"])

@@ -2,22 +2,13 @@
 
 import pandas as pd
 
-from abc_nb.common.errors import InputError
-
 BAR = 0.99  # complete generalization: at least 99% at ten times the training length (claim C01)
 TOLERANCE = 1e-4  # percent; tables are saved with six digits
 
 
 def over_seeds(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row a task, model and length: the median seed with its Wilson interval, worst and best, in percent.
-
-    Where rows have a base, it counts as part of the task. Raises InputError where a run is there twice.
-    """
-    keys = [key for key in ("task", "base", "model", "length") if key in rows]
-    twice = rows[rows.duplicated([*keys, "seed"])]
-    if len(twice):
-        raise InputError(f"{twice.model.iloc[0]} stands for several runs of one seed: give each its own name")
-    found = []
+    """One row a task (with its base), model and length: the median seed with its interval, worst, best (percent)."""
+    keys, found = [key for key in ("task", "base", "model", "length") if key in rows], []
     for values, group in rows.groupby(keys, sort=False):
         ordered = group.sort_values("accuracy")
         middle = ordered.iloc[(len(ordered) - 1) // 2]

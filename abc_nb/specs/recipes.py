@@ -113,11 +113,6 @@ def longer(training: TrainingConfig) -> TrainingConfig:
     return replace(training, steps=4 * training.steps, hold=4 * training.hold, held_batch=128)
 
 
-def past_guessing(training: TrainingConfig) -> TrainingConfig:
-    """The training of a task of two answers: the rate is held until more is right than guessing gets."""
-    return replace(training, learned=0.75)
-
-
 # ---- tests ------------------------------------------------------------------------------------------
 
 CURVE = (*range(1, 21), 30, 40, 50, 60)  # lengths of figures 1 and 4

@@ -92,8 +92,7 @@ class Spec:
 
     def calibration_batch(self, seed: int) -> Batch:
         """The parent's training problems, over which its attention is averaged."""
-        if self.parent is None or self.calibration is None:
-            raise InputError(f"{self.name} is not calibrated: name an experiment such as addition-abc")
+        assert self.parent is not None and self.calibration is not None, "ABC before practice"
         return self.parent.sampler.calibration_batch(seed, padding=self.calibration.padding)
 
     def build(self, seed: int, bias: Lines | None = None) -> Transformer:
@@ -117,7 +116,10 @@ def spec(name: str | Name, profile: str = "quick", base: int | None = None, chan
         raise InputError(f"unknown profile {profile!r}: choose one of {', '.join(PROFILES)}")
     identity = parse(name, base)
     if identity is None or identity.model not in models_of(Task(identity.task)):
-        raise InputError(unknown(str(name)))
+        known = {str(Name(task, model)) for task in REGISTRY for model in models_of(Task(task))}
+        near = difflib.get_close_matches(str(name), known, 3)
+        question = f"did you mean {', '.join(near)}? " if near else ""
+        raise InputError(f"unknown experiment {str(name)!r}: {question}`abc-nb list` shows all")
     return specify(identity, profile, tuple(changes))
 
 
@@ -161,14 +163,6 @@ def practised(identity: Name, model: Model, profile: str, changes: tuple[str, ..
     return changed(replace(made, tests=tests(model, made.sampler, made.model, profile)), "", own)
 
 
-def unknown(name: str) -> str:
-    """One sentence on a name that no experiment has."""
-    known = {str(Name(task, model)) for task in REGISTRY for model in models_of(Task(task))}
-    near = difflib.get_close_matches(name, known, 3)
-    question = f"did you mean {', '.join(near)}? " if near else ""
-    return f"unknown experiment {name!r}: {question}`abc-nb list` shows all"
-
-
 def takes_longer(task: Task, profile: str) -> bool:
     """Whether a task gets four layers and four times the steps."""
     return task.name in LONGER and profile == "quick"
@@ -178,7 +172,7 @@ def training_config(model: Model, task: Task, profile: str) -> TrainingConfig:
     """The training that a profile gives to a model, changed for tasks that take longer or have two answers."""
     chosen = PROFILES[profile].trainings[model.training]
     chosen = recipes.longer(chosen) if takes_longer(task, profile) else chosen
-    return recipes.past_guessing(chosen) if task.chance == 0.5 else chosen
+    return replace(chosen, learned=0.75) if task.chance == 0.5 else chosen  # more than guessing gets
 
 
 def model_config(model: Model, sampler: Sampler, profile: str, changes: tuple[str, ...]) -> ModelConfig:
