@@ -77,8 +77,8 @@ def exact_match(model: Transformer, batch: Batch) -> Tensor:
     """
     hopeless, right = False, []
     for part in parts(batch):
-        found = correct_digits(model, part, FIRST).all(1) if hopeless else None
-        if found is None or found.any():
+        found = correct_digits(model, part, FIRST if hopeless else None).all(1)
+        if hopeless and found.any():
             found = correct_digits(model, part).all(1)
         hopeless = not found.any()
         right.append(found)
