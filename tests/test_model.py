@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from abc_nb.bias.alibi import ALiBi
 from abc_nb.bias.base import ENCODER_DECODER, Bias, Causal, OpenKeys
 from abc_nb.bias.lines import Line, Lines
-from abc_nb.bias.window import Sides, Window
+from abc_nb.bias.window import Window
 from abc_nb.model import attention as multihead
 from abc_nb.model.attention import Record
 from abc_nb.model.layers import Layer
@@ -194,15 +194,6 @@ def test_open_keys_give_the_logits_and_gradients_of_the_dense_bias(
         few, all_keys = model(source, target, layout), model(source, target, layout, record=Record())
         torch.testing.assert_close(few, all_keys, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(gradients(model, few), gradients(model, all_keys), rtol=1e-3, atol=1e-4)
-
-
-@pytest.mark.parametrize(("sides", "last"), [("one", 2), ("both", 4)])
-def test_open_keys_are_used_where_sources_are_long(sides: Sides, last: int) -> None:
-    """From three keys for each open one on: three are open to one side, four to both; a source has 2n + 3 tokens."""
-    model = build(replace(TINY, bias=Window(1, sides)))
-    widths = (2, last, last + 1, 200)
-    kinds = {width: type(model.frame(binary_aligned(width, "+")).biases[0]["cross"]) for width in widths}
-    assert kinds == {2: Tensor, last: Tensor, last + 1: OpenKeys, 200: OpenKeys}
 
 
 @pytest.mark.parametrize("bias", [Window(1), LINES], ids=text)

@@ -56,25 +56,6 @@ def test_a_nested_list_is_evaluated_from_inside(base: int, data: st.DataObject) 
     assert task.typed(task.read(problem)) == problem
 
 
-@pytest.mark.parametrize(
-    ("name", "base", "problem", "answer"),
-    [
-        ("addition", 16, "FF+1", "100"),
-        ("addition", 10, "9" * 5000 + "+1", "1" + "0" * 5000),
-        ("n-by-n", 10, "123456789*987654321", str(123456789 * 987654321)),
-        ("n-by-n", 10, "007*12", "84"),
-        ("n-by-n", 10, "7 * 1000", "7000"),
-        ("n-by-n", 10, "0*0", "0"),
-        ("direct-n-by-n", 10, "12*345", "4140"),
-        ("direct-listops-nested", 10, "MIN SM 7 6 MAX 1 2", "2"),
-        ("direct-listops-nested", 10, "sm 3 max 2 5", "8"),
-        ("direct-listops-nested", 10, "4", "4"),
-    ],
-)
-def test_answers_of_typed_problems(name: str, base: int, problem: str, answer: str) -> None:
-    assert Task(name, base).right_answer(problem) == answer
-
-
 # ---- reading ----------------------------------------------------------------------------------------
 
 
@@ -94,20 +75,15 @@ def test_operands_are_digits_least_significant_first_and_zeros_in_front_count_wh
     ("name", "base", "problem", "reason"),
     [
         ("addition", 10, "", "a number is missing"),
-        ("addition", 10, "+12", "a number is missing"),
         ("n-by-1", 10, "12 *", "a number is missing"),
         ("addition", 10, "1 2+3", "' ' is no digit"),
         ("addition", 10, "12", "numbers in it: 1, needed: 2"),
         ("addition", 10, "1+2+3", "numbers in it: 3, needed: 2"),
-        ("addition", 10, "0x1F+1", "'x' is no digit"),
         ("addition", 10, "١+2", "'١' is no digit"),  # an Arabic digit
         ("n-by-1", 10, "12*34", "the second number has 2 digits, which is more than 1"),
-        ("parity", 2, "102", "'2' is no digit"),
-        ("listops-sm", 10, "3+4", "'3+4' is no item"),
         ("listops-sm", 10, "SM", "there is no item"),
         ("listops-sm", 10, "MAX 1 2", "'MAX' is no item"),
         ("direct-listops-nested", 10, "SM 1", "its operators and items do not make one list"),
-        ("direct-listops-nested", 10, "MED 1 2 3", "'MED' is no item"),
     ],
 )
 def test_what_is_no_problem_of_the_task_is_one_sentence_with_an_example(
