@@ -26,7 +26,6 @@ SMALL = (
     Pattern(Task("successor", 3), "succ({a})="),
     Pattern(Task("parity"), "parity({bits})="),
 )
-LONGEST = 4
 
 Context = tuple[tuple[tuple[str, int, int], int], ...]  # what is seen, by operand and places below the step; the token
 
@@ -53,12 +52,12 @@ def by_hand(
     return found
 
 
-def every_problem(pattern: Pattern) -> Iterator[tuple[str, ...]]:
+def every_problem(pattern: Pattern, longest: int = 4) -> Iterator[tuple[str, ...]]:
     """All problems with numbers of a few digits."""
     digits = pattern.task.digits
     return product(
         *(
-            ["".join(own) for length in range(1, 2 if few else LONGEST + 1) for own in product(digits, repeat=length)]
+            ["".join(own) for length in range(1, 2 if few else longest + 1) for own in product(digits, repeat=length)]
             for few in pattern.few
         )
     )
@@ -107,7 +106,7 @@ def test_an_answer_is_determined_where_no_two_problems_contradict_each_other(pat
                 if (line.span, abs(line.offset)) != (f"operand {which + 1}", below)
             ]
             bias = replace(whole, lines=(replace(whole.lines[0], lines=tuple(kept)),))
-            tokens = by_hand(pattern, every_problem(pattern), (which, below)).values()
+            tokens = by_hand(pattern, every_problem(pattern, 3), (which, below)).values()
             found.append(SpanContexts.of(model(bias), pattern).determined())
             assert found[-1] == all(len(right) == 1 for right in tokens)
     assert SpanContexts.of(model(whole), pattern).determined() and not all(found)

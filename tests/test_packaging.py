@@ -6,8 +6,8 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import processes
 import pytest
@@ -19,51 +19,27 @@ from abc_nb.analysis.results import Results
 from abc_nb.common import paths
 from abc_nb.paper import ledger, report
 from abc_nb.runs import store
-from abc_nb.specs.models import MODELS
 from abc_nb.specs.spec import GROUPS
 
 ROOT = Path(__file__).resolve().parents[1]
 MACHINE_PATH = re.compile(r"(?<![\w.-])/" + "work" + r"/")
 
 
-def project() -> dict[str, Any]:
-    found: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    return found
-
-
 APART = "smol"  # the extra that brings a language model of 93 MB: not locked, and not installed for tests
 
 
-def ranges() -> list[Requirement]:
-    """What the package and its extras need."""
-    extras = project()["optional-dependencies"]
-    parts = (project()["dependencies"], *(lines for name, lines in extras.items() if name != APART))
-    return [Requirement(line) for lines in parts for line in lines]
-
-
-def lock() -> dict[str, str]:
-    """The locked versions by canonical name; anything but `name==version` is an error."""
+def test_nothing_is_pinned_and_the_lock_is_within_the_ranges() -> None:
+    """So that the package can stand beside others."""
     lines = [line for line in (ROOT / "requirements.lock").read_text().splitlines() if not line.startswith("#")]
     assert lines == sorted(lines, key=str.upper)
-    assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][0-9A-Za-z.]*", line)] == []
-    return {canonicalize_name(name): version for name, version in (line.split("==") for line in lines)}
-
-
-def test_the_package_can_stand_beside_others() -> None:
-    """Nothing is pinned or has an upper end."""
-    operators = {specifier.operator for needed in ranges() for specifier in needed.specifier}
-    assert operators == {">="}
-
-
-def test_the_lock_is_within_the_ranges() -> None:
-    locked = lock()
+    locked = {canonicalize_name(name): version for name, version in (line.split("==") for line in lines)}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = (own for name, own in project["optional-dependencies"].items() if name != APART)
+    needed = map(Requirement, [*project["dependencies"], *chain.from_iterable(extras)])
+    for each in (each for each in needed if each.name != "abc-nb"):
+        assert {specifier.operator for specifier in each.specifier} == {">="}
+        assert locked[canonicalize_name(each.name)] in each.specifier
     assert "abc-nb" not in locked
-    outside = [
-        needed
-        for needed in ranges()
-        if needed.name != "abc-nb" and locked[canonicalize_name(needed.name)] not in needed.specifier
-    ]
-    assert outside == []
 
 
 def test_the_packages_models_are_the_shipped_ones(tmp_path: Path) -> None:
@@ -120,19 +96,16 @@ def test_no_file_names_a_path_of_the_machine() -> None:
 
 def test_what_is_run_in_the_lab_does_not_write_into_the_committed_figures(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
-    jupyter = tmp_path / "bin" / "jupyter"  # says where a notebook's figures would go
-    said = "import sys; from abc_nb.common import paths; print(sys.argv[1:], paths.figures())"
-    jupyter.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "{said}" "$@"\n')
+    jupyter = tmp_path / "bin" / "jupyter"
+    jupyter.write_text('#!/bin/sh\necho "$@" "$ABC_NB_FIGURES"\n')
     jupyter.chmod(0o755)
     (tmp_path / ".installed").touch()
-    environment = {name: value for name, value in os.environ.items() if name != "ABC_NB_FIGURES"}
-    environment["PYTHONPATH"] = str(ROOT)
     command = ["make", "--silent", "lab", f"VENV={tmp_path}"]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
-    assert f"['lab', 'notebooks'] {ROOT / 'build' / 'figures'}" in done.stdout
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert f"lab notebooks {ROOT / 'build' / 'figures'}" in done.stdout
 
 
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (ROOT / "README.md", ROOT / "figures" / "REPORT.md", *sorted((ROOT / "docs").glob("*.md")))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -149,14 +122,6 @@ def test_the_page_of_folders_has_the_rooms_in_the_order_of_the_contract_and_modu
     named = [ROOT / "abc_nb" / room / module for room, modules in rows for module in re.findall(r"`(\S+)`", modules)]
     assert len(named) > 40
     assert [path for path in named if not path.exists()] == []
-
-
-def test_models_that_the_page_of_readings_names_are_in_the_catalogue() -> None:
-    """Names with a hyphen that begin as models do; those with braces, dots or capitals stand for several."""
-    text = (ROOT / "docs" / "readings.md").read_text()
-    named = set(re.findall(r"`((?:abc|window|nope|rope|rpe|alibi|vanilla|by)-[a-z0-9.-]+)`", text))
-    assert len(named) > 20
-    assert named <= MODELS.keys()
 
 
 def test_the_numbers_of_the_readme_are_those_of_the_shipped_results() -> None:
