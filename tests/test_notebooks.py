@@ -30,7 +30,7 @@ PRINTED = ("10_language_model", ALONE)  # they show text, and small tables witho
 NAME = re.compile(r'"((?:figure|table)-[\w-]+)"')
 NBVAL = ["-q", "-s", "-o", "addopts=", "--nbval-lax", "--nbval-current-env", "--nbval-cell-timeout=600"]
 NBVAL += [f"--nbval-sanitize-with={Path(__file__).parent / 'sanitize.cfg'}"]
-NBVAL += [f"-pno:{plugin}" for plugin in ("xdist", "cacheprovider", "faulthandler")]
+NBVAL += [f"-pno:{plugin}" for plugin in ("xdist", "cacheprovider", "faulthandler", "unraisableexception")]
 
 
 def code_cells(path: Path) -> list[nbformat.NotebookNode]:
