@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 from conftest import Folders
 
-import abc_nb
 from abc_nb import commands
 from abc_nb.analysis import certified
 from abc_nb.analysis.results import Results
@@ -19,9 +18,7 @@ from abc_nb.cli import main
 from abc_nb.common.files import write_text
 from abc_nb.runs import runner, store
 from abc_nb.show import tables
-from abc_nb.specs.names import Name
 from abc_nb.specs.spec import Spec, spec
-from abc_nb.specs.studies import ABLATED, LISTS
 
 ABS = "successor-window-cyclic"  # before practice
 Known = dict[str, files.Data]  # certificates by name
@@ -118,27 +115,6 @@ def test_a_run_says_what_its_certificates_say() -> None:
     for row in rows[rows["wrong after"].notna()].itertuples():
         data = shipped[f"{row.task}-{row.model}-quick-seed{row.seed}"]
         assert (data["wrong"], data["certified"]) == (row[8], row.after)
-
-
-def test_lists_and_bases_have_a_verdict_or_their_contexts(known: Known, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Certificates of Successor in base 10 stand for those of N x 1 in base 16: before practice and after it."""
-    monkeypatch.setattr(certified, "BASES", (2, 16))
-    for model in ("window-cyclic", "abs"):
-        data, name = known[f"successor-{model}-quick-seed0"], f"n-by-1-{model}-base16"
-        known[f"{name}-quick-seed0"] = data | {"experiment": name, "base": 16, "margin": 2.5}
-    frame = certified.lists_and_bases(FOUND).set_index(["task", "base", "model"])
-    row, wrong = frame.loc["n-by-1", 16, "abs"], abc_nb.load("n-by-1-abs-base16").manifest["practice"]["wrong_before"]
-    assert (row.verdict, row.wrong, row.margin) == ("certified after practice", wrong, 2.5) and row.problem == "78799"
-    others = frame[frame.verdict != "certified after practice"]
-    assert len(others) == len(frame) - 1
-    counted = {model: own.reset_index() for model, own in frame.groupby("model")}
-    assert len(counted["abs"]) == 3 + 3 * 2
-    made = [Name(task, "abc", base) for task, base in zip(counted["abc"].task, counted["abc"].base, strict=True)]
-    every = [Name(task, "abc") for task in LISTS] + [Name(task, "abc", base) for task in ABLATED for base in (2, 16)]
-    assert made == [name for name in every if FOUND.first.there([certified.before_practice(name)])]
-    assert (others.verdict == "no certificate").all() and (others.problem == "").all()
-    assert frame.loc["addition", 16, "abs"].contexts == 1_160_000_512
-    assert frame.loc["n-by-2", 4, "by-head"].contexts == 2_268_976
 
 
 def test_without_certificates_tables_are_empty(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -153,8 +153,8 @@ def test_measured_accuracy_is_shown_and_what_is_missing_says_what_to_run(
 
     assert said("1", "none") == "Exact match: 100.0% at 6, 25.0% at 60 digits."
     assert said("1", "3", seed=3).endswith("not trained yet: run `abc-nb train addition-window-cyclic --seed 3`")
-    assert said("none", "5", "both") == "w=none, T=5 is not trained yet: run `abc-nb train addition-grid-wx-t5`"
-    assert said("1", "2").startswith("w=1, T=2 is no experiment")
+    assert said("none", "3", "both") == "w=none, T=3 is not trained yet: run `abc-nb train addition-grid-wx-t3`"
+    assert said("1", "2") == "w=1, T=2, open to one, is no experiment"
     window.draw_accuracies(figure, found, "1", "none")
     assert [text.get_text() for text in figure.axes[-1].texts] == ["25"]
 

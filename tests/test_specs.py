@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abc_nb.bias import ALiBi, Window
+from abc_nb.bias import Window
 from abc_nb.calibration.calibrate import Calibration
 from abc_nb.common.config import from_data, to_data
 from abc_nb.common.errors import InputError
-from abc_nb.model.positions import NoPosition, PositionEncoding, Rotary, Sinusoidal
+from abc_nb.model.positions import PositionEncoding, Rotary, Sinusoidal
 from abc_nb.problems.numbers import Numbers
 from abc_nb.problems.tasks import REGISTRY, Task
 from abc_nb.specs import studies
@@ -108,20 +108,6 @@ def test_every_experiment_has_a_spec_and_its_plain_data_say_all(profile: str) ->
         digests.setdefault(own.digest, []).append(own)
     for same in digests.values():
         assert all(each == same[0] for each in same), "one digest, one spec"
-
-
-def test_abs_and_abc_are_what_the_paper_says() -> None:
-    scaffold, abc = (spec(name).parent for name in ("addition-abs", "addition-abc"))
-    assert (scaffold, abc) == (spec("addition-window-cyclic"), spec("addition-abc-unpractised"))
-    assert scaffold and abc and scaffold.practice == abc.practice == 0
-    assert (scaffold.model.bias, scaffold.model.position) == (Window(1, "one"), Sinusoidal(3))
-    assert scaffold.sampler.arrangement == "aligned" and len(scaffold.sampler.widths) == 3
-    assert abc.parent == spec("addition-vanilla") and abc.calibration == Calibration() and abc.start == "new"
-    assert isinstance(abc.model.position, NoPosition) and abc.accept == 1.0
-    assert spec("addition-alibi").model.bias == ALiBi()
-    paper = spec("addition-vanilla", "paper")
-    assert (paper.model.encoder_layers, paper.model.decoder_layers, paper.model.width) == (1, 6, 128)
-    assert paper.sampler.regime == "padded" and paper.model.dropout == 0.3
 
 
 def test_practice_is_the_last_part_of_abs_and_abc() -> None:

@@ -99,8 +99,7 @@ def again(
 
 def practised(parent: str, model: Model) -> Model:
     """The same model trained on until it is certified: the last part of ABS and of ABC."""
-    settings: dict[str, Any] = {"calibration": None, "start": "parent", "accept": 0.0, "training": "practice"}
-    return replace(model, parent=parent, practice=True, **settings)
+    return replace(model, parent=parent, practice=True, training="practice")
 
 
 def all_practised(models: Mapping[str, Model]) -> dict[str, Model]:

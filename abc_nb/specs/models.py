@@ -12,6 +12,7 @@ from abc_nb.problems.tasks import Task
 from abc_nb.specs.model import (
     PERIOD,
     Model,
+    W,
     again,
     all_practised,
     before_practice,
@@ -50,7 +51,9 @@ BOTH_SIDES = {  # the window open to both sides, as the text has it; the authors
     for name, tested in {"window": "beyond", "window-cyclic": "far and many", "nope-window": "beyond"}.items()
 }
 GRID_W, GRID_T = (None, 0, 1, 2, 3), (None, 2, 3, 4, 5, 6, 7, 8)
-GRID_NAMES = {(w, t): f"grid-w{w}-t{t}".replace("None", "x") for w in GRID_W for t in GRID_T}
+GRID_NAMES = {  # of w = 1 with all periods, and of T = 3 and none with all windows
+    (w, t): f"grid-w{w}-t{t}".replace("None", "x") for w in GRID_W for t in GRID_T if w == W or t in (PERIOD, None)
+}
 GRID = {  # window, open to both sides, and period (claim C13); None: no window, an index without a period
     name: scaffold(
         f"w={w}, T={t}".replace("w=None", "no window").replace("T=None", "no period"),
@@ -132,9 +135,6 @@ PAPER_BATCH = six_layers(
     regime="padded",
 )
 SIZES_COMPARED = ("vanilla-padded", "window-cyclic-padded", "abc-padded", *PAPER_SIZED, *PAPER_BATCH)
-PAPER_SETTING = again(  # for the profile `paper`: the learning rate of the paper's text
-    BASIC, (*BASELINES, *SCAFFOLDS, "abc-unpractised"), "-text-rate", training="text", tested="curve"
-)
 WIDE = {"feed_forward": 1024}
 FACTORED = {  # on natural input: each operand's digits to heads of their own
     "by-head": scaffold("Window by head", positions.Sinusoidal(PERIOD), bias=Lines.by_head, arrangement="natural"),
@@ -237,7 +237,7 @@ SPARSE = {  # lines that determine the answer, where those that keep the plain m
 }
 SPARSE |= all_practised(SPARSE)
 MODELS = PAPERS | PADDED | DEEP | PAPER_SIZED | PAPER_BATCH | PERIODS | WINDOWS | SIZED | FACTORED | WIDER | MODERN
-MODELS |= WIDENED | PLACED | PAPER_SETTING | GRID | DECODER_ONLY | PRACTISED | SMALLEST | FORMATS | SPARSE
+MODELS |= WIDENED | PLACED | GRID | DECODER_ONLY | PRACTISED | SMALLEST | FORMATS | SPARSE
 MODELS |= before_practice(MODELS)
 
 

@@ -54,7 +54,6 @@ QUICK = {  # trainings by name
     # A table of one size is learned from more problems at once than tables of several sizes under a bias.
     "traced": replace(PLAIN, steps=1000, held_batch=64, hold=500, learned=0.9, again=0),
     "traced_plain": replace(PLAIN, steps=1500, batch=128, held_batch=128, learned=0.9, again=0),
-    "text": replace(PLAIN, optimizer="adamw", learning_rate=1e-5),  # the rate of the paper's text (v4 section C.1)
 }
 
 
@@ -103,7 +102,7 @@ PROFILES = {
         "has the paper's model, the padded regime and dropout, for a GPU or a patient machine",
         ModelConfig(width=128, feed_forward=512, encoder_layers=1, decoder_layers=6, dropout=0.3),
         "padded",
-        of_one(LONG, retraining=replace(LONG, steps=20_000, hold=10_000), text=replace(LONG, learning_rate=1e-5)),
+        of_one(LONG, retraining=replace(LONG, steps=20_000, hold=10_000)),
     ),
 }
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from abc_nb.common.errors import InputError
 from abc_nb.problems.tasks import REGISTRY
 from abc_nb.specs import models, readings, traced
-from abc_nb.specs.model import PERIOD, W
-from abc_nb.specs.models import GRID_NAMES
 from abc_nb.specs.names import Name
 from abc_nb.specs.spec import Spec, specify
 
@@ -42,8 +40,6 @@ class Study:
         return [Name(task, model, base) for base, model, task in parts]
 
 
-# The part of the map of windows and periods that is trained: w=1 with all periods, T=3 and none with all w.
-TRAINED_GRID = tuple(name for (w, t), name in GRID_NAMES.items() if w == W or t in (PERIOD, None))
 DECODED = ("addition", "successor", "n-by-1", "parity")  # Addition first: it is what `smoke` has of them
 TIGHT = ("smoke", "quick")  # in the profile `paper` all problems are padded
 STORY = "story"  # what plain `reproduce` trains in the profile `quick`; the others are taken from the shipped results
@@ -68,7 +64,7 @@ STUDIES = {
     "deep": Study(("successor", "addition"), tuple(models.DEEP), profiles=("quick",)),
     "paper size": Study(("successor", "addition"), tuple(models.PAPER_SIZED), profiles=("quick",)),
     "paper size and batch": Study(ABLATED, tuple(models.PAPER_BATCH), profiles=("quick",)),
-    "grid": Study(ARITHMETIC, TRAINED_GRID),
+    "grid": Study(ARITHMETIC, tuple(models.GRID)),
     "periods": Study(BINARY, tuple(models.PERIODS)),
     "windows": Study(("successor", "addition"), tuple(models.WINDOWS)),
     "rope sizes": Study(("addition",), ("rope-128", "rope-512"), corner=1),
@@ -99,7 +95,6 @@ STUDIES = {
         ("addition",), ("decoder-abc-twice-sparse-unpractised", "decoder-abc-twice-sparse"), profiles=("quick",)
     ),
     "formats": Study(("addition",), tuple(models.FORMATS), profiles=TIGHT),
-    "the paper's setting": Study(ARITHMETIC, tuple(models.PAPER_SETTING), profiles=("paper",)),
 }
 
 

@@ -89,7 +89,7 @@ def sentence(task: str, found: pd.DataFrame, w: str, t: str, sides: Sides, seed:
         parts = [f"{accuracy:.1f}% at {length}" for length, accuracy in zip(rows.length, rows.accuracy, strict=True)]
         return f"Exact match: {', '.join(parts)} digits."
     if (model := TRAINED[sides].get((NUMBERS[w], NUMBERS[t]))) is None:
-        return f"w={w}, T={t} is no experiment: see the window that is open to both sides"
+        return f"w={w}, T={t}, open to {sides}, is no experiment"
     return f"w={w}, T={t} is not trained yet: run `{train_command(Name(task, model), seed)}`"
 
 
