@@ -356,5 +356,5 @@ def test_positions_by_row_and_column_need_a_table() -> None:
 
 
 def test_an_unknown_encoding_is_an_error_that_names_the_known() -> None:
-    with pytest.raises(AttributeError, match="no position encoding is called 'Rotory': there are Abacus"):
+    with pytest.raises(AttributeError, match="no PositionEncoding is called 'Rotory': there are Abacus"):
         positions.Rotory  # noqa: B018

@@ -3,12 +3,14 @@
 A bias is a frozen value, one a file; `base.py` says what it can do. The files of this folder are found.
 """
 
+from functools import partial
+
 from abc_nb.bias.base import CLOSED, Attention, Bias, Causal, OpenKeys
 from abc_nb.bias.lines import Line, Lines
 from abc_nb.bias.window import Window
-from abc_nb.common.config import load, looked_up
+from abc_nb.common.config import load, look_up
 
 __all__ = ["CLOSED", "Attention", "Bias", "Causal", "Line", "Lines", "OpenKeys", "Window"]
 
 load(__name__, __path__)
-__getattr__ = looked_up("bias", Bias)
+__getattr__ = partial(look_up, Bias)

@@ -7,7 +7,7 @@ each file adds some; no list of names is kept.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from importlib import import_module
@@ -96,13 +96,9 @@ def classes(*bases: type) -> dict[str, type]:
     return {cls.__name__: cls for cls in every if is_dataclass(cls)}
 
 
-def looked_up(kind: str, base: type) -> Callable[[str], Any]:
-    """A package's `__getattr__`, which gives the classes that derive from `base`; AttributeError names them."""
-
-    def look_up(name: str) -> type:
-        found = classes(base)
-        if name in found:
-            return found[name]
-        raise AttributeError(f"no {kind} is called {name!r}: there are {', '.join(sorted(found))}")
-
-    return look_up
+def look_up(base: type, name: str) -> Any:
+    """The class of that name which derives from `base`, as a package's `__getattr__`; AttributeError names them."""
+    found = classes(base)
+    if name in found:
+        return found[name]
+    raise AttributeError(f"no {base.__name__} is called {name!r}: there are {', '.join(sorted(found))}")

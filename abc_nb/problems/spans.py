@@ -39,12 +39,11 @@ class Pattern:
         inner = [literal for literal in self.literals[1:] if not literal]
         if not isinstance(self.task, Numbers) or self.task.base > 10:
             raise InputError(f"{self.task.title} in base {self.task.base} cannot be written into a text")
-        if not self.form.endswith("}=") and not self.form.endswith(")="):
-            raise InputError(f"the form {self.form!r} is not possible: it ends in a number or a bracket, and '='")
-        if len(self.literals) - 1 != wanted or inner or self.form.count(EQUALS) > 1 or re.search(r"\d", self.form):
+        ends = self.form.endswith(("}=", ")=")) and self.form.count(EQUALS) == 1
+        if len(self.literals) - 1 != wanted or inner or not ends or re.search(r"\d", self.form):
             raise InputError(
                 f"the form {self.form!r} is not possible: {self.task.title} has {wanted} numbers, with characters "
-                "between them that are no digits, and '=' at the end alone"
+                "between them that are no digits, and ends in a number or a bracket, and the only '='"
             )
 
     @cached_property

@@ -4,11 +4,13 @@ A position encoding is a frozen value, and a file holds one family of them; `bas
 in this folder's files are found.
 """
 
-from abc_nb.common.config import load, looked_up
+from functools import partial
+
+from abc_nb.common.config import load, look_up
 from abc_nb.model.positions.absolute import NoPosition, Sinusoidal
 from abc_nb.model.positions.base import Index, PositionEncoding
 
 __all__ = ["Index", "NoPosition", "PositionEncoding", "Sinusoidal"]
 
 load(__name__, __path__)
-__getattr__ = looked_up("position encoding", PositionEncoding)
+__getattr__ = partial(look_up, PositionEncoding)
