@@ -14,7 +14,7 @@ from hypothesis import settings
 
 from abc_nb.common import paths
 from abc_nb.runs import runner, store
-from abc_nb.specs.spec import Spec
+from abc_nb.specs.spec import Spec, spec
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # of notebooks' kernels, since a worker runs on each core
 torch.set_num_threads(1)  # what the store trains with; bit-for-bit comparisons need a fixed count
@@ -58,6 +58,13 @@ class Folders:
     shipped: Path
 
 
+def made_in(folder: Path, chosen: Spec) -> store.Run:
+    """A run in a folder of its own, which several tests read or copy."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("ABC_NB_RUNS", str(folder))
+        return runner.ensure(chosen, 0)
+
+
 def copied(finished: Path, chosen: Spec, folders: Folders) -> store.Run:
     """A finished run, copied into this test's runs folder."""
     shutil.copytree(finished, folders.runs / finished.name)
@@ -89,9 +96,13 @@ def child(tiny: Spec) -> Spec:
 @pytest.fixture(scope="session")
 def finished(tiny: Spec, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run's folder, to be copied."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("ABC_NB_RUNS", str(tmp_path_factory.mktemp("finished")))
-        return runner.ensure(tiny, 0).folder
+    return made_in(tmp_path_factory.mktemp("finished"), tiny).folder
+
+
+@pytest.fixture(scope="session")
+def vanilla(tmp_path_factory: pytest.TempPathFactory) -> store.Run:
+    """A plain model of Addition that has learned next to nothing, so that most of its digits are wrong."""
+    return made_in(tmp_path_factory.mktemp("vanilla"), spec("addition-vanilla", "smoke"))
 
 
 @pytest.fixture
@@ -103,9 +114,7 @@ def run(finished: Path, tiny: Spec, folders: Folders) -> store.Run:
 @pytest.fixture(scope="session")
 def trained(child: Spec, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of runs that holds the child and its parent, to be copied."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("ABC_NB_RUNS", str(tmp_path_factory.mktemp("calibrated")))
-        return runner.ensure(child, 0).folder.parent
+    return made_in(tmp_path_factory.mktemp("calibrated"), child).folder.parent
 
 
 @pytest.fixture

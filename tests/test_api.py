@@ -11,7 +11,7 @@ from conftest import Folders
 import abc_nb
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
-from abc_nb.runs import runner
+from abc_nb.runs.run import Run
 from abc_nb.specs.spec import spec
 
 
@@ -29,7 +29,7 @@ def test_what_is_no_seed_base_or_number_of_problems_is_an_input_error(folders: F
 
 
 def test_the_documented_way_from_attention_to_a_bias_runs_as_it_stands(
-    folders: Folders, monkeypatch: pytest.MonkeyPatch
+    vanilla: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted anti-diagonals come out as lines, and as a bias for a thousand digits."""
     text = (paths.ROOT / "docs" / "transformers.md").read_text()
@@ -48,8 +48,7 @@ def test_the_documented_way_from_attention_to_a_bias_runs_as_it_stands(
     exec(applied, names)
     assert names["mixed"].isfinite().all(), "the step of the end has no line"
     assert (names["longer"][:, torch.arange(1000), 1000 - torch.arange(1000)] == 0).all()
-    run = runner.ensure(spec("addition-vanilla", "smoke"), 0)
-    monkeypatch.setattr(abc_nb, "load", lambda _: run)
+    monkeypatch.setattr(abc_nb, "load", lambda _: vanilla)
     exec(own, names)
     assert names["calibrated"].bias.lines
 

@@ -1,7 +1,5 @@
 """Attention analysis against naive loops and a model whose attention is known."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -11,9 +9,8 @@ from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.layouts import SOS
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task
-from abc_nb.runs import runner
+from abc_nb.runs.run import Run
 from abc_nb.show import maps
-from abc_nb.specs.spec import spec
 from abc_nb.training.evaluation import greedy, record
 
 TASKS = ("successor", "addition", "n-by-1")
@@ -88,9 +85,8 @@ def test_a_heat_map_shows_the_weights_to_the_end_of_the_answer_and_marks_wrong_t
 
 
 @pytest.fixture
-def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> attention.AttentionStudy:
-    monkeypatch.setenv("ABC_NB_RUNS", str(tmp_path))
-    return attention.AttentionStudy(runner.ensure(spec("addition-vanilla", "smoke"), 0), length=10, samples=20)
+def study(vanilla: Run) -> attention.AttentionStudy:
+    return attention.AttentionStudy(vanilla, length=10, samples=20)
 
 
 def test_study_of_an_example_keeps_zeros_in_front(study: attention.AttentionStudy) -> None:

@@ -6,7 +6,6 @@ import re
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -18,6 +17,7 @@ import abc_nb
 from abc_nb import cli
 from abc_nb.cli import main
 from abc_nb.common import paths
+from abc_nb.runs.run import Run
 from abc_nb.specs import studies
 from abc_nb.training.evaluation import COLUMNS
 
@@ -26,19 +26,9 @@ COMMANDS = ["list", "train", "evaluate", "compute", "sweep", "reproduce", "repor
 Capture = pytest.CaptureFixture[str]
 
 
-@pytest.fixture(scope="module")
-def trained_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A runs folder with addition-vanilla trained in the smoke profile."""
-    folder = tmp_path_factory.mktemp("runs")
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("ABC_NB_RUNS", str(folder))
-        assert main(["train", "addition-vanilla", *SMOKE]) == 0
-    return folder
-
-
 @pytest.fixture
-def trained(trained_runs: Path, folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ABC_NB_RUNS", str(trained_runs))
+def trained(vanilla: Run, folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ABC_NB_RUNS", str(vanilla.folder.parent))
 
 
 def output(capsys: Capture, *arguments: str) -> str:

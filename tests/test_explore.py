@@ -17,13 +17,12 @@ from abc_nb.bias.lines import cells_of
 from abc_nb.bias.window import Sides, Window
 from abc_nb.calibration.calibrate import Calibration
 from abc_nb.calibration.of_model import calibrate_model
-from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.model.attention import Record
 from abc_nb.model.positions import Sinusoidal
 from abc_nb.problems.spans import VOCABULARY, tokens_of
 from abc_nb.problems.tasks import Task
-from abc_nb.runs import runner, store
+from abc_nb.runs import store
 from abc_nb.show import pictures
 from abc_nb.show.explorers import attention as explore
 from abc_nb.show.explorers import calibration as calibrating
@@ -34,12 +33,8 @@ from abc_nb.training.writer import logits, rows_of
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory) -> AttentionStudy:
-    """A small model that has learned next to nothing, so that most of its digits are wrong."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("ABC_NB_RUNS", str(tmp_path_factory.mktemp("explore")))
-        patched.setattr(paths, "SHIPPED", tmp_path_factory.mktemp("shipped"))
-        return AttentionStudy(runner.ensure(spec("addition-vanilla", "smoke"), 0), samples=20)
+def study(vanilla: store.Run) -> AttentionStudy:
+    return AttentionStudy(vanilla, samples=20)
 
 
 @pytest.fixture(scope="module")

@@ -8,26 +8,21 @@ from typing import Any
 
 import ipywidgets
 import pytest
-from conftest import Folders
+from conftest import Folders, made_in
 
 import abc_nb
-from abc_nb.runs import runner
+from abc_nb.runs import runner, store
 from abc_nb.show.explorers.calibration import Retraining
 from abc_nb.show.explorers.frame import Explorer
 from abc_nb.specs.spec import spec
 from abc_nb.training import trainer as training
 from abc_nb.training.progress import Progress
 
-VANILLA = spec("addition-vanilla", "smoke")
-
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(vanilla: store.Run) -> Path:
     """A folder of runs with two small models, to be copied."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("ABC_NB_RUNS", str(tmp_path_factory.mktemp("widgets")))
-        runner.ensure(spec("addition-nope", "smoke"), 0)
-        return runner.ensure(VANILLA, 0).folder.parent
+    return made_in(vanilla.folder.parent, spec("addition-nope", "smoke")).folder.parent
 
 
 @pytest.fixture
