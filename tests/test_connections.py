@@ -63,7 +63,6 @@ def test_a_change_of_the_bias_is_the_same_for_every_input(name: Attention, lines
     model = build()
     change = logit_change(model, model.with_bias(Lines(2, lines)), name, BATCH)
     matrix = Lines(2, lines).dense(BATCH.layout, name, 0, 2)
-    assert change["mean"] == pytest.approx(matrix[matrix.isfinite()].abs().mean().item(), rel=1e-5)
     assert change["spread"] == pytest.approx(0.0, abs=1e-6)
     before = torch.ones_like(matrix, dtype=torch.bool)
     before = before.tril() if name == "self" else before
@@ -71,12 +70,11 @@ def test_a_change_of_the_bias_is_the_same_for_every_input(name: Attention, lines
 
 
 @pytest.mark.parametrize("name", ENCODER_DECODER)
-def test_mean_and_spread_are_those_of_the_cells_one_by_one(name: Attention) -> None:
+def test_the_spread_is_that_of_the_cells_one_by_one(name: Attention) -> None:
     model, other = build(seed=0), build(seed=1)
     change = logit_change(model, other, name, BATCH)
     one, two = (record(each, BATCH).logits[name, 0].numpy() for each in (model, other))
     kept = [two[:, h, i, j] - one[:, h, i, j] for h, i, j in np.ndindex(one.shape[1:]) if name == "cross" or j <= i]
-    assert change["mean"] == pytest.approx(np.mean([np.abs(cell).mean() for cell in kept]), rel=1e-4)
     assert change["spread"] == pytest.approx(np.mean([cell.std(ddof=1) for cell in kept]), rel=1e-4)
     assert change["spread"] > 1e-3
 

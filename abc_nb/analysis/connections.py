@@ -51,9 +51,7 @@ def same_index_at_every_size(longest: int) -> bool:
     wanted = offsets(longest, longest)
     return all(
         np.array_equal(
-            abc_index(longest, longest, (m, n)),
-            np.where((wanted > -m) & (wanted < n), wanted, np.nan),
-            equal_nan=True,
+            abc_index(longest, longest, (m, n)), np.where((wanted > -m) & (wanted < n), wanted, np.nan), equal_nan=True
         )
         for m, n in itertools.product(range(1, longest + 1), repeat=2)
     )
@@ -100,17 +98,15 @@ def on_successor(found: Results) -> pd.DataFrame:
 def logit_change(before: Transformer, after: Transformer, name: Attention, batch: Batch) -> dict[str, Any]:
     """How the first layer's logits of one attention differ between two models on the same problems.
 
-    Keys attention, closed (share of the cells that only the second model closes) and, over those that stay
-    open, mean (absolute change) and spread (standard deviation over inputs of the change of a cell, averaged over
-    cells): a change that does not depend on the input has spread 0.
+    Keys attention, closed (share of the cells that only the second model closes) and, of those that stay open, spread
+    (standard deviation over inputs of a cell's change, averaged): a change that does not depend on the input has 0.
     """
     first, second = (record(model, batch).logits[name, 0] for model in (before, after))
     change = second - first
     cells = change.isfinite().all(0)
     closed = 1 - (cells.sum() / first.isfinite().all(0).sum()).item()
-    change = change[:, cells]  # (batch, open cells of all heads)
-    spread = change.std(0).mean().item()
-    return {"attention": name, "closed": closed, "mean": change.abs().mean().item(), "spread": spread}
+    spread = change[:, cells].std(0).mean().item()  # (batch, open cells of all heads)
+    return {"attention": name, "closed": closed, "spread": spread}
 
 
 def on_parity(found: Results) -> pd.DataFrame:

@@ -127,8 +127,8 @@ def train_until_accepted(
         if validation >= experiment.accept:
             break
     assert best is not None
-    calibration = {name: reading.seconds for name in best.facts if name == "calibration_seconds"}
-    return replace(best, seconds=round(seconds, 2), facts=best.facts | calibration)
+    of_all = {"calibration_seconds": reading.seconds} if parent else {}
+    return replace(best, seconds=round(seconds, 2), facts=best.facts | of_all)
 
 
 @dataclass(frozen=True)
