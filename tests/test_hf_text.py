@@ -41,8 +41,8 @@ Known = tuple[str, list[tuple[int, str, list[str], int]]]
 
 def smollm3(**other: Any) -> Any:
     """Some of its layers have no positions."""
-    config = transformers.SmolLM3Config(num_hidden_layers=LAYERS, pad_token_id=PAD, no_rope_layer_interval=2, **other)
-    return transformers.SmolLM3ForCausalLM(config)
+    sizes = {"num_hidden_layers": LAYERS, "intermediate_size": 48, "no_rope_layer_interval": 2, "pad_token_id": PAD}
+    return transformers.SmolLM3ForCausalLM(transformers.SmolLM3Config(**sizes | other))
 
 
 families = pytest.mark.parametrize("make", [llama, gpt2, neox, gemma2, qwen3, smollm3, opt])
