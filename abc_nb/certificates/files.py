@@ -14,7 +14,6 @@ from abc_nb.common.files import read_lines, write_lines, write_text
 
 LARGEST = 2**20  # bytes of one certificate
 KINDS = {"type": str, "experiment": str, "profile": str, "seed": int, "base": int}
-COLUMNS = ["experiment", "seed", "certified", "contexts", "wrong", "margin"]  # that are listed
 
 Data = dict[str, Any]  # a certificate as plain data, with whose it is
 
