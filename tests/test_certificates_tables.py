@@ -33,6 +33,7 @@ NO_POOL = np.empty(0, np.int64)
         (Task("n-by-n", 2), [(1, 1), (1, 4), (5, 1), (2, 2), (3, 9), (7, 5), (5, 14), (16, 15)], UNNEEDED),
         (Task("n-by-n", 3), [(1, 2), (4, 4)], ()),
         (Task("n-by-n", 3), [(4, 5), (2, 9)], UNNEEDED[:3]),
+        (Task("n-by-n", 2), [(3, 6), (7, 5)], (Line("cross", 0, 2, "antidiagonal", "operand 2", 1, 0.0),)),
     ],
 )
 def test_every_context_of_random_problems_is_tried_with_the_same_logits(
@@ -47,6 +48,8 @@ def test_every_context_of_random_problems_is_tried_with_the_same_logits(
             logits = model(batch.source, batch.target[:, :-1], batch.layout)
         for step in range(batch.layout.target_length):
             shape, block = contexts.seen(batch, step)
+            digits = [atom for atom in shape.atoms if atom[0].startswith("by")]
+            assert len({contexts.steps(width).digit(atom, step) for atom in digits}) == len(digits)  # one name each
             assert {*rows(block)} <= every[shape]
             assert_close(logits_of(model, contexts, shape, block), logits[:, step], atol=1e-4, rtol=1e-4)
 

@@ -48,7 +48,8 @@ class Steps:
     """The trees of all steps of one size."""
 
     def __init__(self, bias: Bias, sampler: Sampler, width: Width) -> None:
-        self.token, self.layout = sampler.task.token, sampler.task.layout(width, sampler.arrangement)
+        assert isinstance(sampler.task, Tables)
+        self.task, self.layout = sampler.task, sampler.task.layout(width, sampler.arrangement)
         assert self.layout.row is not None and isinstance(bias, Lines)
         self.columns, self.rows = self.layout.row, (self.layout.target_length - 1) // self.layout.row
         self.opened = {}
@@ -66,12 +67,26 @@ class Steps:
         return Node(1, Token(self.before(step), 0), self.keys("self", step), self.keys("cross", step))
 
     def before(self, step: int) -> Atom:
-        return BEFORE if step else ("token", self.token(SOS), 0)
+        return BEFORE if step else ("token", self.task.token(SOS), 0)
+
+    def needed(self, step: int) -> list[Atom]:
+        """What decides the cell there; nothing decides the end."""
+        where = self.where(step)
+        return [] if where.end else self.task.needed(where)
+
+    def digit(self, atom: Atom, step: int) -> int:
+        """Where the token of an operand stands."""
+        kind, number, back = atom
+        return self.layout.operands[number - 1].columns[self.where(step).followed(kind) - back]
 
     def keys(self, name: Attention, step: int) -> tuple[tuple[bytes, Token], ...]:
-        """The open keys of a step, named by the first line that opens each, with the bias of every head."""
+        """The open keys of a step with the bias of every head, named by the first line that opens each.
+
+        A digit that decides the cell has that name alone: on a diagonal its row's digit is one of a column, too.
+        """
         lines, opened = self.opened[name]
-        values, names = dict[int, np.ndarray](), dict[int, Atom]()
+        deciding = [atom for atom in self.needed(step) if name == "cross" and atom[0] != "cell"]
+        values, names = dict[int, np.ndarray](), {self.digit(atom, step): atom for atom in deciding}
         for slot, line in enumerate(lines):
             key, value = int(opened.index[step, slot]), opened.value[:, step, slot].numpy()
             if (value > CLOSED).any():
@@ -79,7 +94,7 @@ class Steps:
                 values[key] = np.maximum(values.get(key, CLOSED), value)
         return tuple(
             sorted(
-                ((values[key].tobytes(), Token(names[key], 0)) for key in names), key=lambda own: (own[1].atom, own[0])
+                ((values[key].tobytes(), Token(names[key], 0)) for key in values), key=lambda own: (own[1].atom, own[0])
             )
         )
 
@@ -96,7 +111,7 @@ class Steps:
         direction, span, offset = line
         symbol = dict(self.layout.symbols).get(key)
         if symbol is not None:
-            return "token", self.token(symbol), 0
+            return "token", self.task.token(symbol), 0
         number = int(span.split()[-1])
         by_cell = self.layout.operands[number - 1].rows
         return "by cell" if by_cell else "by row" if direction == "by row" else "by column", number, offset
@@ -134,8 +149,8 @@ class TableContexts(SampledContexts):
 
     def shape(self, site: Site) -> Shape:
         (width, step), task = site, self.task
-        where, root = self.steps(width).where(step), self.steps(width).root(step)
-        needed = [] if where.end else task.needed(where)
+        steps = self.steps(width)
+        where, root, needed = steps.where(step), steps.root(step), steps.needed(step)
         names = tuple(sorted(root.atoms | {*needed}))
         label = task.token(EOS) if where.end else None
         counts = tuple(task.cells_at(where, atom) for atom in names if atom[0] == "cell")
@@ -171,12 +186,12 @@ class TableContexts(SampledContexts):
 
     def seen(self, batch: Batch, step: int) -> tuple[Shape, Block]:
         site = size_of(batch.layout), step
-        shape, where = self.shape(site), self.steps(site[0]).where(step)
+        shape, steps = self.shape(site), self.steps(site[0])
 
         def tokens(kind: str, x: int, y: int) -> np.ndarray:
             if kind == "cell":
-                return batch.target[:, 1 + step + x * where.columns + y].numpy()
-            return batch.source[:, batch.layout.operands[x - 1].columns[where.followed(kind) - y]].numpy()
+                return batch.target[:, 1 + step + x * steps.columns + y].numpy()
+            return batch.source[:, steps.digit((kind, x, y), step)].numpy()
 
         return shape, observed(batch, step, shape, tokens)
 
