@@ -23,7 +23,7 @@ from abc_nb.problems.tasks import Task
 from abc_nb.training.evaluation import evaluating
 
 TASKS = ("successor", "addition", "n-by-1", "parity", "listops-max")
-BASES = {"parity": 2, "n-by-2": 2, "cycle-navigation": 5}
+BASES = {"parity": 2, "n-by-2": 2, "subtraction": 2, "cycle-navigation": 5}
 POSITIONS = (Sinusoidal(3), NoPosition())
 BIASES = ("window", "lines", "decoder-only")
 CASES = [  # of every task and bias one position; the other one is long

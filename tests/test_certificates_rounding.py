@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from functools import lru_cache
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from abc_nb import certify_model
-from abc_nb.certificates.certify import Passes, contexts_of
+from abc_nb.certificates.certify import Passes, contexts_under
 from abc_nb.certificates.contexts import Block, Contexts
 from abc_nb.certificates.rounding import Rounding
 from abc_nb.certificates.shapes import Shape
@@ -31,13 +32,14 @@ CASES = [
     ("successor", "decoder-only", Sinusoidal(3)),
     ("n-by-n", "lines", NoPosition()),
 ]
+shared = lru_cache(contexts_under)
 
 
 def with_contexts(task: str, kind: str, position: PositionEncoding, seed: int = 0) -> tuple[Transformer, Contexts]:
     tables = task == "n-by-n"
     sampler = Sampler(Task(task, 2)) if tables else sampler_of(task, aligned=kind == "window")
     model = table_model(sampler.task) if tables else model_of(sampler, bias_of(task, kind), position, seed)
-    return model, contexts_of(model, sampler)
+    return model, shared(model.config, sampler)
 
 
 def some_contexts(contexts: Contexts, number: int, rows: int = 40) -> tuple[Shape, Block]:
