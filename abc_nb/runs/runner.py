@@ -152,7 +152,7 @@ def readings(experiment: Spec, seed: int, parent: Run | None) -> Iterator[Readin
         start = time.perf_counter()
         found = lines_of(experiment, model, batch, wanted)
         tried, seconds = pd.concat([tried, found.tried]), seconds + time.perf_counter() - start
-        if wanted.share is None and wanted.kappa is None and not isinstance(wanted, Determining):
+        if wanted.share is None and wanted.kappa is None:
             more += [replace(settings, share=share) for share in SHARES if share < found.tried.share.iloc[-1]]
         if {*found.bias.lines} != lines:
             yield Reading(found.bias, tried, round(seconds, 3))
