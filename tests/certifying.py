@@ -97,7 +97,7 @@ def table_model(task: Task, more: tuple[Line, ...] = ()) -> Transformer:
     config = ModelConfig(width=20, heads=5, feed_forward=24, decoder_layers=1)
     torch.manual_seed(0)
     bias = Lines.one_key_per_head(layout, 5, 1)
-    bias = replace(bias, lines=(*bias.lines, *more))
+    bias = replace(bias, lines=(*more, *bias.lines))  # the first line that opens a key would name it
     return Transformer(replace(config, position=NoPosition(), bias=bias), len(task.vocabulary)).eval()
 
 
