@@ -1,15 +1,23 @@
-"""Results: which runs may be missing, and the tables that are made of many runs."""
+"""Results and the tables that are made of them: which runs may be missing, numbers against hand-made frames."""
 
+import re
 import shutil
+from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 from conftest import Folders
+from helpers import rows
 
-from abc_nb.analysis import results
+from abc_nb.analysis import results, statistics
 from abc_nb.analysis.results import Results
 from abc_nb.common.errors import InputError
+from abc_nb.paper import tables as beside
 from abc_nb.runs import runner, store
+from abc_nb.show import tables
 from abc_nb.specs.spec import Spec
+from abc_nb.training.evaluation import wilson
 
 NAME = "successor-vanilla"
 
@@ -59,3 +67,84 @@ def test_where_nothing_is_shipped_the_error_says_how_to_name_the_results(folders
     says = f"set ABC_NB_RESULTS to the folder results of a checkout, for {folders.shipped} holds no shipped results"
     with pytest.raises(InputError, match=says):
         Results("quick", "shipped", [0]).runs([NAME])
+
+
+# ---- over seeds -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ABC_NB_FIGURES", str(tmp_path))
+    return tmp_path
+
+
+def test_median_worst_and_best_over_seeds_are_those_of_numpy() -> None:
+    values = {6: [1.0, 0.5, 0.75], 10: [0.0, 0.25, 0.125, 0.5, 0.0625], 60: [0.2, 0.4]}
+    found = statistics.over_seeds(rows("Vanilla", values)).set_index("length")
+    for length, accuracies in values.items():
+        middle = sorted(accuracies)[(len(accuracies) - 1) // 2]  # of an even number a seed, not a mean
+        assert found.ours[length] == pytest.approx(100 * middle)
+        assert (found.worst[length], found.best[length]) == (100 * min(accuracies), 100 * max(accuracies))
+        low, high = wilson(round(1000 * middle), 1000)
+        assert (found.ci_low[length], found.ci_high[length]) == pytest.approx((100 * low, 100 * high))
+
+
+@pytest.mark.parametrize(("value", "text"), [(100.0, "100.0"), (99.97, "99.97"), (99.6, "99.6"), (0.02, "0.02")])
+def test_a_percentage_is_not_rounded_to_all_or_nothing(value: float, text: str) -> None:
+    assert statistics.percent(value) == text
+
+
+# ---- beside the paper -------------------------------------------------------------------------------
+
+
+def test_the_papers_number_stands_beside_ours() -> None:
+    table = beside.beside_paper(rows("RPE", {length: [0.5] for length in (6, 7, 10, 15, 20, 60)}), "table1")
+    assert list(table.length) == [6, 10, 15, 20, 60]
+    assert list(table.paper[:4]) == [100, 99.9, 97.2, 21.3]
+    assert np.isnan(table.paper[4])
+    assert beside.wide(table).loc[("Addition", "RPE"), 10] == "99.9 | 50.0"
+
+
+def test_parity_with_scratchpad_is_compared_with_the_papers_scratchpad_row() -> None:
+    table = beside.beside_paper(rows("Vanilla", {6: [1.0]}, task="Parity"), "table1")
+    assert (table.model[0], table.paper[0]) == ("+ scratchpad", 29.23)
+    assert beside.beside_paper(rows("Vanilla", {6: [1.0]}, task="Parity"), "table3").model[0] == "Vanilla"
+
+
+def test_table_2_says_yes_where_the_median_seed_reaches_the_bar() -> None:
+    validation, longest = pd.Series({"Successor": 0.99, "Addition": 0.98}), pd.Series({"Successor": 0.1, "Addition": 1})
+    table = beside.interpolation_table(validation, longest).set_index("task")
+    assert table["interpolation, ours"].to_dict() == {"Successor": "yes", "Addition": "no"}
+    assert table["extrapolation, ours"].to_dict() == {"Successor": "no", "Addition": "yes"}
+    assert table["validation (%)"].to_dict() == {"Successor": 99.0, "Addition": 98.0}
+    assert set(table["interpolation, paper"]) == {"yes"} and set(table["extrapolation, paper"]) == {"no"}
+
+
+# ---- tables -----------------------------------------------------------------------------------------
+
+
+def test_accuracies_by_length_say_how_far_seeds_differ_and_how_many_problems() -> None:
+    far = rows("ABC", {60: [1.0, 0.75, 1.0], 1000: [0.5, 1.0, 0.75]}).assign(samples=lambda x: x.length + 40)
+    table = tables.by_length(statistics.over_seeds(pd.concat([far, rows("ABS", {60: [1.0], 1000: [0.998]})])))
+    assert table.loc[("Addition", "ABC", "3")].to_list() == ["100.0 (75.0–100.0)", "75.0 (50.0–100.0)"]
+    assert table.loc[("Addition", "ABS", "1")].to_list() == ["100.0", "99.8"]
+    assert table.loc[("problems", "", "")].to_list() == ["100 to 1000", "1000 to 1040"]
+
+
+def test_reach_ends_where_the_median_first_falls_below_the_bar() -> None:
+    far = rows("ABC", {6: [1.0], 60: [1.0, 0.995, 0.2], 100: [0.98], 200: [1.0]})
+    never = rows("ABS", {6: [0.5], 60: [1.0]})
+    table = tables.reach(pd.concat([far, never, rows("ABC", {500: [1.0]}, "Successor")]), "Addition")
+    ours = table[table.source == "this notebook"].set_index("system")
+    assert ours.tested.to_dict() == {"ABC, here": 60, "ABS, here": 0}
+    assert ours.trained.to_list() == [7, 7], "2**20 has seven digits"
+
+
+def test_saved_tables_can_be_read_back(figures: Path) -> None:
+    table = beside.beside_paper(rows("RoPE", {6: [1.0], 10: [0.0]}), "table1")
+    tables.save(table, "table-x", "quick", beside.wide(table))
+    pd.testing.assert_frame_equal(pd.read_csv(figures / "table-x.csv"), table, check_dtype=False)
+    lines = (figures / "table-x.md").read_text().splitlines()
+    assert r"100 \| 100.0" in lines[2]
+    assert len({len(re.split(r"(?<!\\)\|", line)) for line in lines}) == 1, "every row has as many columns"
+    assert "\\begin{tabular}" in (figures / "table-x.tex").read_text()
