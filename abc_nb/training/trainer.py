@@ -4,7 +4,6 @@ Each step's data, dropout and random positions follow from (seed, step), so weig
 are all that a checkpoint holds.
 """
 
-import io
 import pickle
 import time
 import warnings
@@ -19,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from abc_nb.common.devices import tensor_cores
-from abc_nb.common.files import write_bytes
+from abc_nb.common.files import replacement
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.digits import Digits
 from abc_nb.problems.sampling import AGAIN, PHASE, Batch, Sampler, generator
@@ -97,15 +96,14 @@ class Trainer:
 
     def save(self, path: Path) -> None:
         """A checkpoint, which replaces the one before when it is whole: all that a killed training needs to go on."""
-        content = io.BytesIO()
         state = {
             "model": self.model.state_dict(),
             "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
             "missed": [torch.from_numpy(digits) for digits in self.batches.missed],
             "progress": vars(self.progress),
         }
-        torch.save(state, content)
-        write_bytes(path, content.getvalue())
+        with replacement(path) as temporary:
+            torch.save(state, temporary)
 
     def resume(self, path: Path) -> None:
         """Go on from a checkpoint; with a warning, a damaged one changes nothing."""
