@@ -63,18 +63,14 @@ class SpanLines(Bias):
         """The lines of a pattern."""
         return self.lines[self.patterns.index(pattern)]
 
-    def same(self, first: int, second: int) -> bool:
-        """Whether two layers have the same lines."""
-        return all(
-            {replace(line, layer=0) for line in own.lines if line.layer == first}
-            == {replace(line, layer=0) for line in own.lines if line.layer == second}
-            for own in self.lines
-        )
-
     @lru_cache(maxsize=1024)  # noqa: B019 (a frozen value, and few of them)
     def first(self, layer: int) -> int:
         """The first of the layers that follow each other up to this one and have the same lines."""
-        return self.first(layer - 1) if layer and self.same(layer - 1, layer) else layer
+        of_layer = [
+            [{replace(line, layer=0) for line in own.lines if line.layer == number} for own in self.lines]
+            for number in range(layer + 1)
+        ]
+        return next(number for number in range(layer, -1, -1) if number == 0 or of_layer[number - 1] != of_layer[layer])
 
     @torch.inference_mode(False)
     def rows(self, spans: Sequence[ProblemSpan], layer: int, first: int, last: int) -> Tensor:
