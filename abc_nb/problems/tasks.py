@@ -6,7 +6,7 @@ class with a name: `Task("addition", 4)` makes an instance of the one that is re
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import product
 from typing import Any, ClassVar, Literal, Self, get_args
 
@@ -207,6 +207,7 @@ class Task:
         pairs = zip(operands, self.operand_places(width), strict=True)
         return [np.pad(digits, [(0, 0), (0, places - digits.shape[1])]) for digits, places in pairs]
 
+    @lru_cache(maxsize=1024, typed=True)  # noqa: B019 (a frozen value, and few of them)
     def layout(self, width: Width, arrangement: Arrangement = "natural") -> Layout:
         """Where the tokens stand.
 
