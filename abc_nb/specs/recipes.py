@@ -41,6 +41,7 @@ RETRAINING = replace(PLAIN, steps=300, held_batch=64, hold=100, learned=0.9, val
 LOW_RANK = replace(RETRAINING, optimizer="adamw", steps=3000, hold=2000, learned=0.99, validate_every=50)
 QUICK = {  # trainings by name
     "plain": PLAIN,
+    "patient": replace(PLAIN, steps=4800, hold=4000),
     "deep": halved(PLAIN),
     "scaffold": SCAFFOLD,
     "anew": ANEW,

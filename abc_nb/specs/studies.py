@@ -67,7 +67,7 @@ STUDIES = {
     "grid": Study(ARITHMETIC, tuple(models.GRID)),
     "periods": Study(BINARY, tuple(models.PERIODS)),
     "windows": Study(("successor", "addition"), tuple(models.WINDOWS)),
-    "rope sizes": Study(("addition",), ("rope-128", "rope-512"), corner=1),
+    "rope sizes": Study(("addition",), ("rope-64", "rope-128", "rope-512"), corner=1),
     "methods": Study(ARITHMETIC, models.METHODS),
     "places": Study(BINARY, (*models.PLACED, "coupling", "abs")),
     "lists": Study(LISTS, ("vanilla", "window-both", "window-cyclic-both", "abc-mod3-warm")),
