@@ -72,9 +72,9 @@ def load() -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     return model.eval(), tokenizer
 
 
-def new_path(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, depth: int = DEPTH) -> Path:
+def new_path(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Path:
     """An untrained path for sums and for products with one digit."""
-    return Path(model, tokenizer, SpanLines.one_key_per_head(PATTERNS, model.config.num_attention_heads, depth), depth)
+    return Path(model, tokenizer, SpanLines.one_key_per_head(PATTERNS, model.config.num_attention_heads, DEPTH), DEPTH)
 
 
 def chat(tokenizer: PreTrainedTokenizerBase, question: str, begun: str = "") -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
 import torch
@@ -39,7 +39,7 @@ class Rows:
     @property
     def counts(self) -> list[int]:
         """How many tokens of each row are no padding."""
-        return [self.tokens] * len(self.parts) if self.real is None else counts(self.real)
+        return [self.tokens] * len(self.parts) if self.real is None else [int(count) for count in self.real.sum(1)]
 
     def bias(self, layer: int, like: Tensor) -> Tensor:
         """What is added to logits: (row or 1, head, query, key)."""
@@ -79,11 +79,6 @@ def open_keys(bias: Bias, layout: Layout, layer: int, heads: int, device: torch.
 def matrix(bias: Bias, layout: Layout, layer: int, heads: int, device: torch.device, dtype: torch.dtype) -> Tensor:
     """A layer's bias (head, token, token)."""
     return leveled(dense_bias(bias, layout, layer, heads)).to(device, dtype)
-
-
-def counts(real: Tensor) -> list[int]:
-    found: list[int] = real.sum(1).tolist()
-    return found
 
 
 def real_tokens(mask: object, size: tuple[int, int], before: int, last: Rows | None) -> Tensor | None:
@@ -131,22 +126,23 @@ def rows_of_layouts(
         raise InputError(f"a batch has {size[0]} rows and the handle {len(layouts)} layouts: give one, or one for each")
     own = tuple(layout for layout in layouts for _ in range(size[0] // len(layouts)))
     own, count = own[:1] if real is None and len(set(own)) == 1 else own, before + size[1]
-    check([count] * len(own) if real is None else counts(real), own, before, last)
-    where = None
+    one = own[0] if real is None and len(own) == 1 else None
+    rows, where = Rows(tuple(partial(part_of, bias, layout) for layout in own), real, before, count, layout=one), None
+    check(rows, own, last)
     if period is not None:
         where = of_rows([cyclic_positions(layout, period)[:count] for layout in own], real, before)
     elif real is not None and bool((real & ((~real).cumsum(1) > 0))[:, before:].any()):  # padding stands before some
         where = of_rows([torch.arange(token_count(layout)) for layout in own], real, before)
-    parts = tuple(partial(part_of, bias, layout) for layout in own)
-    return Rows(parts, real, before, count, where, own[0] if real is None and len(own) == 1 else None)
+    return replace(rows, positions=where)
 
 
-def check(found: Sequence[int], layouts: Sequence[Layout], before: int, last: Rows | None) -> None:
-    """InputError for rows with so many tokens that are not of their layouts.
+def check(rows: Rows, layouts: Sequence[Layout], last: Rows | None) -> None:
+    """InputError for rows that are not of their layouts.
 
     A prompt that is fed in token by token is one, too; several tokens that are not even the problem are too few.
     While another row is still being answered, a finished one gets tokens behind its end, one in each pass.
     """
+    found, before = rows.counts, rows.before
     grown = before > 0 or (last is not None and [count - 1 for count in found] == last.counts)
     over = [count > token_count(layout) for count, layout in zip(found, layouts, strict=True)]
     few = [before == 0 and 1 < count <= layout.source_length for count, layout in zip(found, layouts, strict=True)]

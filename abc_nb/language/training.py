@@ -85,9 +85,9 @@ def written_out(patterns: tuple[Pattern, ...], text: str) -> list[ProblemSpan]:
     return [span for span in Patterns(patterns).spans(text) if span.answer and span.end < len(text)]
 
 
-def text_loss(model: Transformer, rows: int = TEXTS, characters: int = 256) -> float:
+def text_loss(model: Transformer, rows: int = TEXTS) -> float:
     """Nats per character of held-out text without problems."""
-    mixture, rng = Mixture((), characters), generator(0, VALIDATION, 1)
+    mixture, rng = Mixture(()), generator(0, VALIDATION, 1)
     with evaluating(model) as device:
         parts = [losses(model, mixture.rows(rng, 32, held_out=True).to(device))[0] for _ in range(-(-rows // 32))]
     return torch.cat(parts).mean().item()

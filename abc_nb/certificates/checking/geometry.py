@@ -78,26 +78,25 @@ class Width:
 
     def __post_init__(self) -> None:
         facts, width = self.facts, self.width
-        operator = OPERATORS.get(facts.task)
-        digits = [[("digit", 0, place) for place in reversed(range(width))]]
         aligned = facts.arrangement == "aligned" and facts.task in ("addition", "subtraction", "n-by-1")
-        if facts.long == 2:
-            digits.append([("digit", 1, place) for place in reversed(range(width))])
+        digits = [[("digit", number, place) for place in reversed(range(width))] for number in range(facts.long)]
         if facts.short:
             digits.append([("factor", 0, place) for place in reversed(range(facts.short))] * (width if aligned else 1))
-        symbol = [("token", facts.token(operator), 0)] if operator else []
-        start, end = [("token", facts.token("$"), 0)], [("token", facts.token("&"), 0)]
+        start, end, *symbol = [
+            ("token", facts.token(symbol), 0) for symbol in ("$", "&", OPERATORS.get(facts.task)) if symbol
+        ]
+        first, *second = digits
+        self.places, self.stride = [*map(len, digits)], 1 + aligned
         if aligned:
             pairs = [atom for pair in zip(*digits, strict=True) for atom in pair]
-            self.columns: list[Atom] = [*start, *symbol, *pairs, *end]
-            self.last, self.stride = [len(self.columns) - 3, len(self.columns) - 2], 2
-        elif len(digits) == 2:
-            self.columns = [*start, *digits[0], *symbol, *digits[1], *end]
-            self.last, self.stride = [width, width + 1 + len(digits[1])], 1
+            self.columns: list[Atom] = [start, *symbol, *pairs, end]
+            self.last = [len(self.columns) - 3, len(self.columns) - 2]
+        elif second:
+            self.columns = [start, *first, *symbol, *second[0], end]
+            self.last = [width, width + 1 + len(second[0])]
         else:
-            self.columns = [*start, *symbol, *digits[0], *end]
-            self.last, self.stride = [len(self.columns) - 2], 1
-        self.places = [width, *(len(operand) for operand in digits[1:])]
+            self.columns = [start, *symbol, *first, end]
+            self.last = [len(self.columns) - 2]
 
     def index(self, column: int) -> int:
         """The residue of a source column's position, counted from the right."""
