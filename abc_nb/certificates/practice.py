@@ -67,11 +67,11 @@ class ToPractise(Batches):
         sites = contexts.in_training([each.shape for each in narrow])
         for each in narrow:
             for context in poor(each):
-                found = ((site[0], contexts.problem(each.shape, context, site)) for site in sites[each.shape])
-                fitting = (Candidate(width, own) for width, own in found if own is not None and fits(self.sampler, own))
-                problem = next(fitting, None)
-                if problem is not None:
-                    self.problems.append(problem)
+                for site in sites[each.shape]:
+                    operands = contexts.problem(each.shape, context, site)
+                    if operands is not None and fits(self.sampler, operands):
+                        self.problems.append(Candidate(site[0], operands))
+                        break
                 else:
                     put(self.alone, each.shape, [context])
 
@@ -129,11 +129,6 @@ class Practised:
     certificates: list[tuple[Certificate, ...]]  # before practice, and after each round
     progress: Progress  # over all rounds, with the seconds of certificates
     alone: int = 0  # contexts that were practised without a problem
-
-    @property
-    def wrong(self) -> list[list[int]]:
-        """How many contexts of each certificate were wrong, before practice and after each round."""
-        return [[each.wrong for each in certificates] for certificates in self.certificates]
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -116,7 +116,8 @@ def make(spec: LanguageSpec, seed: int, path: Path, report: Report | None) -> La
     record["history"] = list(progress.history)
     if spec.rounds:
         practised = practise_language(model, spec.mixture, spec.practice, seed, spec.rounds, report)
-        record |= {"wrong": practised.wrong, "certificates": [to_data(each) for each in practised.certificates[-1]]}
+        record["wrong"] = [[each.wrong for each in own] for own in practised.certificates]
+        record["certificates"] = [to_data(each) for each in practised.certificates[-1]]
         record["history"] += [row | {"step": progress.step + row["step"]} for row in practised.progress.history]
         record["practised"] = {
             "text": text_loss(model),
