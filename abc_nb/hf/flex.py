@@ -2,6 +2,7 @@
 
 Queries and keys behind the layout's tokens see nothing and are not seen, so that a sequence can be padded. `offset` is
 the number of tokens before the first query, as while generating with a cache; a tensor can be changed in place.
+`PackedText` is the same for rows of text with problems in it.
 """
 
 from __future__ import annotations
