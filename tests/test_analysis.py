@@ -89,7 +89,7 @@ def test_heads_and_lines_are_counted_once() -> None:
         lines = abc_nb.load(f"{task}-abc-unpractised").table("lines")
         by_head = lines.groupby(["attention", "layer", "head"]).size()
         assert (row["lines"], row["one line"]) == (len(lines), (by_head == 1).sum())
-        assert 0 < row["as by hand"] <= row["on digits"] <= len(by_head) <= row["heads"] == 32
+        assert 0 < row["near the place"] <= row["on digits"] <= len(by_head) <= row["heads"] == 32
 
 
 def test_without_values_the_same_keys_are_open_and_a_wire_stays_as_it_is() -> None:
@@ -127,6 +127,7 @@ def record(losses: list[float], right: dict[int, float], certified: list[bool] |
         "trained": {"steps": 200},
         "evaluation": tests,
         "generated": {"problems": 3, "right": 2},
+        "text": history[-1]["text"],
     }
     return found | ({"certificates": [{"certified": each} for each in certified]} if certified else {})
 
@@ -138,14 +139,15 @@ def test_a_row_has_the_range_of_losses_before_practice_and_the_worst_of_tasks_an
     ]
     table = compared({"text": [record([1.0], {})], "abs": proven})
     assert table.loc["abs"].to_dict() == {
-        "loss": "1.250 to 1.500",
+        "lowest loss": "1.250 to 1.500",
+        "last loss": "0.100 to 1.750",
         "6 digits": "99",
         "60 digits": "97",
         "1,000 digits": "20",
         "in own text": "4 of 6",
         "certified": "1 of 2",
     }
-    assert table.loc["text", ["loss", "6 digits", "certified"]].tolist() == ["1.000", "–", "–"]
+    assert table.loc["text", ["lowest loss", "6 digits", "certified"]].tolist() == ["1.000", "–", "–"]
 
 
 # ---- far digits -------------------------------------------------------------------------------------

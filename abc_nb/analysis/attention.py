@@ -30,7 +30,7 @@ class HeadMap:
     outputs: list[str]  # the token that each query predicts
     right: list[bool]  # whether that token is right
     needed: np.ndarray  # the cells that the algorithm needs, booleans (query, key)
-    xlabel: str = "input token"
+    xlabel: str = "token of the problem"
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Decoded:
             self.outputs,
             self.right,
             needed(self.layout, name).numpy(),
-            "input token" if cross else "token before",
+            "token of the problem" if cross else "token before",
         )
 
 

@@ -33,7 +33,7 @@ WRONG = ["task", "model", "seed", "problem", "answer", "right"]
 COLUMNS = ["task", "model", "seed", "certified", "contexts", "wrong", "margin", "left", "bits"]
 PRACTICE = ["task", "model", "seed", "before", "after", "rounds", "wrong before", "wrong after", "alone"]
 PRACTICE += ["seconds", "seconds before"]
-MOST = ("rounds", "wrong before", "wrong after")  # of which the highest number is shown
+MOST = ("rounds", "wrong before")  # of which the highest number is shown
 MORE = ["base", "experiment", "statement", "counterexamples"]
 
 
@@ -118,11 +118,9 @@ def practice_summary(found: Results, models: Sequence[str] = MODELS, tasks: Sequ
     """By task and model: runs certified before and after practice, most rounds and contexts, smallest margins."""
     kinds: dict[str, Any] = {"before": share, "after": share} | dict.fromkeys(MOST, "max")
     runs = practice(found, models, tasks).groupby(["task", "model"], sort=False).agg(kinds)
-    certificates = rows(found, models, tasks).assign(bits=lambda own: own.bits == 32)
-    kinds = {"contexts": "max", "margin": "min", "left": "min", "bits": share}
-    proven = certificates.groupby(["task", "model"], sort=False).agg(kinds)
-    titles = {"before": "certified before", "after": "certified after", "bits": "in float32"}
-    return runs.join(proven).rename(columns=titles)
+    certificates = rows(found, models, tasks).groupby(["task", "model"], sort=False)
+    proven = certificates.agg({"contexts": "max", "margin": "min"})
+    return runs.join(proven).rename(columns={"before": "certified before", "after": "certified after"})
 
 
 def by_seeds(found: Results) -> pd.DataFrame:

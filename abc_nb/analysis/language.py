@@ -13,17 +13,17 @@ Record = Mapping[str, Any]  # of a run of a language model
 def compared(records: Mapping[str, Sequence[Record]]) -> pd.DataFrame:
     """A row a model, from the records of its seeds.
 
-    The lowest loss on held-out text before practice, in nats per character, as a range over the seeds; percent of
-    problems right at each length, of the worst task and seed; problems that the models wrote into text of their own;
-    and the seeds that are certified on every task.
+    The loss on held-out text in nats per character, as a range over the seeds: the lowest before practice, and the
+    last one, on more of that text; percent of problems right at each length, of the worst task and seed; problems that
+    the models wrote into text of their own; and the seeds that are certified on every task.
     """
     return pd.DataFrame({name: compared_one(own) for name, own in records.items()}).T.rename_axis("model")
 
 
 def compared_one(records: Sequence[Record]) -> dict[str, str]:
     histories = [(record["history"], record["trained"]["steps"]) for record in records]  # practice comes after it
-    losses = [min(row["text"] for row in history if row["step"] <= steps) for history, steps in histories]
-    row = {"loss": " to ".join(dict.fromkeys(f"{loss:.3f}" for loss in (min(losses), max(losses))))}
+    lowest = [min(row["text"] for row in history if row["step"] <= steps) for history, steps in histories]
+    row = {"lowest loss": over(lowest), "last loss": over([record["text"] for record in records])}
     for length, _ in TESTS:
         tests = [test for record in records for test in record["evaluation"] if test["length"] == length]
         row[f"{length:,} digits"] = f"{100 * min(test['accuracy'] for test in tests):.0f}" if tests else "–"
@@ -32,3 +32,8 @@ def compared_one(records: Sequence[Record]) -> dict[str, str]:
     proven = [all(one["certified"] for one in own["certificates"]) for own in records if "certificates" in own]
     row["certified"] = f"{sum(proven)} of {len(proven)}" if proven else "–"
     return row
+
+
+def over(losses: Sequence[float]) -> str:
+    """The range of the losses of some seeds."""
+    return " to ".join(dict.fromkeys(f"{loss:.3f}" for loss in (min(losses), max(losses))))

@@ -24,8 +24,8 @@ DIGITS = ("operand", "output")  # beginnings of spans that digits stand in
 def wiring(found: Results) -> pd.DataFrame:
     """A row a run of ABC on the four tasks: how many of its heads see one key, and on which keys their lines are.
 
-    `one line` and `no value` count heads and lines; `on digits` the heads with a line on digits; `as by hand` those of
-    them all of whose lines on digits the bias made by hand has, too, in whatever head or layer.
+    `one line` and `no value` count heads and lines; `on digits` the heads with a line on digits; `near the place` those
+    of them all of whose lines on digits the bias made by hand has, too, in whatever head or layer.
     """
     names = [f"{task}-abc-unpractised" for task in ARITHMETIC]
     return pd.DataFrame([of_run(run) for run in found.existing(names)])
@@ -45,7 +45,7 @@ def of_run(run: Run) -> dict[str, Any]:
         "heads": 2 * config.heads * config.decoder_layers,
         "one line": sum(len(own) == 1 for own in heads.values()),
         "on digits": sum(map(bool, on_digits)),
-        "as by hand": sum(all(key(line) in known for line in own) for own in on_digits if own),
+        "near the place": sum(all(key(line) in known for line in own) for own in on_digits if own),
         "lines": len(bias.lines),
         "with a value": sum(line.value != 0 for line in bias.lines),
     }

@@ -41,6 +41,7 @@ from abc_nb.show.titles import named
 
 CELL = 0.17  # inches: a cell that a token can be written beside
 PAGE = 7.2  # inches: heads side by side
+WEAK = 0.25  # share of a head's attention
 
 
 @rc_context(STYLE)
@@ -77,7 +78,11 @@ def windows(*wanted: Window, width: int = 6) -> Figure:
         with_tokens(axis, ["$", *queries[:-1]] if name == "self" else keys, queries)
         what = "self-attention" if name == "self" else f"cross-attention, {kind}"
         side = {"one": ", one side", "both": ", both sides"}[window.sides] if name == "cross" and window.w else ""
-        axis.set(title=f"{what}\nw={window.w}{side}", aspect="equal", xlabel="key")
+        axis.set(
+            title=f"{what}\nw={window.w}{side}",
+            aspect="equal",
+            xlabel="output token before" if name == "self" else "token of the problem",
+        )
         if kind == one and (name == "self" or window.sides == "both"):
             axis.set_ylabel("output token")
     legend(figure)
@@ -143,7 +148,7 @@ def trace(problem: str) -> Figure:
         for (r, c), digit in np.ndenumerate(digits)
     ]
     texts += [(-1, 1.6, "column $c$", "0.3", 9), (-columns + 0.2, -1, "row $r$", "0.3", 9)]
-    texts += [(-c - 0.3, -r + 0.22, str(carry), "gray", 8) for (r, c), carry in np.ndenumerate(carries) if carry]
+    texts += [(-c - 0.19, -r + 0.2, str(carry), "gray", 8) for (r, c), carry in np.ndenumerate(carries) if carry]
     for x, y, text, color, size in texts:
         axes.text(x, y, text, ha="center", va="center", fontsize=size, color=color)
     # Arrows to the frame of the cell in column 1, row 1: where they begin and end, and how they bend.
@@ -153,7 +158,10 @@ def trace(problem: str) -> Figure:
     for start, end, bend in arrows:
         axes.annotate("", end, start, arrowprops={**style, "connectionstyle": f"arc3,rad={bend}"})
     frame(axes, -1.02, -0.91, 0.84, 0.82)
-    axes.set(xlim=(-columns - 0.1, 1.7), ylim=(-rows + 0.6, 1.8))
+    above, before = digits[0, 2], carries[1, 0]
+    said = f"The frame: {first[1]} · {second[1]} + {above} + carry {before} = {carries[1, 1]}{digits[1, 1]}"
+    axes.text(-columns / 2 + 0.5, -rows + 0.35, said, ha="center", va="center", fontsize=10)
+    axes.set(xlim=(-columns - 0.1, 1.7), ylim=(-rows + 0.1, 1.8))
     axes.axis("off")
     return figure
 
@@ -195,7 +203,8 @@ def study_heads(study: CalibrationStudy, rows: int | None = None) -> Figure:
     figure, axes = new_figure(count, across, size, sharex=True, sharey=True)
     for head, (axis, matrix, cells) in enumerate(zip(axes, averaged, opened, strict=True), 1):
         image = heat_map(axis, matrix, aspect="equal", vmin=0, vmax=1)
-        axis.set_title(f"head {head}: {(matrix * cells).sum() / matrix.sum():.0%} framed", fontsize=8)
+        share = (matrix * cells).sum() / matrix.sum()
+        axis.set_title(f"head {head}: {share:.0%} framed{', a weak line' * bool(share < WEAK)}", fontsize=8)
         with_tokens(axis, keys, queries[:rows], size=7.5)
         outline(axis, cells)
     figure.supxlabel("token of the problem", fontsize=9)
@@ -220,8 +229,8 @@ def biases(bias: Lines, layer: int, task: Task, batch: Batch) -> Figure:
         followed = dict.fromkeys(what(line) for line in bias.of("cross", layer) if line.head in heads)
         numbers = f"head{'s' * (len(heads) > 1)} {in_words([head + 1 for head in heads])}"
         axis.set_title(textwrap.fill(f"{numbers}: {', '.join(followed) or 'nothing'}", 32), fontsize=9)
-    for axis in axes[-across:]:
-        axis.set_xlabel("token of the problem", fontsize=9)
+    legend(figure)
+    figure.supxlabel("token of the problem", fontsize=9)
     figure.supylabel("output token", fontsize=9)
     return figure
 
@@ -264,7 +273,7 @@ def contexts(frame: pd.DataFrame) -> Figure:
     starts = [0, *np.flatnonzero(frame.output[1:].to_numpy() != frame.output[:-1].to_numpy()) + 1, len(frame)]
     for start in starts:
         for axis in (panel, below):
-            axis.axvline(start - 0.5, color="white" if axis is panel else "0.6", linewidth=2.5)
+            axis.axvline(start - 0.5, color="white", linewidth=2.5)
     middles = [(first + last - 1) / 2 for first, last in itertools.pairwise(starts)]
     for middle, first in zip(middles, starts, strict=False):
         if frame.writes[first] == EOS:

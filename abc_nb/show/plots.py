@@ -118,7 +118,7 @@ def headline(study: CalibrationStudy, rows: pd.DataFrame, certified: dict[str, s
     seen.set(title="1. What a plain model looks at")
     mask(extended, np.isfinite(study.extended("cross", layer, DIGITS)[head]))
     keys, queries = study.letters(DIGITS)
-    some = [name * (row == 1 or row % 6 == 0) for row, name in enumerate(queries, 1)]
+    some = [name * (row % 5 == 1) for row, name in enumerate(queries, 1)]
     with_tokens(extended, once(keys), some, size=9)
     extended.set(title="2. Its lines, extended: a new model's bias")
     legend(extended, loc="upper left", ncols=1, fontsize=9, frameon=True)
@@ -137,7 +137,7 @@ def headline(study: CalibrationStudy, rows: pd.DataFrame, certified: dict[str, s
     if certified:
         arrow = {"arrowstyle": "-|>", "color": "0.3", "linestyle": ":", "linewidth": 1.5}
         right.annotate("", (end, 100), (tested, 100), arrowprops=arrow)
-        counts = "\n".join(f"{of_model(model)}: {count} " for model, count in certified.items())
+        counts = "\n".join(f"{of_model(model)}: {count} seeds " for model, count in certified.items())
         right.text(end, 94, f"certified: \n{counts}", color="0.3", ha="right", va="top", fontsize=9)
         right.text(end, 103, "every length ", color="0.3", ha="right", va="bottom", fontsize=9)
     return figure
