@@ -91,6 +91,7 @@ STUDIES = {
     "sparsest lines in base 16": Study(
         ("n-by-1",), ("abc-sparse-unpractised", "abc-sparse"), (16,), profiles=("quick",)
     ),
+    "sparsest lines of Parity": Study(("parity",), ("abc-sparse-unpractised", "abc-sparse"), profiles=("quick",)),
     "sparsest lines of decoders": Study(
         ("addition",), ("decoder-abc-twice-sparse-unpractised", "decoder-abc-twice-sparse"), profiles=("quick",)
     ),
