@@ -15,7 +15,7 @@ from typing import Any
 import pandas
 import pytest
 
-LIBRARIES = ["ipykernel.kernelapp", "ipywidgets", "torch._dynamo", "seaborn"]
+LIBRARIES = ["ipykernel.kernelapp", "ipywidgets", "torch._dynamo", "seaborn", "pytest"]
 BACKEND = "module://matplotlib_inline.backend_inline"  # which a kernel sets before matplotlib is imported
 SERVER = multiprocessing.get_context("forkserver")
 
