@@ -17,7 +17,7 @@ from abc_nb.certificates.shapes import Place, Shape
 from abc_nb.common.errors import InputError
 from abc_nb.problems.automaton import Automaton, Kind
 
-ROWS = 2**21  # pairs extended at once
+ROWS = 2**19  # pairs extended at once
 LARGEST = 2**62  # a number that still fits
 Fixed = Mapping[int, Mapping[tuple[str, int], int]]  # what is given of a place: digits by operand, the output digit
 
