@@ -114,9 +114,10 @@ def problems(sampler: Sampler, width: int, samples: int, seed: int = 0) -> Batch
     return sampler.batch(operands, width)
 
 
-def logits_of(model: Transformer, shape: Shape, block: Block) -> torch.Tensor:
+def logits_of(model: Transformer, contexts: Contexts, shape: Shape, block: Block) -> torch.Tensor:
     with evaluating(model):
-        return States(Rounding(model), shape.atoms, block.values).logits(shape.root)
+        states = States(Rounding(model), shape.atoms, contexts.task.base, len(block.right) / 2)
+        return states.take(block.values).logits(shape.root)
 
 
 def rows(block: Block) -> Iterator[tuple[int, ...]]:

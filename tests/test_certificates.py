@@ -53,7 +53,7 @@ def test_contexts_of_long_problems_are_listed_with_the_same_logits(
             if shape not in every:
                 every[shape] = listed(contexts, shape)
             assert {*rows(block)} <= every[shape] and len(every[shape]) == contexts.count(shape)
-            torch.testing.assert_close(logits_of(model, shape, block), logits[:, step], atol=2e-4, rtol=1e-4)
+            torch.testing.assert_close(logits_of(model, contexts, shape, block), logits[:, step], atol=2e-4, rtol=1e-4)
 
 
 def test_contexts_are_the_same_in_small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,11 +70,11 @@ def test_states_are_the_same_however_few_are_computed_at_once(monkeypatch: pytes
     model = model_of(sampler, bias_of("n-by-1", "decoder-only"))
     contexts = NumberContexts(model.config, sampler)
     shape, block = next((shape, block) for shape in contexts.shapes for block in contexts.blocks(shape))
-    together = logits_of(model, shape, block)
-    alone = [logits_of(model, shape, block.part(slice(i, i + 1))) for i in range(20)]
+    together = logits_of(model, contexts, shape, block)
+    alone = [logits_of(model, contexts, shape, block.part(slice(i, i + 1))) for i in range(20)]
     torch.testing.assert_close(torch.cat(alone), together[:20], atol=1e-4, rtol=1e-4)
     monkeypatch.setattr("abc_nb.certificates.states.ROWS", 7)
-    torch.testing.assert_close(logits_of(model, shape, block), together, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(logits_of(model, contexts, shape, block), together, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.slow

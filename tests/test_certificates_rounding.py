@@ -50,9 +50,9 @@ def some_contexts(contexts: Contexts, number: int, rows: int = 40) -> tuple[Shap
     return shape, Block(block.values[chosen], block.right[chosen])
 
 
-def final(rules: Rounding, shape: Shape, block: Block) -> tuple[Tensor, Tensor]:
+def final(rules: Rounding, contexts: Contexts, shape: Shape, block: Block) -> tuple[Tensor, Tensor]:
     """The last states of contexts and their errors."""
-    states = States(rules, shape.atoms, block.values)
+    states = States(rules, shape.atoms, contexts.task.base, 0).take(block.values)
     with torch.inference_mode():
         found = [*states.layer(shape.root, states.every)]
     return torch.cat([x for x, _ in found]).double(), torch.cat([error for _, error in found]).double()
@@ -91,11 +91,11 @@ def test_float32_in_any_order_is_within_the_bound_of_float64(
 ) -> None:
     model, contexts = with_contexts(task, kind, position, seed)
     shape, block = some_contexts(contexts, seed)
-    x, error = final(Rounding(model), shape, block)
-    exact, less = final(Rounding(deepcopy(model).double()), shape, block)
+    x, error = final(Rounding(model), contexts, shape, block)
+    exact, less = final(Rounding(deepcopy(model).double()), contexts, shape, block)
     assert (less < 1e-6 * error).all()
     assert ((x - exact).norm(dim=1) <= error).all() and (error > 0).all()
-    other, _ = final(Rounding(shuffled(model, np.random.default_rng(seed))), shape, block)
+    other, _ = final(Rounding(shuffled(model, np.random.default_rng(seed))), contexts, shape, block)
     assert not torch.equal(other, x) and ((other - exact).norm(dim=1) <= error).all()
 
 
@@ -109,7 +109,7 @@ def test_errors_as_large_as_the_arithmetic_allows_stay_within_the_bound(
     model, contexts = with_contexts(task, kind, position, seed)
     shape, block = some_contexts(contexts, seed)
     double = deepcopy(model).double()
-    exact, error = final(Rounding(double, U), shape, block)
+    exact, error = final(Rounding(double, U), contexts, shape, block)
     draw = torch.Generator().manual_seed(seed)
 
     def disturb(module: nn.Module, given: tuple[Tensor], value: Tensor) -> Tensor:
@@ -123,7 +123,7 @@ def test_errors_as_large_as_the_arithmetic_allows_stay_within_the_bound(
     for module in disturbed.modules():
         if isinstance(module, nn.Linear):
             module.register_forward_hook(disturb)
-    states = States(Rounding(disturbed, U), shape.atoms, block.values)
+    states = States(Rounding(disturbed, U), shape.atoms, contexts.task.base, 0).take(block.values)
     with torch.inference_mode():
         moved = torch.cat([x for x, _ in states.layer(shape.root, states.every)])
     distance = (moved - exact).norm(dim=1)
@@ -157,9 +157,9 @@ def test_a_margin_within_the_bound_is_not_certified() -> None:
         head.bias[int(block.right[0])] = 1e-6
     same = Block(block.values[:1], block.right[:1])
     with evaluating(model):
-        margin, left = Passes(model)(shape, same)
+        margin, left = Passes(model, contexts)(shape, same)
         assert margin[0] > 0 > left[0]
-        exactly = Passes(model)
+        exactly = Passes(model, contexts)
         exactly.exact = True
         margin, left = exactly(shape, same)
     assert margin[0] == pytest.approx(1e-6, rel=1e-3) and 0 < left[0] <= margin[0]

@@ -51,7 +51,7 @@ def test_every_context_of_random_problems_is_tried_with_the_same_logits(
             digits = [atom for atom in shape.atoms if atom[0].startswith("by")]
             assert len({contexts.steps(width).digit(atom, step) for atom in digits}) == len(digits)  # one name each
             assert {*rows(block)} <= every[shape]
-            assert_close(logits_of(model, shape, block), logits[:, step], atol=1e-4, rtol=1e-4)
+            assert_close(logits_of(model, contexts, shape, block), logits[:, step], atol=1e-4, rtol=1e-4)
 
 
 def test_a_trained_model_is_certified_and_perturbed_weights_lose_the_certificate() -> None:

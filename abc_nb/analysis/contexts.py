@@ -40,7 +40,7 @@ def frame_of(run: Run, some: Callable[[SampledContexts], Iterable[tuple[Shape, B
     """Some contexts of a model, with their output, a row each; tokens by letter from the lowest place on."""
     model, parts = run.model(), []
     contexts, vocabulary = contexts_of(model, run.spec.sampler), np.array(run.spec.task.vocabulary)
-    passes = Passes(model)
+    passes = Passes(model, contexts)
     with evaluating(model):
         for shape, block, output in some(contexts):
             tokens = dict(zip(names_of(shape), vocabulary[block.values].T, strict=True))

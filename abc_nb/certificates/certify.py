@@ -36,6 +36,7 @@ from abc_nb.training.evaluation import evaluating
 
 MOST = 2 * 10**9  # contexts: at three millionths of a second each they take 100 minutes
 KEPT = 0.5  # of a margin that a pass has to leave
+MANY = 8  # times as many contexts as states of a part are reason to compute all of these
 FEW = 0.1  # of the contexts of a block
 NARROW = 64  # contexts with small margins that are kept of each block and in the end
 WRONG = 200  # wrong contexts that are kept of each shape; all are counted
@@ -185,11 +186,12 @@ class Passes:
     too little are computed again, all in float64; an evaluation is once E from that, and not 2 E.
     """
 
-    def __init__(self, model: Transformer, threads: int = 1) -> None:
+    def __init__(self, model: Transformer, contexts: Contexts, threads: int = 1) -> None:
         model = deepcopy(model).cpu() if model.head.weight.device.type == "mps" else model  # which has no float64
-        self.threads, double = threads, deepcopy(model).double()
+        self.contexts, self.threads, double = contexts, threads, deepcopy(model).double()
         self.single, self.double, self.exact = Rounding(model), Rounding(double), False
         self.closer = Rounding(double, self.single.u)
+        self.known: dict[tuple[Rounding, Rounding | None], tuple[Shape, States]] = {}
 
     def __call__(self, shape: Shape, block: Block) -> tuple[np.ndarray, np.ndarray]:
         """Margins and what is left of them: (contexts,) each."""
@@ -203,11 +205,20 @@ class Passes:
     def leads(
         self, shape: Shape, block: Block, rules: Rounding, below: Rounding | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        lower = None if below is None else States(below, shape.atoms, block.values, threads=self.threads)
-        states = States(rules, shape.atoms, block.values, lower, self.threads)
+        states = self.states(shape, rules, below).take(block.values)
         right = torch.from_numpy(block.right).to(states.device)
         margin, left = zip(*states.leads(shape.root, right), strict=True)
         return torch.cat(margin).double().cpu().numpy(), torch.cat(left).double().cpu().numpy()
+
+    def states(self, shape: Shape, rules: Rounding, below: Rounding | None) -> States:
+        """What computes the states of a shape; those of the shape before are forgotten."""
+        known = self.known.get((rules, below))
+        if known is None or known[0] != shape:
+            most, base = self.contexts.counts[shape] / MANY, self.contexts.task.base
+            lower = None if below is None else self.states(shape, below, None)
+            states = States(rules, shape.atoms, base, most, lower, self.threads)
+            known = self.known[rules, below] = shape, states
+        return known[1]
 
 
 def results_of(model: Transformer, contexts: Contexts) -> list[Result]:
@@ -218,7 +229,7 @@ def results_of(model: Transformer, contexts: Contexts) -> list[Result]:
     total = sum(contexts.counts.values())
     if total > MOST:
         raise InputError(f"no certificate: there are {total:,} contexts, and at most {MOST:,} are tried")
-    passes = Passes(model, torch.get_num_threads())
+    passes = Passes(model, contexts, torch.get_num_threads())
     with (
         one_thread(),  # for what is not split among threads by us
         evaluating(model),

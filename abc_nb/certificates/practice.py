@@ -118,7 +118,7 @@ def poor(result: Result) -> list[Context]:
 
 def loss_of_contexts(model: Transformer, shape: Shape, values: np.ndarray, right: Sequence[int] | np.ndarray) -> Tensor:
     """Cross-entropy of the right tokens of contexts of one shape, (contexts, atoms), from the model's own layers."""
-    logits = States(Exact(model), shape.atoms, values).logits(shape.root)
+    logits = States(Exact(model), shape.atoms).take(values).logits(shape.root)
     return F.cross_entropy(logits, torch.tensor(right, device=logits.device))
 
 

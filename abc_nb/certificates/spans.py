@@ -178,6 +178,6 @@ def lead_at(model: Transformer, problem: str) -> tuple[float, float]:
     source, target = tokens_of(asked), tokens_of(EQUALS + answer)
     batch = Batch(torch.tensor([source]), torch.tensor([target]), span.layout)
     shape, block = SpanContexts.of(model, span.pattern).seen(batch, span.answer)
-    states = States(Rounding(model), shape.atoms, block.values)
+    states = States(Rounding(model), shape.atoms).take(block.values)
     lead, left = next(states.leads(shape.root, torch.from_numpy(block.right).to(states.device)))
     return lead.item(), (lead - left).item()

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
 import torch
@@ -20,10 +20,12 @@ from torch import Tensor, nn
 from abc_nb.certificates.few_keys import mixed
 from abc_nb.certificates.rounding import Rounding, Sizes, by_head
 from abc_nb.certificates.shapes import Atom, Node, Token
+from abc_nb.common.errors import InputError
 from abc_nb.model.attention import MultiHeadAttention
 from abc_nb.model.layers import DecoderLayer, Layer
 
 ROWS = 2**11  # contexts computed at once: what a processor's cache holds is fastest
+MANY = 4  # times as many states as contexts are reason not to make keys and queries of all of these
 # None where PyTorch was built without it
 ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if torch.backends.mkldnn.is_available() else None
 T = TypeVar("T")
@@ -37,7 +39,7 @@ class Part:
 
     states: Tensor  # (distinct states, D)
     errors: Tensor  # (distinct states,)
-    rows: Tensor  # (N,): which of them each context has
+    rows: Tensor | None = None  # (N,): which of them each context has; None where these are all that can be
 
 
 @dataclass(frozen=True)
@@ -52,22 +54,34 @@ class Keys:
 
 
 class States:
-    """The states of some contexts of one shape, in the arithmetic of the weights of `rules.model`.
+    """Computes the states of contexts of one shape, in the arithmetic of the weights of `rules.model`.
 
-    `values` are the tokens at the atoms, (N, atoms). `below` has the states that the root looks at, if others do.
+    States of a part of a tree with at most `most` contexts of tokens below `base` are computed once for all blocks.
+    `below` computes the states that the root looks at, if another one does.
     """
 
     def __init__(
         self,
         rules: Rounding,
         atoms: Sequence[Atom],
-        values: np.ndarray,
+        base: int = 1,
+        most: float = 0,
         below: States | None = None,
         threads: int = 1,
     ) -> None:
-        self.rules, self.model, self.below, self.threads = rules, rules.model, below, threads
-        self.device, self.count, self.parts = rules.weight.device, len(values), dict[Node | Token, Part]()
-        self.columns = {atom: values[:, number].astype(np.int64) for number, atom in enumerate(atoms)}
+        self.rules, self.model, self.below = rules, rules.model, below
+        self.atoms, self.base, self.most, self.threads = atoms, base, most, threads
+        self.device = rules.weight.device
+        self.kept: dict[object, Any] = {}  # what is the same for all blocks
+        self.own: dict[object, Any] = {}  # what is of this block
+
+    def take(self, values: np.ndarray) -> Self:
+        """Go on with a block of contexts: `values` are the tokens at the atoms, (N, atoms)."""
+        self.count, self.own = len(values), {}
+        self.columns = {atom: values[:, number].astype(np.int64) for number, atom in enumerate(self.atoms)}
+        if self.below is not None:
+            self.below.take(values)
+        return self
 
     def leads(self, root: Node, right: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """By how much the right token after the root's step leads, and what rounding leaves of that: some at a time."""
@@ -94,34 +108,81 @@ class States:
 
     # ---- parts of the tree, each distinct state once
 
+    def is_kept(self, root: Node | Token) -> bool:
+        """Whether all states of a part are computed once for all blocks."""
+        return isinstance(root, Token) or self.base ** len(root.atoms) <= self.most
+
+    def once(self, name: object, kept: bool, make: Callable[[], T]) -> T:
+        """What `make` gives, computed once for all blocks or for this one."""
+        known = self.kept if kept else self.own
+        if name not in known:
+            known[name] = make()
+        found: T = known[name]
+        return found
+
     def part(self, root: Node | Token) -> Part:
-        if root not in self.parts:
-            if self.below is not None:
-                lower = self.below.part(root)
-                states = lower.states.to(self.rules.weight)
-                part = Part(states, self.rules.added(states, lower.errors.to(states)), lower.rows)
-            else:
-                part = self.embedded(root) if isinstance(root, Token) else self.computed(root)
-            self.parts[root] = part
-        return self.parts[root]
+        make = self.computed if self.below is None else self.taken
+        return self.once(root, self.is_kept(root), lambda: make(root))
+
+    def taken(self, root: Node | Token) -> Part:
+        """What is computed below, in the arithmetic here."""
+        assert self.below is not None
+        part = self.below.part(root)
+        states = part.states.to(self.rules.weight)
+        return Part(states, self.rules.added(states, part.errors.to(states)), part.rows)
+
+    def computed(self, root: Node | Token) -> Part:
+        if isinstance(root, Token):
+            return self.embedded(root)
+        atoms = sorted(root.atoms)
+        if not self.is_kept(root):
+            first, rows = self.distinct(atoms)
+            return self.whole(root, torch.from_numpy(first).to(self.device), torch.from_numpy(rows).to(self.device))
+        every = np.arange(self.base ** len(atoms))[:, None] // self.base ** np.arange(len(atoms))[::-1] % self.base
+        states = type(self)(self.rules, atoms, self.base, self.most, threads=self.threads).take(every)
+        return states.whole(root, states.every)
+
+    def whole(self, node: Node, chosen: Tensor, rows: Tensor | None = None) -> Part:
+        states, errors = zip(*self.layer(node, chosen), strict=True)
+        return Part(torch.cat(states), torch.cat(errors), rows)
 
     def embedded(self, token: Token) -> Part:
         """The whole vocabulary, embedded with the token's index."""
         every = torch.arange(self.model.embedding.num_embeddings, device=self.device)
         index = torch.tensor([token.index], device=self.device, dtype=self.rules.weight.dtype)
         states = self.model.embed(every[:, None], index)[:, 0]
-        rows = torch.from_numpy(self.columns.get(token.atom, np.full(self.count, token.atom[1])))
-        return Part(states, self.rules.embedded(states, token.index), rows.to(self.device))
+        return Part(states, self.rules.embedded(states, token.index))
 
-    def computed(self, node: Node) -> Part:
-        """Of those contexts that have the same tokens at the node's atoms, one stands for all."""
+    def rows(self, root: Node | Token) -> Tensor:
+        """Which state of a part each context has: (N,)."""
+        known = self.part(root).rows
+        if known is not None:
+            return known
+        if isinstance(root, Token):
+            rows = self.columns.get(root.atom, np.full(self.count, root.atom[1]))
+        else:
+            rows = np.zeros(self.count, np.int64)
+            for atom in sorted(root.atoms):
+                if (self.columns[atom] >= self.base).any():
+                    raise InputError(f"a context has a token that is none of the {self.base} that can stand there")
+                rows = rows * self.base + self.columns[atom]
+        return torch.from_numpy(rows).to(self.device)
+
+    def used(self, root: Node | Token) -> tuple[Part, Tensor, bool]:
+        """A part, which of its states each context has, and whether the part is kept: all of it unless few are used."""
+        part, rows = self.part(root), self.rows(root)
+        if len(part.states) <= max(ROWS, MANY * self.count):
+            return part, rows, self.is_kept(root)
+        own, rows = rows.unique(return_inverse=True)
+        return Part(part.states[own], part.errors[own]), rows, False
+
+    def distinct(self, atoms: Sequence[Atom]) -> tuple[np.ndarray, np.ndarray]:
+        """A context for each way in which the tokens at some atoms differ, and which of them each context is like."""
         code = np.zeros(self.count, np.int64)
-        for atom in sorted(node.atoms):
+        for atom in atoms:
             code = code * (int(self.columns[atom].max(initial=0)) + 1) + self.columns[atom]
-        _, *found = np.unique(code, return_index=True, return_inverse=True)
-        first, rows = (torch.from_numpy(own).to(self.device) for own in found)
-        states, errors = zip(*self.layer(node, first), strict=True)
-        return Part(torch.cat(states), torch.cat(errors), rows)
+        _, first, rows = np.unique(code, return_index=True, return_inverse=True)
+        return first, rows
 
     # ---- one layer
 
@@ -130,16 +191,15 @@ class States:
 
         In a decoder-only model all keys are under one softmax. `then` makes something else of both and of the contexts.
         """
-        layer, before = self.model.layers[node.layer - 1], self.part(node.before)
+        layer, (before, at, kept) = self.model.layers[node.layer - 1], self.used(node.before)
         norm, own, cross = layer.self_residual.norm, (*node.own, *node.cross), None
         if isinstance(layer, DecoderLayer):
             own, cross = node.own, self.keys(layer.cross_attention, node.cross, self.model.encoder_norm)
         keys = self.keys(layer.self_attention, own, norm)
-        normed, errors = self.rules.normed(norm, before.states, before.errors)
-        queries = product(layer.self_attention.query, normed)
+        queries, errors = self.once((layer, node.before), kept, lambda: self.queries(layer, before))
 
         def step(some: Tensor) -> tuple[Tensor, Tensor]:
-            rows = before.rows[some]
+            rows = at[some]
             x, error, query = before.states.index_select(0, rows), before.errors[rows], queries.index_select(0, rows)
             x, error = self.attend(layer.self_attention, norm, (x, error), (query, errors[rows]), keys, some)
             if isinstance(layer, DecoderLayer):
@@ -150,6 +210,10 @@ class States:
             return (x, error) if then is None else then(x, error, some)
 
         return in_threads(self.threads, step, chosen.split(ROWS))
+
+    def queries(self, layer: DecoderLayer | Layer, part: Part) -> tuple[Tensor, Tensor]:
+        normed, errors = self.rules.normed(layer.self_residual.norm, part.states, part.errors)
+        return product(layer.self_attention.query, normed), errors
 
     def forward(self, layer: DecoderLayer | Layer, x: Tensor, error: Tensor) -> tuple[Tensor, Tensor]:
         """The feed-forward network with its residual."""
@@ -165,10 +229,10 @@ class States:
         if not keys:
             return None
         bias = torch.tensor(np.stack([np.frombuffer(own, np.float32) for own, _ in keys]))
-        parts = [self.part(root) for _, root in keys]
+        parts, rows, kept = zip(*(self.used(root) for _, root in keys), strict=True)
+        found = self.once((attention, keys), all(kept), lambda: self.table(attention, parts, bias, norm))
         starts = np.cumsum([0, *(len(part.states) for part in parts)]).tolist()
-        rows = [part.rows + start for part, start in zip(parts, starts, strict=False)]
-        return self.table(attention, parts, bias, norm), torch.stack(rows, 1)
+        return found, torch.stack([own + start for own, start in zip(rows, starts, strict=False)], 1)
 
     def table(self, attention: MultiHeadAttention, parts: Sequence[Part], bias: Tensor, norm: nn.Module) -> Keys:
         """All that the keys can be: key, value and the squared lengths of both by head, (R, 2 D + 2 H).
