@@ -70,7 +70,9 @@ def test_chance_alone_makes_a_count_differ_no_more_often_than_the_level_says() -
     assert differing <= 400 * level + 3 * np.sqrt(400 * level * (1 - level))
 
 
-@pytest.mark.parametrize(("practice", "what"), [(9, "ABC, N x 1, certified"), (0, "ABC, all tasks, certified")])
+@pytest.mark.parametrize(
+    ("practice", "what"), [(9, "ABC, N x 1, certified where tried"), (0, "ABC, all tasks, certified where tried")]
+)
 def test_a_model_that_is_not_certified_is_named_with_its_wrong_contexts(
     monkeypatch: pytest.MonkeyPatch, practice: int, what: str
 ) -> None:

@@ -144,9 +144,9 @@ def of_certificates(
 ) -> Iterator[Statement]:
     """How many models are certified: each task alone of those that were trained until proven, else all together."""
     proven = [name for name in names if spec(name, here.profile).practice]
-    groups = {f"{titles[name.model]}, {of_task(name.task)}, certified": [name] for name in proven}
+    groups = {f"{titles[name.model]}, {of_task(name.task)}, certified where tried": [name] for name in proven}
     for name in [name for name in names if name not in proven]:
-        groups.setdefault(f"{titles[name.model]}, all tasks, certified", []).append(name)
+        groups.setdefault(f"{titles[name.model]}, all tasks, certified where tried", []).append(name)
     known, made = certified.table(shipped), certified.table(here)
     for what, group in groups.items():
         theirs, mine = (each[each.experiment.isin([*map(str, group)])] for each in (known, made))
