@@ -47,6 +47,8 @@ def test_a_base_can_be_given_or_be_part_of_the_name(name: Name, base: int) -> No
     else:
         other = replace(name, base=base)
         assert parse(text, base) == parse(str(other)) == other
+        with pytest.raises(InputError, match=r"leave one of the two out|base 1 is not"):
+            parse(str(other), 1 if base == name.base else name.base)
 
 
 NO_NAMES = ["", "addition", "vanilla", "-vanilla", "addition-nothing", "parity-classification-vanilla"]

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from abc_nb.common.errors import InputError
 from abc_nb.problems.tasks import REGISTRY, Task
 from abc_nb.specs.models import models_of
 
@@ -39,6 +40,13 @@ def look_up(text: str) -> Name | None:
 
 
 def parse(text: str | Name, base: int | None = None) -> Name | None:
-    """The name that a text stands for, in this base if one is given; None if there is none."""
+    """The name that a text stands for, in this base if one is given; None if there is none.
+
+    InputError where both give a base, and not the same.
+    """
     name = text if isinstance(text, Name) else look_up(str(text))
-    return name if name is None or base is None else replace(name, base=base)
+    if name is None or base in (None, name.base):
+        return name
+    if name.base != Task(name.task).base or isinstance(text, Name):
+        raise InputError(f"{str(text)!r} has base {name.base}, not {base}: leave one of the two out")
+    return replace(name, base=-1 if base == 0 else base)  # 0 would stand for the usual one

@@ -4,6 +4,7 @@ Each step's data, dropout and random positions follow from (seed, step), so weig
 are all that a checkpoint holds.
 """
 
+import hashlib
 import pickle
 import time
 import warnings
@@ -122,7 +123,7 @@ class Trainer:
         step, config = self.progress.step, self.config
         plan = schedule(self.progress.history, config)
         seed = torch.default_generator if self.device.type == "cpu" else torch  # for all devices: half a millisecond
-        seed.manual_seed((self.seed << 20 | step) % 2**32)
+        seed.manual_seed(stream(self.seed, step))
         size = config.held_batch if step < plan.fall else config.batch
         batch = self.batches.batch(step, size).to(self.device)
         loss, wrong = self.gradients(batch, self.phases(step, size))
@@ -186,3 +187,15 @@ def loss_of(model: Transformer, batch: Batch, phase: Tensor | int = 0) -> tuple[
     logits, wanted = model(batch.source, batch.target[:, :-1], batch.layout, phase=phase), batch.target[:, 1:]
     wrong = (logits.argmax(-1) != wanted).any(1)
     return F.cross_entropy(logits.flatten(0, 1), wanted.flatten()), wrong
+
+
+def stream(seed: int, step: int) -> int:
+    """The seed of torch's random numbers in one training step, of which a CPU takes the lowest 32 bits.
+
+    Seeds below 4,096 leave 20 bits to the step. From there on both are hashed to 63 bits; bit 19 is set, so that they
+    share the random numbers of no smaller seed's first 524,288 steps.
+    """
+    if seed < 2**12:
+        return seed << 20 | step
+    hashed = hashlib.sha256(f"{seed} {step}".encode()).digest()
+    return int.from_bytes(hashed[:8]) >> 1 | 1 << 19
