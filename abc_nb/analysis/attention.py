@@ -1,6 +1,5 @@
 """What a model looks at, on one problem to draw and on many as numbers (v4 section C.3), and with far digits closed."""
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -216,10 +215,11 @@ def best_heads(studies: Sequence[AttentionStudy]) -> pd.DataFrame:
 
 def far_digits_closed(runs: Sequence[Run], lengths: Sequence[int], samples: int = 100) -> pd.DataFrame:
     """Exact match (percent) with far digits open, and closed without training: a row a length, a column a seed."""
-    shares: dict[str, dict[int, float]] = {}
-    for how, bias in {"open": None, "closed": Near(2)}.items():
-        for length, run in itertools.product(lengths, runs):
-            model = run.model() if bias is None else run.model().with_bias(bias)
-            right = exact_match(model, run.spec.sampler.test_batch(length, samples, TEST_SEED)).float().mean().item()
-            shares.setdefault(f"{length} digits, {how}", {})[run.seed] = round(100 * right, 0)
-    return pd.DataFrame(shares).T.rename_axis("digits").rename_axis(columns="seed")
+    rows = [f"{length} digits, {how}" for how in ("open", "closed") for length in lengths]
+    shares: dict[int, list[float]] = {}
+    for run in runs:
+        batches = [run.spec.sampler.test_batch(length, samples, TEST_SEED) for length in lengths]
+        tested = [run.model(), run.model().with_bias(Near(2))]
+        right = [exact_match(model, batch).float().mean().item() for model in tested for batch in batches]
+        shares[run.seed] = [round(100 * share, 0) for share in right]
+    return pd.DataFrame(shares, pd.Index(rows, name="digits")).rename_axis(columns="seed")

@@ -5,6 +5,7 @@ from typing import Any
 
 import pandas as pd
 
+from abc_nb.analysis.results import ends
 from abc_nb.language.evaluation import TESTS
 
 Record = Mapping[str, Any]  # of a run of a language model
@@ -23,7 +24,8 @@ def compared(records: Mapping[str, Sequence[Record]]) -> pd.DataFrame:
 def compared_one(records: Sequence[Record]) -> dict[str, str]:
     histories = [(record["history"], record["trained"]["steps"]) for record in records]  # practice comes after it
     lowest = [min(row["text"] for row in history if row["step"] <= steps) for history, steps in histories]
-    row = {"lowest loss": over(lowest), "last loss": over([record["text"] for record in records])}
+    losses = {"lowest loss": lowest, "last loss": [record["text"] for record in records]}
+    row = {name: ends([f"{loss:.3f}" for loss in sorted(own)]) for name, own in losses.items()}
     for length, _ in TESTS:
         tests = [test for record in records for test in record["evaluation"] if test["length"] == length]
         row[f"{length:,} digits"] = f"{100 * min(test['accuracy'] for test in tests):.0f}" if tests else "–"
@@ -32,8 +34,3 @@ def compared_one(records: Sequence[Record]) -> dict[str, str]:
     proven = [all(one["certified"] for one in own["certificates"]) for own in records if "certificates" in own]
     row["certified"] = f"{sum(proven)} of {len(proven)}" if proven else "–"
     return row
-
-
-def over(losses: Sequence[float]) -> str:
-    """The range of the losses of some seeds."""
-    return " to ".join(dict.fromkeys(f"{loss:.3f}" for loss in (min(losses), max(losses))))

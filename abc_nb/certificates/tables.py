@@ -64,7 +64,8 @@ class Steps:
         return Where(step // self.columns, step % self.columns, self.rows, self.columns)
 
     def root(self, step: int) -> Node:
-        return Node(1, Token(self.before(step), 0), self.keys("self", step), self.keys("cross", step))
+        names = {self.digit(atom, step): atom for atom in self.needed(step) if atom[0] != "cell"}
+        return Node(1, Token(self.before(step), 0), self.keys("self", step, {}), self.keys("cross", step, names))
 
     def before(self, step: int) -> Atom:
         return BEFORE if step else ("token", self.task.token(SOS), 0)
@@ -79,14 +80,13 @@ class Steps:
         kind, number, back = atom
         return self.layout.operands[number - 1].columns[self.where(step).followed(kind) - back]
 
-    def keys(self, name: Attention, step: int) -> tuple[tuple[bytes, Token], ...]:
-        """The open keys of a step with the bias of every head, named by the first line that opens each.
+    def keys(self, name: Attention, step: int, names: dict[int, Atom]) -> tuple[tuple[bytes, Token], ...]:
+        """The open keys of a step with the bias of every head, named by `names` or the first line that opens each.
 
         A digit that decides the cell has that name alone: on a diagonal its row's digit is one of a column, too.
         """
         lines, opened = self.opened[name]
-        deciding = [atom for atom in self.needed(step) if name == "cross" and atom[0] != "cell"]
-        values, names = dict[int, np.ndarray](), {self.digit(atom, step): atom for atom in deciding}
+        values, names = dict[int, np.ndarray](), dict(names)
         for slot, line in enumerate(lines):
             key, value = int(opened.index[step, slot]), opened.value[:, step, slot].numpy()
             if (value > CLOSED).any():

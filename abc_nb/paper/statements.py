@@ -13,7 +13,7 @@ import pandas as pd
 from scipy.stats import fisher_exact, t
 
 from abc_nb.analysis import certified
-from abc_nb.analysis.results import Results
+from abc_nb.analysis.results import Results, ends
 from abc_nb.common import paths
 from abc_nb.common.files import write_text
 from abc_nb.paper.ledger import ledger
@@ -93,10 +93,10 @@ def in_words(counts: Sequence[Count]) -> str:
     """`981 to 1,000 of 1,000, 10 seeds`; in percent where seeds have other numbers of problems."""
     ordered = sorted(counts, key=lambda count: count[0] / count[1])
     if len({samples for _, samples in counts}) == 1:
-        ends, unit = [f"{right:,}" for right, _ in ordered], f" of {counts[0][1]:,}"
+        shares, unit = [f"{right:,}" for right, _ in ordered], f" of {counts[0][1]:,}"
     else:
-        ends, unit = [f"{100 * right / samples:.1f}" for right, samples in ordered], "%"
-    return " to ".join(dict.fromkeys([ends[0], ends[-1]])) + unit + f", {len(counts)} seeds" * (len(counts) > 1)
+        shares, unit = [f"{100 * right / samples:.1f}" for right, samples in ordered], "%"
+    return ends(shares) + unit + f", {len(counts)} seeds" * (len(counts) > 1)
 
 
 # ---- those of a profile ------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ BASES = (2, 4, 8, 16)
 BASED = ("vanilla", "window-cyclic-both", "abc-mod3-warm")  # claim C29
 CERTIFIED = ("window-cyclic", "abs", "abc-unpractised", "abc")  # ABS to one side, and ABC with new weights
 SOLVED = ("abs-unpractised", "abs", "abc-unpractised", "abc")  # of tasks whose output is a table
+SPARSE = ("abc-sparse-unpractised", "abc-sparse")
 FACTOR_MODELS = ("vanilla", "by-head", "abc-mod3-warm", "abc-anew")
 
 
@@ -88,10 +89,8 @@ STUDIES = {
     "smallest": Study(("addition",), tuple(models.SMALLEST), profiles=("quick",)),
     "decoder-only": Study(DECODED, tuple(models.DECODER_ONLY)),
     "practised decoders": Study(DECODED, tuple(models.PRACTISED_DECODERS)),
-    "sparsest lines in base 16": Study(
-        ("n-by-1",), ("abc-sparse-unpractised", "abc-sparse"), (16,), profiles=("quick",)
-    ),
-    "sparsest lines of Parity": Study(("parity",), ("abc-sparse-unpractised", "abc-sparse"), profiles=("quick",)),
+    "sparsest lines in base 16": Study(("n-by-1",), SPARSE, (16,), profiles=("quick",)),
+    "sparsest lines of Parity": Study(("parity",), SPARSE, profiles=("quick",)),
     "sparsest lines of decoders": Study(
         ("addition",), ("decoder-abc-twice-sparse-unpractised", "decoder-abc-twice-sparse"), profiles=("quick",)
     ),
