@@ -135,7 +135,7 @@ def test_attention_in_text_is_that_with_the_rows_of_the_bias(bias: SpanLines, co
     query, key, value = (random(1, bias.heads, tokens + extra)[:, :, :tokens] for extra in range(3))
     weights = (query @ key.mT / SIZE**0.5 + bias.rows(bias.spans(TEXT), LAYER, 0, tokens)).softmax(-1)
     blocks = create_block_mask(text.mask_mod(LAYER), 1, bias.heads, tokens, tokens, device="cpu")
-    attend = torch.compile(flex_attention) if compiled else flex_attention
+    attend = torch.compile(flex_attention, dynamic=False) if compiled else flex_attention
     found: Any = attend(query, key, value, score_mod=text.score_mod(LAYER), block_mask=blocks)
     assert torch.allclose(found, weights @ value, atol=1e-5)
 

@@ -8,7 +8,7 @@ the number of tokens before the first query, as while generating with a cache; a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -183,6 +183,7 @@ class PackedText:
     reader: Reader
     ids: Tensor  # (row, token)
     documents: Tensor  # (row, token)
+    known: dict[int, Callable[..., Tensor]] = field(default_factory=dict, init=False, repr=False)  # `added`, by layer
 
     def __post_init__(self) -> None:
         if self.ids.ndim != 2 or self.ids.shape != self.documents.shape or self.documents.is_floating_point():
@@ -223,7 +224,9 @@ class PackedText:
         return lambda row, head, query, key: added(row, head, query, key) > CLOSED
 
     def added(self, layer: int) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
-        """What is added to the logits of (row, head, query, key)."""
+        """What is added to the logits of (row, head, query, key): score and mask of a layer share its tables."""
+        if layer in self.known:
+            return self.known[layer]
         tokens, device = self.ids.shape[1], self.ids.device
         documents, inside = torch.full((self.ids.numel(),), -1), torch.zeros(self.ids.numel(), dtype=torch.bool)
         for number, (where, spans) in enumerate(self.texts):  # two documents of the same number are two
@@ -239,6 +242,7 @@ class PackedText:
             text = torch.where(key <= query, 0.0, CLOSED)
             return torch.where(own, torch.where(inside[here], of_problem(head, here, there), text), CLOSED)
 
+        self.known[layer] = bias
         return bias
 
     def few(self, layer: int) -> OpenKeys:
