@@ -17,20 +17,13 @@ from abc_nb.show import maps, pictures, plots, tables
 
 def test_curves_are_the_median_over_seeds_with_a_band_from_the_worst_to_the_best() -> None:
     frame = pd.concat([rows("ABC", {1: [1.0], 60: [0.99]}), rows("Vanilla", {1: [1.0, 0.2, 0.8], 20: [0.0]})])
-    first, second = plots.by_length(frame, "model").axes
+    first, second = plots.by_length(frame).axes
     assert [panel.get_title() for panel in (first, second)] == ["ABC", "Vanilla"]
     assert first.lines[0].get_xydata().tolist() == [[1, 100], [60, 99]]  # type: ignore[union-attr]
     assert second.lines[0].get_xydata().tolist() == [[1, 80], [20, 0]]  # type: ignore[union-attr]
     (band,) = (drawn.get_paths()[0].vertices for drawn in second.collections)
     assert {20.0, 100.0} <= {y for x, y in np.asarray(band).tolist() if x == 1}
     assert [label.get_text() for label in second.get_xticklabels()] == ["1", "6", "20", "60"]
-
-
-def test_where_curves_of_a_panel_lie_on_each_other_all_but_the_first_are_dashed() -> None:
-    frame = pd.concat([rows(model, {1: [1.0], 6: [1.0]}) for model in ("Vanilla", "RoPE", "RPE")])
-    (panel,) = plots.by_length(frame, "task").axes
-    styles = {str(line.get_label()): line.get_linestyle() for line in panel.lines}
-    assert [styles[name] for name in ("Vanilla", "RoPE", "RPE")] == ["-", "--", "--"]
 
 
 def test_reach_is_drawn_from_the_training_length_to_the_longest_that_holds() -> None:

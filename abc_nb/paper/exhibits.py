@@ -73,13 +73,9 @@ class Exhibits:
         frame = over_seeds(rows[rows.length.isin(lengths)])
         self.table(name, frame, tables.by_length(frame))
 
-    def curves(self, name: str, rows: pd.DataFrame, tasks: Sequence[str] = ("successor", "addition")) -> None:
-        """Evaluation rows as curves over the length, a panel per task, as the paper has them."""
-        self.figure(name, plots.by_length(rows[rows.task.isin(tasks)], "task"))
-
-    def by_method(self, name: str, rows: pd.DataFrame, lengths: Sequence[int]) -> None:
-        """Evaluation rows as curves over the length, a panel per method."""
-        self.figure(name, plots.by_length(rows[rows.length.isin(lengths)], "model"))
+    def curves(self, name: str, rows: pd.DataFrame) -> None:
+        """Evaluation rows as curves over the length, a panel per model."""
+        self.figure(name, plots.by_length(rows))
 
     def ledger(self, results: Results) -> None:
         """Judge the claims of this notebook and record the verdicts; show each with its runs and one sentence."""

@@ -3,7 +3,7 @@
 import itertools
 import textwrap
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,7 +22,6 @@ from abc_nb.specs.studies import ARITHMETIC
 
 LOOKS = {"Vanilla": 7, "NoPE": 6, "RoPE": 3, "ALiBi": 4, "RPE": 9, "Window": 1, "ABS": 2, "ABC": 0}  # colours
 TICKS = (1, 6, 20, 100, 1000)  # lengths, and the longest one
-SHORT = (1, 2, 3, 4, 6, 8, 10, 14, 20)  # lengths in a wide panel where none is longer
 USUAL = [of_task(task) for task in ARITHMETIC]  # the order of colours
 DIGITS = 16  # of the sums that the headline's bias is drawn for
 
@@ -60,44 +59,25 @@ def length_axis(panel: Axes, longest: int, shortest: int = 1) -> None:
     panel.set_xticks([], minor=True)
 
 
-def name_training(panel: Axes, rotation: float = 0) -> None:
-    """Says what the grey lengths are."""
-    look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 9, "color": "0.3"}
-    panel.text(TRAINED**0.5, 72 if not rotation else 50, "trained lengths", rotation=rotation, **look)
-
-
-def name_flat(panel: Axes, rows: pd.DataFrame) -> None:
-    """Names the models that get hardly anything right at any length: their curves lie on each other."""
-    medians = rows.groupby(["model", "length"], sort=False).accuracy.agg(median_seed)
-    highest = medians.groupby("model", sort=False).max()
-    panel.text(TRAINED**0.5, 5, " and ".join(highest[highest < 0.05].index), ha="center", va="bottom", fontsize=8)
-
-
 @rc_context(STYLE)
-def by_length(rows: pd.DataFrame, panels: Literal["task", "model"]) -> Figure:
-    """Evaluation rows as curves over the length: a panel per model and a colour per task, or the other way round."""
-    rows, by = named(rows), "model" if panels == "task" else "task"
-    titles, names = list(dict.fromkeys(rows[panels])), list(dict.fromkeys(rows[by]))
-    names.sort(key=lambda name: USUAL.index(name) if name in USUAL else len(USUAL))
-    colors = colors_of(names)
+def by_length(rows: pd.DataFrame) -> Figure:
+    """Evaluation rows as curves over the length: a panel per model, a colour per task."""
+    rows = named(rows)
+    titles, names = list(dict.fromkeys(rows.model)), list(dict.fromkeys(rows.task))
+    colors = colors_of(sorted(names, key=lambda name: USUAL.index(name) if name in USUAL else len(USUAL)))
     across = min(len(titles), 5 if len(titles) < 7 else 6)
-    size = (1.75, 1.3 + 0.7 * across / len(titles)) if panels == "model" else (3.0, 2.4)
+    size = (1.75, 1.3 + 0.7 * across / len(titles))
     figure, axes = new_figure(len(titles), across, size, sharex=True, sharey=True)
     for panel, title in zip(axes, titles, strict=True):
-        curves(panel, rows[rows[panels] == title], by, colors, names[1:] if panels == "task" else ())
+        curves(panel, rows[rows.model == title], "task", colors)
         length_axis(panel, int(rows.length.max()), int(rows.length.min()))
-        panel.set_title(textwrap.fill(title, 22), fontsize=8 if panels == "model" else 10)
+        panel.set_title(textwrap.fill(title, 22), fontsize=8)
         panel.set_ylabel(panel.get_ylabel() * (panel in axes[::across]))
-        panel.tick_params(labelsize=7 if panels == "model" else 8.5)
-        if panels == "task":
-            name_training(panel)
-            name_flat(panel, rows[rows[panels] == title])
-            if rows.length.max() == SHORT[-1]:
-                panel.set_xticks(SHORT, map(str, SHORT))
+        panel.tick_params(labelsize=7)
     units = {task: length_unit(task) for task in rows.task.unique()}
     usual = next(iter(units.values()))
     others = [f"{task}: {unit}" for task, unit in units.items() if unit != usual]
-    figure.supxlabel(f"length ({'; '.join([usual, *others])})", fontsize=9)
+    figure.supxlabel(f"length ({'; '.join([usual, *others])}); grey: trained", fontsize=9)
     handles = [Line2D([], [], color=color, linewidth=2, label=name) for name, color in colors.items()]
     figure.legend(handles=handles, loc="outside upper center", ncols=6, frameon=False)
     return figure
@@ -128,7 +108,8 @@ def headline(study: CalibrationStudy, rows: pd.DataFrame, certified: dict[str, s
     rows, end = named(rows), 500 * int(rows.length.max())
     colors = colors_of(sorted(set(rows.model), key=lambda model: [*LOOKS, model].index(model)))
     curves(right, rows, "model", colors, dashed=["ABC"])
-    name_training(right, rotation=90)
+    look: dict[str, Any] = {"rotation": 90, "ha": "center", "va": "center", "fontsize": 9, "color": "0.3"}
+    right.text(TRAINED**0.5, 50, "trained lengths", **look)
     task = rows.task.iloc[0]
     right.set(title=f"3. {task}: right answers", xlabel=f"length ({length_unit(task)})", xlim=(0.9, end))
     right.set_xticks(ticks := sorted({1, TRAINED, 20, *rows.groupby("model").length.max()}), map("{:,}".format, ticks))
