@@ -49,7 +49,7 @@ def list_(arguments: Namespace) -> None:
         own = spec(name, arguments.profile)
         runs = [store.find(own, seed) for seed in folders.get(f"{own.name}-{arguments.profile}", [])]
         seeds = " ".join(str(run.seed) for run in runs if run)
-        weights = " ".join(str(run.seed) for run in runs if run and run.has_weights)
+        weights = " ".join(str(run.seed) for run in runs if run and run.weights)
         rows.append((own.name, own.task.title, titles.of_model(own.identity.model), own.sampler.regime, seeds, weights))
     columns = ["experiment", "task", "model", "regime", "seeds_with_results", "seeds_with_weights"]
     show(pd.DataFrame(rows, columns=columns))

@@ -80,16 +80,15 @@ def test_the_strongest_head_has_the_line_with_the_largest_share(study: Calibrati
         study.strongest_head("cross", "diagonal")
 
 
-def test_costs_are_counted_to_the_first_validation_of_99_percent(
-    study: CalibrationStudy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_costs_are_counted_to_the_first_validation_of_99_percent(study: CalibrationStudy) -> None:
     """Retraining gets there at step 20, after 4 s and 1 s of calibration; its parent at step 50, after 10 s."""
     columns = ["step", "seconds", "accuracy"]
     child = pd.DataFrame([(10, 2.0, 0.98), (20, 4.0, 0.99), (30, 6.0, 1.0)], columns=columns)
     parent = pd.DataFrame([(25, 5.0, 0.4), (50, 10.0, 0.995)], columns=columns)
-    own = replace(study.run, manifest={**study.run.manifest, "calibration_seconds": 1.0})
-    monkeypatch.setattr(store.Run, "history", lambda run: parent if run.spec.parent is None else child)
-    row = CalibrationStudy(own).cost()
+    facts = {**study.run.manifest, "calibration_seconds": 1.0}
+    planted = CalibrationStudy(replace(study.run, manifest=facts, table=lambda name: child))
+    vars(planted)["parent_run"] = replace(study.parent_run, table=lambda name: parent)
+    row = planted.cost()
     training = study.run.spec.training
     assert training.batch == training.held_batch, "so problems are steps times this"
     assert (row["steps"], row["problems"], row["seconds"]) == (20 / 50, 20 / 50, pytest.approx(0.5))

@@ -73,7 +73,7 @@ def test_every_shipped_certificate_is_of_shipped_weights() -> None:
         assert own["certified"] == (own["wrong"] == 0) == (own["margin"] > 0)
         run = store.find(spec(own["experiment"], own["profile"]), own["seed"], ("shipped",))
         assert run is not None and run.weights is not None
-        assert checksum({name: tensor.numpy() for name, tensor in run.weights.load().items()}) == own["weights"]
+        assert checksum({name: tensor.numpy() for name, tensor in run.weights().items()}) == own["weights"]
 
 
 def test_a_statement_is_given_only_where_it_is_proved() -> None:

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -170,14 +171,14 @@ def test_open_elements_of_a_shipped_bias_are_those_of_its_matrix() -> None:
     assert row["share"] == pytest.approx(matrix[moving].sum() / matrix.sum())
 
 
-def test_problems_seen_lie_between_two_validations(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_problems_seen_lie_between_two_validations() -> None:
     run = Results("quick", "shipped", [0]).one("addition-abc-unpractised")
-    history, held = run.history(), run.spec.training.held_batch
+    history, held = run.table("history"), run.spec.training.held_batch
     before, after = measures.problems_seen(run)
     first = int(history.step[history.accuracy >= 0.99].iloc[0])
     assert (before, after) == ((first - 50) * held, first * held)
-    monkeypatch.setattr(type(run), "history", lambda run: history.assign(accuracy=0.5))
-    assert measures.problems_seen(run)[1] == np.inf
+    never = replace(run, table=lambda name: history.assign(accuracy=0.5))
+    assert measures.problems_seen(never)[1] == np.inf
 
 
 def test_one_answer_to_every_problem_is_called_constant() -> None:

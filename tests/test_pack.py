@@ -1,6 +1,7 @@
 """Shipped runs: written as tables, read back to the bit, and damage named in one sentence."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -14,7 +15,7 @@ from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.model.eight_bits import packed, split, value
 from abc_nb.runs import pack, runner, store
-from abc_nb.runs.run import Weights, checksum
+from abc_nb.runs.run import checksum, weights_in
 from abc_nb.runs.store import Run
 from abc_nb.specs.names import Name
 from abc_nb.specs.spec import Spec, spec
@@ -42,7 +43,7 @@ def test_a_shipped_run_is_the_run_to_the_bit(calibrated: Run) -> None:
 def test_without_weights_the_numbers_are_shipped_alone(run: Run) -> None:
     store.ship(run, weights=False)
     found = shipped(run.spec)
-    assert not found.has_weights and found.checksum == run.checksum
+    assert found.weights is None and found.checksum == run.checksum
     with pytest.raises(InputError, match="was shipped without its weights: run `abc-nb train successor-vanilla"):
         found.model()
 
@@ -63,10 +64,10 @@ def test_runs_are_added_and_replaced(run: Run, folders: Folders) -> None:
 def test_weights_of_8_bits_and_others_take_each_others_place(run: Run, tmp_path: Path) -> None:
     """Nothing is left of the exponents that rounded weights have beside them."""
     assert run.weights is not None
-    rounded = {name: value(*split(tensor)) for name, tensor in run.weights.load().items()}
+    rounded = {name: value(*split(tensor)) for name, tensor in run.weights().items()}
     (tmp_path / "weights.safetensors").write_bytes(save(packed(rounded)))
     facts = {**run.manifest, "weights": checksum(rounded)}
-    for each in (replace(run, weights=Weights(tmp_path / "weights.safetensors"), manifest=facts), run):
+    for each in (replace(run, weights=partial(weights_in, tmp_path / "weights.safetensors"), manifest=facts), run):
         store.ship(each, weights=True)
         found, wanted = shipped(run.spec).model().state_dict(), each.model().state_dict()
         torch.testing.assert_close(found, wanted, rtol=0, atol=0)

@@ -68,7 +68,7 @@ def mask_alone(found: Results) -> pd.DataFrame:
     rows = []
     for run in found.existing([f"{task}-abc-unpractised" for task in ARITHMETIC]):
         bias = run.bias()
-        if run.has_weights and bias is not None and any(line.value for line in bias.lines):
+        if run.weights and bias is not None and any(line.value for line in bias.lines):
             tested = evaluate(without_values(run.model()), run.spec.sampler, TESTS)
             right = dict(zip(tested.length.map("{} digits".format), 100 * tested.accuracy, strict=True))
             rows.append({"task": run.spec.identity.task, "seed": run.seed} | right)

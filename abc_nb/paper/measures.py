@@ -56,7 +56,7 @@ def plain(task: str, measure: Callable[[AttentionStudy], Row]) -> Callable[[Resu
     """A measure of every plain model of a task whose weights are there."""
 
     def rows(results: Results) -> list[Row]:
-        runs = [run for run in results.every_seed(f"{task}-vanilla") if run.has_weights]
+        runs = [run for run in results.every_seed(f"{task}-vanilla") if run.weights]
         return [about(run) | measure(AttentionStudy(run)) for run in runs]
 
     return rows
@@ -119,7 +119,7 @@ def costs(study: CalibrationStudy) -> Row:
 
 def problems_seen(run: Run) -> tuple[int, float]:
     """Problems seen at the last validation below 99%, and at the next one, infinite if there was none."""
-    reached, steps = run.reached(INTERPOLATES), run.history().step
+    reached, steps = run.reached(INTERPOLATES), run.table("history").step
     below = steps[steps < reached["step"]]
     return run.problems(int(below.max())) if len(below) else 0, reached["problems"]
 
@@ -181,7 +181,7 @@ def verticals(results: Results) -> list[Row]:
     names, by_seed = results.names("abc"), dict[int, list[CalibrationStudy]]()
     for study in (CalibrationStudy(run) for name in names for run in results.every_seed(name)):
         with suppress(InputError):  # another plain model is there
-            if study.parent_run.has_weights:
+            if study.parent_run.weights:
                 by_seed.setdefault(study.run.seed, []).append(study)
     rows, regime = [], PROFILES[results.profile].regime
     for seed, studies in by_seed.items():

@@ -20,43 +20,39 @@ from safetensors.torch import load_file, save
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_bytes
 from abc_nb.model.eight_bits import packed
-from abc_nb.runs.run import TABLES, Run, Weights
+from abc_nb.runs.run import TABLES, Run, weights_in
 from abc_nb.specs.spec import Spec
 
 RUNS, EXPERIMENTS = "runs.csv", "experiments.json.gz"
 
 
-def typed(kind: type, *names: str) -> dict[str, type]:
+def typed(kind: Any, *names: str) -> dict[str, Any]:
     return dict.fromkeys(names, kind)
 
 
+WHOLE = "Int64"  # pandas' whole numbers among which some may be missing
 # A run's facts as columns of runs.csv, those inside another one after a dot.
-FACTS = typed(int, "steps") | typed(float, "seconds.training", "seconds.evaluation", "calibration_seconds")
+FACTS = typed(WHOLE, "steps") | typed(float, "seconds.training", "seconds.evaluation", "calibration_seconds")
 FACTS |= typed(str, "parent.run", "parent.weights") | typed(float, "parent.seconds")
-FACTS |= typed(int, "practice.rounds", "practice.contexts", "practice.wrong_before", "practice.wrong_after")
-FACTS |= typed(int, "practice.alone") | typed(str, "practice.refused", "device") | typed(int, "threads")
+FACTS |= typed(WHOLE, "practice.rounds", "practice.contexts", "practice.wrong_before", "practice.wrong_after")
+FACTS |= typed(WHOLE, "practice.alone") | typed(str, "practice.refused", "device") | typed(WHOLE, "threads")
 FACTS |= typed(str, "versions.python", "versions.torch", "versions.numpy", "versions.pandas", "versions.safetensors")
-FACTS |= (
-    typed(str, "date") | typed(int, "bias.heads") | typed(float, "bias.floor") | typed(str, "bias.empty", "weights")
-)
+FACTS |= typed(str, "date") | typed(WHOLE, "bias.heads") | typed(float, "bias.floor") | typed(str, "bias.empty")
+FACTS |= typed(str, "weights")
 # Before them whose a row is, after them the file of the weights, empty where only the numbers are shipped.
-COLUMNS = typed(str, "run", "experiment", "task", "model") | typed(int, "base") | typed(str, "profile")
-COLUMNS |= typed(int, "seed") | FACTS | typed(str, "file")
+COLUMNS = typed(str, "run", "experiment", "task", "model") | typed(WHOLE, "base") | typed(str, "profile")
+COLUMNS |= typed(WHOLE, "seed") | FACTS | typed(str, "file")
 ORDER = ("task", "profile", "base", "model", "seed")  # in which runs stand
 Row = dict[str, Any]  # of runs.csv, without empty cells
 
 
-def read(path: Path, columns: dict[str, type]) -> pd.DataFrame:
+def read(path: Path, columns: dict[str, Any]) -> pd.DataFrame:
     """A table as it was written, to the last bit of its numbers; empty where there is none."""
     if not path.exists():
         return pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in columns.items()})
     gaps: dict[Any, list[str]] = {name: [""] for name, kind in columns.items() if kind is not str}
-    kinds: dict[Any, Any] = {
-        name: float if kind is int and path.name == RUNS else kind for name, kind in columns.items()
-    }
     try:
-        table = pd.read_csv(path, dtype=kinds, keep_default_na=False, na_values=gaps)
-        return table[[*columns]]
+        return pd.read_csv(path, dtype=columns, keep_default_na=False, na_values=gaps)[[*columns]]
     except (ValueError, KeyError, gzip.BadGzipFile) as error:
         raise InputError(f"the shipped results are damaged: copy {path} anew from where it came from") from error
 
@@ -69,12 +65,10 @@ class Pack:
 
     @cached_property
     def rows(self) -> dict[str, Row]:
-        """The rows of runs.csv by the run's name: the cells that are not empty, each as what its column holds."""
-        cells = [
-            {name: kind(row[name]) for name, kind in COLUMNS.items() if row[name] == row[name] and row[name] != ""}
-            for row in read(self.folder / RUNS, COLUMNS).to_dict("records")
-        ]
-        return {row["run"]: row for row in cells}
+        """The rows of runs.csv by the run's name: the cells that are not empty, each of its column's type."""
+        every = read(self.folder / RUNS, COLUMNS).to_dict("records")
+        rows = ({str(name): cell for name, cell in row.items() if pd.notna(cell) and cell != ""} for row in every)
+        return {row["run"]: row for row in rows}
 
     def whole(self, table: str) -> pd.DataFrame:
         """The rows of all runs in a table."""
@@ -95,7 +89,7 @@ class Pack:
         row = self.rows.get(experiment.run_name(seed))
         if row is None or row["experiment"] != experiment.digest:
             return None
-        weights = Weights(self.folder / row["file"], f"seed{seed}/") if "file" in row else None
+        weights = partial(weights_in, self.folder / row["file"], f"seed{seed}/") if "file" in row else None
         return Run(experiment, seed, facts_of(row), partial(self.table, row["run"]), weights, self.folder)
 
 
@@ -103,11 +97,8 @@ def facts_of(row: Row) -> dict[str, Any]:
     """The facts of a run, as its own record has them."""
     facts: dict[str, Any] = {}
     for name in (name for name in FACTS if name in row):  # in their order, which tables show
-        outer, _, inner = name.partition(".")
-        if inner:
-            facts.setdefault(outer, {})[inner] = row[name]
-        else:
-            facts[outer] = row[name]
+        *outer, own = name.split(".")
+        (facts.setdefault(outer[0], {}) if outer else facts)[own] = row[name]
     return facts | {"shipped": True}
 
 
@@ -173,5 +164,5 @@ def write_weights(folder: Path, run: Run) -> None:
     path, prefix = folder / weights_file(run.spec), f"seed{run.seed}/"
     kept = load_file(path) if path.exists() else {}
     tensors = {name: tensor for name, tensor in kept.items() if not name.startswith(prefix)}
-    tensors |= {prefix + name: tensor for name, tensor in packed(run.weights.load()).items()}
+    tensors |= {prefix + name: tensor for name, tensor in packed(run.weights()).items()}
     write_bytes(path, save(tensors))

@@ -41,21 +41,14 @@ TABLES: dict[str, dict[str, type]] = {  # what a run consists of, beside its fac
 }
 
 
-@dataclass(frozen=True)
-class Weights:
-    """The weights of one run in a file of safetensors, whose names there begin with `prefix`."""
-
-    path: Path
-    prefix: str = ""
-
-    def load(self) -> dict[str, Tensor]:
-        """The tensors by their own names; InputError for a file that holds none."""
-        try:
-            with safe_open(self.path, "pt") as file:
-                names = [name for name in file.keys() if name.startswith(self.prefix)]  # noqa: SIM118 (not a dict)
-                return unpacked({name.removeprefix(self.prefix): file.get_tensor(name) for name in names})
-        except SafetensorError as error:
-            raise InputError(f"{self.path} holds no weights: remove it and train the run again") from error
+def weights_in(path: Path, prefix: str = "") -> dict[str, Tensor]:
+    """The weights in a file whose names there begin with `prefix`; InputError for a file that holds none."""
+    try:
+        with safe_open(path, "pt") as file:
+            names = [name for name in file.keys() if name.startswith(prefix)]  # noqa: SIM118 (not a dict)
+            return unpacked({name.removeprefix(prefix): file.get_tensor(name) for name in names})
+    except SafetensorError as error:
+        raise InputError(f"{path} holds no weights: remove it and train the run again") from error
 
 
 def checksum(tensors: Mapping[str, Tensor]) -> str:
@@ -71,7 +64,7 @@ class Run:
     seed: int
     manifest: Mapping[str, Any]  # its facts: steps, seconds, device, versions, where it comes from
     table: Callable[[str], pd.DataFrame] = field(compare=False)  # one of `TABLES` by its name
-    weights: Weights | None  # None where only its numbers were shipped
+    weights: Callable[[], dict[str, Tensor]] | None = field(compare=False)  # None where they were not shipped
     folder: Path  # of its files; of a shipped run, the folder of all shipped results
 
     @property
@@ -83,35 +76,27 @@ class Run:
         tests = self.table("evaluation")[["length", "samples", "correct"]]
         return tidy(self.spec.name, self.seed, self.spec.sampler.regime, tests.itertuples(index=False, name=None))
 
-    def history(self) -> pd.DataFrame:
-        """A row a validation: step, seconds, loss, accuracy."""
-        return self.table("history")
-
     @property
     def validation(self) -> float:
         """Accuracy (a fraction) at the last validation; 0 if there was none."""
-        history = self.history()
+        history = self.table("history")
         return float(history.accuracy.iloc[-1]) if len(history) else 0.0
 
     def problems(self, steps: int | None = None) -> int:
         """How many problems the first `steps` steps (by default all) went through; the same on any machine."""
         config, steps = self.spec.training, int(self.manifest["steps"]) if steps is None else steps
-        history: list[Any] = self.history().to_dict("records")
+        history: list[Any] = self.table("history").to_dict("records")
         held = min(steps, schedule(history, config).fall)
         return held * config.held_batch + (steps - held) * config.batch
 
     def reached(self, accuracy: float) -> dict[str, float]:
         """The first validation that was so good: step, seconds, problems up to it; all infinite if none was."""
-        history = self.history()
+        history = self.table("history")
         there = history[history.accuracy >= accuracy]
         if there.empty:
             return dict.fromkeys(("step", "seconds", "problems"), math.inf)
         step, seconds = there[["step", "seconds"]].iloc[0]
         return {"step": step, "seconds": seconds, "problems": float(self.problems(int(step)))}
-
-    @property
-    def has_weights(self) -> bool:
-        return self.weights is not None
 
     @property
     def checksum(self) -> str | None:
@@ -143,7 +128,7 @@ class Run:
         None where nothing is kept and the weights are not there either, or the model can have a certificate.
         """
         kept = [Shortest(*row) for row in self.table("shortest").itertuples(index=False)]
-        if kept or not self.has_weights:
+        if kept or self.weights is None:
             return kept[0] if kept else None
         model, sampler = self.model(), self.spec.sampler
         return None if can_be_certified(model, sampler) else shortest_wrong(model, sampler)
@@ -151,16 +136,15 @@ class Run:
     def model(self) -> Transformer:
         """The trained model, ready to evaluate; InputError where only its numbers were shipped."""
         model = self.spec.build(self.seed, self.bias())
-        self.restore(model)
+        model.load_state_dict(self.state())
         return model.eval()
 
-    def restore(self, model: Transformer) -> None:
-        """Give a model the trained weights; InputError if they are not there, or not those of such a model."""
+    def state(self) -> dict[str, Tensor]:
+        """The trained weights; InputError if they are not there, or not those of this run."""
         if self.weights is None:
-            name, profile = self.spec.name, self.spec.profile
-            command = train_command(name, self.seed, profile)
-            raise InputError(f"{name} was shipped without its weights: run `{command}` first")
-        tensors = self.weights.load()
+            command = train_command(self.spec.name, self.seed, self.spec.profile)
+            raise InputError(f"{self.spec.name} was shipped without its weights: run `{command}` first")
+        tensors = self.weights()
         if checksum(tensors) != self.checksum:
-            raise InputError(f"{self.weights.path} does not hold the weights of {self.key}: train it again")
-        model.load_state_dict(tensors)
+            raise InputError(f"{self.folder} does not hold the weights of {self.key}: train it again")
+        return tensors

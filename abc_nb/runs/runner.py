@@ -2,12 +2,12 @@
 
 import platform
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 import torch
@@ -20,7 +20,6 @@ from abc_nb.certificates import files
 from abc_nb.certificates.certify import contexts_under
 from abc_nb.certificates.practice import practise
 from abc_nb.common import paths
-from abc_nb.common.config import to_data
 from abc_nb.common.devices import device, device_name, one_thread
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_bytes
@@ -32,10 +31,9 @@ from abc_nb.runs import store
 from abc_nb.runs.run import TABLES, Run, checksum
 from abc_nb.specs.spec import Spec
 from abc_nb.training.evaluation import evaluate
-from abc_nb.training.progress import Progress
-from abc_nb.training.trainer import Trainer
+from abc_nb.training.progress import Validation
+from abc_nb.training.trainer import Report, Trainer
 
-Report = Callable[[Progress], None]
 PACKAGES = ("torch", "numpy", "pandas", "safetensors")
 
 
@@ -64,23 +62,52 @@ def make(experiment: Spec, seed: int, report: Report | None = None) -> Run:
     above = experiment.parent
     parent = (store.with_weights(above, seed) or ensure(above, seed)) if above else None
     if experiment.practice and parent is not None:
-        best = practised(experiment, seed, parent, report)
+        own = practised(experiment, seed, parent, report)
     else:
-        best = train_until_accepted(experiment, seed, parent, partial, report)
+        own = train_until_accepted(experiment, seed, parent, partial, report)
     start = time.perf_counter()
-    results = evaluate(best.model.to(device()), experiment.sampler, experiment.tests)
-    seconds = {"training": best.seconds, "evaluation": round(time.perf_counter() - start, 2)}
-    asked = [samples for _, samples in experiment.tests]
-    tensors = {name: tensor.cpu().contiguous() for name, tensor in best.model.state_dict().items()}
-    facts = {"steps": best.steps, "seconds": seconds} | best.facts
+    results = evaluate(own.model.to(device()), experiment.sampler, experiment.tests)
+    seconds = {"training": round(own.seconds, 2), "evaluation": round(time.perf_counter() - start, 2)}
+    tensors = {name: tensor.cpu().contiguous() for name, tensor in own.model.state_dict().items()}
+    facts = {"steps": own.steps, "seconds": seconds} | origin(own, parent) | own.facts
     facts |= environment(experiment.model) | {"weights": checksum(tensors)}
     write_bytes(partial / store.WEIGHTS, save(packed(tensors)))
-    tables = best.tables | {"evaluation": results.assign(asked=asked)[[*TABLES["evaluation"]]]}
+    results["asked"] = [samples for _, samples in experiment.tests]
+    tables = {"evaluation": results[[*TABLES["evaluation"]]], "history": pd.DataFrame(own.history)}
+    if own.bias is not None:
+        tables["lines"] = pd.DataFrame(map(asdict, own.bias.lines))
+        tables["thresholds"] = own.tried
     store.write_run(experiment, seed, partial, facts, tables)
     for checkpoint in partial.glob("attempt-*"):
         checkpoint.unlink()
     folder = partial.rename(paths.runs() / experiment.key(seed))
     return store.read_run(experiment, seed, folder)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A model whose training has ended, and what a run keeps of it."""
+
+    model: Transformer
+    bias: Lines | None  # read out of a parent's attention
+    steps: int = 0
+    seconds: float = 0.0  # of all attempts, as those of their calibrations
+    calibration_seconds: float = 0.0
+    history: Sequence[Validation] = ()
+    tried: pd.DataFrame = field(default_factory=pd.DataFrame)  # thresholds
+    facts: dict[str, Any] = field(default_factory=dict)  # of practice
+
+
+def origin(own: Trained, parent: Run | None) -> dict[str, Any]:
+    """The facts about where a model comes from."""
+    if parent is None:
+        return {}
+    seconds = parent.manifest["seconds"]["training"]
+    facts: dict[str, Any] = {"parent": {"run": parent.key, "weights": parent.checksum, "seconds": seconds}}
+    facts["calibration_seconds"] = round(own.calibration_seconds, 3)
+    if (bias := own.bias) is not None:
+        facts["bias"] = {"heads": bias.heads, "floor": bias.floor, "empty": bias.empty}
+    return facts
 
 
 def environment(model: ModelConfig) -> dict[str, Any]:
@@ -91,28 +118,13 @@ def environment(model: ModelConfig) -> dict[str, Any]:
     return facts | {"date": datetime.now(UTC).date().isoformat(), "shipped": False}
 
 
-@dataclass(frozen=True)
-class Attempt:
-    """A finished training: the model, and what a run keeps of it."""
-
-    model: Transformer
-    validation: float
-    steps: int
-    seconds: float  # of all attempts so far
-    facts: dict[str, Any]
-    tables: dict[str, pd.DataFrame]
-
-
 def train_until_accepted(
     experiment: Spec, seed: int, parent: Run | None, partial: Path, report: Report | None
-) -> Attempt:
+) -> Trained:
     """Train; while validation is below what is accepted, read more lines and train anew; the best attempt."""
-    best, seconds, validation = None, 0.0, 0.0
-    tried = pd.DataFrame()
+    best, highest, seconds = None, -1.0, 0.0
+    validated: dict[int, float] = {}  # by the row of the threshold whose lines were trained
     for number, reading in enumerate(readings(experiment, seed, parent)):
-        if number:
-            tried.loc[tried.index[-1], "validation"] = validation
-        tried = pd.concat([tried, reading.tried], ignore_index=True)
         model = start(experiment, seed, reading.bias, parent)
         trainer = Trainer(model, experiment.sampler, experiment.training, seed)
         checkpoint = partial / f"attempt-{number}.pt"
@@ -121,22 +133,22 @@ def train_until_accepted(
         lora.merge(model)
         seconds += progress.seconds
         validation = progress.history[-1]["accuracy"] if progress.history else 0.0
-        if best is None or validation > best.validation:
-            facts, tables = origin(parent, reading), {"history": pd.DataFrame(progress.history)}
-            best = Attempt(model, validation, progress.step, seconds, facts, tables | line_tables(reading, tried))
+        if validation > highest:
+            tried = reading.tried.assign(validation=pd.Series(validated, dtype=float))
+            best = Trained(model, reading.bias, progress.step, history=progress.history, tried=tried)
+            highest = validation
+        validated[len(reading.tried) - 1] = validation
         if validation >= experiment.accept:
             break
     assert best is not None
-    of_all = {"calibration_seconds": reading.seconds} if parent else {}
-    return replace(best, seconds=round(seconds, 2), facts=best.facts | of_all)
+    return replace(best, seconds=seconds, calibration_seconds=reading.seconds)
 
 
-@dataclass(frozen=True)
-class Reading:
-    """The bias of an attempt: read out of a parent's attention, that of the model to practise, or none."""
+class Reading(NamedTuple):
+    """The bias of an attempt: read out of a parent's attention, or none."""
 
     bias: Lines | None = None
-    tried: pd.DataFrame = field(default_factory=pd.DataFrame)  # thresholds
+    tried: pd.DataFrame = pd.DataFrame()  # all thresholds so far
     seconds: float = 0.0  # of all calibrations so far
 
 
@@ -151,12 +163,12 @@ def readings(experiment: Spec, seed: int, parent: Run | None) -> Iterator[Readin
     for wanted in more:  # grows once
         start = time.perf_counter()
         found = lines_of(experiment, model, batch, wanted)
-        tried, seconds = pd.concat([tried, found.tried]), seconds + time.perf_counter() - start
+        tried, seconds = pd.concat([tried, found.tried], ignore_index=True), seconds + time.perf_counter() - start
         if wanted.share is None and wanted.kappa is None:
             more += [replace(settings, share=share) for share in SHARES if share < found.tried.share.iloc[-1]]
         if {*found.bias.lines} != lines:
-            yield Reading(found.bias, tried, round(seconds, 3))
-            lines, tried = {*found.bias.lines}, pd.DataFrame()
+            yield Reading(found.bias, tried, seconds)
+            lines = {*found.bias.lines}
 
 
 def lines_of(experiment: Spec, model: Transformer, batch: Batch, settings: Calibration) -> Calibrated:
@@ -175,44 +187,21 @@ def start(experiment: Spec, seed: int, bias: Lines | None, parent: Run | None) -
     """The model to train: a new one, or one with the parent's weights."""
     model = experiment.build(seed, bias)
     if experiment.start == "parent" and parent is not None:
-        parent.restore(model)
+        model.load_state_dict(parent.state())
     if experiment.rank:
         lora.adapt(model, experiment.rank, seed)
     return model.to(device())
 
 
-def practised(experiment: Spec, seed: int, parent: Run, report: Report | None) -> Attempt:
+def practised(experiment: Spec, seed: int, parent: Run, report: Report | None) -> Trained:
     """The parent's model, trained on until its certificate, which is written, holds; as it is if it can have none."""
-    reading = Reading(parent.bias())
-    model = start(experiment, seed, reading.bias, parent)
+    bias = parent.bias()
+    model = start(experiment, seed, bias, parent)
     config = replace(experiment.training, steps=max(1, experiment.training.steps // experiment.practice))
-    facts, tables = origin(parent, reading), line_tables(reading, reading.tried)
     try:
         found = practise(model, experiment.sampler, config, seed, experiment.practice, report)
     except InputError as error:
-        return Attempt(model, 0.0, 0, 0.0, facts | {"practice": {"rounds": 0, "refused": str(error)}}, tables)
+        return Trained(model, bias, facts={"practice": {"rounds": 0, "refused": str(error)}})
     files.write(found.certificates[-1][0], experiment.name, seed, experiment.profile)
-    tables["history"] = pd.DataFrame(found.progress.history)
-    progress = found.progress
-    facts |= {"practice": found.facts}
-    return Attempt(model, progress.history[-1]["accuracy"], progress.step, round(progress.seconds, 2), facts, tables)
-
-
-def origin(parent: Run | None, reading: Reading) -> dict[str, Any]:
-    """The facts about where a model comes from."""
-    if parent is None:
-        return {}
-    seconds = parent.manifest["seconds"]["training"]
-    facts: dict[str, Any] = {"parent": {"run": parent.key, "weights": parent.checksum, "seconds": seconds}}
-    facts["calibration_seconds"] = reading.seconds
-    if (bias := reading.bias) is not None:
-        facts["bias"] = {"heads": bias.heads, "floor": bias.floor, "empty": bias.empty}
-    return facts
-
-
-def line_tables(reading: Reading, tried: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """The tables of a run's lines and, where thresholds were tried for them, of these."""
-    if reading.bias is None:
-        return {}
-    lines = pd.DataFrame([to_data(line) for line in reading.bias.lines]).drop(columns="type", errors="ignore")
-    return {"lines": lines} | ({"thresholds": tried.copy()} if "share" in tried else {})
+    progress, facts = found.progress, {"practice": found.facts}
+    return Trained(model, bias, progress.step, progress.seconds, history=progress.history, facts=facts)

@@ -7,6 +7,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_text
 from abc_nb.runs import pack
-from abc_nb.runs.run import TABLES, Weights
+from abc_nb.runs.run import TABLES, weights_in
 from abc_nb.runs.run import Run as Run
 from abc_nb.specs.spec import Spec, spec
 
@@ -41,7 +42,7 @@ def find(experiment: Spec, seed: int, origins: Sequence[str] = ANYWHERE) -> Run 
 def with_weights(experiment: Spec, seed: int) -> Run | None:
     """The same if it has weights, which training can go on from and which can be looked at."""
     run = find(experiment, seed)
-    return run if run is not None and run.has_weights else None
+    return run if run is not None and run.weights is not None else None
 
 
 def read_run(experiment: Spec, seed: int, folder: Path) -> Run:
@@ -54,7 +55,7 @@ def read_run(experiment: Spec, seed: int, folder: Path) -> Run:
         same = False
     if not same:
         raise InputError(f"{folder} does not hold the run that its name says: move it away, and train the run again")
-    return Run(experiment, seed, record["facts"], tables.__getitem__, Weights(folder / WEIGHTS), folder)
+    return Run(experiment, seed, record["facts"], tables.__getitem__, partial(weights_in, folder / WEIGHTS), folder)
 
 
 def frame(rows: list[Any], columns: Mapping[str, type]) -> pd.DataFrame:

@@ -1,8 +1,8 @@
 """Sweeps: many runs, on all cores or on a Dask cluster, with the same results."""
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import joblib
@@ -41,15 +41,19 @@ def sweep(jobs: Sequence[Job], dask: str | None = None) -> list[str]:
     todo = sorted(missing(jobs), key=lambda job: depth(job[0]))
     if not todo:
         return []
-    folder = paths.runs()
+    folder, failures = paths.runs(), list[str]()
     folder.mkdir(parents=True, exist_ok=True)  # a folder that cannot be written is named before the bar
-    bar = tqdm(total=sum(job.training.steps for job, _ in todo), unit="step", mininterval=0.5)
-    with bar, backend(dask, min(workers(), len(todo))) as parallel:
-        said = []
-        for sentence, steps in parallel(joblib.delayed(attempt)(*job, str(folder)) for job in todo):
+    with ExitStack() as stack:
+        if dask is not None:
+            stack.enter_context(client(dask))
+            stack.enter_context(joblib.parallel_config("dask", wait_for_workers_timeout=PATIENCE))
+        count = min(workers(), len(todo)) if dask is None else -1
+        parallel = joblib.Parallel(count, return_as="generator_unordered", batch_size=1, pre_dispatch="all")
+        bar = stack.enter_context(tqdm(total=sum(job.training.steps for job, _ in todo), unit="step", mininterval=0.5))
+        for failure, steps in parallel(joblib.delayed(attempt)(*job, str(folder)) for job in todo):
             bar.update(steps)
-            said.append(sentence)
-    return [sentence for sentence in said if sentence]
+            failures += [failure] if failure else []
+    return failures
 
 
 def depth(experiment: Spec) -> int:
@@ -65,17 +69,6 @@ def attempt(experiment: Spec, seed: int, runs: str) -> tuple[str, int]:
     except Exception as error:
         return f"{experiment.name} seed {seed} failed: {in_words(error)}", experiment.training.steps
     return "", experiment.training.steps
-
-
-@contextmanager
-def backend(dask: str | None, count: int) -> Iterator[joblib.Parallel]:
-    """Where runs are made; results come as they are ready."""
-    options: dict[str, Any] = {"return_as": "generator_unordered", "batch_size": 1, "pre_dispatch": "all"}
-    if dask is None:
-        yield joblib.Parallel(count, **options)
-        return
-    with client(dask), joblib.parallel_config("dask", wait_for_workers_timeout=PATIENCE):
-        yield joblib.Parallel(-1, **options)
 
 
 def client(address: str) -> Any:
