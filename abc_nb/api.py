@@ -11,7 +11,7 @@ from abc_nb.language.spec import PREFIX, language_spec
 from abc_nb.runs import store
 from abc_nb.runs.run import Run
 from abc_nb.specs.spec import spec, train_command
-from abc_nb.training.answers import answers
+from abc_nb.training.evaluation import answers
 
 
 def load(name: str, seed: int = 0, profile: str = "quick", base: int | None = None, changes: Sequence[str] = ()) -> Run:

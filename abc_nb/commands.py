@@ -26,7 +26,6 @@ from abc_nb.show import titles
 from abc_nb.specs import studies
 from abc_nb.specs.spec import SEEDS, Spec, spec
 from abc_nb.training import evaluation
-from abc_nb.training.answers import answers
 from abc_nb.training.progress import Progress
 
 
@@ -96,8 +95,8 @@ def compute(arguments: Namespace) -> int:
         experiment.task.read(typed)  # bad input is named before a missing model
     model = trained(arguments).model()
     if typed == "-":
-        return answer_lines(lambda line: next(answers(model, experiment.sampler, [line], arguments.text)))
-    print(*answers(model, experiment.sampler, [typed], arguments.text))
+        return answer_lines(lambda line: next(evaluation.answers(model, experiment.sampler, [line], arguments.text)))
+    print(*evaluation.answers(model, experiment.sampler, [typed], arguments.text))
     return 0
 
 

@@ -30,7 +30,7 @@ from abc_nb.model.positions import NoPosition, PositionEncoding, Sinusoidal
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.sampling import Sampler
 from abc_nb.problems.tasks import Task
-from abc_nb.training.answers import answers
+from abc_nb.training.evaluation import answers
 
 NOWHERE = NoPosition()
 

@@ -23,10 +23,8 @@ from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import runner
 from abc_nb.specs.spec import Spec, spec
-from abc_nb.training import answers as module
 from abc_nb.training import evaluation
-from abc_nb.training.answers import answers
-from abc_nb.training.evaluation import COLUMNS, correct_digits, evaluate, exact_match, greedy, wilson
+from abc_nb.training.evaluation import COLUMNS, answers, correct_digits, evaluate, exact_match, greedy, wilson
 
 TINY = ModelConfig(width=16, heads=2, feed_forward=32, decoder_layers=1)
 ADDITION = Task("addition")
@@ -159,7 +157,7 @@ def test_a_model_is_asked_at_least_at_its_training_width(name: str, monkeypatch:
         assert source.shape == (1, layout.source_length)
         return torch.zeros(1, layout.target_length, dtype=torch.long)
 
-    monkeypatch.setattr(module, "greedy", decode)
+    monkeypatch.setattr(evaluation, "greedy", decode)
     short, long = {"add": ("1+1", "1" * 50 + "+1"), "n-b": ("1*1", "1" * 50 + "*1"), "par": ("1", "1" * 50)}[name[:3]]
     for expression in (short, long):
         [*answers(chosen.build(0), chosen.sampler, [expression])]

@@ -28,7 +28,7 @@ from abc_nb.show.explorers import attention as explore
 from abc_nb.show.explorers import calibration as calibrating
 from abc_nb.show.explorers import contexts, text, window
 from abc_nb.specs.spec import calibrated, spec
-from abc_nb.training.answers import answers
+from abc_nb.training.evaluation import answers
 from abc_nb.training.writer import logits, rows_of
 
 

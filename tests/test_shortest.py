@@ -11,7 +11,7 @@ from abc_nb.certificates.counterexamples import shortest_wrong
 from abc_nb.problems.layouts import Arrangement
 from abc_nb.problems.sampling import Sampler
 from abc_nb.problems.tasks import Task
-from abc_nb.training.answers import answers
+from abc_nb.training.evaluation import answers
 
 
 @pytest.mark.slow

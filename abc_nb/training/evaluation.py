@@ -1,4 +1,4 @@
-"""Evaluation: exact match of the whole output, at any length; attention on the way.
+"""Evaluation: exact match of the whole output, at any length; answers to typed problems; attention on the way.
 
 Greedy decoding is right exactly if one teacher-forced pass is right at every token: as long as the
 decoded prefix is right it is the teacher's, and one wrong token makes both wrong. So accuracy needs
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from abc_nb.common.errors import InputError
 from abc_nb.model.attention import Record
 from abc_nb.model.transformer import Transformer
-from abc_nb.problems.layouts import Layout
+from abc_nb.problems.layouts import SOS, Layout
 from abc_nb.problems.sampling import Batch, Sampler
 
 COLUMNS = ["experiment", "seed", "regime", "length", "samples", "correct", "accuracy", "ci_low", "ci_high"]
@@ -114,6 +114,22 @@ def greedy(model: Transformer, source: Tensor, layout: Layout, start: int) -> Te
             tokens = model.step(tokens, step, frame, cache).argmax(-1)
             output.append(tokens)
         return torch.stack(output, dim=1)
+
+
+def answers(model: Transformer, sampler: Sampler, expressions: Iterable[str], trace: bool = False) -> Iterator[str]:
+    """The answers to typed problems, in order, decoded greedily; zeros in front of a number are left out.
+
+    With `trace` the table comes first that the model wrote. InputError for a task without one, or for a problem that
+    cannot be read or has too many digits for the model.
+    """
+    task, device = sampler.task, model.head.weight.device
+    for expression in expressions:
+        operands = task.read(expression)
+        width = task.width_of(operands, sampler.regime)
+        batch = sampler.batch(task.widen(operands, width), width)
+        tokens = greedy(model, batch.source.to(device), batch.layout, task.token(SOS))[0].tolist()
+        table = task.written_table(tokens, batch.layout, operands) + "\n" if trace else ""
+        yield table + task.write(tokens, batch.layout)
 
 
 def record(model: Transformer, batch: Batch, inputs: Tensor | None = None, average: bool = False) -> Record:

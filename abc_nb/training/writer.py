@@ -7,6 +7,7 @@ first token on that stands otherwise than before, and computed again. So is what
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import takewhile
 
 import numpy as np
 import torch
@@ -29,7 +30,7 @@ class Writer:
 
     def __init__(self, model: Transformer) -> None:
         self.model, self.cache = model, Cache()
-        self.text, self.spans = "", list[ProblemSpan]()
+        self.tokens = list[object]()
         self.last = torch.empty(0)
 
     def after(self, text: str) -> Tensor:
@@ -39,14 +40,16 @@ class Writer:
         """
         if not text:
             raise InputError("there is no text to go on from: give one character at least")
-        tokens, spans = tokens_of(text), text_bias(self.model).spans(text)
-        known = min(unchanged(self.text, self.spans, text, spans), self.cache.count)
-        if known == len(tokens) and text != self.text:
+        ids, spans = tokens_of(text), text_bias(self.model).spans(text)
+        tokens = standing(text, spans)
+        pairs = zip(self.tokens, tokens, strict=False)
+        known = min(sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs)), self.cache.count)
+        if known == len(tokens) and tokens != self.tokens:
             known -= 1  # only the last token's logits are kept
         self.cache.count = known
-        for part in passes(self.model, tokens, spans, self.cache):
+        for part in passes(self.model, ids, spans, self.cache):
             self.last = part[-1].cpu()
-        self.text, self.spans = text, spans
+        self.tokens = tokens
         return self.last
 
     def write(self, text: str, most: int, until: str = "") -> str:
@@ -128,21 +131,13 @@ def passes(
             yield logits(model, part, [spans], cache, record)[0]
 
 
-def unchanged(old: str, old_spans: Sequence[ProblemSpan], new: str, new_spans: Sequence[ProblemSpan]) -> int:
-    """How many tokens at the beginning of two texts are the same, and stand in the same problems."""
-    pairs = enumerate(zip(old, new, strict=False))
-    same = next((at for at, (before, after) in pairs if before != after), min(len(old), len(new)))
-    for number in range(max(len(old_spans), len(new_spans))):
-        both = [spans[number] for spans in (old_spans, new_spans) if number < len(spans)]
-        inside = [cut(span, same) for span in both]
-        if len(inside) < 2 or inside[0] != inside[1]:
-            return min(same, *(span.start for span in both))
-    return same
-
-
-def cut(span: ProblemSpan, tokens: int) -> tuple[object, ...]:
-    """What says of the tokens of a span before a place how they stand in it."""
-    return span.pattern, span.start, span.lengths, min(span.end, tokens)
+def standing(text: str, spans: Sequence[ProblemSpan]) -> list[object]:
+    """Each token of a text and, inside of a problem, what says how it stands there: no more is to know of it."""
+    found = list[object](text)
+    for span in spans:
+        own = span.pattern, span.start, span.lengths
+        found[span.start : span.end] = [(character, *own) for character in text[span.start : span.end]]
+    return found
 
 
 def check_memory(model: Transformer, tokens: int) -> None:
