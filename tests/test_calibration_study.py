@@ -86,7 +86,8 @@ def test_costs_are_counted_to_the_first_validation_of_99_percent(study: Calibrat
     child = pd.DataFrame([(10, 2.0, 0.98), (20, 4.0, 0.99), (30, 6.0, 1.0)], columns=columns)
     parent = pd.DataFrame([(25, 5.0, 0.4), (50, 10.0, 0.995)], columns=columns)
     facts = {**study.run.manifest, "calibration_seconds": 1.0}
-    planted = CalibrationStudy(replace(study.run, manifest=facts, table=lambda name: child))
+    tables = {name: study.run.table(name) for name in ("thresholds", "lines")} | {"history": child}
+    planted = CalibrationStudy(replace(study.run, manifest=facts, table=tables.__getitem__))
     vars(planted)["parent_run"] = replace(study.parent_run, table=lambda name: parent)
     row = planted.cost()
     training = study.run.spec.training
