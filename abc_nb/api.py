@@ -10,17 +10,18 @@ from abc_nb.language.runs import LanguageRun
 from abc_nb.language.spec import PREFIX, language_spec
 from abc_nb.runs import store
 from abc_nb.runs.run import Run
+from abc_nb.specs.names import Name
 from abc_nb.specs.spec import spec, train_command
 from abc_nb.training.evaluation import answers
 
 
-def load(name: str, seed: int = 0, profile: str = "quick", base: int | None = None, changes: Sequence[str] = ()) -> Run:
+def load(name: str | Name, seed: int = 0, profile: str = "quick", changes: Sequence[str] = ()) -> Run:
     """The finished run of an experiment, made here or shipped; InputError if there is none.
 
     `load("addition-vanilla").model()` is the trained model, `.evaluation()` its accuracy by length. Changes are of
     fields of its spec, as in `["training.steps=3200"]`.
     """
-    wanted = spec(name, profile, base, changes)
+    wanted = spec(name, profile, changes)
     run = store.find(wanted, seed)
     if run is None:
         command = train_command(wanted.name, seed, profile)

@@ -15,13 +15,11 @@ from abc_nb.runs.run import Run
 from abc_nb.specs.spec import spec
 
 
-def test_what_is_no_seed_base_or_number_of_problems_is_an_input_error(folders: Folders) -> None:
+def test_what_is_no_seed_or_number_of_problems_is_an_input_error(folders: Folders) -> None:
     with pytest.raises(InputError, match="a seed of -1 is not possible: give a whole number from 0 on"):
         abc_nb.load("addition-vanilla", seed=-1)
     with pytest.raises(InputError, match="a seed of '1' is not possible"):
         abc_nb.load("addition-abc", seed="1")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="base 4 is not possible"):
-        abc_nb.load("addition-abc", base="4")  # type: ignore[arg-type]
     sampler = spec("addition-vanilla", "smoke").sampler
     with pytest.raises(InputError, match="0 problems of 6 digits are too few: ask for one at least"):
         abc_nb.evaluate(spec("addition-vanilla", "smoke").build(0), sampler, [(6, 0)])

@@ -39,16 +39,13 @@ def test_what_is_typed_stands_for_one_name() -> None:
 
 
 @given(st.sampled_from(TYPED), st.integers(2, 16))
-def test_a_base_can_be_given_or_be_part_of_the_name(name: Name, base: int) -> None:
-    text = str(name)
-    if base not in Task(name.task).bases:
-        with pytest.raises(InputError, match=f"base {base} is not (possible|supported)"):
-            parse(text, base)
-    else:
+def test_a_base_is_part_of_the_name(name: Name, base: int) -> None:
+    if base in Task(name.task).bases:
         other = replace(name, base=base)
-        assert parse(text, base) == parse(str(other)) == other
-        with pytest.raises(InputError, match=r"leave one of the two out|base 1 is not"):
-            parse(str(other), 1 if base == name.base else name.base)
+        assert parse(str(other)) == spec(other).identity == other
+    else:
+        with pytest.raises(InputError, match=f"base {base} is not (possible|supported)"):
+            replace(name, base=base)
 
 
 NO_NAMES = ["", "addition", "vanilla", "-vanilla", "addition-nothing", "parity-classification-vanilla"]

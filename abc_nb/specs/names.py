@@ -1,8 +1,7 @@
 """What identifies an experiment: a task, a model and a base; written, as people type it, `addition-abc`."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from abc_nb.common.errors import InputError
 from abc_nb.problems.tasks import REGISTRY, Task
 from abc_nb.specs.models import models_of
 
@@ -28,7 +27,7 @@ class Name:
 CLASSIFIER = Name("parity-classification", "vanilla")
 
 
-def look_up(text: str) -> Name | None:
+def parse(text: str) -> Name | None:
     """The name that is written so, or None; where the names of two tasks are its beginning, the longer one counts."""
     for task in sorted(REGISTRY, key=len, reverse=True):
         model = text.removeprefix(f"{task}-").partition("-base")[0]
@@ -37,16 +36,3 @@ def look_up(text: str) -> Name | None:
                 if str(name := Name(task, model, base)) == text:
                     return name
     return CLASSIFIER if text == str(CLASSIFIER) else None
-
-
-def parse(text: str | Name, base: int | None = None) -> Name | None:
-    """The name that a text stands for, in this base if one is given; None if there is none.
-
-    InputError where both give a base, and not the same.
-    """
-    name = text if isinstance(text, Name) else look_up(str(text))
-    if name is None or base in (None, name.base):
-        return name
-    if name.base != Task(name.task).base or isinstance(text, Name):
-        raise InputError(f"{str(text)!r} has base {name.base}, not {base}: leave one of the two out")
-    return replace(name, base=-1 if base == 0 else base)  # 0 would stand for the usual one

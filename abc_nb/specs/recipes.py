@@ -78,6 +78,8 @@ LONG = replace(
     validate_every=500,
 )
 
+CURVE = (*range(1, 21), 30, 40, 50, 60)  # lengths of figures 1 and 4
+
 
 @dataclass(frozen=True)
 class Profile:
@@ -87,6 +89,7 @@ class Profile:
     size: ModelConfig
     regime: Regime
     trainings: dict[str, TrainingConfig]
+    tests: dict[int, int] | None = None  # samples by length, of every model; None: as each model has them
     rounds: int = 9  # of practice, at most
 
 
@@ -96,6 +99,7 @@ PROFILES = {
         ModelConfig(width=16, heads=2, feed_forward=32, decoder_layers=1),
         "tight",
         of_one(TrainingConfig(20, 32, 32, warmup=5, hold=10, validate_every=10, validation=60)),
+        tests=dict.fromkeys(CURVE, 10),
         rounds=1,
     ),
     "quick": Profile("makes every figure and table on 2 cores", ModelConfig(), "tight", QUICK),
@@ -104,6 +108,7 @@ PROFILES = {
         ModelConfig(width=128, feed_forward=512, encoder_layers=1, decoder_layers=6, dropout=0.3),
         "padded",
         of_one(LONG, retraining=replace(LONG, steps=20_000, hold=10_000)),
+        tests=dict.fromkeys(CURVE, 10_000),
     ),
 }
 
@@ -115,12 +120,11 @@ def longer(training: TrainingConfig) -> TrainingConfig:
 
 # ---- tests ------------------------------------------------------------------------------------------
 
-CURVE = (*range(1, 21), 30, 40, 50, 60)  # lengths of figures 1 and 4
 TABLE = (6, 10, 15, 20, 60)  # lengths of table 1
 SIZES = (3, 4, 5, 6, 7, 10, 20)  # of two factors that have so many digits each, or items of a list
 BEYOND = dict.fromkeys((*CURVE, 100, 200), 1_000)  # of the models that are meant to extrapolate
 FAR = BEYOND | {500: 200, 1_000: 1_000, 2_000: 100, 5_000: 50, 10_000: 100}
-TESTS = {  # of the profile `quick`, samples by length
+TESTS = {  # of the profile `quick`, samples by length: what a model's `tested` names
     "few": dict.fromkeys(TABLE, 500),
     "few_beyond": dict.fromkeys((*TABLE, 200), 500),
     "curve": dict.fromkeys(CURVE, 1_000),
@@ -131,9 +135,3 @@ TESTS = {  # of the profile `quick`, samples by length
     "table": dict.fromkeys(SIZES, 200),
     "tables": dict.fromkeys(SIZES, 200) | {100: 20, 1_000: 1},
 }
-
-
-def tests(profile: str, tested: str) -> tuple[tuple[int, int], ...]:
-    """The (length, samples) of an evaluation; `tested` is a key of `TESTS`."""
-    samples = {"smoke": dict.fromkeys(CURVE, 10), "quick": TESTS[tested], "paper": dict.fromkeys(CURVE, 10_000)}
-    return tuple(samples[profile].items())

@@ -16,15 +16,15 @@ from abc_nb.calibration.calibrate import Calibration
 from abc_nb.common.config import check_fields, digest, to_data
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import ModelConfig, Transformer
+from abc_nb.problems.layouts import Layout
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tables import Tables
 from abc_nb.problems.tasks import REGISTRY, Task
-from abc_nb.specs import recipes
 from abc_nb.specs.changes import changed, without
 from abc_nb.specs.model import PERIOD, Model, layers
 from abc_nb.specs.models import models_of
 from abc_nb.specs.names import CLASSIFIER, Name, parse
-from abc_nb.specs.recipes import PROFILES
+from abc_nb.specs.recipes import PROFILES, TESTS, longer
 from abc_nb.training.progress import TrainingConfig
 
 SEEDS = (0, 1, 2, 3, 4)  # those that come with the project, and with which methods were developed
@@ -106,15 +106,14 @@ class Spec:
         return self.model if bias is None else replace(self.model, bias=bias)
 
 
-def spec(name: str | Name, profile: str = "quick", base: int | None = None, changes: Sequence[str] = ()) -> Spec:
-    """The spec of a name; InputError for a name, profile, base or change that is not possible.
+def spec(name: str | Name, profile: str = "quick", changes: Sequence[str] = ()) -> Spec:
+    """The spec of a name; InputError for a name, profile or change that is not possible.
 
-    A base other than the task's usual one can be given or be part of the name, as in `addition-abc-base4`. Changes are
-    of fields, as in `training.steps=3200`, and give another run.
+    Changes are of fields, as in `training.steps=3200`, and give another run.
     """
     if profile not in PROFILES:
         raise InputError(f"unknown profile {profile!r}: choose one of {', '.join(PROFILES)}")
-    identity = parse(name, base)
+    identity = name if isinstance(name, Name) else parse(name)
     if identity is None or identity.model not in models_of(Task(identity.task)):
         known = {str(Name(task, model)) for task in REGISTRY for model in models_of(Task(task))}
         near = difflib.get_close_matches(str(name), known, 3)
@@ -171,7 +170,7 @@ def takes_longer(task: Task, profile: str) -> bool:
 def training_config(model: Model, task: Task, profile: str) -> TrainingConfig:
     """The training that a profile gives to a model, changed for tasks that take longer or have two answers."""
     chosen = PROFILES[profile].trainings[model.training]
-    chosen = recipes.longer(chosen) if takes_longer(task, profile) else chosen
+    chosen = longer(chosen) if takes_longer(task, profile) else chosen
     return replace(chosen, learned=0.75) if task.chance == 0.5 else chosen  # more than guessing gets
 
 
@@ -191,10 +190,12 @@ def model_config(model: Model, sampler: Sampler, profile: str, changes: tuple[st
 def tests(model: Model, sampler: Sampler, config: ModelConfig, profile: str) -> tuple[tuple[int, int], ...]:
     """The (length, samples) of an evaluation, as far as the position encoding reaches."""
     usual = isinstance(sampler.task, Tables) or sampler.task.base == Task(sampler.task.name).base
-    tested = recipes.tests(profile, model.tested if usual else "beyond")
-    layouts = {length: sampler.layout(length) for length, _ in tested}
-    fits = {n for n, layout in layouts.items() if layout.target_length < MOST_TOKENS and config.position.fits(layout)}
-    return tuple((length, samples) for length, samples in tested if length in fits)
+    tested = PROFILES[profile].tests or TESTS[model.tested if usual else "beyond"]
+
+    def fits(layout: Layout) -> bool:
+        return layout.target_length < MOST_TOKENS and config.position.fits(layout)
+
+    return tuple((length, samples) for length, samples in tested.items() if fits(sampler.layout(length)))
 
 
 CALIBRATED = {"vanilla": "abc-unpractised", "decoder-vanilla": "decoder-abc-unpractised"}  # plain models, ABC of them
