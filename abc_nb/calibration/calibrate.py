@@ -1,12 +1,13 @@
 """Attention bias calibration: averaged attention in, lines out (v4 section 4, appendices D and F).
 
-The six steps of Algorithm 1 are those of `calibrate` and of what it returns:
+The six steps of Algorithm 1, and what is done here by default:
 
-1. For every head and direction, look at every line.    ours: lines at operands that mean the same at any length 2.
-Average the attention on each line.                  the same (the authors' script: its sum) 3. Subtract the highest
-mean.                           ours: of the lines that are kept 4. Drop lines below mu + kappa sigma.
-ours: below a share, the strongest line first 5. Merge directions: the largest value counts.          the same:
-`Lines.dense` 6. Leave a head without any line open.                  ours: close it
+1. every line of each head and direction; here those at operands that mean the same at any length
+2. the mean attention on each line
+3. less the highest mean; here that of the lines that are kept
+4. lines below mu + kappa sigma go; here those below a share of the attention, the strongest line taken first
+5. where directions meet, the largest value counts (`Lines.dense`)
+6. a head without a line is left open; here closed
 """
 
 import math
@@ -110,9 +111,7 @@ def calibrate(
     Without a share or kappa lines that carry `SHARE` of their head's attention are kept.
     Raises InputError for a tensor of another shape, or one that is not finite.
     """
-    settings = given(settings or (PAPER if layout is None else None))
-    if layout is None:
-        settings = replace(settings, anchor="whole")
+    settings = given(settings) if layout else replace(given(settings or PAPER), anchor="whole")
     attention = checked(attention, layout, name, settings, layer)
     places = spans(layout, name) if layout and settings.anchor == "operands" else [whole_matrix(*attention.shape[1:])]
     found = candidates(places, name, settings, attention.shape[1])
@@ -120,10 +119,8 @@ def calibrate(
     if settings.kappa is None:
         weights = attention.softmax(-1) if settings.source == "logits" else attention
         kept, values = strongest_first(weights, means, enough_cells(found, name), settings.share or SHARE)
-    elif settings.script:
-        kept, values = sums_above(means * found.inside.sum(0), settings.kappa[name != "cross"])
     else:
-        kept, values = above_threshold(means, found, settings.kappa[name != "cross"], settings.pooled)
+        kept, values = above_threshold(means, found, settings, settings.kappa[name != "cross"])
     lines = []
     for (head, number), value in zip(kept.nonzero().tolist(), values[kept].tolist(), strict=True):
         direction, span, offset = found.lines[number]
@@ -172,7 +169,10 @@ def candidates(places: Sequence[Span], name: Attention, settings: Calibration, q
     """Every line with a cell; anchored at operands, only those that extend to any length."""
     lines, columns, inside = list[tuple[Direction, str, int]](), list[Tensor](), list[Tensor]()
     for span in places:
-        for direction in searched(span, name, settings):
+        possible: Sequence[Direction] = span.along if settings.anchor == "operands" else [*span.origins]
+        if settings.script:  # that in which operands and outputs are written
+            possible = ("antidiagonal",) if name == "cross" else ("diagonal",)
+        for direction in (each for each in settings.directions if each in possible and each in span.origins):
             start, _ = span.cells(direction, 0, queries)
             first, last = int(span.first - start.max()), int(span.last - start.min())
             if name != "cross" and settings.anchor == "operands" and direction == "diagonal":
@@ -188,16 +188,6 @@ def candidates(places: Sequence[Span], name: Attention, settings: Calibration, q
         wanted = ", ".join(settings.directions)
         raise InputError(f"no line of the directions {wanted} extends in {name}-attention: {fitting} lines do")
     return Candidates(lines, torch.cat(columns, dim=1), torch.cat(inside, dim=1))
-
-
-def searched(span: Span, name: Attention, settings: Calibration) -> list[Direction]:
-    """The directions in which lines of a span are looked for."""
-    possible: tuple[Direction, ...] = span.along
-    if settings.anchor == "whole":
-        possible = tuple(span.origins)
-        if settings.script:  # that in which operands and outputs are written
-            possible = ("antidiagonal",) if name == "cross" else ("diagonal",)
-    return [direction for direction in settings.directions if direction in possible and direction in span.origins]
 
 
 def line_means(attention: Tensor, found: Candidates) -> Tensor:
@@ -220,26 +210,24 @@ def enough_cells(found: Candidates, name: Attention) -> Candidates:
 # ---- steps 3 and 4: which lines are kept, and with which values
 
 
-def above_threshold(means: Tensor, found: Candidates, kappa: float, pooled: bool) -> Kept:
+def above_threshold(means: Tensor, found: Candidates, settings: Calibration, kappa: float) -> Kept:
     """Algorithm 1: lines whose mean d_l exceeds mu + kappa sigma of their direction, with the value d_l - d_max.
 
-    `pooled`: of all lines together. The text compares d_l - d_max with the threshold, which is computed from d_l.
+    `pooled`: of all lines together. The text compares d_l - d_max with the threshold, which is computed from d_l. In
+    the authors' script d_l is a line's sum and its value; sums of zero are left out of the threshold.
     """
-    own = torch.tensor([0 if pooled else DIRECTIONS.index(direction) for direction, _, _ in found.lines])
-    members = torch.zeros(len(own), len(DIRECTIONS)).scatter_(1, own[:, None], 1.0).to(means.dtype)  # (line, direction)
-    count = members.sum(0).clamp(min=1)
-    mean = means @ members / count
-    deviation = ((means - mean[:, own]).square() @ members / count).sqrt()
-    highest = torch.full_like(mean, CLOSED).scatter_reduce_(1, own.expand(len(means), -1), means, "amax")
-    return means > (mean + kappa * deviation)[:, own], means - highest[:, own]
-
-
-def sums_above(sums: Tensor, kappa: float) -> Kept:
-    """The authors' script: of the sums (head, line) that are not zero, those above mu + kappa sigma, as they are."""
-    known = sums.masked_fill(sums == 0, math.nan)
-    mean = known.nanmean(1, keepdim=True)
-    deviation = (known - mean).square().nanmean(1, keepdim=True).sqrt()
-    return sums > mean + kappa * deviation, sums
+    numbers = means * found.inside.sum(0) if settings.script else means
+    known = numbers.masked_fill(numbers == 0, math.nan) if settings.script else numbers
+    kept, values = torch.zeros_like(numbers, dtype=torch.bool), numbers.clone()
+    groups = ["" if settings.pooled else direction for direction, _, _ in found.lines]
+    for group in {*groups}:
+        own = torch.tensor([each == group for each in groups])
+        mean = known[:, own].nanmean(1, keepdim=True)
+        deviation = (known[:, own] - mean).square().nanmean(1, keepdim=True).sqrt()
+        kept[:, own] = numbers[:, own] > mean + kappa * deviation
+        if not settings.script:
+            values[:, own] -= numbers[:, own].amax(1, keepdim=True)
+    return kept, values
 
 
 def strongest_first(weights: Tensor, means: Tensor, found: Candidates, share: float) -> Kept:

@@ -26,8 +26,7 @@ class Calibrated:
     """A bias read out of a model, and what was found on the way."""
 
     bias: Lines
-    share: float | None  # the threshold used; None where kappa decided
-    tried: pd.DataFrame  # share, lines, skill (of the model under that bias, from 0 to 1)
+    tried: pd.DataFrame  # share (None where kappa decides), lines, skill (of the model under them, from 0 to 1)
 
     @property
     def skill(self) -> float:
@@ -67,7 +66,7 @@ def sparsest(
         tried.append((share, len(bias.lines), skill_under(alone)))
         if tried[-1][-1] >= settings.keep:
             break
-    return Calibrated(bias, share, pd.DataFrame(tried, columns=["share", "lines", "skill"]))
+    return Calibrated(bias, pd.DataFrame(tried, columns=["share", "lines", "skill"]))
 
 
 def average_attention(model: Transformer, batch: Batch, source: str = "weights") -> dict[tuple[Attention, int], Tensor]:
