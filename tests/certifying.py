@@ -1,7 +1,5 @@
 """What tests of certificates share: small models under a window or lines, and their problems."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Certificates of outputs that follow places: contexts that are tried are those that occur, and what is said is so."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -44,7 +42,7 @@ def test_contexts_of_long_problems_are_listed_with_the_same_logits(
     sampler = sampler_of(task, aligned=kind == "window")
     model = model_of(sampler, bias_of(task, kind), position)
     contexts, every = NumberContexts(model.config, sampler), dict[object, set[tuple[int, ...]]]()
-    for width in {contexts.narrowest, contexts.narrowest + 1, contexts.reach["widest"] + 7}:
+    for width in {contexts.narrowest, contexts.narrowest + 1, contexts.widest + 7}:
         batch = problems(sampler, width, 12)
         logits = model(batch.source, batch.target[:, :-1], batch.layout)
         for step in range(batch.layout.target_length):

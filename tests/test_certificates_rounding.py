@@ -1,7 +1,5 @@
 """The bound on rounding: no evaluation in float32, in any order of sums, is further from float64 than it says."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 from functools import lru_cache
 

@@ -1,7 +1,5 @@
 """Certificates of shipped models, by the command line and in Python."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Certificates of answers inside of text: their contexts are all that problems have, and texts change nothing."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace

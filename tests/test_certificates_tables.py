@@ -1,7 +1,5 @@
 """Certificates of models that write tables, against whole forward passes over random problems."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

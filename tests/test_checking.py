@@ -1,7 +1,5 @@
 """The independent check of certificates: it agrees with those that are right, and with no other."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 
 import pytest

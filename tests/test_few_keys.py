@@ -1,7 +1,5 @@
 """Attention to a few keys, compiled and by PyTorch, against its formula in float64; the number of threads."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from certifying import bias_of, model_of, sampler_of
@@ -76,7 +74,7 @@ def test_the_number_of_threads_changes_nothing(monkeypatch: pytest.MonkeyPatch) 
         for threads in (1, 3):
             torch.set_num_threads(threads)
             made = certify_model(model, sampler)
-            found.append((made.wrong, made.margin, made.rounding, made.where, made.counterexamples))
+            found.append((made.wrong, made.margin, made.rounding, made.counterexamples))
             assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)

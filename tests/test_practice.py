@@ -1,7 +1,5 @@
 """Practice: what is wrong is practised with problems of training alone, until a certificate finds nothing wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,9 +13,8 @@ from helpers import integers
 import abc_nb
 from abc_nb.bias.lines import Line
 from abc_nb.certificates import practice, tables
-from abc_nb.certificates.certify import Result, certify_model, contexts_of, results_of, weights_of
+from abc_nb.certificates.certify import Result, SampledContexts, certify_model, contexts_of, results_of, weights_of
 from abc_nb.certificates.checksum import checksum
-from abc_nb.certificates.contexts import SampledContexts
 from abc_nb.certificates.counterexamples import Candidate
 from abc_nb.certificates.practice import ToPractise, practise
 from abc_nb.certificates.tables import TableContexts

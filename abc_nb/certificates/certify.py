@@ -5,8 +5,6 @@ induction over its steps: as long as what was written is right, the next step st
 contexts that were tried. `reach` and `tables` prove that the shapes are all that occur.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from copy import deepcopy
@@ -18,7 +16,7 @@ import torch
 from tqdm.auto import tqdm
 
 from abc_nb.certificates.checksum import checksum, checksum_of_data
-from abc_nb.certificates.contexts import Block, Context, Contexts, SampledContexts
+from abc_nb.certificates.contexts import Block, Context, Contexts
 from abc_nb.certificates.counterexamples import Counterexample
 from abc_nb.certificates.places import NumberContexts
 from abc_nb.certificates.rounding import Rounding
@@ -40,13 +38,13 @@ MANY = 8  # times as many contexts as states of a part are reason to compute all
 FEW = 0.1  # of the contexts of a block
 NARROW = 64  # contexts with small margins that are kept of each block and in the end
 WRONG = 200  # wrong contexts that are kept of each shape; all are counted
-EXAMPLES = 64  # counterexamples that are looked for
 ARITHMETIC = {  # by the bits that `Result` notes
     32: "This holds in float32 on a processor, in whatever order numbers are summed, and in exact arithmetic. "
     "TF32 and bfloat16 are not covered.",
     64: "This holds in float64, in whatever order numbers are summed, and in exact arithmetic. In float32 rounding is "
     "too large for a proof: there every context was tried with one order of summation, and none was wrong.",
 }
+SampledContexts = NumberContexts | TableContexts  # of a sampler's problems
 
 
 @dataclass(frozen=True)
@@ -65,10 +63,7 @@ class Certificate:
     contexts: int
     wrong: int
     margin: float
-    where: dict[str, Any]  # the step with the smallest margin: width, step and the tokens it looks at
     counterexamples: tuple[Counterexample, ...]
-    reach: dict[str, int]
-    shapes: int
     rounding: dict[str, float]
     seconds: float
     device: str
@@ -79,6 +74,36 @@ class Certificate:
     def __repr__(self) -> str:
         words = "certified" if self.certified else f"not certified, {self.wrong:,} wrong"
         return f"<Certificate: {words}, {self.contexts:,} contexts, margin {self.margin:.3g}>"
+
+
+@dataclass
+class Result:
+    """What trying the contexts of one shape gave."""
+
+    shape: Shape
+    contexts: int = 0
+    wrong: int = 0
+    narrow: list[tuple[float, Context]] = field(default_factory=list)  # the smallest margins, the smallest first
+    bound: float = 0.0  # the most that rounding can change a margin by
+    left: float = math.inf  # the least that it leaves of one
+    bits: int = 32  # of the arithmetic that this is about: see `Passes`
+    examples: list[Context] = field(default_factory=list)  # wrong ones
+
+    @property
+    def margin(self) -> float:
+        return self.narrow[0][0]
+
+    def add(self, block: Block, margin: np.ndarray, left: np.ndarray) -> None:
+        """Count a block whose right tokens lead by these margins."""
+        wrong = np.flatnonzero(~(margin > 0))
+        self.contexts += len(margin)
+        self.wrong += len(wrong)
+        self.examples += [block[row] for row in wrong[: WRONG - len(self.examples)]]
+        self.bound = max(self.bound, float((margin - left).max()))
+        self.left = min(self.left, float(left.min()))
+        least = np.argpartition(margin, NARROW)[:NARROW] if len(margin) > NARROW else np.arange(len(margin))
+        self.narrow += [(float(margin[row]), block[row]) for row in least]
+        self.narrow = sorted(self.narrow, key=lambda each: each[0])[:NARROW]
 
 
 def contexts_of(model: Transformer, sampler: Sampler) -> SampledContexts:
@@ -118,22 +143,16 @@ class Attempt(NamedTuple):
 def attempt(model: Transformer, contexts: Contexts) -> Attempt:
     start, results, task = time.perf_counter(), results_of(model, contexts), contexts.task
     wrong, left = sum(each.wrong for each in results), min(each.left for each in results)
-    least = min(results, key=lambda each: each.margin)
-    (_, (values, right)), (width, step) = least.narrow[0], contexts.shapes[least.shape][0]
-    where = {"width": width, "step": step, "right": contexts.symbol(right)}
     shown = [(each.shape, context) for each in results for context in each.examples]
     certificate = Certificate(
         task=task.name,
         base=task.base,
-        statement=f"{contexts.statement()} {ARITHMETIC[results[0].bits]}",
+        statement=f"{contexts.statement} {ARITHMETIC[results[0].bits]}",
         certified=wrong == 0 and left > 0,
         contexts=sum(each.contexts for each in results),
         wrong=wrong,
-        margin=least.margin,
-        where=where | {"tokens": contexts.named(least.shape, values)},
-        counterexamples=tuple(contexts.counterexamples(model, shown, EXAMPLES)),
-        reach=contexts.reach,
-        shapes=len(results),
+        margin=min(each.margin for each in results),
+        counterexamples=tuple(contexts.counterexamples(model, shown)),
         rounding={"bits": results[0].bits, "bound": max(each.bound for each in results), "left": left},
         seconds=round(time.perf_counter() - start, 2),
         device=model.head.weight.device.type,
@@ -146,36 +165,6 @@ def attempt(model: Transformer, contexts: Contexts) -> Attempt:
 
 def weights_of(model: Transformer) -> dict[str, np.ndarray]:
     return {name: tensor.cpu().numpy() for name, tensor in model.state_dict().items()}
-
-
-@dataclass
-class Result:
-    """What trying the contexts of one shape gave."""
-
-    shape: Shape
-    contexts: int = 0
-    wrong: int = 0
-    narrow: list[tuple[float, Context]] = field(default_factory=list)  # the smallest margins, the smallest first
-    bound: float = 0.0  # the most that rounding can change a margin by
-    left: float = math.inf  # the least that it leaves of one
-    bits: int = 32  # of the arithmetic that this is about: see `Passes`
-    examples: list[Context] = field(default_factory=list)  # wrong ones
-
-    @property
-    def margin(self) -> float:
-        return self.narrow[0][0]
-
-    def add(self, block: Block, margin: np.ndarray, left: np.ndarray) -> None:
-        """Count a block whose right tokens lead by these margins."""
-        wrong = np.flatnonzero(~(margin > 0))
-        self.contexts += len(margin)
-        self.wrong += len(wrong)
-        self.examples += [block[row] for row in wrong[: WRONG - len(self.examples)]]
-        self.bound = max(self.bound, float((margin - left).max()))
-        self.left = min(self.left, float(left.min()))
-        least = np.argpartition(margin, NARROW)[:NARROW] if len(margin) > NARROW else np.arange(len(margin))
-        self.narrow += [(float(margin[row]), block[row]) for row in least]
-        self.narrow = sorted(self.narrow, key=lambda each: each[0])[:NARROW]
 
 
 class Passes:
@@ -244,7 +233,7 @@ def results_of(model: Transformer, contexts: Contexts) -> list[Result]:
     return found
 
 
-def in_one_way(contexts: Contexts, passes: Passes, bar: tqdm[Any]) -> list[Result] | None:
+def in_one_way(contexts: Contexts, passes: Passes, bar: "tqdm[Any]") -> list[Result] | None:
     """The same in one of the two ways; None as soon as rounding in float32 leaves it open whether one is right."""
     found = []
     for shape, count in contexts.counts.items():

@@ -1,7 +1,5 @@
 """Checksums that tie a certificate to weights and a bias."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

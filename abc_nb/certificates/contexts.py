@@ -4,10 +4,8 @@ Outputs that follow the places of numbers or lists are in `places`, those that s
 `tables`.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from abc_nb.certificates.counterexamples import Counterexample
-from abc_nb.certificates.shapes import Shape
+from abc_nb.certificates.shapes import Atom, Shape
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.digits import Digits
 from abc_nb.problems.layouts import Layout
-from abc_nb.problems.sampling import Batch, Sampler
+from abc_nb.problems.sampling import Batch
 from abc_nb.problems.tasks import Task, Width
 
 Site = tuple[Width, int]  # where a step stands: the width of the problem, and how many output tokens come before it
@@ -41,7 +39,7 @@ class Block:
     def __getitem__(self, row: int) -> Context:
         return self.values[row], int(self.right[row])
 
-    def part(self, rows: np.ndarray | slice) -> Block:
+    def part(self, rows: np.ndarray | slice) -> "Block":
         return Block(self.values[rows], self.right[rows])
 
 
@@ -49,8 +47,8 @@ class Contexts(ABC):
     """All that a model's steps can look at, whatever its weights; InputError where they cannot all be covered."""
 
     task: Task
-    reach: dict[str, int]  # how far they look, for the certificate
-    narrowest: int = 1  # width of all problems
+    statement: str  # what is proven, in words, if no context is wrong
+    facts: dict[str, Any]  # what the statement is about, for an independent check: nothing that follows from the model
 
     @abstractmethod
     def sites(self) -> Iterator[Site]:
@@ -95,58 +93,28 @@ class Contexts(ABC):
         return True
 
     @abstractmethod
+    def tokens(self, batch: Batch, site: Site, atom: Atom) -> np.ndarray:
+        """What stands at an atom of a step's shape, in every problem of a batch."""
+
     def seen(self, batch: Batch, step: int) -> tuple[Shape, Block]:
         """The shape of a step, and its context in every problem of a batch."""
+        site = width_of(batch.layout), step
+        shape = self.shape(site)
+        values = np.empty((len(batch.source), len(shape.atoms)), np.int64)
+        for number, atom in enumerate(shape.atoms):
+            values[:, number] = self.tokens(batch, site, atom)
+        return shape, Block(values, batch.target[:, step + 1].numpy())
 
     @abstractmethod
     def problem(self, shape: Shape, context: Context, site: Site) -> list[Digits] | None:
         """The operands of a problem that holds a context at a site, (1, places) each; None if none is known."""
 
     @abstractmethod
-    def counterexamples(self, model: Transformer, wrong: Wrong, most: int) -> list[Counterexample]:
-        """The shortest problems with wrong contexts that a model gets wrong, at most so many."""
-
-    def symbol(self, token: int) -> str:
-        """A token as people read it."""
-        return self.task.vocabulary[token]
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What the statement is about, for an independent check: nothing that follows from the model."""
-        return {"task": self.task.name, "base": self.task.base}
-
-    @abstractmethod
-    def statement(self) -> str:
-        """What is proven, in words, if no context is wrong."""
-
-    @abstractmethod
-    def named(self, shape: Shape, values: np.ndarray) -> dict[str, Any]:
-        """The tokens of a context by names for people."""
+    def counterexamples(self, model: Transformer, wrong: Wrong) -> list[Counterexample]:
+        """The shortest problems with wrong contexts that a model gets wrong, at most `counterexamples.MOST`."""
 
 
-class SampledContexts(Contexts):
-    """The contexts of a sampler's problems."""
-
-    sampler: Sampler
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        return super().facts | {"arrangement": self.sampler.arrangement, "narrowest": self.narrowest}
-
-    @abstractmethod
-    def in_training(self, wanted: Iterable[Shape]) -> dict[Shape, list[Site]]:
-        """Where problems of training show some shapes, the best sites for practice first."""
-
-
-def observed(batch: Batch, step: int, shape: Shape, tokens: Callable[..., np.ndarray]) -> Block:
-    """What a step sees in every problem of a batch; `tokens` gives what stands at an atom."""
-    values = np.empty((len(batch.source), len(shape.atoms)), np.int64)
-    for number, atom in enumerate(shape.atoms):
-        values[:, number] = tokens(*atom)
-    return Block(values, batch.target[:, step + 1].numpy())
-
-
-def size_of(layout: Layout) -> Width:
-    """The width of problems whose operands have lengths of their own."""
+def width_of(layout: Layout) -> Width:
+    """The width of its problems; of two operands that each have a length of their own, both."""
     first, *second = (operand.places for operand in layout.operands)
-    return (first, second[0]) if second else first
+    return (first, second[0]) if second and (layout.unpadded or layout.row is not None) else layout.width

@@ -3,8 +3,6 @@
 A model without a certificate has no list of wrong contexts, so it is asked random problems.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -20,6 +18,7 @@ from abc_nb.problems.tasks import Width
 from abc_nb.training.evaluation import TEST_SEED, exact_match, greedy
 
 LONGEST = 40  # places
+MOST = 64  # counterexamples that are looked for
 TRIED = 50  # wrong problems of one number of places that are decoded
 
 
@@ -51,14 +50,12 @@ class Shortest(NamedTuple):
     right: str = ""
 
 
-def shortest_first(
-    model: Transformer, sampler: Sampler, problems: Sequence[Candidate], most: int
-) -> list[Counterexample]:
-    """The shortest problems that the model gets wrong, at most so many."""
+def shortest_first(model: Transformer, sampler: Sampler, problems: Sequence[Candidate]) -> list[Counterexample]:
+    """The shortest problems that the model gets wrong, at most MOST."""
     task, shown = sampler.task, dict[str, Counterexample]()
     waiting = sorted(problems, key=lambda each: (each.zeros, len(task.typed(each.operands, each.zeros))))
-    while waiting and len(shown) < most:
-        count = most - len(shown)
+    while waiting and len(shown) < MOST:
+        count = MOST - len(shown)
         for example in decoded(model, sampler, waiting[:count]):
             shown.setdefault(example.problem, example)
         waiting = waiting[count:]

@@ -4,8 +4,6 @@ It is compiled from `few_keys.c` where a C compiler is there. That takes a fifte
 contexts, two keys, eight heads of eight numbers in float32). Both round within what `rounding` allows for.
 """
 
-from __future__ import annotations
-
 import ctypes
 from functools import cache
 from pathlib import Path

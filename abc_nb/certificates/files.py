@@ -1,7 +1,5 @@
 """Certificates as files: those that come with the project in one, a line each, and one for each that is made here."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 from pathlib import Path

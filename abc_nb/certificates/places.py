@@ -1,17 +1,15 @@
 """Shapes and contexts of outputs that follow the places of numbers or lists: see `reach` for the proof."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from itertools import product
 
 import numpy as np
 
 from abc_nb.certificates import walks
-from abc_nb.certificates.contexts import Block, Context, Contexts, SampledContexts, Site, Wrong, observed
+from abc_nb.certificates.contexts import Block, Context, Contexts, Site, Wrong
 from abc_nb.certificates.counterexamples import Candidate, Counterexample, shortest_first
-from abc_nb.certificates.reach import Unrolled, reach
+from abc_nb.certificates.reach import MARGIN, Unrolled, furthest, period
 from abc_nb.certificates.shapes import Atom, Node, Place, Shape
 from abc_nb.common.errors import InputError
 from abc_nb.model.config import ModelConfig
@@ -23,11 +21,12 @@ from abc_nb.problems.lists import Lists
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task, Width, single
 
-NAMES = {"factor": "digit {p} of the factor", "digit": "digit {n} of place {p}", "output": "output {p}"}
-
 
 class PlaceContexts(Contexts):
     """The contexts of outputs that follow places; the automaton says what lower places mean for higher ones."""
+
+    near: int  # so many places around its landmarks a step sees
+    narrowest = 1  # width of all problems
 
     def __init__(self, config: ModelConfig, task: Task, token: Callable[[str], int], start: str, end: str) -> None:
         """`token` gives the tokens of symbols, as of those that stand before the first output and are the last one."""
@@ -43,7 +42,7 @@ class PlaceContexts(Contexts):
         """The trees of a width; the index begins `phase` places further on."""
         if (width, phase) not in self.widths:
             self.widths[width, phase] = Unrolled(
-                self.config, self.task, self.layout(width), self.reach["near"], phase, self.token, self.start
+                self.config, self.task, self.layout(width), self.near, phase, self.token, self.start
             )
         return self.widths[width, phase]
 
@@ -86,20 +85,12 @@ class PlaceContexts(Contexts):
     def blocks(self, shape: Shape) -> Iterator[Block]:
         return walks.contexts(shape, self.automaton)
 
-    def width_of(self, layout: Layout) -> Width:
-        return layout.width
-
-    def seen(self, batch: Batch, step: int) -> tuple[Shape, Block]:
-        site = self.width_of(batch.layout), step
-        shape, kept = self.shape(site), self.step(site)[2]
-
-        def tokens(kind: str, number: int, place: int) -> np.ndarray:
-            if kind == "output":
-                return batch.target[:, kept[place] + 1].numpy()
-            operand, place = (-1, place) if kind == "factor" else (number, kept[place])
-            return batch.source[:, batch.layout.operands[operand].columns[place]].numpy()
-
-        return shape, observed(batch, step, shape, tokens)
+    def tokens(self, batch: Batch, site: Site, atom: Atom) -> np.ndarray:
+        (kind, number, place), kept = atom, self.step(site)[2]
+        if kind == "output":
+            return batch.target[:, kept[place] + 1].numpy()
+        operand, place = (-1, place) if kind == "factor" else (number, kept[place])
+        return batch.source[:, batch.layout.operands[operand].columns[place]].numpy()
 
     def problem(self, shape: Shape, context: Context, site: Site, zeros: bool = True) -> list[Digits] | None:
         """The operands of a problem that holds a context; with any number of `zeros` in front or with none."""
@@ -121,24 +112,17 @@ class PlaceContexts(Contexts):
 
     def candidates(self, wrong: Wrong) -> list[Candidate]:
         """For each wrong context the narrowest problem; one without zeros in front, if there is any."""
-        found = (self.shortest(shape, context) for shape, context in wrong)
-        return [candidate for candidate in found if candidate is not None]
-
-    def shortest(self, shape: Shape, context: Context) -> Candidate | None:
-        for zeros in (False, True):
-            for width, step in self.shapes[shape]:
+        found = list[Candidate]()
+        for shape, context in wrong:
+            for zeros, (width, step) in product((False, True), self.shapes[shape]):
                 operands = self.problem(shape, context, (width, step), zeros)
                 if operands is not None:
-                    return Candidate(width, operands, zeros and single(width) > self.narrowest)
-        return None
-
-    def named(self, shape: Shape, values: np.ndarray) -> dict[str, Any]:
-        """Places are numbered as the shape keeps them, units first."""
-        names = [NAMES[kind].format(n=number + 1, p=place) for kind, number, place in shape.atoms]
-        return dict(zip(names, values.tolist(), strict=True))
+                    found.append(Candidate(width, operands, zeros and single(width) > self.narrowest))
+                    break
+        return found
 
 
-class NumberContexts(PlaceContexts, SampledContexts):
+class NumberContexts(PlaceContexts):
     """Those of a sampler's problems, whose operands all have one width, with any number of zeros in front."""
 
     def __init__(self, config: ModelConfig, sampler: Sampler) -> None:
@@ -146,9 +130,20 @@ class NumberContexts(PlaceContexts, SampledContexts):
             raise InputError(
                 f"no certificate for problems written {sampler.arrangement}: its contexts go from the units up"
             )
-        super().__init__(config, sampler.task, sampler.task.token, SOS, EOS)
-        self.sampler, self.reach = sampler, reach(config, sampler, self.automaton.settled)
-        self.narrowest = self.reach["narrowest"]
+        task, index = sampler.task, period(config.position)
+        super().__init__(config, task, task.token, SOS, EOS)
+        self.sampler, self.near = sampler, furthest(config.bias) + MARGIN
+        apart = 2 * self.near * config.decoder_layers + self.automaton.settled + 1
+        self.narrowest = single(task.width(1, sampler.regime))
+        self.widest = max(self.narrowest + index - 1, 2 * apart + 2 * index)
+        self.facts = {"task": task.name, "base": task.base, "arrangement": sampler.arrangement}
+        self.facts |= {"narrowest": self.narrowest}
+        self.statement = (
+            f"Greedy decoding writes every token right for every problem of {task.title} in base {task.base} at every "
+            f"width W >= {self.narrowest} ({sampler.regime}): {task.covered()}."
+            + " Numbers that are typed without them are given zeros up to the width."
+            * (not isinstance(task, Lists))
+        )
 
     def layout(self, width: Width) -> Layout:
         return self.task.layout(width, self.sampler.arrangement)
@@ -157,14 +152,14 @@ class NumberContexts(PlaceContexts, SampledContexts):
         return self.task.kinds(single(width), lead=not zeros and single(width) > self.narrowest)
 
     def sites(self) -> Iterator[Site]:
-        return (site for width in range(self.narrowest, self.reach["widest"] + 1) for site in self.steps(width))
+        return (site for width in range(self.narrowest, self.widest + 1) for site in self.steps(width))
 
     def steps(self, width: Width) -> list[Site]:
         """All steps of a width."""
         return [(width, step) for step in range(self.unrolled(width).layout.target_length)]
 
-    def counterexamples(self, model: Transformer, wrong: Wrong, most: int) -> list[Counterexample]:
-        return shortest_first(model, self.sampler, self.candidates(wrong), most)
+    def counterexamples(self, model: Transformer, wrong: Wrong) -> list[Counterexample]:
+        return shortest_first(model, self.sampler, self.candidates(wrong))
 
     def in_training(self, wanted: Iterable[Shape]) -> dict[Shape, list[Site]]:
         """Lowest steps first. Training starts the index at any residue: then lower places may show a shape, too."""
@@ -176,12 +171,3 @@ class NumberContexts(PlaceContexts, SampledContexts):
                     if shape in found:
                         found[shape].append(site)
         return {shape: sorted(sites, key=lambda site: site[::-1]) for shape, sites in found.items()}
-
-    def statement(self) -> str:
-        return (
-            f"Greedy decoding writes every token right for every problem of {self.task.title} in base "
-            f"{self.task.base} at every width W >= {self.narrowest} ({self.sampler.regime}): "
-            f"{self.task.covered()}."
-            + " Numbers that are typed without them are given zeros up to the width."
-            * (not isinstance(self.task, Lists))
-        )

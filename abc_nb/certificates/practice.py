@@ -8,8 +8,6 @@ that the model computes from the context, without a problem around it.
 Weights are rounded to 8 bits before each certificate, so that what is certified takes a quarter of the space.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -21,8 +19,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from abc_nb.certificates.certify import Attempt, Certificate, Result, attempt, contexts_of
-from abc_nb.certificates.contexts import Context, Contexts, SampledContexts
+from abc_nb.certificates.certify import Attempt, Certificate, Result, SampledContexts, attempt, contexts_of
+from abc_nb.certificates.contexts import Context, Contexts
 from abc_nb.certificates.counterexamples import Candidate
 from abc_nb.certificates.rounding import Exact
 from abc_nb.certificates.shapes import Shape

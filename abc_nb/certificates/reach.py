@@ -23,8 +23,6 @@ each step of each width has the shape of a step of a width between W0 and max(W0
 W0 is the narrowest width. All these are read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -39,8 +37,7 @@ from abc_nb.common.errors import InputError
 from abc_nb.model.config import ModelConfig
 from abc_nb.model.positions import NoPosition, PositionEncoding, Sinusoidal
 from abc_nb.problems.layouts import Layout
-from abc_nb.problems.sampling import Sampler
-from abc_nb.problems.tasks import Task, single
+from abc_nb.problems.tasks import Task
 
 MARGIN = 2  # places that a key can be further away than its offset: the token on either side of an operand
 FURTHEST = 64  # columns: no certificate is tried for lines that are further away
@@ -175,12 +172,3 @@ def opened(config: ModelConfig, layout: Layout, name: Attention, layer: int) -> 
     if keys is None:
         raise everywhere("this bias, where a head is open to every key")
     return keys.index.numpy(), keys.value.expand(config.heads, -1, -1).permute(1, 2, 0).numpy()
-
-
-def reach(config: ModelConfig, sampler: Sampler, settled: int) -> dict[str, int]:
-    """How far outputs look and the widths that are enough, by the proof above: r, R, W0 and the widest."""
-    t, near = period(config.position), furthest(config.bias) + MARGIN
-    far = near * config.decoder_layers
-    apart = 2 * far + settled + 1
-    narrowest = single(sampler.task.width(1, sampler.regime))
-    return {"near": near, "far": far, "narrowest": narrowest, "widest": max(narrowest + t - 1, 2 * apart + 2 * t)}

@@ -18,8 +18,6 @@ u. So a bound for float32 holds for float64, too.
 Shapes: N states, K keys, H heads, d numbers a head, D = H d, V tokens.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -89,7 +87,7 @@ class Sizes:
     length: float  # of the longest state that keys are made of, where no LayerNorm is before them
 
     @classmethod
-    def of(cls, squares: Tensor, bias: Tensor, length: float) -> Sizes:
+    def of(cls, squares: Tensor, bias: Tensor, length: float) -> "Sizes":
         """From squared lengths of keys and values (R, 2 H), the largest ones among them, and the bias (K, H)."""
         key, value = squares.amax(0).chunk(2)
         finite, many = bias.masked_fill(bias.isinf(), 0.0).abs().amax(0), (~bias.isinf()).sum(0) > 1

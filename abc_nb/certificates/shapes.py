@@ -1,7 +1,5 @@
 """Shapes: the tree of tokens that a step depends on, without the names of the places where they stand."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,7 +22,7 @@ class Token:
         """The token, if it can vary."""
         return frozenset() if self.atom[0] == "token" else frozenset([self.atom])
 
-    def renamed(self, names: Mapping[int, int]) -> Token:
+    def renamed(self, names: Mapping[int, int]) -> "Token":
         kind, number, place = self.atom
         return Token((kind, number, names[place]), self.index) if kind in ("digit", "output") else self
 
@@ -37,16 +35,16 @@ class Node:
     """
 
     layer: int
-    before: Node | Token
-    own: tuple[tuple[bytes, Node | Token], ...]
-    cross: tuple[tuple[bytes, Node | Token], ...]
+    before: "Node | Token"
+    own: "tuple[tuple[bytes, Node | Token], ...]"
+    cross: "tuple[tuple[bytes, Node | Token], ...]"
 
     @cached_property
     def atoms(self) -> frozenset[Atom]:
         """The tokens that it depends on and that can vary."""
         return self.before.atoms.union(*(key.atoms for _, key in (*self.own, *self.cross)))
 
-    def renamed(self, names: Mapping[int, int]) -> Node:
+    def renamed(self, names: Mapping[int, int]) -> "Node":
         """The same with other numbers for the places."""
         own = tuple((bias, key.renamed(names)) for bias, key in self.own)
         cross = tuple((bias, key.renamed(names)) for bias, key in self.cross)

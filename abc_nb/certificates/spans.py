@@ -17,20 +17,18 @@ one at which no two neighbours are further apart than M + 1, and all these are r
 first digit sees nothing, which gives a shape of its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise, product
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import torch
 
 from abc_nb.bias.lines import Lines
 from abc_nb.bias.spans import ITSELF
-from abc_nb.certificates.contexts import Block, Context, Site, Wrong, size_of
-from abc_nb.certificates.counterexamples import Counterexample
+from abc_nb.certificates.contexts import Block, Context, Site, Wrong
+from abc_nb.certificates.counterexamples import MOST, Counterexample
 from abc_nb.certificates.places import PlaceContexts
 from abc_nb.certificates.reach import furthest
 from abc_nb.certificates.rounding import Rounding
@@ -44,7 +42,7 @@ from abc_nb.problems.automaton import Kind
 from abc_nb.problems.digits import Digits
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.sampling import Batch
-from abc_nb.problems.spans import END, EQUALS, VOCABULARY, Pattern, tokens_of
+from abc_nb.problems.spans import END, EQUALS, Pattern, tokens_of
 from abc_nb.problems.tasks import Width
 from abc_nb.training.writer import Writer, text_bias
 
@@ -64,8 +62,13 @@ class SpanContexts(PlaceContexts):
         super().__init__(config, pattern.task, token_of, EQUALS, END)
         self.pattern = pattern
         empty = [(), *((number,) for number in range(self.task.long_operands))]
-        settled, near = max(map(self.automaton.settled_under, empty)), furthest(lines)
-        self.reach = {"near": near, "far": near * layers, "apart": 2 * near * layers + settled + 2}
+        settled, self.near = max(map(self.automaton.settled_under, empty)), furthest(lines)
+        self.apart = 2 * self.near * layers + settled + 2
+        self.facts = {"task": self.task.name, "base": self.task.base, "form": pattern.form}
+        self.statement = (
+            f"Greedy decoding writes the answer to every problem of {self.task.title} right that stands in a text as "
+            f"{pattern.form}, for numbers of any lengths, whatever text stands around it."
+        )
 
     @classmethod
     def of(cls, model: Transformer, pattern: Pattern) -> Self:
@@ -87,18 +90,15 @@ class SpanContexts(PlaceContexts):
         ]
         return [operands or "any" for operands in empty]
 
-    def width_of(self, layout: Layout) -> Width:
-        return size_of(layout)
-
     def sites(self) -> Iterator[Site]:
         """Of every length at which some step's landmarks can be near each other, those steps."""
-        longest = (1 + self.task.long_operands) * self.reach["apart"]
+        longest = (1 + self.task.long_operands) * self.apart
         choices = [[self.task.factor] if few else range(1, longest + 1) for few in self.pattern.few]
         for lengths in sorted(product(*choices), key=lambda own: (sum(own), own)):
             width: Width = (lengths[0], lengths[1]) if len(lengths) == 2 else lengths[0]
             for step in range(len(self.kinds(width)) + 1):
                 marks = sorted([0, step, *lengths[: self.task.long_operands]])
-                if max(second - first for first, second in pairwise(marks)) <= self.reach["apart"]:
+                if max(second - first for first, second in pairwise(marks)) <= self.apart:
                     yield width, step
             self.widths.pop((width, 0), None)  # as many as they are they would fill the memory
 
@@ -126,31 +126,18 @@ class SpanContexts(PlaceContexts):
         """The numbers of a problem as they are typed."""
         return ["".join(map(str, digits[0, ::-1])) for digits in operands]
 
-    def counterexamples(self, model: Transformer, wrong: Wrong, most: int) -> list[Counterexample]:
+    def counterexamples(self, model: Transformer, wrong: Wrong) -> list[Counterexample]:
         """Those that the model gets wrong when they stand alone, which is what it does in any text."""
         found: dict[str, Counterexample] = {}
         problems = [self.written(each.operands) for each in self.candidates(wrong)]
-        for operands in sorted(problems, key=lambda each: sum(map(len, each)))[: 2 * most]:
+        for operands in sorted(problems, key=lambda each: sum(map(len, each)))[: 2 * MOST]:
             text, right = self.pattern.problem(operands), self.pattern.answer(operands)
             own = Writer(model).answer(text)
             if own != right and text not in found:
                 first = next((at for at, pair in enumerate(zip(own, right, strict=False)) if pair[0] != pair[1]), 0)
                 answer, correct = (self.pattern.read(each or "?") for each in (own, right))
                 found[text] = Counterexample(text, answer, correct, first, False)
-        return [*found.values()][:most]
-
-    def symbol(self, token: int) -> str:
-        return VOCABULARY[token]
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        return super().facts | {"form": self.pattern.form}
-
-    def statement(self) -> str:
-        return (
-            f"Greedy decoding writes the answer to every problem of {self.task.title} right that stands in a text as "
-            f"{self.pattern.form}, for numbers of any lengths, whatever text stands around it."
-        )
+        return [*found.values()][:MOST]
 
 
 def lengths_of(width: Width) -> tuple[int, ...]:

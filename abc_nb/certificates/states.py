@@ -6,8 +6,6 @@ which sums are taken. Beside each state stands what rounding can change it by: s
 Shapes: N contexts or distinct states, K keys, H heads, d numbers a head, D = H d.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -66,7 +64,7 @@ class States:
         atoms: Sequence[Atom],
         base: int = 1,
         most: float = 0,
-        below: States | None = None,
+        below: "States | None" = None,
         threads: int = 1,
     ) -> None:
         self.rules, self.model, self.below = rules, rules.model, below

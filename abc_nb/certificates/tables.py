@@ -11,18 +11,16 @@ line shows are tried as well, and then no answer would be right for all of them.
 `problems.tables`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
-from functools import partial
+from functools import cache, partial
+from itertools import product
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from abc_nb.bias.base import CLOSED, ENCODER_DECODER, Attention, Bias
 from abc_nb.bias.lines import OUTPUT, Lines, on_lines
-from abc_nb.certificates.contexts import Block, Context, SampledContexts, Site, Wrong, observed, size_of
+from abc_nb.certificates.contexts import Block, Context, Contexts, Site, Wrong
 from abc_nb.certificates.counterexamples import Candidate, Counterexample, shortest_first, wrong_among
 from abc_nb.certificates.reach import everywhere, furthest
 from abc_nb.certificates.shapes import Atom, Node, Shape, Token
@@ -34,7 +32,7 @@ from abc_nb.problems.digits import Digits
 from abc_nb.problems.layouts import EOS, SOS
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tables import BEFORE, Tables, Where
-from abc_nb.problems.tasks import Width
+from abc_nb.problems.tasks import Width, pair
 
 CHUNK = 2**16  # contexts computed at once
 DRAWN = 5_000  # random problems of a width, in search of one that is wrong
@@ -117,14 +115,14 @@ class Steps:
         return "by cell" if by_cell else "by row" if direction == "by row" else "by column", number, offset
 
 
-class TableContexts(SampledContexts):
+class TableContexts(Contexts):
     """The contexts of a table's cells; zeros in front of a number are always a part of the problems."""
 
     task: Tables
 
     def __init__(self, config: ModelConfig, sampler: Sampler) -> None:
         assert isinstance(sampler.task, Tables)
-        self.bias, self.sampler, self.task = config.bias, sampler, sampler.task
+        self.sampler, self.task = sampler, sampler.task
         if config.decoder_layers != 1:
             raise InputError(
                 "no certificate of a table for a model of several layers: choose one with one decoder layer"
@@ -133,17 +131,17 @@ class TableContexts(SampledContexts):
             raise InputError(
                 "no certificate of a table for a model with positions, or without lines: choose ABS or ABC"
             )
-        self.reach = {"furthest": furthest(config.bias)}
-        self.known: dict[Width, Steps] = {}
-
-    def steps(self, width: Width) -> Steps:
-        if width not in self.known:
-            self.known[width] = Steps(self.bias, self.sampler, width)
-        return self.known[width]
+        self.furthest, self.steps = furthest(config.bias), cache(partial(Steps, config.bias, sampler))
+        self.facts = {"task": self.task.name, "base": self.task.base, "arrangement": sampler.arrangement}
+        self.facts |= {"narrowest": 1}
+        self.statement = (
+            f"Greedy decoding writes every token of the table right for every problem of {self.task.title} in base "
+            f"{self.task.base}: {self.task.covered()}."
+        )
 
     def sites(self) -> Iterator[Site]:
-        most = 3 * (self.reach["furthest"] + EDGE)
-        for width in ((first, second) for first in range(1, most + 1) for second in range(1, most + 1)):
+        most = 3 * (self.furthest + EDGE)
+        for width in product(range(1, most + 1), range(1, most + 1)):
             for step in range(self.steps(width).layout.target_length):
                 yield width, step
 
@@ -184,16 +182,11 @@ class TableContexts(SampledContexts):
                 right = np.full(len(numbers), shape.label)
             yield Block(tokens, right).part(self.task.possible(where, values))
 
-    def seen(self, batch: Batch, step: int) -> tuple[Shape, Block]:
-        site = size_of(batch.layout), step
-        shape, steps = self.shape(site), self.steps(site[0])
-
-        def tokens(kind: str, x: int, y: int) -> np.ndarray:
-            if kind == "cell":
-                return batch.target[:, 1 + step + x * steps.columns + y].numpy()
-            return batch.source[:, steps.digit((kind, x, y), step)].numpy()
-
-        return shape, observed(batch, step, shape, tokens)
+    def tokens(self, batch: Batch, site: Site, atom: Atom) -> np.ndarray:
+        (width, step), (kind, rows, columns) = site, atom
+        if kind == "cell":
+            return batch.target[:, 1 + step + rows * self.steps(width).columns + columns].numpy()
+        return batch.source[:, self.steps(width).digit(atom, step)].numpy()
 
     def problem(self, shape: Shape, context: Context, site: Site) -> list[Digits] | None:
         """Found by breeding: random problems that have the context's digits, until one has its cells, too."""
@@ -220,30 +213,20 @@ class TableContexts(SampledContexts):
             ]
         return None
 
-    def counterexamples(self, model: Transformer, wrong: Wrong, most: int) -> list[Counterexample]:
+    def counterexamples(self, model: Transformer, wrong: Wrong) -> list[Counterexample]:
         """Of random problems of training widths that a teacher-forced pass gets wrong."""
         found, rng = list[Candidate](), np.random.default_rng(0)
         for width in sorted(self.sampler.widths, key=str) if wrong else []:
             operands = self.sampler.draw(np.empty(0, np.int64), DRAWN, width, rng)
             found += wrong_among(model, self.sampler, operands, width, zeros=True)
-        return shortest_first(model, self.sampler, found, most)
+        return shortest_first(model, self.sampler, found)
 
     def in_training(self, wanted: Iterable[Shape]) -> dict[Shape, list[Site]]:
         """The largest sizes first: more digits, more ways to a cell."""
-        most = np.max([np.atleast_1d(width) for width in self.sampler.widths], axis=0)
-        small = {width for width in self.known if (np.atleast_1d(width) <= most).all()}
+        most = np.max([pair(width) for width in self.sampler.widths], axis=0)
+        small = {shape: [site for site in self.shapes[shape] if (np.array(site[0]) <= most).all()] for shape in wanted}
 
         def size(site: Site) -> tuple[int, Width]:
             return -int(np.prod(site[0])), site[0]
 
-        return {shape: sorted((site for site in self.shapes[shape] if site[0] in small), key=size) for shape in wanted}
-
-    def named(self, shape: Shape, values: np.ndarray) -> dict[str, Any]:
-        names = [f"{kind} {x} {y}" for kind, x, y in shape.atoms]
-        return dict(zip(names, self.task.text(values.tolist()), strict=True))
-
-    def statement(self) -> str:
-        return (
-            f"Greedy decoding writes every token of the table right for every problem of {self.task.title} in base "
-            f"{self.task.base}: {self.task.covered()}."
-        )
+        return {shape: sorted(sites, key=size) for shape, sites in small.items()}

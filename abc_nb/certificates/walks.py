@@ -4,8 +4,6 @@ A walk goes over the places from the units up. It keeps the distinct pairs of wh
 automaton's state. What is seen is one number, its digits in the task's base.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +31,7 @@ class Moves:
     state: np.ndarray
 
     @classmethod
-    def of(cls, automaton: Automaton, place: Place) -> Moves:
+    def of(cls, automaton: Automaton, place: Place) -> "Moves":
         inputs = np.flatnonzero(allowed(automaton, place.kind, {})[0])
         output = automaton.output[:, inputs]
         parts = [np.broadcast_to(automaton.digits[inputs, operand], output.shape) for operand in place.digits]

@@ -147,8 +147,8 @@ def every_context(bias: SpanLines, pattern: Pattern) -> Iterator[tuple[Contexts,
 
 def problem_of(known: SpanContexts, shape: Shape, block: Block, row: int) -> str:
     """The shortest problem that holds a context; empty where none is found."""
-    found = known.shortest(shape, block[row])
-    return "" if found is None else known.pattern.problem(known.written(found.operands))
+    found = known.candidates([(shape, block[row])])
+    return known.pattern.problem(known.written(found[0].operands)) if found else ""
 
 
 def tokens_at(key: Node | Token, shape: Shape, values: np.ndarray) -> np.ndarray:

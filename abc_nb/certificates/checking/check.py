@@ -1,7 +1,5 @@
 """Check a certificate: every context again, enumerated and computed independently in float64."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Every context of a step, by counting through digits place by place with plain arithmetic."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ Beside each state stands a bound on its distance, in the 2-norm, from what exact
 float64 gives (Higham 2002, section 3.1). Its rules are simpler and wider than those of `certificates.rounding`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache

@@ -4,8 +4,6 @@ Nothing is imported from the parts for problems, biases or models: an error ther
 check that shares it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
