@@ -129,12 +129,10 @@ def test_it_is_chosen_by_length_and_the_large_matrix_is_not_made(calls: Calls, m
     with hf.attach(model, ONE_KEY, LAYOUT) as handle:
         wanted = model(tokens).logits
         assert not calls
-        rows.matrix.cache_clear()
         handle.long = 50
-        monkeypatch.setattr(rows, "LONG", 50)
+        monkeypatch.setattr(rows, "dense_bias", None)
         assert torch.allclose(in_parts(model, tokens), wanted, atol=1e-4)
         assert calls == [(tokens.shape[1] - 3, tokens.shape[1] - 3)] * LAYERS
-        assert not rows.matrix.cache_info().currsize
         handle.layout = ADDITION.layout(3)
         model(sequences(2, ADDITION.layout(3)))
         assert len(calls) == LAYERS
@@ -191,8 +189,7 @@ def test_where_it_is_not_compiled_the_dense_matrix_is_taken_with_a_warning(
 
 
 @pytest.mark.usefixtures("untraced")
-def test_answers_of_long_problems_are_generated_as_without_it(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "LONG", 40)
+def test_answers_of_long_problems_are_generated_as_without_it(calls: Calls) -> None:
     model, prompts = made(llama), sequences(2, LAYOUT)[:, : LAYOUT.source_length + 1]
     more = {"max_new_tokens": LAYOUT.target_length, "do_sample": False, "pad_token_id": PAD}
     with hf.attach(model, ONE_KEY, LAYOUT) as handle:

@@ -24,10 +24,9 @@ from abc_nb.bias.spans import SpanLines
 from abc_nb.common.config import classes, from_data, to_data
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_text
-from abc_nb.hf.attention import NAME, register
-from abc_nb.hf.flex import values
+from abc_nb.hf.attention import LONG, NAME, register
 from abc_nb.hf.probe import check_model, prove
-from abc_nb.hf.rows import LONG, Rows, real_tokens, rows_of_layouts
+from abc_nb.hf.rows import Rows, real_tokens, rows_of_layouts, values
 from abc_nb.hf.text import Finish, Reader, rows_of_text
 from abc_nb.problems.layouts import Layout, Operand
 from abc_nb.problems.spans import Pattern

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from abc_nb.bias.base import Bias
+from abc_nb.bias.base import Bias, OpenKeys
 from abc_nb.common.errors import InputError
-from abc_nb.hf.flex import ScoreMod, Table, biased, blocks
-from abc_nb.hf.rows import KEPT, Rows, open_keys
+from abc_nb.hf.flex import ScoreMod, bias_at, biased, blocks
+from abc_nb.hf.rows import KEPT, Rows, values
 from abc_nb.model.attention import over_all_keys, softmax_or_zero
 from abc_nb.problems.layouts import Layout
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask
 
 NAME = "abc_nb"  # of the attention implementation, and of the attribute of an attention module that holds its handle
+LONG = 2048  # tokens from which on FlexAttention is taken; measured, see docs/transformers.md
 SLOTS = 32  # the most open keys of a query that FlexAttention goes through one by one
 COMPILED = 64  # the most kernels that are kept: one for each type, number of slots and doubling of the length
 
@@ -103,17 +104,15 @@ def by_blocks(
     short = (rows.tokens - rows.before) * rows.tokens < handle.long**2
     if rows.layout is None or short or (learns and query.device.type == "cpu") or torch.compiler.is_compiling():
         return None
-    which = handle.bias, rows.layout, layer, query.shape[1], query.device
-    own = table(*which)
-    if own is None:
+    kernel = kernel_of(handle.bias, rows.layout, layer, query.shape[1], query.device, rows.before, rows.tokens, softcap)
+    if kernel is None:
         return None
     from torch._dynamo import config, exc  # takes seconds, which short problems need not wait for
 
-    score = biased(own, torch.tensor(rows.before, device=query.device), softcap)
     inputs = [x.contiguous() for x in (query, key, value)]  # since a kernel is of one order in memory
     try:
         with config.patch(recompile_limit=COMPILED):
-            mixed: Tensor = compiled()(*inputs, score, parts(*which, rows.before, rows.tokens))
+            mixed: Tensor = compiled()(*inputs, *kernel)
             return mixed
     except (exc.TorchDynamoException, exc.FailOnRecompileLimitHit) as error:
         handle.long, reason = sys.maxsize, str(error).strip().partition("\n")[0]
@@ -134,17 +133,18 @@ def compiled() -> Any:
 
 @lru_cache(KEPT)
 @torch.inference_mode(False)  # used in training later
-def table(bias: Bias, layout: Layout, layer: int, heads: int, device: torch.device) -> Table | None:
-    """A layer's bias as kernels look it up; None where a query has too many open keys."""
-    few = open_keys(bias, layout, layer, heads, device)
-    return None if few is None or few.index.shape[1] > SLOTS else Table.of(few, device)
-
-
-@lru_cache(KEPT)
-@torch.inference_mode(False)
-def parts(
-    bias: Bias, layout: Layout, layer: int, heads: int, device: torch.device, before: int, tokens: int
-) -> BlockMask:
-    few = open_keys(bias, layout, layer, heads, device)
-    assert few is not None
-    return blocks(few, tokens, before, device)
+def kernel_of(
+    bias: Bias,
+    layout: Layout,
+    layer: int,
+    heads: int,
+    device: torch.device,
+    before: int,
+    tokens: int,
+    softcap: float | None,
+) -> tuple[ScoreMod, BlockMask] | None:
+    """What FlexAttention computes of a layer; None where a query has too many open keys."""
+    few = values(bias, layout, layer, heads, device)
+    if not isinstance(few, OpenKeys) or few.index.shape[1] > SLOTS:
+        return None
+    return biased(bias_at(few, before), softcap), blocks(few, tokens, before)

@@ -15,8 +15,7 @@ from abc_nb.bias.sequence import cyclic_positions, dense_bias, leveled, open_bia
 from abc_nb.common.errors import InputError
 from abc_nb.problems.layouts import Layout
 
-LONG = 2048  # tokens of which a matrix (token, token) costs too much; measured, see docs/transformers.md
-KEPT = 128  # matrices, and as many tables of open keys
+KEPT = 128  # layers' biases
 # What is added to a layer's logits of a row's own tokens from a first to a last one: (head, tokens, tokens up to the
 # last), like a tensor (row, head, ...).
 Part = Callable[[int, Tensor, int, int], Tensor]
@@ -57,28 +56,22 @@ class Rows:
 
 def part_of(bias: Bias, layout: Layout, layer: int, like: Tensor, first: int, last: int) -> Tensor:
     """The bias of a row that is one problem, and of what stands behind its end, as a `Part`."""
-    end = min(last, token_count(layout))
-    few = open_keys(bias, layout, layer, like.shape[1], like.device) if first and last >= LONG else None
-    if few is None:
-        found = matrix(bias, layout, layer, like.shape[1], like.device, like.dtype)[:, first:end, :end]
-    else:  # a few rows of a large matrix, which is not made
-        found = few.rows(slice(first, end)).dense(end).to(like.dtype)
-    return pad(found, (0, last - end, 0, last - max(first, end)), value=CLOSED) if end < last else found
+    own, tokens = values(bias, layout, layer, like.shape[1], like.device), token_count(layout)
+    rows = slice(first, min(last, tokens))
+    found = own.rows(rows).dense(tokens) if isinstance(own, OpenKeys) else own[:, rows]
+    # Columns behind the last token are cut off, and rows and columns behind the layout are closed.
+    more = last - tokens, last - first - found.shape[1]
+    return pad(found, (0, more[0], 0, more[1]), value=CLOSED).to(like.dtype)
 
 
 @lru_cache(KEPT)
 @torch.inference_mode(False)  # used in training later
-def open_keys(bias: Bias, layout: Layout, layer: int, heads: int, device: torch.device) -> OpenKeys | None:
-    """Each token's few open keys in a layer; None if they are not few."""
+def values(bias: Bias, layout: Layout, layer: int, heads: int, device: torch.device | str = "cpu") -> OpenKeys | Tensor:
+    """Each token's few open keys in a layer, or else the matrix (head, token, token); the largest of a query is 0."""
     few = open_bias(bias, layout, layer, heads)
-    return None if few is None else OpenKeys(few.index, leveled(few.value)).to(device)
-
-
-@lru_cache(KEPT)
-@torch.inference_mode(False)
-def matrix(bias: Bias, layout: Layout, layer: int, heads: int, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """A layer's bias (head, token, token)."""
-    return leveled(dense_bias(bias, layout, layer, heads)).to(device, dtype)
+    if few is None:
+        return leveled(dense_bias(bias, layout, layer, heads)).to(device)
+    return OpenKeys(few.index, leveled(few.value)).to(torch.device(device))
 
 
 def real_tokens(mask: object, size: tuple[int, int], before: int, last: Rows | None) -> Tensor | None:
