@@ -95,10 +95,10 @@ def test_the_path_begins_where_the_model_s_lower_layers_end() -> None:
     torch.testing.assert_close(path.states[path.characters.index("7")], hidden[1][0, 1])
 
 
-def as_rows(contexts: Any, labels: torch.Tensor) -> set[tuple[Any, ...]]:
+def as_rows(contexts: Any) -> set[tuple[Any, ...]]:
     """Each context as what its heads see, with the right character."""
     rows = set()
-    for row, (before, label) in enumerate(zip(contexts.before.tolist(), labels.tolist(), strict=True)):
+    for row, (before, label) in enumerate(zip(contexts.before.tolist(), contexts.right.tolist(), strict=True)):
         seen = [
             tuple(sorted(contexts.keys[row][contexts.bias[head, row] > -torch.inf].tolist()))
             for head in range(len(contexts.bias))
@@ -112,10 +112,10 @@ def test_every_context_of_random_problems_is_one_of_those_that_are_tried() -> No
     every = {
         row
         for pattern in path.bias.patterns
-        for contexts, right, _ in every_context(path.bias, pattern)
-        for row in as_rows(contexts, right)
+        for contexts, _ in every_context(path.bias, pattern)
+        for row in as_rows(contexts)
     }
-    met = as_rows(*drawn(path, generator(0), 2000))
+    met = as_rows(drawn(path, generator(0), 2000))
     assert met <= every and len(met) > 500
 
 
@@ -137,7 +137,7 @@ def test_an_untrained_path_is_not_certified_and_its_problem_is_answered_wrong() 
     practice: list[Any] = []
     (found,) = certify(path, practice)
     assert not found.certified and found.problem in str(found)
-    assert sum(len(right) for _, right in practice) >= found.wrong
+    assert sum(len(part.right) for part in practice) >= found.wrong
     operands = PARITY.operands(found.problem)
     assert path.answer(PARITY, operands) != PARITY.answer(operands)
 
@@ -146,7 +146,7 @@ def test_a_saved_path_gives_the_same_logits_from_a_byte_for_each_weight(tmp_path
     path, fresh = trained()[0], new_path(PARITY)
     path.save(tmp_path / "path.safetensors")
     assert (tmp_path / "path.safetensors").stat().st_size < 1.5 * sum(w.numel() for w in path.layers.parameters())
-    contexts, _ = drawn(path, generator(1), 50)
+    contexts = drawn(path, generator(1), 50)
     with torch.inference_mode():
         assert not fresh(contexts).equal(path(contexts))
         assert fresh.load(tmp_path / "path.safetensors")(contexts).equal(path(contexts))
@@ -243,6 +243,6 @@ def test_the_page_on_smollm2_has_what_was_measured_and_the_shipped_path_is_the_c
     assert all(each["wrong"] == 0 < each["margin"] for each in facts["certificates"][-1])
     for each, pattern in zip(facts["certificates"][-1], smollm2.PATTERNS, strict=True):
         bias = SpanLines.one_key_per_head(smollm2.PATTERNS, 9, smollm2.DEPTH)
-        assert each["contexts"] == sum(len(right) for _, right, _ in every_context(bias, pattern))
+        assert each["contexts"] == sum(len(contexts.right) for contexts, _ in every_context(bias, pattern))
     shapes = {name: tuple(tensor.shape) for name, tensor in load_file(paths.SHIPPED / smollm2.WEIGHTS).items()}
     assert shapes["layers.1.mlp.down_proj.weight"] == (576, 1536)

@@ -78,20 +78,19 @@ def attach(
             if period is not None:
                 cyclic_positions(each, period)
     register()
-    handle = Attached(model)
+    handle = Attached(model, bias, layouts, period, reader)
     try:
         prove(model, handle)
-        handle.bias, handle.layout, handle.period, handle.reader = bias, layouts, period, reader
         if (period is not None or reader is not None) and "position_ids" not in handle.names:
             raise InputError(f"{type(model).__name__} takes no position_ids: its tokens stand where it counts them")
         if isinstance(bias, SpanLines):
             of_heads(torch.empty(bias.heads, 1, 1), handle.heads)
         else:
             values(bias, layouts[0], 0, handle.heads)  # InputError for other heads
-        handle.model.save_pretrained = handle.save
     except BaseException:
         handle.detach()
         raise
+    handle.model.save_pretrained = handle.save
     return handle
 
 
@@ -115,8 +114,7 @@ def load(folder: str | Path, **more: Any) -> PreTrainedModel:
 
 def attached(model: nn.Module) -> Attached | None:
     """The handle of the bias that is on a model, or None."""
-    found = (vars(module)[NAME] for module in model.modules() if NAME in vars(module))
-    return next((handle for handle, _ in found), None)
+    return next((vars(module)[NAME] for module in model.modules() if NAME in vars(module)), None)
 
 
 @contextmanager
@@ -143,15 +141,15 @@ def as_layouts(layout: Layouts | None) -> tuple[Layout, ...]:
 class Attached:
     """A bias on a model: a context manager, and the handle with which the bias is taken off again."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(
+        self, model: nn.Module, bias: Bias, layout: Layouts, period: int | None, reader: Reader | None
+    ) -> None:
         from transformers import PreTrainedModel
 
         self.model: Any = model
-        self.bias, self.heads = Bias(), 1
-        self.long = LONG  # tokens from which on FlexAttention is taken
-        self.period: int | None = None
-        self.layout: Layouts = ()
-        self.reader: Reader | None = None  # of problems in text
+        self.bias, self.layout, self.period = bias, layout, period
+        self.reader = reader  # of problems in text
+        self.heads, self.long = 1, LONG  # of the model; tokens from which on FlexAttention is taken
         self.rows: Rows | None = None  # of the pass that runs
         self.finish: Finish | None = None  # what is left to do after it, of text
         self.made: tuple[int, Tensor] | None = None  # the bias of the last layer, which those of the same lines share
@@ -173,7 +171,7 @@ class Attached:
         for module, _, private in self.configs:
             private._attn_implementation_internal = NAME
             module.config = private
-            setattr(module, NAME, (self, None))
+            setattr(module, NAME, self)
         self.hooks = [
             inner.register_forward_pre_hook(self.before, with_kwargs=True),
             inner.register_forward_hook(self.after, with_kwargs=True),
@@ -182,7 +180,7 @@ class Attached:
     def keep_layers(self) -> None:
         """Leave alone what has a configuration and does not attend."""
         for module, own, _ in self.configs:
-            if vars(module)[NAME][1] is None:
+            if module not in self.layers:
                 module.config = own
                 delattr(module, NAME)
 
@@ -268,17 +266,15 @@ class Attached:
 
     def layer_of(self, module: nn.Module, query: Tensor, key: Tensor) -> tuple[int, Rows]:
         """Which layer attends, counted from 0, and its rows; `query` and `key` are (row, head, token, size)."""
-        layer: int | None = vars(module)[NAME][1]
-        if layer is None:
-            layer, self.heads = len(self.layers), query.shape[1]
+        if module not in self.layers:
             self.layers.append(module)
-            setattr(module, NAME, (self, layer))
+            self.heads = query.shape[1]
         rows = self.rows
         if rows is None or query.shape[2] != rows.tokens - rows.before or key.shape[2] != rows.tokens:
             raise InputError(
                 "a bias needs the whole sequence, or a cache that grows and keeps all tokens before: give one of both"
             )
-        return layer, rows
+        return self.layers.index(module), rows
 
     def bias_of(self, rows: Rows, layer: int, query: Tensor) -> Tensor:
         """What is added to a layer's logits (row or 1, head, query, key), like `query`."""

@@ -56,7 +56,7 @@ def biased_attention(
     Several heads of queries can share a head of keys and values. A query without an open key attends to nothing. The
     model's own mask is not used: the bias is causal, and the handle knows the padding.
     """
-    handle = vars(module)[NAME][0]
+    handle = vars(module)[NAME]
     layer, rows = handle.layer_of(module, query, key)
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     scaled = query * (scaling * query.shape[-1] ** 0.5)

@@ -8,7 +8,6 @@ layers: the narrowest contexts are computed again in float64, and the certificat
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ from abc_nb.bias.sequence import leveled
 from abc_nb.bias.spans import SpanLines
 from abc_nb.common.errors import InputError
 from abc_nb.hf.attach import attached
-from abc_nb.hf.contexts import Answers, Contexts, every_context
+from abc_nb.hf.contexts import Answers, Contexts, every_context, joined
 from abc_nb.hf.rows import Part, Rows
 from abc_nb.hf.text import Reader
 from abc_nb.language.mixture import draw
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 NARROW = 64  # contexts that are computed again in float64
-Practice = list[tuple[Contexts, Tensor]]  # contexts that are wrong or nearly so, and the right characters
 SMALL = 1.0  # a margin below it is practised, too
 
 
@@ -124,35 +122,29 @@ def certify(model: PreTrainedModel) -> list[Certificate]:
     return certify_all(Attending(model))
 
 
-def certify_all(answers: Answers, practice: Practice | None = None) -> list[Certificate]:
-    """A certificate of each pattern; contexts that are wrong or nearly so, and what is right, go into `practice`."""
+def certify_all(answers: Answers, practice: list[Contexts] | None = None) -> list[Certificate]:
+    """A certificate of each pattern; contexts that are wrong or nearly so go into `practice`."""
     found = []
     with evaluating(answers):
         for pattern in answers.bias.patterns:
-            count, wrong, problem, narrow = 0, 0, "", list[tuple[float, Contexts, Tensor]]()
+            count, wrong, problem, narrow = 0, 0, "", list[tuple[float, Contexts]]()
             every = every_context(answers.bias, pattern)
-            for contexts, right, problem_of in tqdm(every, delay=3, leave=False, unit="block"):
-                margin = lead(answers(contexts), answers.tokens[right]).cpu()
+            for contexts, problem_of in tqdm(every, delay=3, leave=False, unit="block"):
+                margin = leads(answers, contexts)
                 poor, bad = (~(margin > SMALL)).nonzero()[:, 0], (~(margin > 0)).nonzero()[:, 0]
                 count, wrong = count + len(margin), wrong + len(bad)
                 problem = min(filter(None, [problem, *map(problem_of, bad[:8].tolist())]), key=len, default="")
                 if practice is not None and len(poor):
-                    practice.append((contexts.part(poor), right[poor]))
-                least = slice(int(margin.argmin()), int(margin.argmin()) + 1)
-                narrow.append((float(margin.min()), contexts.part(least), right[least]))
-            narrow = sorted(narrow, key=lambda each: each[0])[:NARROW]
-            off = rounding(answers, narrow)
-            found.append(Certificate(pattern.form, count, wrong, narrow[0][0], off, problem))
+                    practice.append(contexts.part(poor))
+                narrow.append((float(margin.min()), contexts.part(margin.argmin()[None])))
+            margins, narrowest = zip(*sorted(narrow, key=lambda each: each[0])[:NARROW], strict=True)
+            exact = leads(copy.deepcopy(answers).double(), joined(narrowest))
+            off = float((exact - torch.tensor(margins)).abs().max())
+            found.append(Certificate(pattern.form, count, wrong, margins[0], off, problem))
     return found
 
 
-def lead(logits: Tensor, right: Tensor) -> Tensor:
-    """By how much the right token leads, (N,)."""
-    own = logits.gather(1, right[:, None])
-    return (own - logits.scatter(1, right[:, None], CLOSED).amax(1, keepdim=True))[:, 0]
-
-
-def rounding(answers: Answers, narrow: Sequence[tuple[float, Contexts, Tensor]]) -> float:
-    """The most by which margins of some contexts differ from those in float64."""
-    double = copy.deepcopy(answers).double()
-    return max(abs(float(lead(double(contexts), answers.tokens[right])) - margin) for margin, contexts, right in narrow)
+def leads(answers: Answers, contexts: Contexts) -> Tensor:
+    """By how much the right token of each context leads, (N,)."""
+    logits, right = answers(contexts), answers.tokens[contexts.right][:, None]
+    return (logits.gather(1, right) - logits.scatter(1, right, CLOSED).amax(1, keepdim=True))[:, 0].cpu()

@@ -39,9 +39,10 @@ class Contexts:
     before: Tensor  # (N,): the character of the answer, or the `=`, that each follows
     keys: Tensor  # (N, K): characters of the problem
     bias: Tensor  # (H, N, K), minus infinity where a key is closed
+    right: Tensor  # (N,): the character that is right after each, as far as it is known
 
-    def part(self, rows: Tensor | slice) -> Contexts:
-        return Contexts(self.before[rows], self.keys[rows], self.bias[:, rows])
+    def part(self, rows: Tensor) -> Contexts:
+        return Contexts(self.before[rows], self.keys[rows], self.bias[:, rows], self.right[rows])
 
     def sequence(self, characters: int) -> tuple[Tensor, Tensor]:
         """One sequence with every character once, and after them the contexts, which see those that they open.
@@ -86,13 +87,13 @@ class Answers(nn.Module):
     def contexts(self, pattern: Pattern, lengths: tuple[int, ...], text: str, first: int, last: int) -> Contexts:
         """Those of the steps `first` to `last` - 1 of a problem with numbers of these lengths.
 
-        `text` is the problem with its answer, up to the token before the last step.
+        `text` is the problem with its answer, up to the token before the last step or to the last step's own.
         """
         layout = pattern.layout(lengths)
-        keys = opened(self.bias.of(pattern), layout)
+        keys, start = opened(self.bias.of(pattern), layout), layout.source_length
         characters = torch.tensor([self.characters.index(character) for character in text])
-        before = characters[layout.source_length + first : layout.source_length + last]
-        return Contexts(before, characters[keys.index[first:last]], keys.value[:, first:last])
+        before, right = characters[start + first : start + last], characters[start + first + 1 : start + last + 1]
+        return Contexts(before, characters[keys.index[first:last]], keys.value[:, first:last], right)
 
 
 @lru_cache(maxsize=256)
@@ -113,6 +114,7 @@ def joined(parts: Sequence[Contexts]) -> Contexts:
         torch.cat([part.before for part in parts]),
         torch.cat([pad(part.keys, own) for part, own in zip(parts, more, strict=True)]),
         torch.cat([pad(part.bias, own, value=CLOSED) for part, own in zip(parts, more, strict=True)], 1),
+        torch.cat([part.right for part in parts]),
     )
 
 
@@ -123,11 +125,11 @@ def alphabet(patterns: Sequence[Pattern]) -> list[str]:
     return [*sorted(digits), *sorted((signs | {EQUALS}) - digits), END]
 
 
-def every_context(bias: SpanLines, pattern: Pattern) -> Iterator[tuple[Contexts, Tensor, Callable[[int], str]]]:
+def every_context(bias: SpanLines, pattern: Pattern) -> Iterator[tuple[Contexts, Callable[[int], str]]]:
     """All contexts of a pattern's answers, for numbers of any lengths, some at a time.
 
-    Beside them stand the right characters (N,), and what gives the shortest problem that holds one of them. Tokens of a
-    problem see themselves alone, so a second layer shows an answer's token nothing more than the first.
+    Beside them stands what gives the shortest problem that holds one of them. Tokens of a problem see themselves alone,
+    so a second layer shows an answer's token nothing more than the first.
     """
     known = SpanContexts(bias.of(pattern), 1, pattern)
     characters = {character: number for number, character in enumerate(alphabet(bias.patterns))}
@@ -141,8 +143,9 @@ def every_context(bias: SpanLines, pattern: Pattern) -> Iterator[tuple[Contexts,
                 torch.from_numpy(numbers[tokens_at(key, shape, block.values)])
                 for key in (root.before, *(key for _, key in root.cross))
             )
-            contexts = Contexts(before, torch.stack(keys, 1), of_keys[:, None].expand(-1, len(block), -1))
-            yield contexts, torch.from_numpy(numbers[block.right]), partial(problem_of, known, shape, block)
+            right = torch.from_numpy(numbers[block.right])
+            contexts = Contexts(before, torch.stack(keys, 1), of_keys[:, None].expand(-1, len(block), -1), right)
+            yield contexts, partial(problem_of, known, shape, block)
 
 
 def problem_of(known: SpanContexts, shape: Shape, block: Block, row: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import Parameter
 from tqdm.auto import tqdm
 
-from abc_nb.hf.certify import Attending, Certificate, Practice, certify_all
+from abc_nb.hf.certify import Attending, Certificate, certify_all
 from abc_nb.hf.contexts import Answers, Contexts, joined
 from abc_nb.hf.training import one_cycle
 from abc_nb.language.mixture import draw
@@ -46,7 +46,7 @@ def train_until_certified(
     fifth of the learning rate, and there are at most so many `rounds`.
     """
     answers = model if isinstance(model, Answers) else Attending(model)
-    found, practice = Trained(), Practice()
+    found, practice = Trained(), list[Contexts]()
     for number in range(rounds + 1):
         count, own = (steps // 3, rate / 5) if number else (steps, rate)
         found.losses.append(train(answers, count, seed, sum(map(len, found.losses)), own, practice))
@@ -57,25 +57,27 @@ def train_until_certified(
     return found
 
 
-def train(answers: Answers, steps: int, seed: int, first: int, rate: float, practice: Practice) -> list[float]:
-    """AdamW under a one-cycle learning rate; the loss of each step.
+def train(
+    answers: Answers, count: int, seed: int, first: int, rate: float, practice: Sequence[Contexts]
+) -> list[float]:
+    """AdamW under a one-cycle learning rate; the loss of each step, which are so many from the `first` on.
 
     Every second step has as many contexts to practise beside those of random problems, if there are any.
     """
-    again = (joined([own for own, _ in practice]), torch.cat([right for _, right in practice])) if practice else None
+    again = joined(practice) if practice else None
     vocabulary, tokens = answers.vocabulary, answers.tokens
 
     def loss(step: int) -> Tensor:
         rng = generator(seed, TRAIN, step)
-        contexts, right = drawn(answers, rng, BATCH)
+        contexts = drawn(answers, rng, BATCH)
         if again is not None and step % 2:
-            rows = torch.from_numpy(rng.choice(len(again[1]), min(BATCH, len(again[1])), replace=False))
-            contexts, right = joined([contexts, again[0].part(rows)]), torch.cat([right, again[1][rows]])
+            rows = rng.choice(len(again.right), min(BATCH, len(again.right)), replace=False)
+            contexts = joined([contexts, again.part(torch.from_numpy(rows))])
         others = torch.from_numpy(rng.choice(vocabulary, min(OTHERS, vocabulary), replace=False)).to(tokens.device)
         some = torch.cat([tokens, others[~torch.isin(others, tokens)]])
-        return F.cross_entropy(answers(contexts, some), right.to(tokens.device))
+        return F.cross_entropy(answers(contexts, some), contexts.right.to(tokens.device))
 
-    return descend(answers.parameters(), range(first, first + steps), loss, rate)
+    return descend(answers.parameters(), range(first, first + count), loss, rate)
 
 
 def descend(
@@ -86,15 +88,15 @@ def descend(
     return one_cycle(optimizer, tqdm(steps, delay=3, leave=False, unit="step"), loss, clip=1.0)
 
 
-def drawn(answers: Answers, rng: np.random.Generator, count: int) -> tuple[Contexts, Tensor]:
-    """The contexts of at least so many answers' tokens of random problems, and the right characters."""
-    parts, right = list[Contexts](), list[int]()
-    while len(right) < count:
+def drawn(answers: Answers, rng: np.random.Generator, count: int) -> Contexts:
+    """The contexts of at least so many answers' tokens of random problems."""
+    parts, found = list[Contexts](), 0
+    while found < count:
         pattern = answers.bias.patterns[int(rng.integers(len(answers.bias.patterns)))]
         lengths = tuple(pattern.task.factor if few else int(rng.integers(1, TRAINED + 1)) for few in pattern.few)
         operands = draw(pattern, lengths, rng)
         answer = pattern.answer(operands)
         ended = answer + END * (len(answer) < pattern.answer_places(lengths))
-        parts.append(answers.contexts(pattern, lengths, pattern.problem(operands) + answer, 0, len(ended)))
-        right += [answers.characters.index(character) for character in ended]
-    return joined(parts), torch.tensor(right)
+        parts.append(answers.contexts(pattern, lengths, pattern.problem(operands) + ended, 0, len(ended)))
+        found += len(ended)
+    return joined(parts)

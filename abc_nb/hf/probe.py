@@ -33,12 +33,12 @@ def prove(model: Any, handle: Attached) -> None:
     with models_run(model) as found:
         plain = logits(model, tokens)
     handle.install(found[-1])
-    with handle.lent(bias=Bias(), layout=LAYOUT):
+    with handle.lent(bias=Bias(), layout=LAYOUT, period=None):
         zero = logits(model, tokens)
         if "position_ids" in handle.names:
             counted = logits(model, tokens, position_ids=torch.arange(tokens.shape[1], device=tokens.device)[None])
             handle.countable = torch.allclose(counted, zero, rtol=1e-5)
-    with handle.lent(bias=Lines(1, (), empty="closed"), layout=LAYOUT):
+    with handle.lent(bias=Lines(1, (), empty="closed"), layout=LAYOUT, period=None):
         closed = logits(model, tokens)
     unit, size = torch.finfo(model.dtype).eps, plain.abs().max()
     right = {

@@ -135,17 +135,15 @@ def check(rows: Rows, layouts: Sequence[Layout], last: Rows | None) -> None:
     A prompt that is fed in token by token is one, too; several tokens that are not even the problem are too few.
     While another row is still being answered, a finished one gets tokens behind its end, one in each pass.
     """
-    found, before = rows.counts, rows.before
-    grown = before > 0 or (last is not None and [count - 1 for count in found] == last.counts)
-    over = [count > token_count(layout) for count, layout in zip(found, layouts, strict=True)]
-    few = [before == 0 and 1 < count <= layout.source_length for count, layout in zip(found, layouts, strict=True)]
-    strict = not grown or all(over)
-    wrong = [less or (more and strict) for less, more in zip(few, over, strict=True)]
-    if any(wrong):
-        count, layout = found[wrong.index(True)], layouts[wrong.index(True)]
-        raise InputError(
-            f"a sequence has {count} tokens and the layout {layout.source_length} of the problem and "
-            f"{token_count(layout)} in all: set the handle's layout to that of these problems, or to one for each row "
-            "with the attention_mask where widths differ, with one token for each digit, which a tokenizer must not "
-            "merge"
-        )
+    grown = rows.before > 0 or (last is not None and [count - 1 for count in rows.counts] == last.counts)
+    both = [*zip(rows.counts, layouts, strict=True)]
+    answered = grown and any(count <= token_count(layout) for count, layout in both)
+    for count, layout in both:
+        few = not rows.before and 1 < count <= layout.source_length
+        if few or (count > token_count(layout) and not answered):
+            raise InputError(
+                f"a sequence has {count} tokens and the layout {layout.source_length} of the problem and "
+                f"{token_count(layout)} in all: set the handle's layout to that of these problems, or to one for each "
+                "row with the attention_mask where widths differ, with one token for each digit, which a tokenizer "
+                "must not merge"
+            )
