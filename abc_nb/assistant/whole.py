@@ -24,9 +24,11 @@ from abc_nb.common import paths
 from abc_nb.common.devices import device_name, one_thread
 from abc_nb.common.files import write_text
 from abc_nb.hf.attach import attach
-from abc_nb.hf.practice import descend
-from abc_nb.language.mixture import Mixture, solved
+from abc_nb.hf.practice import BETAS
+from abc_nb.hf.training import one_cycle
+from abc_nb.language.mixture import Mixture
 from abc_nb.problems.sampling import VALIDATION, generator
+from abc_nb.problems.spans import END
 from abc_nb.training.evaluation import evaluating
 
 if TYPE_CHECKING:
@@ -36,11 +38,6 @@ MIXTURE, ROWS, STEPS = Mixture(PATTERNS, characters=80, problems=8), 8, 200  # r
 RATES = {"ABS": 1e-3, "plain": 3e-4}  # of these two, what ten steps of training each showed to be better
 TESTS = {3: 10, 6: 10, 60: 5}  # problems of each form, by digits
 HELD_OUT = 16  # rows of text without problems
-
-
-def halved(model: PreTrainedModel) -> torch.autocast:
-    """Matrix products in bfloat16, which take a quarter of the time."""
-    return torch.autocast(model.device.type, torch.bfloat16)
 
 
 def loss_of(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> Tensor:
@@ -59,17 +56,11 @@ def text_loss(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> flo
 
 
 def tested(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, tests: dict[int, int]) -> pd.DataFrame:
-    """Exact answers, units first and with their ends, to the problems that a path is tested on.
-
-    One pass over the right answers says what the model would write: see `training.evaluation`.
-    """
+    """Exact answers, units first and with their ends, to the problems that a path is tested on."""
     rows = []
     for row, pattern, operands, text in tqdm([*asked(tokenizer, PATTERNS, tests)], delay=3, leave=False):
-        answer = solved(pattern, operands).removeprefix(pattern.problem(operands))
-        ids: Any = tokenizer(text + answer, return_tensors="pt", add_special_tokens=False)["input_ids"]
-        with evaluating(model), halved(model):
-            likeliest = model(ids, use_cache=False).logits[0].argmax(-1)
-        rows.append(row | {"right": likeliest[-len(answer) - 1 : -1].equal(ids[0, -len(answer) :])})
+        answer = pattern.answer(operands) + END
+        rows.append(row | {"right": reply(model, tokenizer, text, len(answer), None) == answer})
     return counted(rows)
 
 
@@ -83,12 +74,13 @@ def made(name: str, steps: int = STEPS, seed: int = 0) -> dict[str, Any]:
         attach(model, SpanLines.one_key_per_head(PATTERNS, heads, layers), spans=tokenizer)
 
     def loss(step: int) -> Tensor:
-        with halved(model):
+        with torch.autocast(model.device.type, torch.bfloat16):  # which takes a quarter of the time
             return loss_of(model, tokenizer, MIXTURE.training_batch(seed, step, ROWS).texts)
 
     start = time.process_time()  # of this process: others wait for the same processor
     model.train()
-    losses = descend(model.parameters(), range(steps), loss, RATES[name], fused=True)
+    optimizer = torch.optim.AdamW(model.parameters(), RATES[name], BETAS, weight_decay=0.0, fused=True)
+    losses = one_cycle(optimizer, tqdm(range(steps), delay=3, leave=False, unit="step"), loss, clip=1.0)
     model.eval()
     return {
         "steps": steps,

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn import Parameter
 from tqdm.auto import tqdm
 
 from abc_nb.hf.certify import Attending, Certificate, certify_all
@@ -25,7 +24,7 @@ from abc_nb.problems.tasks import TRAINED
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-RATE, BATCH = 1e-3, 512  # learning rate at its highest; contexts of a step
+RATE, BETAS, BATCH = 1e-3, (0.9, 0.98), 512  # learning rate at its highest, AdamW's; contexts of a step
 OTHERS = 2048  # tokens of the vocabulary, drawn anew for each step, that the right one is compared with
 
 
@@ -77,15 +76,8 @@ def train(
         some = torch.cat([tokens, others[~torch.isin(others, tokens)]])
         return F.cross_entropy(answers(contexts, some), contexts.right.to(tokens.device))
 
-    return descend(answers.parameters(), range(first, first + count), loss, rate)
-
-
-def descend(
-    parameters: Iterable[Parameter], steps: Collection[int], loss: Callable[[int], Tensor], rate: float, **more: Any
-) -> list[float]:
-    """Train without decay of weights, with a bar; the loss of each step. `more` goes to AdamW."""
-    optimizer = torch.optim.AdamW(parameters, rate, betas=(0.9, 0.98), weight_decay=0.0, **more)
-    return one_cycle(optimizer, tqdm(steps, delay=3, leave=False, unit="step"), loss, clip=1.0)
+    optimizer = torch.optim.AdamW(answers.parameters(), rate, BETAS, weight_decay=0.0)
+    return one_cycle(optimizer, tqdm(range(first, first + count), delay=3, leave=False, unit="step"), loss, clip=1.0)
 
 
 def drawn(answers: Answers, rng: np.random.Generator, count: int) -> Contexts:
