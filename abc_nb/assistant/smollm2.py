@@ -133,18 +133,6 @@ def tested(
     return counted(rows)
 
 
-def everyday(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, calculator: Calculator, questions: Sequence[str]
-) -> pd.DataFrame:
-    """The model's answers to everyday questions, without the calculator and with it."""
-    both = {"before": None, "after": calculator}
-    rows = []
-    for question in tqdm(questions, delay=3, leave=False):
-        text, row = chat(tokenizer, question), {"question": question}
-        rows.append(row | {name: reply(model, tokenizer, text, 30, own) for name, own in both.items()})
-    return pd.DataFrame(rows)
-
-
 @one_thread()
 def make(seed: int = 0) -> File:
     """Train a path until it is certified, test it, and write it among the shipped results."""
@@ -153,13 +141,16 @@ def make(seed: int = 0) -> File:
     path = new_path(model, tokenizer)
     found = train_until_certified(path, STEPS, seed)
     path.save(paths.SHIPPED / WEIGHTS)
-    facts = {"seed": seed, "seconds": round(time.perf_counter() - start), "device": device_name()}
+    facts: dict[str, Any] = {"seed": seed, "seconds": round(time.perf_counter() - start), "device": device_name()}
     facts |= {"losses": [round(sum(losses[-20:]) / 20, 4) for losses in found.losses]}
     facts |= {"steps": [len(losses) for losses in found.losses]}
     facts |= {"certificates": [[asdict(each) for each in group] for group in found.certificates]}
     calculator = Calculator(path, tokenizer)
-    facts |= {"tests": tested(model, tokenizer, calculator, TESTS).to_dict("records")}
-    facts |= {"everyday": everyday(model, tokenizer, calculator, EVERYDAY).to_dict("records")}
+    facts |= {"tests": tested(model, tokenizer, calculator, TESTS).to_dict("records"), "everyday": []}
+    for question in tqdm(EVERYDAY, delay=3, leave=False):
+        both = {"before": None, "after": calculator}
+        said = {name: reply(model, tokenizer, chat(tokenizer, question), 30, own) for name, own in both.items()}
+        facts["everyday"].append({"question": question} | said)
     return write_text(paths.SHIPPED / RESULTS, json.dumps(facts, indent=1) + "\n")
 
 

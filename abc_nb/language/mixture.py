@@ -66,26 +66,20 @@ class Mixture:
         return TextBatch.of([self.row(text, rng, again) for _ in range(count)])
 
     def row(self, text: str, rng: np.random.Generator, again: Sequence[str]) -> str:
-        """A row of text, with problems written into it behind a space or at a line's beginning."""
-        if not self.text:
-            return self.row_of_problems(rng, again)
-        number = int(rng.integers(self.problems + 1)) if self.patterns else 0
-        written = [
-            again[int(rng.integers(len(again)))] if again and rng.random() < REPEATED else self.problem(rng)
-            for _ in range(number)
-        ]
-        return write_in(piece(text, self.characters, rng), written, rng)
-
-    def row_of_problems(self, rng: np.random.Generator, again: Sequence[str]) -> str:
-        """Problems side by side, the last one cut."""
+        """A row of text with problems written into it, or of problems side by side, the last one cut."""
+        if self.text:
+            number = int(rng.integers(self.problems + 1)) if self.patterns else 0
+            written = [self.problem(rng, again) for _ in range(number)]
+            return write_in(piece(text, self.characters, rng), written, rng)
         row = ""
         while len(row) < self.characters:
-            row += again[int(rng.integers(len(again)))] if again and rng.random() < REPEATED else self.problem(rng)
-            row += " "
+            row += self.problem(rng, again) + " "
         return row[: self.characters]
 
-    def problem(self, rng: np.random.Generator) -> str:
-        """A problem with its answer: a random pattern, and numbers of random lengths."""
+    def problem(self, rng: np.random.Generator, again: Sequence[str] = ()) -> str:
+        """One of those to show again, or a random pattern, and numbers of random lengths; with its answer."""
+        if again and rng.random() < REPEATED:
+            return again[int(rng.integers(len(again)))]
         pattern = self.patterns[int(rng.integers(len(self.patterns)))]
         return solved(pattern, draw(pattern, [int(rng.integers(1, self.longest + 1)) for _ in pattern.few], rng))
 
@@ -100,7 +94,7 @@ class Mixture:
 
 
 def write_in(text: str, problems: Sequence[str], rng: np.random.Generator) -> str:
-    """The text with problems in it, cut at its own length before one that would not fit."""
+    """The text with problems behind spaces in it, cut at its own length before one that would not fit."""
     spaces = [match.end() for match in re.finditer(r"\s", text)] or [0]
     room = len(text)
     for problem in problems:
@@ -126,18 +120,17 @@ def solved(pattern: Pattern, operands: Sequence[str]) -> str:
 @cache
 def texts() -> tuple[str, str]:
     """The text to train on and the text held out, of the same known characters without digits."""
-    topics = [pydoc_data.topics.topics[name] for name in sorted(pydoc_data.topics.topics)]
     known = {*VOCABULARY} - {*DIGITS[:10]}
     paragraphs: dict[tuple[str, ...], str] = {}
-    for topic in topics:
+    for _, topic in sorted(pydoc_data.topics.topics.items()):
         for paragraph in topic.split("\n\n"):
             kept = "".join(character for character in paragraph if character in known)
             paragraphs.setdefault((*kept.split(),), kept)
     every = [*paragraphs.values()]
     runs = ["\n\n".join(every[first : first + TOGETHER]) for first in range(0, len(every), TOGETHER)]
-    held = [run for number, run in enumerate(runs) if number % HELD_OUT == HELD_OUT - 1]
-    rest = [run for number, run in enumerate(runs) if number % HELD_OUT != HELD_OUT - 1]
-    return "\n\n".join(rest), "\n\n".join(held)
+    held = runs[HELD_OUT - 1 :: HELD_OUT]
+    del runs[HELD_OUT - 1 :: HELD_OUT]
+    return "\n\n".join(runs), "\n\n".join(held)
 
 
 def piece(text: str, length: int, rng: np.random.Generator) -> str:
