@@ -44,35 +44,22 @@ def test_needed_cells_hold_the_digits_of_the_place(name: str, columns: list[list
 def test_mass_of_uniform_attention_is_the_share_of_needed_keys(name: str) -> None:
     task, batch = batch_of(name)
     frame = attention.masses(record(uniform_model(task), batch).weights, batch.layout, trained=6)
-    cross = frame[(frame.attention == "cross") & (frame.operand == "all")]
-    np.testing.assert_allclose(cross.mass, len(batch.layout.operands) / batch.layout.source_length, rtol=1e-5)
-    own = frame[frame.attention == "self"]
-    np.testing.assert_allclose(own.mass, 1 / (own.step + 1), rtol=1e-5)
-    assert set(frame[frame.inside].step) == set(range(6))
+    cross, own = (frame[frame.attention == which] for which in ("cross", "self"))
+    np.testing.assert_allclose(cross[["inside", "beyond"]], len(batch.layout.operands) / batch.layout.source_length)
+    by_step = 1 / np.arange(1, batch.layout.width + 1)
+    np.testing.assert_allclose(own.inside, by_step[:6].mean(), rtol=1e-5)
+    np.testing.assert_allclose(own.beyond, by_step[6:].mean(), rtol=1e-5)
 
 
 def test_of_two_operands_the_one_that_is_looked_at_less_decides() -> None:
-    """Uniform attention is the same for both; closing the first operand leaves its mass at zero."""
+    """Uniform attention is the same for both; without the first operand's weights nothing is left."""
     task, batch = batch_of("addition")
-    frame = attention.masses(record(uniform_model(task), batch).weights, batch.layout, trained=6)
-    np.testing.assert_allclose(attention.weakest_operand(frame), 1 / batch.layout.source_length, rtol=1e-5)
-    frame.loc[frame.operand == "1", "mass"] = 0.0
-    assert (attention.weakest_operand(frame) == 0).all()
-
-
-def test_maps_belong_to_what_the_model_says() -> None:
-    torch.manual_seed(0)
-    task, batch = batch_of("addition")
-    model = Transformer(ModelConfig(width=16, heads=2, feed_forward=16), len(task.vocabulary)).eval()
-    decoded = attention.decode(model, task, batch)
-    assert decoded.expected == task.text(batch.target[0, 1:].tolist())
-    assert decoded.source == task.text(batch.source[0].tolist())
-    said = greedy(model, batch.source[:1], batch.layout, task.token(SOS))[0]
-    assert decoded.outputs == task.text(said.tolist())
-    assert decoded.inputs == [SOS, *decoded.outputs[:-1]]
-    assert decoded.right == [a == b for a, b in zip(decoded.outputs, decoded.expected, strict=True)]
-    for weights in decoded.weights.values():
-        torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
+    weights = record(uniform_model(task), batch).weights
+    np.testing.assert_allclose(attention.weakest_operand(weights, batch.layout), 1 / batch.layout.source_length)
+    closed = torch.ones(batch.layout.source_length)
+    closed[batch.layout.operands[0].columns] = 0.0
+    cross = {where: own * closed for where, own in weights.items() if where[0] == "cross"}
+    assert (attention.weakest_operand(cross, batch.layout) == 0).all()
 
 
 def test_a_heat_map_shows_the_weights_to_the_end_of_the_answer_and_marks_wrong_tokens() -> None:
@@ -89,21 +76,26 @@ def study(vanilla: Run) -> attention.AttentionStudy:
     return attention.AttentionStudy(vanilla, length=10, samples=20)
 
 
-def test_study_of_an_example_keeps_zeros_in_front(study: attention.AttentionStudy) -> None:
-    example = study.example("078114514+0241919810")
-    assert "".join(example.source) == "$00078114514+00241919810&"
-    assert "".join(example.expected) == f"{78114514 + 241919810:011d}"[::-1] + "&"
+def test_an_example_is_decoded_with_zeros_in_front(study: attention.AttentionStudy) -> None:
+    decoded, task = study.example("078114514+0241919810"), study.run.spec.task
+    batch = study.run.spec.sampler.typed_batch("078114514+0241919810")
+    assert "".join(decoded.source) == "$00078114514+00241919810&"
+    assert "".join(decoded.expected) == f"{78114514 + 241919810:011d}"[::-1] + "&"
+    said = greedy(study.model, batch.source, batch.layout, task.token(SOS))[0]
+    assert decoded.outputs == task.text(said.tolist())
+    assert decoded.inputs == [SOS, *decoded.outputs[:-1]]
+    assert decoded.right == [a == b for a, b in zip(decoded.outputs, decoded.expected, strict=True)]
+    for weights in decoded.weights.values():
+        torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
 
 
 def test_best_heads_are_those_with_most_mass_at_the_training_length(study: attention.AttentionStudy) -> None:
-    frame = study.masses_at(6)
+    known = study.known
     for row in study.best_heads().to_dict("records"):
-        operand = frame.operand == row["operand"]
-        part = frame[(frame.attention == row["attention"]) & (frame.layer == row["layer"] - 1) & operand & frame.inside]
-        by_head = {head: group.mass.mean() for head, group in part.groupby("head")}
-        assert by_head[row["head"] - 1] == max(by_head.values()) == pytest.approx(row["6 digits"])
+        part = known[(known.attention == row["attention"]) & (known.layer == row["layer"] - 1)].set_index("head")
+        assert part.inside[row["head"] - 1] == part.inside.max() == row["6 digits"]
     for name, head in zip(("cross", "self"), study.best_maps(study.example("123+456"), "cross", "self"), strict=True):
         ranked = study.ranked_heads(name)  # type: ignore[arg-type]
         assert head.title == f"{name}-attention, layer {ranked[0][0] + 1}, head {ranked[0][1] + 1}"
-        masses = [study.known.inside[name, "all", layer, number] for layer, number in ranked]
-        assert masses == sorted(masses, reverse=True)
+        inside = known[known.attention == name].set_index(["layer", "head"]).inside
+        assert inside[ranked].to_list() == sorted(inside, reverse=True)

@@ -14,7 +14,7 @@ from abc_nb.bias.window import Near
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.layouts import SOS, Layout
 from abc_nb.problems.sampling import Batch
-from abc_nb.problems.tasks import TRAINED, Task
+from abc_nb.problems.tasks import TRAINED
 from abc_nb.runs.store import Run
 from abc_nb.training.evaluation import TEST_SEED, correct_digits, exact_match, greedy, record
 
@@ -41,11 +41,11 @@ class Decoded:
     """
 
     weights: dict[tuple[Attention, int], Tensor]
+    layout: Layout
     source: list[str]  # keys of cross-attention
     inputs: list[str]  # keys of self-attention: the decoder's input tokens
     outputs: list[str]  # what the model says, a token a query
     expected: list[str]
-    layout: Layout
 
     @property
     def right(self) -> list[bool]:
@@ -63,19 +63,6 @@ class Decoded:
             needed(self.layout, name).numpy(),
             "token of the problem" if cross else "token before",
         )
-
-
-def decode(model: Transformer, task: Task, batch: Batch) -> Decoded:
-    """The batch's first problem, and the model's attention while it decodes that."""
-    one = Batch(batch.source[:1], batch.target[:1], batch.layout)
-    said = greedy(model, one.source, one.layout, task.token(SOS))
-    inputs = torch.cat([one.target[:, :1], said[:, :-1]], dim=1)
-    kept = record(model, one, inputs)
-    source, keys, outputs, expected = (
-        task.text(tokens[0].tolist()) for tokens in (one.source, inputs, said, one.target[:, 1:])
-    )
-    weights = {where: first[0] for where, first in kept.weights.items()}
-    return Decoded(weights, source, keys, outputs, expected, one.layout)
 
 
 def needed(layout: Layout, name: Attention, operand: int | None = None) -> Tensor:
@@ -98,35 +85,31 @@ def needed(layout: Layout, name: Attention, operand: int | None = None) -> Tenso
     return torch.from_numpy(cells)
 
 
-def masses(weights: Mapping[tuple[Attention, int], Tensor], layout: Layout, trained: int) -> pd.DataFrame:
-    """Mean attention on the needed cells: attention, layer, head, operand, step, inside (trained places), mass.
+def on_cells(weights: Tensor, cells: Tensor, layout: Layout) -> Tensor:
+    """Mean attention (head, step) on some cells (query, key), of weights (batch, head, query, key)."""
+    return (weights * cells).sum(-1).mean(0)[:, : layout.width].double()
 
-    `weights` are (batch, head, query, key). Mass is a fraction from 0 to 1; layers, heads and steps count from 0.
-    `operand` is a number from 1, or `all` for all operands together.
+
+def masses(weights: Mapping[tuple[Attention, int], Tensor], layout: Layout, trained: int) -> pd.DataFrame:
+    """Mean attention on the needed cells: attention, layer, head, inside the trained places, beyond them.
+
+    `weights` are (batch, head, query, key). Masses are fractions from 0 to 1; layers and heads count from 0.
     """
     rows = []
     for (name, layer), own in weights.items():
-        if name == "source":  # of a decoder-only model: no output token asks there
-            continue
-        several = name == "cross" and len(layout.operands) > 1
-        for operand in [None, *range(len(layout.operands))] if several else [None]:
-            mass = (own * needed(layout, name, operand)).sum(-1).mean(0)[:, : layout.width]  # (head, step)
-            title = "all" if operand is None else str(operand + 1)
-            rows += [(name, layer, head, title, at, at < trained, x.item()) for (head, at), x in np.ndenumerate(mass)]
-    return pd.DataFrame(rows, columns=["attention", "layer", "head", "operand", "step", "inside", "mass"])
+        if name != "source":  # of a decoder-only model: no output token asks there
+            mass = on_cells(own, needed(layout, name), layout)
+            inside, beyond = mass[:, :trained].mean(1).tolist(), mass[:, trained:].mean(1).tolist()
+            rows += [(name, layer, head, *both) for head, both in enumerate(zip(inside, beyond, strict=True))]
+    return pd.DataFrame(rows, columns=["attention", "layer", "head", "inside", "beyond"])
 
 
-def by_head(frame: pd.DataFrame) -> pd.DataFrame:
-    """Mean mass by attention, operand (`all` or its number), layer and head: columns inside and beyond."""
-    means = frame.groupby(["attention", "operand", "layer", "head", "inside"]).mass.mean().unstack("inside")
-    return means.rename(columns={True: "inside", False: "beyond"}).rename_axis(columns=None)
-
-
-def weakest_operand(frame: pd.DataFrame) -> pd.Series:
-    """Cross-attention on the needed digit by step, of `masses`: its best head's, of the operand looked at least."""
-    cross = frame[frame.attention == "cross"]
-    own = cross[cross.operand != "all"]
-    return (own if len(own) else cross).groupby(["step", "operand"]).mass.max().groupby("step").min()
+def weakest_operand(weights: Mapping[tuple[Attention, int], Tensor], layout: Layout) -> np.ndarray:
+    """Cross-attention on the needed digit by step: its best head's, of the operand that is looked at least."""
+    cross = torch.cat([own for (name, _), own in weights.items() if name == "cross"], dim=1)
+    operands = range(len(layout.operands))
+    best = [on_cells(cross, needed(layout, "cross", operand), layout).amax(0) for operand in operands]
+    return torch.stack(best).amin(0).numpy()
 
 
 @dataclass(frozen=True)
@@ -148,45 +131,39 @@ class AttentionStudy:
         """`masses`, in which the places of the longest results in training are inside."""
         return masses(weights, layout, self.run.spec.task.places(TRAINED))
 
-    def masses_at(self, length: int) -> pd.DataFrame:
-        batch = self.batch(length)
-        return self.masses_of(record(self.model, batch).weights, batch.layout)
-
-    @cached_property
-    def masses(self) -> pd.DataFrame:
-        return self.masses_at(self.length)
-
     @cached_property
     def known(self) -> pd.DataFrame:
-        """Masses by head at the training length, where the model is right."""
-        return by_head(self.masses_at(TRAINED))
+        """`masses` at the training length, where the model is right."""
+        batch = self.batch(TRAINED)
+        return self.masses_of(record(self.model, batch).weights, batch.layout)
 
-    @cached_property
     def steps(self) -> pd.DataFrame:
-        """By output digit (from 0): attention on the needed digits and accuracy of the digit, both from 0 to 1."""
-        batch, mass = self.batch(self.length), weakest_operand(self.masses)
+        """By output digit: attention on the needed digits and accuracy of the digit, both from 0 to 1."""
+        batch = self.batch(self.length)
         accuracy = correct_digits(self.model, batch)[:, : batch.layout.width].float().mean(0).numpy()
-        return pd.DataFrame({"step": mass.index, "mass": mass.to_numpy(), "accuracy": accuracy})
+        mass = weakest_operand(record(self.model, batch).weights, batch.layout)
+        return pd.DataFrame({"mass": mass, "accuracy": accuracy})
 
     def best_heads(self) -> pd.DataFrame:
         """In each layer the head that looks most at the needed cells when the model is right, and its fate."""
-        longer = by_head(self.masses)
-        columns = {f"{TRAINED} digits": self.known.inside}
-        columns |= {f"{self.length} digits, {part}": longer[part] for part in ("inside", "beyond")}
-        table = pd.DataFrame(columns).reset_index().sort_values(f"{TRAINED} digits", ascending=False)
-        best = table.groupby(["attention", "operand", "layer"], as_index=False).first()
+        batch, first = self.batch(self.length), f"{TRAINED} digits"
+        longer = self.masses_of(record(self.model, batch).weights, batch.layout)
+        table = self.known.drop(columns="beyond").rename(columns={"inside": first})
+        table = table.assign(**{f"{self.length} digits, {part}": longer[part] for part in ("inside", "beyond")})
+        best = table.loc[table.groupby(["attention", "layer"])[first].idxmax()].reset_index(drop=True)
         return best.assign(layer=best.layer + 1, head=best["head"] + 1)  # as people count
 
     def ranked_heads(self, name: Attention) -> list[tuple[int, int]]:
         """Layer and head (from 0), by how much each looks at the needed cells when the model is right, most first."""
-        return [*self.known.loc[name].loc["all"].inside.sort_values(ascending=False).index]
+        own = self.known[self.known.attention == name].sort_values("inside", ascending=False)
+        return [*own[["layer", "head"]].itertuples(index=False, name=None)]
 
     def even(self, name: Attention) -> tuple[float, float]:
         """Mean mass, inside the training length and beyond, of attention that is evenly spread over open keys."""
         layout = self.batch(self.length).layout
         cells = torch.ones(1, 1, layout.target_length, key_count(layout, name))
         cells = cells.tril() if name == "self" else cells
-        (row,) = by_head(self.masses_of({(name, 0): cells / cells.sum(-1, keepdim=True)}, layout)).to_dict("records")
+        (row,) = self.masses_of({(name, 0): cells / cells.sum(-1, keepdim=True)}, layout).to_dict("records")
         return row["inside"], row["beyond"]
 
     def by_operand(self, model: Transformer | None = None) -> pd.DataFrame:
@@ -199,8 +176,13 @@ class AttentionStudy:
         return pd.DataFrame({f"operand {number}": means[:, part.columns].sum(-1) for number, part in operands})
 
     def example(self, text: str) -> Decoded:
-        """A problem, decoded as wide as it is written (zeros in front count)."""
-        return decode(self.model, self.run.spec.task, self.run.spec.sampler.typed_batch(text))
+        """A problem, decoded greedily and as wide as it is written (zeros in front count), and the attention there."""
+        task, batch = self.run.spec.task, self.run.spec.sampler.typed_batch(text)
+        said = greedy(self.model, batch.source, batch.layout, task.token(SOS))
+        inputs = torch.cat([batch.target[:, :1], said[:, :-1]], dim=1)
+        weights = {where: every[0] for where, every in record(self.model, batch, inputs).weights.items()}
+        every = batch.source, inputs, said, batch.target[:, 1:]
+        return Decoded(weights, batch.layout, *(task.text(tokens[0].tolist()) for tokens in every))
 
     def best_maps(self, example: Decoded, *names: Attention) -> list[HeadMap]:
         """The map of each attention's best head."""
@@ -208,9 +190,9 @@ class AttentionStudy:
 
 
 def best_heads(studies: Sequence[AttentionStudy]) -> pd.DataFrame:
-    """`AttentionStudy.best_heads` of several tasks, over all operands together: each task's best heads."""
+    """`AttentionStudy.best_heads` of several tasks."""
     rows = pd.concat({study.run.spec.task.title: study.best_heads() for study in studies}, names=["task"])
-    return rows[rows.operand == "all"].drop(columns="operand").round(3).reset_index("task").reset_index(drop=True)
+    return rows.round(3).reset_index("task").reset_index(drop=True)
 
 
 def far_digits_closed(runs: Sequence[Run], lengths: Sequence[int], samples: int = 100) -> pd.DataFrame:

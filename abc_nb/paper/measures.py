@@ -72,8 +72,7 @@ def needed_cells(study: AttentionStudy) -> Row:
     heads = study.best_heads()
     columns = [f"{study.length} digits, {part}" for part in ("inside", "beyond")]
     for name in ENCODER_DECODER:
-        own = heads[(heads.operand == "all") & (heads.attention == name)]
-        inside, beyond = own.sort_values(columns[0]).iloc[-1][columns]
+        inside, beyond = heads[heads.attention == name].sort_values(columns[0]).iloc[-1][columns]
         even_inside, even_beyond = study.even(name)
         left = (beyond - even_beyond) / (inside - even_inside)
         row |= {f"{name}_inside": inside, f"{name}_beyond": beyond, f"{name}_left": left}
@@ -99,8 +98,8 @@ def preferring(sources: pd.DataFrame) -> tuple[int, int]:
 
 def needed_digits(study: AttentionStudy) -> Row:
     """Over output digits the correlation of attention on the needed digit with accuracy, and the latter's spread."""
-    mass, accuracy = study.steps.mass, study.steps.accuracy
-    return {"correlation": float(np.corrcoef(mass, accuracy)[0, 1]), "spread": float(np.ptp(accuracy))}
+    steps = study.steps()
+    return {"correlation": steps.mass.corr(steps.accuracy), "spread": np.ptp(steps.accuracy)}
 
 
 # ---- calibrations -----------------------------------------------------------------------------------
