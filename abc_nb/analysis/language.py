@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from abc_nb.analysis.results import ends
+from abc_nb.analysis.statistics import ends
 from abc_nb.language.evaluation import TESTS
 
 Record = Mapping[str, Any]  # of a run of a language model

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
+from abc_nb.analysis.statistics import ends
 from abc_nb.common.errors import InputError
 from abc_nb.runs import store
 from abc_nb.runs.run import Run
@@ -167,11 +168,6 @@ class Results:
             f"seed{'s' * (len(seeds) > 1)} {ends(seeds)}; {' and '.join(regimes)} problems; "
             f"trained on {' and '.join(devices)}, {ends(dates)}, torch {' and '.join(versions)}."
         )
-
-
-def ends(values: Sequence[Any]) -> str:
-    """The first and the last of some values in order, or the one there is."""
-    return " to ".join(dict.fromkeys(map(str, [values[0], values[-1]])))
 
 
 def identity(run: Run) -> dict[str, str | int]:

@@ -1,5 +1,8 @@
 """Statistics over seeds: the median with its interval, worst and best, and how a percentage is written."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import pandas as pd
 
 BAR = 0.99  # complete generalization: at least 99% at ten times the training length (claim C01)
@@ -26,25 +29,15 @@ def percent(value: float) -> str:
     return f"{value:.2f}" if text in ("0.0", "100.0") and min(value, 100 - value) > TOLERANCE else text
 
 
-def median_and_range(row: pd.Series) -> str:
-    """A row of `over_seeds` as `median (worst–best)`, the range only where the seeds differ."""
-    worst, best = percent(row.worst), percent(row.best)
-    return percent(row.ours) + ("" if worst == best else f" ({worst}–{best})")
+def medians(frame: pd.DataFrame) -> pd.Series:
+    """Each row of `over_seeds` as `median (worst–best)`, the range only where the seeds differ."""
+    ours, worst, best = (frame[name].map(percent) for name in ("ours", "worst", "best"))
+    return ours + (" (" + worst + "–" + best + ")").where(worst != best, "")
 
 
-def seed_counts(frame: pd.DataFrame) -> pd.Series:
-    """How many seeds the model of each row of `over_seeds` has: `5`, or `1 to 5` where lengths differ."""
-    seeds = frame.groupby(["task", "model"]).seeds
-    fewest, most = (seeds.transform(how).astype(str) for how in ("min", "max"))
-    return fewest.where(fewest == most, fewest + " to " + most)
-
-
-def seeds_in_words(frame: pd.DataFrame) -> str:
-    """How many seeds stand behind rows of `over_seeds`, in words."""
-    fewest, most = frame.seeds.min(), frame.seeds.max()
-    if most == 1:
-        return "one seed"
-    return f"{most} seeds" if fewest == most else f"{fewest} to {most} seeds"
+def ends(values: Sequence[Any], between: str = " to ") -> str:
+    """The first and the last of some values in order, or the one there is."""
+    return between.join(dict.fromkeys(map(str, [*values[:1], *values[-1:]])))
 
 
 def median_seed(values: pd.Series) -> float:

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple, cast
 
 import pandas as pd
 
+from abc_nb.analysis import statistics
 from abc_nb.analysis.results import Results
 from abc_nb.common import paths
 from abc_nb.paper.measures import frame, measured
@@ -93,7 +94,7 @@ def verdict(claim: Any, parts: dict[str, Part]) -> Verdict:
         runs=agree if claim.rule in ABOUT and judgement != "not run" else "",
         reading=claim.reading,
         regime=" and ".join(REGIMES.get(name, name) for name in runs.runs.regime.unique()),
-        seeds=" to ".join(str(number) for number in dict.fromkeys([*runs.seeds[:1], *runs.seeds[-1:]])),
+        seeds=statistics.ends(runs.seeds),
         size=claim.size,
     )
 
@@ -158,7 +159,7 @@ class Values:
         how, _, form = form.rpartition(" ")
         ends = self.numbers.groupby(self.labels, sort=False).agg([how] if how else ["min", "max"])
         ends = ends.map((lambda end: format(int(end), form)) if form == "d" else (lambda end: format(end, form)))
-        return "; ".join(f"{label} {' to '.join(dict.fromkeys(own))}".strip() for label, *own in ends.itertuples())
+        return "; ".join(f"{label} {statistics.ends(own)}".strip() for label, *own in ends.itertuples())
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ import pandas as pd
 from scipy.stats import fisher_exact, t
 
 from abc_nb.analysis import certified
-from abc_nb.analysis.results import Results, ends
+from abc_nb.analysis.results import Results
+from abc_nb.analysis.statistics import ends
 from abc_nb.common import paths
 from abc_nb.common.files import write_text
 from abc_nb.paper.ledger import ledger

@@ -5,11 +5,11 @@ from typing import Any
 import pandas as pd
 
 from abc_nb.analysis.results import Results, identity
-from abc_nb.analysis.statistics import BAR, median_seed, over_seeds, percent
+from abc_nb.analysis.statistics import BAR, ends, median_seed, medians, over_seeds, percent
 from abc_nb.bias.lines import cells_of
 from abc_nb.common import paths
 from abc_nb.runs.run import Run
-from abc_nb.show.tables import arranged, medians
+from abc_nb.show.tables import arranged
 from abc_nb.show.titles import named, of_model, of_task
 from abc_nb.specs.model import UNPRACTISED
 from abc_nb.specs.models import MODELS, SIX_LAYERS
@@ -164,11 +164,7 @@ def by_reading(table: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for where, own in table.groupby(keys, sort=False):
         row = dict(zip(keys, where, strict=True)) | {"tasks": ", ".join(map(of_task, own.task.unique()))}
-        row |= {"runs": len(own)} | {name: in_range(own[name].map("{:.0f}".format)) for name in ("lines", "short")}
-        rows.append(row | {title: in_range((100 * own[name]).map(percent)) for name, title in SHARES.items()})
+        row |= {"runs": len(own)} | {name: ends(sorted(own[name]), "–") for name in ("lines", "short")}
+        shares = {title: sorted(100 * own[name]) for name, title in SHARES.items()}
+        rows.append(row | {title: ends([*map(percent, own)], "–") for title, own in shares.items()})
     return pd.DataFrame(rows)
-
-
-def in_range(values: pd.Series) -> str:
-    """The lowest and the highest of some numbers, or the one there is."""
-    return "–".join(dict.fromkeys([min(values, key=float), max(values, key=float)]))

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from abc_nb.analysis.attention import HeadMap, needed
 from abc_nb.analysis.calibration_study import CalibrationStudy, letters
 from abc_nb.analysis.dataset import on_paper
-from abc_nb.analysis.statistics import seeds_in_words
+from abc_nb.analysis.statistics import ends
 from abc_nb.bias.base import Attention
 from abc_nb.bias.lines import Line, Lines
 from abc_nb.bias.window import Window
@@ -175,7 +175,8 @@ def grid(rows: pd.DataFrame) -> Figure:
     for panel, task in zip(panels, tasks, strict=True):
         part = rows[rows.task == task]
         table = part.pivot(index="w", columns="T", values="ours").reindex(list(dict.fromkeys(part.w)))
-        percent_map(panel, table, f"{task} ({seeds_in_words(part)})")
+        seeds = "one seed" if part.seeds.max() == 1 else f"{ends(sorted(part.seeds))} seeds"
+        percent_map(panel, table, f"{task} ({seeds})")
         panel.set(xlabel="period T", ylabel="window w")
         panel.label_outer(remove_inner_ticks=False)
     return figure

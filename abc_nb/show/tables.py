@@ -7,7 +7,7 @@ from dataclasses import replace
 import pandas as pd
 
 from abc_nb.analysis.results import Results, identity
-from abc_nb.analysis.statistics import BAR, median_and_range, median_seed, over_seeds, seed_counts
+from abc_nb.analysis.statistics import BAR, ends, median_seed, medians, over_seeds
 from abc_nb.bias.window import Window
 from abc_nb.common import paths
 from abc_nb.common.files import write_text
@@ -29,17 +29,13 @@ def arranged(frame: pd.DataFrame, rows: list[str], column: str, cells: pd.Series
     return table.reindex(frame.drop_duplicates(rows).set_index(rows).index)
 
 
-def medians(frame: pd.DataFrame) -> pd.Series:
-    """`median (worst–best)` of each row of `over_seeds`."""
-    return frame.apply(median_and_range, axis=1)
-
-
 def by_length(frame: pd.DataFrame) -> pd.DataFrame:
     """`over_seeds` for reading: a row per task and model, a column per length; below, the problems per length."""
     frame = named(frame)
-    table = arranged(frame.assign(seeds=seed_counts(frame)), ["task", "model", "seeds"], "length", medians(frame))
-    counts = frame.groupby("length").samples.unique()
-    table.loc[("problems", "", ""), :] = counts.map(lambda n: " to ".join(map(str, sorted({min(n), max(n)}))))
+    seeds = frame.seeds.groupby([frame.task, frame.model]).agg(lambda own: ends(sorted(own)))
+    counted = frame.drop(columns="seeds").join(seeds, on=["task", "model"])
+    table = arranged(counted, ["task", "model", "seeds"], "length", medians(frame))
+    table.loc[("problems", "", ""), :] = frame.groupby("length").samples.agg(lambda own: ends(sorted(own)))
     return table
 
 
