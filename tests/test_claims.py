@@ -164,7 +164,7 @@ def test_heads_are_counted_by_what_the_last_layers_lines_follow() -> None:
 def test_open_elements_of_a_shipped_bias_are_those_of_its_matrix() -> None:
     """Counted cell by cell: an anti-diagonal's cells move to the left at each step, a vertical's do not."""
     study = CalibrationStudy(Results("quick", "shipped", [0]).one("addition-abc-unpractised"))
-    matrix = np.isfinite(study.extended("cross", study.last, 6))
+    matrix = study.bias.dense(study.run.spec.sampler.layout(6), "cross", study.last).isfinite().numpy()
     moving = matrix.any(1).sum(1) > 2  # heads whose open columns change with the step
     row = measures.open_elements(study)
     assert (row["with_one"], row["heads"]) == (moving.sum(), len(matrix))

@@ -112,8 +112,9 @@ def test_parity_with_scratchpad_is_compared_with_the_papers_scratchpad_row() -> 
 
 
 def test_table_2_says_yes_where_the_median_seed_reaches_the_bar() -> None:
-    validation, longest = pd.Series({"Successor": 0.99, "Addition": 0.98}), pd.Series({"Successor": 0.1, "Addition": 1})
-    table = beside.interpolation_table(validation, longest).set_index("task")
+    parts = [rows("vanilla", {6: [1.0], 60: [0.1]}, "Successor").assign(validation=0.99)]
+    parts += [rows("vanilla", {60: [1.0, 0.995]}).assign(validation=[0.98, 0.99]), rows("rope", {60: [0.0]}, "Parity")]
+    table = beside.interpolation(pd.concat(parts)).set_index("task")
     assert table["interpolation, ours"].to_dict() == {"Successor": "yes", "Addition": "no"}
     assert table["extrapolation, ours"].to_dict() == {"Successor": "no", "Addition": "yes"}
     assert table["validation (%)"].to_dict() == {"Successor": 99.0, "Addition": 98.0}

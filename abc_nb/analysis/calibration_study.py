@@ -20,9 +20,6 @@ from abc_nb.problems.sampling import Batch
 from abc_nb.runs import store
 from abc_nb.runs.store import Run
 
-COSTS = {"problems": "problems", "steps": "step", "seconds": "seconds"}
-LINE = ["attention", "layer", "head", "span", "direction", "offset", "share", "value"]
-
 
 def made_from(run: Run) -> Run:
     """The run that a run was made from; InputError if it is not there, but perhaps one with other weights."""
@@ -98,10 +95,6 @@ class CalibrationStudy:
         """Which cells (head, query, key) of the averaged attention lie on kept lines."""
         return self.bias.covers(self.layout, name, layer).numpy()
 
-    def extended(self, name: Attention, layer: int, digits: int) -> np.ndarray:
-        """The bias (head, query, key) for problems of a length."""
-        return self.bias.dense(self.run.spec.sampler.layout(digits), name, layer).numpy()
-
     def letters(self, digits: int | None = None) -> tuple[list[str], list[str]]:
         """`letters` of problems of `digits` digits, or of those that attention is averaged over."""
         return letters(self.layout if digits is None else self.run.spec.sampler.layout(digits))
@@ -123,13 +116,13 @@ class CalibrationStudy:
         `problems`, `steps` and `seconds` (with calibration; they depend on how busy the machine was) up to the first
         validation of 99%, infinite if there was none; `whole` is the problems of both to their end.
         """
-        tried = self.run.thresholds()
-        assert tried is not None
+        tried = self.run.table("thresholds").iloc[-1]
         own, parent = self.run.reached(INTERPOLATES), self.parent_run.reached(INTERPOLATES)
         own["seconds"] += self.run.manifest["calibration_seconds"]
-        row = {"task": self.run.spec.task.title, "seed": self.run.seed, "share": tried.share.iloc[-1]}
-        row |= {"lines": len(self.bias.lines), "skill": tried.skill.iloc[-1]}
-        row |= {name: own[of] / parent[of] if parent[of] < math.inf else math.inf for name, of in COSTS.items()}
+        row = {"task": self.run.spec.task.title, "seed": self.run.seed, "share": tried.share}
+        row |= {"lines": len(self.bias.lines), "skill": tried.skill}
+        costs = {"problems": "problems", "steps": "step", "seconds": "seconds"}
+        row |= {name: own[of] / parent[of] if parent[of] < math.inf else math.inf for name, of in costs.items()}
         return row | {"whole": self.run.problems() / self.parent_run.problems()}
 
 
@@ -141,7 +134,8 @@ def line_table(lines: Sequence[Line], averages: Averages, layout: Layout) -> pd.
         share = weights[cells_of(line, layout)].sum().item() / len(weights)
         where = (line.attention, line.layer + 1, line.head + 1, line.span, line.direction, line.offset)
         rows.append((*where, share, line.value))
-    return pd.DataFrame(rows, columns=LINE)
+    columns = ["attention", "layer", "head", "span", "direction", "offset", "share", "value"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def letters(layout: Layout) -> tuple[list[str], list[str]]:

@@ -18,23 +18,19 @@ from abc_nb.runs import store
 from abc_nb.runs.store import Run
 from abc_nb.specs.models import MODELS as EVERY_MODEL
 from abc_nb.specs.names import Name
-from abc_nb.specs.spec import GROUPS, Spec, spec, specify
+from abc_nb.specs.spec import GROUPS, Spec, spec
 from abc_nb.specs.studies import ABLATED, ARITHMETIC, BASES, LISTS, STUDIES
 from abc_nb.specs.traced import TRACED
 
 MODELS = ("abs", "abc")
 DECODERS = ("decoder-abs", "decoder-abc", "decoder-abc-twice")
 PRACTISED = (*MODELS, *DECODERS)  # models whose training ends with practice
-BEFORE = tuple(EVERY_MODEL[model].parent for model in PRACTISED)  # the same, before practice
 TABLES_PRACTISED = tuple(name for name, model in TRACED.items() if model.practice)
-SEARCHED = ("baselines", "lora", "variants", "methods", "places", "decoder-only")  # for what they get wrong
-SMALL = ["seed", "certified", "contexts", "wrong", "margin"]
 WRONG = ["task", "model", "seed", "problem", "answer", "right"]
 COLUMNS = ["task", "model", "seed", "certified", "contexts", "wrong", "margin", "left", "bits"]
+COLUMNS += ["base", "experiment", "statement", "counterexamples"]
 PRACTICE = ["task", "model", "seed", "before", "after", "rounds", "wrong before", "wrong after", "alone"]
 PRACTICE += ["seconds", "seconds before"]
-MOST = ("rounds", "wrong before")  # of which the highest number is shown
-MORE = ["base", "experiment", "statement", "counterexamples"]
 
 
 # ---- the table --------------------------------------------------------------------------------------
@@ -44,8 +40,7 @@ def table(found: Results) -> pd.DataFrame:
     """The certificates of these results' profile and seeds, a row each.
 
     Where either will do, one that was made here replaces the shipped one, and a run that was made here has no shipped
-    one: that is of other weights. `left` is the least that rounding leaves of a margin, in
-    arithmetic of so many `bits`.
+    one: that is of other weights. `left` is the least that rounding leaves of a margin, in `bits` bits.
     """
     made = files.made_here() if found.origin != "shipped" else {}
     shipped, rows = files.shipped() if found.origin != "runs" else {}, []
@@ -55,7 +50,7 @@ def table(found: Results) -> pd.DataFrame:
         if data["profile"] == found.profile and seed in found.seeds and not others:
             name = own.identity
             rows.append(data | data["rounding"] | {"task": name.task, "model": name.model, "base": name.base})
-    return pd.DataFrame(rows, columns=[*COLUMNS, *MORE]).sort_values(["experiment", "seed"], ignore_index=True)
+    return pd.DataFrame(rows, columns=COLUMNS).sort_values(["experiment", "seed"], ignore_index=True)
 
 
 def rows(found: Results, models: Sequence[str] = PRACTISED, tasks: Sequence[str] = ARITHMETIC) -> pd.DataFrame:
@@ -92,7 +87,8 @@ def smallest(found: Results) -> pd.DataFrame:
         parameters = sum(weights.numel() for weights in own.build(0).parameters())
         sizes.append((own.model.width, own.model.feed_forward, parameters))
     size = pd.DataFrame(sizes, columns=["embedding size", "feed-forward", "parameters"])
-    return size.join(frame[SMALL]).sort_values("parameters", ascending=False, ignore_index=True)
+    about = frame[["seed", "certified", "contexts", "wrong", "margin"]]
+    return size.join(about).sort_values("parameters", ascending=False, ignore_index=True)
 
 
 # ---- practice ---------------------------------------------------------------------------------------
@@ -116,7 +112,7 @@ def practice(found: Results, models: Sequence[str] = PRACTISED, tasks: Sequence[
 
 def practice_summary(found: Results, models: Sequence[str] = MODELS, tasks: Sequence[str] = ARITHMETIC) -> pd.DataFrame:
     """By task and model: runs certified before and after practice, most rounds and contexts, smallest margins."""
-    kinds: dict[str, Any] = {"before": share, "after": share} | dict.fromkeys(MOST, "max")
+    kinds: dict[str, Any] = {"before": share, "after": share, "rounds": "max", "wrong before": "max"}
     runs = practice(found, models, tasks).groupby(["task", "model"], sort=False).agg(kinds)
     certificates = rows(found, models, tasks).groupby(["task", "model"], sort=False)
     proven = certificates.agg({"contexts": "max", "margin": "min"})
@@ -164,14 +160,15 @@ def lists_and_bases(found: Results) -> pd.DataFrame:
 
 def verdict_on(found: Results, name: Name, made: dict[Name, dict[Any, Any]]) -> dict[str, Any] | None:
     """The row of one experiment in `lists_and_bases`, from all certificates; None without a model's lines."""
-    row, parent = {"task": name.task, "base": name.base, "model": name.model}, before_practice(name)
-    if (last := made.get(name) or made.get(parent)) is None:
-        own, runs = spec(parent, found.profile), found.existing([parent])
-        if own.calibration is not None and not runs:
+    own, row = spec(name, found.profile), {"task": name.task, "base": name.base, "model": name.model}
+    before = own.parent if own.practice and own.parent else own  # the model that a practised one was made from
+    if (last := made.get(name) or made.get(before.identity)) is None:
+        runs = found.existing([before.identity]) if before.calibration is not None else []
+        if before.calibration is not None and not runs:
             return None
-        contexts = count_under(own, None if own.calibration is None else runs[0].bias())
+        contexts = count_under(before, runs[0].bias() if runs else None)
         return row | {"contexts": contexts, "verdict": "no certificate", "wrong": None, "margin": None, "problem": ""}
-    first = made.get(parent, last)
+    first = made.get(before.identity, last)
     facts: dict[str, Any] = next((run.manifest.get("practice", {}) for run in found.existing([name])), {})
     verdict = "certified" if last["certified"] else "not certified"
     return row | {
@@ -181,12 +178,6 @@ def verdict_on(found: Results, name: Name, made: dict[Name, dict[Any, Any]]) -> 
         "margin": last["margin"],
         "problem": next((example["problem"] for example in first["counterexamples"]), ""),
     }
-
-
-def before_practice(name: Name) -> Name:
-    """The model that a practised one was made from; any other model itself."""
-    own = specify(name, "quick")
-    return own.parent.identity if own.practice and own.parent else name
 
 
 def count_under(own: Spec, bias: Lines | None) -> int:
@@ -205,13 +196,15 @@ def shortest_wrong(found: Results) -> pd.DataFrame:
 
 def counterexamples(found: Results) -> pd.DataFrame:
     """The shortest wrong problem of each model that is not certified, the model's answer to it, and the right one."""
-    every = rows(found, (*PRACTISED, *BEFORE)).to_dict("records")
+    before = [EVERY_MODEL[model].parent for model in PRACTISED]
+    every = rows(found, [*PRACTISED, *before]).to_dict("records")
     return pd.DataFrame([row | row["counterexamples"][0] for row in every if row["counterexamples"]], columns=WRONG)
 
 
 def searched(found: Results, tasks: Sequence[str] = ARITHMETIC) -> pd.DataFrame:
     """The shortest wrong problem, kept or searched now, of the first seed's models without any certificate."""
-    runs = found.first.existing([name for name in found.names(*SEARCHED) if name.task in tasks])
+    studies = ("baselines", "lora", "variants", "methods", "places", "decoder-only")
+    runs = found.first.existing([name for name in found.names(*studies) if name.task in tasks])
     examples = [(run, example) for run in runs if (example := run.shortest_wrong()) is not None]
     made = [identity(run) | example._asdict() for run, example in examples]
     return pd.DataFrame(made, columns=WRONG)

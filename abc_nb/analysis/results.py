@@ -126,10 +126,6 @@ class Results:
         """Evaluation rows of some studies, as `evaluation` has them."""
         return self.evaluation(self.names(*studies))
 
-    def of_task(self, task: str, *models: str) -> pd.DataFrame:
-        """Evaluation rows of some models of one task."""
-        return self.evaluation([f"{task}-{model}" for model in models])
-
     def by_seed(self, name: str | Name) -> dict[int, Run | None]:
         """The run of each seed."""
         origins = ANYWHERE if self.origin == "any" else (self.origin,)

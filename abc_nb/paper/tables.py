@@ -48,24 +48,20 @@ def wide(frame: pd.DataFrame) -> pd.DataFrame:
     return arranged(frame, ["task", "model"], "length", paper + " | " + medians(frame))
 
 
-def interpolation(results: Results) -> pd.DataFrame:
-    """Table 2: does Vanilla interpolate (validation) and extrapolate (60 digits) at 99% or better?"""
-    names = [f"{task}-vanilla" for task in ARITHMETIC]
-    rows = named(results.evaluation(names))
-    by_task = rows[rows.length == 60].groupby("task", sort=False)
-    return interpolation_table(by_task.validation.agg(median_seed), by_task.accuracy.agg(median_seed))
-
-
-def interpolation_table(validation: pd.Series, longest: pd.Series) -> pd.DataFrame:
-    """Table 2 of shares that are right in validation and at 60 digits, by task."""
+def interpolation(rows: pd.DataFrame) -> pd.DataFrame:
+    """Table 2, of evaluation rows: does Vanilla interpolate (validation) and extrapolate (60 digits) at 99% or better?"""
+    by_task = named(rows[(rows.model == "vanilla") & (rows.length == 60)]).groupby("task", sort=False)
     paper = pd.read_csv(paths.DATA / "paper_tables.csv", dtype=str)
     paper = paper[paper.table == "table2"].pivot(index="task", columns="length_digits", values="accuracy_percent")
     columns: dict[str, pd.Series] = {}
-    for what, ours in (("interpolation", validation), ("extrapolation", longest)):
-        columns[f"{what}, paper"] = paper[what]
-        columns[f"{what}, ours"] = ours.ge(BAR).map({True: "yes", False: "no"})
-        columns["validation (%)" if what == "interpolation" else "60 digits (%)"] = 100 * ours
-    return pd.DataFrame(columns).loc[list(validation.index)].rename_axis("task").reset_index()
+    for what, column, title in (
+        ("interpolation", "validation", "validation"),
+        ("extrapolation", "accuracy", "60 digits"),
+    ):
+        ours = by_task[column].agg(median_seed)
+        columns |= {f"{what}, paper": paper[what], f"{what}, ours": ours.ge(BAR).map({True: "yes", False: "no"})}
+        columns[f"{title} (%)"] = 100 * ours
+    return pd.DataFrame(columns).loc[list(by_task.groups)].rename_axis("task").reset_index()
 
 
 def readings(results: Results, regime: str) -> pd.DataFrame:

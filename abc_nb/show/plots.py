@@ -96,7 +96,8 @@ def headline(study: CalibrationStudy, rows: pd.DataFrame, certified: dict[str, s
     keys, queries = study.letters()
     with_tokens(seen, keys if len(keys) < 20 else once(keys), queries[:rows_shown], size=10)
     seen.set(title="1. What a plain model looks at")
-    mask(extended, np.isfinite(study.extended("cross", layer, DIGITS)[head]))
+    longer = study.bias.dense(study.run.spec.sampler.layout(DIGITS), "cross", layer)[head]
+    mask(extended, longer.isfinite().numpy())
     keys, queries = study.letters(DIGITS)
     some = [name * (row % 5 == 1) for row, name in enumerate(queries, 1)]
     with_tokens(extended, once(keys), some, size=9)
