@@ -22,6 +22,7 @@ from abc_nb.paper.report import LENGTHS, ROWS
 from abc_nb.problems.tables import Tables
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import store
+from abc_nb.runs.run import Run
 from abc_nb.show.titles import of_models, of_task
 from abc_nb.specs.names import Name
 from abc_nb.specs.recipes import TABLE
@@ -73,8 +74,7 @@ class Statement:
     def accepts(self, right: int, level: float) -> bool:
         """Whether such an outcome here would be the same: of proven models all, where all shipped ones are certified.
 
-        Another count is the same where chance explains the difference at this level. In the problems: Fisher's exact
-        test against all seeds together. Between trainings: the interval that Student's t predicts for one more seed.
+        Of others see `HOW`.
         """
         samples, known = self.here[1], np.array(self.shipped)
         pooled, total = known.sum(axis=0)
@@ -122,22 +122,19 @@ def statements(profile: str, seeds: Sequence[int]) -> list[Statement]:
 def of_tests(names: dict[Name, str], titles: dict[str, str], shipped: Results, here: Results) -> Iterator[Statement]:
     """How many problems are right: a statement a model, length and seed."""
     for name, notebook in names.items():
-        known, made, task = tests(shipped, name), tests(here, name), Task(name.task)
-        another = train_command(name, max(here.seeds) + 1, here.profile)
+        known, made = ([test for run in found.existing([name]) for test in tests(run)] for found in (shipped, here))
+        task, another = Task(name.task), train_command(name, max(here.seeds) + 1, here.profile)
         advice = f"read notebook {notebook}, and see whether another seed agrees: `{another}`"
-        for length in [each for each in (LONG if isinstance(task, Tables) else SHORT) if each in known]:
-            for seed, count in made.get(length, {}).items():
+        for length, seed, count in sorted(made):
+            counts = [theirs for tested, _, theirs in known if tested == length]
+            if counts and length in (LONG if isinstance(task, Tables) else SHORT):
                 what = f"{titles[name.model]}, {of_task(name.task)}, {length} {task.unit}, seed {seed}"
-                yield Statement(what, [*known[length].values()], count, advice)
+                yield Statement(what, counts, count, advice)
 
 
-def tests(found: Results, name: Name) -> dict[int, dict[int, Count]]:
-    """Right problems, of how many, by length and seed."""
-    counted: dict[int, dict[int, Count]] = {}
-    for run in found.existing([name]):
-        for row in run.evaluation().to_dict("records"):
-            counted.setdefault(row["length"], {})[run.seed] = row["correct"], row["samples"]
-    return counted
+def tests(run: Run) -> list[tuple[int, int, Count]]:
+    """Length, seed and right problems, of how many, of each test of a run."""
+    return [(row["length"], run.seed, (row["correct"], row["samples"])) for row in run.evaluation().to_dict("records")]
 
 
 def of_certificates(
