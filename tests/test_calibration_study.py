@@ -8,16 +8,12 @@ import pytest
 import torch
 
 from abc_nb.analysis.calibration_study import CalibrationStudy
-from abc_nb.bias.base import Attention
 from abc_nb.bias.lines import Line
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
-from abc_nb.model.attention import Record
 from abc_nb.problems.layouts import Layout
-from abc_nb.runs import runner, store
+from abc_nb.runs import runner
 from abc_nb.specs.spec import spec
-
-ATTENTIONS: list[Attention] = ["self", "cross"]
 
 
 @pytest.fixture(scope="module")
@@ -48,16 +44,6 @@ def test_a_run_without_calibration_and_a_parent_with_other_weights_are_errors(st
     other = {**study.run.manifest, "parent": {**study.run.manifest["parent"], "weights": "0" * 64}}
     with pytest.raises(InputError, match="the addition-vanilla that addition-abc-unpractised was made from is not"):
         _ = CalibrationStudy(replace(study.run, manifest=other)).parent
-
-
-def test_averages_are_the_parents_attention_on_its_own_training_problems(study: CalibrationStudy) -> None:
-    parent = spec("addition-vanilla", "smoke")
-    run, batch, record = store.find(parent, 0), parent.sampler.calibration_batch(0), Record()
-    assert run is not None
-    with torch.inference_mode():
-        run.model()(batch.source, batch.target[:, :-1], batch.layout, record=record)
-    for name in ATTENTIONS:
-        torch.testing.assert_close(study.averages[name, 0], record.weights[name, 0].mean(0))
 
 
 def test_every_line_has_a_row_with_its_share_of_the_averaged_attention(study: CalibrationStudy) -> None:

@@ -10,7 +10,7 @@ from IPython.display import HTML, Image, Markdown
 from abc_nb.common.errors import InputError
 from abc_nb.paper import exhibits
 from abc_nb.paper.exhibits import Exhibits
-from abc_nb.show import pictures, tables, titles
+from abc_nb.show import pictures, titles
 
 SHOW = Exhibits("07_every_length", "quick")
 
@@ -62,12 +62,6 @@ def test_a_table_is_saved_whole_and_shown_below_its_caption(shown: list[object],
             text = (tmp_path / f"table-7-2-far.{end}").read_text(encoding="utf-8")
             assert (text.count("ABC"), text.count("ABC, decoder-only")) == (2, 1) and "Of one run." in text
             assert "abc" not in text and "index" not in text
-
-
-def test_an_index_with_a_name_is_shown_and_one_without_is_not() -> None:
-    frame = pd.DataFrame({"a": ["x"]}, index=pd.Index(["row"], name="about"))
-    assert "row" in tables.html(frame)
-    assert "row" not in tables.html(frame.rename_axis(None))
 
 
 @pytest.mark.parametrize(

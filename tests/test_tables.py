@@ -56,19 +56,6 @@ def test_a_product_is_that_of_pythons_integers_and_a_cell_follows_from_its_neigh
         assert line == ["x", DIGITS[operands[1][0, row]], "|", *reversed(texts)]
 
 
-def test_a_written_product_is_laid_out_as_on_paper() -> None:
-    task = Task("n-by-n")
-    operands, layout = task.read("12*34"), task.layout((2, 2))
-    tokens = task.answer(operands)[0].tolist()
-    table = [
-        "             1  2",
-        "x 4 |    00 04 08",  # 12 * 4 = 48
-        "x 3 | 00 04 10",  # and 4 + 12 * 3 = 40
-    ]
-    assert task.written_table(tokens, layout, operands).splitlines() == table
-    assert task.write(tokens, layout) == "408"
-
-
 @pytest.mark.parametrize(("name", "problem"), [("n-by-n", "12*34"), ("sum-of-many", "1+2")])
 def test_tokens_that_are_no_cells_are_question_marks(name: str, problem: str) -> None:
     task = Task(name)

@@ -15,8 +15,6 @@ from abc_nb.runs import runner, store
 from abc_nb.show.explorers.calibration import Retraining
 from abc_nb.show.explorers.frame import Explorer
 from abc_nb.specs.spec import spec
-from abc_nb.training import trainer as training
-from abc_nb.training.progress import Progress
 
 
 @pytest.fixture(scope="session")
@@ -128,22 +126,7 @@ def test_a_retraining_adds_its_curve_and_is_found_the_next_time(bench: Explorer,
     assert press(bench).startswith("Done") and made.stat().st_mtime_ns == when
 
 
-def test_an_interrupted_retraining_goes_on_and_one_that_fails_says_why(
-    bench: Explorer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
-    steps: list[int] = []
-
-    def interrupted(self: Retraining, progress: Progress) -> None:
-        steps.append(progress.step)
-        if len(steps) == 7:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(Retraining, "report", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        press(bench)
-    assert press(bench).startswith("Done") and steps[7] == 8
-
+def test_a_retraining_that_fails_says_why(bench: Explorer, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 

@@ -1,1 +1,1 @@
-"""Widgets for JupyterLab: what they show is made by plain functions, in the module without `_widget`."""
+"""Widgets for JupyterLab, and the plain functions that make what they show."""

@@ -4,7 +4,7 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from html import escape
-from typing import Any, TypeVar
+from typing import Any
 
 import ipywidgets as w
 import pandas as pd
@@ -15,7 +15,6 @@ from abc_nb.show import pictures
 
 WIDTH = 940  # pixels: fits a notebook next to an open sidebar
 Controls = dict[str, Any]  # widgets, by name
-Build = TypeVar("Build", bound=Callable[..., w.Widget])
 
 
 class Explorer(w.VBox):
@@ -71,7 +70,7 @@ class Explorer(w.VBox):
         return {**super()._repr_mimebundle_(**options), **picture}
 
 
-def or_sentence(build: Build) -> Build:
+def or_sentence(build: Callable[..., w.Widget]) -> Callable[..., w.Widget]:
     """Where an explorer cannot be built, the sentence that says why stands in its place."""
 
     @wraps(build)
@@ -81,7 +80,7 @@ def or_sentence(build: Build) -> Build:
         except InputError as error:
             return line(f"⚠ {error}")
 
-    return built  # type: ignore[return-value]
+    return built
 
 
 def fixed(height: int) -> w.Layout:
