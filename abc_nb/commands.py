@@ -167,13 +167,7 @@ def sweep(arguments: Namespace) -> int:
 
     chosen = studies.matching(arguments.pattern, arguments.profile)
     jobs = [(spec(name, arguments.profile), seed) for seed in arguments.seeds for name in chosen]
-    missing = sweeping.missing(jobs)
-    print(f"runs asked for: {len(jobs)}, to be made: {len(missing)}", flush=True)
-    failures = sweeping.sweep(missing, arguments.dask)
-    for failure in failures:
-        print(f"abc-nb: {failure}", file=sys.stderr)
-    print(f"made: {len(missing) - len(failures)}, failed: {len(failures)}; all are kept in {paths.runs()}")
-    return 1 if failures else 0
+    return 1 if sweeping.sweep(jobs, arguments.dask) else 0
 
 
 def reproduce(arguments: Namespace) -> int:

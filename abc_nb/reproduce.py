@@ -1,7 +1,6 @@
 """`make reproduce`: train until proven what is missing, run every notebook, and compare with what is stated."""
 
 import os
-import sys
 from collections.abc import Sequence
 
 from abc_nb.analysis.results import Results
@@ -21,8 +20,7 @@ def reproduce(profile: str, seeds: Sequence[int]) -> int:
     statement of README or of the paper's tables did not come out the same.
     """
     print("stage 1 of 3: training", flush=True)
-    if failures := train(profile, seeds):
-        print("\n".join(f"abc-nb: {failure}" for failure in failures), file=sys.stderr)
+    if sweep.sweep([(spec, seed) for seed in seeds for spec in needed(profile)]):
         return 1
     os.environ.setdefault("ABC_NB_FIGURES", str(paths.BUILD / "reproduced"))  # for this process and the kernels
     compared = profile == "quick"
@@ -35,13 +33,3 @@ def reproduce(profile: str, seeds: Sequence[int]) -> int:
     text, same = statements.report(profile, seeds) if compared else ("", True)
     print(f"figures and tables are in {paths.figures(profile)}, all on one page: {page.name}\n\n{text}".rstrip())
     return 0 if same else 1
-
-
-def train(profile: str, seeds: Sequence[int]) -> list[str]:
-    """Make the runs that are missing; those that failed."""
-    jobs = [(spec, seed) for seed in seeds for spec in needed(profile)]
-    todo = sweep.missing(jobs)
-    print(f"profile {profile}: {len(jobs)} runs, {sum(job not in todo for job in jobs)} of them finished before")
-    if todo:
-        print(f"training {len(todo)} runs", flush=True)
-    return sweep.sweep(todo)

@@ -117,7 +117,7 @@ def test_a_run_that_differs_makes_the_reproduction_fail_and_says_what_to_do(
 ) -> None:
     """Of one model that was made here: its counts at five lengths, one of which was changed."""
     made_here("addition-vanilla", right)
-    monkeypatch.setattr(reproduce, "train", lambda *_: [])
+    monkeypatch.setattr(reproduce.sweep, "sweep", lambda jobs: [])
     given: list[object] = []
     monkeypatch.setattr(reproduce.notebooks, "execute_all", lambda folder, parameters: given.append(parameters))
     monkeypatch.setattr(reproduce.report, "write", lambda found: places / "REPORT.md")

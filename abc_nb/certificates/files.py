@@ -10,6 +10,7 @@ from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import read_lines, write_lines, write_text
 
+MADE_HERE, SHIPPED = "certificates", "certificates.jsonl"  # in the folders of runs and of shipped results
 LARGEST = 2**20  # bytes of one certificate
 KINDS = {"type": str, "experiment": str, "profile": str, "seed": int, "base": int}
 
@@ -23,7 +24,7 @@ def name_of(experiment: str, seed: int, profile: str) -> str:
 
 def path_of(name: str) -> Path:
     """Where the certificate of a run is if it was made here."""
-    return paths.certificates_made_here() / f"{name}.json"
+    return paths.runs() / MADE_HERE / f"{name}.json"
 
 
 def write(certificate: Certificate, experiment: str, seed: int, profile: str, path: Path | None = None) -> Path:
@@ -48,12 +49,12 @@ def read(path: Path) -> Data:
 
 def made_here() -> dict[str, Data]:
     """The certificates that were made here, by the names of their runs."""
-    return {path.stem: read(path) for path in sorted(paths.certificates_made_here().glob("*.json"))}
+    return {path.stem: read(path) for path in sorted((paths.runs() / MADE_HERE).glob("*.json"))}
 
 
 def shipped() -> dict[str, Data]:
     """The certificates that come with the project, by the names of their runs."""
-    every = read_lines(paths.certificates())
+    every = read_lines(paths.SHIPPED / SHIPPED)
     return {name_of(data["experiment"], data["seed"], data["profile"]): data for data in every}
 
 
@@ -62,4 +63,4 @@ def ship(name: str, certificate: Data | None) -> None:
     known = {each: data for each, data in shipped().items() if each != name}
     known |= {name: certificate} if certificate is not None else {}
     order = ("experiment", "profile", "seed")
-    write_lines(paths.certificates(), sorted(known.values(), key=lambda data: [data[name] for name in order]))
+    write_lines(paths.SHIPPED / SHIPPED, sorted(known.values(), key=lambda data: [data[name] for name in order]))

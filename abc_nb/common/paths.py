@@ -1,4 +1,4 @@
-"""Where things are on disk: the only file that knows."""
+"""Where the folders of the project are."""
 
 import os
 from pathlib import Path
@@ -13,20 +13,6 @@ NOTEBOOKS = ROOT / "notebooks"
 RESULTS = ROOT / "results" if CHECKOUT else MODELS
 SHIPPED = Path(os.environ.get("ABC_NB_RESULTS") or RESULTS).absolute()  # results that come with the project
 BUILD = ROOT / "build"  # executed copies of notebooks
-
-
-def certificates() -> Path:
-    """The certificates that come with the project, a line each."""
-    return SHIPPED / "certificates.jsonl"
-
-
-def language_records() -> Path:
-    """The records of language models that come with the project, a line each."""
-    return SHIPPED / "language.jsonl"
-
-
-def certificates_made_here() -> Path:
-    return runs() / "certificates"
 
 
 def runs() -> Path:

@@ -32,6 +32,8 @@ from abc_nb.problems.spans import Pattern
 from abc_nb.problems.tasks import Task
 from abc_nb.training.trainer import Report
 
+RECORDS = "language.jsonl"  # of the shipped runs, a line each
+
 
 @dataclass(frozen=True)
 class LanguageRun:
@@ -68,7 +70,7 @@ def made_here(spec: LanguageSpec, seed: int) -> Path:
 
 def shipped() -> dict[str, dict[str, Any]]:
     """The records that come with the project, a line each, by the keys of their runs."""
-    return {record["key"]: record for record in read_lines(paths.language_records())}
+    return {record["key"]: record for record in read_lines(paths.SHIPPED / RECORDS)}
 
 
 def shipped_weights(key: str) -> Path:
@@ -151,4 +153,4 @@ def ship(run: LanguageRun) -> Path:
     key = run.spec.key(run.seed)
     write_bytes(shipped_weights(key), run.weights.read_bytes())
     records = shipped() | {key: run.record}
-    return write_lines(paths.language_records(), (records[each] for each in sorted(records)))
+    return write_lines(paths.SHIPPED / RECORDS, (records[each] for each in sorted(records)))

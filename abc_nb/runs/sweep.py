@@ -1,6 +1,7 @@
 """Sweeps: many runs, on all cores or on a Dask cluster, with the same results."""
 
 import os
+import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -33,12 +34,13 @@ def missing(jobs: Sequence[Job]) -> list[Job]:
 
 
 def sweep(jobs: Sequence[Job], dask: str | None = None) -> list[str]:
-    """Train what is missing; returns a sentence for each run that failed, while the others went on.
+    """Train what is missing and say how it went; returns a sentence for each run that failed, while others went on.
 
     In a process each, or on the workers of the `dask` scheduler at this address, which see the same folder of runs.
     Parents are begun before their children, which wait for them, since no run is made twice.
     """
     todo = sorted(missing(jobs), key=lambda job: depth(job[0]))
+    print(f"runs asked for: {len(jobs)}, to be made: {len(todo)}", flush=True)
     if not todo:
         return []
     folder, failures = paths.runs(), list[str]()
@@ -53,6 +55,9 @@ def sweep(jobs: Sequence[Job], dask: str | None = None) -> list[str]:
         for failure, steps in parallel(joblib.delayed(attempt)(*job, str(folder)) for job in todo):
             bar.update(steps)
             failures += [failure] if failure else []
+    for failure in failures:
+        print(f"abc-nb: {failure}", file=sys.stderr)
+    print(f"made: {len(todo) - len(failures)}, failed: {len(failures)}; all are kept in {folder}", flush=True)
     return failures
 
 

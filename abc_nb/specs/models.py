@@ -77,13 +77,8 @@ WINDOWS = {  # other windows with the whole training (claim C34), to one side; w
     for t in (3, 5)
 }
 SIZES = {  # layers of encoder and decoder, width, heads (claim C30); 0/2, 64, 8 are `window-cyclic-both`
-    "0-1": ("0/1 layers", layers(0, 1)),
-    "0-4": ("0/4 layers", layers(0, 4)),
-    "1-6": ("1/6 layers", layers(1, 6)),
-    "4-4": ("4/4 layers", layers(4, 4)),
-    "6-1": ("6/1 layers", layers(6, 1)),
-    "width-32": ("embedding size 32", embedding_size(32)),
-    "width-128": ("embedding size 128", embedding_size(128)),
+    **{f"{m}-{n}": (f"{m}/{n} layers", layers(m, n)) for m, n in ((0, 1), (0, 4), (1, 6), (4, 4), (6, 1))},
+    **{f"width-{size}": (f"embedding size {size}", embedding_size(size)) for size in (32, 128)},
     "heads-1": ("1 head", {"heads": 1}),
     "heads-4": ("4 heads", {"heads": 4}),
 }

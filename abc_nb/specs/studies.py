@@ -1,8 +1,8 @@
 """Studies: the experiments that notebooks show, each a product of tasks, models and bases. No others exist."""
 
 import fnmatch
-import itertools
 from dataclasses import dataclass, replace
+from itertools import product
 
 from abc_nb.common.errors import InputError
 from abc_nb.problems.tasks import REGISTRY
@@ -33,12 +33,6 @@ class Study:
     bases: tuple[int, ...] = ()  # none: each task's usual one
     profiles: tuple[str, ...] = ("smoke", "quick", "paper")
     corner: int | None = 3  # how many of its models `smoke` has, for one task; None: all of it
-
-    @property
-    def names(self) -> list[Name]:
-        """Every experiment of it, base by base, model by model."""
-        parts = itertools.product(self.bases or (0,), self.models, self.tasks)
-        return [Name(task, model, base) for base, model, task in parts]
 
 
 DECODED = ("addition", "successor", "n-by-1", "parity")  # Addition first: it is what `smoke` has of them
@@ -100,7 +94,9 @@ STUDIES = {
 
 def names_of(*studies: str, profile: str = "quick") -> list[Name]:
     """The names of the experiments of some studies, each once; in the profile `smoke` a corner of each."""
-    return [*dict.fromkeys(name for study in studies for name in corner(STUDIES[study], profile).names)]
+    chosen = (corner(STUDIES[study], profile) for study in studies)
+    parts = ((own.bases or (0,), own.models, own.tasks) for own in chosen)
+    return [*dict.fromkeys(Name(task, model, base) for part in parts for base, model, task in product(*part))]
 
 
 def corner(study: Study, profile: str) -> Study:
