@@ -41,7 +41,7 @@ def test_the_learned_bias_is_a_mean_over_queries_and_stands_beside_the_lines_of_
     frame = pd.DataFrame(lines, columns=["attention", "direction", "offset", "share"])
     table = connections.by_offset(model, SimpleNamespace(lines=frame, batch=BATCH), 2).set_index("offset")  # type: ignore[arg-type]
     assert table.ABC.to_dict() == {2: 0.0, 1: 0.25, 0: 0.5, -1: 0.0, -2: 0.0}
-    attention = model.layers[0].cross_attention
+    attention = model.decoder.layers[0].cross_attention
     inputs: list[torch.Tensor] = []
     handle = attention.query.register_forward_pre_hook(lambda _module, given: inputs.append(given[0]))
     with torch.no_grad():
@@ -83,7 +83,7 @@ def test_the_spread_is_that_of_the_cells_one_by_one(name: Attention) -> None:
 def test_one_attention_adapted_alone_is_asked_with_the_inputs_it_had(name: Attention) -> None:
     """Equation 3 is about equal inputs; the queries of cross-attention would carry self-attention's change."""
     parent, adapted = build(), build(seed=1)
-    before, after = (getattr(each.layers[0], f"{name}_attention") for each in (parent, adapted))
+    before, after = (getattr(each.decoder.layers[0], f"{name}_attention") for each in (parent, adapted))
     inputs: dict[str, torch.Tensor] = {}
     for part in ("query", "key"):
         getattr(before, part).register_forward_pre_hook(lambda _, given, part=part: inputs.update({part: given[0]}))

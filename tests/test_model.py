@@ -96,7 +96,7 @@ def torch_logits(model: Transformer, source: Tensor, target: Tensor) -> Tensor:
         angle = torch.arange(count)[:, None] * 10000.0 ** (-torch.arange(0, config.width, 2) / config.width)
         sinusoids = torch.stack([angle.sin(), angle.cos()], -1).flatten(1)
         x = model.embedding(torch.cat([source, target], 1)) * scale + sinusoids
-        for layer in model.layers:
+        for layer in model.decoder.layers:
             x = torch_layer(layer, config)(x, src_mask=causal(count))
         return model.head(model.decoder_norm(x[:, source.shape[1] :]))
     memory, x = model.embedding(source) * scale, model.embedding(target) * scale
@@ -104,7 +104,7 @@ def torch_logits(model: Transformer, source: Tensor, target: Tensor) -> Tensor:
         assert isinstance(layer, Layer)
         memory = torch_layer(layer, config)(memory)
     memory = model.encoder_norm(memory)
-    for layer in model.layers:
+    for layer in model.decoder.layers:
         x = torch_layer(layer, config)(x, memory, tgt_mask=causal(target.shape[1]))
     return model.head(model.decoder_norm(x))
 

@@ -61,7 +61,7 @@ def same_index_at_every_size(longest: int) -> bool:
 def learned_by_offset(model: Transformer, batch: Batch) -> pd.Series:
     """What RPE adds to cross-attention's logits at each j - i, mean over queries, of the highest head of all layers."""
     found = []
-    for layer in model.layers:
+    for layer in model.decoder.layers:
         assert isinstance(layer, DecoderLayer)
         attention, queries = layer.cross_attention, list[Tensor]()
         handle = attention.query.register_forward_hook(lambda _m, _i, out, kept=queries: kept.append(out))

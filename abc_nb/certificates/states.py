@@ -189,7 +189,7 @@ class States:
 
         In a decoder-only model all keys are under one softmax. `then` makes something else of both and of the contexts.
         """
-        layer, (before, at, kept) = self.model.layers[node.layer - 1], self.used(node.before)
+        layer, (before, at, kept) = self.model.decoder.layers[node.layer - 1], self.used(node.before)
         norm, own, cross = layer.self_residual.norm, (*node.own, *node.cross), None
         if isinstance(layer, DecoderLayer):
             own, cross = node.own, self.keys(layer.cross_attention, node.cross, self.model.encoder_norm)

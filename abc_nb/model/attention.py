@@ -27,24 +27,23 @@ def over_all_keys(
     dropout: float = 0.0,
     keep: Keep | None = None,
 ) -> Tensor:
-    """softmax(query key^T / sqrt(d) + bias) value, the mean of values over all keys: (B, H, L, d).
+    """softmax(query key^T / sqrt(d) + bias) value: (B, H, L, d), of query (B, H, L, d), key and value (B, H, S, d).
 
-    query (B, H, L, d), key and value (B, H, S, d). The bias broadcasts to (B, H, L, S); minus infinity closes a key,
-    and a query without an open key gives zero. `keep` receives logits, bias included, and weights, and then there
-    is no dropout.
+    The bias broadcasts to (B, H, L, S); minus infinity closes a key, and a query without an open key gives zero.
+    `keep` receives logits, bias included, and weights, and then there is no dropout.
     """
-    if keep is None and not dropout and value.dtype == query.dtype and compiled.fits(query, key.shape[2]):
+    if keep is not None:
+        logits = query @ key.mT / query.shape[-1] ** 0.5
+        weights = torch.softmax(logits, -1) if bias is None else softmax_or_zero(logits, bias, -1)
+        keep(logits if bias is None else logits + bias, weights)
+        return weights @ value
+    if not dropout and value.dtype == query.dtype and compiled.fits(query, key.shape[2]):
         return compiled.attend(query, key, value, bias)
-    if keep is None:
-        if bias is None:
-            return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout)
-        bias, closed = opened(bias.to(query.dtype), -1)  # of another type it is read wrongly on a processor
-        mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropout)
-        return mixed.masked_fill(closed, 0.0)
-    logits = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
-    weights = torch.softmax(logits, -1) if bias is None else softmax_or_zero(logits, bias, -1)
-    keep(logits if bias is None else logits + bias, weights)
-    return weights @ value
+    if bias is None:
+        return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout)
+    bias, closed = opened(bias.to(query.dtype), -1)  # of another type it is read wrongly on a processor
+    mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropout)
+    return mixed.masked_fill(closed, 0.0)
 
 
 def over_open_keys(query: Tensor, key: Tensor, value: Tensor, bias: OpenKeys, dropout: float = 0.0) -> Tensor:
@@ -52,8 +51,7 @@ def over_open_keys(query: Tensor, key: Tensor, value: Tensor, bias: OpenKeys, dr
     rows = max(1, BLOCK // (query.shape[0] * bias.index.shape[1] * query.shape[1] * query.shape[3]))
     if not torch.is_grad_enabled() and rows < len(bias.index):  # so many that what is gathered stays in the cache
         blocks = [slice(start, start + rows) for start in range(0, len(bias.index), rows)]
-        parts = [over_open_keys(query[:, :, block], key, value, bias.rows(block)) for block in blocks]
-        return torch.cat(parts, dim=2)
+        return torch.cat([over_open_keys(query[:, :, own], key, value, bias.rows(own)) for own in blocks], dim=2)
     by_token = [x.transpose(1, 2) for x in (query, key, value)]  # (B, L or S, H, d), as it lies in memory
     flat, slots = bias.index.flatten(), bias.index.shape
     near_key, near_value = (x.index_select(1, flat).unflatten(1, slots) for x in by_token[1:])
@@ -113,8 +111,6 @@ class Record:
 
 
 class MultiHeadAttention(nn.Module):
-    """Multi-head attention with an additive bias, dense or given by open keys."""
-
     def __init__(self, width: int, heads: int, dropout: float, position: PositionEncoding) -> None:
         super().__init__()
         self.heads, self.dropout = heads, dropout
@@ -125,7 +121,7 @@ class MultiHeadAttention(nn.Module):
         return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
     def keys_values(self, memory: Tensor, index: Tensor) -> KeysValues:
-        """Keys, rotated to their index if the position encoding does that, and values."""
+        """Keys, rotated to their index if the encoding does that, and values."""
         return self.encoding.rotate(self.split(self.key(memory)), index), self.split(self.value(memory))
 
     def attend(
@@ -137,8 +133,7 @@ class MultiHeadAttention(nn.Module):
         if isinstance(bias, OpenKeys):
             mixed = over_open_keys(query, *keys_values, bias, dropout)
         else:
-            if bias is not None and bias.ndim == 3:  # the same for all rows of a batch
-                bias = bias[None]
+            bias = bias[None] if bias is not None and bias.ndim == 3 else bias  # the same for all rows of a batch
             extra = self.encoding.logits(self.position, query, index)
             added = extra if bias is None else bias if extra is None else extra + bias
             mixed = over_all_keys(query, *keys_values, added, dropout, keep)

@@ -2,13 +2,10 @@
 
 Why there is C in this package: a hundred steps of Addition's plain model, validation included, take 6.2 s of one core
 with it, 8.6 s with PyTorch's own attention, and 7.0 s with `torch.compile` on the same formula, which first compiles
-for ten seconds (medians of three, processor time). Reckoned up to its 1,600 steps, a training without C would take 38%
-longer, or 22% with `torch.compile` (12% without its compilation). Models under a window gain nothing: they look at few
-keys.
+for ten seconds (medians of three, processor time). Models under a window gain nothing: they look at few keys.
 
-Which one computes is a fact of the machine and the model, and is in a run's record: this one on a processor with a C
-compiler, for the head sizes below and float32; PyTorch's own elsewhere. Both round differently (by 5e-5 in logits).
-This one computes on one thread, which is what a run takes.
+A run's record says which one computed: this one on a processor with a C compiler, for the head sizes below and float32,
+on one thread; PyTorch's own elsewhere. Both round differently (by 5e-5 in logits).
 """
 
 import ctypes

@@ -20,8 +20,7 @@ from abc_nb.model.config import ModelConfig
 class Frame:
     """Positions of source and target tokens, and every layer's biases, by attention; `record` gets all attention.
 
-    A decoder-only model has `sequence`, of the answer's queries over problem and answer, and `source`, of the problem
-    to itself.
+    A decoder-only model has `sequence`, of the answer over problem and answer, and `source`, of the problem to itself.
     """
 
     source: Tensor  # (S,)
@@ -32,7 +31,7 @@ class Frame:
 
     def part(self, first: int, last: int) -> "Frame":
         """The queries of some output tokens; being causal, they do not depend on those after them."""
-        sources, rows = len(self.source), slice(first, last)
+        rows, sources = slice(first, last), len(self.source)
         keys = {"self": last, "cross": sources, "sequence": sources + last}
         biases = tuple(
             {name: bias if name == "source" else cut_bias(bias, rows, keys[name]) for name, bias in layer.items()}
@@ -79,23 +78,16 @@ class Layer(nn.Module):
     def keys_values(self, x: Tensor, index: Tensor) -> KeysValues:
         return self.self_attention.keys_values(self.self_residual.norm(x), index)
 
-    def mix(
-        self,
-        x: Tensor,
-        inner: Tensor,
-        keys_values: KeysValues,
-        bias: Added,
-        index: tuple[Tensor, Tensor],
-        keep: Keep | None = None,
-    ) -> Tensor:
-        """The layer's output for tokens `x`, whose queries come from `inner`; `index` is as in `attend`."""
-        x = self.self_residual(x, self.self_attention.attend(inner, keys_values, bias, index, keep))
+    def mix(self, x: Tensor, attended: Tensor) -> Tensor:
+        """The layer's output for tokens `x`, of what their attention gives."""
+        x = self.self_residual(x, attended)
         return self.forward_residual(x, self.feed_forward(self.forward_residual.norm(x)))
 
     def forward(self, x: Tensor, index: Tensor) -> Tensor:
         """As an encoder's layer: all tokens `x` (B, S, D) at positions `index` (S,) see each other."""
         inner = self.self_residual.norm(x)
-        return self.mix(x, inner, self.self_attention.keys_values(inner, index), None, (index, index))
+        keys_values = self.self_attention.keys_values(inner, index)
+        return self.mix(x, self.self_attention.attend(inner, keys_values, None, (index, index)))
 
     def answer(self, x: Tensor, problem: KeysValues, frame: Frame, number: int, cache: Cache | None) -> Tensor:
         """The output for the answer's tokens `x` (B, L, D), over those of the problem, which a cache has, and `x`."""
@@ -105,8 +97,8 @@ class Layer(nn.Module):
         else:
             both = cache.put(number, new)
         index = frame.queries, torch.cat([frame.source, frame.target])
-        inner, bias = self.self_residual.norm(x), frame.biases[number]["sequence"]
-        return self.mix(x, inner, both, bias, index, frame.keep(number, "cross", "self"))
+        bias, keep = frame.biases[number]["sequence"], frame.keep(number, "cross", "self")
+        return self.mix(x, self.self_attention.attend(self.self_residual.norm(x), both, bias, index, keep))
 
 
 class DecoderLayer(nn.Module):
@@ -132,12 +124,11 @@ class DecoderLayer(nn.Module):
 
 
 class Decoder(nn.ModuleList):
-    """A model's decoder, which is one of two kinds.
+    """A model's decoder, beside an encoder or alone.
 
-    Beside an encoder, each layer has an attention over the answer so far and one over the encoded problem. Alone,
-    problem and answer are one sequence: the source `$ ... &` and then the target `$ y_1 ... y_n`. A query of the answer
-    looks at both under one softmax. Its weights on the problem are what other modules call cross-attention, those on
-    the answer self-attention. So layouts, biases, lines and calibration are the same for both.
+    Alone, problem and answer are one sequence: the source `$ ... &` and then the target `$ y_1 ... y_n`. A query of the
+    answer looks at both under one softmax. Its weights on the problem are what other modules call cross-attention,
+    those on the answer self-attention. So layouts, biases, lines and calibration are the same for both.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -160,8 +151,8 @@ class Decoder(nn.ModuleList):
             own, index = layer.keys_values(memory, frame.source), (frame.source, frame.source)
             yield own
             if number < len(self) - 1:
-                inner, bias = layer.self_residual.norm(memory), frame.biases[number]["source"]
-                memory = layer.mix(memory, inner, own, bias, index, frame.keep(number, "source"))
+                inner, bias, keep = layer.self_residual.norm(memory), frame.biases[number], frame.keep(number, "source")
+                memory = layer.mix(memory, layer.self_attention.attend(inner, own, bias["source"], index, keep))
 
     def start(self, memory: Tensor, frame: Frame) -> Cache:
         """What decoding goes on from."""

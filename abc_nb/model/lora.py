@@ -21,12 +21,8 @@ class LowRank(nn.Module):
 
 def projections(model: nn.Module) -> list[nn.Linear]:
     """The query and key projections of every attention."""
-    return [
-        each
-        for module in model.modules()
-        if isinstance(module, MultiHeadAttention)
-        for each in (module.query, module.key)
-    ]
+    attentions = [module for module in model.modules() if isinstance(module, MultiHeadAttention)]
+    return [linear for each in attentions for linear in (each.query, each.key)]
 
 
 def adapt(model: nn.Module, rank: int, seed: int) -> None:

@@ -13,11 +13,11 @@ from abc_nb.bias.base import Added, Attention, Bias, key_count
 from abc_nb.bias.sequence import over_sequence
 from abc_nb.model.attention import Cache, Record
 from abc_nb.model.config import ModelConfig
-from abc_nb.model.layers import Decoder, DecoderLayer, Frame, Layer
+from abc_nb.model.layers import Decoder, Frame, Layer
 from abc_nb.model.positions import Index
 from abc_nb.problems.layouts import Layout
 
-__all__ = ["DecoderLayer", "ModelConfig", "Transformer"]
+__all__ = ["ModelConfig", "Transformer"]
 
 FRAMES = 32  # layouts whose positions and biases a model keeps
 
@@ -44,13 +44,6 @@ class Transformer(nn.Module):
         changed = type(self)(replace(self.config, bias=bias), self.embedding.num_embeddings)
         changed.load_state_dict(self.state_dict())
         return changed.to(self.head.weight.device).eval()
-
-    @property
-    def layers(self) -> list[DecoderLayer] | list[Layer]:
-        """The decoder's layers."""
-        return self.decoder.layers
-
-    # ---- what a layout fixes
 
     def frame(self, layout: Layout, dense: bool = False) -> Frame:
         """As `build_frame`, of which the last ones are kept, with tokens where the position encoding puts them."""
@@ -86,16 +79,14 @@ class Transformer(nn.Module):
 
         return Frame(source, target, target, tuple(map(of_layer, range(config.decoder_layers))))
 
-    # ---- the whole output at once
-
     def forward(
         self, source: Tensor, target: Tensor, layout: Layout, record: Record | None = None, phase: Tensor | int = 0
     ) -> Tensor:
         """Logits (B, L, vocabulary) for source (B, S) and the target without its last token (B, L).
 
-        Of a target that is only the beginning of one (L smaller than the layout's) it gives the beginning.
-        `record` receives attention (and makes the biases dense); `phase`, one number or (B, 1), is added to
-        every position, in places: aligned digits of two operands take two columns a place.
+        Of a target that is only the beginning of one (L smaller than the layout's) it gives the beginning. `record`
+        receives attention (and makes the biases dense); `phase`, one number or (B, 1), is added to every position, in
+        places: aligned digits of two operands take two columns a place.
         """
         frame = replace(self.frame(layout, dense=record is not None), record=record)
         if target.shape[1] < layout.target_length:
@@ -115,8 +106,6 @@ class Transformer(nn.Module):
         for layer in self.encoder:
             x = layer(x, frame.source)
         return self.encoder_norm(x)
-
-    # ---- token by token
 
     def start(self, source: Tensor, layout: Layout) -> tuple[Frame, Cache]:
         """What greedy decoding needs: positions and biases, and keys and values of the source."""

@@ -1,8 +1,8 @@
 """A text that a language model writes token by token, with keys and values of what is written kept.
 
-What a token sees depends on whether it stands in a problem, and that a number is one of a problem shows only when the
-`=` comes. So the problems of the whole text are found anew with every token, and what is kept is forgotten from the
-first token on that stands otherwise than before, and computed again. So is what a shorter or another text changes.
+What a token sees depends on whether it stands in a problem, which shows only when the `=` comes. So the problems of the
+whole text are found anew with every token, and what is kept is computed again from the first token on that stands
+otherwise than before.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,8 +30,7 @@ class Writer:
 
     def __init__(self, model: Transformer) -> None:
         self.model, self.cache = model, Cache()
-        self.tokens = list[object]()
-        self.last = torch.empty(0)
+        self.tokens, self.last = list[object](), torch.empty(0)
 
     def after(self, text: str) -> Tensor:
         """Logits (vocabulary,) of the token after a text, which can be any: longer, shorter or another than the last.
@@ -115,7 +114,7 @@ def logits(
         inner = layer.self_residual.norm(x)
         both = cache.put(number, layer.keys_values(x, own))
         keep = None if record is None else partial(record.keep, ("self",), number, 0)
-        x = layer.mix(x, inner, both, added, (own, where), keep)
+        x = layer.mix(x, layer.self_attention.attend(inner, both, added, (own, where), keep))
     cache.count = last
     return model.head(model.decoder_norm(x))
 
@@ -132,7 +131,7 @@ def passes(
 
 
 def standing(text: str, spans: Sequence[ProblemSpan]) -> list[object]:
-    """Each token of a text and, inside of a problem, what says how it stands there: no more is to know of it."""
+    """Each token of a text and, inside of a problem, how it stands there: all that its keys and values depend on."""
     found = list[object](text)
     for span in spans:
         own = span.pattern, span.start, span.lengths

@@ -1,7 +1,6 @@
 """Position encodings: what a token's place does to its embedding or to the attention logits.
 
-A position encoding is a frozen value, and a file holds one family of them; `base.py` says what it can do. The classes
-in this folder's files are found.
+A position encoding is a frozen value, and a file holds one family of them; classes in this folder's files are found.
 """
 
 from functools import partial

@@ -15,9 +15,8 @@ from abc_nb.problems.layouts import EOS, SOS, Layout
 class Abacus(Learned):
     """A trained vector for a digit's place in its number, the same in operands and output (McLeish et al. 2024).
 
-    Units are at 1, what is no digit at 0. In training each problem counts from a random start, so that vectors of
-    higher places are trained, too. The paper evaluates from the first start; here training is much shorter and seldom
-    begins there, so that evaluation puts a number into the middle of the starts.
+    Units are at 1, what is no digit at 0. In training each problem counts from a random start. The paper evaluates from
+    the first one; here training is much shorter and seldom begins there, so that evaluation takes the middle.
     """
 
     longest: int = 1024
@@ -33,8 +32,8 @@ class Abacus(Learned):
         return Index(self.shifted(places.source, start), self.shifted(places.target, start))
 
     def places(self, index: Index, layout: Layout) -> Index:
-        """Positions from the first start, of digit places in the source and steps of the target."""
-        return index  # SOS of the target at 0, then the units
+        """Positions from the first start, of digit places in the source and steps of the target, of which SOS is 0."""
+        return index
 
     def needed(self, layout: Layout) -> int:
         return max(int(layout.digit_places.max()) + 1, layout.target_length)
@@ -49,8 +48,8 @@ class Coupling(Abacus):
     """Digits of one place share a position, in operands and output (Cho et al. 2024, section 3).
 
     The operator and what comes before the output (the paper's =, here its first token) stand next to the units, at 1;
-    a place p (units = 0) is at p + 2, and the ends of the source are at 0. (For Parity the authors' code couples the
-    token before an output with the bit that it needs; here they are next to each other, as on the other tasks.)
+    a place p (units = 0) is at p + 2, the ends of the source at 0. (On Parity the authors' code couples the token
+    before an output with the bit that it needs.)
     """
 
     def places(self, index: Index, layout: Layout) -> Index:

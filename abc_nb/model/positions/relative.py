@@ -36,8 +36,7 @@ class Relative(PositionEncoding):
 class ShortRelative(Relative):
     """Clipped at half the width of training problems, so that training shows every vector many times.
 
-    The clipped vectors stand for all longer distances, and with a clip beyond those of training they stay as they
-    were drawn. (In translation a clip of 2 is as good as any larger one: Shaw et al. 2018, section 4.3.)
+    (In translation a clip of 2 is as good as any larger one: Shaw et al. 2018, section 4.3.)
     """
 
     def trained_on(self, layout: Layout) -> "ShortRelative":
@@ -80,16 +79,16 @@ def turned(weight: Tensor, query: Tensor, index: Tensor, keys: Tensor) -> Tensor
 class Randomized(TransformerXL):
     """Tokens stand at a sorted random subset of a longer range (Ruoss et al. 2023, section 3).
 
-    One subset for each part of a batch. Source and target share it, and the digit of a place stands where the output
-    token of that place is predicted. Evaluation draws as well, as in the paper: one subset for each number of tokens,
-    always the same. Under Transformer-XL's encoding, the best in that paper.
+    One subset for each part of a batch, of source and target; the digit of a place stands where the output token of
+    that place is predicted. Evaluation draws as well, as in the paper: one subset for each number of tokens, always the
+    same. Under Transformer-XL's encoding, the best in that paper.
     """
 
     longest: int = 2048  # N
     drawn: int = 0  # seed of the subsets of evaluation
 
     def needed(self, layout: Layout) -> int:
-        """How many positions a problem has: its source's, or more where the target goes on beyond it."""
+        """The source's positions, or more where the target goes on beyond it."""
         behind = layout.source_length - 1 - layout.units  # tokens from the end of the source to the units
         return max(layout.source_length, behind + layout.target_length)
 
@@ -142,8 +141,7 @@ class Fire(PositionEncoding):
 
     f is a small network with one output a head; c, 0.1 at first, and L are learned, as the authors do. In
     cross-attention a key can come after the query: there psi is continued as an odd function, and i becomes the
-    position of the last key. The quotient stays in [-1, 1], is the paper's where j <= i, and is 0 at any length on the
-    digit that is needed.
+    position of the last key.
     """
 
     from_units = True

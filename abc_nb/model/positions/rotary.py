@@ -28,9 +28,8 @@ class Rotary(PositionEncoding):
 class InterpolatedRotary(Rotary):
     """Beyond the training length, positions are squeezed into it (Chen et al. 2023, section 2.3).
 
-    A problem s times as long as any in training has its positions divided by s. The paper goes on
-    training then; here nothing is ever trained on longer problems. The source is counted from the units:
-    the distance zero is the only one that stays what it was.
+    A problem s times as long as any in training has its positions divided by s. The paper goes on training then; here
+    nothing is. The source is counted from the units: the distance zero is the only one that stays what it was.
     """
 
     from_units = True
