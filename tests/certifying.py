@@ -13,9 +13,8 @@ from abc_nb.certificates.contexts import Block, Contexts
 from abc_nb.certificates.rounding import Rounding
 from abc_nb.certificates.shapes import Shape
 from abc_nb.certificates.states import States
-from abc_nb.model.config import ModelConfig
 from abc_nb.model.positions import NoPosition, PositionEncoding, Sinusoidal
-from abc_nb.model.transformer import Transformer
+from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task
 from abc_nb.training.evaluation import evaluating

@@ -26,8 +26,7 @@ from abc_nb.certificates.tables import TableContexts
 from abc_nb.common.config import to_data
 from abc_nb.common.devices import one_thread
 from abc_nb.common.errors import InputError
-from abc_nb.model.config import ModelConfig
-from abc_nb.model.transformer import Transformer
+from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.sampling import Sampler
 from abc_nb.problems.tables import Tables
 from abc_nb.training.evaluation import evaluating

@@ -12,8 +12,7 @@ from abc_nb.certificates.counterexamples import Candidate, Counterexample, short
 from abc_nb.certificates.reach import MARGIN, Unrolled, furthest, period
 from abc_nb.certificates.shapes import Atom, Node, Place, Shape
 from abc_nb.common.errors import InputError
-from abc_nb.model.config import ModelConfig
-from abc_nb.model.transformer import Transformer
+from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.automaton import Kind
 from abc_nb.problems.digits import Digits
 from abc_nb.problems.layouts import EOS, SOS, Layout

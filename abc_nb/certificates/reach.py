@@ -34,8 +34,8 @@ from abc_nb.bias.lines import Lines
 from abc_nb.bias.window import Window
 from abc_nb.certificates.shapes import Atom, Node, Token
 from abc_nb.common.errors import InputError
-from abc_nb.model.config import ModelConfig
 from abc_nb.model.positions import NoPosition, PositionEncoding, Sinusoidal
+from abc_nb.model.transformer import ModelConfig
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.tasks import Task
 

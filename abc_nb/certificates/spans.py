@@ -35,9 +35,8 @@ from abc_nb.certificates.rounding import Rounding
 from abc_nb.certificates.shapes import Shape
 from abc_nb.certificates.states import States
 from abc_nb.common.errors import InputError
-from abc_nb.model.config import ModelConfig
 from abc_nb.model.positions import NoPosition, Rotary
-from abc_nb.model.transformer import Transformer
+from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.automaton import Kind
 from abc_nb.problems.digits import Digits
 from abc_nb.problems.layouts import Layout

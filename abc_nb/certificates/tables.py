@@ -25,9 +25,8 @@ from abc_nb.certificates.counterexamples import Candidate, Counterexample, short
 from abc_nb.certificates.reach import everywhere, furthest
 from abc_nb.certificates.shapes import Atom, Node, Shape, Token
 from abc_nb.common.errors import InputError
-from abc_nb.model.config import ModelConfig
 from abc_nb.model.positions import NoPosition
-from abc_nb.model.transformer import Transformer
+from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.digits import Digits
 from abc_nb.problems.layouts import EOS, SOS
 from abc_nb.problems.sampling import Batch, Sampler

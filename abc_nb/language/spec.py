@@ -13,9 +13,8 @@ from abc_nb.calibration.calibrate import Calibration
 from abc_nb.common.config import digest, to_data
 from abc_nb.common.errors import InputError
 from abc_nb.language.mixture import Mixture
-from abc_nb.model.config import ModelConfig
 from abc_nb.model.positions import Rotary
-from abc_nb.model.transformer import Transformer
+from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.spans import VOCABULARY, Pattern
 from abc_nb.problems.tasks import Task
 from abc_nb.training.progress import TrainingConfig

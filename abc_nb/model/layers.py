@@ -1,19 +1,58 @@
-"""The layers of a Transformer (Vaswani et al. 2017, section 3.1), and what a layout fixes for them.
+"""What shapes a Transformer, its layers (Vaswani et al. 2017, section 3.1), and what a layout fixes for them.
 
 Shapes: B batch, S source, L target, D width.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from abc_nb.bias.base import Added, Attention, OpenKeys
-from abc_nb.model.attention import Cache, Keep, KeysValues, Record
-from abc_nb.model.config import ModelConfig
+from abc_nb.bias.base import ENCODER_DECODER, Added, Attention, Bias, Causal, OpenKeys
+from abc_nb.common.config import check_fields
+from abc_nb.common.errors import InputError
+from abc_nb.model.attention import Cache, Keep, KeysValues, MultiHeadAttention, Record
+from abc_nb.model.positions import PositionEncoding, Sinusoidal
+from abc_nb.problems.layouts import SourceIndex
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """A model's sizes and kind (v4 appendix B); the vocabulary size comes from the task."""
+
+    width: int = 64  # D, embedding size
+    heads: int = 8
+    feed_forward: int = 256
+    encoder_layers: int = 0  # 0: the identity encoder of the authors' code
+    decoder_layers: int = 2
+    norm: Literal["pre"] = "pre"  # LayerNorms come before attention and feed-forward networks
+    dropout: float = 0.0
+    position: PositionEncoding = field(default_factory=Sinusoidal)
+    bias: Bias = field(default_factory=Causal)
+    source_index: SourceIndex = "right"  # what source tokens are counted by
+    kind: Literal["encoder-decoder", "decoder-only"] = "encoder-decoder"
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.kind == "decoder-only" and self.encoder_layers:
+            raise InputError(f"a decoder-only model has no encoder: give 0 encoder layers, not {self.encoder_layers}")
+        if self.heads < 1 or self.width % self.heads:
+            raise InputError(f"{self.heads} heads cannot share a width of {self.width}: choose a multiple of them")
+
+    @property
+    def head_size(self) -> int:
+        return self.width // self.heads
+
+    @property
+    def attentions(self) -> tuple[Attention, ...]:
+        """What a decoder layer has; in a decoder-only model problem and answer are one sequence."""
+        return ENCODER_DECODER if self.kind == "encoder-decoder" else (*ENCODER_DECODER, "source")
+
+    def attention(self) -> MultiHeadAttention:
+        return MultiHeadAttention(self.width, self.heads, self.dropout, self.position)
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from abc_nb.bias.base import Added, Attention, Bias, key_count
 from abc_nb.bias.sequence import over_sequence
 from abc_nb.model.attention import Cache, Record
-from abc_nb.model.config import ModelConfig
-from abc_nb.model.layers import Decoder, Frame, Layer
+from abc_nb.model.layers import Decoder, Frame, Layer, ModelConfig
 from abc_nb.model.positions import Index
 from abc_nb.problems.layouts import Layout
 
