@@ -18,6 +18,7 @@ from transformers import PreTrainedTokenizerFast
 from abc_nb import hf
 from abc_nb.bias import Bias, Lines, RunningALiBi, Window
 from abc_nb.bias.base import CLOSED
+from abc_nb.bias.sequence import dense_bias
 from abc_nb.bias.spans import SpanLines
 from abc_nb.hf.flex import ScoreMod
 from abc_nb.model.attention import over_all_keys
@@ -69,7 +70,7 @@ def problem(attend: Attention, bias: Bias, width: int) -> float:
     layout = Task("addition").layout(width)
     score = hf.score_mod(bias, layout, LAYER, HEADS, "cuda")
     blocks = hf.block_mask(bias, layout, LAYER, HEADS, "cuda")
-    matrix = hf.dense_bias(bias, layout, LAYER, HEADS)
+    matrix = dense_bias(bias, layout, LAYER, HEADS)
     return compare(attend, f"{type(bias).__name__} at {width} digits", score, blocks, matrix)
 
 

@@ -21,6 +21,7 @@ import abc_nb
 from abc_nb import InputError, Layout, Task
 from abc_nb.bias import CLOSED, Attention, Bias, Lines, Window
 from abc_nb.bias.base import causal, key_count, query_count
+from abc_nb.bias.sequence import cyclic_positions
 
 transformers = pytest.importorskip("transformers")
 hf = pytest.importorskip("abc_nb.hf")
@@ -170,9 +171,9 @@ def test_a_query_without_an_open_key_attends_to_nothing(make: Make) -> None:
 
 @torch.no_grad()
 def test_cyclic_positions_count_from_the_units_and_are_no_packed_sequences() -> None:
-    assert hf.cyclic_positions(LAYOUT, 100).tolist() == [4, 3, 2, 1, 4, 3, 2, 1, 0, 0, 1, 2, 3]
+    assert cyclic_positions(LAYOUT, 100).tolist() == [4, 3, 2, 1, 4, 3, 2, 1, 0, 0, 1, 2, 3]
     model, tokens = made(gpt2), sequences()
-    index = hf.cyclic_positions(LAYOUT, 3)
+    index = cyclic_positions(LAYOUT, 3)
     assert index.tolist() == [1, 0, 2, 1, 1, 0, 2, 1, 0, 0, 1, 2, 0]
     with hf.attach(model, Window(), LAYOUT, period=3):
         found = model(tokens, use_cache=False).logits

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from abc_nb import InputError
 from abc_nb.bias import Bias
-from abc_nb.bias.sequence import token_count
+from abc_nb.bias.sequence import dense_bias, token_count
 
 transformers = pytest.importorskip("transformers")
 hf = pytest.importorskip("abc_nb.hf")
@@ -131,7 +131,7 @@ def reached(model: Any, handle: Any) -> None:
     other[1] = (tokens[1] + 1) % 10
     paths = torch.eye(len(tokens)).bool()
     for layer, _ in enumerate(handle.layers):
-        seen = (hf.dense_bias(BIAS, LAYOUTS[0], min(layer, 1), handle.heads) > -torch.inf).any(0)
+        seen = (dense_bias(BIAS, LAYOUTS[0], min(layer, 1), handle.heads) > -torch.inf).any(0)
         paths |= (seen.float() @ paths.float()) > 0
     change = (logits(model, tokens[None]) - logits(model, other[None])).abs().amax((0, 2))
     assert 0 < paths[:, 1].sum() < len(tokens)

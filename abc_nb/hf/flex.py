@@ -1,7 +1,7 @@
 """A bias for FlexAttention (`torch.nn.attention.flex_attention`), which computes only those blocks that have open keys.
 
 Queries and keys behind the layout's tokens see nothing and are not seen, so that a sequence can be padded. `offset` is
-the number of tokens before the first query, as while generating with a cache; a tensor can be changed in place.
+the number of tokens before the first query, as while generating with a cache.
 `PackedText` is the same for rows of text with problems in it.
 """
 
@@ -34,16 +34,7 @@ Device = torch.device | str
 BLOCK, LEAST = 128, 2**12  # queries and keys of a block; numbers that are looked up
 
 
-def mask_mod(
-    bias: Bias, layout: Layout, layer: int, heads: int, device: Device = "cpu", offset: int | Tensor = 0
-) -> At:
-    """Which keys are open in one layer, for `create_block_mask(mask_mod, None, heads, queries, keys)`."""
-    return where_open(bias_at(values(bias, layout, layer, heads, device), offset))
-
-
-def score_mod(
-    bias: Bias, layout: Layout, layer: int, heads: int, device: Device = "cpu", offset: int | Tensor = 0
-) -> ScoreMod:
+def score_mod(bias: Bias, layout: Layout, layer: int, heads: int, device: Device = "cpu", offset: int = 0) -> ScoreMod:
     """The logits of one layer under the bias, for `flex_attention(query, key, value, score_mod)`."""
     return biased(bias_at(values(bias, layout, layer, heads, device), offset))
 
@@ -57,7 +48,7 @@ def block_mask(
     tokens: int | None = None,
     offset: int = 0,
 ) -> BlockMask:
-    """What `create_block_mask` makes of `mask_mod` for a sequence of so many tokens, padding included.
+    """What `create_block_mask` makes of its `mask_mod` for a sequence of so many tokens, padding included.
 
     Its queries are the tokens from `offset` on. In time and memory linear in the length where the bias leaves few keys
     open; `create_block_mask` takes its square.
@@ -105,7 +96,7 @@ def biased(added: At, softcap: float | None = None) -> ScoreMod:
     return changed
 
 
-def bias_at(bias: OpenKeys | Tensor, offset: int | Tensor = 0) -> At:
+def bias_at(bias: OpenKeys | Tensor, offset: int = 0) -> At:
     """The bias of (any batch, head, query, key), given by integers of any one shape.
 
     Slots are gone through one by one, since FlexAttention's kernels take no sum over an axis; their number is a power

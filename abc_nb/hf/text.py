@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate, product
@@ -42,9 +41,7 @@ class Reader:
         for pattern in patterns:
             every = "".join(a + b for a, b in product(pattern.task.digits, repeat=2))
             text = pattern.problem([every[: pattern.task.factor] if few else every for few in pattern.few])
-            found = list[ProblemSpan]()
-            with suppress(InputError):
-                found = self.spans(tokenizer.encode(f"So {text}{every[:8]}{END}", add_special_tokens=False))
+            found = self.spans(tokenizer.encode(f"So {text}{every[:8]}{END}", add_special_tokens=False))
             if [(span.problem, span.answer) for span in found] != [(len(text) - 1, 8)]:
                 raise InputError(
                     f"this tokenizer does not give each character of {pattern.form} a token of its own: take "
@@ -64,7 +61,7 @@ class Reader:
             if pieces[first : first + len(own)] != [*own]:
                 raise InputError(
                     f"a token of {own[:40]!r} has several characters: take hf.one_digit_tokens(tokenizer, patterns), "
-                    "which gives each digit and each sign of a problem a token of its own"
+                    "which gives each digit and each sign of a problem a token of its own, and train with it"
                 )
             found.append(replace(span, start=first))
         return found

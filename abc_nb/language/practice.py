@@ -113,8 +113,7 @@ class PractiseTrainer(LanguageTrainer):
         self.practice = practice
 
     def gradients(self, batch: TextBatch, phase: Tensor | int) -> tuple[Tensor, Tensor]:  # type: ignore[override]
-        for parameter in self.parameters:
-            parameter.grad = None
+        self.model.zero_grad()
         loss = self.change(batch)
         loss.backward()
         for shape, block in self.practice.some(generator(self.seed, AGAIN, self.progress.step)):

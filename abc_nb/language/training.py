@@ -31,20 +31,20 @@ def losses(model: Transformer, batch: TextBatch) -> tuple[Tensor, Tensor]:
 
 
 class RowBatches(Batches):
-    """Rows of text in which half of the problems, where there are some, are those missed lately."""
+    """Rows of text in which half of the problems, where there are some, are those missed lately.
 
-    def __init__(self, mixture: Mixture, config: TrainingConfig, seed: int) -> None:
-        self.mixture, self.config, self.seed = mixture, config, seed
-        self.missed = []  # tokens of solved problems; a checkpoint keeps them
+    What it keeps are tokens of solved problems.
+    """
 
-    def batch(self, step: int, size: int) -> TextBatch:  # type: ignore[override]
-        missed = [text_of(tokens.tolist()) for tokens in self.missed] if self.config.again else []
-        return self.mixture.training_batch(self.seed, step, size, missed)
+    sampler: Mixture  # type: ignore[assignment]
+
+    def again(self, step: int, size: int) -> list[str]:  # type: ignore[override]
+        return [text_of(tokens.tolist()) for tokens in self.missed] if self.config.again else []
 
     def remember(self, batch: TextBatch, wrong: Tensor) -> None:  # type: ignore[override]
         """Keep the problems that had a wrong token, the last ones of `MISSED`; `wrong` is (rows, tokens - 1)."""
         for text, own in zip(batch.texts, wrong.cpu(), strict=True):
-            for span in written_out(self.mixture.patterns, text):
+            for span in written_out(self.sampler.patterns, text):
                 if own[span.equals : span.end].any():
                     self.missed.append(np.array(tokens_of(text[span.start : span.end + 1])))
         self.missed = self.missed[-MISSED:]
@@ -53,19 +53,16 @@ class RowBatches(Batches):
 class LanguageTrainer(Trainer):
     """The loss is that of every character; validation is on held-out text with problems."""
 
+    sampler: Mixture  # type: ignore[assignment]
+
     def __init__(self, model: Transformer, mixture: Mixture, config: TrainingConfig, seed: int) -> None:
-        self.patterns = mixture.patterns
         super().__init__(model, mixture, config, seed, RowBatches(mixture, config, seed))  # type: ignore[arg-type]
 
     def gradients(self, batch: TextBatch, phase: Tensor | int) -> tuple[Tensor, Tensor]:  # type: ignore[override]
-        for parameter in self.parameters:
-            parameter.grad = None
+        self.model.zero_grad()
         loss, right = losses(self.model, batch)
         loss.mean().backward()
         return loss.detach().mean(), ~right
-
-    def phases(self, step: int, size: int) -> int:
-        return 0
 
     def validate(self, batches: list[TextBatch], loss: Tensor) -> None:  # type: ignore[override]
         """Add a row to the history: the share of problems answered right, and the loss on held-out text."""
@@ -74,7 +71,7 @@ class LanguageTrainer(Trainer):
             with evaluating(self.model) as device:
                 _, tokens = losses(self.model, batch.to(device))
             for text, own in zip(batch.texts, tokens.cpu(), strict=True):
-                right += [bool(own[s.equals : s.end].all()) for s in written_out(self.patterns, text)]
+                right += [bool(own[s.equals : s.end].all()) for s in written_out(self.sampler.patterns, text)]
         row = {"step": self.progress.step, "seconds": self.progress.seconds, "loss": loss.item()}
         share = sum(right) / max(1, len(right))
         self.progress.history.append(row | {"accuracy": share, "text": text_loss(self.model)})
