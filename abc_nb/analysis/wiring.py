@@ -66,7 +66,7 @@ def without_values(model: Transformer) -> Transformer:
 def mask_alone(found: Results) -> pd.DataFrame:
     """Models whose lines have values, once these are set to 0: percent right by length, a row per run."""
     rows = []
-    for run in found.existing([f"{task}-abc-unpractised" for task in ARITHMETIC]):
+    for run in found.existing([f"{task}-abc" for task in ARITHMETIC]):
         bias = run.bias()
         if run.weights and bias is not None and any(line.value for line in bias.lines):
             tested = evaluate(without_values(run.model()), run.spec.sampler, TESTS)

@@ -72,14 +72,14 @@ def shortest_wrong(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_seeds(found: Results) -> pd.DataFrame:
-    """The worst accuracy (percent) of ABS and ABC before practice by length and group of seeds; runs, all right."""
-    models, parts = ("window-cyclic", "abc-unpractised"), []
+    """The worst accuracy (percent) of Vanilla, ABS and ABC by length and group of seeds; runs, how many all right."""
+    models, parts = ("vanilla", "window-cyclic", "abs", "abc-unpractised", "abc"), []
     for group, seeds in GROUPS.items():
         own = replace(found, seeds=seeds)
         if there := own.there([Name(task, model) for task in ARITHMETIC for model in models]):
             parts.append(own.evaluation(there).assign(seeds=group))
     rows = pd.concat(parts, ignore_index=True)
-    rows = rows[rows.length.isin([60, 200])].assign(worst=100 * rows.accuracy, right=rows.accuracy == 1)
+    rows = rows[rows.length.isin([6, 60, 200])].assign(worst=100 * rows.accuracy, right=rows.accuracy == 1)
     grouped = rows.groupby(["task", "model", "length", "seeds"], sort=False)
     return grouped.agg(worst=("worst", "min"), runs=("worst", "size"), right=("right", "sum")).reset_index()
 
