@@ -42,18 +42,20 @@ from abc_nb.show.titles import named
 CELL = 0.17  # inches: a cell that a token can be written beside
 PAGE = 7.2  # inches: heads side by side
 WEAK = 0.25  # share of a head's attention
+LETTERS = {"operand 1": "a", "operand 2": "b"}
 
 
 @rc_context(STYLE)
 def attention_maps(heads: Sequence[HeadMap]) -> Figure:
-    """Heads on one scale (figures 5, 6): rows are queries to the end; wrong tokens are red, needed cells framed."""
-    heights, wide = [[*head.outputs, EOS].index(EOS) + 1 for head in heads], [len(head.keys) for head in heads]
+    """Heads on one scale (figures 5, 6), to the end tokens; wrong tokens are red, needed cells framed."""
+    pairs = [(head.outputs, head.keys) for head in heads]
+    heights, wide = ([[*tokens, EOS].index(EOS) + 1 for tokens in own] for own in zip(*pairs, strict=True))
     size = (CELL * sum(wide) / len(heads) + 1.1, CELL * max(heights) + 1.0)
     figure, axes = new_figure(len(heads), size=size, width_ratios=wide)
-    for axis, head, rows in zip(axes, heads, heights, strict=True):
-        image = heat_map(axis, head.weights[:rows], vmin=0, vmax=1, aspect="equal")
-        with_tokens(axis, head.keys, head.outputs[:rows], size=9, right=head.right[:rows])
-        outline(axis, head.needed[:rows])
+    for axis, head, rows, columns in zip(axes, heads, heights, wide, strict=True):
+        image = heat_map(axis, head.weights[:rows, :columns], vmin=0, vmax=1, aspect="equal")
+        with_tokens(axis, head.keys[:columns], head.outputs[:rows], size=9, right=head.right[:rows])
+        outline(axis, head.needed[:rows, :columns])
         axis.set(title=f"{head.title}: {'right' if all(head.right) else 'wrong'}", xlabel=head.xlabel)
     axes[0].set_ylabel("output token, units first")
     figure.colorbar(image, ax=axes, label="attention", fraction=0.03, pad=0.01)
@@ -81,7 +83,7 @@ def windows(*wanted: Window, width: int = 6) -> Figure:
         axis.set(
             title=f"{what}\nw={window.w}{side}",
             aspect="equal",
-            xlabel="output token before" if name == "self" else "token of the problem",
+            xlabel="tokens written so far" if name == "self" else "token of the problem",
         )
         if kind == one and (name == "self" or window.sides == "both"):
             axis.set_ylabel("output token")
@@ -200,12 +202,13 @@ def study_heads(study: CalibrationStudy, rows: int | None = None) -> Figure:
     count, height, width = averaged.shape
     keys, queries = study.letters()
     across = min(count, int(PAGE / (0.16 * width + 0.1)) or 1)
-    size = (0.16 * width + 0.1 + 0.8 / across, 0.16 * height + 0.4)
+    size = (0.16 * width + 0.1 + 0.8 / across, 0.16 * height + 0.55)
     figure, axes = new_figure(count, across, size, sharex=True, sharey=True)
-    for head, (axis, matrix, cells) in enumerate(zip(axes, averaged, opened, strict=True), 1):
+    for head, (axis, matrix, cells) in enumerate(zip(axes, averaged, opened, strict=True)):
         image = heat_map(axis, matrix, aspect="equal", vmin=0, vmax=1)
         share = (matrix * cells).sum() / matrix.sum()
-        axis.set_title(f"head {head}: {share:.0%} framed{', a weak line' * bool(share < WEAK)}", fontsize=8)
+        said = f"head {head + 1}: {share:.0%} framed{', a weak line' * bool(share < WEAK)}"
+        axis.set_title(f"{said}\n{followed(study.bias, study.last, [head])}", fontsize=8)
         with_tokens(axis, keys, queries[:rows], size=7.5)
         outline(axis, cells)
     figure.supxlabel("token of the problem", fontsize=9)
@@ -227,9 +230,8 @@ def biases(bias: Lines, layer: int, task: Task, batch: Batch) -> Figure:
     for axis, heads in zip(axes, groups, strict=True):
         mask(axis, opened[heads[0]])
         with_tokens(axis, keys, queries, size=7.5)
-        followed = dict.fromkeys(what(line) for line in bias.of("cross", layer) if line.head in heads)
         numbers = f"head{'s' * (len(heads) > 1)} {in_words([head + 1 for head in heads])}"
-        axis.set_title(textwrap.fill(f"{numbers}: {', '.join(followed) or 'nothing'}", 32), fontsize=9)
+        axis.set_title(textwrap.fill(f"{numbers}: {followed(bias, layer, heads)}", 32), fontsize=9)
     legend(figure)
     figure.supxlabel("token of the problem", fontsize=9)
     figure.supylabel("output token", fontsize=9)
@@ -247,13 +249,24 @@ def in_words(numbers: Sequence[int]) -> str:
     return ", ".join(f"{part[0]} to {part[-1]}" if len(part) > 2 else ", ".join(map(str, part)) for part in parts)
 
 
-def what(line: Line) -> str:
-    """What a line of cross-attention follows, in few words: `a` and `b` are the numbers."""
-    name = {"operand 1": "a", "operand 2": "b"}.get(line.span, line.span)
+def followed(bias: Lines, layer: int, heads: Sequence[int]) -> str:
+    """What lines of cross-attention follow, in few words: `a` and `b` are the numbers."""
+    spans: dict[str, list[str]] = {}  # by what is said of them
+    for line in bias.of("cross", layer):
+        if line.head in heads:
+            names = spans.setdefault(beside(line), [])
+            names += [name for name in (LETTERS.get(line.span, line.span),) if name not in names]
+    return ", ".join(said.format(" and ".join(names)) for said, names in spans.items()) or "nothing"
+
+
+def beside(line: Line) -> str:
+    """Where a line's keys stand to the query, with braces for the name of what it runs over."""
     if line.direction != "antidiagonal":
-        return f"{name}{f', {line.offset:+d}' if line.offset else ''}"
-    beside = "" if line.offset == 0 else f", {abs(line.offset)} place{'s' * (abs(line.offset) > 1)} "
-    return f"digits of {name}{beside and beside + ('below' if line.offset > 0 else 'above')}"
+        return f"{{}}{f', {line.offset:+d}' if line.offset else ''}"
+    if not line.offset:
+        return "digits of {}"
+    away = f"{abs(line.offset)} place{'s' * (abs(line.offset) > 1)} {'below' if line.offset > 0 else 'above'}"
+    return f"digits of {{}}, {away}"
 
 
 @rc_context(STYLE)
@@ -300,7 +313,7 @@ def directions(matrix: np.ndarray, tokens: tuple[Sequence[str], Sequence[str]]) 
     map_panel.set(title="averaged attention", xlabel="key", ylabel="output token")
     for panel, (title, cells) in zip(panels, lines.items(), strict=True):
         panel.bar(list(cells), [line.mean() for line in cells.values()], color=COLORS[0])
-        panel.set(title=title, xlabel="line")
+        panel.set(title=title, xlabel="column in the first row")
         panel.sharey(panels[0])
     panels[0].set_ylabel("mean attention")
     return figure

@@ -20,7 +20,8 @@ from abc_nb.show.pictures import COLORS, STYLE, WIDTH, heat_map, legend, mask, n
 from abc_nb.show.titles import length_unit, named, of_model, of_task
 from abc_nb.specs.studies import ARITHMETIC
 
-LOOKS = {"Vanilla": 7, "NoPE": 6, "RoPE": 3, "ALiBi": 4, "RPE": 9, "Window": 1, "ABS": 2, "ABC": 0}  # colours
+# Colours of models, and of a task.
+LOOKS = {"Vanilla": 7, "NoPE": 6, "RoPE": 3, "ALiBi": 4, "RPE": 9, "Window": 1, "ABS": 2, "ABC": 0, "Parity": 4}
 TICKS = (1, 6, 20, 100, 1000)  # lengths, and the longest one
 USUAL = [of_task(task) for task in ARITHMETIC]  # the order of colours
 DIGITS = 16  # of the sums that the headline's bias is drawn for

@@ -112,7 +112,7 @@ def draw_accuracies(figure: Figure, found: pd.DataFrame, w: str, t: str) -> None
     pairs = (W, found.w), (T, found["T"])
     rows, columns = ([label for label in every if label in {*seen}] or every for every, seen in pairs)
     cells = found[found.length == TESTED].pivot(index="w", columns="T", values="accuracy")
-    percent_map(axes, cells.reindex(rows, columns=columns), f"exact match (%) at {TESTED} digits")
+    percent_map(axes, cells.reindex(rows, columns=columns), f"exact match (%) at {TESTED} digits; empty: not trained")
     axes.set(xlabel="period T", ylabel="window w")
     if w in rows and t in columns:
         pictures.frame(axes, columns.index(t) + 0.5, rows.index(w) + 0.5)
