@@ -7,7 +7,8 @@ import re
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 from abc_nb import __version__
@@ -20,7 +21,7 @@ Experiments are named TASK-MODEL, as in addition-vanilla; `abc-nb list` shows al
 INSTALLED = ("list", "compute", "evaluate", "certify")  # commands that work away from the checkout
 OUT_OF_MEMORY = ("allocate memory", "out of memory")  # as torch says it, of the CPU and of a GPU
 MOST = 10_000  # seeds or lengths in one command
-LARGEST = {"seed": 2**31 - 1, "length": 100_000, "sample": 1_000_000}
+LIMITS = {"seed": (0, 2**31 - 1), "length": (1, 100_000), "sample": (1, 1_000_000)}
 
 
 class Parser(argparse.ArgumentParser):
@@ -34,55 +35,41 @@ class Parser(argparse.ArgumentParser):
         raise InputError(f"{message} (`{self.prog} --help` shows what is accepted)")
 
 
-def number(kind: str, least: int = 0) -> Callable[[str], int]:
-    """The type of an option that is one whole number."""
-
-    def read(text: str) -> int:
-        value = int(text) if re.fullmatch(r"[0-9]{1,10}", text) else -1
-        if not least <= value <= LARGEST[kind]:
-            raise argparse.ArgumentTypeError(
-                f"{text!r} is not possible: a {kind} is a whole number from {least} to {LARGEST[kind]:,}"
-            )
-        return value
-
-    return read
+def number(kind: str, text: str) -> int:
+    """The value of an option that is one whole number."""
+    least, most = LIMITS[kind]
+    value = int(text) if re.fullmatch(r"[0-9]{1,10}", text) else -1
+    if not least <= value <= most:
+        sentence = f"{text!r} is not possible: a {kind} is a whole number from {least} to {most:,}"
+        raise argparse.ArgumentTypeError(sentence)
+    return value
 
 
-def numbers(kind: str, least: int = 0) -> Callable[[str], list[int]]:
-    """The type of an option that is several whole numbers: `0,2` or `0-4`."""
-    one = number(kind, least)
-
-    def read(text: str) -> list[int]:
-        found: dict[int, None] = {}
-        for part in text.split(","):
-            first, _, last = part.strip().partition("-")
-            span = range(one(first), one(last or first) + 1)
-            if not 0 < len(span) <= MOST - len(found):
-                advice = f"give at most {MOST:,} whole numbers, as in 0,1,2 or 0-4"
-                raise argparse.ArgumentTypeError(f"cannot read {text!r}: {advice}")
-            found |= dict.fromkeys(span)
-        return [*found]
-
-    return read
+def numbers(kind: str, text: str) -> list[int]:
+    """The value of an option that is several whole numbers, as `0,2` or `0-4`: each once."""
+    found: dict[int, None] = {}
+    for part in text.split(","):
+        first, _, last = part.strip().partition("-")
+        span = range(number(kind, first), number(kind, last or first) + 1)
+        if not 0 < len(span) <= MOST - len(found):
+            advice = f"give at most {MOST:,} whole numbers, as in 0,1,2 or 0-4"
+            raise argparse.ArgumentTypeError(f"cannot read {text!r}: {advice}")
+        found |= dict.fromkeys(span)
+    return [*found]
 
 
 def add_experiment(sub: argparse.ArgumentParser, **name: Any) -> None:
     """The options that say which run a command is about."""
     sub.add_argument("name", metavar="NAME", help="an experiment, as in addition-vanilla or addition-abs-base4", **name)
-    sub.add_argument("--seed", type=number("seed"), default=0, help="default 0")
-    sub.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="FIELD=VALUE",
-        dest="changes",
-        help="another value of a field of its spec, as in training.steps=3200 or model.position=Rotary: another run",
-    )
+    sub.add_argument("--seed", type=partial(number, "seed"), default=0, help="default 0")
+    text = "another value of a field of its spec, as in training.steps=3200 or model.position=Rotary: another run"
+    sub.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", dest="changes", help=text)
 
 
 def build_parser() -> Parser:
     parser = Parser(prog="abc-nb", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--version", action="version", version=f"abc-nb {__version__}")
+    seeds = partial(numbers, "seed")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
 
     def command(name: str, text: str, *, profile: bool = True) -> argparse.ArgumentParser:
@@ -98,14 +85,14 @@ def build_parser() -> Parser:
 
     sub = command("evaluate", "exact-match accuracy by length, of random problems")
     add_experiment(sub)
-    sub.add_argument("--lengths", type=numbers("length", 1), default=[6, 10, 20, 60], help="as in 3,6,10 or 1-20")
-    sub.add_argument("--samples", type=number("sample", 1), default=1000, help="problems per length (default 1000)")
+    sub.add_argument("--lengths", type=partial(numbers, "length"), default=[6, 10, 20, 60], help="as in 3,6,10 or 1-20")
+    sub.add_argument("--samples", type=partial(number, "sample"), default=1000, help="of each length (default 1000)")
 
     sub = command("compute", "the model's answer to one problem, to those in a text, or to each line of standard input")
     add_experiment(sub)
     sub.add_argument("expression", metavar="EXPR", help="as in 123+456; - reads lines from standard input")
     all_written = "show all that the model writes: a text with its answers, or the table of N x N"
-    sub.add_argument("--text", "--trace", action="store_true", help=all_written)
+    sub.add_argument("--text", action="store_true", help=all_written)
 
     sub = command("certify", "prove a model right at every length, or find the shortest problem it gets wrong")
     add_experiment(sub, nargs="?")
@@ -113,14 +100,12 @@ def build_parser() -> Parser:
     sub.add_argument("--check", metavar="FILE", help="check a certificate independently instead of making one")
 
     sub = command("sweep", "train many experiments, in parallel")
-    sub.add_argument(
-        "pattern", metavar="PATTERN", help="a task, names with wildcards, as in 'addition-*', or a study, as in proven"
-    )
-    sub.add_argument("--seeds", type=numbers("seed"), default=[0], help="as in 0,1 or 0-4 (default 0)")
+    sub.add_argument("pattern", metavar="PATTERN", help="a task, names as in 'addition-*', or a study, as in proven")
+    sub.add_argument("--seeds", type=seeds, default=[0], help="as in 0,1 or 0-4 (default 0)")
     sub.add_argument("--dask", metavar="ADDRESS", help="on a Dask cluster: its scheduler, as in tcp://host:8786")
 
     sub = command("reproduce", "train the models of the story, certify them, run all notebooks, write the report")
-    sub.add_argument("--seeds", type=numbers("seed"), default=[0], help="as in 0,1 or 0-4 (default 0)")
+    sub.add_argument("--seeds", type=seeds, default=[0], help="as in 0,1 or 0-4 (default 0)")
 
     command("report", "write the report on the figures and tables of the shipped results", profile=False)
 
@@ -139,8 +124,8 @@ def run(arguments: argparse.Namespace) -> int:
     from abc_nb.language.spec import PREFIX, language_spec
 
     if not paths.CHECKOUT and arguments.command not in INSTALLED:
-        works = ", ".join(INSTALLED)
-        raise InputError(f"{arguments.command} needs the project's checkout: the installed package has {works}")
+        there = f"the installed package has {', '.join(INSTALLED)}"
+        raise InputError(f"{arguments.command} needs the project's checkout: {there}")
     of_language = str(getattr(arguments, "name", None)).startswith(PREFIX)
     if of_language:
         language_spec(arguments.name)  # a name that there is not is refused whatever the command
@@ -166,7 +151,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         return fail(in_words(error))
     except (MemoryError, RuntimeError) as error:
-        if not isinstance(error, MemoryError) and not any(words in str(error) for words in OUT_OF_MEMORY):
+        if isinstance(error, RuntimeError) and not any(words in str(error) for words in OUT_OF_MEMORY):
             raise
         return fail("there is not enough memory for this: ask for fewer problems, or for shorter ones")
     except KeyboardInterrupt:

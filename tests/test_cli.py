@@ -133,7 +133,7 @@ def test_bad_input_is_one_sentence_and_status_two(command: str, capsys: Capture,
 
 
 def test_a_seed_that_is_given_twice_counts_once() -> None:
-    assert cli.numbers("seed")("1,0,0-2,1") == [1, 0, 2]
+    assert cli.numbers("seed", "1,0,0-2,1") == [1, 0, 2]
 
 
 @pytest.mark.parametrize(

@@ -37,15 +37,12 @@ def from_data(data: Any, types: Iterable[type]) -> Any:
     if not isinstance(name, str) or name not in known:
         raise InputError(f"unknown configuration type {name!r}: choose one of {', '.join(sorted(known))}")
     values = {key: from_data(item, types) for key, item in data.items() if key != "type"}
-    accepted = [field.name for field in fields(known[name])]
-    unknown = [key for key in values if key not in accepted]
-    if unknown:
-        raise InputError(f"{name} has no setting {unknown[0]!r}: it takes {', '.join(accepted)}")
-    needed = [field.name for field in fields(known[name]) if field.default is field.default_factory is MISSING]
-    wrong = [key for key in needed if key not in values]
-    wrong += [key for key, value in values.items() if not fits(value, hints(known[name])[key])]
-    if wrong:
-        raise InputError(f"the setting {wrong[0]!r} of {name} is missing or not of its type")
+    accepted = {field.name: field.default is field.default_factory is MISSING for field in fields(known[name])}
+    for key in values | accepted:
+        if key not in accepted:
+            raise InputError(f"{name} has no setting {key!r}: it takes {', '.join(accepted)}")
+        if not fits(values[key], hints(known[name])[key]) if key in values else accepted[key]:
+            raise InputError(f"the setting {key!r} of {name} is missing or not of its type")
     return known[name](**values)
 
 
