@@ -24,7 +24,7 @@ def run(*lines: Line, model: str = "algorithm-1-pooled") -> Any:
         seed=3,
         validation=0.5,
         bias=lambda: Lines(8, lines),
-        thresholds=lambda: pd.DataFrame({"share": [None], "lines": [len(lines)], "skill": [0.75]}),
+        table=lambda name: pd.DataFrame({"share": [None], "lines": [len(lines)], "skill": [0.75]}),
         evaluation=lambda: pd.DataFrame({"length": [6, 20, 60], "accuracy": [0.5, 0.4, 0.25]}),
     )
 

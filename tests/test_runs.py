@@ -160,8 +160,7 @@ def test_a_calibrated_run_keeps_its_lines_and_where_they_are_from(calibrated: Ru
     made_from = calibrated.manifest["parent"]
     assert (made_from["run"], made_from["weights"]) == (parent.key, parent.checksum)
     assert calibrated.model().config.bias == bias
-    thresholds = calibrated.thresholds()
-    assert thresholds is not None and thresholds.lines.tolist() == [len(bias.lines)]
+    assert calibrated.table("thresholds").lines.tolist() == [len(bias.lines)]
 
 
 def test_new_weights_or_the_parents(child: Spec, folders: Folders) -> None:
@@ -220,8 +219,8 @@ def test_while_validation_is_too_low_more_lines_are_read(
     runner.ensure(hard_to_please.parent, 0)
     monkeypatch.setattr(Trainer, "run", run_as_if)
     run = runner.ensure(hard_to_please, 0)
-    thresholds, bias = run.thresholds(), run.bias()
-    assert thresholds is not None and bias is not None
+    thresholds, bias = run.table("thresholds"), run.bias()
+    assert bias is not None
     assert run.validation == 0.9 and thresholds.validation.dropna().tolist() == [0.2]
     assert thresholds.share.is_monotonic_decreasing and thresholds.lines.iloc[-1] == len(bias.lines)
     assert next(validated) < 0.5, "attempts go on after the best one"

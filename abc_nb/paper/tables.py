@@ -124,8 +124,8 @@ def kept(run: Run) -> dict[str, Any]:
     ours. Skill is what the plain model gets right under all lines alone; validation, twenty and sixty digits are the
     retrained model's. Problems padded to twenty digits have no columns for sixty.
     """
-    own, bias, tried = run.spec, run.bias(), run.thresholds()
-    assert bias is not None and tried is not None
+    own, bias = run.spec, run.bias()
+    assert bias is not None
     last = max((line.layer for line in bias.lines), default=0)
     lines = [line for line in bias.lines if line.layer == last]
     heads = {(line.attention, line.head) for line in lines}
@@ -141,7 +141,7 @@ def kept(run: Run) -> dict[str, Any]:
         "lines": len(lines),
         "short": sum(2 * len(cells_of(line, layout)[0]) < layout.target_length for line in lines),
         "open_heads": 1 - len(heads) / (2 * bias.heads),
-        "skill": tried.skill.iloc[-1],
+        "skill": run.table("thresholds").skill.iloc[-1],
         "validation": run.validation,
         "twenty": accuracy[20],
         "sixty": accuracy[60],

@@ -112,16 +112,6 @@ class Run:
         bias: Lines = from_data({"type": "Lines", "floor": None} | dict(kept) | {"lines": lines}, (Lines, Line))
         return bias
 
-    def thresholds(self) -> pd.DataFrame | None:
-        """The thresholds that calibration tried: share, lines, skill under them; None for a run without calibration.
-
-        A column `validation` holds the accuracy after training under the lines, where more than one was trained.
-        """
-        if "bias" not in self.manifest:
-            return None
-        tried = self.table("thresholds")
-        return tried.drop(columns="validation") if tried.validation.isna().all() else tried
-
     def shortest_wrong(self) -> Shortest | None:
         """The shortest wrong problem of a model that can have no certificate: as a search left it, or searched now.
 

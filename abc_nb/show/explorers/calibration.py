@@ -89,7 +89,7 @@ class Bench:
     def earlier(self) -> dict[str, pd.DataFrame]:
         """Accuracy of the plain model, and of ABC where it is there."""
         runs, abc = {"Vanilla": self.parent}, store.find(self.abc, self.parent.seed)
-        if abc is not None and (tried := abc.thresholds()) is not None:
+        if abc is not None and len(tried := abc.table("thresholds")):
             runs[f"ABC (its share: {tried.share.iloc[-1]:g})"] = abc
         return {name: run.evaluation() for name, run in runs.items()}
 
