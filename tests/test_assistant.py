@@ -171,7 +171,7 @@ def test_answers_in_generated_text_are_the_path_s() -> None:
     sums = SpanLines.one_key_per_head((ADDITION,), 8, 1)
     model, tokenizer = language_model()
     path = Path(model, tokenizer, sums, 1)
-    wanted = ADDITION.read(path.answer(ADDITION, ["905", "1234567"]))  # of a path that has learned nothing
+    wanted = ADDITION.task.said(path.answer(ADDITION, ["905", "1234567"]))  # of a path that has learned nothing
     calculator = Calculator(path, tokenizer)
     for written in range(len(wanted)):
         text = f"Well, 905+1234567={wanted[:written]}"

@@ -154,7 +154,7 @@ def test_a_model_that_knows_nothing_is_wrong_and_shows_it() -> None:
     assert not certificate.certified and certificate.wrong == sum(each.wrong for each in results) > 0
     for example in certificate.counterexamples:
         operands = PATTERNS[2].operands(example.problem)
-        assert PATTERNS[2].read(PATTERNS[2].answer(operands)) == example.right != example.answer
+        assert PATTERNS[2].task.said(PATTERNS[2].answer(operands)) == example.right != example.answer
 
 
 def test_what_cannot_be_certified_is_refused() -> None:

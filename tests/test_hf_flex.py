@@ -22,7 +22,7 @@ from abc_nb import InputError, Layout, Task
 from abc_nb.bias import Bias, Lines, RunningALiBi, Window
 from abc_nb.bias.sequence import token_count
 from abc_nb.bias.spans import SpanLines
-from abc_nb.problems.spans import Patterns
+from abc_nb.problems.spans import spans_in
 
 pytest.importorskip("transformers")
 hf = pytest.importorskip("abc_nb.hf")
@@ -106,7 +106,7 @@ def packed(rows: list[list[Known]]) -> tuple[Any, Tensor]:
 @given(rows=ROWS)
 @settings(max_examples=20)
 def test_text_sees_its_document_and_problems_see_themselves(rows: list[list[Known]]) -> None:
-    rows = [[own for own in row if len(Patterns(PATTERNS).spans(own[0])) == len(own[1])] for row in rows]
+    rows = [[own for own in row if len(spans_in(own[0], PATTERNS)) == len(own[1])] for row in rows]
     if not any(rows):
         return
     text, wanted = packed(rows)

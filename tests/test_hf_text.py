@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from abc_nb import InputError
 from abc_nb.bias import Lines
 from abc_nb.bias.spans import SpanLines
-from abc_nb.problems.spans import END, Patterns
+from abc_nb.problems.spans import END, spans_in
 
 transformers = pytest.importorskip("transformers")
 hf = pytest.importorskip("abc_nb.hf")
@@ -91,7 +91,7 @@ def close(found: Tensor, wanted: Tensor) -> None:
 @torch.no_grad()
 def test_rows_of_a_batch_have_masks_and_positions_of_the_definition(make: Any, rows: list[Known], sides: Any) -> None:
     """Several problems a row, of any widths, finished or not, and padding on either side."""
-    rows = [row for row in rows if row[0] and len(Patterns(PATTERNS).spans(row[0])) == len(row[1])]
+    rows = [row for row in rows if row[0] and len(spans_in(row[0], PATTERNS)) == len(row[1])]
     if not rows:
         return
     model = own(make)

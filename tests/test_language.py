@@ -28,7 +28,7 @@ from abc_nb.language.mixture import Mixture, texts
 from abc_nb.language.spec import HEADS, LAYERS, LanguageSpec, language_spec, language_specs, patterns
 from abc_nb.language.training import LanguageTrainer, losses, text_loss
 from abc_nb.problems.layouts import Layout
-from abc_nb.problems.spans import Patterns, text_of, tokens_of
+from abc_nb.problems.spans import spans_in, text_of, tokens_of
 from abc_nb.training.progress import Progress, TrainingConfig
 from abc_nb.training.writer import MEMORY, Writer, logits, rows_of
 
@@ -55,7 +55,7 @@ def test_rows_hold_problems_that_are_answered_right(held_out: bool) -> None:
     found = Counter[str]()
     for text in batch.texts:
         assert len(text) == 256
-        for span in Patterns(PATTERNS).spans(text):
+        for span in spans_in(text, PATTERNS):
             if span.finished and span.end < len(text):
                 assert max(span.lengths) <= 6
                 assert evaluation.is_answered(text, span)

@@ -14,7 +14,7 @@ from abc_nb.bias.base import CLOSED
 from abc_nb.bias.spans import SpanLines, positions
 from abc_nb.language.mixture import draw, solved
 from abc_nb.model.positions import Rotary
-from abc_nb.problems.spans import VOCABULARY, Pattern, Patterns, tokens_of
+from abc_nb.problems.spans import VOCABULARY, Pattern, spans_in, tokens_of
 from abc_nb.training.writer import Writer, logits, rows_of
 
 HEADS, LAYERS = 5, 2
@@ -70,7 +70,7 @@ def test_answers_are_those_of_integers(seed: int, pattern: Pattern) -> None:
 @given(texts())
 def test_problems_are_found_where_they_were_written(given: tuple[str, list[tuple[int, str, list[str], int]]]) -> None:
     text, known = given
-    found = [span for span in Patterns(PATTERNS).spans(text) if span.finished]
+    found = [span for span in spans_in(text, PATTERNS) if span.finished]
     assert [(span.start, span.pattern.task.name, span.answer) for span in found] == [
         (start, task, written) for start, task, _, written in known
     ]
@@ -111,9 +111,9 @@ def slow_bias(text: str, known: list[tuple[int, str, list[str], int]], head: int
 @given(texts())
 def test_masks_are_those_of_the_definition(given: tuple[str, list[tuple[int, str, list[str], int]]]) -> None:
     text, known = given
-    if not text or Patterns(PATTERNS).spans(text)[len(known) :]:
+    if not text or spans_in(text, PATTERNS)[len(known) :]:
         return
-    spans = Patterns(PATTERNS).spans(text)
+    spans = spans_in(text, PATTERNS)
     for layer in range(LAYERS):
         found = BIAS.rows(spans, layer, 0, len(text))
         for head in range(HEADS):
@@ -128,7 +128,7 @@ def test_a_problem_takes_one_position_or_a_period(
     given: tuple[str, list[tuple[int, str, list[str], int]]], period: int
 ) -> None:
     text, _ = given
-    spans, expected, at = Patterns(PATTERNS).spans(text), [], 0
+    spans, expected, at = spans_in(text, PATTERNS), [], 0
     inside = {token: span for span in spans for token in range(span.start, span.end)}
     for token in range(len(text)):
         expected.append(at)
@@ -168,12 +168,11 @@ def test_an_answer_does_not_see_the_text(given: tuple[str, list[object]], patter
 
 
 def test_a_number_is_no_part_of_something_longer() -> None:
-    known = Patterns(PATTERNS)
     for text in ("1+2+3=", "-1+2=", "2.5+3=", "1,000+5=", "x1+2=", "12*34=", "nosucc(1)=", "parity(12)=", "1 +2="):
-        assert not [span for span in known.spans(text) if span.finished], text
-    first, second = known.spans("1+2=345+6=")[0], known.spans("7+8=51+2=")[0]
+        assert not [span for span in spans_in(text, PATTERNS) if span.finished], text
+    first, second = spans_in("1+2=345+6=", PATTERNS)[0], spans_in("7+8=51+2=", PATTERNS)[0]
     assert (first.answer, second.answer) == (2, 2)  # digits beyond what an answer can have are text
-    assert [span.finished for span in known.spans("1+2=3 12+")] == [True, False]
+    assert [span.finished for span in spans_in("1+2=3 12+", PATTERNS)] == [True, False]
 
 
 def test_patterns_that_cannot_be_found_again_are_refused() -> None:

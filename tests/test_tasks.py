@@ -62,7 +62,7 @@ REFUSED: list[tuple[Callable[..., Any], list[Any], str]] = [
     (partial(Task("n-by-n").layout, 4), ["as-written"], "a table is written row by row, units first"),
     *((Task(name).places, [0, -3], "length .* is not possible") for name in ("addition", "parity", "listops-max")),
     (
-        partial(Sampler(Task("parity"), regime="unpadded").validation_batches, size=9),
+        partial(Sampler(Task("addition", 2), regime="unpadded").validation_batches, size=9),
         [1],
         "no number of 2 digits in base",
     ),

@@ -33,7 +33,7 @@ def abc_index(queries: int, keys: int, read: tuple[int, int]) -> np.ndarray:
     Found by step 2.1 itself: in the matrix that it reads every cell holds its j - i, so each diagonal's
     mean is the diagonal's number, and the lines are extended. Cells on no line are NaN.
     """
-    found = candidates([whole_matrix(*read)], "cross", Calibration(anchor="whole", directions=("diagonal",)), read[0])
+    found = candidates([whole_matrix(read[1])], "cross", Calibration(anchor="whole", directions=("diagonal",)), read[0])
     means = line_means(torch.from_numpy(offsets(*read))[None].double(), found)[0]
     lines = [Line("cross", 0, 0, *line, mean) for line, mean in zip(found.lines, means.tolist(), strict=True)]
     layout = Layout(keys, (Operand(keys - 1, 1, keys),), (), queries)

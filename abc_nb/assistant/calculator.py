@@ -15,7 +15,7 @@ from torch import Tensor
 
 from abc_nb.assistant.path import Path
 from abc_nb.hf.text import token_of
-from abc_nb.problems.spans import EQUALS, Pattern, Patterns
+from abc_nb.problems.spans import EQUALS, Pattern
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -32,7 +32,6 @@ class Calculator:
 
     def __init__(self, path: Path, tokenizer: PreTrainedTokenizerBase) -> None:
         self.path, self.tokenizer = path, tokenizer
-        self.patterns = Patterns(path.bias.patterns)
         digits = sorted({digit for pattern in path.bias.patterns for digit in pattern.task.digits})
         self.digits = {digit: token_of(tokenizer, digit) for digit in digits}
         self.answer = lru_cache(maxsize=64)(self.worked_out)
@@ -59,7 +58,7 @@ class Calculator:
         begun, equals, written = SPACES.sub(r"\1", text).rpartition(EQUALS)
         if not equals or (written and not written.isdigit()):
             return None
-        spans = self.patterns.spans(begun + equals)
+        spans = self.path.bias.spans(begun + equals)
         if not spans or not spans[-1].finished or spans[-1].end != len(begun) + 1:
             return None
         answer = self.answer(spans[-1].pattern, begun[spans[-1].start :] + equals)
@@ -67,4 +66,4 @@ class Calculator:
 
     def worked_out(self, pattern: Pattern, problem: str) -> str:
         """The whole answer to a problem, as people write it."""
-        return pattern.read(self.path.answer(pattern, pattern.operands(problem)))
+        return pattern.task.said(self.path.answer(pattern, pattern.operands(problem)))

@@ -125,10 +125,10 @@ def tested(
 ) -> pd.DataFrame:
     """Exact answers, with the calculator and without it, which is asked problems of at most sixty digits."""
     rows = []
-    for row, pattern, operands, text in tqdm([*asked(tokenizer, calculator.patterns.patterns, tests)], leave=False):
+    for row, pattern, operands, text in tqdm([*asked(tokenizer, calculator.path.bias.patterns, tests)], leave=False):
         for own in (None, calculator) if row["digits"] <= 60 else (calculator,):
             number = re.match(r"\s*(\d+)", reply(model, tokenizer, text, row["digits"] + 3, own))
-            right = number is not None and number[1] == pattern.read(pattern.answer(operands))
+            right = number is not None and number[1] == pattern.task.said(pattern.answer(operands))
             rows.append(row | {"path": own is not None, "right": right})
     return counted(rows)
 

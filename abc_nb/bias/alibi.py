@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from abc_nb.bias.base import Attention, Bias, causal, check_order, query_count
+from abc_nb.bias.base import Attention, Bias, causal, check_order, key_count, query_count
 from abc_nb.problems.layouts import Layout
 
 
@@ -21,28 +21,17 @@ class ALiBi(Bias):
     cross: bool = False
 
     def dense(self, layout: Layout, attention: Attention, layer: int, heads: int) -> Tensor | None:
-        query = torch.arange(query_count(layout, attention))[:, None]
+        queries = torch.arange(query_count(layout, attention))
         if attention != "cross":
-            return causal(len(query)) - slopes(heads) * (query - query.T).abs()
+            return causal(len(queries)) + by_distance(queries, queries, heads)
         if not self.cross:
             return None
         check_order(layout)
-        return -slopes(heads) * (query - self.places(layout)).abs()
+        return by_distance(queries, self.places(layout), heads)
 
     def places(self, layout: Layout) -> Tensor:
         """The place of each column (source_length,): how far it is to the left of the units."""
         return layout.units - torch.arange(layout.source_length)
-
-
-@dataclass(frozen=True)
-class RunningALiBi(Bias):
-    """ALiBi of a decoder-only model: problem and answer are one sequence, in which distance is counted."""
-
-    def dense(self, layout: Layout, attention: Attention, layer: int, heads: int) -> Tensor:
-        queries = torch.arange(query_count(layout, attention))[:, None]
-        if attention != "cross":
-            return causal(len(queries)) - slopes(heads) * (queries - queries.T).abs()
-        return -slopes(heads) * (layout.source_length + queries - torch.arange(layout.source_length)).abs()
 
 
 @dataclass(frozen=True)
@@ -53,6 +42,18 @@ class PlacedALiBi(ALiBi):
         return torch.from_numpy(layout.source_index("place")) - 1
 
 
-def slopes(heads: int) -> Tensor:
-    """A slope for each head, from 2^(-8 / heads) down to 2^-8: (heads, 1, 1)."""
-    return 2.0 ** (-8 * torch.arange(1, heads + 1) / heads)[:, None, None]
+@dataclass(frozen=True)
+class RunningALiBi(Bias):
+    """ALiBi of a decoder-only model: problem and answer are one sequence, in which distance is counted."""
+
+    def dense(self, layout: Layout, attention: Attention, layer: int, heads: int) -> Tensor:
+        queries, keys = torch.arange(query_count(layout, attention)), torch.arange(key_count(layout, attention))
+        if attention == "cross":
+            return by_distance(layout.source_length + queries, keys, heads)
+        return causal(len(queries)) + by_distance(queries, keys, heads)
+
+
+def by_distance(queries: Tensor, keys: Tensor, heads: int) -> Tensor:
+    """Minus a slope for each head, from 2^(-8 / heads) down to 2^-8, times distance: (heads, query, key)."""
+    slopes = 2.0 ** (-8 * torch.arange(1, heads + 1) / heads)
+    return -slopes[:, None, None] * (queries[:, None] - keys).abs()

@@ -36,7 +36,7 @@ SLOPES: dict[Direction, tuple[int, int]] = {
     "above": (1, 0),
 }
 DIRECTIONS: tuple[Direction, ...] = tuple(SLOPES)
-WHOLE = "whole"  # the span of all keys, as in the paper
+WHOLE = "whole"  # the span of all keys
 OUTPUT, PROBLEM = "output", "problem"  # the spans of self-attention and of source attention
 
 
@@ -55,28 +55,34 @@ class Line:
 
 @dataclass(frozen=True)
 class Span:
-    """A run of keys in one layout: columns `first` to `last`, and where offset 0 is at step 0."""
+    """A run of keys in one layout: columns `first` to `last`, with offset 0 of step 0 at `origin`."""
 
     name: str
     first: int
     last: int
-    origins: dict[Direction, int]
+    origin: int
     stride: int = 1
     along: tuple[Direction, ...] = ("vertical",)  # of lines that mean the same at any length; others are absolute
     row: int | None = None  # columns of the table that queries write, if they write one
     rows: bool = False  # whether the span has a row of keys for each row of that table, as long as that
+
+    @property
+    def directions(self) -> tuple[Direction, ...]:
+        return DIRECTIONS if self.row else DIRECTIONS[:3]
 
     def cells(self, direction: Direction, offset: int | Tensor, steps: int) -> tuple[Tensor, Tensor]:
         """The line's key at each step (steps, ...), and where there is one; elsewhere it lies outside the span.
 
         Of a table's rows a line sees the cells of one, and on its own row also the token before them.
         """
-        if direction not in self.origins:
+        if direction not in self.directions:
             raise InputError(f"a line {direction!r} needs an output that is a table, as that of N x N")
         step = torch.arange(steps) if isinstance(offset, int) else torch.arange(steps)[:, None]
         row, column = (0 * step, step) if self.row is None or self.rows else (step // self.row, step % self.row)
         by_column, by_row = SLOPES[direction]
-        key = self.origins[direction] + self.stride * (by_column * column + by_row * row) + offset
+        # Over the whole matrix antidiagonals start in the top right corner (Algorithm 1, footnote 6).
+        origin = self.last if (self.name, direction) == (WHOLE, "antidiagonal") else self.origin
+        key = origin + self.stride * (by_column * column + by_row * row) + offset
         if self.name != OUTPUT or self.row is None:
             return key, (key >= self.first) & (key <= self.last)
         back = int(direction == "above")
@@ -85,19 +91,14 @@ class Span:
         return key + self.row * (row - back), inside
 
 
-def same_origin(column: int, row: int | None = None) -> dict[Direction, int]:
-    """One origin for all directions that there are: of a table all, of other outputs the first three."""
-    return dict.fromkeys(DIRECTIONS if row else DIRECTIONS[:3], column)
-
-
 def spans(layout: Layout, attention: Attention) -> list[Span]:
     """What lines can be anchored at: operands with the token on either side, symbols, the output."""
     keys = key_count(layout, attention)
     if attention != "cross":
         name, row = (OUTPUT, layout.row) if attention == "self" else (PROBLEM, None)
         along: tuple[Direction, ...] = ("diagonal", "above") if row else ("diagonal",)
-        return [Span(SOS, 0, 0, same_origin(0)), Span(name, 0, keys - 1, same_origin(0, row), along=along, row=row)]
-    found = [Span(symbol, column, column, same_origin(column)) for column, symbol in layout.symbols]
+        return [Span(SOS, 0, 0, 0), Span(name, 0, keys - 1, 0, along=along, row=row)]
+    found = [Span(symbol, column, column, column) for column, symbol in layout.symbols]
     return found + [of_operand(layout, number, keys) for number in range(1, len(layout.operands) + 1)]
 
 
@@ -107,17 +108,17 @@ def of_operand(layout: Layout, number: int, keys: int) -> Span:
     Of numbers without zeros in front its digits alone, so that a line sees nothing where a number has no digit.
     """
     operand = layout.operands[number - 1]
-    name, stride, row, short = f"operand {number}", operand.stride, layout.row, layout.is_short(operand)
+    name, last, stride, short = f"operand {number}", operand.last, operand.stride, layout.is_short(operand)
     places = operand.places if layout.filled is None or short else min(operand.places, layout.filled)
     alone = short or layout.unpadded
-    ends = sorted((operand.last - stride * (places - alone), operand.last + stride * (not alone)))
-    first, last = max(ends[0], 0), min(ends[1], keys - 1)
+    ends = sorted((last - stride * (places - alone), last + stride * (not alone)))
+    run = name, max(ends[0], 0), min(ends[1], keys - 1)
     if short:
-        return Span(name, first, last, same_origin(operand.last, row), abs(stride), row=row)
-    by_row: tuple[Direction, ...] = ("by row",) if row and not operand.rows else ()
+        return Span(*run, last, abs(stride), row=layout.row)
+    by_row: tuple[Direction, ...] = ("by row",) if layout.row and not operand.rows else ()
     first_place = 0 if layout.answer == "units first" else layout.target_length - 2
-    origins = same_origin(operand.last - stride * first_place, row)
-    return Span(name, first, last, origins, abs(stride), (following(layout, operand), *by_row), row, operand.rows)
+    along = following(layout, operand), *by_row
+    return Span(*run, last - stride * first_place, abs(stride), along, layout.row, operand.rows)
 
 
 def following(layout: Layout, operand: Operand) -> Direction:
@@ -125,9 +126,9 @@ def following(layout: Layout, operand: Operand) -> Direction:
     return "antidiagonal" if (operand.stride > 0) == (layout.answer == "units first") else "diagonal"
 
 
-def whole_matrix(queries: int, keys: int) -> Span:
-    """All keys as one span: antidiagonals start in the top right corner (Algorithm 1, footnote 6)."""
-    return Span(WHOLE, 0, keys - 1, same_origin(0) | {"antidiagonal": keys - 1})
+def whole_matrix(keys: int) -> Span:
+    """All keys as one span, as in the paper."""
+    return Span(WHOLE, 0, keys - 1, 0)
 
 
 @dataclass(frozen=True)
@@ -239,7 +240,7 @@ def cells_of(line: Line, layout: Layout) -> tuple[Tensor, Tensor]:
 def on_lines(lines: Iterable[Line], layout: Layout, attention: Attention, heads: int) -> OpenKeys:
     """Open keys of lines in a layout, a slot for each distinct line, in time and memory linear in its length."""
     steps, keys = query_count(layout, attention), key_count(layout, attention)
-    known = {span.name: span for span in (*spans(layout, attention), whole_matrix(steps, keys))}
+    known = {span.name: span for span in (*spans(layout, attention), whole_matrix(keys))}
     distinct: dict[tuple[Direction, str, int], list[Line]] = {}
     for line in lines:
         distinct.setdefault((line.direction, line.span, line.offset), []).append(line)

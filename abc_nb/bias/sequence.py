@@ -18,11 +18,6 @@ def token_count(layout: Layout) -> int:
     return layout.source_length + layout.target_length
 
 
-def check_bias(bias: Bias, layout: Layout) -> None:
-    if not isinstance(bias, Bias) or not isinstance(layout, Layout):
-        raise InputError(f"give a bias of this package and a Layout, not {bias!r} and {layout!r}")
-
-
 @torch.inference_mode(False)  # kept, and used in training later
 def dense_bias(bias: Bias, layout: Layout, layer: int, heads: int) -> Tensor:
     """What is added to one layer's attention logits: (heads, token, token), with minus infinity where a key is closed.

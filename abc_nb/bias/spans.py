@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from abc_nb.bias.base import CLOSED, Attention, Bias, OpenKeys
-from abc_nb.bias.lines import OUTPUT, PROBLEM, Key, Lines, keys_of, of_keys
+from abc_nb.bias.lines import OUTPUT, PROBLEM, Key, Line, Lines, keys_of, of_keys
 from abc_nb.bias.sequence import cyclic_positions, dense_bias, open_bias, token_count
 from abc_nb.common.config import check_fields
 from abc_nb.common.errors import InputError
 from abc_nb.problems.layouts import Layout
-from abc_nb.problems.spans import Pattern, Patterns, ProblemSpan
+from abc_nb.problems.spans import Pattern, ProblemSpan, spans_in
 
 ITSELF: tuple[Key, ...] = (("source", "diagonal", PROBLEM, 0), ("self", "diagonal", OUTPUT, 0))
 DENSE = 64  # tokens of a problem up to which its matrix is kept
@@ -57,7 +57,7 @@ class SpanLines(Bias):
 
     def spans(self, text: str) -> list[ProblemSpan]:
         """The problems of a text that this bias is about."""
-        return Patterns(self.patterns).spans(text)
+        return spans_in(text, self.patterns)
 
     def of(self, pattern: Pattern) -> Lines:
         """The lines of a pattern."""
@@ -66,11 +66,11 @@ class SpanLines(Bias):
     @lru_cache(maxsize=1024)  # noqa: B019 (a frozen value, and few of them)
     def first(self, layer: int) -> int:
         """The first of the layers that follow each other up to this one and have the same lines."""
-        of_layer = [
-            [{replace(line, layer=0) for line in own.lines if line.layer == number} for own in self.lines]
-            for number in range(layer + 1)
-        ]
-        return next(number for number in range(layer, -1, -1) if number == 0 or of_layer[number - 1] != of_layer[layer])
+
+        def of(number: int) -> list[set[Line]]:
+            return [{replace(line, layer=0) for line in own.lines if line.layer == number} for own in self.lines]
+
+        return self.first(layer - 1) if layer and of(layer - 1) == of(layer) else layer
 
     @torch.inference_mode(False)
     def rows(self, spans: Sequence[ProblemSpan], layer: int, first: int, last: int) -> Tensor:

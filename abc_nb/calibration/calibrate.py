@@ -113,7 +113,7 @@ def calibrate(
     """
     settings = given(settings) if layout else replace(given(settings or PAPER), anchor="whole")
     attention = checked(attention, layout, name, settings, layer)
-    places = spans(layout, name) if layout and settings.anchor == "operands" else [whole_matrix(*attention.shape[1:])]
+    places = spans(layout, name) if layout and settings.anchor == "operands" else [whole_matrix(attention.shape[2])]
     found = candidates(places, name, settings, attention.shape[1])
     means = line_means(attention, found)
     if settings.kappa is None:
@@ -169,10 +169,10 @@ def candidates(places: Sequence[Span], name: Attention, settings: Calibration, q
     """Every line with a cell; anchored at operands, only those that extend to any length."""
     lines, columns, inside = list[tuple[Direction, str, int]](), list[Tensor](), list[Tensor]()
     for span in places:
-        possible: Sequence[Direction] = span.along if settings.anchor == "operands" else [*span.origins]
+        possible: Sequence[Direction] = span.along if settings.anchor == "operands" else span.directions
         if settings.script:  # that in which operands and outputs are written
             possible = ("antidiagonal",) if name == "cross" else ("diagonal",)
-        for direction in (each for each in settings.directions if each in possible and each in span.origins):
+        for direction in (each for each in settings.directions if each in possible and each in span.directions):
             start, _ = span.cells(direction, 0, queries)
             first, last = int(span.first - start.max()), int(span.last - start.min())
             if name != "cross" and settings.anchor == "operands" and direction == "diagonal":

@@ -60,7 +60,7 @@ class PlaceContexts(Contexts):
         kept, unseen = list[int](), 0
         for place in range(max(seen, default=-1) + 1):
             unseen = unseen + 1 if place not in seen and kinds[place] == "any" else 0
-            if unseen <= self.automaton.settled:
+            if unseen <= self.automaton.settled():
                 kept.append(place)
         return root, kinds, kept
 
@@ -132,7 +132,7 @@ class NumberContexts(PlaceContexts):
         task, index = sampler.task, period(config.position)
         super().__init__(config, task, task.token, SOS, EOS)
         self.sampler, self.near = sampler, furthest(config.bias) + MARGIN
-        apart = 2 * self.near * config.decoder_layers + self.automaton.settled + 1
+        apart = 2 * self.near * config.decoder_layers + self.automaton.settled() + 1
         self.narrowest = single(task.width(1, sampler.regime))
         self.widest = max(self.narrowest + index - 1, 2 * apart + 2 * index)
         self.facts = {"task": task.name, "base": task.base, "arrangement": sampler.arrangement}

@@ -61,7 +61,7 @@ class SpanContexts(PlaceContexts):
         super().__init__(config, pattern.task, token_of, EQUALS, END)
         self.pattern = pattern
         empty = [(), *((number,) for number in range(self.task.long_operands))]
-        settled, self.near = max(map(self.automaton.settled_under, empty)), furthest(lines)
+        settled, self.near = max(map(self.automaton.settled, empty)), furthest(lines)
         self.apart = 2 * self.near * layers + settled + 2
         self.facts = {"task": self.task.name, "base": self.task.base, "form": pattern.form}
         self.statement = (
@@ -134,7 +134,7 @@ class SpanContexts(PlaceContexts):
             own = Writer(model).answer(text)
             if own != right and text not in found:
                 first = next((at for at, pair in enumerate(zip(own, right, strict=False)) if pair[0] != pair[1]), 0)
-                answer, correct = (self.pattern.read(each or "?") for each in (own, right))
+                answer, correct = (self.task.said(each or "?") for each in (own, right))
                 found[text] = Counterexample(text, answer, correct, first, False)
         return [*found.values()][:MOST]
 

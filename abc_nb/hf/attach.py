@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from abc_nb.bias import Bias, Line
-from abc_nb.bias.sequence import check_bias, cyclic_positions, of_heads
+from abc_nb.bias.sequence import cyclic_positions, of_heads
 from abc_nb.bias.spans import SpanLines
 from abc_nb.common.config import classes, from_data, to_data
 from abc_nb.common.errors import InputError
@@ -73,10 +73,10 @@ def attach(
         reader = Reader(spans, bias.patterns)
     else:
         layouts = as_layouts(layout)
-        for each in layouts:
-            check_bias(bias, each)
-            if period is not None:
-                cyclic_positions(each, period)
+        if not isinstance(bias, Bias):
+            raise InputError(f"give a bias of this package, not {bias!r}")
+        if period is not None:
+            cyclic_positions(layouts[0], period)
     register()
     handle = Attached(model, bias, layouts, period, reader)
     try:

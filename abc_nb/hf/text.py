@@ -23,7 +23,7 @@ from abc_nb.bias.spans import SpanLines, positions
 from abc_nb.common.errors import InputError
 from abc_nb.hf.attention import NAME
 from abc_nb.hf.rows import Rows, of_rows
-from abc_nb.problems.spans import END, EQUALS, Pattern, Patterns, ProblemSpan
+from abc_nb.problems.spans import END, EQUALS, Pattern, ProblemSpan, spans_in
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -36,7 +36,7 @@ class Reader:
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, patterns: Sequence[Pattern]) -> None:
         """InputError for a tokenizer that gives no token to each character of a problem."""
-        self.tokenizer, self.patterns = tokenizer, Patterns(tuple(patterns))
+        self.tokenizer, self.patterns = tokenizer, tuple(patterns)
         self.pieces: dict[int, str] = {}
         for pattern in patterns:
             every = "".join(a + b for a, b in product(pattern.task.digits, repeat=2))
@@ -56,7 +56,7 @@ class Reader:
         pieces = [self.piece(token) for token in tokens]
         at = {start: number for number, start in enumerate(accumulate(map(len, pieces), initial=0))}
         text, found = "".join(pieces), list[ProblemSpan]()
-        for span in self.patterns.spans(text):
+        for span in spans_in(text, self.patterns):
             own, first = text[span.start : span.end], at.get(span.start, len(pieces))
             if pieces[first : first + len(own)] != [*own]:
                 raise InputError(

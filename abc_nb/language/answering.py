@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import TEST, generator
-from abc_nb.problems.spans import END, EQUALS, Pattern, Patterns, ProblemSpan, tokens_of
+from abc_nb.problems.spans import END, EQUALS, Pattern, ProblemSpan, spans_in, tokens_of
 from abc_nb.training.writer import Writer, check_memory, text_bias
 
 LIKE_ONE = re.compile(r"[\w.,+\-*/^()]*\d[\d\s.,+\-*/^()]*=")  # what looks like a problem
@@ -39,7 +39,7 @@ def answered_text(model: Transformer, text: str, go_on: bool = False) -> Answere
     for span in spans:
         written, at = written + text[at : span.end], span.end
         answer = writer.answer(written)
-        answers.append(span.pattern.read(answer) if answer else "?")
+        answers.append(span.pattern.task.said(answer) if answer else "?")
         written += answer + END * (text[at : at + 1] != END)
     written += text[at:]
     rest = "" if spans else writer.drawn(written, CONTINUED, generator(0, TEST), TEMPERATURE)
@@ -66,10 +66,9 @@ def problems_of(patterns: Sequence[Pattern], text: str) -> tuple[str, list[Probl
     tokens_of(text)
     if not patterns:
         return text, []
-    known = Patterns(tuple(patterns))
-    if known.spans(text + EQUALS)[-1:] and known.spans(text + EQUALS)[-1].end == len(text) + 1:
+    if [span.end for span in spans_in(text + EQUALS, patterns)][-1:] == [len(text) + 1]:
         text += EQUALS
-    spans = known.spans(text)
+    spans = spans_in(text, patterns)
     for span in spans:
         own, after = text[span.start : span.end], text[span.end : span.end + 1]
         if not span.finished:

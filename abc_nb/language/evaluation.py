@@ -10,7 +10,7 @@ import pandas as pd
 from abc_nb.language.mixture import piece, solved, texts
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import TEST, generator
-from abc_nb.problems.spans import END, Pattern, Patterns, ProblemSpan, tokens_of
+from abc_nb.problems.spans import END, Pattern, ProblemSpan, spans_in, tokens_of
 from abc_nb.training.evaluation import TEST_SEED, wilson
 from abc_nb.training.writer import Writer, likeliest
 
@@ -63,7 +63,7 @@ def generated(model: Transformer, patterns: Sequence[Pattern], seed: int) -> dic
     if not patterns:
         return {"problems": 0, "right": 0}
     text = writer.drawn(piece(texts()[1], AROUND, rng), WRITTEN, rng)
-    written = [span for span in Patterns(tuple(patterns)).spans(text) if span.finished and span.end < len(text)]
+    written = [span for span in spans_in(text, patterns) if span.finished and span.end < len(text)]
     return {"problems": len(written), "right": sum(is_answered(text, span) for span in written)}
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from abc_nb.language.mixture import Mixture, TextBatch
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import VALIDATION, generator
-from abc_nb.problems.spans import Pattern, Patterns, ProblemSpan, text_of, tokens_of
+from abc_nb.problems.spans import Pattern, ProblemSpan, spans_in, text_of, tokens_of
 from abc_nb.training.evaluation import evaluating
 from abc_nb.training.progress import TrainingConfig
 from abc_nb.training.trainer import Batches, Trainer
@@ -79,7 +79,7 @@ class LanguageTrainer(Trainer):
 
 def written_out(patterns: tuple[Pattern, ...], text: str) -> list[ProblemSpan]:
     """The problems of a row whose answers are written with their ends."""
-    return [span for span in Patterns(patterns).spans(text) if span.answer and span.end < len(text)]
+    return [span for span in spans_in(text, patterns) if span.answer and span.end < len(text)]
 
 
 def text_loss(model: Transformer, rows: int = TEXTS) -> float:

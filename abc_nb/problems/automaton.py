@@ -8,7 +8,7 @@ places say about the ones above them makes the set of contexts exact.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import lru_cache
 from itertools import product
 from typing import Literal
 
@@ -20,7 +20,7 @@ Kind = Literal["any", "zero", "lead"] | tuple[int, ...]
 Step = Callable[..., tuple[np.ndarray, np.ndarray]]  # see `Task.step`
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Automaton:
     """States and inputs are numbered; input 0 is a place with zeros alone."""
 
@@ -30,33 +30,27 @@ class Automaton:
     following: np.ndarray  # (states, inputs): the state after it
     digits: np.ndarray  # (inputs, operands): the digits of an input, one an operand of many digits
     factor: np.ndarray  # (states, digits): of a short factor, units first; no columns without one
-    carry: np.ndarray  # (states,): the carry, or the running value
 
     @property
     def states(self) -> int:
         return len(self.output)
 
-    @cached_property
-    def settled(self) -> int:
-        """From how many places on it makes no difference how many there are, whatever the factor."""
-        return self.settled_under(())
+    @lru_cache  # noqa: B019 (few of them)
+    def settled(self, empty: tuple[int, ...] = ()) -> int:
+        """From how many places on it makes no difference how many there are, whatever the factor.
 
-    def settled_under(self, empty: tuple[int, ...]) -> int:
-        """The same of places at which some operands have no digit."""
-        _, which = np.unique(self.factor, axis=0, return_inverse=True)
-        following = self.following[:, (self.digits[:, list(empty)] == 0).all(1)]
-        return max(settled(following, which == number) for number in range(which.max() + 1))
-
-
-def settled(following: np.ndarray, chosen: np.ndarray) -> int:
-    """From how many places on the same of some states follow each other; what follows one of them is one of them."""
-    names = np.cumsum(chosen) - 1
-    follows = np.zeros((chosen.sum(), chosen.sum()), np.float32)
-    follows[np.arange(len(follows))[:, None], names[following[chosen]]] = 1
-    power, places = follows, 1
-    while not np.array_equal(further := (power @ follows > 0).astype(np.float32), power):
-        power, places = further, places + 1
-    return places
+        At these places the `empty` operands have no digit. A state is followed by states of the same factor alone.
+        """
+        most, following = 1, self.following[:, (self.digits[:, list(empty)] == 0).all(1)]
+        for start in self.start:
+            states = np.flatnonzero((self.factor == self.factor[start]).all(1))
+            follows = np.zeros((len(states), len(states)), np.float32)
+            follows[np.arange(len(states))[:, None], np.searchsorted(states, following[states])] = 1
+            power, places = follows, 1
+            while not np.array_equal(further := (power @ follows > 0).astype(np.float32), power):
+                power, places = further, places + 1
+            most = max(most, places)
+        return most
 
 
 def enumerated(step: Step, start: int, base: int, inputs: np.ndarray, few: int) -> Automaton | None:
@@ -80,6 +74,5 @@ def enumerated(step: Step, start: int, base: int, inputs: np.ndarray, few: int) 
             return None
         output.append(digits)
         following.append([numbers[factor, after] for after in carries])
-    of_factor, carry_of = np.array(states).T
-    start_states = np.arange(len(factors))
-    return Automaton(base, start_states, np.array(output), np.array(following), inputs, factors[of_factor], carry_of)
+    of_state, first = factors[[factor for factor, _ in states]], np.arange(len(factors))
+    return Automaton(base, first, np.array(output), np.array(following), inputs, of_state)

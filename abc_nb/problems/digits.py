@@ -4,7 +4,7 @@ Column `i` is place `i`, and nothing loops over samples.
 """
 
 from collections.abc import Iterable
-from functools import lru_cache, reduce
+from functools import reduce
 
 import numpy as np
 
@@ -22,12 +22,6 @@ def to_digits(numbers: np.ndarray, base: int, places: int) -> Digits:
     for place in range(places):
         numbers, digits[:, place] = np.divmod(numbers, base)
     return digits
-
-
-@lru_cache(maxsize=64)
-def python_digits(number: int, base: int) -> np.ndarray:
-    """Digits of one Python integer, least significant first."""
-    return np.array([int(digit, base) for digit in reversed(np.base_repr(number, base))])
 
 
 def as_integer(digits: np.ndarray, base: int) -> int:
@@ -64,10 +58,10 @@ def distinct_digits(low: int, high: int, base: int, width: int, count: int, rng:
 
 
 def is_below(digits: Digits, bound: int, base: int) -> np.ndarray:
-    """Which numbers are smaller than `bound`."""
-    limit = python_digits(bound, base)
-    width = max(digits.shape[1], len(limit))
-    return is_less(np.pad(digits, [(0, 0), (0, width - digits.shape[1])]), np.pad(limit, (0, width - len(limit))))
+    """Which numbers are smaller than `bound`, an integer of any size."""
+    limit = np.base_repr(bound, base).zfill(digits.shape[1])
+    places = [int(digit, base) for digit in reversed(limit)]
+    return is_less(np.pad(digits, [(0, 0), (0, len(limit) - digits.shape[1])]), np.array(places))
 
 
 def is_less(first: Digits, second: Digits) -> np.ndarray:

@@ -4,6 +4,7 @@ A layout is pure geometry. Positions and biases are computed from it, so they ho
 Columns count the source from the left, places count an operand from its right end (units = 0).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -113,18 +114,27 @@ class Layout:
         return np.arange(self.target_length) + self.source_length * (counted == "running")
 
 
+Symbols = tuple[tuple[int, str], ...]
+
+
+def in_a_row(between: Sequence[Sequence[str]], places: Sequence[int]) -> tuple[tuple[Operand, ...], Symbols]:
+    """Operands of so many places, units last, with the tokens before, `between` and after them; symbols by column."""
+    symbols, operands, column = list[tuple[int, str]](), list[Operand](), 0
+    for tokens, count in zip(between, (*places, 0), strict=True):
+        symbols += enumerate(tokens, column)
+        column += len(tokens) + count
+        operands.append(Operand(column - 1, 1, count))
+    return tuple(operands[:-1]), tuple(symbols)
+
+
 def unary(width: int, operator: str = "") -> Layout:
     """`$ a_n ... a_1 &`, with the operator (if any) after `$` (v1 appendix C)."""
-    last = width + bool(operator)
-    symbols = ((0, SOS), *([(1, operator)] if operator else []), (last + 1, EOS))
-    return Layout(width, (Operand(last, 1, width),), symbols, width + 1)
+    return Layout(width, *in_a_row([[SOS, operator] if operator else [SOS], [EOS]], [width]), width + 1)
 
 
 def binary_natural(width: int, operator: str, second: int) -> Layout:
     """`$ a_n ... a_1 + b_m ... b_1 &` with m = `second` places."""
-    symbols = ((0, SOS), (width + 1, operator), (width + second + 2, EOS))
-    operands = (Operand(width, 1, width), Operand(width + 1 + second, 1, second))
-    return Layout(width, operands, symbols, width + 1)
+    return Layout(width, *in_a_row([[SOS], [operator], [EOS]], [width, second]), width + 1)
 
 
 def binary_aligned(width: int, operator: str) -> Layout:

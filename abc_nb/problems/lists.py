@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from abc_nb.problems.digits import Digits
-from abc_nb.problems.tasks import FinalOnly, Regime, Task, Unreadable, Width, single
+from abc_nb.problems.tasks import FinalOnly, Task, Unreadable, Width, single
 
 COMBINE: dict[str, Callable[..., np.ndarray]] = {  # the operators of lists, with their base
     "SM": lambda x, y, base: (x + y) % base,
@@ -47,7 +47,7 @@ class Lists(Task):
         names = {token: name for name, token in self.items.items()}
         return " ".join(names[symbol] for symbol in self.text(operands[0][0, ::-1].tolist()))
 
-    def said(self, digits: list[str]) -> str:
+    def said(self, digits: Sequence[str]) -> str:
         return digits[-1]
 
 
@@ -106,11 +106,8 @@ class DirectNested(FinalOnly, Lists, name="direct-listops-nested"):
     def items(self) -> dict[str, str]:
         return super().items | {name: name for name in COMBINE}
 
-    def width_for(self, places: int, regime: Regime) -> Width:
-        return 2 * places - 1
-
-    def width_of(self, operands: Sequence[Digits], regime: Regime | None = None) -> Width:
-        return operands[0].shape[1]
+    def places(self, length: int) -> int:
+        return 2 * super().places(length) - 1
 
     def draw(self, pool: np.ndarray, count: int, width: Width, rng: np.random.Generator) -> list[Digits]:
         """A list's items fall on its two sides at random."""

@@ -5,17 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from abc_nb.problems.automaton import Kind
-from abc_nb.problems.digits import (
-    DIGITS,
-    Digits,
-    as_integer,
-    distinct_digits,
-    is_less,
-    python_digits,
-    to_digits,
-    varied_digits,
-    written_number,
-)
+from abc_nb.problems.digits import DIGITS, Digits, distinct_digits, is_less, to_digits, varied_digits, written_number
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.tasks import PADDED, FinalOnly, Regime, Task, Unreadable, Width, single
 
@@ -32,13 +22,11 @@ class Numbers(Task):
         return 2 if self.operator and not self.factor else 1
 
     def largest(self, number: int) -> int:
-        digits = python_digits(number, self.base)
-        width = self.result_places(len(digits))
-        if width == len(digits):
+        written = np.base_repr(number, self.base).lower()
+        if self.result_places(len(written)) == len(written):
             return number
-        operands = [digits[None], np.full((1, self.factor), self.base - 1) if self.factor else digits[None]]
-        known = operands[: len(self.operand_places(width))]
-        return max(number, as_integer(self.answer(self.widen(known, width))[0], self.base))
+        others = [DIGITS[self.base - 1] * self.factor or written] * bool(self.operator)
+        return int(self.right_answer(self.operator.join([written, *others])), self.base)
 
     def training_widths(self, regime: Regime, count: int) -> tuple[Width, ...]:
         """Unpadded numbers are as in `Task`; others begin at what results need, and padded ones have one width."""
@@ -127,7 +115,7 @@ class Numbers(Task):
             return self.operator.join(map(written_number, texts))
         return self.operator.join(text[self.grows :] if len(text) == len(texts[0]) else text for text in texts)
 
-    def said(self, digits: list[str]) -> str:
+    def said(self, digits: Sequence[str]) -> str:
         return written_number(digits[::-1])
 
 
@@ -198,7 +186,7 @@ class Parity(Numbers, name="parity"):
     def range_of(self, length: int) -> tuple[int, int]:
         return 10 ** (length - 1), 10**length
 
-    def said(self, digits: list[str]) -> str:
+    def said(self, digits: Sequence[str]) -> str:
         return digits[-1]
 
 

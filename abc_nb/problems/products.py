@@ -101,11 +101,11 @@ class Product(Tables, Numbers, name="n-by-n"):
     def written_table(self, tokens: Sequence[int], layout: Layout, operands: Sequence[Digits]) -> str:
         """The rows under the first factor: each behind its digit of the second one, a column left of the row above."""
         assert layout.row is not None
-        size = len(self.cell_text(0))
-        lines = self.lines(self.read_table(tokens, layout.row))
+        rows = self.read_table(tokens, layout.row)[:, ::-1].tolist()
+        lines = [" ".join(self.cell_text(cell) if cell >= 0 else " ?" for cell in row) for row in rows]
         first, second = (self.text(digits[0].tolist()) for digits in operands)
-        indents = [" " * (size + 1) * (len(second) - 1 - row) for row in range(len(second))]
-        head = " ".join(text.rjust(size) for text in ("", *reversed(first)))
+        indents = [" " * len("00 ") * (len(second) - 1 - row) for row in range(len(second))]
+        head = " ".join(f"{digit:>2}" for digit in ("", *reversed(first)))
         products = [f"x {digit} | {indent}{line}" for digit, indent, line in zip(second, indents, lines, strict=False)]
         return "\n".join([" " * len("x 0 | ") + indents[0] + head, *products])
 

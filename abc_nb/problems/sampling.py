@@ -94,11 +94,11 @@ class Sampler:
         """Batch number `step`, of one of the training widths or of a given one; `again` are operands to put into it."""
         rng = generator(seed, TRAIN, step)
         width = width or self.widths[rng.integers(len(self.widths))]
-        if not again:
-            return self.batch(self.draw(self.numbers(seed)[0], size, width, rng), width)
-        fresh = self.draw(self.numbers(seed)[0], size - len(again[0]), width, rng)
-        pairs = zip(fresh, self.task.widen(again, width), strict=True)
-        return self.batch([np.concatenate(pair) for pair in pairs], width)
+        operands = self.draw(self.numbers(seed)[0], size - (len(again[0]) if again else 0), width, rng)
+        if again:
+            pairs = zip(operands, self.task.widen(again, width), strict=True)
+            operands = [np.concatenate(pair) for pair in pairs]
+        return self.batch(operands, width)
 
     def draw(self, pool: np.ndarray, count: int, width: Width, rng: np.random.Generator) -> list[Digits]:
         """The operands of so many problems, from numbers of `pool`: of unpadded ones, those that fill the width."""
@@ -125,10 +125,8 @@ class Sampler:
         if padding or self.regime not in PADDED or batch.layout.row:
             return batch
         filled = self.task.training_width
-        tokens = min(filled, batch.layout.target_length)
-        return Batch(
-            batch.source, batch.target[:, : tokens + 1], replace(batch.layout, target_length=tokens, filled=filled)
-        )
+        layout = replace(batch.layout, target_length=min(filled, batch.layout.target_length), filled=filled)
+        return Batch(batch.source, batch.target[:, : layout.target_length + 1], layout)
 
     def validation_batches(self, seed: int, size: int) -> list[Batch]:
         """`size` problems in all, at each training width in turn: of numbers never trained on, or random lists."""
@@ -147,8 +145,8 @@ class Sampler:
         operands = self.task.test_operands(length, samples, width, generator(seed, TEST, *size))
         return self.batch(operands, width)
 
-    def typed_batch(self, text: str) -> Batch:
-        """A typed problem as a batch of one, as wide as it is written: zeros in front count."""
-        operands = self.task.read(text, zeros=True)
+    def typed_batch(self, text: str, zeros: bool = True) -> Batch:
+        """A typed problem as a batch of one, as wide as it is written: `zeros` in front count, or are left out."""
+        operands = self.task.read(text, zeros)
         width = self.task.width_of(operands, self.regime)
         return self.batch(self.task.widen(operands, width), width)

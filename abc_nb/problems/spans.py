@@ -8,7 +8,7 @@ are the others. The `;` is text again.
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from abc_nb.common.config import check_fields
 from abc_nb.common.errors import InputError
 from abc_nb.problems.digits import DIGITS
-from abc_nb.problems.layouts import Layout, Operand
+from abc_nb.problems.layouts import Layout, in_a_row
 from abc_nb.problems.numbers import Numbers
 from abc_nb.problems.tasks import Task
 
@@ -93,13 +93,9 @@ class Pattern:
     @lru_cache(maxsize=4096)  # noqa: B019 (a frozen value, and few of them)
     def layout(self, lengths: tuple[int, ...]) -> Layout:
         """Where the tokens of a problem with numbers of these lengths stand, counted from its first token."""
-        symbols, operands, column = list[tuple[int, str]](), list[Operand](), 0
-        for literal, length, few in zip(self.literals, (*lengths, 0), (*self.few, False), strict=True):
-            symbols += [(column + number, character) for number, character in enumerate(literal) if character != EQUALS]
-            column += len(literal) + length
-            operands.append(Operand(column - 1, 1, length, few=few))
-        outputs = self.answer_places(lengths) + 1
-        return Layout(self.longest(lengths), tuple(operands[:-1]), tuple(symbols), outputs, unpadded=True)
+        operands, symbols = in_a_row([literal.removesuffix(EQUALS) for literal in self.literals], lengths)
+        marked = tuple(replace(operand, few=few) for operand, few in zip(operands, self.few, strict=True))
+        return Layout(self.longest(lengths), marked, symbols, self.answer_places(lengths) + 1, unpadded=True)
 
     def problem(self, operands: Sequence[str]) -> str:
         """A problem as it is written, from its numbers."""
@@ -119,10 +115,6 @@ class Pattern:
         digits = self.task.answer([np.array([[*map(int, reversed(own))]]) for own in filled])[0].tolist()
         written = "".join(map(str, digits))
         return written.removesuffix("0") if self.task.grows else written
-
-    def read(self, answer: str) -> str:
-        """An answer, units first, as people write it."""
-        return self.task.said([*answer])
 
 
 @dataclass(frozen=True)
@@ -155,39 +147,31 @@ class ProblemSpan:
         return self.pattern.layout(self.lengths)
 
 
-@dataclass(frozen=True)
-class Patterns:
-    """The patterns that a model knows, none or more; problems of the first one that fits."""
-
-    patterns: tuple[Pattern, ...]
-
-    @cached_property
-    def expressions(self) -> tuple[re.Pattern[str], re.Pattern[str]]:
-        """For a whole problem, and for one that is begun."""
-        whole, begun = zip(*((f"(?:{own.whole})", f"(?:{own.begun})") for own in self.patterns), strict=True)
-        return re.compile("|".join(whole)), re.compile("|".join(begun))
-
-    def spans(self, text: str) -> list[ProblemSpan]:
-        """The problems in a text, in order; the last one may not be finished."""
-        found, at = list[ProblemSpan](), 0
-        if not self.patterns:
-            return found
-        whole, begun = self.expressions
-        while match := whole.search(text, at):
-            start, after, pattern = match.start(), match.end(), self.matched(match)
-            lengths = tuple(len(number) for number in match.groups() if number is not None)
-            rest = text[after : after + pattern.answer_places(lengths)]
-            answer = len(rest) - len(rest.lstrip(pattern.task.digits))
-            found.append(ProblemSpan(pattern, start, lengths, after - 1 - start, answer))
-            at = after + answer
-        if match := begun.search(text, at):
-            found.append(ProblemSpan(self.matched(match), match.start(), (), len(text) - match.start()))
+def spans_in(text: str, patterns: Sequence[Pattern]) -> list[ProblemSpan]:
+    """The problems in a text, in order, each of the first pattern that fits; the last one may not be finished."""
+    found, at = list[ProblemSpan](), 0
+    if not patterns:
         return found
+    whole, begun = expressions(tuple(patterns))
+    of_group = [pattern for pattern in patterns for _ in pattern.few]  # a group for each number
+    while match := whole.search(text, at):
+        start, after, pattern = match.start(), match.end(), of_group[(match.lastindex or 0) - 1]
+        lengths = tuple(len(number) for number in match.groups() if number is not None)
+        rest = text[after : after + pattern.answer_places(lengths)]
+        answer = len(rest) - len(rest.lstrip(pattern.task.digits))
+        found.append(ProblemSpan(pattern, start, lengths, after - 1 - start, answer))
+        at = after + answer
+    if match := begun.search(text, at):
+        pattern = of_group[(match.lastindex or 0) - 1]
+        found.append(ProblemSpan(pattern, match.start(), (), len(text) - match.start()))
+    return found
 
-    def matched(self, match: re.Match[str]) -> Pattern:
-        """The pattern that a match is of: it has a group for each number."""
-        groups = [pattern for pattern in self.patterns for _ in pattern.few]
-        return groups[(match.lastindex or 0) - 1]
+
+@lru_cache
+def expressions(patterns: tuple[Pattern, ...]) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """For a whole problem, and for one that is begun."""
+    whole, begun = zip(*((f"(?:{own.whole})", f"(?:{own.begun})") for own in patterns), strict=True)
+    return re.compile("|".join(whole)), re.compile("|".join(begun))
 
 
 def tokens_of(text: str) -> list[int]:

@@ -124,16 +124,14 @@ class Tables(Task):
         tokens = [np.ascontiguousarray(digits.T) for digits in operands]
         for number in range(rows * columns):
             where = Where(*divmod(number, columns), rows, columns)
-            values = {atom: self.value(atom, where, tokens, cells) for atom in self.needed(where)}
+            values = {
+                (kind, x, y): cells[number + x * columns + y]
+                if kind == "cell"
+                else tokens[x - 1][where.followed(kind) - y]
+                for kind, x, y in self.needed(where)
+            }
             cells[number] = self.right(where, values)
         return np.moveaxis(cells.reshape(rows, columns, -1), -1, 0)
-
-    def value(self, atom: Atom, where: Where, tokens: Sequence[np.ndarray], cells: np.ndarray) -> np.ndarray:
-        """What stands at an atom, from operands (places, samples) and from the cells before (cells, samples)."""
-        kind, x, y = atom
-        if kind == "cell":
-            return cells[(where.row + x) * where.columns + where.column + y]
-        return tokens[x - 1][where.followed(kind) - y]
 
     def covered(self) -> str:
         return f"{self.lengths}, with any number of zeros in front of a number"
@@ -149,14 +147,3 @@ class Tables(Task):
         if not table.size or (table < 0).any():
             return "?"
         return written_number(self.text(self.result(table[None])[0, ::-1].tolist()))
-
-    def written_table(self, tokens: Sequence[int], layout: Layout, operands: Sequence[Digits]) -> str:
-        """A line for each row, units at the right."""
-        assert layout.row is not None
-        return "\n".join(self.lines(self.read_table(tokens, layout.row)))
-
-    def lines(self, table: np.ndarray) -> list[str]:
-        """The rows of a table in columns of equal width."""
-        rows = [[self.cell_text(cell) if cell >= 0 else "?" for cell in row[::-1]] for row in table.tolist()]
-        size = max((len(text) for row in rows for text in row), default=0)
-        return [" ".join(text.rjust(size) for text in row) for row in rows]

@@ -41,8 +41,6 @@ class Task:
     base: int = 0  # 0: the task's usual one, which is 2 for Parity and 10 for most others
 
     MADE_BY: ClassVar[str] = "Task"  # what files call an instance of any class of tasks
-    registered: ClassVar[str] = ""  # the name of a class that is a task; none for a family
-
     title: ClassVar[str]
     example: ClassVar[str]  # a problem in base ten
     factor: ClassVar[int] = 0  # digits of a further operand that has only a few
@@ -53,7 +51,6 @@ class Task:
     can_pad: ClassVar[bool] = False  # whether a problem can be given at any width, with zeros in front
 
     def __init_subclass__(cls, name: str = "") -> None:
-        cls.registered = name
         if name:
             REGISTRY[name] = cls
 
@@ -127,11 +124,6 @@ class Task:
         """The problems of a width W that a certificate covers, in words."""
         raise NotImplementedError
 
-    @property
-    def chance(self) -> float:
-        """How often a guess is right where the output is one digit; 0 elsewhere."""
-        return 0.0
-
     # ---- tokens
 
     @cached_property
@@ -178,8 +170,8 @@ class Task:
 
         Unpadded ones have two digits or more, since of those of one digit too few are held out for validation.
         """
-        places = range(2, TRAINED + 1) if regime == "unpadded" else range(1, self.training_width + 1)
-        return tuple(self.width_for(count, regime) for count in places)
+        lengths = range(2, TRAINED + 1) if regime == "unpadded" else range(1, self.training_width + 1)
+        return tuple(self.width(length, regime) for length in lengths)
 
     def width(self, length: int, regime: Regime) -> Width:
         """Columns given to operands of `length` digits or items."""
@@ -301,13 +293,13 @@ class Task:
         digits = [symbol if symbol in DIGITS else "?" for symbol in output] or ["?"]
         return self.said(digits[::-1] if layout is not None and layout.answer == "units last" else digits)
 
-    def said(self, digits: list[str]) -> str:
+    def said(self, digits: Sequence[str]) -> str:
         """The answer as a person writes it, from the output's digits, units first."""
         raise NotImplementedError
 
     def written_table(self, tokens: Sequence[int], layout: Layout, operands: Sequence[Digits]) -> str:
-        """The table that output tokens make, as people write it; InputError for a task without one."""
-        raise InputError(f"{self.title} has no trace to show: its output is the answer itself")
+        """The table that output tokens make, as people write it; InputError for a task that shows none."""
+        raise InputError(f"{self.title} shows no table: take N x N")
 
     def right_answer(self, text: str) -> str:
         """The right answer to a typed problem, computed digit by digit from the task's definition."""
@@ -318,10 +310,6 @@ class Task:
 
 class FinalOnly(Task):
     """A family's task whose output is the last digit alone, without what leads to it."""
-
-    @property
-    def chance(self) -> float:
-        return 1 / self.base
 
     def natural(self, width: Width) -> Layout:
         return replace(super().natural(width), target_length=2)

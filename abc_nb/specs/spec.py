@@ -19,7 +19,7 @@ from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tables import Tables
-from abc_nb.problems.tasks import REGISTRY, Task
+from abc_nb.problems.tasks import REGISTRY, FinalOnly, Task
 from abc_nb.specs.changes import changed, without
 from abc_nb.specs.model import PERIOD, Model, layers
 from abc_nb.specs.models import models_of
@@ -171,7 +171,8 @@ def training_config(model: Model, task: Task, profile: str) -> TrainingConfig:
     """The training that a profile gives to a model, changed for tasks that take longer or have two answers."""
     chosen = PROFILES[profile].trainings[model.training]
     chosen = longer(chosen) if takes_longer(task, profile) else chosen
-    return replace(chosen, learned=0.75) if task.chance == 0.5 else chosen  # more than guessing gets
+    guessing = isinstance(task, FinalOnly) and task.base == 2  # gets half of the answers right
+    return replace(chosen, learned=0.75) if guessing else chosen
 
 
 def model_config(model: Model, sampler: Sampler, profile: str, changes: tuple[str, ...]) -> ModelConfig:

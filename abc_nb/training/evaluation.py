@@ -124,11 +124,9 @@ def answers(model: Transformer, sampler: Sampler, expressions: Iterable[str], tr
     """
     task, device = sampler.task, model.head.weight.device
     for expression in expressions:
-        operands = task.read(expression)
-        width = task.width_of(operands, sampler.regime)
-        batch = sampler.batch(task.widen(operands, width), width)
+        batch = sampler.typed_batch(expression, zeros=False)
         tokens = greedy(model, batch.source.to(device), batch.layout, task.token(SOS))[0].tolist()
-        table = task.written_table(tokens, batch.layout, operands) + "\n" if trace else ""
+        table = task.written_table(tokens, batch.layout, task.read(expression)) + "\n" if trace else ""
         yield table + task.write(tokens, batch.layout)
 
 
