@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from hypothesis import strategies as st
 from torch import Tensor
 
-from abc_nb.bias.base import OpenKeys
+from abc_nb.bias.base import Attention, OpenKeys, key_count
 from abc_nb.calibration.calibrate import Calibration
 from abc_nb.model.positions import Sinusoidal
 from abc_nb.model.transformer import ModelConfig, Transformer
@@ -150,6 +150,18 @@ def child_of(parent: Spec) -> Spec:
         sampler=replace(parent.sampler, width_count=3),
         model=replace(parent.model, position=Sinusoidal(3)),
     )
+
+
+# ---- attention --------------------------------------------------------------------------------------
+
+
+def random_attention(layout: Layout, name: Attention, heads: int, seed: int, contrast: float = 1.0) -> Tensor:
+    """Attention (head, query, key) of random logits; the higher the contrast, the fewer keys hold most of it."""
+    rng = torch.Generator().manual_seed(seed)
+    logits = contrast * torch.randn(heads, layout.target_length, key_count(layout, name), generator=rng)
+    if name == "self":
+        logits = logits.masked_fill(torch.ones_like(logits).triu(1).bool(), -float("inf"))
+    return logits.softmax(-1)
 
 
 # ---- runs -------------------------------------------------------------------------------------------

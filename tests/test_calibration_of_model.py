@@ -7,22 +7,37 @@ from typing import Any
 import pandas as pd
 import pytest
 import torch
-from calibrating import INFINITY, TWO_LAYERS, WHERE, averages, problems, two_layers
-from helpers import build
+from helpers import SAMPLER, build, random_attention
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
+from torch import Tensor
 
-from abc_nb.bias.base import key_count
+from abc_nb.bias.base import Attention, key_count
 from abc_nb.bias.window import Window
 from abc_nb.calibration import of_model
 from abc_nb.calibration.calibrate import PAPER, Calibration, calibrate
 from abc_nb.calibration.of_model import SHARES, average_attention, bias_from_attention, calibrate_model, coverage
 from abc_nb.common.errors import InputError
+from abc_nb.model.positions import Sinusoidal
 from abc_nb.model.transformer import ModelConfig, Transformer
-from abc_nb.problems.layouts import binary_natural, unary
+from abc_nb.problems.layouts import Layout, binary_natural, unary
+from abc_nb.problems.sampling import Batch
 from abc_nb.specs.spec import spec
 from abc_nb.training.evaluation import record
+
+TWO_LAYERS = ModelConfig(width=8, heads=2, feed_forward=16, decoder_layers=2, position=Sinusoidal(3))
+INFINITY = float("inf")
+WHERE: list[tuple[Attention, int]] = [("self", 0), ("cross", 0), ("self", 1), ("cross", 1)]
+
+
+def problems(size: int = 6) -> Batch:
+    return SAMPLER.calibration_batch(0, size)
+
+
+def averages(layout: Layout, seed: int = 0) -> dict[tuple[Attention, int], Tensor]:
+    """Random attention of two layers."""
+    return {(name, layer): random_attention(layout, name, 2, 2 * seed + layer, 3.0) for name, layer in WHERE}
 
 
 @pytest.mark.parametrize("config", [TWO_LAYERS, replace(TWO_LAYERS, bias=Window(1)), replace(TWO_LAYERS, dropout=0.5)])
@@ -39,7 +54,7 @@ def test_average_attention_is_the_mean_over_samples_looked_at_one_by_one(config:
 
 
 def test_average_logits_are_finite_with_the_lowest_one_where_the_mask_closes() -> None:
-    model, batch = two_layers(), problems()
+    model, batch = build(TWO_LAYERS), problems()
     found = average_attention(model, batch, "logits")
     kept = record(model, batch)
     for where, logits in found.items():
@@ -67,7 +82,7 @@ def test_each_layer_is_read_on_its_own_or_the_last_one_copied_to_all(settings: C
 @examples(max_examples=20)
 @given(st.lists(st.floats(0, 1), min_size=len(SHARES), max_size=len(SHARES)), st.sampled_from([0.5, 2 / 3, 0.9]))
 def test_the_sparsest_share_under_which_enough_survives_is_taken(skills: list[float], keep: float) -> None:
-    model, batch, asked = two_layers(), problems(2), iter(skills)
+    model, batch, asked = build(TWO_LAYERS), problems(2), iter(skills)
     asked_for = Calibration(keep=keep)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(of_model, "skill", lambda model, batch: next(asked))
@@ -96,7 +111,7 @@ def test_a_given_threshold_is_taken_whatever_survives_with_every_key_off_the_lin
 ) -> None:
     asked: list[Transformer] = []
     monkeypatch.setattr(of_model, "skill", lambda model, batch: asked.append(model) or 0.0)
-    model, batch = two_layers(), problems()
+    model, batch = build(TWO_LAYERS), problems()
     found = calibrate_model(model, batch, settings)
     assert found.tried.share.tolist() == [share]
     assert found.bias == bias_from_attention(average_attention(model, batch), batch.layout, settings)

@@ -1,6 +1,7 @@
 """The Transformer against torch.nn's, and its paths (recorded, open keys, step by step) against each other."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -22,22 +23,16 @@ VOCABULARY = 15
 TINY = ModelConfig(width=8, heads=2, feed_forward=16, encoder_layers=1, decoder_layers=2)
 POSITIONS = [NoPosition(), Sinusoidal(), Sinusoidal(3), Rotary(), Relative(2)]
 POSITIONS += [model.position for model in MODERN.values()]
-LINES = Lines(  # two heads in two layers, each with a key for every query
-    heads=2,
-    lines=tuple(
-        line
-        for layer in (0, 1)
-        for line in (
-            Line("cross", layer, 0, "antidiagonal", "operand 1", 0, 0.0),
-            Line("cross", layer, 0, "vertical", "&", 0, -0.5),
-            Line("cross", layer, 1, "antidiagonal", "operand 1", 1 - 2 * layer, 0.0),
-            Line("cross", layer, 1, "vertical", "$", 0, -1.0),
-            Line("self", layer, 0, "diagonal", "output", 0, 0.0),
-            Line("self", layer, 1, "diagonal", "output", -1, 0.0),
-            Line("self", layer, 1, "vertical", "$", 0, -2.0),
-        )
-    ),
-)
+OF_LAYER: list[tuple[Any, ...]] = [  # attention, head, direction, span, offset, value
+    ("cross", 0, "antidiagonal", "operand 1", 0, 0.0),
+    ("cross", 0, "vertical", "&", 0, -0.5),
+    ("cross", 1, "antidiagonal", "operand 1", 1, 0.0),
+    ("cross", 1, "vertical", "$", 0, -1.0),
+    ("self", 0, "diagonal", "output", 0, 0.0),
+    ("self", 1, "diagonal", "output", -1, 0.0),
+    ("self", 1, "vertical", "$", 0, -2.0),
+]
+LINES = Lines(2, tuple(Line(name, layer, *line) for layer in (0, 1) for name, *line in OF_LAYER))  # no query has no key
 GAPS = Lines(2, LINES.lines[:1] + LINES.lines[5:6], empty="closed")  # heads, layers and queries without a key
 LAYOUTS = [unary(5), binary_natural(4, "+", 4), binary_aligned(4, "+")]
 
@@ -49,9 +44,8 @@ def build(config: ModelConfig) -> Transformer:
 
 def tokens(layout: Layout, batch: int = 3) -> tuple[Tensor, Tensor]:
     """Any source and target: a model does not know which tokens make sense."""
-    rng = torch.Generator().manual_seed(1)
-    shapes = (batch, layout.source_length), (batch, layout.target_length)
-    source, target = (torch.randint(VOCABULARY, shape, generator=rng) for shape in shapes)
+    rng, both = torch.Generator().manual_seed(1), (layout.source_length, layout.target_length)
+    source, target = (torch.randint(VOCABULARY, (batch, length), generator=rng) for length in both)
     return source, target
 
 
@@ -167,8 +161,7 @@ def test_recording_decoding_step_by_step_and_the_beginning_of_a_target_give_the_
         beginning = model(source, target[:, :3], layout)
         torch.testing.assert_close(beginning, together[:, :3], rtol=1e-4, atol=1e-4)
         for (name, layer), weights in record.weights.items():
-            closed = bias.dense(layout, name, layer, 2)
-            assert closed is None or not weights[(closed == float("-inf")).expand_as(weights)].any()
+            assert not weights[~bias.opened(layout, name, layer).expand_as(weights)].any()
             if config.kind == "encoder-decoder" or name == "source":
                 torch.testing.assert_close(weights, record.logits[name, layer].softmax(-1))
                 torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))

@@ -7,35 +7,20 @@ from dataclasses import replace
 
 import pytest
 import torch
-from helpers import SAMPLER, SHORT, TINY, table
+from helpers import TINY, table, trainer
 from torch import Tensor, nn
 
 from abc_nb.common.errors import InputError
 from abc_nb.model import positions
 from abc_nb.model.attention import MultiHeadAttention
-from abc_nb.model.positions import (
-    Abacus,
-    Coupling,
-    Fire,
-    Index,
-    InterpolatedRotary,
-    Kerple,
-    Learned,
-    NoPosition,
-    NTKRotary,
-    PositionEncoding,
-    Randomized,
-    Relative,
-    Rotary,
-    Sandwich,
-    Sinusoidal,
-    TableCoupling,
-    TransformerXL,
-)
+from abc_nb.model.positions.absolute import Learned, NoPosition, Sinusoidal
+from abc_nb.model.positions.base import Index, PositionEncoding
+from abc_nb.model.positions.digits import Abacus, Coupling, TableCoupling
+from abc_nb.model.positions.relative import Fire, Kerple, Randomized, Relative, Sandwich, TransformerXL
+from abc_nb.model.positions.rotary import InterpolatedRotary, NTKRotary, Rotary
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.layouts import Layout, SourceIndex, binary_aligned, binary_natural, unary
 from abc_nb.specs.spec import spec
-from abc_nb.training.trainer import Trainer
 
 SIZE, HEADS = 8, 3
 QUERIES, KEYS = torch.tensor([0, 1, 2, 9]), torch.tensor([30, 3, 2, 1, 0])  # counted from either end
@@ -63,9 +48,6 @@ def plain_index(layout: Layout, counted: SourceIndex = "right") -> Index:
 
 def placed(encoding: PositionEncoding, layout: Layout, training: bool = False) -> Index:
     return encoding.place(plain_index(layout), layout, SIZE, training)
-
-
-# ---- definitions ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("period", [None, 1, 3, 7])
@@ -97,7 +79,7 @@ def test_a_rotation_is_multiplication_by_a_complex_number(
         for pair in range(SIZE // 2):
             turn = cmath.exp(1j * angle(column - layout.units, pair, max(1, layout.source_length / 12)))
             before, after = (
-                torch.view_as_complex(part[:, :, column, 2 * pair : 2 * pair + 2].contiguous()) for part in (x, found)
+                torch.complex(*part[:, :, column, 2 * pair : 2 * pair + 2].unbind(-1)) for part in (x, found)
             )
             torch.testing.assert_close(after, before * turn, rtol=1e-4, atol=1e-5)
 
@@ -153,10 +135,8 @@ def test_attention_is_the_formula_one_query_and_key_at_a_time(
     attention, x, memory = made(encoding), *(torch.randn(1, len(index), HEADS * SIZE) for index in (QUERIES, keys))
     bias = torch.randn(HEADS, len(QUERIES), len(keys)).masked_fill(torch.rand(len(keys)) < 0.3, -math.inf)
     found = attention.attend(x, attention.keys_values(memory, keys), bias, (QUERIES, keys))
-    query, key, value = (
-        part(tokens).view(-1, HEADS, SIZE)
-        for part, tokens in ((attention.query, x), (attention.key, memory), (attention.value, memory))
-    )
+    query = attention.query(x).view(-1, HEADS, SIZE)
+    key, value = (part(memory).view(-1, HEADS, SIZE) for part in (attention.key, attention.value))
     mixed = torch.empty_like(query)
     for head in range(HEADS):
         for row, i in enumerate(QUERIES.tolist()):
@@ -189,9 +169,6 @@ def test_a_learned_vector_of_the_index_is_added_to_each_token() -> None:
     assert table.shape == (20, 8)
 
 
-# ---- where tokens stand -------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("width", "second"), [(3, 3), (30, 30), (8, 1), (9, 2)])
 @pytest.mark.parametrize("counted", ["right", "place"])
 @pytest.mark.parametrize("encoding", [Kerple(), Sandwich(), Fire()])
@@ -213,8 +190,6 @@ def test_specs_say_how_many_tokens_they_train_on(task: str) -> None:
     batches = [chosen.sampler.training_batch(0, step, 4) for step in range(40)]
     assert chosen.model.position.trained == max(batch.source.shape[1] for batch in batches)
 
-
-# ---- positions of digits: Abacus, coupling ----------------------------------------------------------
 
 ABACUS, COUPLING = Abacus(starts=1), Coupling(starts=1)
 
@@ -254,14 +229,14 @@ def test_evaluation_starts_in_the_middle_of_trainings_starts(encoding: type[Abac
         assert there.tolist() == [place + start if place else 0 for place in here.tolist()]
 
 
-@pytest.mark.parametrize("position", [Abacus(64, starts=50), Coupling(64, starts=50)])
-def test_each_problem_of_a_training_step_starts_at_random_and_within_the_table(position: Abacus) -> None:
-    model = Transformer(replace(TINY, position=position), len(SAMPLER.task.vocabulary))
-    trainer = Trainer(model, SAMPLER, SHORT, seed=0)
-    phases = [torch.as_tensor(trainer.phases(step, 500)) for step in range(2)]
-    assert set(torch.cat(phases).flatten().tolist()) == {*range(50)}
-    torch.testing.assert_close(torch.as_tensor(trainer.phases(0, 500)), phases[0], rtol=0, atol=0)
-    assert len(model.get_parameter("position.weight")) == 63 + 49 + 1  # to the last place, from the last start
+@pytest.mark.parametrize(("position", "count"), [(Sinusoidal(3), 3), (Abacus(64, starts=50), 50), (Sinusoidal(), 1)])
+def test_each_problem_of_a_training_step_starts_at_random_if_it_may(position: PositionEncoding, count: int) -> None:
+    run = trainer(model=replace(TINY, position=position))
+    phases = [torch.as_tensor(run.phases(step, 500)) for step in range(2)]
+    assert {*torch.stack(phases).flatten().tolist()} == {*range(count)}
+    assert torch.equal(torch.as_tensor(run.phases(0, 500)), phases[0])
+    if isinstance(position, Abacus):
+        assert len(run.model.get_parameter("position.weight")) == 63 + 49 + 1  # to the last place, from the last start
 
 
 def test_coupled_positions_are_the_papers_counted_from_the_other_end() -> None:
@@ -303,9 +278,6 @@ def test_numbers_of_a_table_are_the_papers_but_that_a_row_begins_with_the_end_of
         assert cell == [*sign, wanted[f"{row},{column}"][2]]
 
 
-# ---- randomized positions ---------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("layout", [unary(5), binary_natural(7, "+", 7)])
 def test_random_positions_are_in_order_and_the_digits_stand_where_they_are_needed(
@@ -319,15 +291,10 @@ def test_random_positions_are_in_order_and_the_digits_stand_where_they_are_neede
 
 
 def test_evaluation_draws_one_subset_a_length_whatever_else_was_drawn() -> None:
-    def subsets(position: Randomized) -> list[list[int]]:
+    for width in range(1, 50):
         torch.rand(3)
-        return [placed(position, unary(width)).source.tolist() for width in range(1, 50)]
-
-    assert subsets(Randomized()) == subsets(Randomized())
-    assert all(one != other for one, other in zip(subsets(Randomized()), subsets(Randomized(drawn=1)), strict=True))
-
-
-# ---- too long ---------------------------------------------------------------------------------------
+        once, again, other = (placed(Randomized(drawn=drawn), unary(width)).source.tolist() for drawn in (0, 0, 1))
+        assert once == again != other
 
 
 @pytest.mark.parametrize(

@@ -225,13 +225,6 @@ def test_a_batch_holds_the_problems_that_come_again_and_fresh_ones(sampler: Samp
         np.testing.assert_array_equal(batch.target.numpy(), target)
 
 
-def test_training_starts_cyclic_positions_anywhere_in_the_period_and_others_at_zero() -> None:
-    cyclic = trainer(model=replace(TINY, position=Sinusoidal(3)))
-    phases = torch.cat([torch.as_tensor(cyclic.phases(step, 12)) for step in range(10)])
-    assert set(phases.flatten().tolist()) == {0, 1, 2}
-    assert trainer().phases(3, 12) == 0
-
-
 def test_each_sample_has_its_own_phase() -> None:
     model, batch = build(replace(TINY, position=Sinusoidal(3))), SAMPLER.training_batch(0, 0, 4)
     together = model(batch.source, batch.target[:, :-1], batch.layout, phase=torch.tensor([[0], [1], [2], [1]]))
