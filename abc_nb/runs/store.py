@@ -5,8 +5,7 @@ A folder is finished or absent: it is written aside and moved into place in one 
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -91,13 +90,11 @@ def seeds() -> dict[str, list[int]]:
     return {name: sorted(numbers) for name, numbers in known.items()}
 
 
-@contextmanager
-def lock(key: str) -> Iterator[None]:
+def lock(key: str) -> FileLock:
     """Held by one process at a time."""
     folder = paths.runs() / ".locks"
     folder.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder / f"{key}.lock"):
-        yield
+    return FileLock(folder / f"{key}.lock")
 
 
 def ship(run: Run, weights: bool) -> Path:

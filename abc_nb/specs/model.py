@@ -7,12 +7,13 @@ from typing import Any, Literal
 from abc_nb.bias import Bias, Causal, Window
 from abc_nb.bias.window import Sides
 from abc_nb.calibration.calibrate import Calibration
-from abc_nb.model import positions
+from abc_nb.model.positions import PositionEncoding
 from abc_nb.problems.layouts import Arrangement, Layout, SourceIndex
 from abc_nb.problems.tasks import Regime
 
 PERIOD, W = 3, 1  # T and w of the paper's table 1
 CAUSAL = Causal()
+Start = Literal["new", "parent"]
 UNPRACTISED = "-unpractised"  # end of the names of models before practice
 
 
@@ -21,7 +22,7 @@ class Model:
     """A column of the design: what a MODEL in TASK-MODEL stands for."""
 
     title: str  # as the paper's tables call it
-    position: positions.PositionEncoding
+    position: PositionEncoding
     bias: Bias | Callable[[Layout, int, int], Bias] = CAUSAL  # or its maker: layout, heads, layers
     source_index: SourceIndex = "right"
     arrangement: Arrangement = "natural"  # see `Task.layout`
@@ -29,7 +30,7 @@ class Model:
     parent: str = "vanilla"  # the model that is retrained, if one is
     parent_base: int | None = None  # where it is not the task's
     calibration: Calibration | None = None  # how the bias is read out of the parent, before it is retrained
-    start: Literal["new", "parent"] = "parent"  # the weights at the beginning, where there is a parent
+    start: Start = "parent"  # the weights at the beginning, where there is a parent
     accept: float = 0.0  # validation accuracy below which more lines are read and the model is trained anew
     rank: int = 0  # of a low-rank change of the parent's queries and keys
     practice: bool = False  # training on with what the parent gets wrong, until it is certified
@@ -40,6 +41,9 @@ class Model:
     kind: Literal["encoder-decoder", "decoder-only"] = "encoder-decoder"
 
 
+Models = dict[str, Model]  # by name
+
+
 def embedding_size(size: int) -> dict[str, int]:
     return {"width": size, "feed_forward": 4 * size}
 
@@ -48,26 +52,18 @@ def layers(encoder: int, decoder: int) -> dict[str, int]:
     return {"encoder_layers": encoder, "decoder_layers": decoder}
 
 
-def scaffold(
-    title: str, position: positions.PositionEncoding, w: int | None = W, sides: Sides = "one", **changes: Any
-) -> Model:
+def scaffold(title: str, position: PositionEncoding, w: int | None = W, sides: Sides = "one", **changes: Any) -> Model:
     """ABS: a window, on aligned input."""
     settings: dict[str, Any] = {"bias": CAUSAL if w is None else Window(w, sides), "arrangement": "aligned"}
     return Model(title, position, **settings | {"extends": True, "tested": "beyond", "training": "scaffold"} | changes)
 
 
-def proposal(title: str, position: positions.PositionEncoding) -> Model:
+def proposal(title: str, position: PositionEncoding) -> Model:
     """Of others, in our training: several widths, the source counted from the right, where a place has one index."""
     return Model(title, position, extends=True, tested="beyond")
 
 
-def reading(
-    title: str,
-    position: positions.PositionEncoding,
-    start: Literal["new", "parent"],
-    calibration: Calibration,
-    **changes: Any,
-) -> Model:
+def reading(title: str, position: PositionEncoding, start: Start, calibration: Calibration, **changes: Any) -> Model:
     """ABC in one reading of the paper: positions, initial weights, and how lines are read out of attention."""
     training = "retraining" if start == "parent" else "short"
     settings: dict[str, Any] = {"extends": True, "tested": "few", "training": training}
@@ -81,20 +77,11 @@ def decoder_only(model: Model, **changes: Any) -> Model:
 
 
 def again(
-    models: Mapping[str, Model],
-    names: Iterable[str],
-    end: str,
-    title: str = "",
-    parent: str = "vanilla",
-    **changes: Any,
-) -> dict[str, Model]:
+    models: Models, names: Iterable[str], end: str, title: str = "", parent: str = "vanilla", **changes: Any
+) -> Models:
     """Models once more with other settings: their names, and those of their parents, have this end."""
-    return {
-        f"{name.removesuffix(UNPRACTISED)}{end}": replace(
-            models[name], **{"title": models[name].title + title, "parent": f"{parent}{end}"} | changes
-        )
-        for name in names
-    }
+    found = {name: replace(models[name], title=models[name].title + title, parent=f"{parent}{end}") for name in names}
+    return {f"{name.removesuffix(UNPRACTISED)}{end}": replace(own, **changes) for name, own in found.items()}
 
 
 def practised(parent: str, model: Model) -> Model:
@@ -102,12 +89,12 @@ def practised(parent: str, model: Model) -> Model:
     return replace(model, parent=parent, practice=True, training="practice")
 
 
-def all_practised(models: Mapping[str, Model]) -> dict[str, Model]:
+def all_practised(models: Models) -> Models:
     """Those of the models that have a name for before practice, practised."""
     return {name.removesuffix(UNPRACTISED): practised(name, own) for name, own in models.items() if UNPRACTISED in name}
 
 
-def before_practice(models: Mapping[str, Model]) -> dict[str, Model]:
+def before_practice(models: Models) -> Models:
     """The models that practice begins with, by titles that say so."""
     parents = [model.parent for model in models.values() if model.practice]
     return {name: replace(models[name], title=f"{models[name].title}, before practice") for name in parents}

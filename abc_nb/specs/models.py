@@ -56,17 +56,10 @@ GRID_W, GRID_T = (None, 0, 1, 2, 3), (None, 2, 3, 4, 5, 6, 7, 8)
 GRID_NAMES = {  # of w = 1 with all periods, and of T = 3 and none with all windows
     (w, t): f"grid-w{w}-t{t}".replace("None", "x") for w in GRID_W for t in GRID_T if w == W or t in (PERIOD, None)
 }
-GRID = {  # window, open to both sides, and period (claim C13); None: no window, an index without a period
-    name: scaffold(
-        f"w={w}, T={t}".replace("w=None", "no window").replace("T=None", "no period"),
-        positions.Sinusoidal(t),
-        w,
-        sides="both",
-        training="short",
-        tested="few",
-    )
-    for (w, t), name in GRID_NAMES.items()
-}
+GRID = {}  # window, open to both sides, and period (claim C13); None: no window, an index without a period
+for (w, t), name in GRID_NAMES.items():
+    title = f"w={w}, T={t}".replace("w=None", "no window").replace("T=None", "no period")
+    GRID[name] = scaffold(title, positions.Sinusoidal(t), w, "both", training="short", tested="few")
 PERIODS = {  # other periods with the whole training, on the tasks where a quarter of it is not enough
     f"window-both-t{t}": scaffold(f"ABS, both sides, T={t}", positions.Sinusoidal(t), sides="both", tested="few")
     for t in (2, 4, 5, 6, 7, 8)
@@ -166,11 +159,8 @@ MODERN = {
     "coupling": proposal("Position coupling", positions.Coupling()),
 }
 WIDTHS = {  # baselines at one width of their problems, and trained like the proposals, at three
-    "vanilla": "vanilla-widened",
-    "nope": "nope-widened",
-    "rope-right": "rope-widened",
-    "rpe-right": "rpe-widened",
-    "alibi-cross": "alibi-cross-widened",
+    name: f"{name.removesuffix('-right')}-widened"
+    for name in ("vanilla", "nope", "rope-right", "rpe-right", "alibi-cross")
 }
 WIDENED = again(
     BASIC,

@@ -2,15 +2,15 @@
 
 import itertools
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 from abc_nb.calibration.calibrate import PAPER, SCRIPT, Calibration
 from abc_nb.model import positions
-from abc_nb.specs.model import PERIOD, Model, reading
+from abc_nb.specs.model import PERIOD, Model, Start, reading
 
 INDEX = {"none": positions.NoPosition(), "plain": positions.Sinusoidal(), "mod3": positions.Sinusoidal(PERIOD)}
 INDEX_TITLES = {"none": "no positions", "plain": "plain index", "mod3": "index modulo 3"}
-WEIGHTS: dict[str, Literal["new", "parent"]] = {"new": "new", "warm": "parent"}  # by the ends of names
+WEIGHTS: dict[str, Start] = {"new": "new", "warm": "parent"}  # by the ends of names
 WEIGHTS_TITLES = {"new": "new weights", "warm": "the plain model's weights"}
 # New weights under the lines and no positions, as the method's text has it (v4 section 4).
 ABC = reading("ABC", INDEX["none"], "new", Calibration(), tested="beyond", training="anew", accept=1.0)

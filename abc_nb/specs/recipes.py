@@ -18,16 +18,15 @@ def halved(training: TrainingConfig) -> TrainingConfig:
 
 
 PLAIN = TrainingConfig()
+OF_512 = replace(PLAIN, batch=512, held_batch=512)  # the paper's batch
 # A model whose bias says where to look has less to search for at the full rate, and with large batches.
 SCAFFOLD = replace(PLAIN, steps=1800, held_batch=64, hold=500, learned=0.99)
 # New weights under lines: validated on many problems, since it is accepted only if none of them is wrong.
 ANEW = replace(PLAIN, steps=1000, held_batch=64, hold=300, learned=0.99, validation=4096)
 # The paper's size, on a GPU: its batch, which shows a padded problem's few digits often enough.
 LARGE = replace(
-    PLAIN,
+    OF_512,
     steps=1200,
-    batch=512,
-    held_batch=512,
     learning_rate=2.5e-3,
     matrix_learning_rate=5e-3,
     warmup=100,
@@ -67,15 +66,7 @@ def of_one(training: TrainingConfig, **others: TrainingConfig) -> dict[str, Trai
 
 
 LONG = replace(
-    PLAIN,
-    steps=100_000,
-    batch=512,
-    held_batch=512,
-    optimizer="adamw",
-    learning_rate=1e-4,
-    warmup=1000,
-    hold=80_000,
-    validate_every=500,
+    OF_512, steps=100_000, optimizer="adamw", learning_rate=1e-4, warmup=1000, hold=80_000, validate_every=500
 )
 
 CURVE = (*range(1, 21), 30, 40, 50, 60)  # lengths of figures 1 and 4
