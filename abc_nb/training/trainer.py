@@ -169,7 +169,8 @@ class Trainer:
     def validate(self, batches: list[Batch], loss: Tensor) -> None:
         """Add a row to the history: the share of problems answered right, beside a training step's loss."""
         right = torch.cat([exact_match(self.model, batch) for batch in batches])
-        row = {"step": self.progress.step, "seconds": self.progress.seconds, "loss": loss.item()}
+        seconds, shown = round(self.progress.seconds, 2), float(f"{loss.item():.5g}")  # more digits say nothing
+        row = {"step": self.progress.step, "seconds": seconds, "loss": shown}
         self.progress.history.append(row | {"accuracy": right.float().mean().item()})
 
 

@@ -108,7 +108,7 @@ class Bench:
         shown = line_table(bias.of(attention, layer), self.averages, self.layout).drop(columns=["attention", "layer"])
         shown = shown.sort_values(["head", "share"], ascending=[True, False]).rename(columns={"span": "follows"})
         count = f'<b class="abc-count">{len(bias.lines)} lines, {len(shown)} of them in this map</b>'
-        return count + table(shown, 170)
+        return count + table(shown, 160)
 
 
 def draw_heads(
