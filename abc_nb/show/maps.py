@@ -56,7 +56,8 @@ def attention_maps(heads: Sequence[HeadMap]) -> Figure:
         image = heat_map(axis, head.weights[:rows, :columns], vmin=0, vmax=1, aspect="equal")
         with_tokens(axis, head.keys[:columns], head.outputs[:rows], size=9, right=head.right[:rows])
         outline(axis, head.needed[:rows, :columns])
-        axis.set(title=f"{head.title}: {'right' if all(head.right) else 'wrong'}", xlabel=head.xlabel)
+        title = f"{head.title}: {'right' if all(head.right) else 'wrong'}"
+        axis.set(title=textwrap.fill(title, max(18, 2 * columns)), xlabel=head.xlabel)
     axes[0].set_ylabel("output token, units first")
     figure.colorbar(image, ax=axes, label="attention", fraction=0.03, pad=0.01)
     return figure
