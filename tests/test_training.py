@@ -140,12 +140,10 @@ def test_a_batch_in_parts_gives_the_gradients_of_the_whole(
 
 
 def test_a_finished_training_ends_in_evaluation_mode_and_does_not_go_on() -> None:
-    run = trainer()
-    run.run()
-    weights = {name: tensor.clone() for name, tensor in run.model.state_dict().items()}
-    assert not run.model.training
-    assert run.run().step == SHORT.steps
-    torch.testing.assert_close(run.model.state_dict(), weights, rtol=0, atol=0)
+    once, twice = trainer(), trainer()
+    assert [once.run().step, twice.run().step, twice.run().step] == [SHORT.steps] * 3
+    assert not once.model.training
+    assert_same_weights(once, twice)
 
 
 def test_a_model_can_be_trained_after_it_was_evaluated() -> None:
@@ -161,10 +159,6 @@ DIGIT = Sampler(Task("n-by-1"), width_count=3)
 RECIPE = replace(SHORT, batch=30, again=5)
 
 
-def batches(sampler: Sampler = SAMPLER, config: TrainingConfig = SHORT) -> Batches:
-    return Batches(sampler, config, seed=0)
-
-
 def problems_of(batch: Batch) -> list[tuple[int, ...]]:
     """The operands of a batch's problems as numbers, read from its source."""
     return as_numbers([batch.source[:, operand.columns].numpy() for operand in batch.layout.operands])
@@ -176,7 +170,7 @@ def as_numbers(operands: list[np.ndarray]) -> list[tuple[int, ...]]:
 
 @pytest.mark.parametrize("sampler", [SAMPLER, DIGIT, Sampler(Task("successor")), replace(DIGIT, arrangement="aligned")])
 def test_the_last_problems_that_were_wrong_are_remembered(sampler: Sampler) -> None:
-    given_problems = batches(sampler)
+    given_problems = Batches(sampler, SHORT, 0)
     assert given_problems.again(0, 8) == []
     expected: list[tuple[int, ...]] = []
     for step in range(4):
@@ -191,13 +185,13 @@ def test_the_last_problems_that_were_wrong_are_remembered(sampler: Sampler) -> N
 
 @pytest.mark.parametrize("sampler", [Sampler(Task("listops-max")), SAMPLER])
 def test_nothing_is_remembered_of_lists_and_right_answers(sampler: Sampler) -> None:
-    given_problems = batches(sampler)
+    given_problems = Batches(sampler, SHORT, 0)
     given_problems.remember(sampler.training_batch(0, 0, 8), torch.full((8,), sampler is not SAMPLER))
     assert given_problems.missed == []
 
 
 def test_some_of_the_problems_missed_come_again_no_more_than_a_quarter_of_a_batch() -> None:
-    given_problems = batches(config=RECIPE)
+    given_problems = Batches(SAMPLER, RECIPE, 0)
     given_problems.remember(SAMPLER.training_batch(0, 0, 30), torch.ones(30, dtype=torch.bool))
     drawn = [as_numbers(given_problems.again(step, 30)) for step in range(20)]
     assert all(len({*problems}) == 5 for problems in drawn), "each once"
@@ -206,7 +200,7 @@ def test_some_of_the_problems_missed_come_again_no_more_than_a_quarter_of_a_batc
     for size, count in ((30, 5), (20, 5), (19, 4), (8, 2), (4, 1), (3, 0)):
         assert [len(digits) for digits in given_problems.again(0, size)] == [count, count]
         assert len(given_problems.batch(0, size).source) == size
-    none = batches(config=replace(RECIPE, again=0))
+    none = Batches(SAMPLER, replace(RECIPE, again=0), 0)
     none.missed = given_problems.missed
     assert none.again(3, 30) == []
 
@@ -214,7 +208,7 @@ def test_some_of_the_problems_missed_come_again_no_more_than_a_quarter_of_a_batc
 @pytest.mark.parametrize("sampler", [SAMPLER, DIGIT, Sampler(Task("successor"), width_count=3)])
 def test_a_batch_holds_the_problems_that_come_again_and_fresh_ones(sampler: Sampler) -> None:
     """At whatever width the batch has."""
-    given_problems = batches(sampler)
+    given_problems = Batches(sampler, SHORT, 0)
     given_problems.remember(sampler.training_batch(7, 0, 3), torch.ones(3, dtype=torch.bool))
     again = given_problems.missed
     for step in range(6):
