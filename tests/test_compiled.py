@@ -81,9 +81,3 @@ def test_without_a_compiler_or_a_folder_pytorchs_attention_is_used(
     (tmp_path / "compiled").write_text("in the way of the folder")
     monkeypatch.setenv("CC", compiler)
     assert compiled.kernels.__wrapped__(8) is None
-
-
-@pytest.mark.parametrize("there", [True, False])
-def test_which_attention_computes_is_recorded(there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "kernels", lambda size: object() if there and size == 8 else None)
-    assert bool(compiled.note(8)) == there and not compiled.note(64)

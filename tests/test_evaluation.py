@@ -11,18 +11,15 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 from torch import Tensor
 
-from abc_nb import api
 from abc_nb.bias.alibi import ALiBi
 from abc_nb.bias.base import Bias, Causal
 from abc_nb.bias.window import Window
-from abc_nb.common.errors import InputError
 from abc_nb.model.positions import NoPosition, PositionEncoding, Relative, Rotary, Sinusoidal
 from abc_nb.model.transformer import ModelConfig
 from abc_nb.problems.layouts import SOS, Arrangement, Layout
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task
-from abc_nb.runs import runner
-from abc_nb.specs.spec import Spec, spec
+from abc_nb.specs.spec import spec
 from abc_nb.training import evaluation
 from abc_nb.training.evaluation import COLUMNS, answers, correct_digits, evaluate, exact_match, greedy, wilson
 
@@ -153,13 +150,3 @@ def test_a_model_is_asked_at_least_at_its_training_width(name: str, monkeypatch:
     second = {"add": "+1", "n-b": "*1", "par": ""}[name[:3]]
     assert len([*answers(chosen.build(0), chosen.sampler, [f"1{second}", "1" * 50 + second])]) == 2
     assert asked == [chosen.task.training_width, 50 + chosen.task.grows]
-
-
-def test_an_answer_by_name_is_that_of_the_trained_model(
-    tiny: Spec, folders: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(api, "spec", lambda *_: tiny)
-    with pytest.raises(InputError, match="not trained yet"):
-        api.answer("successor-vanilla", "123")
-    run = runner.ensure(tiny, 0)
-    assert api.answer("successor-vanilla", "123") == next(answers(run.model(), tiny.sampler, ["123"]))
