@@ -162,15 +162,7 @@ def test_several_lines_of_a_head_are_found_with_the_strongest_at_zero() -> None:
     means = {place[1]: fmean(attention[0, *cell].item() for cell in cells(NATURAL, "cross", place)) for place in lines}
     for line in found:
         assert line.value == pytest.approx(means[line.span] - means["operand 2"], abs=1e-6)
-
-
-def test_a_mask_has_the_lines_of_weights_without_their_values() -> None:
-    lines: list[Place] = [("antidiagonal", "operand 1", 0), ("vertical", "&", 0)]
-    attention = plant(NATURAL, "cross", lines, [0.5, 0.2])
-    found, mask = (
-        calibrate(attention, NATURAL, settings=Calibration(name, share=0.15)) for name in ("weights", "mask")
-    )
-    assert {line.value for line in found} != {0.0}
+    mask = calibrate(attention, NATURAL, settings=Calibration("mask", share=0.15))
     assert mask == [replace(line, value=0.0) for line in found]
 
 

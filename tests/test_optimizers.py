@@ -1,7 +1,7 @@
 """Optimisers: what Muon computes is what PyTorch's does, and which parameters each has."""
 
-from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -11,18 +11,16 @@ from torch import Tensor
 from abc_nb.model.positions import Fire
 from abc_nb.training.optimizers import Muon, build_optimizers
 
-Make = Callable[[list[Tensor]], torch.optim.Optimizer]
-
 
 def random(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
-def trained(make: Make, starts: list[Tensor], steps: int = 4) -> list[Tensor]:
-    """Where matrices are after some steps with the same gradients."""
+def trained(kind: type[torch.optim.Optimizer], starts: list[Tensor], **options: Any) -> list[Tensor]:
+    """Where matrices are after four steps with the same gradients."""
     parameters = [start.clone().requires_grad_() for start in starts]
-    optimizer = make(parameters)
-    for step in range(steps):
+    optimizer = kind(parameters, lr=0.1, momentum=0.9, **options)  # type: ignore[call-arg]
+    for step in range(4):
         for i, parameter in enumerate(parameters):
             parameter.grad = random(*parameter.shape, seed=100 * step + i)
         optimizer.step()
@@ -32,10 +30,8 @@ def trained(make: Make, starts: list[Tensor], steps: int = 4) -> list[Tensor]:
 def test_muon_moves_matrices_of_several_shapes_like_pytorchs() -> None:
     shapes = [(16, 16), (8, 24), (16, 16), (24, 8), (24, 8)]
     starts = [random(*shape, seed=50 + i) for i, shape in enumerate(shapes)]
-    ours = trained(lambda parameters: Muon(parameters, lr=0.1, momentum=0.9), starts)
-    theirs = trained(
-        lambda p: torch.optim.Muon(p, lr=0.1, momentum=0.9, weight_decay=0.0, adjust_lr_fn="match_rms_adamw"), starts
-    )
+    ours = trained(Muon, starts)
+    theirs = trained(torch.optim.Muon, starts, weight_decay=0.0, adjust_lr_fn="match_rms_adamw")
     for start, our, their in zip(starts, ours, theirs, strict=True):
         # Theirs is computed in bfloat16, which keeps eight bits.
         assert (our - their).norm() < 0.02 * (their - start).norm()

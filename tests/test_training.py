@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 import torch
 from helpers import SAMPLER, SHORT, TINY, assert_same_weights, build, integers, rates_of, trainer
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import Tensor
 
 from abc_nb.bias.window import Window
@@ -48,16 +46,12 @@ def test_a_problem_is_wrong_with_its_first_wrong_token() -> None:
     assert wrong.nonzero().flatten().tolist() == [2, 5, 9]
 
 
-@given(st.integers(0, 4095), st.integers(0, 2**19 - 1))
-def test_seeds_below_4096_keep_the_stream_that_shipped_results_were_made_with(seed: int, step: int) -> None:
-    assert stream(seed, step) == seed * 2**20 + step
-
-
-def test_every_seed_and_step_has_a_stream_of_its_own() -> None:
+def test_every_seed_and_step_has_a_stream_of_its_own_below_4096_that_of_shipped_results() -> None:
     """A processor takes 32 bits of a seed, in which 0 and 4,096, or 1 and 4,097, were the same."""
     seeds = [0, 1, 2, 4095, *range(4096, 4120), *(n * 4096 for n in range(2, 10)), 2**20, 2**31 - 1]
     pairs = [(seed, step) for seed in seeds for step in (0, 1, 2, 100, 1599)]
     assert len({stream(*pair) % 2**32 for pair in pairs}) == len(pairs)
+    assert all(stream(seed, step) == seed * 2**20 + step for seed, step in pairs if seed < 4096)
 
 
 @pytest.mark.parametrize("position", [Sinusoidal(3), positions.Randomized(), positions.Abacus()])
