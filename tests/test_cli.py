@@ -41,14 +41,13 @@ def output(capsys: Capture, *arguments: str) -> str:
 # ---- what commands print ----------------------------------------------------------------------------
 
 
-def test_help_names_every_command_and_each_explains_itself(capsys: Capture) -> None:
-    for words in ([], *([command] for command in COMMANDS)):
-        with pytest.raises(SystemExit) as exit_:
-            main([*words, "--help"])
-        assert exit_.value.code == 0
-        text = capsys.readouterr().out
-        assert text.startswith(" ".join(["usage: abc-nb", *words]))
-        assert words or all(re.search(rf"^    {command}\b", text, re.MULTILINE) for command in COMMANDS)
+@pytest.mark.parametrize("words", [[], *([command] for command in COMMANDS)], ids=" ".join)
+def test_help_names_every_command_and_each_explains_itself(words: list[str], capsys: Capture) -> None:
+    with pytest.raises(SystemExit, match=r"^0$"):
+        main([*words, "--help"])
+    text = capsys.readouterr().out
+    assert text.startswith(" ".join(["usage: abc-nb", *words]))
+    assert words or all(re.search(rf"^    {command}\b", text, re.MULTILINE) for command in COMMANDS)
 
 
 @pytest.mark.slow
@@ -101,7 +100,6 @@ BAD = {  # commands, and what is said
     "train addition-vanilla --seed -1": "seed",
     "train addition-vanilla --set training.step=9": "one of steps, batch",
     "evaluate addition-vanilla --lengths 0": "a length is a whole number from 1",
-    "evaluate addition-vanilla --lengths 2000000": "a length is a whole number",
     "evaluate addition-vanilla --lengths six": "'six' is not possible: a length is a whole number from 1",
     "evaluate addition-vanilla --lengths 1-100000": "give at most 10,000 whole numbers, as in",
     f"evaluate addition-vanilla --samples 1{'0' * 21}": "number from 1 to 1,000,000",
@@ -145,9 +143,6 @@ def test_too_little_memory_is_one_sentence(error: Exception, capsys: Capture, mo
 
     monkeypatch.setattr("abc_nb.commands.evaluate", fails)
     assert_one_sentence(capsys, main(["evaluate", "addition-vanilla"]), "there is not enough memory for this")
-    monkeypatch.setattr("abc_nb.commands.evaluate", lambda _: 1 // 0)
-    with pytest.raises(ZeroDivisionError):
-        main(["evaluate", "addition-vanilla"])
 
 
 def test_an_interruption_is_a_sentence(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,21 +189,6 @@ def test_every_line_gets_one_line_and_those_without_an_answer_are_named(
     out, err = capsys.readouterr()
     assert out.split("\n") == [expected.get(line, "") for line in lines] + [""]
     assert re.findall(r"^abc-nb: line (\d+): cannot read '", err, re.MULTILINE) == [*map(str, refused)]
-
-
-@pytest.mark.usefixtures("trained")
-def test_a_problem_that_the_model_refuses_leaves_the_others_their_answers(
-    capsys: Capture, folders: Folders, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ABC_NB_RUNS", str(folders.runs))
-    few = ["--set", 'model.position={"type": "Learned", "longest": 30}', "--set", "training.steps=4"]
-    assert main(["train", "addition-vanilla", *SMOKE, *few]) == 0
-    monkeypatch.setattr(sys, "stdin", io.StringIO(f"1+2\n{'1' * 60}+1\n4+5\n"))
-    capsys.readouterr()
-    assert main(["compute", "addition-vanilla", "-", *SMOKE, *few]) == 2
-    out, err = capsys.readouterr()
-    assert [bool(line) for line in out.splitlines()] == [True, False, True]
-    assert re.fullmatch(r"abc-nb: line 2: \d+ positions are too many: [^\n]*\n", err)
 
 
 # ---- where it runs ----------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 import re
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
 import nbformat
@@ -52,41 +51,22 @@ def test_a_reproduction_whose_run_failed_runs_no_notebook(
 # ---- notebooks --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Project:
-    """A project of one notebook, which writes where figures go and what its parameter is."""
-
-    notebook: Path
-    build: Path
-    figures: Path
-
-
-SOURCE = "import os; print(value, os.environ['ABC_NB_FIGURES'])"
-
-
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    found = Project(tmp_path / "notebooks" / "01_one.ipynb", tmp_path / "build", tmp_path / "figures")
-    found.notebook.parent.mkdir()
-    parameters = new_code_cell("value = 1", metadata={"tags": ["parameters"]})
-    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"}}
-    nbformat.write(new_notebook(cells=[parameters, new_code_cell(SOURCE)], metadata=kernel), found.notebook)
-    monkeypatch.setattr(paths, "NOTEBOOKS", found.notebook.parent)
-    monkeypatch.setattr(paths, "BUILD", found.build)
-    monkeypatch.setenv("ABC_NB_FIGURES", str(found.figures))
-    return found
-
-
-def printed(notebook: Path) -> str:
-    return str(nbformat.read(notebook, 4).cells[-1].outputs[0].text).strip()
-
-
 @pytest.mark.notebooks
-def test_a_notebook_is_refreshed_in_place_without_the_traces_of_this_machine(project: Project) -> None:
+def test_a_notebook_is_refreshed_in_place_without_the_traces_of_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paths, "NOTEBOOKS", tmp_path)
+    monkeypatch.setattr(paths, "BUILD", tmp_path / "build")
+    monkeypatch.setenv("ABC_NB_FIGURES", str(tmp_path / "figures"))
+    parameters = new_code_cell("value = 1", metadata={"tags": ["parameters"]})
+    prints = new_code_cell("import os; print(value, os.environ['ABC_NB_FIGURES'])")
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"}}
+    path = tmp_path / "01_one.ipynb"
+    nbformat.write(new_notebook(cells=[parameters, prints], metadata=kernel), path)
     assert main(["notebooks", "01_one"]) == 0
-    assert printed(project.notebook) == f"1 {project.figures}"
-    assert "papermill" not in project.notebook.read_text()
-    assert "version" not in nbformat.read(project.notebook, 4).metadata.get("language_info", {})
+    done = nbformat.read(path, 4)
+    assert done.cells[-1].outputs[0].text.strip() == f"1 {tmp_path / 'figures'}"
+    assert "papermill" not in path.read_text() and "version" not in done.metadata.get("language_info", {})
 
 
 # ---- ship and list ----------------------------------------------------------------------------------

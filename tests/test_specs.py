@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from abc_nb.bias import Window
 from abc_nb.calibration.calibrate import Calibration
-from abc_nb.common.config import from_data, to_data
+from abc_nb.common.config import classes, from_data, to_data
 from abc_nb.common.errors import InputError
 from abc_nb.model.positions import PositionEncoding, Rotary, Sinusoidal
 from abc_nb.problems.numbers import Numbers
@@ -23,11 +23,7 @@ from abc_nb.specs.names import CLASSIFIER, Name, parse
 from abc_nb.specs.recipes import PROFILES, TESTS
 from abc_nb.specs.spec import Spec, calibrated, spec, train_command
 
-EVERY = [(profile, name) for profile in PROFILES for name in studies.names(profile)]
-
-
 # ---- names ------------------------------------------------------------------------------------------
-
 
 TYPED = [Name(task, model) for task in REGISTRY if task != CLASSIFIER.task for model in models_of(Task(task))]
 TYPED.append(CLASSIFIER)
@@ -78,14 +74,6 @@ def test_a_task_whose_name_begins_like_another_is_found(addition_mod: str) -> No
     operands = [np.array([[9, 9]]), np.array([[2, 0]])]
     assert own.task.answer(operands).tolist() == [[1, 0]], "99 + 2, modulo 100"
     assert parse("addition-mod-abc-base7") == Name(addition_mod, "abc", 7)
-    assert parse("addition-abc") == Name("addition", "abc")
-
-
-def test_an_unknown_name_is_a_sentence_with_what_is_near() -> None:
-    with pytest.raises(InputError, match="unknown experiment 'addition-vanila': did you mean addition-vanilla"):
-        spec("addition-vanila")
-    with pytest.raises(InputError, match="unknown profile 'huge': choose one of smoke, quick, paper"):
-        spec("addition-vanilla", "huge")
 
 
 def test_the_command_that_trains_names_all_that_is_not_usual() -> None:
@@ -169,7 +157,6 @@ def test_a_bias_made_by_hand_follows_the_size_that_is_set() -> None:
         ("training.step=3", "a field is one of steps, batch"),
         ("train.steps=3", "has no part 'train'"),
         ("parent.start=new", "has no part 'parent'"),
-        ("training.steps=many", "'many' is not possible as steps of a TrainingConfig"),
         ("training.steps=0", "a training cannot have steps=0: give 1 or more"),
         ("model.position=Rotate", "'Rotate' is not possible as position of a ModelConfig"),
         ("accept=high", "'high' is not possible as accept of a Spec"),
@@ -191,14 +178,10 @@ def test_a_pattern_matches_what_studies_name() -> None:
     assert [str(name) for name in studies.matching("addition-window")] == ["addition-window"]
     assert all(str(name).endswith("-abc") for name in studies.matching("*-abc"))
     assert studies.matching("proven") == studies.names_of("proven") and len(studies.matching("proven")) == 16
-    with pytest.raises(InputError, match="no experiment matches 'division-"):
-        studies.matching("division-*")
 
 
 def test_every_encoding_can_be_named_and_comes_back_from_plain_data() -> None:
-    for each in PositionEncoding.__subclasses__():
-        if not each.__module__.startswith("abc_nb."):
-            continue
-        own = spec("addition-vanilla", changes=[f"model.position={each.__name__}"])
-        data = to_data(own.model.position)
-        assert from_data(data, [each, *each.__subclasses__()]) == own.model.position
+    for name, each in classes(PositionEncoding).items():
+        if each.__module__.startswith("abc_nb."):
+            own = spec("addition-vanilla", changes=[f"model.position={name}"]).model.position
+            assert from_data(to_data(own), [each]) == own
