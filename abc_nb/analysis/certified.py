@@ -33,9 +33,6 @@ PRACTICE = ["task", "model", "seed", "before", "after", "rounds", "wrong before"
 PRACTICE += ["seconds", "seconds before"]
 
 
-# ---- the table --------------------------------------------------------------------------------------
-
-
 def table(found: Results) -> pd.DataFrame:
     """The certificates of these results' profile and seeds, a row each.
 
@@ -58,9 +55,6 @@ def rows(found: Results, models: Sequence[str] = PRACTISED, tasks: Sequence[str]
     every = table(found)
     usual = every.base == every.task.map(lambda task: Task(task).base)
     return every[every.model.isin(models) & every.task.isin(tasks) & usual].reset_index(drop=True)
-
-
-# ---- how many models are certified ------------------------------------------------------------------
 
 
 def tally(found: Results, task: str, models: Sequence[str]) -> dict[str, str]:
@@ -89,9 +83,6 @@ def smallest(found: Results) -> pd.DataFrame:
     size = pd.DataFrame(sizes, columns=["embedding size", "feed-forward", "parameters"])
     about = frame[["seed", "certified", "contexts", "wrong", "margin"]]
     return size.join(about).sort_values("parameters", ascending=False, ignore_index=True)
-
-
-# ---- practice ---------------------------------------------------------------------------------------
 
 
 def practice(found: Results, models: Sequence[str] = PRACTISED, tasks: Sequence[str] = ARITHMETIC) -> pd.DataFrame:
@@ -140,9 +131,6 @@ def resisting(found: Results) -> pd.DataFrame:
     return left.assign(contexts=counts).merge(examples, how="left", on=["task", "model", "seed"])
 
 
-# ---- lists and bases --------------------------------------------------------------------------------
-
-
 def lists_and_bases(found: Results) -> pd.DataFrame:
     """Lists, the three tasks in other bases, and a factor of two digits: a row an experiment, of the first seed.
 
@@ -185,9 +173,6 @@ def count_under(own: Spec, bias: Lines | None) -> int:
     return sum(contexts_under(own.under(bias), own.sampler).counts.values())
 
 
-# ---- wrong problems ---------------------------------------------------------------------------------
-
-
 def shortest_wrong(found: Results) -> pd.DataFrame:
     """The shortest wrong problem of each model, `found by` certificate or search, which may have found none."""
     parts = {"certificate": counterexamples(found), "search": searched(found)}
@@ -208,9 +193,6 @@ def searched(found: Results, tasks: Sequence[str] = ARITHMETIC) -> pd.DataFrame:
     examples = [(run, example) for run in runs if (example := run.shortest_wrong()) is not None]
     made = [identity(run) | example._asdict() for run, example in examples]
     return pd.DataFrame(made, columns=WRONG)
-
-
-# ---- one run ----------------------------------------------------------------------------------------
 
 
 def of_run(run: Run, origins: Sequence[str] = store.ANYWHERE) -> files.Data | None:

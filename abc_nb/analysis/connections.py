@@ -1,6 +1,5 @@
 """What calibration is related to: relative position encoding and low-rank adaptation (v4 appendix E)."""
 
-import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -44,17 +43,6 @@ def abc_index(queries: int, keys: int, read: tuple[int, int]) -> np.ndarray:
 def indices() -> dict[str, np.ndarray]:
     """Figure 12: the two indices of a matrix of 8 x 8, RPE's clipped at 3 and ABC's read from one of 3 x 5."""
     return {"RPE, c = 3": offsets(8, 8).clip(-3, 3), "ABC, read from 3 x 5": abc_index(8, 8, read=(3, 5))}
-
-
-def same_index_at_every_size(longest: int) -> bool:
-    """Whether ABC's index of a square matrix is j - i on the diagonals of any matrix that it was read from."""
-    wanted = offsets(longest, longest)
-    return all(
-        np.array_equal(
-            abc_index(longest, longest, (m, n)), np.where((wanted > -m) & (wanted < n), wanted, np.nan), equal_nan=True
-        )
-        for m, n in itertools.product(range(1, longest + 1), repeat=2)
-    )
 
 
 @torch.inference_mode()

@@ -18,10 +18,10 @@ def compared(records: Mapping[str, Sequence[Record]]) -> pd.DataFrame:
     last one, on more of that text; percent of problems right at each length, of the worst task and seed; problems that
     the models wrote into text of their own; and the seeds that are certified on every task.
     """
-    return pd.DataFrame({name: compared_one(own) for name, own in records.items()}).T.rename_axis("model")
+    return pd.DataFrame({name: of_model(own) for name, own in records.items()}).T.rename_axis("model")
 
 
-def compared_one(records: Sequence[Record]) -> dict[str, str]:
+def of_model(records: Sequence[Record]) -> dict[str, str]:
     histories = [(record["history"], record["trained"]["steps"]) for record in records]  # practice comes after it
     lowest = [min(row["text"] for row in history if row["step"] <= steps) for history, steps in histories]
     losses = {"lowest loss": lowest, "last loss": [record["text"] for record in records]}

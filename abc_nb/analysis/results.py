@@ -151,13 +151,12 @@ class Results:
 
     def provenance(self, names: Sequence[str | Name]) -> str:
         """Where the results of these experiments come from, in one line."""
-        runs = self.runs(names)
-        made = [{**run.manifest, "seed": run.seed, "regime": run.spec.sampler.regime} for run in runs]
-        regimes = sorted({each["regime"] for each in made})
-        devices = sorted({each["device"].partition(" ")[0] for each in made})
-        versions = sorted({each["versions"]["torch"].partition("+")[0] for each in made})
-        seeds, dates = (sorted({each[name] for each in made}) for name in ("seed", "date"))
-        counts = Counter("shipped" if each["shipped"] else "made here" for each in made)
+        runs, made = self.runs(names), [run.manifest for run in self.runs(names)]
+        regimes = sorted({run.spec.sampler.regime for run in runs})
+        devices = sorted({facts["device"].partition(" ")[0] for facts in made})
+        versions = sorted({facts["versions"]["torch"].partition("+")[0] for facts in made})
+        seeds, dates = sorted({run.seed for run in runs}), sorted({facts["date"] for facts in made})
+        counts = Counter("shipped" if facts["shipped"] else "made here" for facts in made)
         origins = [f"{count} {word}" if len(counts) > 1 else word for word, count in sorted(counts.items())]
         return (
             f"Profile {self.profile}: {len(runs)} runs, {' and '.join(origins)}; "

@@ -99,9 +99,6 @@ def verdict(claim: Any, parts: dict[str, Part]) -> Verdict:
     )
 
 
-# ---- counts -----------------------------------------------------------------------------------------
-
-
 class Count(NamedTuple):
     """How many runs agree with a claim, of those that decide it, and how many decide nothing."""
 
@@ -143,9 +140,6 @@ def decided(groups: list[Count], at_most: str, about: str) -> str:
     else:
         holds, part = whole.reaches(1), whole.reaches(HALF) or any(group.reaches(1) for group in groups)
     return at_most if holds else "in part" if part else "differs"
-
-
-# ---- parts ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -83,10 +83,8 @@ class Exhibits:
         book = ledger.record(claims.judge(results, own), self.notebook, self.profile)
         lines = []
         for row in book.to_dict("records"):
-            met = f" ({row['runs']})" if row["runs"] else ""
-            lines.append(
-                f"- **{row['id']}, {row['verdict']}**{met}. The paper: *{row['claim']}.* Here: {row['finding']}"
-            )
+            judged = f"**{row['id']}, {row['verdict']}**" + (f" ({row['runs']})" if row["runs"] else "")
+            lines.append(f"- {judged}. The paper: *{row['claim']}.* Here: {row['finding']}")
         display(Markdown("\n".join(lines)))
 
     def provenance(self, results: Results, names: Sequence[str | Name]) -> None:

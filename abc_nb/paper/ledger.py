@@ -7,7 +7,7 @@ from filelock import FileLock
 
 from abc_nb.common import paths
 from abc_nb.common.files import write_text
-from abc_nb.paper.claims import VERDICTS, Verdict, known
+from abc_nb.paper.claims import Verdict, known
 from abc_nb.specs.recipes import PROFILES
 
 METHODS = ("abs", "abc", "positions")  # topics of claims on what ABS, ABC and Algorithm 1 do
@@ -48,9 +48,3 @@ def unlike_the_paper(book: pd.DataFrame) -> pd.DataFrame:
     """The claims that differ, and those on the paper's methods that hold in part or are undecided."""
     in_part = book.topic.isin(METHODS) & book.verdict.isin(["in part", "undecided"])
     return book[(book.verdict == "differs") | in_part]
-
-
-def tally(book: pd.DataFrame) -> str:
-    """How many claims of a ledger have which verdict."""
-    counts = book.verdict.value_counts()
-    return ", ".join(f"{verdict} {counts[verdict]}" for verdict in VERDICTS if verdict in counts)

@@ -193,11 +193,12 @@ def verticals(results: Results) -> list[Row]:
 
 
 def indices(results: Results) -> list[Row]:
-    """Whether RPE and ABC use the same index, and the strongest offset of each on Successor."""
+    """Whether ABC's index in figure 12 is j - i, as RPE's, and the strongest offset of each on Successor."""
+    index = connections.indices()["ABC, read from 3 x 5"]
+    equal = np.isnan(index) | (index == connections.offsets(*index.shape))
     offsets = connections.on_successor(results)
     strongest = {name.lower(): int(offsets.sort_values(name)["offset"].iloc[-1]) for name in ("ABC", "RPE")}
-    row = about(results.one("successor-abc-unpractised")) | {"equal": connections.same_index_at_every_size(12)}
-    return [row | strongest]
+    return [about(results.one("successor-abc-unpractised")) | {"equal": bool(equal.all())} | strongest]
 
 
 def changes(results: Results) -> list[Row]:

@@ -14,7 +14,8 @@ from abc_nb.analysis.statistics import percent
 from abc_nb.common import paths
 from abc_nb.common.files import write_text
 from abc_nb.paper import exhibits
-from abc_nb.paper.ledger import ledger, tally, unlike_the_paper, usual_size
+from abc_nb.paper.claims import VERDICTS
+from abc_nb.paper.ledger import ledger, unlike_the_paper, usual_size
 from abc_nb.runs.run import Run
 from abc_nb.show import notebooks
 from abc_nb.show.titles import of_models
@@ -52,7 +53,8 @@ def markdown(results: Results, runs: Sequence[Run]) -> str:
     """The report; `runs` are those of `listed_runs`."""
     folder, profile = paths.figures(results.profile), results.profile
     book, worst, seeds = ledger(profile), worst_runs(results), ", ".join(map(str, results.seeds))
-    differing = unlike_the_paper(book)
+    differing, counts = unlike_the_paper(book), book.verdict.value_counts()
+    tally = ", ".join(f"{verdict} {counts[verdict]}" for verdict in VERDICTS if verdict in counts)
     blocks = [
         f"# Arithmetic that holds at any length: report of the profile {profile}",
         ABOUT,
@@ -63,7 +65,7 @@ def markdown(results: Results, runs: Sequence[Run]) -> str:
         f"Percent right, the worst run of the four tasks and of seeds {seeds} (–: none).",
         worst,
         "## The paper's claims",
-        f"Verdicts on {len(book)} claims: {tally(book)}. Models have {usual_size(profile)}. {SETTING}",
+        f"Verdicts on {len(book)} claims: {tally}. Models have {usual_size(profile)}. {SETTING}",
     ]
     if len(differing):
         blocks += [f"What did not reproduce. {RULE}", "\n".join(map(sentence, differing.itertuples()))]

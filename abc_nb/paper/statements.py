@@ -100,9 +100,6 @@ def in_words(counts: Sequence[Count]) -> str:
     return ends(shares) + unit + f", {len(counts)} seeds" * (len(counts) > 1)
 
 
-# ---- those of a profile ------------------------------------------------------------------------------
-
-
 def stated(profile: str) -> dict[Name, str]:
     """The experiments of which README or a table of the paper states something, with the notebook that shows them."""
     tabulated = names_of(*TABULATED, profile=profile)
@@ -156,9 +153,6 @@ def of_certificates(
         if len(theirs) and len(mine):
             total, count = ((int(each.certified.sum()), len(each)) for each in (theirs, mine))
             yield Statement(what, [total], count, "; ".join(wrong), proven=group[0] in proven)
-
-
-# ---- the table ---------------------------------------------------------------------------------------
 
 
 def report(profile: str, seeds: Sequence[int]) -> tuple[str, bool]:

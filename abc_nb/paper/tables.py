@@ -97,8 +97,6 @@ def widths(rows: pd.DataFrame, profile: str) -> str:
     return f"Widths of problems in training: {'; '.join(parts)}. "
 
 
-# ---- Algorithm 1: the lines that it keeps, and what is right under them ------------------------------
-
 COMPARED = ("abc", "abc-unpractised", "abc-last-layer", *ALGORITHM_1)
 ENDS = ("", "-padded", *SIX_LAYERS)  # of the names of the same reading in other regimes and sizes
 SHARES = {  # from 0 to 1, and what readers see

@@ -1,6 +1,5 @@
 """Running notebooks with papermill."""
 
-import builtins
 import json
 import os
 import subprocess
@@ -18,6 +17,8 @@ from abc_nb.common.errors import InputError
 from abc_nb.common.files import replacement, write_bytes
 from abc_nb.runs.sweep import workers
 
+# Names of errors that are one sentence already, as those of disks and files.
+SENTENCES = ("InputError", "OSError", *(kind.__name__ for kind in OSError.__subclasses__()))
 TIMEOUT = 1800  # seconds a cell may take
 KEPT_OUT = "metadata.papermill cell.metadata.papermill metadata.language_info.version"
 
@@ -62,16 +63,10 @@ def execute(notebook: Path, output: Path, parameters: Mapping[str, Any], bar: bo
             papermill.execute_notebook(str(notebook), str(temporary), own, **options)
         except papermill.PapermillExecutionError as error:
             failure = error
-    if failure is not None and says_enough(failure.ename):
-        raise InputError(f"{notebook.stem}: {failure.evalue}") from failure
     if failure is not None:
+        if failure.ename in SENTENCES:
+            raise InputError(f"{notebook.stem}: {failure.evalue}") from failure
         raise failure
-
-
-def says_enough(name: str) -> bool:
-    """Whether an error of this name is one sentence already: InputError, and what disks and files raise."""
-    kind = getattr(builtins, name, None)
-    return name == InputError.__name__ or (isinstance(kind, type) and issubclass(kind, OSError))
 
 
 def execute_all(folder: Path, parameters: Mapping[str, Any]) -> None:

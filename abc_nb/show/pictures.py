@@ -89,9 +89,6 @@ def png(figure: Figure) -> bytes:
     return buffer.getvalue()
 
 
-# ---- cells ------------------------------------------------------------------------------------------
-
-
 def heat_map(axes: Axes, matrix: np.ndarray, colors: str = "viridis", **options: Any) -> AxesImage:
     """A matrix as cells, without ticks and grid; what is not finite is grey. Options are those of `imshow`."""
     shown = np.where(np.isfinite(matrix), matrix, np.nan)
