@@ -34,13 +34,9 @@ class HeadMap:
 
 @dataclass(frozen=True)
 class Decoded:
-    """One problem as a model decoded it, greedily.
+    """One problem as a model decoded it, greedily."""
 
-    `weights[name, layer]` is (head, query, key): query `i` predicts output token `i` and, in
-    self-attention, key `i` is the token before it.
-    """
-
-    weights: dict[tuple[Attention, int], Tensor]
+    weights: dict[tuple[Attention, int], Tensor]  # (head, query, key): query i predicts output token i
     layout: Layout
     source: list[str]  # keys of cross-attention
     inputs: list[str]  # keys of self-attention: the decoder's input tokens
@@ -68,9 +64,8 @@ class Decoded:
 def needed(layout: Layout, name: Attention, operand: int | None = None) -> Tensor:
     """The cells that the algorithm needs, as booleans (query, key).
 
-    Cross-attention: the digits of this place (of one operand or of all), the anti-diagonal of v4
-    section C.3. Self-attention: the output digit before, the sub-diagonal of the output tokens; a carry
-    is known from it and from what was attended to when it was written.
+    Cross-attention: the digits of this place (of one operand or of all), the anti-diagonal of v4 section C.3.
+    Self-attention: the output digit before; a carry is known from it and from what was attended to when it was written.
     """
     cells = np.zeros((layout.target_length, key_count(layout, name)), bool)
     if name == "self":

@@ -95,10 +95,6 @@ class CalibrationStudy:
         """Which cells (head, query, key) of the averaged attention lie on kept lines."""
         return self.bias.covers(self.layout, name, layer).numpy()
 
-    def letters(self, digits: int | None = None) -> tuple[list[str], list[str]]:
-        """`letters` of problems of `digits` digits, or of those that attention is averaged over."""
-        return letters(self.layout if digits is None else self.run.spec.sampler.layout(digits))
-
     def verticals(self) -> pd.DataFrame:
         """Strong vertical lines of cross-attention wherever they stand: token, share of a head's attention."""
         tokens, wanted, rows = dict(self.layout.symbols), Calibration(anchor="whole", share=SHARE), []

@@ -29,8 +29,7 @@ def offsets(queries: int, keys: int) -> np.ndarray:
 def abc_index(queries: int, keys: int, read: tuple[int, int]) -> np.ndarray:
     """Which diagonal's mean a cell gets from calibration of a matrix of the size `read` (figure 12, right).
 
-    Found by step 2.1 itself: in the matrix that it reads every cell holds its j - i, so each diagonal's
-    mean is the diagonal's number, and the lines are extended. Cells on no line are NaN.
+    Found by step 2.1 itself: every cell of the matrix that it reads holds its j - i. Cells on no line are NaN.
     """
     found = candidates([whole_matrix(read[1])], "cross", Calibration(anchor="whole", directions=("diagonal",)), read[0])
     means = line_means(torch.from_numpy(offsets(*read))[None].double(), found)[0]
@@ -66,8 +65,7 @@ def learned_by_offset(model: Transformer, batch: Batch) -> pd.Series:
 def by_offset(model: Transformer, study: CalibrationStudy, reach: int = 6) -> pd.DataFrame:
     """RPE's learned bias and ABC's share of attention, each of its highest head, by columns right of the needed digit.
 
-    RPE counts the source from its right end, where the end of the sequence is 0 and the units are 1: the digit of
-    place i stands at offset j - i = 1, and one column to its right at 0.
+    RPE counts the source from its right end, which is 0: the digit of place i stands at offset j - i = 1.
     """
     learned = learned_by_offset(model, study.batch)
     lines = study.lines[(study.lines.attention == "cross") & (study.lines.direction == "antidiagonal")]

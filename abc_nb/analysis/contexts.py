@@ -16,8 +16,7 @@ def every_context(run: Run) -> pd.DataFrame:
     """All contexts of a model that has few, a row each.
 
     Columns: `output` says which outputs meet it, counted from 1, as `3`, or `5, 8, ...`, or the end; then its tokens by
-    name, `writes` the right token, and `margin`.
-    Names are as in `names_of`; a context has no value for the tokens that its outputs do not depend on.
+    name (see `names_of`; empty where it has none), `writes` the right token, and `margin`.
     """
 
     def every(contexts: SampledContexts) -> Iterator[tuple[Shape, Block, str]]:

@@ -14,9 +14,8 @@ Record = Mapping[str, Any]  # of a run of a language model
 def compared(records: Mapping[str, Sequence[Record]]) -> pd.DataFrame:
     """A row a model, from the records of its seeds.
 
-    The loss on held-out text in nats per character, as a range over the seeds: the lowest before practice, and the
-    last one, on more of that text; percent of problems right at each length, of the worst task and seed; problems that
-    the models wrote into text of their own; and the seeds that are certified on every task.
+    The loss on held-out text in nats per character over the seeds, the lowest before practice and the last; percent
+    right at each length, of the worst task and seed; problems in the models' own text; seeds certified on every task.
     """
     return pd.DataFrame({name: of_model(own) for name, own in records.items()}).T.rename_axis("model")
 

@@ -30,8 +30,7 @@ def accuracy(found: Results) -> pd.DataFrame:
 def of_sizes(run: Run, sizes: Iterable[tuple[int, int]], samples: int = 1) -> pd.DataFrame:
     """A row for each size, the digits of both factors: its cells, its random problems, and how many are right.
 
-    A problem is right if a teacher-forced pass gets every token right, and if the digits that its table leads to are
-    those of the product of Python's integers.
+    A problem is right if a teacher-forced pass gets every token right, and its table leads to the product.
     """
     model, sampler, rows = run.model(), run.spec.sampler, []
     assert isinstance(sampler.task, Product)

@@ -49,9 +49,6 @@ def accuracies(run: Run) -> Row:
     return row | {f"at_{length}": 100 * right for length, right in zip(tests.length, tests.accuracy, strict=True)}
 
 
-# ---- plain models' attention ------------------------------------------------------------------------
-
-
 def plain(task: str, measure: Callable[[AttentionStudy], Row]) -> Callable[[Results], list[Row]]:
     """A measure of every plain model of a task whose weights are there."""
 
@@ -100,9 +97,6 @@ def needed_digits(study: AttentionStudy) -> Row:
     """Over output digits the correlation of attention on the needed digit with accuracy, and the latter's spread."""
     steps = study.steps()
     return {"correlation": steps.mass.corr(steps.accuracy), "spread": np.ptp(steps.accuracy)}
-
-
-# ---- calibrations -----------------------------------------------------------------------------------
 
 
 def calibrated(measure: Callable[[CalibrationStudy], Row]) -> Callable[[Results], list[Row]]:
@@ -157,9 +151,6 @@ def open_elements(study: CalibrationStudy) -> Row:
     kept = Counter(line.attention for line in study.bias.lines)
     row = {"share": sizes["antidiagonal"] / max(1, sizes.total()), "with_one": len(with_one), "heads": study.bias.heads}
     return row | {name: kept[name] for name in ENCODER_DECODER}
-
-
-# ---- other measures ---------------------------------------------------------------------------------
 
 
 def classified(results: Results) -> list[Row]:

@@ -72,10 +72,7 @@ class Statement:
         return SAME if self.accepts(right, level) else DIFFERS
 
     def accepts(self, right: int, level: float) -> bool:
-        """Whether such an outcome here would be the same: of proven models all, where all shipped ones are certified.
-
-        Of others see `HOW`.
-        """
+        """Whether such an outcome here would be the same: see `HOW`."""
         samples, known = self.here[1], np.array(self.shipped)
         pooled, total = known.sum(axis=0)
         if self.proven:

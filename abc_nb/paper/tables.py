@@ -119,8 +119,7 @@ def kept(run: Run) -> dict[str, Any]:
     """The last layer's lines of a run, and what its models get right.
 
     Short lines are seen at less than half of the steps. A head without a line sees every key, unless it is one of
-    ours. Skill is what the plain model gets right under all lines alone; validation, twenty and sixty digits are the
-    retrained model's. Problems padded to twenty digits have no columns for sixty.
+    ours. Skill is the plain model's under all lines; validation, twenty and sixty digits are the retrained model's.
     """
     own, bias = run.spec, run.bias()
     assert bias is not None

@@ -134,9 +134,7 @@ def depend(panel: Axes, task: Task, batch: Batch) -> None:
 def trace(problem: str) -> Figure:
     """The table of a product, units at the right, and arrows to one cell from the four tokens that decide it.
 
-    A cell shows its digit and, smaller, what it carries on. The arrows begin at the digit of the first factor in the
-    same column, the digit of the second in the same row, the cell above to the left, and the cell before. Digits of the
-    product are green: the units' column, and the rest of the last row.
+    A cell shows its digit and, smaller, what it carries on. Digits of the product are green.
     """
     task = Product("n-by-n")
     operands = task.read(problem)
@@ -201,7 +199,7 @@ def study_heads(study: CalibrationStudy, rows: int | None = None) -> Figure:
     opened = study.opened("cross", study.last)[:, :rows]
     averaged = study.averages["cross", study.last].numpy()[:, :rows]
     count, height, width = averaged.shape
-    keys, queries = study.letters()
+    keys, queries = letters(study.layout)
     across = min(count, int(PAGE / (0.16 * width + 0.1)) or 1)
     size = (0.16 * width + 0.1 + 0.8 / across, 0.16 * height + 0.55)
     figure, axes = new_figure(count, across, size, sharex=True, sharey=True)

@@ -46,8 +46,7 @@ def path_of(name: str) -> Path:
 def execute(notebook: Path, output: Path, parameters: Mapping[str, Any], bar: bool = True) -> None:
     """Run `notebook` with those of the parameters that it takes; the copy goes to `output`, even if a cell fails.
 
-    The kernel is reached by files, not by ports, which another program could take before it opens them. InputError
-    for a parameter that is not possible.
+    The kernel is reached by files, not by ports, which another program could take. InputError for bad parameters.
     """
     import papermill
     from traitlets.config import Config

@@ -40,8 +40,7 @@ def new_figure(
 ) -> tuple[Figure, list[Axes]]:
     """A figure of so many panels, each of this size in inches, `across` of them (or all) in a row.
 
-    Options are those of `Figure.subplots`. Where axes are shared, the last panel of each column has tick labels: the
-    last row may be shorter.
+    Options are those of `Figure.subplots`. The last panel of each column has tick labels: the last row may be shorter.
     """
     across = across or count
     rows = -(-count // across)

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from abc_nb.analysis.calibration_study import CalibrationStudy
+from abc_nb.analysis.calibration_study import CalibrationStudy, letters
 from abc_nb.analysis.statistics import median_seed
 from abc_nb.problems.tasks import TRAINED
 from abc_nb.show.pictures import COLORS, STYLE, WIDTH, heat_map, legend, mask, new_figure, outline, with_tokens
@@ -94,12 +94,12 @@ def headline(study: CalibrationStudy, rows: pd.DataFrame, certified: dict[str, s
     image = heat_map(seen, averaged, vmin=0, vmax=np.ceil(10 * averaged.max()) / 10)
     figure.colorbar(image, ax=seen, label="attention", fraction=0.04, pad=0.01)
     outline(seen, study.opened("cross", layer)[head][:rows_shown])
-    keys, queries = study.letters()
+    keys, queries = letters(study.layout)
     with_tokens(seen, keys if len(keys) < 20 else once(keys), queries[:rows_shown], size=10)
     seen.set(title="1. What a plain model looks at")
-    longer = study.bias.dense(study.run.spec.sampler.layout(DIGITS), "cross", layer)[head]
-    mask(extended, longer.isfinite().numpy())
-    keys, queries = study.letters(DIGITS)
+    longer = study.run.spec.sampler.layout(DIGITS)
+    mask(extended, study.bias.dense(longer, "cross", layer)[head].isfinite().numpy())
+    keys, queries = letters(longer)
     some = [name * (row % 5 == 1) for row, name in enumerate(queries, 1)]
     with_tokens(extended, once(keys), some, size=9)
     extended.set(title="2. Its lines, extended: a new model's bias")

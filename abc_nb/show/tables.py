@@ -127,8 +127,7 @@ def by_period(frame: pd.DataFrame, lengths: Sequence[int]) -> pd.DataFrame:
 def reach(rows: pd.DataFrame, task: str, trained: int = LONGEST) -> pd.DataFrame:
     """How far beyond their training length systems hold: system, trained, tested (digits), source.
 
-    Trained is the longest number's length. Others as they report it; ours up to the length from which on a
-    tested one falls below the bar, median seed.
+    Others as they report it; ours up to the length from which on a tested one falls below the bar, median seed.
     """
     others = pd.read_csv(paths.DATA / "systems.csv")
     ours = []

@@ -20,8 +20,7 @@ def of_model(name: str) -> str:
 def of_models(names: Iterable[str]) -> dict[str, str]:
     """The titles of models that are shown together, by name; a name that is none stays as it is.
 
-    Where some are decoder-only and others are not, the titles of the former say so. A baseline that was trained at
-    three widths says so where the one that was trained at one width is shown too.
+    Decoder-only models, and baselines trained at three widths, say so where the others are shown, too.
     """
     titles = {name: name for name in names}
     models = {name: KNOWN[name] for name in titles if name in KNOWN}
