@@ -1,26 +1,32 @@
-"""Frames that notebooks show of models: contexts, products, wires, language models, far digits."""
+"""Frames that notebooks show of models: contexts, products, wires, language models, far digits, RPE and LoRA."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
-from helpers import integers
+from helpers import SAMPLER, TINY, build, integers
 
 import abc_nb
-from abc_nb.analysis import products, wiring
+from abc_nb.analysis import connections, products, wiring
+from abc_nb.analysis.connections import abc_index, adapted_in_one, logit_change
 from abc_nb.analysis.contexts import contexts_met, every_context
 from abc_nb.analysis.language import compared
 from abc_nb.analysis.results import Results
 from abc_nb.api import certify, load
-from abc_nb.bias.base import CLOSED, Attention, Causal
+from abc_nb.bias.base import CLOSED, ENCODER_DECODER, Attention, Causal
+from abc_nb.bias.lines import Line, Lines
 from abc_nb.bias.window import Near
+from abc_nb.model.positions import Relative
 from abc_nb.problems.layouts import Layout, binary_natural, unary
 from abc_nb.problems.sampling import Sampler
 from abc_nb.problems.tasks import NUMBERS, Task
 from abc_nb.show import maps
-
-# ---- contexts ---------------------------------------------------------------------------------------
+from abc_nb.training.evaluation import record
 
 
 def test_every_context_of_parity_is_shown_once_with_the_right_bit_and_the_certificates_margin() -> None:
@@ -48,17 +54,12 @@ def test_contexts_that_a_problem_meets_hold_its_digits(name: str) -> None:
     assert list(shown["y-1"][1:]) == list(shown.writes[:-1])
 
 
-# ---- products ---------------------------------------------------------------------------------------
-
-
-def test_a_shipped_model_multiplies_long_thin_products() -> None:
-    found = products.of_sizes(abc_nb.load("n-by-n-abs-unpractised"), [(3, 40), (40, 3)], 3)
-    assert found.values.tolist() == [["3 x 40", 160, 3, 3], ["40 x 3", 123, 3, 3]]
-
-
-def test_a_model_made_wrong_is_wrong_on_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shipped_model_multiplies_long_thin_products_and_one_made_wrong_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     run = abc_nb.load("n-by-n-abs-unpractised")
-    model = run.model()
+    found, model = products.of_sizes(run, [(3, 40), (40, 3)], 3), run.model()
+    assert found.values.tolist() == [["3 x 40", 160, 3, 3], ["40 x 3", 123, 3, 3]]
     torch.nn.init.zeros_(model.head.weight)
     monkeypatch.setattr(run.__class__, "model", lambda self: model)
     assert products.of_sizes(run, [(3, 4)], 5).right.tolist() == [0]
@@ -74,9 +75,6 @@ def test_factors_of_training_are_at_most_a_million(base: int) -> None:
         assert all(base**places - 1 <= NUMBERS for places in size)
         drawn = task.draw(np.empty(0, np.int64), 200, size, np.random.default_rng(0))
         assert all(max(integers(digits, base)) <= NUMBERS for digits in drawn)
-
-
-# ---- wires ------------------------------------------------------------------------------------------
 
 
 FOUND = Results("quick", "shipped", [0])
@@ -112,32 +110,24 @@ def test_without_values_the_same_keys_are_open_and_a_wire_stays_as_it_is() -> No
     torch.testing.assert_close(*logits, rtol=0, atol=0)
 
 
-# ---- language models --------------------------------------------------------------------------------
-
-
-def record(losses: list[float], right: dict[int, float], certified: list[bool] | None = None) -> dict[str, Any]:
-    history = [{"step": 100 * (number + 1), "text": loss} for number, loss in enumerate(losses)]
-    tests = [
-        {"length": length, "accuracy": share, "task": task}
-        for length, worst in right.items()
-        for task, share in (("addition", worst), ("parity", 1.0))
-    ]
-    found = {
-        "history": history,
+def language_record(losses: list[float], right: dict[int, float], certified: Sequence[bool] = ()) -> dict[str, Any]:
+    shares = [(length, task, share) for length, worst in right.items() for task, share in (("a", worst), ("b", 1.0))]
+    found: dict[str, Any] = {
+        "history": [{"step": 100 * number, "text": loss} for number, loss in enumerate(losses, 1)],
         "trained": {"steps": 200},
-        "evaluation": tests,
+        "evaluation": [dict(zip(("length", "task", "accuracy"), row, strict=True)) for row in shares],
         "generated": {"problems": 3, "right": 2},
-        "text": history[-1]["text"],
+        "text": losses[-1],
     }
     return found | ({"certificates": [{"certified": each} for each in certified]} if certified else {})
 
 
 def test_a_row_has_the_range_of_losses_before_practice_and_the_worst_of_tasks_and_seeds() -> None:
     proven = [
-        record([2.0, 1.5, 0.1], {6: 1.0, 60: 0.97, 1000: 0.2}, [True, True]),
-        record([1.25, 1.75], {6: 0.99, 60: 1.0, 1000: 1.0}, [True, False]),
+        language_record([2.0, 1.5, 0.1], {6: 1.0, 60: 0.97, 1000: 0.2}, [True, True]),
+        language_record([1.25, 1.75], {6: 0.99, 60: 1.0, 1000: 1.0}, [True, False]),
     ]
-    table = compared({"text": [record([1.0], {})], "abs": proven})
+    table = compared({"text": [language_record([1.0], {})], "abs": proven})
     assert table.loc["abs"].to_dict() == {
         "lowest loss": "1.250 to 1.500",
         "last loss": "0.100 to 1.750",
@@ -148,9 +138,6 @@ def test_a_row_has_the_range_of_losses_before_practice_and_the_worst_of_tasks_an
         "certified": "1 of 2",
     }
     assert table.loc["text", ["lowest loss", "6 digits", "certified"]].tolist() == ["1.000", "–", "–"]
-
-
-# ---- far digits -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["cross", "self"])
@@ -167,3 +154,82 @@ def test_far_digits_are_closed_and_nothing_else(layout: Layout, reach: int, name
             place = places.get(key) if name == "cross" else written[key]
             away = place is not None and (abs(place - query) if name == "cross" else query - place) > reach
             assert dense[query, key] == (CLOSED if away else 0.0 if usual is None else usual[0, query, key])
+
+
+CLIP = 3
+BATCH = SAMPLER.test_batch(3, 6, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("size", "read"), [((4, 6), (4, 6)), ((4, 6), (2, 3)), ((7, 5), (3, 3)), ((3, 3), (6, 7)), ((5, 9), (1, 1))]
+)
+def test_the_index_of_calibration_is_the_diagonal_where_the_small_matrix_had_one(
+    size: tuple[int, int], read: tuple[int, int]
+) -> None:
+    expected = np.full(size, np.nan)
+    for i, j in np.ndindex(size):
+        if any(j - i == column - row for row, column in np.ndindex(read)):
+            expected[i, j] = j - i
+    np.testing.assert_array_equal(abc_index(*size, read), expected)
+
+
+def test_the_learned_bias_is_a_mean_over_queries_and_stands_beside_the_lines_of_the_same_column() -> None:
+    """The units' line, offset 0, stands at RPE's offset 1; a line one column to its right at 0."""
+    model = build(replace(TINY, position=Relative(CLIP), source_index="left")).eval()
+    lines = [("cross", "antidiagonal", offset, share) for offset, share in ((0, 0.5), (1, 0.25), (9, 0.1))]
+    lines += [("self", "diagonal", 0, 0.75), ("cross", "vertical", 0, 0.875)]
+    frame = pd.DataFrame(lines, columns=["attention", "direction", "offset", "share"])
+    table = connections.by_offset(model, SimpleNamespace(lines=frame, batch=BATCH), 2).set_index("offset")  # type: ignore[arg-type]
+    assert table.ABC.to_dict() == {2: 0.0, 1: 0.25, 0: 0.5, -1: 0.0, -2: 0.0}
+    attention = model.decoder.layers[0].cross_attention
+    inputs: list[torch.Tensor] = []
+    handle = attention.query.register_forward_pre_hook(lambda _module, given: inputs.append(given[0]))
+    with torch.no_grad():
+        model(BATCH.source, BATCH.target[:, :-1], BATCH.layout)
+        queries = (inputs[0] @ attention.query.weight.T + attention.query.bias).flatten(0, 1)
+    handle.remove()
+    for column, value in table.RPE.items():
+        vector = attention.position.table[1 - int(column) + CLIP]  # type: ignore[union-attr, index]
+        heads = [torch.stack([row[4 * h : 4 * h + 4] @ vector / 2 for row in queries]).mean().item() for h in (0, 1)]
+        assert value == pytest.approx(max(heads), abs=1e-5)
+
+
+CROSS = (Line("cross", 0, 0, "antidiagonal", "operand 1", 0, -0.5), Line("cross", 0, 1, "vertical", "&", 0, -0.25))
+SELF = (Line("self", 0, 0, "diagonal", "output", 0, -0.5), Line("self", 0, 1, "diagonal", "output", -1, -0.25))
+
+
+@pytest.mark.parametrize(("name", "lines"), [("self", SELF), ("cross", CROSS)])
+def test_a_change_of_the_bias_is_the_same_for_every_input(name: Attention, lines: tuple[Line, ...]) -> None:
+    model = build()
+    change = logit_change(model, model.with_bias(Lines(2, lines)), name, BATCH)
+    matrix = Lines(2, lines).dense(BATCH.layout, name, 0, 2)
+    assert change["spread"] == pytest.approx(0.0, abs=1e-6)
+    before = torch.ones_like(matrix, dtype=torch.bool)
+    before = before.tril() if name == "self" else before
+    assert change["closed"] == pytest.approx(matrix[before].isinf().float().mean().item())
+
+
+@pytest.mark.parametrize("name", ENCODER_DECODER)
+def test_the_spread_is_that_of_the_cells_one_by_one(name: Attention) -> None:
+    model, other = build(seed=0), build(seed=1)
+    change = logit_change(model, other, name, BATCH)
+    one, two = (record(each, BATCH).logits[name, 0].numpy() for each in (model, other))
+    kept = [two[:, h, i, j] - one[:, h, i, j] for h, i, j in np.ndindex(one.shape[1:]) if name == "cross" or j <= i]
+    assert change["spread"] == pytest.approx(np.mean([cell.std(ddof=1) for cell in kept]), rel=1e-4)
+    assert change["spread"] > 1e-3
+
+
+@pytest.mark.parametrize("name", ENCODER_DECODER)
+def test_one_attention_adapted_alone_is_asked_with_the_inputs_it_had(name: Attention) -> None:
+    """Equation 3 is about equal inputs; the queries of cross-attention would carry self-attention's change."""
+    parent, adapted = build(), build(seed=1)
+    before, after = (getattr(each.decoder.layers[0], f"{name}_attention") for each in (parent, adapted))
+    inputs: dict[str, torch.Tensor] = {}
+    for part in ("query", "key"):
+        getattr(before, part).register_forward_pre_hook(lambda _, given, part=part: inputs.update({part: given[0]}))
+    record(parent, BATCH)
+    with torch.inference_mode():
+        query, key = after.split(after.query(inputs["query"])), after.split(after.key(inputs["key"]))
+        expected = query @ key.transpose(2, 3) / query.shape[-1] ** 0.5
+    logits = record(adapted_in_one(parent, adapted, name), BATCH).logits[name, 0]
+    torch.testing.assert_close(logits[logits.isfinite()], expected[logits.isfinite()])

@@ -30,9 +30,6 @@ COUNTS = st.lists(
 Place = tuple[str, str]  # task, model
 
 
-# ---- the rule ---------------------------------------------------------------------------------------
-
-
 def by_definition(met: list[int], runs: list[int], about: str) -> str:
     """The rule once more, of groups without undecided runs."""
     most = [5 * m >= 4 * r for m, r in zip(met, runs, strict=True) if r]
@@ -60,9 +57,6 @@ def test_a_claim_that_can_hold_in_part_at_most_is_not_undecided_between_the_two(
     assert claims.by_counts([Count(4, 5)], "in part") == claims.by_counts([Count(5, 5)], "in part") == "in part"
     assert claims.by_counts([Count(4, 4, 1)], "in part") == "in part"
     assert claims.by_counts([Count(4, 4, 1)]) == "undecided"
-
-
-# ---- rows -------------------------------------------------------------------------------------------
 
 
 def runs(accuracy: Mapping[Place, Sequence[float | Mapping[str, float]]], **columns: Any) -> pd.DataFrame:
@@ -203,9 +197,6 @@ def test_every_claim_has_its_row_and_what_it_counts_exists() -> None:
             assert Task(task).title
     decided = {each.id for each in claims.rows_of("counts") if each.part == "runs"}
     assert set(book) - decided == {"C35", "C40"}, "which are decided by reading"
-
-
-# ---- the ledger -------------------------------------------------------------------------------------
 
 
 @pytest.fixture(autouse=True)

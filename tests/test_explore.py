@@ -52,9 +52,6 @@ def cells(figure: Figure, panel: int = 0) -> np.ndarray:
     return np.ma.getdata(figure.axes[panel].images[0].get_array())
 
 
-# ---- a problem --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("text", ["123+989", "0+0", " 999999 + 1 ", "123456789012+987654321098"])
 def test_the_answer_is_what_compute_gives_and_the_right_one_what_python_gives(study: AttentionStudy, text: str) -> None:
     said, decoded = explore.ask(study, text)
@@ -99,9 +96,6 @@ def test_text_and_map_hide_later_steps_and_mark_wrong_tokens(study: AttentionStu
     assert [label.get_fontweight() == "bold" for label in labels[:step]] == [
         not right for right in decoded.right[:step]
     ]
-
-
-# ---- a window ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("sides", ["one", "both"])
@@ -154,9 +148,6 @@ def test_measured_accuracy_is_shown_and_what_is_missing_says_what_to_run(
     assert [text.get_text() for text in figure.axes[-1].texts] == ["25"]
 
 
-# ---- a calibration ----------------------------------------------------------------------------------
-
-
 def test_the_bench_reads_the_lines_that_calibration_reads(bench: calibrating.Bench) -> None:
     batch, settings = bench.parent.spec.sampler.calibration_batch(0), Calibration(share=0.1)
     assert bench.calibrate(0.1) == calibrate_model(bench.parent.model(), batch, settings).bias
@@ -181,9 +172,6 @@ def test_cells_on_kept_lines_are_framed_and_closed_cells_of_the_bias_are_grey(
     assert f"{len(bias.lines)} lines, {len(bias.of('cross', 0))} of them in this map" in text
 
 
-# ---- contexts ---------------------------------------------------------------------------------------
-
-
 def test_wrong_contexts_are_those_of_the_certificate(figure: Figure) -> None:
     run = abc_nb.load("successor-window-cyclic")
     model, sampler, sites = run.model(), run.spec.sampler, contexts.wrong_sites(run)
@@ -199,8 +187,6 @@ def test_wrong_contexts_are_those_of_the_certificate(figure: Figure) -> None:
     keys = [label.get_text() for axes in figure.axes[1:] for label in axes.get_xticklabels()]
     assert {"a\n2", "a-1\n9", "y-1\n9", "y-2\n9"} <= {*keys}
 
-
-# ---- a text -----------------------------------------------------------------------------------------
 
 TEXT = "so " * 85 + "7256+12345=30691; and the rest"
 

@@ -91,9 +91,6 @@ def test_drawing_and_saving_use_one_style_and_leave_matplotlibs_settings_alone(
     assert (tmp_path / "figure-x.svg").read_bytes() == svg, "the same figure gives the same bytes"
 
 
-# ---- the first notebooks ----------------------------------------------------------------------------
-
-
 def test_examples_have_the_right_answers_and_tokens() -> None:
     shown = dataset.task_examples().set_index("problem")
     assert shown.answer[["999", "123+456", "123*4"]].to_list() == ["1000", "579", "492"]

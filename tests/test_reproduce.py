@@ -13,7 +13,7 @@ from abc_nb.common import paths
 ROOT = Path(__file__).resolve().parents[1]
 COMMITTED = ("figures", "notebooks", "results")
 # Tests that read what is committed: report, figures, captions, notebooks' stored outputs.
-READING = ["tests/test_report.py", "tests/test_exhibits.py", "tests/test_packaging.py", "tests/test_notebooks.py"]
+READING = ["tests/test_exhibits.py", "tests/test_packaging.py", "tests/test_notebooks.py"]
 QUICK = "not long and not slow and not notebooks"
 
 

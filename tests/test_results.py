@@ -69,9 +69,6 @@ def test_where_nothing_is_shipped_the_error_says_how_to_name_the_results(folders
         Results("quick", "shipped", [0]).runs([NAME])
 
 
-# ---- over seeds -------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("ABC_NB_FIGURES", str(tmp_path))
@@ -92,9 +89,6 @@ def test_median_worst_and_best_over_seeds_are_those_of_numpy() -> None:
 @pytest.mark.parametrize(("value", "text"), [(100.0, "100.0"), (99.97, "99.97"), (99.6, "99.6"), (0.02, "0.02")])
 def test_a_percentage_is_not_rounded_to_all_or_nothing(value: float, text: str) -> None:
     assert statistics.percent(value) == text
-
-
-# ---- beside the paper -------------------------------------------------------------------------------
 
 
 def test_the_papers_number_stands_beside_ours() -> None:
@@ -119,9 +113,6 @@ def test_table_2_says_yes_where_the_median_seed_reaches_the_bar() -> None:
     assert table["extrapolation, ours"].to_dict() == {"Successor": "no", "Addition": "yes"}
     assert table["validation (%)"].to_dict() == {"Successor": 99.0, "Addition": 98.0}
     assert set(table["interpolation, paper"]) == {"yes"} and set(table["extrapolation, paper"]) == {"no"}
-
-
-# ---- tables -----------------------------------------------------------------------------------------
 
 
 def test_accuracies_by_length_say_how_far_seeds_differ_and_how_many_problems() -> None:

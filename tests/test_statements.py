@@ -91,9 +91,6 @@ def test_a_model_that_is_not_certified_is_named_with_its_wrong_contexts(
     assert found[what].advice == "`abc-nb certify n-by-1-abc --seed 0` names what is wrong, in 32 of 2,531,900 contexts"
 
 
-# ---- the table --------------------------------------------------------------------------------------
-
-
 def made_here(name: str, right_at_6: int) -> None:
     """A run made here with the numbers of the shipped one, but for those of six digits."""
     shipped = Results("quick", "shipped", [0]).one(name)

@@ -100,9 +100,6 @@ def test_window_period_and_length_change_the_mask_and_its_keys(folders: Folders)
     assert "run `abc-nb train parity-grid-w0-tx`" in bench.text.value
 
 
-# ---- calibration ------------------------------------------------------------------------------------
-
-
 def press(bench: Explorer) -> str:
     """Press `retrain`: what it says in the end."""
     (pressed,) = (child for child in bench.children if isinstance(child, Retraining))
@@ -132,9 +129,6 @@ def test_a_retraining_that_fails_says_why(bench: Explorer, monkeypatch: pytest.M
 
     monkeypatch.setattr(runner, "ensure", full)
     assert press(bench) == "⚠ No space left on device"
-
-
-# ---- contexts and text ------------------------------------------------------------------------------
 
 
 def test_a_wrong_context_is_shown_first_and_a_typed_problem_replaces_it() -> None:
