@@ -81,6 +81,14 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folders:
     return Folders(tmp_path / "runs", tmp_path / "shipped")
 
 
+@pytest.fixture
+def figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder for figures and tables."""
+    monkeypatch.setenv("ABC_NB_FIGURES", str(tmp_path / "figures"))
+    (tmp_path / "figures").mkdir()
+    return tmp_path / "figures"
+
+
 @pytest.fixture(scope="session")
 def tiny() -> Spec:
     """An experiment that trains in a fraction of a second."""

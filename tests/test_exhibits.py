@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from conftest import Folders
 from IPython.display import HTML, Image, Markdown
 
 from abc_nb.analysis.results import Results
@@ -24,10 +23,9 @@ SMOKE = Results("smoke", "runs", [0])
 
 
 @pytest.fixture
-def shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[object]:
-    """What is displayed, one after another; files go to `tmp_path`, and three names have captions."""
+def shown(monkeypatch: pytest.MonkeyPatch, figures: Path) -> list[object]:
+    """What is displayed, one after another; files go to `figures`, and three names have captions."""
     found: list[object] = []
-    monkeypatch.setenv("ABC_NB_FIGURES", str(tmp_path))
     monkeypatch.setattr(exhibits, "display", lambda *objects: found.extend(objects))
     names = ["figure-7-1-reach", "table-7-2-far", "table-1"]
     monkeypatch.setattr(exhibits, "captions", lambda: {name: f"The caption of {name}." for name in names})
@@ -47,15 +45,15 @@ def test_a_name_without_caption_is_refused(shown: list[object]) -> None:
     assert shown == []
 
 
-def test_a_figure_is_saved_and_shown_above_its_caption(shown: list[object], tmp_path: Path) -> None:
+def test_a_figure_is_saved_and_shown_above_its_caption(shown: list[object], figures: Path) -> None:
     SHOW.figure("figure-7-1-reach", pictures.new_figure(1)[0])
     picture, caption = shown
     assert isinstance(picture, Image) and isinstance(caption, Markdown)
-    assert picture.data == (tmp_path / "figure-7-1-reach.png").read_bytes()
+    assert picture.data == (figures / "figure-7-1-reach.png").read_bytes()
     assert caption.data == "**Figure 7.1.** The caption of figure-7-1-reach."
 
 
-def test_a_table_is_saved_whole_and_shown_below_its_caption(shown: list[object], tmp_path: Path) -> None:
+def test_a_table_is_saved_whole_and_shown_below_its_caption(shown: list[object], figures: Path) -> None:
     frame = pd.DataFrame({"task": ["addition"] * 2, "model": ["abc", "decoder-abc"], "accuracy": [1 / 3, 2000.0]})
     for display in (frame.set_index(["task", "model"]), frame[["model", "accuracy"]]):
         SHOW.table("table-7-2-far", frame, display, "Of one run.")
@@ -63,11 +61,11 @@ def test_a_table_is_saved_whole_and_shown_below_its_caption(shown: list[object],
         assert isinstance(caption, Markdown) and isinstance(table, HTML)
         assert caption.data == "**Table 7.2.** The caption of table-7-2-far. Of one run."
         assert re.findall(r"<td>([^<]*)</td>", str(table.data))[-1] == "2,000" and "0.3333" in str(table.data)
-        saved = pd.read_csv(tmp_path / "table-7-2-far.csv")
+        saved = pd.read_csv(figures / "table-7-2-far.csv")
         assert saved.columns.to_list() == ["task", "model", "accuracy", "setting"]
         assert saved.model.to_list() == ["abc", "decoder-abc"]
         for end in ("md", "tex"):  # for readers: with titles
-            text = (tmp_path / f"table-7-2-far.{end}").read_text(encoding="utf-8")
+            text = (figures / f"table-7-2-far.{end}").read_text(encoding="utf-8")
             assert (text.count("ABC"), text.count("ABC, decoder-only")) == (2, 1) and "Of one run." in text
             assert "abc" not in text and "index" not in text
 
@@ -84,14 +82,6 @@ def test_a_table_is_saved_whole_and_shown_below_its_caption(shown: list[object],
 )
 def test_titles_tell_models_apart_that_are_shown_together(names: list[str], shown: list[str]) -> None:
     assert titles.named(pd.DataFrame({"model": names})).model.to_list() == shown
-
-
-@pytest.fixture
-def smoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folders: Folders) -> Path:
-    """The smoke profile's folder, empty, as are runs and shipped results."""
-    monkeypatch.setenv("ABC_NB_FIGURES", str(tmp_path / "figures"))
-    (tmp_path / "figures" / "smoke").mkdir(parents=True)
-    return tmp_path / "figures" / "smoke"
 
 
 def test_the_report_that_comes_with_the_project_is_that_of_its_results(
@@ -113,7 +103,8 @@ def test_figures_and_tables_are_those_that_notebooks_save_and_each_has_its_capti
     assert saved == set(files) == set(exhibits.captions()) - {"benchmarks"}
 
 
-def test_what_the_ledger_holds_is_escaped(smoke: Path) -> None:
+@pytest.mark.usefixtures("figures", "folders")
+def test_what_the_ledger_holds_is_escaped() -> None:
     """Without runs the report is written all the same."""
     ledger.record([claims.Verdict("C02", "differs", "None.", "<script>alert(1)</script> $x$ | y")], "02", "smoke")
     text = report.write(SMOKE).read_text()

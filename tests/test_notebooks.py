@@ -62,7 +62,6 @@ def test_stored_outputs_and_tables_are_what_the_notebook_gives_now(
     model, tagged `nbval-skip`, is run by the reproduction below.
     """
     monkeypatch.setenv("ABC_NB_RUNS", str(tmp_path / "runs"))
-    skip_without_transformers(path)
     (tmp_path / "figures").mkdir()
     monkeypatch.setenv("ABC_NB_FIGURES", str(tmp_path / "figures"))
     monkeypatch.chdir(path.parent)
@@ -77,12 +76,6 @@ def test_stored_outputs_and_tables_are_what_the_notebook_gives_now(
         elif file.suffix == ".csv":
             found, stored = (pd.read_csv(folder / file.name) for folder in (file.parent, paths.figures()))
             pd.testing.assert_frame_equal(found, stored, rtol=1e-3, atol=1e-3, obj=file.name)
-
-
-def skip_without_transformers(path: Path) -> None:
-    """The notebook that is about them needs them."""
-    if path.stem == ALONE:
-        pytest.importorskip("transformers")
 
 
 def assert_same_verdicts(found: Path, stored: Path) -> None:
@@ -113,7 +106,6 @@ EVERYWHERE = {"profile", "results", "seeds"}
 
 @pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
 def test_every_parameter_is_checked_before_a_notebook_computes(path: Path) -> None:
-    skip_without_transformers(path)
     first, second = code_cells(path)[:2]
     given: dict[str, object] = {}
     exec(first.source, given)

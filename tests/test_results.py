@@ -69,12 +69,6 @@ def test_where_nothing_is_shipped_the_error_says_how_to_name_the_results(folders
         Results("quick", "shipped", [0]).runs([NAME])
 
 
-@pytest.fixture
-def figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("ABC_NB_FIGURES", str(tmp_path))
-    return tmp_path
-
-
 def test_median_worst_and_best_over_seeds_are_those_of_numpy() -> None:
     values = {6: [1.0, 0.5, 0.75], 10: [0.0, 0.25, 0.125, 0.5, 0.0625], 60: [0.2, 0.4]}
     found = statistics.over_seeds(rows("Vanilla", values)).set_index("length")

@@ -101,11 +101,10 @@ def made_here(name: str, right_at_6: int) -> None:
 
 
 @pytest.fixture
-def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def places(figures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Empty folders for runs and figures."""
     monkeypatch.setenv("ABC_NB_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setenv("ABC_NB_FIGURES", str(tmp_path / "figures"))
-    return tmp_path / "figures"
+    return figures
 
 
 @pytest.mark.parametrize(("right", "status"), [(1000, 0), (900, 1)])

@@ -53,23 +53,22 @@ def changed(explorer: Explorer, **values: Any) -> tuple[bool, bool]:
 
 
 @pytest.mark.parametrize(
-    ("explore", "name", "sentence"),
+    ("explore", "name", "given", "sentence"),
     [
-        ("attention", "additoin-vanilla", "unknown experiment"),
-        ("attention", "addition-abc", "run `abc-nb train addition-abc --profile smoke` first"),
-        ("calibration", "addition-abc", "is not trained yet"),
-        ("calibration", "addition-nope", "name a plain model such as addition"),
+        ("attention", "additoin-vanilla", {"profile": "smoke"}, "unknown experiment"),
+        ("attention", "addition-abc", {"profile": "smoke"}, "run `abc-nb train addition-abc --profile smoke` first"),
+        ("calibration", "addition-abc", {"profile": "smoke"}, "is not trained yet"),
+        ("calibration", "addition-nope", {"profile": "smoke"}, "name a plain model such as addition"),
+        ("window", "division", {}, "choose one of successor, addition, n-by-1, parity"),
+        ("contexts", "addition-nope", {"seed": 0}, "run `abc-nb train addition-nope` first"),
+        ("text", "language-text", {}, "choose one of language-abs, language-abc"),
     ],
 )
-def test_what_cannot_be_shown_is_a_sentence(runs: Path, explore: str, name: str, sentence: str) -> None:
-    shown = getattr(abc_nb, f"explore_{explore}")(name, profile="smoke")
+def test_what_cannot_be_shown_is_a_sentence(
+    runs: Path, explore: str, name: str, given: dict[str, Any], sentence: str
+) -> None:
+    shown = getattr(abc_nb, f"explore_{explore}")(name, **given)
     assert isinstance(shown, ipywidgets.HTML) and sentence in unescape(shown.value)
-
-
-def test_an_unknown_task_or_a_model_without_weights_is_a_sentence() -> None:
-    assert "choose one of successor, addition, n-by-1, parity" in unescape(abc_nb.explore_window("division").value)
-    assert "run `abc-nb train addition-nope` first" in unescape(abc_nb.explore_contexts("addition-nope", 0).value)
-    assert "choose one of language-abs, language-abc" in abc_nb.explore_text("language-text").value
 
 
 def test_a_page_without_widgets_shows_a_picture_and_a_short_text(attention: Explorer) -> None:
