@@ -110,11 +110,3 @@ def test_a_row_gives_a_model_a_name(copy: Copy) -> None:
     path.write_text(before + table + row + after)
     copy.commands("A name for a model")
     assert [run.partition("-smoke")[0] for run in copy.runs()] == ["addition-pairs"]
-
-
-def test_the_page_has_no_other_code() -> None:
-    """What no test above runs: nothing. And files that it speaks of are there."""
-    fences = re.findall(r"^```(\w+)$", PAGE, re.MULTILINE)
-    assert set(fences) == {"python", "sh"}
-    named = re.findall(r"`((?:abc_nb|tests)/\S+\.py)`", PAGE)
-    assert [path for path in named if not (ROOT / path).exists()] == []

@@ -1,6 +1,5 @@
 """Lines against a loop over cells, and lines that mean the same at every length."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -171,13 +170,6 @@ def test_lines_that_a_layout_or_a_bias_has_no_place_for_are_an_error() -> None:
 # ---- lines that hold at any length ------------------------------------------------------------------
 
 
-def opened(line: Line, layout: Layout, tokens: Sequence[str]) -> list[str]:
-    """The token that a line opens at each step; an empty text where it opens none."""
-    matrix = Lines(1, (line,), empty="closed").dense(layout, line.attention, 0, 1)[0]
-    assert (matrix > -INFINITY).sum(1).max() <= 1
-    return ["".join(tokens[int(j)] for j in row.nonzero()) for row in matrix > -INFINITY]
-
-
 @pytest.mark.parametrize(("few", "heads"), [(1, 8), (2, 8), (3, 8), (2, 3), (3, 1)])
 @pytest.mark.parametrize("width", [5, 12])
 def test_by_head_every_head_has_keys_of_its_own_and_together_they_see_what_a_place_needs(
@@ -218,20 +210,3 @@ def test_one_key_per_head_follows_places_however_operands_and_answer_are_written
     assert ((bias.opened(layout, "self", 0).sum(-1) + bias.opened(layout, "cross", 0).sum(-1)) <= 1).all()
     own = bias.opened(layout, "source", 0)
     assert torch.equal(own, torch.eye(layout.source_length, dtype=torch.bool).expand_as(own))
-
-
-# ---- tables ------------------------------------------------------------------------------------------
-
-
-def test_a_cell_of_a_table_opens_the_same_four_tokens_at_every_size() -> None:
-    for places, second in ((4, 3), (3, 5), (20, 20), (1, 1)):
-        layout = table((places, second), (second, places + 1))
-        tokens, cells = natural_tokens(places, second), [f"{r} {c}" for r in range(second) for c in range(places + 1)]
-        column = opened(Line("cross", 0, 0, "antidiagonal", "operand 1", 0, 0.0), layout, tokens)
-        row = opened(Line("cross", 0, 0, "by row", "operand 2", 0, 0.0), layout, tokens)
-        above = opened(Line("self", 0, 0, "above", "output", 2, 0.0), layout, ["$", *cells])
-        for step, cell in enumerate(cells):
-            r, c = map(int, cell.split())
-            assert row[step] == f"b{r}"
-            assert column[step] == (f"a{c}" if c < places else "$")
-            assert above[step] == (f"{r - 1} {c + 1}" if r and c < places else "")

@@ -1,5 +1,6 @@
 """Problems typed by people: reading, right answers against Python integers, writing."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,12 +12,8 @@ NUMBERS, BASES, ZEROS = st.integers(0, 10**70), st.integers(2, 16), st.integers(
 SPACES = st.sampled_from(["", " ", "  "])
 
 
-def text(number: int, base: int = 10) -> str:
-    digits = ""
-    while number or not digits:
-        number, digit = divmod(number, base)
-        digits = "0123456789abcdef"[digit] + digits
-    return digits
+def text(number: int, base: int) -> str:
+    return np.base_repr(number, base).lower()
 
 
 # ---- right answers ----------------------------------------------------------------------------------
@@ -59,40 +56,45 @@ def test_a_nested_list_is_evaluated_from_inside(base: int, data: st.DataObject) 
 # ---- reading ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["listops-sm", "listops-max", "listops-min"])
-def test_a_list_may_name_its_operator(name: str) -> None:
-    task = Task(name)
-    for operator in (task.operator, task.operator.lower(), ""):
-        assert task.read(f"{operator} 3 9 4")[0].tolist() == [[4, 9, 3]]
-
-
-def test_operands_are_digits_least_significant_first_and_zeros_in_front_count_where_asked() -> None:
-    assert [digits.tolist() for digits in Task("addition").read("0123 + 0")] == [[[3, 2, 1]], [[0]]]
-    assert [digits.tolist() for digits in Task("addition").read("007+12", zeros=True)] == [[[7, 0, 0]], [[2, 1]]]
+@pytest.mark.parametrize(
+    ("name", "problem", "zeros", "operands"),
+    [
+        ("listops-max", "MAX 3 9 4", False, [[[4, 9, 3]]]),
+        ("listops-max", "max 3 9 4", False, [[[4, 9, 3]]]),
+        ("listops-max", "3 9 4", False, [[[4, 9, 3]]]),
+        ("addition", "0123 + 0", False, [[[3, 2, 1]], [[0]]]),
+        ("addition", "007+12", True, [[[7, 0, 0]], [[2, 1]]]),
+    ],
+)
+def test_operands_are_digits_least_significant_first(
+    name: str, problem: str, zeros: bool, operands: list[list[list[int]]]
+) -> None:
+    """Zeros in front count where that is asked for, and a list may name its operator."""
+    assert [digits.tolist() for digits in Task(name).read(problem, zeros)] == operands
 
 
 @pytest.mark.parametrize(
-    ("name", "base", "problem", "reason"),
+    ("name", "problem", "reason"),
     [
-        ("addition", 10, "", "a number is missing"),
-        ("n-by-1", 10, "12 *", "a number is missing"),
-        ("addition", 10, "1 2+3", "' ' is no digit"),
-        ("addition", 10, "12", "numbers in it: 1, needed: 2"),
-        ("addition", 10, "1+2+3", "numbers in it: 3, needed: 2"),
-        ("addition", 10, "١+2", "'١' is no digit"),  # an Arabic digit
-        ("n-by-1", 10, "12*34", "the second number has 2 digits, which is more than 1"),
-        ("listops-sm", 10, "SM", "there is no item"),
-        ("listops-sm", 10, "MAX 1 2", "'MAX' is no item"),
-        ("direct-listops-nested", 10, "SM 1", "its operators and items do not make one list"),
+        ("addition", "", "a number is missing"),
+        ("n-by-1", "12 *", "a number is missing"),
+        ("addition", "1 2+3", "' ' is no digit"),
+        ("addition", "12", "numbers in it: 1, needed: 2"),
+        ("addition", "1+2+3", "numbers in it: 3, needed: 2"),
+        ("addition", "١+2", "'١' is no digit"),  # an Arabic digit
+        ("n-by-1", "12*34", "the second number has 2 digits, which is more than 1"),
+        ("listops-sm", "SM", "there is no item"),
+        ("listops-sm", "MAX 1 2", "'MAX' is no item"),
+        ("cycle-navigation", "1 2", "'2' is no item"),
+        ("subtraction", "1-2", "the second number is larger than the first"),
+        ("direct-listops-nested", "SM 1", "its operators and items do not make one list"),
     ],
 )
-def test_what_is_no_problem_of_the_task_is_one_sentence_with_an_example(
-    name: str, base: int, problem: str, reason: str
-) -> None:
-    task = Task(name, base)
+def test_what_is_no_problem_of_the_task_is_one_sentence_with_an_example(name: str, problem: str, reason: str) -> None:
+    task = Task(name)
     with pytest.raises(InputError) as caught:
         task.read(problem)
-    takes = f"{task.title} takes a problem in digits 0-{base - 1}, as in {task.problem}"
+    takes = f"{task.title} takes a problem in {task.takes}, as in {task.problem}"
     assert str(caught.value) == f"cannot read {problem!r}: {reason}; {takes}"
 
 
@@ -111,14 +113,11 @@ def test_the_example_of_a_task_can_be_read_in_every_base(name: str) -> None:
     ("name", "output", "written"),
     [
         ("addition", "1780&", "871"),
-        ("addition", "000&", "0"),
-        ("addition", "321", "123"),  # no end
+        ("addition", "000", "0"),  # no end
         ("addition", "32&1", "23"),
         ("addition", "3+1&", "1?3"),
         ("addition", "&", "?"),
         ("parity", "1001&", "1"),
-        ("parity", "110&", "0"),
-        ("parity-classification", "1&", "1"),
         ("parity", "&", "?"),
     ],
 )
