@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from abc_nb.common.errors import InputError
 from abc_nb.model import positions
 from abc_nb.model.attention import MultiHeadAttention
-from abc_nb.model.positions.absolute import Learned, NoPosition, Sinusoidal
-from abc_nb.model.positions.base import Index, PositionEncoding
+from abc_nb.model.positions.base import Index, Learned, NoPosition, PositionEncoding, Sinusoidal
 from abc_nb.model.positions.digits import Abacus, Coupling, TableCoupling
 from abc_nb.model.positions.relative import Fire, Kerple, Randomized, Relative, Sandwich, TransformerXL
 from abc_nb.model.positions.rotary import InterpolatedRotary, NTKRotary, Rotary

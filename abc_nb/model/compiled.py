@@ -76,7 +76,7 @@ def attend(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None) -> Te
     bias is (batch or 1, head or 1, query, key). A query without an open key gives zero.
     """
     by_token = (x.transpose(1, 2).contiguous() for x in (query, key, value))  # as a linear layer gives them
-    mixed: Tensor = Compiled.apply(*by_token, bias, torch.is_grad_enabled())
+    mixed: Tensor = Compiled.apply(*by_token, bias)
     return mixed.transpose(1, 2)
 
 
@@ -91,14 +91,14 @@ class Compiled(torch.autograd.Function):
     """The compiled attention for PyTorch's gradients, of arrays (batch, token, head, size)."""
 
     @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, keep: bool) -> Tensor:
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None) -> Tensor:
         batch, queries, heads, _ = query.shape
         shape = (batch, heads, queries, key.shape[1])
         added = None if bias is None else bias.contiguous()
         steps = (0, 0) if added is None else added.expand(shape).stride()[:2]
-        out, weights = torch.empty_like(query), query.new_empty(shape) if keep else None
+        out, weights = torch.empty_like(query), query.new_empty(shape) if any(ctx.needs_input_grad) else None
         call("forward", (query, key, value, added, out, weights), *shape, *steps)
-        if keep:
+        if weights is not None:
             ctx.save_for_backward(query, key, value, weights)
             ctx.bias = None if bias is None else bias.shape
         return out
@@ -110,4 +110,4 @@ class Compiled(torch.autograd.Function):
         of_bias = torch.empty_like(weights) if ctx.needs_input_grad[3] else None
         arrays = (query, key, value, weights, gradients[0].contiguous(), *changes, of_bias)
         call("backward", arrays, *weights.shape)
-        return *changes, None if of_bias is None else of_bias.sum_to_size(ctx.bias), None
+        return *changes, None if of_bias is None else of_bias.sum_to_size(ctx.bias)

@@ -6,8 +6,7 @@ A position encoding is a frozen value, and a file holds one family of them; clas
 from functools import partial
 
 from abc_nb.common.config import load, look_up
-from abc_nb.model.positions.absolute import NoPosition, Sinusoidal
-from abc_nb.model.positions.base import Index, PositionEncoding
+from abc_nb.model.positions.base import Index, NoPosition, PositionEncoding, Sinusoidal
 
 __all__ = ["Index", "NoPosition", "PositionEncoding", "Sinusoidal"]
 

@@ -1,14 +1,15 @@
-"""What a position encoding can do; by default, nothing.
+"""What a position encoding can do, by default nothing; and those that add a vector of a token's index.
 
-`place` says at which positions the tokens of a layout stand. `embedding` or `table` turns positions
-into vectors that are added to the tokens once; `rotate` and `logits` change queries, keys and logits
-inside each attention, which keeps what it has `learned` for that.
+`place` says at which positions the tokens of a layout stand. `embedding` or `table` turns positions into vectors that
+are added to the tokens once; `rotate` and `logits` change queries, keys and logits inside each attention, which keeps
+what it has `learned` for that.
 """
 
 import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from abc_nb.common.errors import InputError
@@ -28,15 +29,6 @@ def offsets(index: tuple[Tensor, Tensor]) -> Tensor:
     return keys - queries[:, None]
 
 
-class Parameters(nn.Module):
-    """Parameters and modules by name."""
-
-    def __init__(self, **parts: nn.Parameter | nn.Module) -> None:
-        super().__init__()
-        for name, part in parts.items():
-            setattr(self, name, part)
-
-
 @dataclass(frozen=True)
 class PositionEncoding:
     """What every encoding can be asked; a kind of encoding overrides what it does."""
@@ -54,9 +46,8 @@ class PositionEncoding:
     def place(self, index: Index, layout: Layout, head_size: int, training: bool) -> Index:
         """The positions of tokens whose index, counted from the model's end of the source, is `index`.
 
-        From the units, the digit of a place stands where the output token of that place is predicted, and what stands
-        behind the units comes before zero. What is drawn at random in training follows from torch's generator.
-        InputError for a layout that takes more positions than there are.
+        From the units, the digit of a place stands where the output token of that place is predicted. What is drawn in
+        training follows from torch's generator. InputError for a layout that takes more positions than there are.
         """
         if not self.fits(layout):
             most = getattr(self, "longest", 0)
@@ -99,3 +90,47 @@ class PositionEncoding:
     def logits(self, learned: Any, query: Tensor, index: tuple[Tensor, Tensor]) -> Tensor | None:
         """Logits to add, (batch or 1, head, query, key), for queries (batch, head, query, size) at some positions."""
         return None
+
+
+@dataclass(frozen=True)
+class NoPosition(PositionEncoding):
+    """No position encoding at all (NoPE, Kazemnejad et al. 2023)."""
+
+
+@dataclass(frozen=True)
+class Sinusoidal(PositionEncoding):
+    """Sines and cosines of the index, modulo a period if there is one (Vaswani et al. 2017, section 3.5; v4 3.1)."""
+
+    period: int | None = None
+
+    def embedding(self, index: Tensor, width: int) -> Tensor:
+        if self.period is not None:
+            index = index % self.period
+        dtype = torch.promote_types(index.dtype, torch.float32)  # float64 for an index in float64
+        frequency = 10000 ** (-torch.arange(0, width, 2, device=index.device, dtype=dtype) / width)
+        angle = index[..., None] * frequency
+        return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2)
+
+    def phases(self) -> int:
+        return self.period or 1
+
+
+@dataclass(frozen=True)
+class Learned(PositionEncoding):
+    """A trained vector for each position, of source and target alike (Gehring et al. 2017, section 3.1)."""
+
+    longest: int = 256  # positions that a problem can have
+
+    def table(self, width: int) -> nn.Module:
+        return Table(self.longest + self.phases() - 1, width)
+
+
+class Table(nn.Embedding):
+    """Drawn and scaled as the embeddings of tokens are: their numbers have the variance 1."""
+
+    def __init__(self, rows: int, width: int) -> None:
+        super().__init__(rows, width)
+        nn.init.normal_(self.weight, std=width**-0.5)
+
+    def forward(self, index: Tensor) -> Tensor:
+        return super().forward(index) * self.embedding_dim**0.5

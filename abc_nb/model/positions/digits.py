@@ -6,8 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from abc_nb.common.errors import InputError
-from abc_nb.model.positions.absolute import Learned, Table
-from abc_nb.model.positions.base import Index
+from abc_nb.model.positions.base import Index, Learned, Table
 from abc_nb.problems.layouts import EOS, SOS, Layout
 
 

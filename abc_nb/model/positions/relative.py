@@ -10,8 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from abc_nb.model.positions.absolute import Sinusoidal
-from abc_nb.model.positions.base import Index, Parameters, PositionEncoding, offsets
+from abc_nb.model.positions.base import Index, PositionEncoding, Sinusoidal, offsets
 from abc_nb.problems.layouts import Layout
 
 SMALLEST = 1e-2  # of KERPLE's r1 and r2, as in the authors' code
@@ -24,7 +23,7 @@ class Relative(PositionEncoding):
     clip: int = 16
 
     def learned(self, head_size: int, heads: int) -> nn.Module:
-        return Parameters(table=nn.Parameter(torch.randn(2 * self.clip + 1, head_size) * head_size**-0.5))
+        return nn.ParameterDict({"table": torch.randn(2 * self.clip + 1, head_size) * head_size**-0.5})
 
     def logits(self, learned: Any, query: Tensor, index: tuple[Tensor, Tensor]) -> Tensor:
         by_offset = query @ learned.table.T / query.shape[-1] ** 0.5  # (batch, head, query, 2 * clip + 1)
@@ -53,7 +52,7 @@ class TransformerXL(PositionEncoding):
 
     def learned(self, head_size: int, heads: int) -> nn.Module:
         key = nn.Linear(head_size * heads, head_size * heads, bias=False)  # W
-        return Parameters(key=key, v_minus_u=nn.Parameter(torch.zeros(heads, 1, head_size)))
+        return nn.ParameterDict({"key": key, "v_minus_u": torch.zeros(heads, 1, head_size)})
 
     def logits(self, learned: Any, query: Tensor, index: tuple[Tensor, Tensor]) -> Tensor:
         distance, column = (-offsets(index)).unique(return_inverse=True)
@@ -110,8 +109,7 @@ class Kerple(PositionEncoding):
     from_units = True
 
     def learned(self, head_size: int, heads: int) -> nn.Module:
-        r1, r2 = 2 * torch.rand(heads, 1, 1), torch.rand(heads, 1, 1)
-        return Parameters(r1=nn.Parameter(r1), r2=nn.Parameter(r2))
+        return nn.ParameterDict({"r1": 2 * torch.rand(heads, 1, 1), "r2": torch.rand(heads, 1, 1)})
 
     def logits(self, learned: Any, query: Tensor, index: tuple[Tensor, Tensor]) -> Tensor:
         with torch.no_grad():  # the parameters themselves: one that was clamped in passing would learn no more
@@ -150,8 +148,8 @@ class Fire(PositionEncoding):
 
     def learned(self, head_size: int, heads: int) -> nn.Module:
         network = nn.Sequential(nn.Linear(1, self.hidden), nn.ReLU(), nn.Linear(self.hidden, heads))
-        c, multiple = nn.Parameter(torch.tensor(0.1)), nn.Parameter(torch.tensor(1.0))  # L as a multiple of its first
-        return Parameters(network=network, c=c, multiple=multiple)
+        # L is `multiple` times its first value.
+        return nn.ParameterDict({"network": network, "c": torch.tensor(0.1), "multiple": torch.tensor(1.0)})
 
     def logits(self, learned: Any, query: Tensor, index: tuple[Tensor, Tensor]) -> Tensor:
         offset, (queries, keys) = offsets(index), index
