@@ -22,10 +22,10 @@ from abc_nb.bias.sequence import dense_bias
 from abc_nb.bias.spans import SpanLines
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
-from abc_nb.hf import practice as training
-from abc_nb.hf.certify import certify_all as certify
+from abc_nb.hf import certificates as training
+from abc_nb.hf.certificates import certify_all as certify
+from abc_nb.hf.certificates import drawn, train_until_certified
 from abc_nb.hf.contexts import every_context
-from abc_nb.hf.practice import drawn, train_until_certified
 from abc_nb.language.mixture import Mixture
 from abc_nb.problems.sampling import generator
 from abc_nb.problems.spans import Pattern

@@ -25,8 +25,8 @@ from abc_nb.problems.spans import END, spans_in
 
 transformers = pytest.importorskip("transformers")
 hf = pytest.importorskip("abc_nb.hf")
-practice = pytest.importorskip("abc_nb.hf.practice")
-Attending = pytest.importorskip("abc_nb.hf.certify").Attending
+practice = pytest.importorskip("abc_nb.hf.certificates")
+Attending = practice.Attending
 
 PAD = 0
 TOKENIZER = one_token_a_character()
