@@ -8,8 +8,8 @@ from abc_nb import api
 from abc_nb.certificates.certify import attempt
 from abc_nb.commands import answer_lines, bar, said, show
 from abc_nb.language import answering, runs
-from abc_nb.language.practice import contexts_of_text
 from abc_nb.language.spec import language_spec
+from abc_nb.language.training import contexts_of_text
 
 
 def train(arguments: Namespace) -> None:

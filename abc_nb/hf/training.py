@@ -122,12 +122,11 @@ def averaged_attention(
     `bias_from_attention`. Raises InputError for tokens that do not fit the layout, and as `attach` does.
     """
     as_layouts(layout)
-    if not isinstance(token_ids, Tensor) or token_ids.ndim != 2 or token_ids.is_floating_point() or not len(token_ids):
-        raise InputError("give token ids as a tensor of integers (batch, tokens)")
-    if token_ids.shape[1] != token_count(layout):
+    given, wanted = isinstance(token_ids, Tensor) and not token_ids.is_floating_point(), token_count(layout)
+    if not given or token_ids.shape[1:] != (wanted,) or not len(token_ids):
         raise InputError(
-            f"a sequence has {token_ids.shape[1]} tokens and the layout {token_count(layout)}: give the problem and "
-            "the answer's input tokens, with one token for each digit, which a tokenizer must not merge"
+            f"give token ids as a tensor of integers (batch, tokens), with {wanted} tokens, which are the problem and "
+            "the answer's input tokens: one for each digit, which a tokenizer must not merge"
         )
     sums: list[Tensor] = []
     with under_own(model, layout) as handle, handle.lent(layout=layout), evaluating(model) as device:

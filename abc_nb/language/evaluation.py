@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
+from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from abc_nb.language.mixture import piece, solved, texts
 from abc_nb.model.transformer import Transformer
@@ -17,21 +18,21 @@ from abc_nb.training.writer import Writer, likeliest
 TESTS = ((6, 100), (60, 100), (1000, 5))  # digits of each number, and problems
 WRITTEN = 1500  # characters that a model writes by itself
 AROUND = 120  # characters of held-out text before a problem, and behind it
-COLUMNS = ["task", "length", "samples", "correct", "accuracy", "ci_low", "ci_high"]
 
 
-def evaluate(model: Transformer, patterns: Sequence[Pattern]) -> pd.DataFrame:
+def evaluate(model: Transformer, patterns: Sequence[Pattern]) -> list[dict[str, Any]]:
     """Exact match of answers and their ends, of random problems with text before and behind them.
 
     One pass over the right answer says what greedy decoding would write: see `training.evaluation`.
     """
     rows = []
-    for pattern in patterns:
-        for length, samples in TESTS:
-            rng = generator(TEST_SEED, TEST, length)
-            right = sum(is_right(model, pattern, test_operands(pattern, length, rng), rng) for _ in range(samples))
-            rows.append((pattern.task.name, length, samples, right, right / samples, *wilson(right, samples)))
-    return pd.DataFrame(rows, columns=COLUMNS)
+    for pattern, (length, samples) in product(patterns, TESTS):
+        rng = generator(TEST_SEED, TEST, length)
+        right = sum(is_right(model, pattern, test_operands(pattern, length, rng), rng) for _ in range(samples))
+        low, high = wilson(right, samples)
+        row = {"task": pattern.task.name, "length": length, "samples": samples, "correct": right}
+        rows.append(row | {"accuracy": right / samples, "ci_low": low, "ci_high": high})
+    return rows
 
 
 def test_operands(pattern: Pattern, length: int, rng: np.random.Generator) -> list[str]:

@@ -23,9 +23,8 @@ from abc_nb.common.errors import InputError
 from abc_nb.common.files import read_lines, write_bytes, write_lines, write_text
 from abc_nb.language.calibration import calibrated
 from abc_nb.language.evaluation import evaluate, generated
-from abc_nb.language.practice import practise_language
 from abc_nb.language.spec import LanguageSpec
-from abc_nb.language.training import LanguageTrainer, text_loss
+from abc_nb.language.training import LanguageTrainer, practise_language, text_loss
 from abc_nb.model.eight_bits import packed, round_weights, unpacked
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.spans import Pattern
@@ -129,7 +128,7 @@ def make(spec: LanguageSpec, seed: int, path: Path, report: Report | None) -> La
         }
     model.eval()
     record["text"] = text_loss(model, 256)
-    record["evaluation"] = evaluate(model, spec.mixture.patterns).to_dict("records")
+    record["evaluation"] = evaluate(model, spec.mixture.patterns)
     record["generated"] = generated(model, spec.mixture.patterns, seed)
     tensors = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
     versions = {"python": platform.python_version(), "torch": torch.__version__}

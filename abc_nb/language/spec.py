@@ -25,17 +25,8 @@ HEADS, LAYERS = 8, 2
 TRAINING = TrainingConfig(
     steps=1600, batch=16, held_batch=16, hold=600, learned=2.0, again=1, validate_every=200, validation=320
 )
-PRACTICE = replace(
-    TRAINING,
-    steps=100,
-    batch=8,
-    held_batch=8,
-    hold=40,
-    warmup=10,
-    again=0,
-    learning_rate=1e-3,
-    matrix_learning_rate=2e-3,
-)
+PRACTICE = replace(TRAINING, steps=100, batch=8, held_batch=8, hold=40, warmup=10, again=0)
+PRACTICE = replace(PRACTICE, learning_rate=1e-3, matrix_learning_rate=2e-3)
 TRAINING_ALONE = replace(TRAINING, steps=2000, batch=64, held_batch=64, hold=1000)
 ROUNDS = 9
 LINES = Calibration()  # the sparsest lines that determine the answer
@@ -57,9 +48,7 @@ class LanguageSpec:
     training: TrainingConfig = TRAINING
     rounds: int = 0  # of practice, at most
     practice: TrainingConfig = PRACTICE  # one round of it
-    parent: LanguageSpec | None = (
-        None  # whose attention in problems is calibrated, or whose weights training starts from
-    )
+    parent: LanguageSpec | None = None  # whose attention in problems is calibrated
     calibration: Calibration | None = None  # how lines are read out of the parent's attention
 
     @cached_property
