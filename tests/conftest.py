@@ -3,8 +3,8 @@
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import processes
 import pytest
@@ -50,8 +50,7 @@ def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.nn.attention.flex_attention._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
 
 
-@dataclass(frozen=True)
-class Folders:
+class Folders(NamedTuple):
     """Where this test's runs and shipped results are."""
 
     runs: Path
@@ -63,14 +62,6 @@ def made_in(folder: Path, chosen: Spec) -> store.Run:
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("ABC_NB_RUNS", str(folder))
         return runner.ensure(chosen, 0)
-
-
-def copied(finished: Path, chosen: Spec, folders: Folders) -> store.Run:
-    """A finished run, copied into this test's runs folder."""
-    shutil.copytree(finished, folders.runs / finished.name)
-    found = store.find(chosen, 0)
-    assert found is not None
-    return found
 
 
 @pytest.fixture
@@ -102,21 +93,9 @@ def child(tiny: Spec) -> Spec:
 
 
 @pytest.fixture(scope="session")
-def finished(tiny: Spec, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run's folder, to be copied."""
-    return made_in(tmp_path_factory.mktemp("finished"), tiny).folder
-
-
-@pytest.fixture(scope="session")
 def vanilla(tmp_path_factory: pytest.TempPathFactory) -> store.Run:
     """A plain model of Addition that has learned next to nothing, so that most of its digits are wrong."""
     return made_in(tmp_path_factory.mktemp("vanilla"), spec("addition-vanilla", "smoke"))
-
-
-@pytest.fixture
-def run(finished: Path, tiny: Spec, folders: Folders) -> store.Run:
-    """A finished run in this test's runs folder."""
-    return copied(finished, tiny, folders)
 
 
 @pytest.fixture(scope="session")
@@ -125,7 +104,17 @@ def trained(child: Spec, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made_in(tmp_path_factory.mktemp("calibrated"), child).folder.parent
 
 
+def copied(trained: Path, chosen: Spec, folders: Folders) -> store.Run:
+    """A finished run, copied into this test's runs folder."""
+    shutil.copytree(trained / chosen.key(0), folders.runs / chosen.key(0))
+    return runner.ensure(chosen, 0)
+
+
+@pytest.fixture
+def run(trained: Path, tiny: Spec, folders: Folders) -> store.Run:
+    return copied(trained, tiny, folders)
+
+
 @pytest.fixture
 def calibrated(trained: Path, child: Spec, folders: Folders) -> store.Run:
-    """A finished calibrated run in this test's runs folder."""
-    return copied(trained / child.key(0), child, folders)
+    return copied(trained, child, folders)

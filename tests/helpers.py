@@ -33,10 +33,7 @@ from abc_nb.training.trainer import Trainer
 
 def places_of(number: int, base: int) -> int:
     """How many digits a number has; zero has one."""
-    places = 1
-    while number >= base**places:
-        places += 1
-    return places
+    return len(np.base_repr(number, base))
 
 
 def array(numbers: Sequence[int], base: int, places: int) -> np.ndarray:
@@ -44,13 +41,9 @@ def array(numbers: Sequence[int], base: int, places: int) -> np.ndarray:
     return np.array([[number // base**place % base for place in range(places)] for number in numbers])
 
 
-def integer(digits: Sequence[int], base: int) -> int:
-    """The number whose digits are given, least significant first."""
-    return sum(int(digit) * base**place for place, digit in enumerate(digits))
-
-
 def integers(digits: np.ndarray, base: int) -> list[int]:
-    return [integer(row, base) for row in digits.tolist()]
+    """The numbers whose digits are given, least significant first."""
+    return [sum(digit * base**place for place, digit in enumerate(row)) for row in digits.tolist()]
 
 
 def layouts(widths: st.SearchStrategy[int]) -> st.SearchStrategy[Layout]:
@@ -175,11 +168,8 @@ def assert_same_result(first: Run, second: Run) -> None:
     """The same weights and results, to the bit; seconds may differ."""
     assert first.checksum == second.checksum
     for table in TABLES:
-        pd.testing.assert_frame_equal(
-            first.table(table).drop(columns="seconds", errors="ignore"),
-            second.table(table).drop(columns="seconds", errors="ignore"),
-            check_dtype=False,
-        )
+        one, other = (run.table(table).drop(columns="seconds", errors="ignore") for run in (first, second))
+        pd.testing.assert_frame_equal(one, other, check_dtype=False)
 
 
 # ---- evaluation rows --------------------------------------------------------------------------------

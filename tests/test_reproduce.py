@@ -17,10 +17,6 @@ READING = ["tests/test_exhibits.py", "tests/test_packaging.py", "tests/test_note
 QUICK = "not long and not slow and not notebooks"
 
 
-def git(*arguments: str, folder: Path = ROOT) -> str:
-    return subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout
-
-
 def written(folder: Path) -> dict[Path, int]:
     """Every file of a folder and when it was last written."""
     return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
@@ -51,12 +47,11 @@ def test_nothing_that_is_committed_is_written(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.long
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a git checkout")
 def test_reproduce_and_test_in_one_clone_in_either_order(tmp_path: Path) -> None:
     """`make reproduce` in a clone, with this environment, between two runs of the tests that read committed files."""
-    if not (ROOT / ".git").exists():
-        pytest.skip("not a git checkout")
     clone = tmp_path / "clone"
-    git("clone", "--quiet", str(ROOT), str(clone))
+    subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
     (clone / ".venv").mkdir()
     (clone / ".venv" / "bin").symlink_to(Path(sys.executable).parent)
     (clone / ".venv" / ".installed").touch()  # so that make installs nothing
@@ -66,7 +61,7 @@ def test_reproduce_and_test_in_one_clone_in_either_order(tmp_path: Path) -> None
     def run(*command: str) -> None:
         done = subprocess.run(command, cwd=clone, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]
-        assert git("status", "--porcelain", folder=clone) == ""
+        assert subprocess.check_output(["git", "status", "--porcelain"], cwd=clone) == b""
 
     test = [sys.executable, "-m", "pytest", "-q", "-m", QUICK, *READING]
     run(*test)

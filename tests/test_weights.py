@@ -1,12 +1,11 @@
 """Weights: of low rank in LoRA, which at first change nothing and are merged; of 8 bits, kept exactly."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from conftest import Folders, copied
+from conftest import Folders
 from helpers import SAMPLER, TINY, assert_same_result, build, interrupted_and_resumed
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,8 +16,8 @@ from abc_nb.model import lora
 from abc_nb.model.eight_bits import packed, round_weights, split, unpacked, value
 from abc_nb.model.transformer import Transformer
 from abc_nb.runs import runner, store
+from abc_nb.runs.store import Run
 from abc_nb.specs.names import Name
-from abc_nb.specs.spec import Spec
 from abc_nb.training.trainer import loss_of
 
 CONFIG = replace(TINY, decoder_layers=2)
@@ -87,19 +86,18 @@ def test_a_merged_model_is_an_ordinary_one_whose_change_has_no_more_than_the_ran
 
 
 def test_an_adapted_run_changes_queries_and_keys_alone_and_goes_on_where_it_was_interrupted(
-    tiny: Spec, finished: Path, folders: Folders, monkeypatch: pytest.MonkeyPatch
+    run: Run, folders: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start = copied(finished, tiny, folders)
-    recipe = replace(tiny.training, optimizer="adamw", learning_rate=0.05)
-    adapting = replace(tiny, identity=Name("successor", "lora", 10), parent=tiny, start="parent", rank=2)
-    run = interrupted_and_resumed(replace(adapting, training=recipe), monkeypatch)
-    before, after = start.model().state_dict(), run.model().state_dict()
-    assert {*after} == {*before} and run.bias() is None
+    recipe = replace(run.spec.training, optimizer="adamw", learning_rate=0.05)
+    adapting = replace(run.spec, identity=Name("successor", "lora", 10), parent=run.spec, start="parent", rank=2)
+    child = interrupted_and_resumed(replace(adapting, training=recipe), monkeypatch)
+    before, after = run.model().state_dict(), child.model().state_dict()
+    assert {*after} == {*before} and child.bias() is None
     changed = {name for name in before if not torch.equal(after[name], before[name])}
     assert changed == {name for name in before if is_adapted(name)}
     assert all(1 <= rank_of(after[name] - before[name]) <= 2 for name in changed)
-    elsewhere = run.folder.rename(folders.runs.parent / "interrupted")
-    assert_same_result(store.read_run(run.spec, 0, elsewhere), runner.ensure(run.spec, 0))
+    elsewhere = child.folder.rename(folders.runs.parent / "interrupted")
+    assert_same_result(store.read_run(child.spec, 0, elsewhere), runner.ensure(child.spec, 0))
 
 
 NUMBERS = st.floats(-1e4, 1e4, width=32).filter(lambda x: x == 0 or abs(x) > 1e-6)
