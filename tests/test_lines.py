@@ -1,6 +1,5 @@
 """Lines against a loop over cells, and lines that mean the same at every length."""
 
-from dataclasses import replace
 from typing import Literal
 
 import pytest
@@ -131,25 +130,11 @@ def test_lines_are_their_definition_cell_by_cell(
     for layer in (0, 1):
         expected = cell_by_cell(bias, layout, attention, layer)
         torch.testing.assert_close(bias.dense(layout, attention, layer, heads), expected, rtol=0, atol=0)
-
-
-# ---- open keys --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("attention", ATTENTIONS)
-@given(layouts_and_lines())
-def test_open_keys_are_the_dense_matrix_and_hold_no_key_twice_and_there_are_none_where_a_head_sees_all(
-    attention: Attention, drawn: tuple[Layout, int, tuple[Line, ...]]
-) -> None:
-    layout, heads, lines = drawn
-    bias = Lines(heads, lines, empty="closed")
-    keys = bias.open_keys(layout, attention, 0)
-    assert keys is not None
-    assert_open_keys_are(keys, bias.dense(layout, attention, 0, heads))
-    with_lines = {line.head for line in lines if (line.attention, line.layer) == (attention, 0)}
-    transparent = replace(bias, empty="transparent").open_keys(layout, attention, 0)
-    assert (transparent is None) == (len(with_lines) < heads)
-    assert replace(bias, floor=-3.0).open_keys(layout, attention, 0) is None
+        keys = bias.open_keys(layout, attention, layer)
+        with_lines = {line.head for line in lines if (line.attention, line.layer) == (attention, layer)}
+        assert (keys is None) == (floor is not None or (empty == "transparent" and len(with_lines) < heads))
+        if keys is not None:
+            assert_open_keys_are(keys, expected)
 
 
 def test_lines_that_a_layout_or_a_bias_has_no_place_for_are_an_error() -> None:

@@ -182,6 +182,8 @@ def test_a_sum_as_others_write_it(first: int, second: int, base: int) -> None:
     total = np.base_repr(first + second, base).lower().rjust(width + 1, "0")
     assert written(task, operands, width, "units-first")[0] == f"${a[::-1]}+{b[::-1]}&"
     assert written(task, operands, width, "as-written") == [f"${a}+{b}&", f"${total}&"]
+    layout = task.layout(width, "as-written")
+    assert task.write(task.target(operands, layout)[0, 1:], layout) == (total.lstrip("0") or "0")
 
 
 # ---- lengths ----------------------------------------------------------------------------------------
@@ -200,18 +202,16 @@ def test_training_width_is_what_the_largest_result_of_training_numbers_needs(bas
         assert task.training_limit == 2**20 - (places_of(results(2**20)[name], base) > places)
 
 
-def test_widths_of_the_padded_regime_are_those_of_sixty_digits() -> None:
-    assert [Task("addition").width(length, "padded") for length in (1, 6, 60, 61)] == [61, 61, 61, 62]
-    assert [Task("addition").width(length, "padded-20") for length in (1, 6, 20, 21, 60)] == [21, 21, 21, 22, 61]
-    assert Task("parity").width(6, "padded") == len(bin(10**60)) - 2
-    assert Task("listops-sm").width(6, "padded") == 6  # a zero in front would be an item
-
-
 @given(st.integers(1, 80))
-def test_parity_has_a_place_for_every_bit_of_a_decimal_number(length: int) -> None:
+def test_widths_of_a_length(length: int) -> None:
+    """Parity has a place for every bit of a decimal number; a zero in front of a list would be an item."""
     bits = len(bin(10**length - 1)) - 2
     assert Task("parity").places(length) == bits and Task("successor").places(length) == length
     assert Task("parity").width(length, "tight") == max(bits, 20)
+    assert Task("parity").width(length, "padded") == max(bits, len(bin(10**60)) - 2)
+    assert Task("listops-sm").width(length, "padded") == length
+    assert [Task("addition").width(length, "padded") for length in (1, 6, 60, 61)] == [61, 61, 61, 62]
+    assert [Task("addition").width(length, "padded-20") for length in (1, 6, 20, 21, 60)] == [21, 21, 21, 22, 61]
 
 
 FIELDS: dict[str, Any] = {"width": 3, "operands": (Operand(3, 1, 3),), "symbols": ((0, "$"), (4, "&"))}

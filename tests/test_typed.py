@@ -126,12 +126,6 @@ def test_output_is_written_as_a_person_would(name: str, output: str, written: st
     assert task.write([task.token(symbol) for symbol in output]) == written
 
 
-def test_an_answer_with_its_units_last_is_written_as_it_stands() -> None:
-    task = Task("addition")
-    layout = task.layout(3, "as-written")
-    assert task.write([task.token(symbol) for symbol in "0579&"], layout) == "579"
-
-
 @given(st.sampled_from(["addition", "n-by-1", "successor"]), st.integers(1, 999), st.integers(1, 9), st.integers(0, 3))
 def test_a_problem_is_typed_with_the_zeros_that_a_result_leaves_room_for(
     name: str, number: int, digit: int, more: int

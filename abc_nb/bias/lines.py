@@ -36,7 +36,7 @@ SLOPES: dict[Direction, tuple[int, int]] = {
     "above": (1, 0),
 }
 DIRECTIONS: tuple[Direction, ...] = tuple(SLOPES)
-WHOLE = "whole"  # the span of all keys
+WHOLE = "whole"  # the span of all keys, as in the paper
 OUTPUT, PROBLEM = "output", "problem"  # the spans of self-attention and of source attention
 
 

@@ -98,10 +98,7 @@ opened = lru_cache(64)(open_bias)
 
 
 def matrix_of(lines: Lines, layout: Layout, layer: int, rows: slice) -> Tensor:
-    """Rows of the bias of a problem and its answer as one sequence: (heads, rows, token).
-
-    In time and memory linear in the length of a long problem where no head sees all of it.
-    """
+    """Rows of a problem's bias: (heads, rows, token); in linear time of a long one of which no head sees all."""
     tokens = token_count(layout)
     keys = None if tokens <= DENSE else opened(lines, layout, layer, lines.heads)
     if keys is not None:

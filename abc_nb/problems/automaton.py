@@ -37,12 +37,9 @@ class Automaton:
 
     @lru_cache  # noqa: B019 (few of them)
     def settled(self, empty: tuple[int, ...] = ()) -> int:
-        """From how many places on it makes no difference how many there are, whatever the factor.
-
-        At these places the `empty` operands have no digit. A state is followed by states of the same factor alone.
-        """
+        """From how many places on, at which `empty` operands have no digit, their number makes no difference."""
         most, following = 1, self.following[:, (self.digits[:, list(empty)] == 0).all(1)]
-        for start in self.start:
+        for start in self.start:  # a state is followed by states of the same factor alone
             states = np.flatnonzero((self.factor == self.factor[start]).all(1))
             follows = np.zeros((len(states), len(states)), np.float32)
             follows[np.arange(len(states))[:, None], np.searchsorted(states, following[states])] = 1
@@ -59,20 +56,18 @@ def enumerated(step: Step, start: int, base: int, inputs: np.ndarray, few: int) 
     `inputs` (inputs, operands) are the digits that can stand at a place, zeros first, and `few` is the number of digits
     of a short factor.
     """
-    factors = np.array([*product(range(base), repeat=few)]).reshape(base**few, few)
-    states = [(number, start) for number in range(len(factors))]
-    numbers = {state: number for number, state in enumerate(states)}
+    states = [(factor, start) for factor in product(range(base), repeat=few)]
+    first, numbers = np.arange(len(states)), {state: number for number, state in enumerate(states)}
     output, following = [], []
     for factor, carry in states:  # grows while it is read, until no state is new
-        value = [factors[factor] @ base ** np.arange(few)] * bool(few)
+        value = [np.array(factor) @ base ** np.arange(few)] * bool(few)
         digits, carries = (np.broadcast_to(part, len(inputs)).tolist() for part in step(carry, *inputs.T, *value))
         for after in carries:
-            if (factor, after) not in numbers:
-                numbers[factor, after] = len(states)
+            if numbers.setdefault((factor, after), len(states)) == len(states):
                 states.append((factor, after))
         if len(states) > MOST:
             return None
         output.append(digits)
         following.append([numbers[factor, after] for after in carries])
-    of_state, first = factors[[factor for factor, _ in states]], np.arange(len(factors))
-    return Automaton(base, first, np.array(output), np.array(following), inputs, of_state)
+    factors = np.array([factor for factor, _ in states], np.int64).reshape(len(states), few)
+    return Automaton(base, first, np.array(output), np.array(following), inputs, factors)

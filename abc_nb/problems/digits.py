@@ -1,7 +1,4 @@
-"""Digit arrays: numbers of any length as arrays (samples, places), least significant digit first.
-
-Column `i` is place `i`, and nothing loops over samples.
-"""
+"""Digit arrays: numbers of any length as arrays (samples, places), least significant digit first."""
 
 from collections.abc import Iterable
 from functools import reduce

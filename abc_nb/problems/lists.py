@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from abc_nb.common.errors import InputError
 from abc_nb.problems.digits import Digits
-from abc_nb.problems.tasks import FinalOnly, Task, Unreadable, Width, single
+from abc_nb.problems.tasks import FinalOnly, Task, Width, single
 
 COMBINE: dict[str, Callable[..., np.ndarray]] = {  # the operators of lists, with their base
     "SM": lambda x, y, base: (x + y) % base,
@@ -38,9 +39,9 @@ class Lists(Task):
         if items[:1] == [self.operator]:
             items = items[1:]
         if strange := [item for item in items if item not in self.items]:
-            raise Unreadable(f"{strange[0]!r} is no item")
+            raise InputError(f"{strange[0]!r} is no item")
         if not items:
-            raise Unreadable("there is no item")
+            raise InputError("there is no item")
         return [np.array([[self.token(self.items[item]) for item in reversed(items)]])]
 
     def typed(self, operands: Sequence[Digits], zeros: bool = False) -> str:
@@ -95,10 +96,7 @@ class CycleNavigation(Lists, name="cycle-navigation"):
 
 
 class DirectNested(FinalOnly, Lists, name="direct-listops-nested"):
-    """The value of a list of two, each element a digit or a list, without what leads to it.
-
-    In prefix notation, `SM 3 MAX 2 5`, no brackets are needed: a list of n items has 2n - 1 tokens.
-    """
+    """A list of two, each element a digit or a list, in prefix notation without brackets: n items are 2n - 1 tokens."""
 
     title, example = "ListOps, nested, no trace", "SM 3 MAX 2 5"
 
@@ -129,7 +127,7 @@ class DirectNested(FinalOnly, Lists, name="direct-listops-nested"):
         operands = super().parsed(text)
         elements = np.cumsum([-1 if symbol in COMBINE else 1 for symbol in self.text(operands[0][0].tolist())])
         if (elements < 1).any() or elements[-1] > 1:  # read from the right, as in `answer`
-            raise Unreadable("its operators and items do not make one list")
+            raise InputError("its operators and items do not make one list")
         return operands
 
     def answer(self, operands: Sequence[Digits]) -> Digits:

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from abc_nb.common.errors import InputError
 from abc_nb.problems.automaton import Kind
 from abc_nb.problems.digits import DIGITS, Digits, distinct_digits, is_less, to_digits, varied_digits, written_number
 from abc_nb.problems.layouts import Layout
-from abc_nb.problems.tasks import PADDED, FinalOnly, Regime, Task, Unreadable, Width, single
+from abc_nb.problems.tasks import PADDED, FinalOnly, Regime, Task, Width, single
 
 Step = tuple[np.ndarray, np.ndarray]  # the digit that is written, and the state after it
 
@@ -104,9 +105,9 @@ class Numbers(Task):
     def parsed(self, text: str) -> list[Digits]:
         parts, wanted = numbers_in(text, self.operator, self.digits), 2 if self.operator else 1
         if len(parts) != wanted:
-            raise Unreadable(f"numbers in it: {len(parts)}, needed: {wanted}")
+            raise InputError(f"numbers in it: {len(parts)}, needed: {wanted}")
         if self.factor and len(parts[-1]) > self.factor:
-            raise Unreadable(f"the second number has {len(parts[-1])} digits, which is more than {self.factor}")
+            raise InputError(f"the second number has {len(parts[-1])} digits, which is more than {self.factor}")
         return [np.array([[DIGITS.index(character) for character in reversed(part)]]) for part in parts]
 
     def typed(self, operands: Sequence[Digits], zeros: bool = False) -> str:
@@ -152,7 +153,7 @@ class Subtraction(Numbers, name="subtraction"):
     def parsed(self, text: str) -> list[Digits]:
         operands = super().parsed(text)
         if is_less(*self.widen(operands, max(digits.shape[1] for digits in operands)))[0]:
-            raise Unreadable("the second number is larger than the first")
+            raise InputError("the second number is larger than the first")
         return operands
 
 
@@ -220,10 +221,10 @@ class DirectProduct(Numbers, name="direct-n-by-n"):
 
 
 def numbers_in(text: str, operator: str, digits: str) -> list[str]:
-    """The numbers between operators; without an operator, the text is one number. Unreadable if one is missing."""
+    """The numbers between operators; without an operator, the text is one number. InputError if one is missing."""
     parts = [part.strip() for part in (text.split(operator) if operator else [text])]
     if strange := [character for part in parts for character in part if character.lower() not in digits]:
-        raise Unreadable(f"{strange[0]!r} is no digit")
+        raise InputError(f"{strange[0]!r} is no digit")
     if not all(parts):
-        raise Unreadable("a number is missing")
+        raise InputError("a number is missing")
     return [part.lower() for part in parts]

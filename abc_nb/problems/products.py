@@ -114,30 +114,16 @@ class Product(Tables, Numbers, name="n-by-n"):
 
 
 @cache
-def carries(base: int, digit: int, first_row: bool) -> np.ndarray:
-    """What can be carried in a row of one digit: its carries are those of its own cells."""
-    above, known = np.arange(1 if first_row else base), np.zeros(1, np.int64)
-    while True:
-        more = np.unique(np.add.outer(np.add.outer(above, np.arange(base) * digit), known) // base)
-        if np.isin(more, known).all():
-            return known
-        known = np.union1d(known, more)
-
-
-@cache
 def sums(base: int, first_row: bool) -> np.ndarray:
     """Which cells a row can have: booleans (digit of its factor, digit of the column's, cell); `base` is any digit.
 
-    In the last column, where no digit stands, cells are as for a zero.
+    To the product a digit above it is added, and a carry up to the row's digit; in the first row one below that alone.
     """
-    above, digits = np.arange(1 if first_row else base), np.arange(base)
-    possible = np.zeros((base + 1, base + 1, base**2), bool)
-    for digit in digits:
-        added = np.add.outer(above, carries(base, digit, first_row)).ravel()
-        possible[digit, digits[:, None], np.add.outer(digits * digit, added)] = True
-    possible[:, base] = possible.any(1)
-    possible[base] = possible.any(0)
-    return possible
+    digits, cells = np.arange(base), np.arange(base**2)
+    least = np.multiply.outer(digits, digits)[:, :, None]
+    more = np.maximum(digits - 1, 0) if first_row else digits + base - 1
+    possible = (least <= cells) & (cells <= least + more[:, None, None])
+    return with_any(with_any(possible, 1), 0)
 
 
 @cache
@@ -147,16 +133,15 @@ def between(base: int) -> tuple[np.ndarray, np.ndarray]:
     Booleans (digit of the row above, digit of the column, cell above to the right, digit of the cell between), and
     (digit of the column before, digit of the row, digit of the cell between, cell before); `base` is any first one.
     """
-    digits = np.arange(base)
-    carried = np.zeros((base, base, base**2), bool)  # digit of the row, carry, cell that it goes into
-    before = np.zeros((base + 1, base, base, base**2), bool)
-    for digit in digits:
-        for carry in carries(base, digit, False):
-            cells = np.add.outer(digits * digit, digits) + carry
-            carried[digit, carry, cells] = True
-            before[digits[:, None], digit, digits, cells] = True
-    between = sums(base, False)[:base, :base].reshape(base, base, base, base)  # rows, columns, carry, digit
-    above = np.zeros((base + 1, base, base**2, base), bool)
-    above[:base] = np.einsum("bku,bakd->baud", carried.astype(np.int64), between.astype(np.int64)) > 0
-    above[base], before[base] = above.any(0), before.any(0)
-    return above, before
+    digits, cells = np.arange(base), np.arange(base**2)
+    least = np.add.outer(np.multiply.outer(digits, digits), digits)[..., None]  # a product, and what is added to it
+    before = (least <= cells) & (cells <= least + digits[:, None, None])  # and a carry up to the row's digit
+    carried = ((least <= cells) & (cells < least + base)).any(1)  # digit of the row, carry, cell that it goes into
+    held = sums(base, False)[:base, :base].reshape(base, base, base, base)  # rows, columns, carry, digit
+    above = np.einsum("bku,bakd->baud", carried.astype(np.int64), held.astype(np.int64)) > 0
+    return with_any(above, 0), with_any(before, 0)
+
+
+def with_any(possible: np.ndarray, axis: int) -> np.ndarray:
+    """One more along an axis: what is possible with any of the others."""
+    return np.concatenate([possible, possible.any(axis, keepdims=True)], axis)

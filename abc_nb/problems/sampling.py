@@ -117,8 +117,7 @@ class Sampler:
     def calibration_batch(self, seed: int, size: int = 1000, padding: bool = False) -> Batch:
         """Training problems of the largest width, to average attention over (v4 appendix D, step 1).
 
-        Of padded ones up to the last digit that training numbers fill: zeros say nothing of what a line meets in
-        longer numbers. With `padding`, as the paper averages, all columns.
+        Of padded ones up to the last digit that training numbers fill; with `padding`, as in the paper, all columns.
         """
         operands = self.draw(self.numbers(seed)[0], size, self.widest, generator(seed, CALIBRATION))
         batch = self.batch(operands, self.widest)

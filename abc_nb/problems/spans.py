@@ -62,26 +62,25 @@ class Pattern:
         return next(literal for literal in self.literals if literal)[0]
 
     @cached_property
-    def numbers(self) -> tuple[str, ...]:
-        """What can stand in place of each number, as a regular expression."""
-        digits = f"[0-{self.task.digits[-1]}]"
-        return tuple(f"({digits}{{{self.task.factor}}})" if few else f"({digits}+)" for few in self.few)
+    def parts(self) -> list[str]:
+        """Its characters and numbers as regular expressions, a group for each number."""
+        digit, found = f"[0-{self.task.digits[-1]}]", [*map(re.escape, self.literals[0])]
+        for few, literal in zip(self.few, self.literals[1:], strict=True):
+            found += [f"({digit}{{{self.task.factor}}})" if few else f"({digit}+)", *map(re.escape, literal)]
+        return found
 
     @property
     def whole(self) -> str:
         """A regular expression for a problem up to its `=`."""
-        parts = [re.escape(literal) for literal in self.literals]
-        return BEFORE + parts[0] + "".join(number + part for number, part in zip(self.numbers, parts[1:], strict=True))
+        return BEFORE + "".join(self.parts)
 
     @property
     def begun(self) -> str:
         """The same for one that is not finished, from the first digit of its first number on."""
-        rest = ""
-        for number, literal in reversed([*zip((*self.numbers[1:], ""), self.literals[1:], strict=True)]):
-            rest = f"(?:{number}{rest})?" if number else rest
-            for character in reversed(literal.removesuffix(EQUALS)):
-                rest = f"(?:{re.escape(character)}{rest})?"
-        return BEFORE + re.escape(self.literals[0]) + self.numbers[0] + rest + r"\Z"
+        first, rest = len(self.literals[0]) + 1, ""
+        for part in reversed(self.parts[first:-1]):
+            rest = f"(?:{part}{rest})?"
+        return BEFORE + "".join(self.parts[:first]) + rest + r"\Z"
 
     def answer_places(self, lengths: Sequence[int]) -> int:
         """The most digits that an answer has: those of the longest number, and one more where a result can need it."""

@@ -29,10 +29,6 @@ Width = int | tuple[int, int]  # columns given to an operand; of operands with t
 REGISTRY: dict[str, "type[Task]"] = {}
 
 
-class Unreadable(Exception):
-    """What is wrong with a typed problem, as a part of a sentence."""
-
-
 @dataclass(frozen=True)
 class Task:
     """A task in a base. Raises InputError for an unknown name, or a base that the task cannot have."""
@@ -274,12 +270,12 @@ class Task:
         """The operands of a typed problem, (1, places) each, with zeros in front or without; InputError for others."""
         try:
             return self.parsed(text.strip())
-        except Unreadable as reason:
+        except InputError as reason:
             takes = f"{self.title} takes a problem in {self.takes}, as in {self.problem}"
             raise InputError(f"cannot read {text.strip()!r}: {reason}; {takes}") from None
 
     def parsed(self, text: str) -> list[Digits]:
-        """The operands as they are typed; Unreadable if the text is not one of the task's problems."""
+        """The operands as they are typed; InputError, for `read`, if the text is not one of the task's problems."""
         raise NotImplementedError
 
     def typed(self, operands: Sequence[Digits], zeros: bool = False) -> str:
