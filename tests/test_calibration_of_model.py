@@ -104,7 +104,7 @@ def test_a_given_threshold_is_taken_whatever_survives_with_every_key_off_the_lin
     settings: Calibration, share: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Transformer] = []
-    monkeypatch.setattr(of_model, "skill", lambda model, batch: asked.append(model) or 0.0)
+    monkeypatch.setattr(of_model, "correct_digits", lambda model, batch: asked.append(model) or torch.zeros(2))
     model, batch = build(TWO_LAYERS), problems()
     found = calibrate_model(model, batch, settings)
     assert found.tried.share.tolist() == [share]

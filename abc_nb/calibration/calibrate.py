@@ -34,11 +34,7 @@ Kept = tuple[Tensor, Tensor]  # (head, line) each: whether a line is kept, and i
 
 @dataclass(frozen=True)
 class Calibration:
-    """How lines are read out of attention; by default this package's way.
-
-    Every layer's own attention, lines anchored at operands, only those that mean the same at any length, strongest
-    first.
-    """
+    """How lines are read out of attention; by default this package's way."""
 
     # What is averaged, and so the unit of a line's value; "mask": weights, and every line's value is zero.
     source: Literal["weights", "logits", "mask"] = "weights"
@@ -79,12 +75,10 @@ class Determining(Calibration):
 
 
 # Algorithm 1 (v4 appendix F): one matrix, every line, a threshold of kappa standard deviations, the last layer's lines
-# for all layers. Mean, deviation and maximum are those of one direction, as in the authors' code; `pooled` takes those
-# of all lines, as the text has it. Keys off every line are closed, as in the text; the pseudo-code leaves them at 0.
+# for all layers. Keys off every line are closed, as in the text; the pseudo-code leaves them at 0.
 PAPER = Calibration(layers="last", anchor="whole", kappa=(4.5, 0.87), empty="transparent")
 # The authors' script looks at the rows of real digits, along one direction (the diagonal in self-attention, the
-# anti-diagonal in cross-attention). A line's value is the sum of its cells; the threshold is that of the sums that are
-# not zero. A step that no line reaches sees every key.
+# anti-diagonal in cross-attention), and at sums. A step that no line reaches sees every key.
 SCRIPT = replace(PAPER, script=True, floor=-1e6)
 
 
@@ -137,8 +131,7 @@ def checked(attention: Tensor, layout: Layout | None, name: Attention, settings:
     if name not in get_args(Attention):
         raise InputError(f"unknown attention {name!r}: choose one of {', '.join(get_args(Attention))}")
     numbers = torch.as_tensor(attention).detach().cpu()
-    if numbers.dtype not in (torch.float32, torch.float64):
-        numbers = numbers.float()
+    numbers = numbers if numbers.dtype == torch.float64 else numbers.float()
     shape = tuple(numbers.shape)
     if len(shape) != 3 or 0 in shape:
         raise InputError(f"{where} has the shape {shape}: give (head, query, key), the mean over problems")
@@ -213,8 +206,9 @@ def enough_cells(found: Candidates, name: Attention) -> Candidates:
 def above_threshold(means: Tensor, found: Candidates, settings: Calibration, kappa: float) -> Kept:
     """Algorithm 1: lines whose mean d_l exceeds mu + kappa sigma of their direction, with the value d_l - d_max.
 
-    `pooled`: of all lines together. The text compares d_l - d_max with the threshold, which is computed from d_l. In
-    the authors' script d_l is a line's sum and its value; sums of zero are left out of the threshold.
+    `pooled`: mu, sigma and d_max of all lines, as the text has it; the authors' code takes those of one direction. The
+    text compares d_l - d_max with the threshold, which is computed from d_l. In the authors' script d_l is a line's sum
+    and its value; sums of zero are left out of the threshold.
     """
     numbers = means * found.inside.sum(0) if settings.script else means
     known = numbers.masked_fill(numbers == 0, math.nan) if settings.script else numbers
@@ -233,9 +227,9 @@ def above_threshold(means: Tensor, found: Candidates, settings: Calibration, kap
 def strongest_first(weights: Tensor, means: Tensor, found: Candidates, share: float) -> Kept:
     """This package's way: lines that carry at least `share` of their head's attention, relative to its best one.
 
-    The strongest line is taken first and its cells count for no other line, so that a line does not
-    seem strong because it crosses one that is. A head keeps its strongest line in any case, unless all the attention
-    that it gives here is less than `share`: in a decoder-only model it divides its attention between two matrices.
+    The strongest is taken first and its cells count for no other, so that no line seems strong because it crosses one.
+    A head keeps its strongest line in any case, unless all the attention that it gives here is less than `share`: in a
+    decoder-only model it divides its attention between two matrices.
     """
     looked_at = weights.sum(-1).mean(-1)
     rest, queries = weights.clone(), weights.shape[1]

@@ -14,7 +14,7 @@ from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.sampling import Batch
-from abc_nb.training.evaluation import record, skill
+from abc_nb.training.evaluation import correct_digits, record
 
 Averages = Mapping[tuple[Attention, int], Tensor]  # (head, query, key) by attention and layer
 INTERPOLATES = 0.99  # exact match that a model needs before it is worth calibrating
@@ -37,12 +37,15 @@ class Calibrated:
 def calibrate_model(model: Transformer, batch: Batch, settings: Calibration | None = None) -> Calibrated:
     """A bias from a model's own attention on `batch`, problems that it was trained on.
 
-    Without a fixed share the sparsest bias is taken under which the model, as it is, still gets
-    `keep` of its digits right; of all shares tried the lowest, if none does.
+    Without a fixed share the sparsest bias is taken under which the model, as it is, still gets `keep` of its digits
+    right; of all shares tried the lowest, if none does.
     """
     settings = given(settings)
-    averages = average_attention(model, batch, settings.source)
-    return sparsest(averages, batch.layout, settings, lambda bias: skill(model.with_bias(bias), batch))
+
+    def skill(bias: Lines) -> float:
+        return correct_digits(model.with_bias(bias), batch).float().mean().item()
+
+    return sparsest(average_attention(model, batch, settings.source), batch.layout, settings, skill)
 
 
 def sparsest(
@@ -72,8 +75,7 @@ def sparsest(
 def average_attention(model: Transformer, batch: Batch, source: str = "weights") -> dict[tuple[Attention, int], Tensor]:
     """Step 2: attention (head, query, key) of each attention and layer, averaged over the batch.
 
-    Teacher-forced, which is what decoding gives for problems that the model answers. Logits are
-    averaged before softmax; what the causal mask closes has the lowest one instead of minus infinity.
+    Teacher-forced. Of logits, what the causal mask closes has the lowest one instead of minus infinity.
     """
     kept = record(model, batch, average=True)
     means = kept.logits if source == "logits" else kept.weights
@@ -83,9 +85,8 @@ def average_attention(model: Transformer, batch: Batch, source: str = "weights")
 def bias_from_attention(averages: Averages, layout: Layout, settings: Calibration | None = None) -> Lines:
     """The bias that averaged attention gives, any model's: each layer has its own lines, or all the last one's.
 
-    `averages` are (head, query, key) by attention and layer, as in `{("cross", 0): ...}`; without a share or kappa
-    lines that carry `SHARE` of their head's attention are kept. Attentions and layers that are not given have no
-    line. Raises InputError as `calibrate` does.
+    `averages` are (head, query, key) by attention and layer, as in `{("cross", 0): ...}`; those that are not given have
+    no line. Without a share or kappa, and for InputError, see `calibrate`.
     """
     settings, heads, lines = given(settings), heads_of(averages), list[Line]()
     last = {name: max(layer for own, layer in averages if own == name) for name, _ in averages}

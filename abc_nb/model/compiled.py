@@ -31,11 +31,6 @@ HEAD_SIZES = (8, 4, 16)  # for larger ones PyTorch's is as fast
 MOST = 2**15  # numbers of all keys of a head, which lie on the stack
 
 
-def note(size: int) -> str:
-    """What the record of a run with heads of this size adds to the name of the device."""
-    return ", compiled attention" if not torch.cuda.is_available() and kernels(size) is not None else ""
-
-
 def fits(query: Tensor, keys: int) -> bool:
     """Whether the compiled attention is there for such queries (batch, head, query, size) and number of keys."""
     size, on_cpu = query.shape[-1], query.device.type == "cpu"

@@ -1,7 +1,4 @@
-"""Weights of 8 bits each: whole numbers up to 127, times a power of two for each row of a matrix.
-
-Such weights are numbers of float32 and of bfloat16, too, so that nothing is lost in either.
-"""
+"""Weights of 8 bits each: whole numbers up to 127, times a power of two a row; so they are of bfloat16, too."""
 
 from collections.abc import Mapping
 

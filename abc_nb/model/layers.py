@@ -193,13 +193,6 @@ class Decoder(nn.ModuleList):
                 inner, bias, keep = layer.self_residual.norm(memory), frame.biases[number], frame.keep(number, "source")
                 memory = layer.mix(memory, layer.self_attention.attend(inner, own, bias["source"], index, keep))
 
-    def start(self, memory: Tensor, frame: Frame) -> Cache:
-        """What decoding goes on from."""
-        cache = Cache([*self.problem(memory, frame)])
-        if self.alone:
-            cache.layers, cache.count = [*cache.problem], len(frame.source)
-        return cache
-
     def forward(self, x: Tensor, problem: Iterable[KeysValues], frame: Frame, cache: Cache | None = None) -> Tensor:
         """The states after all layers of a frame's queries, with embedded tokens `x` (B, L, D)."""
         for number, (layer, known) in enumerate(zip(self.layers, problem, strict=True)):

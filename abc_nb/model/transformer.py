@@ -109,7 +109,10 @@ class Transformer(nn.Module):
     def start(self, source: Tensor, layout: Layout) -> tuple[Frame, Cache]:
         """What greedy decoding needs: positions and biases, and keys and values of the source."""
         frame = self.frame(layout)
-        return frame, self.decoder.start(self.encode(source, frame), frame)
+        cache = Cache([*self.decoder.problem(self.encode(source, frame), frame)])
+        if self.decoder.alone:
+            cache.layers, cache.count = [*cache.problem], len(frame.source)
+        return frame, cache
 
     def step(self, tokens: Tensor, step: int, frame: Frame, cache: Cache) -> Tensor:
         """Logits (B, vocabulary) of the token after `tokens` (B,), which stand at index `step`."""

@@ -113,7 +113,8 @@ def origin(own: Trained, parent: Run | None) -> dict[str, Any]:
 def environment(model: ModelConfig) -> dict[str, Any]:
     """What a result should be read with: device, versions, date."""
     versions = {"python": platform.python_version()} | {name: version(name) for name in PACKAGES}
-    where = device_name() + compiled.note(model.head_size)
+    own = not torch.cuda.is_available() and compiled.kernels(model.head_size) is not None
+    where = device_name() + ", compiled attention" * own
     facts = {"device": where, "threads": torch.get_num_threads(), "versions": versions}
     return facts | {"date": datetime.now(UTC).date().isoformat(), "shipped": False}
 

@@ -1,8 +1,7 @@
 """Evaluation: exact match of the whole output, at any length; answers to typed problems; attention on the way.
 
-Greedy decoding is right exactly if one teacher-forced pass is right at every token: as long as the
-decoded prefix is right it is the teacher's, and one wrong token makes both wrong. So accuracy needs
-one parallel pass; `greedy` is there to compute and to look at what a model does.
+Greedy decoding is right exactly if one teacher-forced pass is right at every token: as long as the decoded prefix is
+right it is the teacher's, and one wrong token makes both wrong. So accuracy needs one parallel pass.
 """
 
 from collections.abc import Iterable, Iterator
@@ -56,18 +55,12 @@ def evaluating(model: nn.Module) -> Iterator[torch.device]:
 
 def correct_digits(model: Transformer, batch: Batch, first: int | None = None) -> Tensor:
     """Which output tokens, all or the `first` ones, a teacher-forced pass gets right: booleans (batch, tokens)."""
-    tokens = batch.layout.target_length if first is None else min(first, batch.layout.target_length)
     right = []
     with evaluating(model) as device:
         for part in (part.to(device) for part in parts(batch)):
-            logits = model(part.source, part.target[:, :tokens], batch.layout)
-            right.append((logits.argmax(-1) == part.target[:, 1 : tokens + 1]).cpu())
+            logits = model(part.source, part.target[:, :-1][:, :first], batch.layout)
+            right.append((logits.argmax(-1) == part.target[:, 1:][:, :first]).cpu())
     return torch.cat(right)
-
-
-def skill(model: Transformer, batch: Batch) -> float:
-    """Share of output tokens that the model gets right."""
-    return correct_digits(model, batch).float().mean().item()
 
 
 def exact_match(model: Transformer, batch: Batch) -> Tensor:

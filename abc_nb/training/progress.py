@@ -13,15 +13,11 @@ Validation = dict[str, float]  # step, seconds, loss and accuracy
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """The recipe; what is learned stands in the experiment.
-
-    A task whose every digit depends on two shows little of itself in a small batch; once it is being
-    learned, many small steps do more than few large ones.
-    """
+    """The recipe; what is learned stands in the experiment."""
 
     steps: int = 1600  # at most
     batch: int = 64
-    held_batch: int = 256  # while the rate is held
+    held_batch: int = 256  # while the rate is held: a small batch shows little of a task before it is being learned
     optimizer: Literal["muon", "adamw"] = "muon"  # muon: on the layers' matrices, AdamW on the rest
     learning_rate: float = 5e-3  # AdamW's
     matrix_learning_rate: float = 1e-2  # Muon's

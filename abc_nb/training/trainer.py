@@ -1,8 +1,4 @@
-"""Training: one recipe, resumable, on a CPU bit for bit.
-
-Each step's data, dropout and random positions follow from (seed, step), so weights, optimiser state and the history
-are all that a checkpoint holds.
-"""
+"""Training: one recipe, resumable, on a CPU bit for bit: what is drawn in a step follows from (seed, step)."""
 
 import hashlib
 import pickle
@@ -140,8 +136,7 @@ class Trainer:
 
         On a CPU a large batch goes through the model in parts: what a part needs stays in the cache.
         """
-        for parameter in self.parameters:
-            parameter.grad = None
+        self.model.zero_grad()
         tokens = batch.layout.source_length + batch.layout.target_length
         rows = len(batch.source) if batch.source.is_cuda else max(1, PART // (tokens * self.model.config.width))
         losses, wrong = [], []
@@ -157,8 +152,8 @@ class Trainer:
     def phases(self, step: int, size: int) -> Tensor | int:
         """Where positions start to count, for each sample: (batch, 1), or 0 if they all start at zero.
 
-        Six-digit numbers fill a cyclic index of period three only twice. Starting anywhere in it shows
-        every residue next to every neighbour; otherwise some would meet only beyond the training length.
+        Six-digit numbers fill a cyclic index of period three only twice. Starting anywhere in it shows every residue
+        next to every neighbour; otherwise some would meet only beyond the training length.
         """
         count = self.model.config.position.phases()
         if count == 1:

@@ -1,8 +1,7 @@
 """A text that a language model writes token by token, with keys and values of what is written kept.
 
-What a token sees depends on whether it stands in a problem, which shows only when the `=` comes. So the problems of the
-whole text are found anew with every token, and what is kept is computed again from the first token on that stands
-otherwise than before.
+Whether a token stands in a problem shows only when the `=` comes. So the problems of the whole text are found anew with
+every token, and what is kept is computed again from the first token on that stands otherwise than before.
 """
 
 from collections.abc import Iterator, Sequence

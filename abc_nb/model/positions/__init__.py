@@ -1,7 +1,4 @@
-"""Position encodings: what a token's place does to its embedding or to the attention logits.
-
-A position encoding is a frozen value, and a file holds one family of them; classes in this folder's files are found.
-"""
+"""Position encodings, frozen values: a file holds a family of them, and classes in this folder's files are found."""
 
 from functools import partial
 

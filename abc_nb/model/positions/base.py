@@ -104,8 +104,7 @@ class Sinusoidal(PositionEncoding):
     period: int | None = None
 
     def embedding(self, index: Tensor, width: int) -> Tensor:
-        if self.period is not None:
-            index = index % self.period
+        index = index if self.period is None else index % self.period
         dtype = torch.promote_types(index.dtype, torch.float32)  # float64 for an index in float64
         frequency = 10000 ** (-torch.arange(0, width, 2, device=index.device, dtype=dtype) / width)
         angle = index[..., None] * frequency

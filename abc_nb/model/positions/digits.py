@@ -64,10 +64,10 @@ class Coupling(Abacus):
 class TableCoupling(Abacus):
     """Position coupling for an output that is a table: of column, row and place (Cho et al. 2025, section 4).
 
-    A token has three numbers, and the sum of their vectors is added to it. A digit of the first factor shares its
-    column with the cells of that column, a digit of the second one its row with the cells of that row. Cells with
-    the same sum of row and column share a place. The paper writes a sign at the beginning of each row; here the last
-    cell of the row above stands in its stead, with its own place. Each number has a start of its own in training.
+    The vectors of a token's three numbers are added to it. A digit of the first factor shares its column with the cells
+    of that column, one of the second its row with the cells of that row. Cells with the same sum of row and column
+    share a place. The paper writes a sign at the beginning of each row; here the last cell of the row above stands in
+    its stead, with its own place. Each number has a start of its own in training.
     """
 
     def phases(self) -> int:

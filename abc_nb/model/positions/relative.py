@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from abc_nb.model.positions.base import Index, PositionEncoding, Sinusoidal, offsets
 from abc_nb.problems.layouts import Layout
 
-SMALLEST = 1e-2  # of KERPLE's r1 and r2, as in the authors' code
+SMALLEST = 1e-2  # of KERPLE's r1 and r2; as how they are drawn, from the authors' code
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,7 @@ class Relative(PositionEncoding):
 
 @dataclass(frozen=True)
 class ShortRelative(Relative):
-    """Clipped at half the width of training problems, so that training shows every vector many times.
-
-    (In translation a clip of 2 is as good as any larger one: Shaw et al. 2018, section 4.3.)
-    """
+    """Clipped at half the width of training problems: training shows every vector often (cf. Shaw et al. 2018, 4.3)."""
 
     def trained_on(self, layout: Layout) -> "ShortRelative":
         return replace(self, clip=layout.width // 2)
@@ -101,10 +98,7 @@ class Randomized(TransformerXL):
 
 @dataclass(frozen=True)
 class Kerple(PositionEncoding):
-    """-r1 log(1 + r2 |i - j|) with r1, r2 > 0 learned by each head: KERPLE's logarithmic kind (Chi et al. 2022).
-
-    First r1 is uniform in [0, 2], r2 in [0, 1], as in the authors' code.
-    """
+    """-r1 log(1 + r2 |i - j|) with r1, r2 > 0 learned by each head: KERPLE's logarithmic kind (Chi et al. 2022)."""
 
     from_units = True
 
