@@ -84,11 +84,11 @@ class Results:
         """The finished runs of these experiments; InputError where one has none or, made here, lacks a seed."""
         found = []
         for name in names:
-            runs = self.by_seed(name)
-            missing = [seed for seed, run in runs.items() if run is None]
-            if missing and (self.origin == "runs" or len(missing) == len(runs)):
+            runs = self.existing([name])
+            missing = [seed for seed in self.seeds if seed not in {run.seed for run in runs}]
+            if missing and (self.origin == "runs" or not runs):
                 raise InputError(self.lacks(name, missing[0]))
-            found += [run for run in runs.values() if run is not None]
+            found += runs
         return found
 
     def one(self, name: str | Name) -> Run:
@@ -107,7 +107,9 @@ class Results:
 
     def existing(self, names: Sequence[str | Name]) -> list[Run]:
         """Those runs of the experiments that are there."""
-        return [run for name in names for run in self.by_seed(name).values() if run is not None]
+        origins = ANYWHERE if self.origin == "any" else (self.origin,)
+        jobs = [(wanted, seed) for wanted in [spec(name, self.profile) for name in names] for seed in self.seeds]
+        return [run for wanted, seed in jobs if (run := store.find(wanted, seed, origins))]
 
     def every_seed(self, name: str | Name) -> list[Run]:
         """The runs of an experiment that are there, of any seed: for claims about what single models look at."""
@@ -115,7 +117,7 @@ class Results:
 
     def there(self, names: Sequence[AnyName]) -> list[AnyName]:
         """Those of the experiments that have a result."""
-        return [name for name in names if any(self.by_seed(name).values())]
+        return [name for name in names if self.existing([name])]
 
     def names(self, *studies: str) -> list[Name]:
         """The experiments of some studies in this profile; where shipped runs are taken too, those with a result."""
@@ -125,12 +127,6 @@ class Results:
     def rows(self, *studies: str) -> pd.DataFrame:
         """Evaluation rows of some studies, as `evaluation` has them."""
         return self.evaluation(self.names(*studies))
-
-    def by_seed(self, name: str | Name) -> dict[int, Run | None]:
-        """The run of each seed."""
-        origins = ANYWHERE if self.origin == "any" else (self.origin,)
-        wanted = spec(name, self.profile)
-        return {seed: store.find(wanted, seed, origins) for seed in self.seeds}
 
     def evaluation(self, names: Sequence[str | Name]) -> pd.DataFrame:
         """Evaluation rows with task, model, base, and the run's last validation accuracy (a fraction)."""

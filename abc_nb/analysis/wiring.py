@@ -4,20 +4,21 @@ A head with one line sees one key at each step. Softmax gives that key the weigh
 head is a wire. Heads whose line is on a symbol, such as the sign, see the same token at every step.
 """
 
-from collections import defaultdict
 from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
 from abc_nb.analysis.results import Results
-from abc_nb.bias.lines import Line, Lines
+from abc_nb.bias.lines import Lines
 from abc_nb.model.transformer import Transformer
 from abc_nb.runs.run import Run
 from abc_nb.specs.studies import ARITHMETIC
 from abc_nb.training.evaluation import evaluate
 
 TESTS = ((60, 200), (200, 200))  # of a model whose lines lost their values: (length, samples)
+HEAD = ["attention", "layer", "head"]
+OPENS = ["attention", "span", "direction", "offset"]  # what a line opens, in whatever head or layer
 DIGITS = ("operand", "output")  # beginnings of spans that digits stand in
 
 
@@ -32,28 +33,23 @@ def wiring(found: Results) -> pd.DataFrame:
 
 
 def of_run(run: Run) -> dict[str, Any]:
-    bias, config, heads = run.bias(), run.spec.model, defaultdict[tuple[str, int, int], list[Line]](list)
+    bias, config = run.bias(), run.spec.model
     assert bias is not None
     hand = Lines.one_key_per_head(run.spec.sampler.layout(6), config.heads, config.decoder_layers)
-    known = {key(line) for line in hand.lines}
-    for line in bias.lines:
-        heads[line.attention, line.layer, line.head].append(line)
-    on_digits = [[line for line in own if line.span.startswith(DIGITS)] for own in heads.values()]
+    lines, known = pd.DataFrame(bias.lines), pd.DataFrame(hand.lines)[OPENS].drop_duplicates()
+    by_head = lines.groupby(HEAD).size()
+    near = lines.merge(known, how="left", on=OPENS, indicator=True)._merge == "both"
+    near_by_head = near[lines.span.str.startswith(DIGITS)].groupby([lines[name] for name in HEAD]).all()
     return {
         "task": run.spec.identity.task,
         "seed": run.seed,
         "heads": 2 * config.heads * config.decoder_layers,
-        "one line": sum(len(own) == 1 for own in heads.values()),
-        "on digits": sum(map(bool, on_digits)),
-        "near the place": sum(all(key(line) in known for line in own) for own in on_digits if own),
-        "lines": len(bias.lines),
-        "with a value": sum(line.value != 0 for line in bias.lines),
+        "one line": (by_head == 1).sum(),
+        "on digits": len(near_by_head),
+        "near the place": near_by_head.sum(),
+        "lines": len(lines),
+        "with a value": (lines.value != 0).sum(),
     }
-
-
-def key(line: Line) -> tuple[str, str, str, int]:
-    """What a line opens, in whatever head or layer."""
-    return line.attention, line.span, line.direction, line.offset
 
 
 def without_values(model: Transformer) -> Transformer:
