@@ -1,19 +1,16 @@
 """Claims of the paper and their verdicts, by one rule.
 
 `data/claims.csv` has a row per claim: its criterion in words, its `rule`, what it is `at_most` where every run agrees,
-its finding with places for the parts (see `Part`), and what would `decide` it. `data/counts.csv` has what it counts.
-There `rows` names studies or a measure, `models` and `tasks` choose from them by patterns (`!` leaves out), and `label`
-groups the runs. `among`, `undecided` and `agrees` are conditions on a run's columns. The part `runs` decides; a finding
-tells other parts, too.
+its finding with places for the parts (see `Part`), and what would `decide` it. `data/counts.csv` has what it counts:
+`rows` names studies or a measure, `models` and `tasks` choose from them by patterns (`!` leaves out), `label` groups
+the runs; `among`, `undecided` and `agrees` are conditions on a run's columns. The part `runs` decides.
 
-A run agrees with the claim, does not agree, or is undecided: it never learned the task that it was trained on, or it
-was never made though its group needs `SEEDS`.
+A run is undecided if it never learned its training task, or was never made though its group needs `SEEDS`.
 
 - A claim about all runs holds if every run agrees, and in part if half of them do or all of one group.
 - A claim that some model does a thing holds if one group does, with most of its runs, and in part if any run does.
 - A claim that no model does a thing holds if no run does, and in part if no group does, with most of its runs.
-- Otherwise the runs differ from the claim.
-- A claim is undecided if its undecided runs would change the verdict by agreeing.
+- Otherwise the runs differ from the claim. It is undecided if its undecided runs would change the verdict by agreeing.
 """
 
 from __future__ import annotations

@@ -239,12 +239,8 @@ def biases(bias: Lines, layer: int, task: Task, batch: Batch) -> Figure:
 
 def in_words(numbers: Sequence[int]) -> str:
     """`1, 2, 4 to 8`: numbers in rising order, three or more in a row by their ends."""
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and parts[-1][-1] == number - 1:
-            parts[-1].append(number)
-        else:
-            parts.append([number])
+    rows = itertools.groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])  # alike in a row
+    parts = [[number for _, number in row] for _, row in rows]
     return ", ".join(f"{part[0]} to {part[-1]}" if len(part) > 2 else ", ".join(map(str, part)) for part in parts)
 
 

@@ -25,7 +25,6 @@ from abc_nb.training.writer import BLOCK, passes, text_bias
 
 LONGEST = 2000  # characters of a typed text
 COLUMNS = 80  # characters that can be read side by side on the picture
-SHOWN = 500  # characters of a written text that are shown around the token
 NAMES = tuple(spec.name for spec in language_specs() if spec.rounds)
 RIGHT: dict[str, Callable[..., int]] = {  # by Python's integers, from the numbers as they are written
     "addition": lambda a, b: int(a) + int(b),
@@ -91,19 +90,17 @@ def attention_at(model: Transformer, text: str, at: int) -> tuple[np.ndarray, st
 
 
 def marked(text: str, answers: list[Answer], at: int) -> str:
-    """The text around the token as HTML: answers blue with ✓ if right, orange with ✗ if wrong, the token framed."""
+    """The text as HTML: answers blue with ✓ if right, orange with ✗ if wrong, the token framed."""
     looks, signs = [""] * len(text), dict[int, str]()
     for span, said, right in answers:
         color, sign = ("#b5dcf2", "✓") if said == right else ("#f7cba8", f"✗ right: {shortened(right)}")
         looks[span.equals + 1 : span.end] = [f"color:black;background:{color};"] * span.answer
         signs[span.end] = f"<b>{sign}</b>"
     looks[at] += "outline:2px solid #d55e00;font-weight:bold"
-    first = max(0, min(at - SHOWN // 2, len(text) - SHOWN))
-    shown = range(first, min(first + SHOWN, len(text)))
-    body = "".join(signs.get(i, "") + f'<span style="{looks[i]}">{escape(text[i])}</span>' for i in shown)
-    dots = ["…" * (first > 0), "…" * (shown.stop < len(text))]
+    tokens = enumerate(zip(text, looks, strict=True))
+    body = "".join(signs.get(i, "") + f'<span style="{look}">{escape(token)}</span>' for i, (token, look) in tokens)
     look = "height:104px;overflow:auto;font:13px/1.5 monospace;white-space:pre-wrap;word-break:break-all;padding:3px"
-    return f'<div class="abc-text" style="{look}">{body.join(dots)}</div>'
+    return f'<div class="abc-text" style="{look}">{body}</div>'
 
 
 def sentence(text: str, answers: list[Answer], at: int, weights: np.ndarray, following: str) -> str:
