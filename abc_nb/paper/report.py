@@ -22,62 +22,37 @@ from abc_nb.show.titles import of_models
 from abc_nb.specs.recipes import PROFILES
 from abc_nb.specs.studies import ARITHMETIC, names_of, studies_of
 
-HEADLINE = "figure-0-1-headline"
 SHOWN_LENGTHS = (6, 10, 60)
 ROWS = of_models(["vanilla", "abs", "abc", "decoder-vanilla", "decoder-abs", "decoder-abc", "decoder-abc-twice"])
 ROWS["vanilla"] += " (plain model)"
 LENGTHS = (6, 60, 200)
-ABOUT = (
-    "Small Transformers learn arithmetic on numbers of six digits and fail beyond. A bias added to their attention, "
-    "made by hand (ABS) or read out of a trained model (ABC), lets them go on to any length. This page reproduces "
-    "Duan, Shi and Xu, *Attention Bias as an Inductive Bias: How to Teach Transformers Simple Arithmetic*."
-)
-SETTING = (
-    "[claims.csv](claims.csv) has each claim with its criterion, finding and regime. Criteria were written after first "
-    "results. A run that never learned its training task decides only claims about learning."
-)
-RULE = (
-    "The list has every claim that differs. Of the claims on ABS, ABC and Algorithm 1 it has also those that hold in "
-    "part or are undecided. All others are in the file of claims."
-)
 
 
 def write(results: Results) -> Path:
     """Write `REPORT.md` and `runs.csv`, the list of these runs, next to the profile's figures; the page's path."""
-    folder, runs = paths.figures(results.profile), listed_runs(results)
+    folder, profile, runs = paths.figures(results.profile), results.profile, listed_runs(results)
     write_text(folder / "runs.csv", pd.DataFrame([run_row(run) for run in runs]).to_csv(index=False))
-    return write_text(folder / "REPORT.md", markdown(results, runs))
-
-
-def markdown(results: Results, runs: Sequence[Run]) -> str:
-    """The report; `runs` are those of `listed_runs`."""
-    folder, profile = paths.figures(results.profile), results.profile
-    book, worst, seeds = ledger(profile), worst_runs(results), ", ".join(map(str, results.seeds))
-    differing, counts = unlike_the_paper(book), book.verdict.value_counts()
-    tally = ", ".join(f"{verdict} {counts[verdict]}" for verdict in VERDICTS if verdict in counts)
-    blocks = [
-        f"# Arithmetic that holds at any length: report of the profile {profile}",
-        ABOUT,
-        f"The profile {profile} {PROFILES[profile].purpose}.",
-        f"![Accuracy by length]({HEADLINE}.png)",
-        exhibits.caption(HEADLINE),
-        "## How far does each method hold?",
-        f"Percent right, the worst run of the four tasks and of seeds {seeds} (–: none).",
-        worst,
-        "## The paper's claims",
-        f"Verdicts on {len(book)} claims: {tally}. Models have {usual_size(profile)}. {SETTING}",
-    ]
-    if len(differing):
-        blocks += [f"What did not reproduce. {RULE}", "\n".join(map(sentence, differing.itertuples()))]
+    book, shipped = ledger(profile), sum(run.manifest["shipped"] for run in runs)
+    counts = book.verdict.value_counts()
     links = {notebooks.title(path): Path(os.path.relpath(path, folder)).as_posix() for path in notebooks.sequence()}
-    shipped = sum(run.manifest["shipped"] for run in runs)
-    count = f"All {shipped:,}" if shipped == len(runs) else f"{shipped:,} of {len(runs):,}"
-    blocks += [
-        "## Where it comes from",
-        "; ".join(f"[{title}]({path})" for title, path in links.items()) + ".",
-        f"{count} runs came with the project. [runs.csv](runs.csv) has a line for each.",
-    ]
-    return "\n\n".join(blocks) + "\n"
+    page = (
+        (paths.DATA / "report.md")
+        .read_text(encoding="utf-8")
+        .format(
+            profile=profile,
+            purpose=PROFILES[profile].purpose,
+            caption=exhibits.caption("figure-0-1-headline"),
+            seeds=", ".join(map(str, results.seeds)),
+            worst=worst_runs(results),
+            claims=len(book),
+            verdicts=", ".join(f"{verdict} {counts[verdict]}" for verdict in VERDICTS if verdict in counts),
+            size=usual_size(profile),
+            differing="\n".join(map(sentence, unlike_the_paper(book).itertuples())),
+            links="; ".join(f"[{title}]({path})" for title, path in links.items()),
+            shipped=f"All {shipped:,}" if shipped == len(runs) else f"{shipped:,} of {len(runs):,}",
+        )
+    )
+    return write_text(folder / "REPORT.md", page)
 
 
 def sentence(claim: Any) -> str:

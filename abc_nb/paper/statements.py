@@ -42,15 +42,6 @@ STATED = TABULATED | {  # studies that the report speaks of, and the notebooks t
 SHORT, LONG = sorted({*TABLE, *LENGTHS}), [20, 100, 1000]  # lengths; the latter of tasks whose output is a table
 SAME, DIFFERS, OPEN = "same", "not same", "undecided"
 COLUMNS = ["statement", "shipped", "made here", "verdict"]
-HOW = (  # statements are compared
-    "A count is the same where chance explains its difference from the shipped ones: in the problems (Fisher's "
-    "exact test against all seeds together) or between trainings (the interval that Student's t predicts for one "
-    "more seed, since another processor ends a training with other weights, as another seed does). "
-    "Each of the {count} counts is compared at the level {alarm}/{count}: in at most {alarm:.0%} of "
-    "reproductions chance makes any of them differ, if models are as good as the shipped ones or vary normally. "
-    "A count is undecided where shipped seeds differ so much that every count would be the same. A model that was "
-    "trained until proven is the same if it is certified, as the shipped ones are."
-)
 Count = tuple[int, int]  # so many, of so many
 
 
@@ -72,7 +63,7 @@ class Statement:
         return SAME if self.accepts(right, level) else DIFFERS
 
     def accepts(self, right: int, level: float) -> bool:
-        """Whether such an outcome here would be the same: see `HOW`."""
+        """Whether such an outcome here would be the same: see `data/statements.md`."""
         samples, known = self.here[1], np.array(self.shipped)
         pooled, total = known.sum(axis=0)
         if self.proven:
@@ -160,10 +151,20 @@ def report(profile: str, seeds: Sequence[int]) -> tuple[str, bool]:
     rows = [(each.what, in_words(each.shipped), in_words([each.here]), each.verdict(level)) for each in every]
     frame = pd.DataFrame(rows, columns=COLUMNS)
     number = frame.verdict.value_counts().reindex([SAME, DIFFERS, OPEN], fill_value=0)
-    conclusion = f"{number[SAME]} of {number[SAME] + number[DIFFERS]} statements reproduced on this machine. "
-    conclusion += f"Of those that were made here, {number[OPEN]} more are undecided."
-    table = frame.to_markdown(index=False, disable_numparse=True)
-    text = "\n\n".join([table, HOW.format(alarm=ALARM, count=count), verdicts(profile), conclusion])
+    text = (
+        (paths.DATA / "statements.md")
+        .read_text(encoding="utf-8")
+        .rstrip()
+        .format(
+            table=frame.to_markdown(index=False, disable_numparse=True),
+            alarm=ALARM,
+            count=count,
+            verdicts=verdicts(profile),
+            same=number[SAME],
+            decided=number[SAME] + number[DIFFERS],
+            undecided=number[OPEN],
+        )
+    )
     wrong = [f"- {each.what}: {each.advice}" for each in every if each.verdict(level) == DIFFERS]
     text += "\n\nWhat to do where one was not:\n\n" * bool(wrong) + "\n".join(wrong)
     folder = paths.figures(profile)
