@@ -35,22 +35,19 @@ def write(results: Results) -> Path:
     book, shipped = ledger(profile), sum(run.manifest["shipped"] for run in runs)
     counts = book.verdict.value_counts()
     links = {notebooks.title(path): Path(os.path.relpath(path, folder)).as_posix() for path in notebooks.sequence()}
-    page = (
-        (paths.DATA / "report.md")
-        .read_text(encoding="utf-8")
-        .format(
-            profile=profile,
-            purpose=PROFILES[profile].purpose,
-            caption=exhibits.caption("figure-0-1-headline"),
-            seeds=", ".join(map(str, results.seeds)),
-            worst=worst_runs(results),
-            claims=len(book),
-            verdicts=", ".join(f"{verdict} {counts[verdict]}" for verdict in VERDICTS if verdict in counts),
-            size=usual_size(profile),
-            differing="\n".join(map(sentence, unlike_the_paper(book).itertuples())),
-            links="; ".join(f"[{title}]({path})" for title, path in links.items()),
-            shipped=f"All {shipped:,}" if shipped == len(runs) else f"{shipped:,} of {len(runs):,}",
-        )
+    template = (paths.DATA / "report.md").read_text(encoding="utf-8")
+    page = template.format(
+        profile=profile,
+        purpose=PROFILES[profile].purpose,
+        caption=exhibits.caption("figure-0-1-headline"),
+        seeds=", ".join(map(str, results.seeds)),
+        worst=worst_runs(results),
+        claims=len(book),
+        verdicts=", ".join(f"{verdict} {counts[verdict]}" for verdict in VERDICTS if verdict in counts),
+        size=usual_size(profile),
+        differing="\n".join(map(sentence, unlike_the_paper(book).itertuples())),
+        links="; ".join(f"[{title}]({path})" for title, path in links.items()),
+        shipped=f"All {shipped:,}" if shipped == len(runs) else f"{shipped:,} of {len(runs):,}",
     )
     return write_text(folder / "REPORT.md", page)
 

@@ -151,19 +151,15 @@ def report(profile: str, seeds: Sequence[int]) -> tuple[str, bool]:
     rows = [(each.what, in_words(each.shipped), in_words([each.here]), each.verdict(level)) for each in every]
     frame = pd.DataFrame(rows, columns=COLUMNS)
     number = frame.verdict.value_counts().reindex([SAME, DIFFERS, OPEN], fill_value=0)
-    text = (
-        (paths.DATA / "statements.md")
-        .read_text(encoding="utf-8")
-        .rstrip()
-        .format(
-            table=frame.to_markdown(index=False, disable_numparse=True),
-            alarm=ALARM,
-            count=count,
-            verdicts=verdicts(profile),
-            same=number[SAME],
-            decided=number[SAME] + number[DIFFERS],
-            undecided=number[OPEN],
-        )
+    template = (paths.DATA / "statements.md").read_text(encoding="utf-8").rstrip()
+    text = template.format(
+        table=frame.to_markdown(index=False, disable_numparse=True),
+        alarm=ALARM,
+        count=count,
+        verdicts=verdicts(profile),
+        same=number[SAME],
+        decided=number[SAME] + number[DIFFERS],
+        undecided=number[OPEN],
     )
     wrong = [f"- {each.what}: {each.advice}" for each in every if each.verdict(level) == DIFFERS]
     text += "\n\nWhat to do where one was not:\n\n" * bool(wrong) + "\n".join(wrong)
