@@ -24,18 +24,14 @@ from abc_nb.runs import runner, store
 from abc_nb.runs.run import Run
 from abc_nb.show import titles
 from abc_nb.specs import studies
-from abc_nb.specs.spec import SEEDS, Spec, spec
+from abc_nb.specs.spec import SEEDS, spec
 from abc_nb.training import evaluation
 from abc_nb.training.progress import Progress
 
 
-def chosen(arguments: Namespace) -> Spec:
-    return spec(arguments.name, arguments.profile, changes=arguments.changes)
-
-
 def trained(arguments: Namespace) -> Run:
     """The run that a command is about; InputError if it was never made."""
-    return api.load(arguments.name, arguments.seed, arguments.profile, changes=arguments.changes)
+    return api.load(arguments.name, arguments.seed, arguments.profile, arguments.changes)
 
 
 def show(frame: pd.DataFrame) -> None:
@@ -57,7 +53,7 @@ def list_(arguments: Namespace) -> None:
 
 
 def train(arguments: Namespace) -> None:
-    experiment = chosen(arguments)
+    experiment = spec(arguments.name, arguments.profile, arguments.changes)
     paths.runs().mkdir(parents=True, exist_ok=True)  # a folder that cannot be written is named before the bar
     for each in runner.untrained(experiment, arguments.seed):
         with bar(each.training.steps, each.name) as report:
@@ -90,7 +86,7 @@ def evaluate(arguments: Namespace) -> None:
 
 @devices.one_thread()  # one token at a time is too little to share
 def compute(arguments: Namespace) -> int:
-    experiment, typed = chosen(arguments), arguments.expression
+    experiment, typed = spec(arguments.name, arguments.profile, arguments.changes), arguments.expression
     if typed != "-":
         experiment.task.read(typed)  # bad input is named before a missing model
     model = trained(arguments).model()
@@ -165,8 +161,8 @@ def checked(path: Path) -> int:
 def sweep(arguments: Namespace) -> int:
     from abc_nb.runs import sweep as sweeping
 
-    chosen = studies.matching(arguments.pattern, arguments.profile)
-    jobs = [(spec(name, arguments.profile), seed) for seed in arguments.seeds for name in chosen]
+    names = studies.matching(arguments.pattern, arguments.profile)
+    jobs = [(spec(name, arguments.profile), seed) for seed in arguments.seeds for name in names]
     return 1 if sweeping.sweep(jobs, arguments.dask) else 0
 
 
@@ -189,7 +185,7 @@ def notebooks(arguments: Namespace) -> None:
 
 
 def ship(arguments: Namespace) -> None:
-    experiment = chosen(arguments)
+    experiment = spec(arguments.name, arguments.profile, arguments.changes)
     run = store.find(experiment, arguments.seed, ("runs",))
     if run is None:
         raise InputError(f"{experiment.name}, seed {arguments.seed}, was not made here: there is nothing new to ship")

@@ -91,7 +91,7 @@ def test_weights_that_were_changed_are_refused(run: Run, folders: Folders) -> No
 def test_every_shipped_run_is_that_of_todays_recipe() -> None:
     """Its row names the digest of the experiment as the package has it now, and that one stands in the list."""
     known = pack.open_pack(paths.SHIPPED)
-    assert known is not None and len(known.rows) > 2000
+    assert len(known.rows) > 2000
     for name, row in known.rows.items():
         todays = spec(Name(row["task"], row["model"], row["base"]), row["profile"])
         assert row["experiment"] == todays.digest and name == todays.run_name(row["seed"])

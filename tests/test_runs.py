@@ -154,10 +154,10 @@ def test_new_weights_or_the_parents(child: Spec, folders: Folders) -> None:
     """Before the first step: the parent's weights to the bit, or those of the seed."""
     assert child.parent is not None
     parent = runner.ensure(child.parent, 0)
-    reading = next(runner.readings(child, 0, parent))
-    warm = runner.start(child, 0, reading.bias, parent).state_dict()
+    bias, *_ = next(runner.readings(child, 0, parent))
+    warm = runner.start(child, 0, bias, parent).state_dict()
     torch.testing.assert_close(warm, parent.model().state_dict(), rtol=0, atol=0)
-    new = runner.start(replace(child, start="new"), 0, reading.bias, parent).state_dict()
+    new = runner.start(replace(child, start="new"), 0, bias, parent).state_dict()
     torch.testing.assert_close(new, child.build(0).state_dict(), rtol=0, atol=0)
 
 

@@ -102,10 +102,10 @@ def facts_of(row: Row) -> dict[str, Any]:
     return facts | {"shipped": True}
 
 
-def open_pack(folder: Path) -> Pack | None:
-    """The pack in a folder, or None where there is none; read once as long as its list of runs stays the same."""
+def open_pack(folder: Path) -> Pack:
+    """The pack in a folder, which may be empty; read once as long as its list of runs stays the same."""
     path = folder / RUNS
-    return kept(folder, path.stat().st_mtime_ns) if path.exists() else None
+    return kept(folder, path.stat().st_mtime_ns if path.exists() else 0)
 
 
 @lru_cache(maxsize=4)

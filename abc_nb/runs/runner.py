@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 import torch
@@ -125,39 +125,34 @@ def train_until_accepted(
     """Train; while validation is below what is accepted, read more lines and train anew; the best attempt."""
     best, highest, seconds = None, -1.0, 0.0
     validated: dict[int, float] = {}  # by the row of the threshold whose lines were trained
-    for number, reading in enumerate(readings(experiment, seed, parent)):
-        model = start(experiment, seed, reading.bias, parent)
+    for number, (bias, thresholds, calibrating) in enumerate(readings(experiment, seed, parent)):
+        model = start(experiment, seed, bias, parent)
         trainer = Trainer(model, experiment.sampler, experiment.training, seed)
         checkpoint = partial / f"attempt-{number}.pt"
         progress = trainer.run(checkpoint, report)
         trainer.save(checkpoint)
         lora.merge(model)
         seconds += progress.seconds
+        tried = thresholds.assign(validation=pd.Series(validated, dtype=float))
+        own = Trained(model, bias, progress.step, seconds, calibrating, progress.history, tried)
         validation = progress.history[-1]["accuracy"] if progress.history else 0.0
         if validation > highest:
-            tried = reading.tried.assign(validation=pd.Series(validated, dtype=float))
-            best = Trained(model, reading.bias, progress.step, history=progress.history, tried=tried)
-            highest = validation
-        validated[len(reading.tried) - 1] = validation
+            best, highest = own, validation
+        validated[len(thresholds) - 1] = validation
         if validation >= experiment.accept:
             break
     assert best is not None
-    return replace(best, seconds=seconds, calibration_seconds=reading.seconds)
+    return replace(best, seconds=own.seconds, calibration_seconds=own.calibration_seconds)
 
 
-class Reading(NamedTuple):
-    """The bias of an attempt: read out of a parent's attention, or none."""
+def readings(experiment: Spec, seed: int, parent: Run | None) -> Iterator[tuple[Lines | None, pd.DataFrame, float]]:
+    """The bias of each attempt, all thresholds so far, and the seconds of all calibrations so far.
 
-    bias: Lines | None = None
-    tried: pd.DataFrame = pd.DataFrame()  # all thresholds so far
-    seconds: float = 0.0  # of all calibrations so far
-
-
-def readings(experiment: Spec, seed: int, parent: Run | None) -> Iterator[Reading]:
-    """The bias of each attempt. Only an experiment that chooses its threshold itself has more lines to read."""
+    Only an experiment that chooses its threshold itself has more lines to read.
+    """
     settings = experiment.calibration
     if parent is None or settings is None:
-        yield Reading()
+        yield None, pd.DataFrame(), 0.0
         return
     model, batch = parent.model().to(device()), experiment.calibration_batch(seed)
     lines, tried, seconds, more = None, pd.DataFrame(), 0.0, [settings]
@@ -168,7 +163,7 @@ def readings(experiment: Spec, seed: int, parent: Run | None) -> Iterator[Readin
         if wanted.share is None and wanted.kappa is None:
             more += [replace(settings, share=share) for share in SHARES if share < found.tried.share.iloc[-1]]
         if {*found.bias.lines} != lines:
-            yield Reading(found.bias, tried, seconds)
+            yield found.bias, tried, seconds
             lines = {*found.bias.lines}
 
 

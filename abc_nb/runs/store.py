@@ -28,14 +28,11 @@ RECORD, WEIGHTS = "run.json", "weights.safetensors"  # the files of a run's fold
 
 
 def find(experiment: Spec, seed: int, origins: Sequence[str] = ANYWHERE) -> Run | None:
-    """The finished run, from the first of `origins` that has it."""
-    folder, shipped = paths.runs() / experiment.key(seed), pack.open_pack(paths.SHIPPED)
-    for origin in origins:
-        if origin == "runs" and folder.exists():
-            return read_run(experiment, seed, folder)
-        if origin == "shipped" and shipped and (run := shipped.run(experiment, seed)):
-            return run
-    return None
+    """The finished run, made here or else shipped, as far as `origins` has these."""
+    folder = paths.runs() / experiment.key(seed)
+    if "runs" in origins and folder.exists():
+        return read_run(experiment, seed, folder)
+    return pack.open_pack(paths.SHIPPED).run(experiment, seed) if "shipped" in origins else None
 
 
 def with_weights(experiment: Spec, seed: int) -> Run | None:
@@ -82,9 +79,8 @@ def nothing_shipped() -> str:
 def seeds() -> dict[str, list[int]]:
     """Which seeds have a run, made here or shipped, by `name-profile` of the experiment."""
     known = defaultdict[str, set[int]](set)
-    shipped = pack.open_pack(paths.SHIPPED)
     made = [path.parent.name.rpartition("-")[0] for path in paths.runs().glob(f"*/{RECORD}")]
-    for run in (*(shipped.rows if shipped else ()), *made):
+    for run in (*pack.open_pack(paths.SHIPPED).rows, *made):
         name, _, seed = run.rpartition("-seed")
         known[name].add(int(seed))
     return {name: sorted(numbers) for name, numbers in known.items()}

@@ -21,9 +21,7 @@ PATIENCE = 10  # seconds for a scheduler to answer
 
 def workers() -> int:
     """One process a core that this one may use, or one in all on a GPU."""
-    if torch.cuda.is_available():
-        return 1
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return 1 if torch.cuda.is_available() else int(joblib.cpu_count())
 
 
 def missing(jobs: Sequence[Job]) -> list[Job]:
