@@ -222,7 +222,7 @@ FIELDS["target_length"] = 4
     ("wrong", "sentence"),
     [
         ({"symbols": ((0, "$"), (5, "&"))}, "each column from 0 to 4 must hold one token"),
-        ({"operands": (Operand(1, 0, 1),), "width": 1}, "a stride of 0 is not possible"),
+        ({"operands": (Operand(3, 0, 3),)}, "must hold one token"),
         ({"target_length": 0}, "a layout needs an output token"),
         ({"filled": 0}, "a place that numbers fill"),
         ({"row": 0}, "a cell in a row"),

@@ -1,7 +1,4 @@
-"""Attention biases: what is added to attention logits, as values that know every size of problem.
-
-A bias is a frozen value, one a file; `base.py` says what it can do. The files of this folder are found.
-"""
+"""What is added to attention logits. `base.py` says what a bias can do; the files of this folder are found."""
 
 from functools import partial
 

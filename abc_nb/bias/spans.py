@@ -49,7 +49,8 @@ class SpanLines(Bias):
         lines = []
         for pattern in patterns:
             layout = pattern.layout((1,) * len(pattern.few))
-            dealt: list[Key] = [*keys_of(layout, 2), ("cross", "vertical", pattern.sign, 0)]
+            sign = next(literal for literal in pattern.literals if literal)[0]
+            dealt: list[Key] = [*keys_of(layout, 2), ("cross", "vertical", sign, 0)]
             if len(dealt) > heads:
                 raise InputError(f"{pattern.form} has {len(dealt)} keys to deal to {heads} heads: take more heads")
             lines.append(of_keys(dealt, ITSELF, heads, layers))

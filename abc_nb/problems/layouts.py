@@ -59,8 +59,6 @@ class Layout:
         if all(self.is_short(operand) for operand in self.operands):
             widest = max((operand.places for operand in self.operands), default=0)
             raise InputError(f"a width of {self.width} is not possible: the widest operand has {widest} places")
-        if any(operand.stride == 0 for operand in self.operands):
-            raise InputError("the digits of an operand stand in different columns: a stride of 0 is not possible")
         columns = [np.array([column for column, _ in self.symbols], dtype=int), *(one.columns for one in self.operands)]
         stand = np.sort(np.concatenate(columns))
         if not np.array_equal(stand, np.arange(self.source_length)):

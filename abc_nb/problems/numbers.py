@@ -5,10 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from abc_nb.common.errors import InputError
-from abc_nb.problems.automaton import Kind
 from abc_nb.problems.digits import DIGITS, Digits, distinct_digits, is_less, to_digits, varied_digits, written_number
 from abc_nb.problems.layouts import Layout
-from abc_nb.problems.tasks import PADDED, FinalOnly, Regime, Task, Width, single
+from abc_nb.problems.tasks import PADDED, FinalOnly, Regime, Task, Width, pair, single
 
 Step = tuple[np.ndarray, np.ndarray]  # the digit that is written, and the state after it
 
@@ -21,13 +20,6 @@ class Numbers(Task):
     @property
     def long_operands(self) -> int:
         return 2 if self.operator and not self.factor else 1
-
-    def largest(self, number: int) -> int:
-        written = np.base_repr(number, self.base).lower()
-        if self.result_places(len(written)) == len(written):
-            return number
-        others = [DIGITS[self.base - 1] * self.factor or written] * bool(self.operator)
-        return int(self.right_answer(self.operator.join([written, *others])), self.base)
 
     def training_widths(self, regime: Regime, count: int) -> tuple[Width, ...]:
         """Unpadded numbers are as in `Task`; others begin at what results need, and padded ones have one width."""
@@ -63,9 +55,11 @@ class Numbers(Task):
 
     def test_operands(self, length: Width, samples: int, width: Width, rng: np.random.Generator) -> list[Digits]:
         """Each operand's numbers are distinct; a factor of a few digits is any number of so many."""
-        low, high = self.range_of(single(length))
-        drawn = (low, high, self.base, single(width), min(high - low, samples), rng)
-        return self.completed([distinct_digits(*drawn) for _ in range(self.long_operands)], rng)
+        ranges = [self.range_of(places) for places in pair(length)[: self.long_operands]]
+        count = min(samples, *(high - low for low, high in ranges))
+        sizes = zip(ranges, self.operand_places(width), strict=False)  # a factor is drawn later
+        long = [distinct_digits(low, high, self.base, places, count, rng) for (low, high), places in sizes]
+        return self.completed(long, rng)
 
     def range_of(self, length: int) -> tuple[int, int]:
         """The smallest number of a length, and the smallest longer one."""
@@ -78,21 +72,15 @@ class Numbers(Task):
         if not self.operator:
             return [first]
         second = varied_digits(self.base, count, self.factor or places, rng)
-        if not self.factor:
-            shorter = rng.integers(1, places + 1, count)[:, None]
-            second[(np.arange(places) >= shorter) & (rng.random((count, 1)) < 0.5)] = 0
-        return [first, second] if self.factor else self.in_order(first, second)
+        if self.factor:
+            return [first, second]
+        shorter = rng.integers(1, places + 1, count)[:, None]
+        second[(np.arange(places) >= shorter) & (rng.random((count, 1)) < 0.5)] = 0
+        return self.in_order(first, second)
 
     def in_order(self, first: Digits, second: Digits) -> list[Digits]:
         """Two numbers of the same places, in an order that the task allows."""
         return [first, second]
-
-    def kinds(self, width: int, lead: bool) -> list[Kind]:
-        """The places that results alone can need hold zeros."""
-        kinds: list[Kind] = ["any"] * (width - self.grows)
-        if lead:
-            kinds[-1] = "lead"
-        return kinds + ["zero"] * self.grows
 
     def covered(self) -> str:
         most = f"W - {self.grows}" if self.grows else "W"

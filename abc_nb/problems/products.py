@@ -5,7 +5,7 @@ from functools import cache
 
 import numpy as np
 
-from abc_nb.problems.digits import Digits, digit_count, distinct_digits, varied_digits
+from abc_nb.problems.digits import Digits, digit_count, varied_digits
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.numbers import Numbers
 from abc_nb.problems.tables import BEFORE, Atom, Tables, Values, Where
@@ -90,13 +90,6 @@ class Product(Tables, Numbers, name="n-by-n"):
 
     def draw(self, pool: np.ndarray, count: int, width: Width, rng: np.random.Generator) -> list[Digits]:
         return [varied_digits(self.base, count, places, rng) for places in pair(width)]
-
-    def test_operands(self, length: Width, samples: int, width: Width, rng: np.random.Generator) -> list[Digits]:
-        """The factors have exactly so many digits each, and one factor is never drawn twice."""
-        ranges = [self.range_of(places) for places in pair(width)]
-        samples = min(samples, *(high - low for low, high in ranges))
-        sizes = zip(ranges, pair(width), strict=True)
-        return [distinct_digits(low, high, self.base, places, samples, rng) for (low, high), places in sizes]
 
     def written_table(self, tokens: Sequence[int], layout: Layout, operands: Sequence[Digits]) -> str:
         """The rows under the first factor: each behind its digit of the second one, a column left of the row above."""

@@ -56,11 +56,6 @@ class Pattern:
         """Whether each number is a factor of a few digits."""
         return (False,) * self.task.long_operands + (True,) * bool(self.task.factor)
 
-    @property
-    def sign(self) -> str:
-        """The first character that says which task it is."""
-        return next(literal for literal in self.literals if literal)[0]
-
     @cached_property
     def parts(self) -> list[str]:
         """Its characters and numbers as regular expressions, a group for each number."""
@@ -84,17 +79,15 @@ class Pattern:
 
     def answer_places(self, lengths: Sequence[int]) -> int:
         """The most digits that an answer has: those of the longest number, and one more where a result can need it."""
-        return self.longest(lengths) + self.task.grows
-
-    def longest(self, lengths: Sequence[int]) -> int:
-        return max(length for length, few in zip(lengths, self.few, strict=True) if not few)
+        return max(length for length, few in zip(lengths, self.few, strict=True) if not few) + self.task.grows
 
     @lru_cache(maxsize=4096)  # noqa: B019 (a frozen value, and few of them)
     def layout(self, lengths: tuple[int, ...]) -> Layout:
         """Where the tokens of a problem with numbers of these lengths stand, counted from its first token."""
         operands, symbols = in_a_row([literal.removesuffix(EQUALS) for literal in self.literals], lengths)
         marked = tuple(replace(operand, few=few) for operand, few in zip(operands, self.few, strict=True))
-        return Layout(self.longest(lengths), marked, symbols, self.answer_places(lengths) + 1, unpadded=True)
+        places = self.answer_places(lengths)
+        return Layout(places - self.task.grows, marked, symbols, places + 1, unpadded=True)
 
     def problem(self, operands: Sequence[str]) -> str:
         """A problem as it is written, from its numbers."""

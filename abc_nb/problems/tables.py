@@ -55,8 +55,6 @@ class Where(NamedTuple):
 class Tables(Task):
     """A table of cells, each a carry times the base and a digit; its operands are those of another family."""
 
-    # The widths that training shows, the first one alone to a plain model.
-    trained: ClassVar[tuple[Width, ...]] = ((4, 3), (5, 4), (6, 3), (3, 5), (6, 6))
     lengths: ClassVar[str]  # the problems that a certificate covers, in words
     can_pad = False
 
@@ -103,7 +101,8 @@ class Tables(Task):
         return len(self.vocabulary) - self.cells
 
     def training_widths(self, regime: Regime, count: int) -> tuple[Width, ...]:
-        return self.trained if count > 1 else self.trained[:1]
+        """To a plain model the first one alone."""
+        return ((4, 3), (5, 4), (6, 3), (3, 5), (6, 6))[: None if count > 1 else 1]
 
     def width_for(self, places: int, regime: Regime) -> Width:
         return places, places

@@ -113,8 +113,14 @@ class Task:
         return InputError(f"{self.title} has no certificate: what lower places mean for higher ones has no few states")
 
     def kinds(self, width: int, lead: bool) -> list[Kind]:
-        """Which digits each place of a width can hold; `lead`: one operand has as many digits as fit."""
-        return ["any"] * width
+        """Which digits each place of a width can hold; `lead`: one operand has as many digits as fit.
+
+        The places that results alone can need hold zeros.
+        """
+        kinds: list[Kind] = ["any"] * (width - self.grows)
+        if lead and self.can_pad:
+            kinds[-1] = "lead"
+        return kinds + ["zero"] * self.grows
 
     def covered(self) -> str:
         """The problems of a width W that a certificate covers, in words."""
@@ -149,7 +155,11 @@ class Task:
 
     def largest(self, number: int) -> int:
         """The largest result of operands up to `number`, or the operand where results don't grow."""
-        return number
+        written = np.base_repr(number, self.base).lower()
+        if self.result_places(len(written)) == len(written):
+            return number
+        others = [DIGITS[self.base - 1] * self.factor or written] * bool(self.operator)
+        return int(self.right_answer(self.operator.join([written, *others])), self.base)
 
     @cached_property
     def training_width(self) -> int:
