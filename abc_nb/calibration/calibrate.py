@@ -29,9 +29,6 @@ ROUNDING = 1e-2  # of the weights of a query, which may be those of a model of h
 Kept = tuple[Tensor, Tensor]  # (head, line) each: whether a line is kept, and its value
 
 
-# ---- settings
-
-
 @dataclass(frozen=True)
 class Calibration:
     """How lines are read out of attention; by default this package's way."""
@@ -89,9 +86,6 @@ def given(settings: Calibration | None) -> Calibration:
     return settings or Calibration()
 
 
-# ---- the algorithm
-
-
 def calibrate(
     attention: Tensor,
     layout: Layout | None = None,
@@ -123,10 +117,7 @@ def calibrate(
 
 
 def checked(attention: Tensor, layout: Layout | None, name: Attention, settings: Calibration, layer: int) -> Tensor:
-    """Finite numbers (head, query, key) that fit the layout, from a tensor on any device or an array.
-
-    InputError for others, and for what is no mean of weights where that is asked for.
-    """
+    """Finite numbers (head, query, key) of the layout, means of weights where these are asked for, or InputError."""
     where = f"{name}-attention of layer {layer}"
     if name not in get_args(Attention):
         raise InputError(f"unknown attention {name!r}: choose one of {', '.join(get_args(Attention))}")

@@ -73,10 +73,7 @@ def opened(bias: Tensor, dim: int) -> tuple[Tensor, Tensor]:
 
 
 class Cache:
-    """Keys and values of the tokens so far, of each layer; going back is forgetting the last ones.
-
-    `problem`: those of the problem, of each layer, that a decoder was given.
-    """
+    """Each layer's keys and values of the tokens so far, and of the `problem`; going back is forgetting the last."""
 
     def __init__(self, problem: Sequence[KeysValues] = ()) -> None:
         self.problem, self.count, self.layers = problem, 0, list[KeysValues]()

@@ -179,17 +179,14 @@ class Decoder(nn.ModuleList):
         return [*self]
 
     def problem(self, memory: Tensor, frame: Frame) -> Iterator[KeysValues]:
-        """Each layer's keys and values of the encoded problem `memory` (B, S, D).
-
-        Alone, its states change from layer to layer; nobody looks at those after the last one.
-        """
+        """Each layer's keys and values of the encoded problem `memory` (B, S, D), whose states change in one alone."""
         for number, layer in enumerate(self.layers):
             if not self.alone:
                 yield layer.cross_attention.keys_values(memory, frame.source)
                 continue
             own, index = layer.keys_values(memory, frame.source), (frame.source, frame.source)
             yield own
-            if number < len(self) - 1:
+            if number < len(self) - 1:  # nobody looks at the states after the last layer
                 inner, bias, keep = layer.self_residual.norm(memory), frame.biases[number], frame.keep(number, "source")
                 memory = layer.mix(memory, layer.self_attention.attend(inner, own, bias["source"], index, keep))
 

@@ -64,11 +64,8 @@ def correct_digits(model: Transformer, batch: Batch, first: int | None = None) -
 
 
 def exact_match(model: Transformer, batch: Batch) -> Tensor:
-    """Which problems are answered without a wrong token: booleans (batch,).
-
-    After a part of which none was right, only the first tokens of the next one are computed, unless these are right.
-    """
-    hopeless, right = False, []
+    """Which problems are answered without a wrong token: booleans (batch,)."""
+    hopeless, right = False, []  # after a part without a right one, first tokens alone, unless these are right
     for part in parts(batch):
         found = correct_digits(model, part, FIRST if hopeless else None).all(1)
         if hopeless and found.any():

@@ -5,7 +5,6 @@ bfloat16, which a CPU does slowly: 300 steps of Addition's quick recipe on one t
 PyTorch's, in each of three repetitions in turn. The update rule is the same, and a test holds the two together.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable
 
 import torch
@@ -20,11 +19,11 @@ STEPS = 5
 
 def build_optimizers(model: nn.Module, config: TrainingConfig) -> list[Optimizer]:
     """AdamW on everything, or Muon on the layers' matrices and AdamW on the rest."""
-    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    layers = {name: p for name, p in trained.items() if name.startswith(("encoder.", "decoder."))}
-    matrices = [p for p in layers.values() if p.ndim == 2 and min(p.shape) > 1] if config.optimizer == "muon" else []
-    chosen = {id(p) for p in matrices}
-    rest = [p for p in trained.values() if id(p) not in chosen]
+    rest, matrices = list[Tensor](), list[Tensor]()
+    for name, p in model.named_parameters():
+        of_layer = name.startswith(("encoder.", "decoder.")) and p.ndim == 2 and min(p.shape) > 1
+        if p.requires_grad:
+            (matrices if of_layer and config.optimizer == "muon" else rest).append(p)
     adamw: Optimizer = AdamW(rest, lr=config.learning_rate, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
     return [adamw, Muon(matrices, lr=config.matrix_learning_rate)] if matrices else [adamw]
 
@@ -38,12 +37,10 @@ class Muon(Optimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         for group in self.param_groups:
-            shapes: dict[torch.Size, list[Tensor]] = defaultdict(list)
-            for p in group["params"]:
-                if p.grad is not None:
-                    shapes[p.shape].append(p)
-            for shape, params in shapes.items():  # those of one shape together
-                grads = [p.grad for p in params if p.grad is not None]
+            trained = [p for p in group["params"] if p.grad is not None]
+            for shape in dict.fromkeys(p.shape for p in trained):  # those of one shape together
+                params = [p for p in trained if p.shape == shape]
+                grads = [p.grad for p in params]
                 buffers = [self.state[p].setdefault("momentum_buffer", torch.zeros_like(p)) for p in params]
                 torch._foreach_lerp_(buffers, grads, 1 - group["momentum"])
                 update = torch.stack(torch._foreach_lerp(grads, buffers, group["momentum"]))

@@ -19,6 +19,7 @@ from abc_nb.model.transformer import Transformer
 from abc_nb.problems.spans import VOCABULARY, ProblemSpan, tokens_of
 from abc_nb.training.evaluation import evaluating
 
+Spans = Sequence[ProblemSpan]
 BLOCK = 256  # tokens computed at once
 NO_DIGITS = "".join(character for character in VOCABULARY if not character.isdigit())
 MEMORY = 2 * 2**30  # bytes that one text may take
@@ -86,17 +87,13 @@ def text_bias(model: Transformer) -> SpanLines:
     return bias if isinstance(bias, SpanLines) else SpanLines(1)
 
 
-def rows_of(model: Transformer, texts: Sequence[str]) -> list[list[ProblemSpan]]:
+def rows_of(model: Transformer, texts: Sequence[str]) -> list[Spans]:
     """The problems in rows of text that the model's bias is about."""
     return [text_bias(model).spans(text) for text in texts]
 
 
 def logits(
-    model: Transformer,
-    tokens: Tensor,
-    rows: Sequence[Sequence[ProblemSpan]],
-    cache: Cache | None = None,
-    record: Record | None = None,
+    model: Transformer, tokens: Tensor, rows: Sequence[Spans], cache: Cache | None = None, record: Record | None = None
 ) -> Tensor:
     """Logits (B, T, vocabulary) of the token after each of `tokens` (B, T), which follow those in the cache.
 
@@ -119,7 +116,7 @@ def logits(
 
 
 def passes(
-    model: Transformer, tokens: Sequence[int], spans: Sequence[ProblemSpan], cache: Cache, record: Record | None = None
+    model: Transformer, tokens: Sequence[int], spans: Spans, cache: Cache, record: Record | None = None
 ) -> Iterator[Tensor]:
     """Logits (tokens, vocabulary) after the tokens that are not in the cache yet, `BLOCK` at a time."""
     check_memory(model, len(tokens))
@@ -129,7 +126,7 @@ def passes(
             yield logits(model, part, [spans], cache, record)[0]
 
 
-def standing(text: str, spans: Sequence[ProblemSpan]) -> list[object]:
+def standing(text: str, spans: Spans) -> list[object]:
     """Each token of a text and, inside of a problem, how it stands there: all that its keys and values depend on."""
     found = list[object](text)
     for span in spans:

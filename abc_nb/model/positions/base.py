@@ -1,8 +1,7 @@
 """What a position encoding can do, by default nothing; and those that add a vector of a token's index.
 
-`place` says at which positions the tokens of a layout stand. `embedding` or `table` turns positions into vectors that
-are added to the tokens once; `rotate` and `logits` change queries, keys and logits inside each attention, which keeps
-what it has `learned` for that.
+`place` says at which positions the tokens of a layout stand. `embedding` or `table` turns positions into vectors added
+to the tokens; `rotate` and `logits` change queries, keys and logits in each attention, with what it has `learned`.
 """
 
 import math
