@@ -97,12 +97,9 @@ def test_the_path_begins_where_the_model_s_lower_layers_end() -> None:
 def as_rows(contexts: Any) -> set[tuple[Any, ...]]:
     """Each context as what its heads see, with the right character."""
     rows = set()
-    for row, (before, label) in enumerate(zip(contexts.before.tolist(), contexts.right.tolist(), strict=True)):
-        seen = [
-            tuple(sorted(contexts.keys[row][contexts.bias[head, row] > -torch.inf].tolist()))
-            for head in range(len(contexts.bias))
-        ]
-        rows.add((before, tuple(seen), label))
+    for row, keys in enumerate(contexts.keys):
+        seen = tuple(frozenset(keys[opened].tolist()) for opened in contexts.bias[:, row] > -torch.inf)
+        rows.add((int(contexts.before[row]), seen, int(contexts.right[row])))
     return rows
 
 
@@ -186,21 +183,20 @@ def test_answers_in_generated_text_are_the_path_s() -> None:
         assert written.startswith(wanted) and not written[len(wanted)].isdigit()
 
 
-def test_a_tokenizer_that_has_no_token_for_a_sign_is_refused() -> None:
-    model, tokenizer = language_model()
-    other = Pattern(Task("successor"), "\u0441({a})=")
-    with pytest.raises(InputError, match="one for each character"):
-        Path(model, tokenizer, SpanLines.one_key_per_head((other,), 8, 2), 2)
-
-
 @pytest.mark.parametrize(
-    ("depth", "heads", "message"),
-    [(4, 8, "4 layers is not possible"), (0, 8, "0 layers is not possible"), (1, 4, "4 heads and the model 8")],
+    ("depth", "heads", "form", "message"),
+    [
+        (4, 8, "parity({bits})=", "4 layers is not possible"),
+        (0, 8, "parity({bits})=", "0 layers is not possible"),
+        (1, 4, "parity({bits})=", "4 heads and the model 8"),
+        (2, 8, "п({bits})=", "one for each character"),
+    ],
 )
-def test_what_no_path_is_made_of_is_refused(depth: int, heads: int, message: str) -> None:
+def test_what_no_path_is_made_of_is_refused(depth: int, heads: int, form: str, message: str) -> None:
     model, tokenizer = language_model()
+    bias = SpanLines.one_key_per_head((Pattern(Task("parity"), form),), heads, max(1, depth))
     with pytest.raises(InputError, match=message):
-        Path(model, tokenizer, SpanLines.one_key_per_head((PARITY,), heads, max(1, depth)), depth)
+        Path(model, tokenizer, bias, depth)
 
 
 @pytest.mark.parametrize("how", ["ABS", "plain"])

@@ -183,11 +183,14 @@ def test_cyclic_positions_count_from_the_units_and_are_no_packed_sequences() -> 
 
 
 def test_a_bias_takes_part_in_training_with_gradients_and_changes_with_the_layout() -> None:
-    model, handle = made(llama).train(), None
+    model = made(llama).train()
+    model.model.layers[0].eval()
+    modes = [module.training for module in model.modules()]
+    handle = hf.attach(model, Drawn(), LAYOUT, period=3)
+    assert [module.training for module in model.modules()] == modes
+    assert all(weights.grad is None for weights in model.parameters())
     for width in (3, 5, 3):
-        layout = Task("addition").layout(width)
-        handle = handle or hf.attach(model, Drawn(), layout, period=3)
-        handle.layout = layout
+        layout = handle.layout = Task("addition").layout(width)
         model.zero_grad()
         model(sequences(2, layout), use_cache=False).logits.square().mean().backward()
         assert all(each.grad is not None and each.grad.isfinite().all() for each in model.parameters())
@@ -204,11 +207,10 @@ def test_averages_have_the_form_that_calibration_reads(make: Make) -> None:
     assert model.training and hf.attached(model) is None
     model.set_attn_implementation("eager")
     weights = model.eval()(tokens, output_attentions=True).attentions
-    for layer in range(LAYERS):
-        wanted = weights[layer].mean(0)
-        assert torch.allclose(found["cross", layer], wanted[:, sources:, :sources], atol=1e-5)
-        assert torch.allclose(found["self", layer], wanted[:, sources:, sources:], atol=1e-5)
-        assert torch.allclose(found["source", layer], wanted[:, :sources, :sources], atol=1e-5)
+    for layer, wanted in enumerate(each.mean(0) for each in weights):
+        parts = {"cross": wanted[:, sources:, :sources], "self": wanted[:, sources:, sources:]}
+        for name, part in (parts | {"source": wanted[:, :sources, :sources]}).items():
+            assert torch.allclose(found[name, layer], part, atol=1e-5)
     bias = abc_nb.bias_from_attention(found, LAYOUT)
     assert bias.heads == HEADS and bias.lines
 
@@ -325,15 +327,6 @@ def test_a_model_that_is_saved_or_copied_under_a_bias_keeps_one_of_its_own() -> 
         assert torch.equal(model(tokens).logits, under)
 
 
-def test_attaching_leaves_modes_and_gradients_as_they_are() -> None:
-    model = made(llama).train()
-    model.model.layers[0].eval()
-    modes = [module.training for module in model.modules()]
-    with hf.attach(model, Drawn(), LAYOUT):
-        assert [module.training for module in model.modules()] == modes
-    assert all(weights.grad is None for weights in model.parameters())
-
-
 @pytest.mark.parametrize("leak", ["after", "past", "zero"])
 def test_attach_proves_itself_or_refuses(leak: str) -> None:
     """A model whose tokens see those after them, or each other past the attention, or that adds to its logits."""
@@ -376,9 +369,7 @@ def eager() -> Any:
         ("tensor of integers", lambda: hf.averaged_attention(eager(), sequences().float(), LAYOUT)),
         ("give a Layout", lambda: hf.averaged_attention(eager(), sequences(), 3)),
         ("no model of transformers", lambda: hf.averaged_attention(nn.Linear(1, 1), sequences(), LAYOUT)),
-        ("sliding window", lambda: hf.averaged_attention(sliding(), sequences(), LAYOUT)),
         ("sliding window", lambda: hf.attach(sliding(), Drawn(), LAYOUT)),
-        ("does not use the AttentionInterface", lambda: hf.attach(gptj(), Drawn(), LAYOUT)),
         ("give a bias", lambda: hf.attach(eager(), "bias", LAYOUT)),
         ("3 heads and the model 4", lambda: hf.attach(eager(), Lines(3, ()), LAYOUT)),
         ("period of 1 or more", lambda: hf.attach(eager(), Drawn(), LAYOUT, period=0)),

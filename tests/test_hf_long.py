@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from test_hf import HEADS, LAYERS, PAD, Drawn, gpt2, llama, made, sequences
+from test_hf import HEADS, LAYERS, Drawn, gpt2, llama, made, sequences
 from test_hf_rows import gemma2
 from torch import Tensor
 
@@ -52,6 +52,11 @@ def untraced(interpreted: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
     monkeypatch.setattr(torch, "compile", lambda function, **_: function)
     yield
     attention.compiled.cache_clear()
+
+
+@pytest.fixture
+def compiled() -> None:
+    torch.compiler.reset()
 
 
 @pytest.fixture
@@ -97,6 +102,11 @@ def check(make: Any, dtype: torch.dtype, bias: Bias, layout: Layout, calls: Call
         ("untraced", gpt2, torch.float32, Window()),
         ("untraced", gemma2, torch.float32, ONE_KEY),
         ("traced", gemma2, torch.bfloat16, ONE_KEY),
+        *(
+            pytest.param("compiled", make, dtype, ONE_KEY, marks=[compiler, pytest.mark.long])
+            for make in (llama, gpt2, gemma2)
+            for dtype in (torch.float32, torch.bfloat16)
+        ),
     ],
 )
 @torch.no_grad()
@@ -107,18 +117,6 @@ def test_a_model_gives_what_it_gives_with_the_dense_matrix(
     request.getfixturevalue(how)
     for width in (3, 60):
         check(make, dtype, bias, ADDITION.layout(width), calls)
-        calls.clear()
-
-
-@compiler
-@pytest.mark.long
-@pytest.mark.parametrize("make", [llama, gpt2, gemma2])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@torch.no_grad()
-def test_compiled_it_is_the_same_with_a_cache(make: Any, dtype: torch.dtype, calls: Calls) -> None:
-    torch.compiler.reset()
-    for width in (10, 60):
-        check(make, dtype, ONE_KEY, ADDITION.layout(width), calls)
         calls.clear()
 
 
@@ -186,15 +184,3 @@ def test_where_it_is_not_compiled_the_dense_matrix_is_taken_with_a_warning(
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             assert torch.equal(model(tokens).logits, wanted)
-
-
-@pytest.mark.usefixtures("untraced")
-def test_answers_of_long_problems_are_generated_as_without_it(calls: Calls) -> None:
-    model, prompts = made(llama), sequences(2, LAYOUT)[:, : LAYOUT.source_length + 1]
-    more = {"max_new_tokens": LAYOUT.target_length, "do_sample": False, "pad_token_id": PAD}
-    with hf.attach(model, ONE_KEY, LAYOUT) as handle:
-        handle.long = 40
-        found = model.generate(prompts, **more)
-        assert len(calls) == LAYERS
-        handle.long = 10**6
-        assert torch.equal(found, model.generate(prompts, **more))

@@ -201,17 +201,3 @@ def test_logits_are_capped_as_the_library_does_it_before_the_bias_is_added() -> 
         wanted = model(tokens[None]).logits
     with hf.attach(model, Drawn(), LAYOUT):
         assert torch.allclose(model(tokens[None]).logits, wanted, atol=1e-4)
-
-
-def test_a_model_that_counts_its_positions_itself_takes_padding_behind_problems_alone() -> None:
-    sizes = {"encoder_layers": LAYERS, "decoder_layers": LAYERS, "d_model": 32, "encoder_ffn_dim": 8}
-    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": HEADS, "decoder_ffn_dim": 48}
-    ids = {"vocab_size": TOKENS + 1, "pad_token_id": PAD, "bos_token_id": 1, "eos_token_id": 2, "is_decoder": True}
-    config = transformers.BartConfig(**sizes | heads | ids, decoder_start_token_id=1)
-    model, parts = transformers.BartForCausalLM(config).eval(), drawn(4, [token_count(layout) for layout in LAYOUTS])
-    with hf.attach(model, BIAS, LAYOUTS):
-        tokens, mask = padded(parts, ["right"] * len(parts))
-        assert model(tokens, attention_mask=mask).logits.isfinite().all()
-        tokens, mask = padded(parts, ["left"] * len(parts))
-        with pytest.raises(InputError, match="put padding behind the problems"):
-            model(tokens, attention_mask=mask)

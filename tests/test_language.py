@@ -7,7 +7,6 @@ import random
 import sys
 from collections import Counter
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -28,9 +27,9 @@ from abc_nb.language.mixture import Mixture, texts
 from abc_nb.language.spec import HEADS, LAYERS, LanguageSpec, language_spec, language_specs, patterns
 from abc_nb.language.training import LanguageTrainer, losses, text_loss
 from abc_nb.problems.layouts import Layout
-from abc_nb.problems.spans import spans_in, text_of, tokens_of
+from abc_nb.problems.spans import spans_in, text_of
 from abc_nb.training.progress import Progress, TrainingConfig
-from abc_nb.training.writer import MEMORY, Writer, logits, rows_of
+from abc_nb.training.writer import MEMORY, Writer
 
 SHORT = TrainingConfig(steps=6, batch=4, held_batch=4, hold=3, learned=2.0, again=1, validate_every=3, validation=8)
 
@@ -64,23 +63,21 @@ def test_rows_hold_problems_that_are_answered_right(held_out: bool) -> None:
 
 
 def test_a_training_goes_on_as_if_it_had_not_stopped(tmp_path: Path) -> None:
-    spec, ends = tiny(), []
-    for stops in ((6,), (4, 6)):
-        for stop in stops:
-            trainer = LanguageTrainer(spec.build(0), spec.mixture, replace(SHORT, validate_every=2), 0)
-            checkpoint = tmp_path / f"{len(stops)}.pt"
-            with pytest.raises(InterruptedError):
-                trainer.run(checkpoint, partial(stop_at, trainer, stop, checkpoint))
-        ends.append(trainer.model.state_dict())
-    for name, tensor in ends[0].items():
-        assert torch.equal(tensor, ends[1][name]), name
+    spec, file = tiny(), tmp_path / "killed.pt"
+    whole, killed, later = (
+        LanguageTrainer(spec.build(0), spec.mixture, replace(SHORT, validate_every=2), 0) for _ in range(3)
+    )
 
+    def kill(progress: Progress) -> None:
+        if progress.step == 4:
+            killed.save(file)
+            raise InterruptedError
 
-def stop_at(trainer: LanguageTrainer, stop: int, checkpoint: Path, progress: Progress) -> None:
-    """Kill a training after a step, with a checkpoint of it."""
-    if progress.step == stop:
-        trainer.save(checkpoint)
-        raise InterruptedError
+    with pytest.raises(InterruptedError):
+        killed.run(report=kill)
+    whole.run()
+    later.run(file)
+    torch.testing.assert_close(later.model.state_dict(), whole.model.state_dict(), rtol=0, atol=0)
 
 
 def test_problems_that_were_wrong_come_again() -> None:
@@ -125,18 +122,6 @@ def test_names_give_specs_of_their_own() -> None:
         language_spec("language-nothing")
     with pytest.raises(InputError, match="abc-nb train language-text"):
         runs.load(replace(language_spec("language-text"), training=SHORT), 0)
-
-
-def test_without_problems_a_model_is_causal() -> None:
-    plain = model(SpanLines(5))
-    text = "some text 12+34=64; more"
-    whole = logits(plain, *one(plain, text))[0]
-    part = logits(plain, *one(plain, text[:12]))[0]
-    torch.testing.assert_close(whole[:12], part, atol=1e-5, rtol=1e-4)
-
-
-def one(own: torch.nn.Module, text: str) -> tuple[torch.Tensor, object]:
-    return torch.tensor([tokens_of(text)]), rows_of(own, [text])
 
 
 def test_lines_are_read_out_of_attention_inside_of_problems() -> None:
