@@ -35,7 +35,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, figures: Path) -> list[object]:
 def test_the_number_follows_from_the_name() -> None:
     assert exhibits.caption("figure-7-1-contexts").startswith("**Figure 7.1.** ")
     assert exhibits.caption("table-a1-2-places").startswith("**Table A1.2.** ")
-    assert exhibits.caption("figure-04-extrapolation").startswith("**Figure 4, after the paper's.** ")
+    assert exhibits.caption("figure-04-curves").startswith("**Figure 4, after the paper's.** ")
     assert exhibits.caption("table-1").startswith("**Table 1 of the paper.** ")
 
 

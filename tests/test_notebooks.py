@@ -154,7 +154,7 @@ def test_reproduce_trains_what_is_missing_and_writes_figures_tables_and_the_ledg
     """One test of one reproduction, as two workers would each make their own."""
     said, count, figures = reproduced(tmp_path), len(studies.needed("smoke")), tmp_path / "figures" / "smoke"
     assert f"runs asked for: {count}, to be made: {len(LEFT)}" in said
-    for name in ("figure-04-extrapolation", "figure-01-abc", "figure-0-1-headline"):
+    for name in ("figure-04-curves", "figure-01-abc", "figure-0-1-headline"):
         assert (figures / f"{name}.png").read_bytes().startswith(b"\x89PNG"), name
         assert "<svg" in (figures / f"{name}.svg").read_text()[:2000], name
     for name in ("table-1", "table-2", "table-3"):

@@ -66,7 +66,7 @@ class Exhibits:
         """Evaluation rows next to a table of the paper (`table1`, `table3`); readers see `models`, or all."""
         frame = beside_paper(rows, paper)
         shown = frame[frame.model.isin([of_model(model) for model in models])] if models else frame
-        self.table(name, frame, wide(shown), setting(self.profile, regime, rows))
+        self.table(name, frame, wide(shown), setting(self.profile, regime))
 
     def by_length(self, name: str, rows: pd.DataFrame, lengths: Sequence[int]) -> None:
         """Evaluation rows over seeds: a row per task and model, a column per length."""

@@ -1,6 +1,5 @@
 """The report of a profile, `REPORT.md` and `runs.csv`; and the numbers that README states, too."""
 
-import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,13 +16,12 @@ from abc_nb.paper import exhibits
 from abc_nb.paper.claims import VERDICTS
 from abc_nb.paper.ledger import ledger, unlike_the_paper, usual_size
 from abc_nb.runs.run import Run
-from abc_nb.show import notebooks
 from abc_nb.show.titles import of_models
-from abc_nb.specs.recipes import PROFILES
+from abc_nb.specs.models import MODELS
 from abc_nb.specs.studies import ARITHMETIC, names_of, studies_of
 
 SHOWN_LENGTHS = (6, 10, 60)
-ROWS = of_models(["vanilla", "abs", "abc", "decoder-vanilla", "decoder-abs", "decoder-abc", "decoder-abc-twice"])
+ROWS = of_models(["vanilla", "abs", "abc", "decoder-vanilla", "decoder-abs", "decoder-abc"])
 ROWS["vanilla"] += " (plain model)"
 LENGTHS = (6, 60, 200)
 
@@ -34,11 +32,9 @@ def write(results: Results) -> Path:
     write_text(folder / "runs.csv", pd.DataFrame([run_row(run) for run in runs]).to_csv(index=False))
     book, shipped = ledger(profile), sum(run.manifest["shipped"] for run in runs)
     counts = book.verdict.value_counts()
-    links = {notebooks.title(path): Path(os.path.relpath(path, folder)).as_posix() for path in notebooks.sequence()}
     template = (paths.DATA / "report.md").read_text(encoding="utf-8")
     page = template.format(
         profile=profile,
-        purpose=PROFILES[profile].purpose,
         caption=exhibits.caption("figure-0-1-headline"),
         seeds=", ".join(map(str, results.seeds)),
         worst=worst_runs(results),
@@ -46,7 +42,6 @@ def write(results: Results) -> Path:
         verdicts=", ".join(f"{verdict} {counts[verdict]}" for verdict in VERDICTS if verdict in counts),
         size=usual_size(profile),
         differing="\n".join(map(sentence, unlike_the_paper(book).itertuples())),
-        links="; ".join(f"[{title}]({path})" for title, path in links.items()),
         shipped=f"All {shipped:,}" if shipped == len(runs) else f"{shipped:,} of {len(runs):,}",
     )
     return write_text(folder / "REPORT.md", page)
@@ -88,6 +83,7 @@ def worst_runs(results: Results, models: Sequence[str] = tuple(ROWS)) -> str:
             worst = [own[own.length == length].accuracy.min() for length in LENGTHS]
             cells = ["–" if value != value else percent(100 * value) for value in worst]
             mine = proven[proven.model == model].after
-            rows.append((ROWS[model], *cells, certified.share(mine) if len(mine) else "–"))
+            trained = results.existing([f"{task}-{MODELS[model].parent}" for task in ARITHMETIC])
+            rows.append((ROWS[model], *cells, f"{mine.sum()} of {max(len(mine), len(trained))}" if len(mine) else "–"))
     head = [("", *(f"{length} digits" for length in LENGTHS), "certified"), ("---",) * (len(LENGTHS) + 2)]
     return "\n".join(f"| {' | '.join(cells)} |".replace("|  |", "| |") for cells in [*head, *rows] if rows)

@@ -10,13 +10,11 @@ from abc_nb.bias.lines import cells_of
 from abc_nb.common import paths
 from abc_nb.runs.run import Run
 from abc_nb.show.tables import arranged
-from abc_nb.show.titles import named, of_model, of_task
-from abc_nb.specs.model import UNPRACTISED
+from abc_nb.show.titles import named, of_task
+from abc_nb.specs.model import BEFORE, UNPRACTISED
 from abc_nb.specs.models import MODELS, SIX_LAYERS
-from abc_nb.specs.names import Name
 from abc_nb.specs.readings import ALGORITHM_1, READINGS
 from abc_nb.specs.recipes import PROFILES, TABLE
-from abc_nb.specs.spec import spec
 from abc_nb.specs.studies import ARITHMETIC
 
 TITLES = {"+ w=1": "Window", "+ T=3": "ABS", "NoPE + w=1": "Window, no positions"}  # the paper's names, and ours
@@ -31,9 +29,9 @@ def beside_paper(rows: pd.DataFrame, table: str) -> pd.DataFrame:
     known = known.assign(length=known.length_digits.astype(int), paper=pd.to_numeric(known.accuracy_percent))
     if (known.model == "+ scratchpad").any():  # as the paper calls Vanilla on Parity, where it has that
         ours.loc[(ours.task == "Parity") & (ours.model == "Vanilla"), "model"] = "+ scratchpad"
-    merged = ours.merge(known[["task", "model", "length", "paper"]], how="left", on=["task", "model", "length"])
-    first = ["task", "model", "length", "paper"]
-    return merged[first + [column for column in merged if column not in first]]
+    keys = [ours.task, ours.model.str.removesuffix(BEFORE), ours.length]  # the paper has no practice
+    ours.insert(3, "paper", known.set_index(["task", "model", "length"]).paper.reindex(keys).to_numpy())
+    return ours
 
 
 def wide(frame: pd.DataFrame) -> pd.DataFrame:
@@ -74,27 +72,17 @@ def readings(results: Results, regime: str) -> pd.DataFrame:
     return cells.rename(index=shown, columns=of_task).rename_axis("reading").rename_axis(columns=None)
 
 
-def setting(profile: str, regime: str = "", rows: pd.DataFrame | None = None) -> str:
-    """Regime, size, optimiser and widths of our numbers, in words, for tables with the paper's numbers."""
+def setting(profile: str, regime: str = "") -> str:
+    """Regime, size and optimiser of our numbers, in words, for tables with the paper's numbers."""
     chosen = PROFILES[profile]
     size, training = chosen.size, chosen.trainings["plain"]
     optimizer = "Muon and AdamW" if training.optimizer == "muon" else "AdamW"
     return (
         f"Ours: {regime or chosen.regime} problems, {size.encoder_layers} encoder and {size.decoder_layers} decoder "
         f"layers of embedding size {size.width}, feed-forward {size.feed_forward}, dropout {size.dropout:g}, "
-        f"pre-normalisation, {optimizer}. {'' if rows is None else widths(rows, profile)}The paper: padded problems, "
+        f"pre-normalisation, {optimizer}. The paper: padded problems, "
         "1 and 6 layers of size 128, feed-forward 512, dropout 0.3, Adam."
     )
-
-
-def widths(rows: pd.DataFrame, profile: str) -> str:
-    """At how many widths of their problems the models of some rows are trained, in a sentence; padded ones have one."""
-    titles: dict[int, dict[str, None]] = {}
-    for task, model, base in rows[["task", "model", "base"]].drop_duplicates().itertuples(index=False):
-        count = len(spec(Name(str(task), str(model), int(str(base))), profile).sampler.widths)
-        titles.setdefault(count, {})[of_model(str(model))] = None
-    parts = [f"{', '.join(names)} at {count}" for count, names in sorted(titles.items())]
-    return f"Widths of problems in training: {'; '.join(parts)}. "
 
 
 COMPARED = ("abc", "abc-unpractised", "abc-last-layer", *ALGORITHM_1)

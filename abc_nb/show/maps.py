@@ -41,7 +41,6 @@ from abc_nb.show.titles import named
 
 CELL = 0.17  # inches: a cell that a token can be written beside
 PAGE = 7.2  # inches: heads side by side
-WEAK = 0.25  # share of a head's attention
 LETTERS = {"operand 1": "a", "operand 2": "b"}
 
 
@@ -206,8 +205,7 @@ def study_heads(study: CalibrationStudy, rows: int | None = None) -> Figure:
     for head, (axis, matrix, cells) in enumerate(zip(axes, averaged, opened, strict=True)):
         image = heat_map(axis, matrix, aspect="equal", vmin=0, vmax=1)
         share = (matrix * cells).sum() / matrix.sum()
-        said = f"head {head + 1}: {share:.0%} framed{', a weak line' * bool(share < WEAK)}"
-        axis.set_title(f"{said}\n{followed(study.bias, study.last, [head])}", fontsize=8)
+        axis.set_title(f"head {head + 1}: {share:.0%} framed\n{followed(study.bias, study.last, [head])}", fontsize=8)
         with_tokens(axis, keys, queries[:rows], size=7.5)
         outline(axis, cells)
     figure.supxlabel("token of the problem", fontsize=9)

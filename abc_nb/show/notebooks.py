@@ -1,6 +1,5 @@
 """Running notebooks with papermill."""
 
-import json
 import os
 import subprocess
 import sys
@@ -28,12 +27,6 @@ def sequence() -> list[Path]:
     return [
         path for names in ("[0-9]*", "a[0-9]*", "your_*") for path in sorted(paths.NOTEBOOKS.glob(f"{names}.ipynb"))
     ]
-
-
-def title(notebook: Path) -> str:
-    """The heading of a notebook."""
-    first = "".join(json.loads(notebook.read_text(encoding="utf-8"))["cells"][0]["source"])
-    return first.splitlines()[0].lstrip("# ")
 
 
 def path_of(name: str) -> Path:

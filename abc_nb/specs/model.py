@@ -14,7 +14,7 @@ from abc_nb.problems.tasks import Regime
 PERIOD, W = 3, 1  # T and w of the paper's table 1
 CAUSAL = Causal()
 Start = Literal["new", "parent"]
-UNPRACTISED = "-unpractised"  # end of the names of models before practice
+UNPRACTISED, BEFORE = "-unpractised", ", before practice"  # ends of names and titles of models before practice
 
 
 @dataclass(frozen=True)
@@ -97,4 +97,4 @@ def all_practised(models: Models) -> Models:
 def before_practice(models: Models) -> Models:
     """The models that practice begins with, by titles that say so."""
     parents = [model.parent for model in models.values() if model.practice]
-    return {name: replace(models[name], title=f"{models[name].title}, before practice") for name in parents}
+    return {name: replace(models[name], title=f"{models[name].title}{BEFORE}") for name in parents}

@@ -76,7 +76,6 @@ CURVE = (*range(1, 21), 30, 40, 50, 60)  # lengths of figures 1 and 4
 class Profile:
     """What its name stands for; the regime is tight or padded."""
 
-    purpose: str
     size: ModelConfig
     regime: Regime
     trainings: dict[str, TrainingConfig]
@@ -85,17 +84,15 @@ class Profile:
 
 
 PROFILES = {
-    "smoke": Profile(
-        "proves the pipeline in minutes; its numbers mean nothing",
+    "smoke": Profile(  # proves the pipeline in minutes; its numbers mean nothing
         ModelConfig(width=16, heads=2, feed_forward=32, decoder_layers=1),
         "tight",
         of_one(TrainingConfig(20, 32, 32, warmup=5, hold=10, validate_every=10, validation=60)),
         tests=dict.fromkeys(CURVE, 10),
         rounds=1,
     ),
-    "quick": Profile("makes every figure and table on 2 cores", ModelConfig(), "tight", QUICK),
-    "paper": Profile(
-        "has the paper's model, the padded regime and dropout, for a GPU or a patient machine",
+    "quick": Profile(ModelConfig(), "tight", QUICK),  # makes every figure and table on 2 cores
+    "paper": Profile(  # has the paper's model, the padded regime and dropout, for a GPU or a patient machine
         ModelConfig(width=128, feed_forward=512, encoder_layers=1, decoder_layers=6, dropout=0.3),
         "padded",
         of_one(LONG, retraining=replace(LONG, steps=20_000, hold=10_000)),
