@@ -93,7 +93,10 @@ def test_the_papers_number_stands_beside_ours() -> None:
     assert np.isnan(table.paper[4])
     assert beside.wide(table).loc[("Addition", "RPE"), 10] == "99.9 | 50.0"
     ours = pd.concat([rows(model, {60: [1.0]}) for model in ("window-cyclic", "abc-unpractised", "nope-window")])
-    for paper, known in (("table1", {"window-cyclic": 100, "nope-window": 99.35}), ("table3", {"abc-unpractised": 99.8})):
+    for paper, known in (
+        ("table1", {"window-cyclic": 100, "nope-window": 99.35}),
+        ("table3", {"abc-unpractised": 99.8}),
+    ):
         table = beside.beside_paper(ours, paper).set_index("model").paper
         assert {name: table[of_model(name)] for name in known} == known, "names of models are those of before practice"
 
