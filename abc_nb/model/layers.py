@@ -179,7 +179,7 @@ class Decoder(nn.ModuleList):
         return [*self]
 
     def problem(self, memory: Tensor, frame: Frame) -> Iterator[KeysValues]:
-        """Each layer's keys and values of the encoded problem `memory` (B, S, D), whose states change in one alone."""
+        """Each layer's keys and values of the encoded problem `memory` (B, S, D)."""
         for number, layer in enumerate(self.layers):
             if not self.alone:
                 yield layer.cross_attention.keys_values(memory, frame.source)
