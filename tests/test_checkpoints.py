@@ -14,10 +14,6 @@ from abc_nb.training.progress import Progress
 from abc_nb.training.trainer import Trainer, read_checkpoint
 
 
-class Interrupted(Exception):
-    pass
-
-
 def interrupt(run: Trainer, path: Path, monkeypatch: pytest.MonkeyPatch, saved: int = 4, stopped: int = 5) -> None:
     """Train with a checkpoint after each step up to `saved`, and stop after step `stopped`."""
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", -1.0)
@@ -26,9 +22,9 @@ def interrupt(run: Trainer, path: Path, monkeypatch: pytest.MonkeyPatch, saved: 
         if progress.step == saved:
             monkeypatch.setattr(training, "CHECKPOINT_SECONDS", math.inf)
         if progress.step == stopped:
-            raise Interrupted
+            raise KeyboardInterrupt
 
-    with pytest.raises(Interrupted):
+    with pytest.raises(KeyboardInterrupt):
         run.run(path, report)
     assert path.exists()
 

@@ -135,12 +135,12 @@ def test_a_finished_training_ends_in_evaluation_mode_and_does_not_go_on() -> Non
 
 
 def test_a_model_can_be_trained_after_it_was_evaluated() -> None:
-    model = build(replace(TINY, bias=Window(1)))
-    evaluate(model, SAMPLER, [(1, 4)])
-    loss_of(model, SAMPLER.test_batch(1, 4, seed=0))[0].backward()
-    evaluate(build(), SAMPLER, [(33, 4)])  # the causal mask of this length is kept for every model
-    loss_of(build(), SAMPLER.test_batch(33, 4, seed=0))[0].backward()
-    assert all(p.grad is not None for p in model.parameters())
+    """Of its length, the causal mask is kept for every model."""
+    for length, config in ((1, replace(TINY, bias=Window(1))), (33, TINY)):
+        model = build(config)
+        evaluate(model, SAMPLER, [(length, 4)])
+        loss_of(model, SAMPLER.test_batch(length, 4, seed=0))[0].backward()
+        assert all(p.grad is not None for p in model.parameters())
 
 
 DIGIT = Sampler(Task("n-by-1"), width_count=3)
@@ -183,8 +183,8 @@ def test_some_of_the_problems_missed_come_again_no_more_than_a_quarter_of_a_batc
     given_problems.remember(SAMPLER.training_batch(0, 0, 30), torch.ones(30, dtype=torch.bool))
     drawn = [as_numbers(given_problems.again(step, 30)) for step in range(20)]
     assert all(len({*problems}) == 5 for problems in drawn), "each once"
-    assert {problem for problems in drawn for problem in problems} <= {*as_numbers(given_problems.missed)}
-    assert len({tuple(problems) for problems in drawn}) == 20
+    assert set().union(*drawn) <= {*as_numbers(given_problems.missed)}
+    assert len({*map(tuple, drawn)}) == 20
     for size, count in ((30, 5), (20, 5), (19, 4), (8, 2), (4, 1), (3, 0)):
         assert [len(digits) for digits in given_problems.again(0, size)] == [count, count]
         assert len(given_problems.batch(0, size).source) == size
