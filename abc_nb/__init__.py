@@ -1,7 +1,6 @@
 """abc_nb: small Transformers, arithmetic at any length, attention bias scaffolding and calibration.
 
-The names below are what notebooks and users need; each is imported when it is first used, so that
-`import abc_nb` takes no time.
+What notebooks and users need is imported when it is first used, so that `import abc_nb` takes no time.
 """
 
 from importlib import import_module

@@ -73,7 +73,7 @@ def test_a_run_made_here_has_no_shipped_certificate(run: store.Run) -> None:
 def test_a_shipped_run_brings_the_certificate_of_its_weights_and_no_other(
     tiny: Spec, folders: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commands, "chosen", lambda arguments: tiny)
+    monkeypatch.setattr(commands, "spec", lambda *_: tiny)
     run, name = runner.ensure(tiny, 0), f"{tiny.name}-smoke-seed0"
     own = certificate(tiny.name, contexts=3) | {"weights": checksum(weights_of(run.model()))}
     write_here(own | {"weights": "of another model"})

@@ -59,7 +59,7 @@ def test_help_does_not_wait_for_torch() -> None:
 
 def test_list_names_every_experiment(capsys: Capture, folders: Folders) -> None:
     head, *listed = output(capsys, "list").splitlines()
-    assert [line.split()[0] for line in listed] == [*map(str, studies.names())]
+    assert [line.split()[0] for line in listed] == [*map(str, studies.names_of(*studies.STUDIES))]
     assert head.split() == ["experiment", "task", "model", "regime", "seeds_with_results", "seeds_with_weights"]
 
 

@@ -31,7 +31,9 @@ TYPED.append(CLASSIFIER)
 
 def test_what_is_typed_stands_for_one_name() -> None:
     assert all(parse(str(name)) == name for name in TYPED)
-    assert all(parse(str(name)) == name for name in studies.names()), "what notebooks show can be typed"
+    assert all(parse(str(name)) == name for name in studies.names_of(*studies.STUDIES)), (
+        "what notebooks show can be typed"
+    )
 
 
 @given(st.sampled_from(TYPED), st.integers(2, 16))
@@ -88,7 +90,7 @@ def test_the_command_that_trains_names_all_that_is_not_usual() -> None:
 @pytest.mark.parametrize("profile", PROFILES)
 def test_every_experiment_has_a_spec_and_its_plain_data_say_all(profile: str) -> None:
     digests: dict[str, list[Spec]] = {}
-    for name in studies.names(profile):
+    for name in studies.names_of(*studies.studies_of(profile)):
         own = spec(name, profile)
         assert own.task == Task(name.task, name.base) and own.tests and own.sampler.widths
         assert json.loads(json.dumps(own.data)) == own.data

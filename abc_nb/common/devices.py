@@ -8,14 +8,12 @@ from pathlib import Path
 
 import torch
 
-THREADS = 1  # fixed, so that a run can be repeated bit for bit; two runs at once use two cores
-
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """PyTorch computes on `THREADS` threads in here, and on as many as before afterwards, whatever happens."""
+    """PyTorch computes on one thread in here, so that a run can be repeated bit for bit; afterwards as before."""
     before = torch.get_num_threads()
-    torch.set_num_threads(THREADS)
+    torch.set_num_threads(1)
     try:
         yield
     finally:

@@ -25,19 +25,12 @@ from abc_nb.training.progress import schedule
 
 TABLES: dict[str, dict[str, type]] = {  # what a run consists of, beside its facts: the columns of each table
     # A row a test: problems asked for, how many there are (fewer where no more exist), and how many are right.
-    "evaluation": {"length": int, "asked": int, "samples": int, "correct": int},
-    "history": {"step": int, "seconds": float, "loss": float, "accuracy": float},  # a row per validation
-    "thresholds": {"share": float, "lines": int, "skill": float, "validation": float},  # that calibration tried
-    "lines": {  # of a calibrated bias
-        "attention": str,
-        "layer": int,
-        "head": int,
-        "direction": str,
-        "span": str,
-        "offset": int,
-        "value": float,
-    },
-    "shortest": {"problem": str, "answer": str, "right": str},  # wrong problem that a search found
+    "evaluation": dict(length=int, asked=int, samples=int, correct=int),
+    "history": dict(step=int, seconds=float, loss=float, accuracy=float),  # a row per validation
+    "thresholds": dict(share=float, lines=int, skill=float, validation=float),  # that calibration tried
+    # Of a calibrated bias.
+    "lines": dict(attention=str, layer=int, head=int, direction=str, span=str, offset=int, value=float),
+    "shortest": dict(problem=str, answer=str, right=str),  # wrong problem that a search found
 }
 
 

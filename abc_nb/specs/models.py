@@ -196,7 +196,6 @@ DECODER_ONLY = {
     "decoder-alibi": decoder_only(BASIC["alibi"], bias=RunningALiBi()),
     "decoder-rpe": decoder_only(BASIC["rpe"]),
 }
-SMALLEST_SIZES = ((24, 48), (12, 48), (12, 24), (6, 48), (6, 24))  # embedding size, feed-forward
 SMALLEST = {  # one layer, six heads with one key each: how few parameters are enough for a certificate of Addition
     f"smallest-{width}-{hidden}": replace(
         DECODER_ONLY["decoder-abs-unpractised"],
@@ -205,14 +204,13 @@ SMALLEST = {  # one layer, six heads with one key each: how few parameters are e
         tested="few",
         size={"width": width, "feed_forward": hidden, "heads": 6} | layers(0, 1),
     )
-    for width, hidden in SMALLEST_SIZES
+    for width, hidden in ((24, 48), (12, 48), (12, 24), (6, 48), (6, 24))
 }
-FORMATTED = ("decoder-vanilla", "decoder-abs-unpractised", "decoder-abc-unpractised")
 FORMATS: dict[str, Model] = {}  # Addition as others write it: operands' order, answer's order and zeros in front
 for arrangement, regime in {"units-first": None, "as-written": "unpadded"}.items():
-    title = f", {arrangement.replace('-', ' ')}"
+    names, title = [*DECODER_ONLY][:3], f", {arrangement.replace('-', ' ')}"
     settings: dict[str, Any] = {"arrangement": arrangement, "regime": regime, "tested": "beyond"}
-    FORMATS |= again(DECODER_ONLY, FORMATTED, f"-{arrangement}", title, "decoder-vanilla", **settings)
+    FORMATS |= again(DECODER_ONLY, names, f"-{arrangement}", title, "decoder-vanilla", **settings)
 PRACTISED_DECODERS = all_practised(DECODER_ONLY)
 PRACTISED = PRACTISED_DECODERS | {  # trained on until they are certified
     "abs": practised("window-cyclic", BASIC["window-cyclic"]),

@@ -33,7 +33,8 @@ GROUPS = {  # of seeds: the first was named before any run of it was made, and n
     "5 to 9": tuple(range(5, 10)),
     "0 to 4": SEEDS,
 }
-LONGER = ("n-by-2", "n-by-3", "direct-n-by-n", "direct-listops-nested")  # these get four layers, four times the steps
+# Tasks and profiles with four layers and four times the steps.
+LONGER = [(task, "quick") for task in ("n-by-2", "n-by-3", "direct-n-by-n", "direct-listops-nested")]
 MOST_TOKENS = 2 * 10**6  # of a test problem's output
 LABELS = ("identity", "profile", "changes", "tests")  # fields that do not change a run's weights
 
@@ -138,8 +139,8 @@ def specify(identity: Name, profile: str, changes: tuple[str, ...] = ()) -> Spec
     sampler = changed(Sampler(task, model.arrangement, regime, PERIOD if model.extends else 1), "sampler", changes)
     config = model_config(model, sampler, profile, changes)
     training = changed(training_config(model, task, profile), "training", changes)
-    own = Spec(sampler, config, training, identity=identity, profile=profile, changes=changes)
-    own = replace(own, tests=tests(model, sampler, config, profile))
+    tested = tests(model, sampler, config, profile)
+    own = Spec(sampler, config, training, tests=tested, identity=identity, profile=profile, changes=changes)
     if has_parent:
         fields = {name: getattr(model, name) for name in ("calibration", "start", "accept", "rank")}
         parent = Name(task.name, model.parent, model.parent_base or task.base)
@@ -155,29 +156,23 @@ def practised(identity: Name, model: Model, profile: str, changes: tuple[str, ..
     own = [change for change in changes if change.startswith("practice=")]
     above = tuple(change for change in changes if change not in own)
     parent = specify(replace(identity, model=model.parent), profile, above)
-    training = training_config(model, parent.task, profile)
-    fields: dict[str, Any] = {"parent": parent, "calibration": None, "start": "parent", "accept": 0.0}
-    fields |= {"identity": identity, "changes": changes, "practice": PROFILES[profile].rounds}
-    made = replace(parent, training=training, **fields)
-    return changed(replace(made, tests=tests(model, made.sampler, made.model, profile)), "", own)
-
-
-def takes_longer(task: Task, profile: str) -> bool:
-    """Whether a task gets four layers and four times the steps."""
-    return task.name in LONGER and profile == "quick"
+    fields: dict[str, Any] = {"identity": identity, "changes": changes, "practice": PROFILES[profile].rounds}
+    fields |= {"parent": parent, "calibration": None, "start": "parent", "accept": 0.0}
+    fields |= {"tests": tests(model, parent.sampler, parent.model, profile)}
+    return changed(replace(parent, training=training_config(model, parent.task, profile), **fields), "", own)
 
 
 def training_config(model: Model, task: Task, profile: str) -> TrainingConfig:
     """The training that a profile gives to a model, changed for tasks that take longer or have two answers."""
     chosen = PROFILES[profile].trainings[model.training]
-    chosen = longer(chosen) if takes_longer(task, profile) else chosen
+    chosen = longer(chosen) if (task.name, profile) in LONGER else chosen
     guessing = isinstance(task, FinalOnly) and task.base == 2  # gets half of the answers right
     return replace(chosen, learned=0.75) if guessing else chosen
 
 
 def model_config(model: Model, sampler: Sampler, profile: str, changes: tuple[str, ...]) -> ModelConfig:
     """The profile's size with the task's and the model's changes; position and bias know the widest problems."""
-    own: dict[str, Any] = {**layers(0, 4)} if takes_longer(sampler.task, profile) else {}
+    own: dict[str, Any] = {**layers(0, 4)} if (sampler.task.name, profile) in LONGER else {}
     own |= dict(model.size) | {"source_index": model.source_index, "kind": model.kind, "position": model.position}
     config = changed(
         replace(PROFILES[profile].size, **own), "model", [change for change in changes if "bias" not in change]

@@ -110,17 +110,12 @@ def studies_of(profile: str) -> list[str]:
     return [name for name, study in STUDIES.items() if profile in study.profiles]
 
 
-def names(profile: str = "quick") -> list[Name]:
-    """Every experiment that a profile has."""
-    return names_of(*studies_of(profile))
-
-
 def matching(pattern: str, profile: str = "quick") -> list[Name]:
     """The names of a study or a task, or those that match a pattern with wildcards; InputError if none do."""
     if pattern in studies_of(profile):
         return names_of(pattern, profile=profile)
     wanted = f"{pattern}-*" if pattern in REGISTRY else pattern
-    matched = [name for name in names(profile) if fnmatch.fnmatch(str(name), wanted)]
+    matched = [name for name in names_of(*studies_of(profile)) if fnmatch.fnmatch(str(name), wanted)]
     if not matched:
         raise InputError(f"no experiment matches {pattern!r}, a pattern as in 'addition-*': `abc-nb list` shows all")
     return matched
