@@ -149,17 +149,14 @@ def test_a_planted_line_is_found_and_no_other(layout: Layout, name: Attention, p
         assert calibrate(attention, layout, name, Calibration(share=share)) == [Line(name, 0, 0, *place, 0.0)]
 
 
-def test_several_lines_of_a_head_are_found_with_the_strongest_at_zero() -> None:
+def test_several_lines_of_a_head_are_found_with_their_values_in_the_unit_of_what_is_averaged() -> None:
     lines: list[Place] = [("antidiagonal", "operand 1", 0), ("antidiagonal", "operand 2", 0), ("vertical", "&", 0)]
     attention = plant(NATURAL, "cross", lines, [0.3, 0.4, 0.2])
-    found = calibrate(attention, NATURAL, settings=Calibration(share=0.15))
-    assert places(found) == {*lines}
-    assert {line.span: line.value for line in found}["operand 2"] == 0.0
-    means = {place[1]: fmean(attention[0, *cell].item() for cell in cells(NATURAL, "cross", place)) for place in lines}
-    for line in found:
-        assert line.value == pytest.approx(means[line.span] - means["operand 2"], abs=1e-6)
-    mask = calibrate(attention, NATURAL, settings=Calibration("mask", share=0.15))
-    assert mask == [replace(line, value=0.0) for line in found]
+    for source, numbers in (("weights", attention), ("logits", attention.log()), ("mask", attention)):
+        found = calibrate(numbers, NATURAL, settings=Calibration(source, share=0.15))  # type: ignore[arg-type]
+        means = {line: fmean(numbers[0, *cell].item() for cell in cells(NATURAL, "cross", line)) for line in lines}
+        values = {line: 0.0 if source == "mask" else mean - max(means.values()) for line, mean in means.items()}
+        assert {(own.direction, own.span, own.offset): own.value for own in found} == pytest.approx(values, abs=1e-6)
 
 
 def test_a_line_crossed_by_a_strong_vertical_is_not_reported() -> None:
@@ -170,16 +167,6 @@ def test_a_line_crossed_by_a_strong_vertical_is_not_reported() -> None:
     assert places(calibrate(attention, settings=settings)) == {("vertical", "whole", 5)}
     without = replace(settings, directions=("diagonal", "antidiagonal"))
     assert len(calibrate(attention, settings=without)) > 5, "the crossed lines are long and strong enough"
-
-
-def test_logits_are_weighed_as_attention_and_give_values_in_their_own_unit() -> None:
-    lines: list[Place] = [("antidiagonal", "operand 1", 0), ("vertical", "&", 0)]
-    logits = torch.full((1, 9, NATURAL.source_length), -30.0)
-    for place, logit in zip(lines, (-7.0, -7.5), strict=True):
-        for cell in cells(NATURAL, "cross", place):
-            logits[0, *cell] = logit
-    found = calibrate(logits, NATURAL, settings=Calibration(source="logits", share=0.2))
-    assert {line.span: line.value for line in found} == {"operand 1": 0.0, "&": -0.5}
 
 
 # ---- strongest first: what always holds -------------------------------------------------------------

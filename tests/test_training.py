@@ -144,7 +144,6 @@ def test_a_model_can_be_trained_after_it_was_evaluated() -> None:
 
 
 DIGIT = Sampler(Task("n-by-1"), width_count=3)
-RECIPE = replace(SHORT, batch=30, again=5)
 
 
 def problems_of(batch: Batch) -> list[tuple[int, ...]]:
@@ -179,7 +178,7 @@ def test_nothing_is_remembered_of_lists_and_right_answers(sampler: Sampler) -> N
 
 
 def test_some_of_the_problems_missed_come_again_no_more_than_a_quarter_of_a_batch() -> None:
-    given_problems = Batches(SAMPLER, RECIPE, 0)
+    given_problems = Batches(SAMPLER, replace(SHORT, batch=30, again=5), 0)
     given_problems.remember(SAMPLER.training_batch(0, 0, 30), torch.ones(30, dtype=torch.bool))
     drawn = [as_numbers(given_problems.again(step, 30)) for step in range(20)]
     assert all(len({*problems}) == 5 for problems in drawn), "each once"
@@ -188,7 +187,7 @@ def test_some_of_the_problems_missed_come_again_no_more_than_a_quarter_of_a_batc
     for size, count in ((30, 5), (20, 5), (19, 4), (8, 2), (4, 1), (3, 0)):
         assert [len(digits) for digits in given_problems.again(0, size)] == [count, count]
         assert len(given_problems.batch(0, size).source) == size
-    none = Batches(SAMPLER, replace(RECIPE, again=0), 0)
+    none = Batches(SAMPLER, replace(SHORT, again=0), 0)
     none.missed = given_problems.missed
     assert none.again(3, 30) == []
 
