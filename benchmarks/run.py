@@ -22,7 +22,7 @@ from abc_nb.bias.lines import Lines
 from abc_nb.calibration.of_model import calibrate_model
 from abc_nb.common import devices, paths
 from abc_nb.common.files import write_text
-from abc_nb.hf import attention, rows
+from abc_nb.hf import rows
 from abc_nb.hf.attention import LONG
 from abc_nb.problems.sampling import Batch
 from abc_nb.problems.tasks import Task
@@ -191,8 +191,7 @@ def long_sequence() -> Row:
                 action = partial(model, tokens, use_cache=False)
                 first = seconds(action)
                 medians[flex] = median(seconds(action) for _ in range(ROUNDS))
-                for kept in (rows.values, attention.kernel_of):
-                    kept.cache_clear()
+                rows.values.cache_clear()
                 memory = peak_memory(action) / 2**20
                 assert handle.long == forced, "FlexAttention was not compiled"
             shown.append(

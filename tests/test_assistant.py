@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from abc_nb.assistant import smollm2, whole
-from abc_nb.assistant.calculator import Calculator
-from abc_nb.assistant.path import Path
+from abc_nb.assistant.path import Calculator, Path
 from abc_nb.bias.sequence import dense_bias
 from abc_nb.bias.spans import SpanLines
 from abc_nb.common import paths

@@ -11,7 +11,9 @@ Shapes: A characters, N contexts, K keys, H heads, D numbers of a state, V token
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path as File
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +25,15 @@ from abc_nb.bias.spans import SpanLines
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_bytes
 from abc_nb.hf.contexts import Answers, Contexts
+from abc_nb.hf.text import token_of
 from abc_nb.model.eight_bits import packed, unpacked
-from abc_nb.problems.spans import Pattern
+from abc_nb.problems.spans import EQUALS, Pattern
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+SPACES = re.compile(r"(?<=[\d)]) ?([^\w\s]) ?(?=\d|$)")  # around a sign between two numbers, or at the end
 
 
 class Path(Answers):
@@ -114,3 +120,50 @@ def lower_states(model: PreTrainedModel, first: int | None, tokens: Sequence[int
     pairs = torch.tensor([[tokens[0] if first is None else first, token] for token in tokens], device=model.device)
     hidden = model(pairs, output_hidden_states=True, use_cache=False).hidden_states
     return hidden[-1 - depth][:, 1].clone()
+
+
+class Calculator:
+    """For `model.generate(..., logits_processor=[calculator])`: writes the answers of a path's problems.
+
+    The path works its answer out units first, as its draft. It is written as people write numbers. No digit follows it.
+    An answer that begins otherwise, since somebody typed it, is left to the model. Everywhere else scores are the
+    model's own, to the last bit.
+    """
+
+    def __init__(self, path: Path, tokenizer: PreTrainedTokenizerBase) -> None:
+        self.path, self.tokenizer = path, tokenizer
+        digits = sorted({digit for pattern in path.bias.patterns for digit in pattern.task.digits})
+        self.digits = {digit: token_of(tokenizer, digit) for digit in digits}
+        self.answer = lru_cache(maxsize=64)(self.worked_out)
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        """Scores (row, vocabulary) of the next token of rows of tokens (row, token)."""
+        for row, tokens in enumerate(input_ids):
+            digit = self.next_digit(self.tokenizer.decode(tokens, clean_up_tokenization_spaces=False))
+            if digit is None:
+                continue
+            scores = scores.clone()
+            if digit:
+                scores[row] = -torch.inf
+                scores[row, self.digits[digit]] = 0.0
+            else:
+                scores[row, [*self.digits.values()]] = -torch.inf
+        return scores
+
+    def next_digit(self, text: str) -> str | None:
+        """The digit of an answer that follows a text; empty behind its last one, and None where no answer is written.
+
+        Spaces around signs are passed over.
+        """
+        begun, equals, written = SPACES.sub(r"\1", text).rpartition(EQUALS)
+        if not equals or (written and not written.isdigit()):
+            return None
+        spans = self.path.bias.spans(begun + equals)
+        if not spans or not spans[-1].finished or spans[-1].end != len(begun) + 1:
+            return None
+        answer = self.answer(spans[-1].pattern, begun[spans[-1].start :] + equals)
+        return answer[len(written) : len(written) + 1] if answer.startswith(written) else None
+
+    def worked_out(self, pattern: Pattern, problem: str) -> str:
+        """The whole answer to a problem, as people write it."""
+        return pattern.task.said(self.path.answer(pattern, pattern.operands(problem)))

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from tqdm.auto import tqdm
 
-from abc_nb.assistant.calculator import Calculator
-from abc_nb.assistant.path import Path
+from abc_nb.assistant.path import Calculator, Path
 from abc_nb.bias.spans import SpanLines
 from abc_nb.common import paths
 from abc_nb.common.devices import device_name, one_thread

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import sys
 import warnings
-from functools import cache, lru_cache
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from abc_nb.bias.base import Bias, OpenKeys
+from abc_nb.bias.base import OpenKeys
 from abc_nb.common.errors import InputError
 from abc_nb.hf.flex import ScoreMod, bias_at, biased, blocks
-from abc_nb.hf.rows import KEPT, Rows, values
+from abc_nb.hf.rows import Rows, values
 from abc_nb.model.attention import over_all_keys, softmax_or_zero
-from abc_nb.problems.layouts import Layout
 
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask
@@ -104,15 +103,16 @@ def by_blocks(
     short = (rows.tokens - rows.before) * rows.tokens < handle.long**2
     if rows.layout is None or short or (learns and query.device.type == "cpu") or torch.compiler.is_compiling():
         return None
-    kernel = kernel_of(handle.bias, rows.layout, layer, query.shape[1], query.device, rows.before, rows.tokens, softcap)
-    if kernel is None:
+    few = values(handle.bias, rows.layout, layer, query.shape[1], query.device)
+    if not isinstance(few, OpenKeys) or few.index.shape[1] > SLOTS:
         return None
     from torch._dynamo import config, exc  # takes seconds, which short problems need not wait for
 
+    score = biased(bias_at(few, rows.before), softcap)
     inputs = [x.contiguous() for x in (query, key, value)]  # since a kernel is of one order in memory
     try:
         with config.patch(recompile_limit=COMPILED):
-            mixed: Tensor = compiled()(*inputs, *kernel)
+            mixed: Tensor = compiled()(*inputs, score, blocks(few, rows.tokens, rows.before))
             return mixed
     except (exc.TorchDynamoException, exc.FailOnRecompileLimitHit) as error:
         handle.long, reason = sys.maxsize, str(error).strip().partition("\n")[0]
@@ -129,22 +129,3 @@ def compiled() -> Any:
         return flex_attention(query, key, value, score, blocks, enable_gqa=query.shape[1] != key.shape[1])
 
     return torch.compile(attention, fullgraph=True)
-
-
-@lru_cache(KEPT)
-@torch.inference_mode(False)  # used in training later
-def kernel_of(
-    bias: Bias,
-    layout: Layout,
-    layer: int,
-    heads: int,
-    device: torch.device,
-    before: int,
-    tokens: int,
-    softcap: float | None,
-) -> tuple[ScoreMod, BlockMask] | None:
-    """What FlexAttention computes of a layer; None where a query has too many open keys."""
-    few = values(bias, layout, layer, heads, device)
-    if not isinstance(few, OpenKeys) or few.index.shape[1] > SLOTS:
-        return None
-    return biased(bias_at(few, before), softcap), blocks(few, tokens, before)
