@@ -11,7 +11,7 @@ import copy
 import inspect
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -117,16 +117,10 @@ def attached(model: nn.Module) -> Attached | None:
     return next((vars(module)[NAME] for module in model.modules() if NAME in vars(module)), None)
 
 
-@contextmanager
-def under_own(model: PreTrainedModel, layout: Layouts) -> Iterator[Attached]:
+def under_own(model: PreTrainedModel, layout: Layouts) -> AbstractContextManager[Attached]:
     """The handle of the bias that is on a model, or of one of zero for a `with` block."""
     own = attached(model)
-    handle = own or attach(model, Bias(), layout)
-    try:
-        yield handle
-    finally:
-        if own is None:
-            handle.detach()
+    return attach(model, Bias(), layout) if own is None else nullcontext(own)
 
 
 def as_layouts(layout: Layouts | None) -> tuple[Layout, ...]:
@@ -138,7 +132,7 @@ def as_layouts(layout: Layouts | None) -> tuple[Layout, ...]:
     return found
 
 
-class Attached:
+class Attached(AbstractContextManager["Attached"]):
     """A bias on a model: a context manager, and the handle with which the bias is taken off again."""
 
     def __init__(
@@ -212,9 +206,6 @@ class Attached:
             yield self
         finally:
             vars(self).update(own)
-
-    def __enter__(self) -> Attached:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.detach()

@@ -110,12 +110,10 @@ def joined(parts: Sequence[Contexts]) -> Contexts:
     """Contexts one after the other; those with fewer keys get closed ones."""
     most = max(part.keys.shape[1] for part in parts)
     more = [(0, most - part.keys.shape[1]) for part in parts]
-    return Contexts(
-        torch.cat([part.before for part in parts]),
-        torch.cat([pad(part.keys, own) for part, own in zip(parts, more, strict=True)]),
-        torch.cat([pad(part.bias, own, value=CLOSED) for part, own in zip(parts, more, strict=True)], 1),
-        torch.cat([part.right for part in parts]),
-    )
+    keys = [pad(part.keys, own) for part, own in zip(parts, more, strict=True)]
+    bias = [pad(part.bias, own, value=CLOSED) for part, own in zip(parts, more, strict=True)]
+    before, right = (torch.cat([getattr(part, name) for part in parts]) for name in ("before", "right"))
+    return Contexts(before, torch.cat(keys), torch.cat(bias, 1), right)
 
 
 def alphabet(patterns: Sequence[Pattern]) -> list[str]:

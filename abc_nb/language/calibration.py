@@ -62,11 +62,9 @@ def with_itself(lines: Lines, model: Transformer) -> Lines:
 
 def problems(pattern: Pattern, longest: int, seed: int) -> list[str]:
     """Solved problems with numbers of so many digits, whose answers have as many digits as most have."""
-    rng, found = generator(seed, CALIBRATION), list[str]()
-    for _ in range(3 * PROBLEMS):
-        found.append(solved(pattern, draw(pattern, [longest] * len(pattern.few), rng)))
-    lengths = [len(text) for text in found]
-    usual = int(np.bincount(lengths).argmax())
+    rng, lengths = generator(seed, CALIBRATION), [longest] * len(pattern.few)
+    found = [solved(pattern, draw(pattern, lengths, rng)) for _ in range(3 * PROBLEMS)]
+    usual = int(np.bincount([len(text) for text in found]).argmax())
     return [text for text in found if len(text) == usual][:PROBLEMS]
 
 

@@ -43,13 +43,9 @@ class LanguageRun:
     record: dict[str, Any]  # what was made: the spec, facts, history, results and certificates
     weights: Path
 
-    @property
-    def has_weights(self) -> bool:
-        return self.weights.exists()
-
     def model(self) -> Transformer:
         """The trained model, ready to evaluate; InputError if its weights are damaged or were not shipped."""
-        if not self.has_weights:
+        if not self.weights.exists():
             train = f"abc-nb train {self.spec.name} --seed {self.seed}"
             raise InputError(f"{self.spec.name}, seed {self.seed}, came without its weights: run `{train}`")
         types = (SpanLines, Pattern, Task, Lines, Line)
@@ -100,7 +96,7 @@ def ensure(spec: LanguageSpec, seed: int, report: Report | None = None) -> Langu
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_suffix(".lock")):
         known = find(spec, seed)
-        return known if known is not None and known.has_weights else make(spec, seed, path, report)
+        return known if known is not None and known.weights.exists() else make(spec, seed, path, report)
 
 
 @one_thread()
