@@ -127,48 +127,45 @@ def test_a_cache_gives_what_the_whole_text_gives(make: Any, seed: int) -> None:
             known, mask = known[:, : known.shape[1] - cut], mask[:, : mask.shape[1] - cut]
 
 
-@families
-@pytest.mark.parametrize("beams", [1, 2])
-def test_generating_is_the_same_with_a_cache_without_and_alone(make: Any, beams: int) -> None:
-    model, rows = own(make), ["so 12+345=", "1+2=3; parity(101)=", "x succ(12345)=6 and 7*8"]
-    tokens, mask = batch(rows, ["left"] * 3)
-    more = {"max_new_tokens": 12, "do_sample": False, "pad_token_id": PAD, "num_beams": beams}
-    with hf.attach(model, BIAS, spans=TOKENIZER):
-        first, second = (model.generate(tokens, attention_mask=mask, use_cache=use, **more) for use in (True, False))
-        assert torch.equal(first, second)
-        for row, text in zip(first, rows, strict=True):
-            alone = model.generate(ids(text)[None], attention_mask=torch.ones(1, len(text)).long(), **more)
-            assert torch.equal(alone[0, -12:], row[-12:])
-
-
 class Dictated(transformers.LogitsProcessor if transformers else object):  # type: ignore[misc]
-    """Has a model write a text, and keeps the logits that it would have gone by."""
+    """Has a model write texts, a row each, and keeps the logits that it would have gone by."""
 
-    def __init__(self, text: str, start: int) -> None:
-        self.tokens, self.start, self.seen = ids(text), start, list[Tensor]()
+    def __init__(self, texts: list[str], start: int) -> None:
+        self.tokens, self.start, self.seen = torch.stack([ids(text) for text in texts]), start, list[Tensor]()
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         self.seen.append(scores.clone())
-        return torch.full_like(scores, -torch.inf).index_fill(
-            1, self.tokens[input_ids.shape[1] - self.start][None], 0.0
-        )
+        step = input_ids.shape[1] - self.start
+        return torch.full_like(scores, -torch.inf).scatter(1, self.tokens[:, step : step + 1], 0.0)
+
+
+def dictated(model: Any, rows: list[str], texts: list[str], cache: bool = True) -> Tensor:
+    """Logits (row, token, vocabulary) while a model under a bias generates the texts behind the rows."""
+    tokens, mask = batch(rows, ["left"] * len(rows))
+    processor, more = Dictated(texts, tokens.shape[1]), {"pad_token_id": PAD, "max_new_tokens": len(texts[0])}
+    found = model.generate(tokens, attention_mask=mask, use_cache=cache, logits_processor=[processor], **more)
+    assert TOKENIZER.batch_decode(found[:, tokens.shape[1] :]) == texts
+    return torch.stack(processor.seen, 1)
 
 
 @families
-def test_problems_that_a_model_writes_itself_are_found(make: Any) -> None:
-    """Their tokens stand in no problem yet when they are written, and are computed again when it is one."""
-    model, text = own(make), "oh 12+34=64; then succ(99)=001; so parity(1"
-    prompt, seen = ids("it is ")[None], []
+def test_generating_is_the_same_with_a_cache_without_and_alone(make: Any) -> None:
+    """Tokens of a problem that the model writes itself stand in none yet, and are computed again when it is one."""
+    model, rows = own(make), ["so 12+345=", "1+2=3; parity(101)=", "x succ(12345)=6 and 7*8"]
+    texts = ["753; and succ(99)=001; so 7*8", "110; then 12+34=64; so parity", "=65; 12+34=64; then parity(10"]
     with hf.attach(model, BIAS, spans=TOKENIZER):
-        for use in (True, False):
-            dictated = Dictated(text, prompt.shape[1])
-            found = model.generate(
-                prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=len(text), pad_token_id=PAD,
-                use_cache=use, logits_processor=[dictated],
-            )  # fmt: skip
-            assert TOKENIZER.decode(found[0]) == "it is " + text
-            seen.append(torch.cat(dictated.seen))
-    close(seen[0], seen[1])
+        found = dictated(model, rows, texts)
+        close(found, dictated(model, rows, texts, cache=False))
+        for row, text, of_row in zip(rows, texts, found, strict=True):
+            close(dictated(model, [row], [text])[0], of_row)
+
+
+def test_beams_are_the_same_with_a_cache_and_without() -> None:
+    tokens, mask = batch(["so 12+345=", "x succ(12345)=6 and 7*8"], ["left"] * 2)
+    more = {"max_new_tokens": 12, "do_sample": False, "pad_token_id": PAD, "num_beams": 2, "attention_mask": mask}
+    with hf.attach(own(llama), BIAS, spans=TOKENIZER):
+        first, second = (own(llama).generate(tokens, use_cache=use, **more) for use in (True, False))
+    assert torch.equal(first, second)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
