@@ -48,18 +48,14 @@ def explore_attention(
             f'<span class="abc-step">{escape(step_sentence(decoded, chosen, step))}</span>'
         )
 
-    rows = [
-        {
-            "problem": typed("problem", problem or study.run.spec.task.problem, 460),
-            "step": slider("step", 1, 1, 1, 440),
-        },
-        {
-            "attention": choice("attention", ["cross", "self"], "cross", 180),
-            "layer": slider("layer", first[0] + 1, 1, config.decoder_layers, 220),
-            "head": slider("head", first[1] + 1, 1, config.heads, 280),
-        },
-    ]
-    return Explorer(rows, look, 440, 168, adjust)
+    controls = {
+        "problem": typed("problem", problem or study.run.spec.task.problem, 460),
+        "step": slider("step", 1, 1, 1, 440),
+        "attention": choice("attention", ["cross", "self"], "cross", 180),
+        "layer": slider("layer", first[0] + 1, 1, config.decoder_layers, 220),
+        "head": slider("head", first[1] + 1, 1, config.heads, 280),
+    }
+    return Explorer(controls, look, 440, 168, adjust)
 
 
 def ask(study: AttentionStudy, text: str) -> tuple[str, Decoded]:

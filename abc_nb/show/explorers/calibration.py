@@ -48,15 +48,13 @@ def explore_calibration(name: str = "addition-vanilla", seed: int = 0, profile: 
         return f"share {share:g}"
 
     layers = bench.parent.spec.model.decoder_layers
-    rows = [
-        {
-            "share": control(w.FloatSlider, "share", 300, value=SHARE, min=0.05, max=0.6, step=0.01),
-            "attention": choice("attention", ["cross", "self"], "cross", 170),
-            "layer": slider("layer", layers, 1, layers, 200),
-            "digits": slider("digits", 16, 6, 60),
-        }
-    ]
-    explorer = Explorer(rows, look, HEIGHT, 200, below=[Retraining(retrain)])
+    controls = {
+        "share": control(w.FloatSlider, "share", 300, value=SHARE, min=0.05, max=0.6, step=0.01),
+        "attention": choice("attention", ["cross", "self"], "cross", 170),
+        "layer": slider("layer", layers, 1, layers, 200),
+        "digits": slider("digits", 16, 6, 60),
+    }
+    explorer = Explorer(controls, look, HEIGHT, 200, below=[Retraining(retrain)])
     return explorer
 
 

@@ -44,11 +44,12 @@ def explore_contexts(name: str = "n-by-1-window-cyclic", seed: int = 2) -> w.Wid
         figure.axes[0].set_xlabel(f"token; right: green; written instead: orange\noutput {step} of {problem.strip()}")
         return verdict(said)
 
-    rows = [
-        {"wrong": choice("wrong context", shown, shown[min(1, len(wrong))][1], 460)},
-        {"problem": typed("problem", sampler.task.problem, 460), "step": slider("output (units: 1)", 1, 1, 1, 440)},
-    ]
-    return Explorer(rows, look, 330, 28, adjust)
+    controls = {
+        "wrong": choice("wrong context", shown, shown[min(1, len(wrong))][1], 930),
+        "problem": typed("problem", sampler.task.problem, 460),
+        "step": slider("output (units: 1)", 1, 1, 1, 440),
+    }
+    return Explorer(controls, look, 330, 28, adjust)
 
 
 def wrong_sites(run: Run) -> list[tuple[str, int]]:

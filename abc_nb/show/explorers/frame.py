@@ -1,7 +1,7 @@
-"""What every explorer is: rows of controls, a line for messages, text, and one picture of a fixed size."""
+"""What every explorer is: controls, a line for messages, text, and one picture of a fixed size."""
 
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import wraps
 from html import escape
 from typing import Any
@@ -18,7 +18,7 @@ Controls = dict[str, Any]  # widgets, by name
 
 
 class Explorer(w.VBox):
-    """Rows of controls, and below them what `look(figure, **values)` says and draws for their values.
+    """Controls, and below them what `look(figure, **values)` says and draws for their values.
 
     `look` draws into an empty figure of so many pixels' height and returns HTML of `lines` pixels' height. Whenever a
     control changes, `adjust(controls, changed)` may first set those that depend on it (at the start `changed` is "").
@@ -27,7 +27,7 @@ class Explorer(w.VBox):
 
     def __init__(
         self,
-        rows: Sequence[Mapping[str, w.ValueWidget]],
+        controls: Controls,
         look: Callable[..., str],
         height: int,
         lines: int,
@@ -35,12 +35,12 @@ class Explorer(w.VBox):
         below: Sequence[w.Widget] = (),
     ) -> None:
         super().__init__(layout=w.Layout(width=f"{WIDTH + 16}px", padding="2px", overflow="hidden"))
-        self.controls: Controls = {name: control for row in rows for name, control in row.items()}
-        self.look, self.height, self.adjust, self.busy = look, height, adjust, False
+        self.controls, self.look, self.height, self.adjust, self.busy = controls, look, height, adjust, False
         self.message, self.text = line(""), w.HTML(layout=fixed(lines))
         self.picture = w.Image(format="png", layout=fixed(height))
-        self.children = [*(w.HBox([*row.values()]) for row in rows), *below, self.message, self.text, self.picture]
-        for name, control in self.controls.items():
+        rows = w.HBox([*controls.values()], layout=w.Layout(flex_flow="row wrap"))
+        self.children = [rows, *below, self.message, self.text, self.picture]
+        for name, control in controls.items():
             control.observe(lambda _, name=name: self.update(name), "value")
         self.update()
 

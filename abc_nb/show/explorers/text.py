@@ -59,11 +59,8 @@ def explore_text(name: str = "language-abs", text: str = "it is 12+34= or 407*8=
         step = f'<div class="abc-step" style="line-height:1.3">{escape(of_token)}</div>'
         return judged + marked(written, answers, token - 1) + step
 
-    rows = [
-        {"text": typed("text", text, 930)},
-        {"layer": slider("layer", 1, 1, LAYERS, 200), "token": slider("token", 1, 1, 1, 700)},
-    ]
-    return Explorer(rows, look, 268, 178, adjust)
+    sliders = {"layer": slider("layer", 1, 1, LAYERS, 200), "token": slider("token", 1, 1, 1, 700)}
+    return Explorer({"text": typed("text", text, 930)} | sliders, look, 268, 178, adjust)
 
 
 def ask(model: Transformer, text: str) -> tuple[str, list[Answer]]:

@@ -46,17 +46,13 @@ def explore_window(task: str = "addition", seed: int = 0) -> w.Widget:
         said = sentence(task, found, w, t, sides, seed)
         return f"<div>{escape(said)}</div>{table(open_keys(masks), 86)}"
 
-    rows = [
-        {
-            "w": control(w.SelectionSlider, "window w", 420, options=W, value="1"),
-            "t": control(w.SelectionSlider, "period T", 420, options=T, value="3"),
-        },
-        {
-            "sides": choice("open to", [("one side", "one"), ("both sides", "both")], "one", 200),
-            "length": slider("digits in the mask", 6, 1, 20, 420),
-        },
-    ]
-    return Explorer(rows, look, 560, 116)
+    controls = {
+        "w": control(w.SelectionSlider, "window w", 420, options=W, value="1"),
+        "t": control(w.SelectionSlider, "period T", 420, options=T, value="3"),
+        "sides": choice("open to", [("one side", "one"), ("both sides", "both")], "one", 200),
+        "length": slider("digits in the mask", 6, 1, 20, 420),
+    }
+    return Explorer(controls, look, 560, 116)
 
 
 def masks_of(task: str, w: int | None, sides: Sides, length: int) -> dict[Attention, np.ndarray]:
