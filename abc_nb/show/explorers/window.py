@@ -14,7 +14,7 @@ from abc_nb.common.errors import InputError
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import store
 from abc_nb.show import pictures
-from abc_nb.show.explorers.frame import Explorer, choice, control, or_sentence, slider, table
+from abc_nb.show.explorers.frame import Explorer, choice, control, or_sentence, slider
 from abc_nb.show.maps import percent_map
 from abc_nb.specs.models import GRID_NAMES, GRID_T, GRID_W, WINDOWS
 from abc_nb.specs.names import Name
@@ -43,8 +43,7 @@ def explore_window(task: str = "addition", seed: int = 0) -> w.Widget:
         found, masks = known(sides), masks_of(task, NUMBERS[w], sides, length)
         draw_masks(figure, masks, NUMBERS[t])
         draw_accuracies(figure, found, w, t)
-        said = sentence(task, found, w, t, sides, seed)
-        return f"<div>{escape(said)}</div>{table(open_keys(masks), 86)}"
+        return escape(sentence(task, found, w, t, sides, seed))
 
     controls = {
         "w": control(w.SelectionSlider, "window w", 420, options=W, value="1"),
@@ -52,7 +51,7 @@ def explore_window(task: str = "addition", seed: int = 0) -> w.Widget:
         "sides": choice("open to", [("one side", "one"), ("both sides", "both")], "one", 200),
         "length": slider("digits in the mask", 6, 1, 20, 420),
     }
-    return Explorer(controls, look, 560, 116)
+    return Explorer(controls, look, 560, 28)
 
 
 def masks_of(task: str, w: int | None, sides: Sides, length: int) -> dict[Attention, np.ndarray]:
@@ -60,12 +59,6 @@ def masks_of(task: str, w: int | None, sides: Sides, length: int) -> dict[Attent
     layout = Task(task).layout(Task(task).width(length, "tight"), "aligned")
     bias: Bias = Causal() if w is None else Window(w, sides)
     return {name: bias.opened(layout, name, 0)[0].numpy() for name in ENCODER_DECODER[::-1]}
-
-
-def open_keys(masks: dict[Attention, np.ndarray]) -> pd.DataFrame:
-    """A row an attention: open cells, all cells, the open part in percent, and the most keys a query sees."""
-    rows = [(name, open.sum(), open.size, round(100 * open.mean()), open.sum(1).max()) for name, open in masks.items()]
-    return pd.DataFrame(rows, columns=["attention", "open", "cells", "%", "most a query"])
 
 
 def measured(task: str, seed: int, sides: Sides) -> pd.DataFrame:
