@@ -1,12 +1,13 @@
 """Products of two long numbers: how models of N x N do by size, and which of them are certified."""
 
 from collections.abc import Iterable
+from functools import reduce
 
+import numpy as np
 import pandas as pd
 import torch
 
 from abc_nb.analysis.results import Results
-from abc_nb.problems.digits import as_integer
 from abc_nb.problems.products import Product
 from abc_nb.problems.sampling import Batch
 from abc_nb.runs.run import Run
@@ -48,3 +49,8 @@ def says_the_product(task: Product, batch: Batch, row: int) -> bool:
     first, second = (as_integer(digits[0], task.base) for digits in batch.operands(torch.tensor([row]), task))
     table = task.read_table(batch.target[row, 1:-1].tolist(), batch.layout.row)
     return as_integer(task.result(table[None])[0], task.base) == first * second
+
+
+def as_integer(digits: np.ndarray, base: int) -> int:
+    """The Python integer of one number's digits (places,), least significant first."""
+    return reduce(lambda number, digit: number * base + digit, reversed(digits.tolist()), 0)

@@ -103,14 +103,11 @@ def spans(layout: Layout, attention: Attention) -> list[Span]:
 
 
 def of_operand(layout: Layout, number: int, keys: int) -> Span:
-    """The span of an operand, numbered from 1: its digits and, unless it is short, the token on either side.
-
-    Of numbers without zeros in front its digits alone, so that a line sees nothing where a number has no digit.
-    """
+    """The span of an operand, numbered from 1: its digits and, unless it is short, the token on either side."""
     operand = layout.operands[number - 1]
     name, last, stride, short = f"operand {number}", operand.last, operand.stride, layout.is_short(operand)
     places = operand.places if layout.filled is None or short else min(operand.places, layout.filled)
-    alone = short or layout.unpadded
+    alone = short or layout.unpadded  # an unpadded number has no digit beside its own, and lines see nothing there
     ends = sorted((last - stride * (places - alone), last + stride * (not alone)))
     run = name, max(ends[0], 0), min(ends[1], keys - 1)
     if short:
@@ -149,8 +146,7 @@ class Lines(Bias):
     def by_head(layout: Layout, heads: int, layers: int) -> "Lines":
         """ABS made of lines, for factors of a few digits: every head looks at one key of the problem.
 
-        That is this place of an operand, one of the places below it that such a factor reaches to, or one of the
-        factor's digits. In self-attention all heads look at the last two tokens.
+        That is this place of an operand, one below it that such a factor reaches to, or one of the factor's digits.
         """
         few = [operand.places for operand in layout.operands if layout.is_short(operand)]
         return of_keys(keys_of(layout, max(few, default=1)), LAST_TOKENS, heads, layers)

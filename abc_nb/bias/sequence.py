@@ -69,12 +69,6 @@ def beside(*parts: Tensor) -> Tensor:
     return torch.cat([part.expand(heads, -1, -1) for part in parts], 2)
 
 
-def leveled(bias: Tensor) -> Tensor:
-    """A bias of the same effect: the largest number of each query is 0, so that no type is too small for them."""
-    largest = bias.amax(-1, keepdim=True)
-    return bias - largest.masked_fill(largest == CLOSED, 0.0)
-
-
 def of_heads(part: Tensor, heads: int) -> Tensor:
     """Values (heads or 1, ...) as those of all heads; InputError for a bias of other heads."""
     if len(part) not in (1, heads):
@@ -85,8 +79,7 @@ def of_heads(part: Tensor, heads: int) -> Tensor:
 def cyclic_positions(layout: Layout, period: int) -> Tensor:
     """Indices from 0 to `period` - 1 of a sequence's tokens (token,), integer.
 
-    A digit of place `p`, counted from the units, has the index `p` modulo the period in every operand and in the
-    answer. A period of 1 gives all tokens the index 0.
+    A digit of place `p`, counted from the units, has the index `p` modulo the period in operands and answer alike.
     """
     if not isinstance(layout, Layout) or not isinstance(period, int) or period < 1:
         raise InputError(f"give a Layout and a period of 1 or more, not {layout!r} and {period!r}")

@@ -63,9 +63,8 @@ class Near(Bias):
         if attention == "self":  # the first key is no digit, and the others stand one further on than their places
             place, matrix = torch.arange(layout.target_length) - 1, causal(layout.target_length)
         else:  # the digits of a factor of a few are near every place
-            long = [operand for operand in layout.operands if not layout.is_short(operand)]
             place = torch.full((layout.source_length,), -1)
-            for operand in long:
+            for operand in (each for each in layout.operands if not layout.is_short(each)):
                 place[operand.columns.tolist()] = torch.arange(operand.places)
             matrix = torch.zeros(1, len(query), len(place))
         return matrix.masked_fill((place >= 0) & ((place - query).abs() > self.reach), CLOSED)

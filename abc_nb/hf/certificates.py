@@ -20,12 +20,11 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from abc_nb.bias.base import CLOSED
-from abc_nb.bias.sequence import leveled
 from abc_nb.bias.spans import SpanLines
 from abc_nb.common.errors import InputError
 from abc_nb.hf.attach import attached
 from abc_nb.hf.contexts import Answers, Contexts, every_context, joined
-from abc_nb.hf.rows import Rows
+from abc_nb.hf.rows import Rows, leveled
 from abc_nb.hf.text import Reader
 from abc_nb.hf.training import one_cycle
 from abc_nb.language.mixture import draw

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from abc_nb.bias.base import CLOSED, Bias, OpenKeys
-from abc_nb.bias.sequence import cyclic_positions, dense_bias, leveled, open_bias, token_count
+from abc_nb.bias.sequence import cyclic_positions, dense_bias, open_bias, token_count
 from abc_nb.common.errors import InputError
 from abc_nb.problems.layouts import Layout
 
@@ -62,6 +62,12 @@ def part_of(bias: Bias, layout: Layout, layer: int, like: Tensor, first: int, la
     # Columns behind the last token are cut off, and rows and columns behind the layout are closed.
     more = last - tokens, last - first - found.shape[1]
     return pad(found, (0, more[0], 0, more[1]), value=CLOSED).to(like.dtype)
+
+
+def leveled(bias: Tensor) -> Tensor:
+    """A bias of the same effect: the largest number of each query is 0, so that no type is too small for them."""
+    largest = bias.amax(-1, keepdim=True)
+    return bias - largest.masked_fill(largest == CLOSED, 0.0)
 
 
 @lru_cache(KEPT)

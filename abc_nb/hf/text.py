@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from abc_nb.bias.sequence import leveled
 from abc_nb.bias.spans import SpanLines, positions
 from abc_nb.common.errors import InputError
 from abc_nb.hf.attention import NAME
-from abc_nb.hf.rows import Rows, of_rows
+from abc_nb.hf.rows import Rows, leveled, of_rows
 from abc_nb.problems.spans import END, EQUALS, Pattern, ProblemSpan, spans_in
 
 if TYPE_CHECKING:

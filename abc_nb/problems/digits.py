@@ -1,7 +1,6 @@
 """Digit arrays: numbers of any length as arrays (samples, places), least significant digit first."""
 
 from collections.abc import Iterable
-from functools import reduce
 
 import numpy as np
 
@@ -19,11 +18,6 @@ def to_digits(numbers: np.ndarray, base: int, places: int) -> Digits:
     for place in range(places):
         numbers, digits[:, place] = np.divmod(numbers, base)
     return digits
-
-
-def as_integer(digits: np.ndarray, base: int) -> int:
-    """The Python integer of one number's digits (places,), least significant first."""
-    return reduce(lambda number, digit: number * base + digit, reversed(digits.tolist()), 0)
 
 
 def written_number(digits: Iterable[str]) -> str:

@@ -50,11 +50,7 @@ class Product(Tables, Numbers, name="n-by-n"):
         return self.base if where.is_last(atom) else self.cells
 
     def possible(self, where: Where, values: Values) -> np.ndarray:
-        """Every cell that is seen holds a multiple of its row's digit and its column's, as far as those are seen, too.
-
-        The cell above to the right is carried into by the one between it and the cell before, which adds its digit
-        there.
-        """
+        """Cells hold multiples of the digits that are seen, too; what stands between two carries into one of them."""
         base, fine = self.base, np.ones(len(next(iter(values.values()))), bool)
         for atom, cell in values.items():
             kind, row, column = atom

@@ -1,7 +1,6 @@
 """Samples: training batches, validation and test sets (v4 appendix B).
 
-Everything follows from a seed, and each training step from (seed, step), so that a resumed run
-sees what an uninterrupted one would have seen.
+Each training step follows from (seed, step), so that a resumed run sees what an uninterrupted one would have seen.
 """
 
 from collections.abc import Sequence

@@ -35,15 +35,14 @@ class Pattern:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        wanted = len(self.few)
-        inner = [literal for literal in self.literals[1:] if not literal]
         if not isinstance(self.task, Numbers) or self.task.base > 10:
             raise InputError(f"{self.task.title} in base {self.task.base} cannot be written into a text")
         ends = self.form.endswith(("}=", ")=")) and self.form.count(EQUALS) == 1
-        if len(self.literals) - 1 != wanted or inner or not ends or re.search(r"\d", self.form):
+        numbers = len(self.literals) - 1 == len(self.few) and all(self.literals[1:])
+        if not numbers or not ends or re.search(r"\d", self.form):
             raise InputError(
-                f"the form {self.form!r} is not possible: {self.task.title} has {wanted} numbers, with characters "
-                "between them that are no digits, and ends in a number or a bracket, and the only '='"
+                f"the form {self.form!r} is not possible: {self.task.title} has {len(self.few)} numbers, with "
+                "characters between them that are no digits, and ends in a number or a bracket, and the only '='"
             )
 
     @cached_property

@@ -172,10 +172,8 @@ class Task:
         return NUMBERS - (self.largest(NUMBERS) >= self.base**self.training_width)
 
     def training_widths(self, regime: Regime, count: int) -> tuple[Width, ...]:
-        """The widths seen in training: every length up to that of the longest training number; `count` is for numbers.
-
-        Unpadded ones have two digits or more, since of those of one digit too few are held out for validation.
-        """
+        """The widths seen in training: every length up to the longest training number's; `count` is for numbers."""
+        # Of numbers of one digit too few are held out for validation.
         lengths = range(2, TRAINED + 1) if regime == "unpadded" else range(1, self.training_width + 1)
         return tuple(self.width(length, regime) for length in lengths)
 
