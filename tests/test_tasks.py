@@ -226,7 +226,7 @@ FIELDS["target_length"] = 4
         ({"target_length": 0}, "a layout needs an output token"),
         ({"filled": 0}, "a place that numbers fill"),
         ({"row": 0}, "a cell in a row"),
-        ({"width": 9}, "a width of 9 is not possible: the widest operand has 3 places"),
+        ({"width": 9}, "a width of 9 is not possible: no operand has so many places"),
         ({"symbols": {0: "$"}}, "is not possible as symbols of a Layout"),
     ],
 )

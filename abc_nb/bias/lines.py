@@ -16,7 +16,7 @@ one row, and has the first three only.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -27,15 +27,7 @@ from abc_nb.common.errors import InputError
 from abc_nb.problems.layouts import SOS, Layout, Operand
 
 Direction = Literal["diagonal", "antidiagonal", "vertical", "by row", "above"]
-# By how many places a line moves with each column and with each row.
-SLOPES: dict[Direction, tuple[int, int]] = {
-    "diagonal": (1, 0),
-    "antidiagonal": (-1, 0),
-    "vertical": (0, 0),
-    "by row": (0, -1),
-    "above": (1, 0),
-}
-DIRECTIONS: tuple[Direction, ...] = tuple(SLOPES)
+DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
 WHOLE = "whole"  # the span of all keys, as in the paper
 OUTPUT, PROBLEM = "output", "problem"  # the spans of self-attention and of source attention
 
@@ -79,10 +71,10 @@ class Span:
             raise InputError(f"a line {direction!r} needs an output that is a table, as that of N x N")
         step = torch.arange(steps) if isinstance(offset, int) else torch.arange(steps)[:, None]
         row, column = (0 * step, step) if self.row is None or self.rows else (step // self.row, step % self.row)
-        by_column, by_row = SLOPES[direction]
         # Over the whole matrix antidiagonals start in the top right corner (Algorithm 1, footnote 6).
         origin = self.last if (self.name, direction) == (WHOLE, "antidiagonal") else self.origin
-        key = origin + self.stride * (by_column * column + by_row * row) + offset
+        moved = {"antidiagonal": -column, "vertical": 0 * column, "by row": -row}.get(direction, column)
+        key = origin + self.stride * moved + offset
         if self.name != OUTPUT or self.row is None:
             return key, (key >= self.first) & (key <= self.last)
         back = int(direction == "above")

@@ -24,12 +24,11 @@ def dense_bias(bias: Bias, layout: Layout, layer: int, heads: int) -> Tensor:
 
     No token sees one that comes after it. Raises InputError for a bias of other heads.
     """
-    sources, tokens = layout.source_length, token_count(layout)
+    sources, outputs = layout.source_length, layout.target_length
     cross, own, problem = (bias.dense(layout, name, layer, heads) for name in ("cross", "self", "source"))
-    answers = over_sequence(cross, own, sources)
-    assert isinstance(answers, Tensor)  # since its parts are
-    of_problem = pad(as_matrix(problem, sources, sources), (0, layout.target_length), value=CLOSED)
-    return torch.cat([of_heads(part, heads) for part in (of_problem, answers)], dim=1) + causal(tokens)
+    answers = beside(as_matrix(cross, outputs, sources), as_matrix(own, outputs, outputs))
+    of_problem = pad(as_matrix(problem, sources, sources), (0, outputs), value=CLOSED)
+    return torch.cat([of_heads(part, heads) for part in (of_problem, answers)], dim=1) + causal(sources + outputs)
 
 
 @torch.inference_mode(False)

@@ -1,23 +1,23 @@
 """The automaton of a task that is a machine with few states, which reads and writes a digit at each place.
 
 From the units up, the state before a place and the digits of that place give the output digit and the
-state after it. For sums the state is the carry; for a product with a factor of a few digits it is that factor and
-the carry, which is less than it; for Parity and lists it is the running value. A state that says all that lower
-places say about the ones above them makes the set of contexts exact.
+state after it. For sums the state is the carry; for a product with a short factor, that factor and the carry; for
+Parity and lists, the running value. If it says all that lower places say about higher ones, contexts are exact.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from abc_nb.problems.tasks import Task
 
 MOST = 5_000  # states: a factor of two digits has 4,951 in base 10
 # What digits a place can hold: all, zeros alone, all but zeros alone; or the operands that have no digit there.
 Kind = Literal["any", "zero", "lead"] | tuple[int, ...]
-Step = Callable[..., tuple[np.ndarray, np.ndarray]]  # see `Task.step`
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,23 +50,21 @@ class Automaton:
         return most
 
 
-def enumerated(step: Step, start: int, base: int, inputs: np.ndarray, few: int) -> Automaton | None:
-    """The automaton of a step, with states numbered in the order in which they are met; None for more than MOST.
-
-    `inputs` (inputs, operands) are the digits that can stand at a place, zeros first, and `few` is the number of digits
-    of a short factor.
-    """
-    states = [(factor, start) for factor in product(range(base), repeat=few)]
+def automaton_of(task: "Task") -> Automaton:
+    """The automaton of a task, with states in the order in which they are met; InputError for more than MOST."""
+    base, few = task.base, task.factor
+    inputs = np.array([*product(task.inputs.tolist(), repeat=task.long_operands)])
+    states = [(factor, task.start) for factor in product(range(base), repeat=few)]
     first, numbers = np.arange(len(states)), {state: number for number, state in enumerate(states)}
     output, following = [], []
     for factor, carry in states:  # grows while it is read, until no state is new
         value = [np.array(factor) @ base ** np.arange(few)] * bool(few)
-        digits, carries = (np.broadcast_to(part, len(inputs)).tolist() for part in step(carry, *inputs.T, *value))
+        digits, carries = (np.broadcast_to(part, len(inputs)).tolist() for part in task.step(carry, *inputs.T, *value))
         for after in carries:
             if numbers.setdefault((factor, after), len(states)) == len(states):
                 states.append((factor, after))
         if len(states) > MOST:
-            return None
+            raise task.uncertified()
         output.append(digits)
         following.append([numbers[factor, after] for after in carries])
     factors = np.array([factor for factor, _ in states], np.int64).reshape(len(states), few)

@@ -57,8 +57,7 @@ class Layout:
     def __post_init__(self) -> None:
         check_fields(self)
         if all(self.is_short(operand) for operand in self.operands):
-            widest = max((operand.places for operand in self.operands), default=0)
-            raise InputError(f"a width of {self.width} is not possible: the widest operand has {widest} places")
+            raise InputError(f"a width of {self.width} is not possible: no operand has so many places")
         columns = [np.array([column for column, _ in self.symbols], dtype=int), *(one.columns for one in self.operands)]
         stand = np.sort(np.concatenate(columns))
         if not np.array_equal(stand, np.arange(self.source_length)):
@@ -95,11 +94,9 @@ class Layout:
         Running: from the left, and a decoder-only model goes on counting in the answer.
         By place, the same for the digits of all operands; what stands next to the highest is a place further on.
         """
-        columns = np.arange(self.source_length)
-        if counted in ("left", "running"):
-            return columns
-        if counted == "right":
-            return columns[::-1].copy()
+        if counted != "place":
+            columns = np.arange(self.source_length)
+            return columns[::-1].copy() if counted == "right" else columns
         places = self.digit_places
         for operand in self.operands:
             before = operand.columns[-1] - (1 if operand.stride > 0 else -1)

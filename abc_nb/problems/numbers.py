@@ -7,7 +7,7 @@ import numpy as np
 from abc_nb.common.errors import InputError
 from abc_nb.problems.digits import DIGITS, Digits, distinct_digits, is_less, to_digits, varied_digits, written_number
 from abc_nb.problems.layouts import Layout
-from abc_nb.problems.tasks import PADDED, FinalOnly, Regime, Task, Width, pair, single
+from abc_nb.problems.tasks import PADDED, TRAINED, FinalOnly, Regime, Task, Width, pair, single
 
 Step = tuple[np.ndarray, np.ndarray]  # the digit that is written, and the state after it
 
@@ -22,9 +22,9 @@ class Numbers(Task):
         return 2 if self.operator and not self.factor else 1
 
     def training_widths(self, regime: Regime, count: int) -> tuple[Width, ...]:
-        """Unpadded numbers are as in `Task`; others begin at what results need, and padded ones have one width."""
-        if regime == "unpadded":
-            return super().training_widths(regime, count)
+        """Those that begin at what results need, and one of padded numbers; of unpadded ones, those of every length."""
+        if regime == "unpadded":  # of one digit too few are held out for validation
+            return tuple(self.width(length, regime) for length in range(2, TRAINED + 1))
         narrowest = single(self.width(1, regime))
         return tuple(range(narrowest, narrowest + (1 if regime in PADDED else count)))
 

@@ -7,13 +7,12 @@ class with a name: `Task("addition", 4)` makes an instance of the one that is re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from itertools import product
 from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 
 from abc_nb.common.errors import InputError
-from abc_nb.problems.automaton import Automaton, Kind, enumerated
+from abc_nb.problems.automaton import Automaton, Kind, automaton_of
 from abc_nb.problems.digits import DIGITS, Digits, digit_count, distinct_digits, varied_digits
 from abc_nb.problems.layouts import EOS, SOS, Arrangement, Layout, Operand, binary_aligned, binary_natural, unary
 
@@ -103,11 +102,7 @@ class Task:
 
     def automaton(self) -> Automaton:
         """All states and what they do; InputError for a task that is no machine with few states."""
-        inputs = np.array([*product(self.inputs.tolist(), repeat=self.long_operands)])
-        automaton = enumerated(self.step, self.start, self.base, inputs, self.factor)
-        if automaton is None:
-            raise self.uncertified()
-        return automaton
+        return automaton_of(self)
 
     def uncertified(self) -> InputError:
         return InputError(f"{self.title} has no certificate: what lower places mean for higher ones has no few states")
@@ -173,9 +168,7 @@ class Task:
 
     def training_widths(self, regime: Regime, count: int) -> tuple[Width, ...]:
         """The widths seen in training: every length up to the longest training number's; `count` is for numbers."""
-        # Of numbers of one digit too few are held out for validation.
-        lengths = range(2, TRAINED + 1) if regime == "unpadded" else range(1, self.training_width + 1)
-        return tuple(self.width(length, regime) for length in lengths)
+        return tuple(self.width(length, regime) for length in range(1, self.training_width + 1))
 
     def width(self, length: int, regime: Regime) -> Width:
         """Columns given to operands of `length` digits or items."""
