@@ -32,23 +32,27 @@ LAYOUT = Task("addition").layout(3)
 
 SIZES = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS}
 SIZES |= {"vocab_size": TOKENS + 1, "eos_token_id": None, "bos_token_id": None}
-
-
-def llama(**other: Any) -> nn.Module:
-    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**SIZES | {"num_key_value_heads": 2} | other))
-
-
-def gpt2(**other: Any) -> nn.Module:
-    settings = {"vocab_size": TOKENS + 1, "n_embd": 32, "n_layer": LAYERS, "n_head": HEADS, "eos_token_id": None}
-    return transformers.GPT2LMHeadModel(transformers.GPT2Config(**settings | other))
-
-
-def neox(**other: Any) -> nn.Module:
-    return transformers.GPTNeoXForCausalLM(transformers.GPTNeoXConfig(**SIZES | other))
-
-
+FEW = {"n_embd": 32, "n_layer": LAYERS, "n_head": HEADS, "vocab_size": TOKENS + 1, "eos_token_id": None}
+FULL = {"head_dim": 8, "layer_types": ["full_attention"] * LAYERS}
 Make = Callable[..., Any]
-families = pytest.mark.parametrize("make", [llama, gpt2, neox])
+
+
+def maker(model: str, config: str, **sizes: Any) -> Make:
+    """Makes a model of transformers, with these sizes or others."""
+    return lambda **other: getattr(transformers, model)(getattr(transformers, config)(**sizes | other))
+
+
+llama = maker("LlamaForCausalLM", "LlamaConfig", **SIZES, num_key_value_heads=2)
+gpt2 = maker("GPT2LMHeadModel", "GPT2Config", **FEW)
+neox = maker("GPTNeoXForCausalLM", "GPTNeoXConfig", **SIZES)
+gemma2 = maker("Gemma2ForCausalLM", "Gemma2Config", **SIZES, **FULL, num_key_value_heads=2)  # logits are capped
+qwen3 = maker("Qwen3ForCausalLM", "Qwen3Config", **SIZES, num_key_value_heads=2)
+opt = maker("OPTForCausalLM", "OPTConfig", **SIZES, word_embed_proj_dim=32, ffn_dim=48, pad_token_id=PAD)
+smollm3 = maker("SmolLM3ForCausalLM", "SmolLM3Config", **SIZES, no_rope_layer_interval=2)  # some without positions
+sliding = maker("MistralForCausalLM", "MistralConfig", **SIZES, num_key_value_heads=1, sliding_window=5)
+gptj = maker("GPTJForCausalLM", "GPTJConfig", **FEW, rotary_dim=4)
+NAMES = {llama: "llama", gpt2: "gpt2", neox: "neox", gemma2: "gemma2", qwen3: "qwen3", opt: "opt", smollm3: "smollm3"}
+families = pytest.mark.parametrize("make", [llama, gpt2, neox], ids=NAMES.get)
 
 
 def made(make: Make, **other: Any) -> Any:
@@ -346,15 +350,6 @@ def test_attach_proves_itself_or_refuses(leak: str) -> None:
     hook.remove()
     with hf.attach(model, Drawn(), LAYOUT):
         pass
-
-
-def sliding() -> Any:
-    config = transformers.MistralConfig(**SIZES | {"num_key_value_heads": 1}, sliding_window=5)
-    return transformers.MistralForCausalLM(config)
-
-
-def gptj() -> Any:
-    return transformers.GPTJForCausalLM(transformers.GPTJConfig(n_embd=16, n_layer=1, n_head=HEADS, rotary_dim=4))
 
 
 def eager() -> Any:

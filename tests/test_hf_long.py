@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from test_hf import HEADS, LAYERS, Drawn, gpt2, llama, made, sequences
-from test_hf_rows import gemma2
+from test_hf import HEADS, LAYERS, Drawn, gemma2, gpt2, llama, made, sequences
 from torch import Tensor
 
 from abc_nb import Layout, Task

@@ -13,16 +13,19 @@ from test_hf import (
     HEADS,
     LAYERS,
     LAYOUT,
+    NAMES,
     PAD,
-    SIZES,
     TOKENS,
     Drawn,
     drawn_mask,
     eager_with,
+    gemma2,
     gpt2,
     llama,
     made,
     neox,
+    opt,
+    qwen3,
     whole,
 )
 from torch import Tensor
@@ -41,23 +44,7 @@ LAYOUTS = [Task("addition").layout(width) for width in WIDTHS]
 BIAS = Lines.one_key_per_head(LAYOUTS[0], HEADS, LAYERS)
 
 
-def gemma2(**other: Any) -> Any:
-    """Logits are capped, and all layers have full attention, though the configuration has a sliding window."""
-    config = SIZES | {"num_key_value_heads": 2, "head_dim": 8, "layer_types": ["full_attention"] * LAYERS}
-    return transformers.Gemma2ForCausalLM(transformers.Gemma2Config(**config | other))
-
-
-def qwen3(**other: Any) -> Any:
-    return transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**SIZES | {"num_key_value_heads": 2} | other))
-
-
-def opt(**other: Any) -> Any:
-    sizes = {"vocab_size": TOKENS + 1, "hidden_size": 32, "num_hidden_layers": LAYERS, "ffn_dim": 48}
-    more = {"num_attention_heads": HEADS, "word_embed_proj_dim": 32, "eos_token_id": None, "pad_token_id": PAD}
-    return transformers.OPTForCausalLM(transformers.OPTConfig(**sizes | more | other))
-
-
-six = pytest.mark.parametrize("make", [llama, gpt2, neox, gemma2, qwen3, opt])
+six = pytest.mark.parametrize("make", [llama, gpt2, neox, gemma2, qwen3, opt], ids=NAMES.get)
 
 
 def padded(parts: list[Tensor], sides: list[str], fill: int = PAD) -> tuple[Tensor, Tensor]:

@@ -13,8 +13,8 @@ import torch
 from helpers import one_token_a_character
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_hf import LAYERS, eager_with, gpt2, llama, made, neox
-from test_hf_rows import gemma2, opt, padded, qwen3
+from test_hf import LAYERS, NAMES, eager_with, gemma2, gpt2, llama, made, neox, opt, qwen3, smollm3
+from test_hf_rows import padded
 from test_spans import HEADS, PATTERNS, slow_bias, texts
 from torch import Tensor, nn
 
@@ -31,30 +31,24 @@ Attending = practice.Attending
 PAD = 0
 TOKENIZER = one_token_a_character()
 BIAS = SpanLines.one_key_per_head(PATTERNS, HEADS, LAYERS)
-SIZES = {"hidden_size": 40, "num_attention_heads": HEADS, "num_key_value_heads": 1, "vocab_size": 98}
-OTHER: dict[Any, dict[str, Any]] = {
+BARE = {"hidden_size": 40, "num_attention_heads": HEADS, "vocab_size": 98}
+SIZES = BARE | {"num_key_value_heads": 1}
+OWN: dict[Any, dict[str, Any]] = {  # with as many heads as the bias
+    llama: SIZES,
     gpt2: {"n_embd": 40, "n_head": HEADS, "vocab_size": 98},
-    opt: {"word_embed_proj_dim": 40, "pad_token_id": PAD},
+    neox: BARE,
+    gemma2: SIZES | {"head_dim": 8},
+    qwen3: SIZES | {"head_dim": 8},
+    smollm3: SIZES | {"pad_token_id": PAD},
+    opt: BARE | {"word_embed_proj_dim": 40, "pad_token_id": PAD},
 }
 Known = tuple[str, list[tuple[int, str, list[str], int]]]
-
-
-def smollm3(**other: Any) -> Any:
-    """Some of its layers have no positions."""
-    sizes = {"num_hidden_layers": LAYERS, "intermediate_size": 48, "no_rope_layer_interval": 2, "pad_token_id": PAD}
-    return transformers.SmolLM3ForCausalLM(transformers.SmolLM3Config(**sizes | other))
-
-
-families = pytest.mark.parametrize("make", [llama, gpt2, neox, gemma2, qwen3, smollm3, opt])
+families = pytest.mark.parametrize("make", OWN, ids=NAMES.get)
 
 
 @lru_cache
 def own(make: Any) -> Any:
-    """A model with as many heads as the bias."""
-    other = OTHER.get(make, {}) if make is gpt2 else SIZES | OTHER.get(make, {})
-    if make in (neox, opt):
-        other = {name: size for name, size in other.items() if name != "num_key_value_heads"}
-    return made(make, **other | ({"head_dim": 8} if make in (gemma2, qwen3) else {}))
+    return made(make, **OWN[make])
 
 
 def ids(text: str) -> Tensor:
@@ -277,7 +271,7 @@ def test_a_llama_is_trained_until_its_answers_are_certified_in_any_text(monkeypa
             assert answer == PATTERNS[3].answer([bits]) + END
 
 
-@pytest.mark.parametrize("make", [llama, neox, qwen3, smollm3])
+@pytest.mark.parametrize("make", [llama, neox, qwen3, smollm3], ids=NAMES.get)
 @given(row=texts())
 @settings(max_examples=5)
 @torch.no_grad()
