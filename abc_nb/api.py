@@ -32,9 +32,8 @@ def load(name: str | Name, seed: int = 0, profile: str = "quick", changes: Seque
 def answer(name: str, expression: str, seed: int = 0, profile: str = "quick", trace: bool = False) -> str:
     """What the trained model answers, decoding greedily: `answer("addition-vanilla", "123+456")`.
 
-    With `trace` the table that the model wrote comes first, as of `answer("n-by-n-abs", "123*456", trace=True)`.
-    Of a language model, `answer("language-abs", text)` is the answer to each problem in a text, a line each, and with
-    `trace` the text as the model writes it, which goes on where there is no problem.
+    With `trace` the table that the model wrote comes first, as of `n-by-n-abs`. Of a language model it is the answer to
+    each problem in a text, a line each, and with `trace` the text as the model writes it, or continues it.
     """
     if name.startswith(PREFIX):
         return spoken(language_run(name, seed).model(), expression, trace, "\n")
@@ -50,8 +49,7 @@ def language_run(name: str, seed: int = 0) -> LanguageRun:
 def certify(name: str, seed: int = 0, profile: str = "quick") -> Certificate:
     """Prove that a trained model is right on every problem of every length, or find what it gets wrong.
 
-    `certify("addition-abc", seed=0)` has `certified`, `contexts`, `wrong`, `margin` and `counterexamples`. InputError
-    for a model that can have no certificate.
+    InputError for a model that can have no certificate.
     """
     run = load(name, seed, profile)
     return certify_model(run.model(), run.spec.sampler)

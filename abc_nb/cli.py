@@ -124,8 +124,7 @@ def run(arguments: argparse.Namespace) -> int:
     from abc_nb.language.spec import PREFIX, language_spec
 
     if not paths.CHECKOUT and arguments.command not in INSTALLED:
-        there = f"the installed package has {', '.join(INSTALLED)}"
-        raise InputError(f"{arguments.command} needs the project's checkout: {there}")
+        raise InputError(f"{arguments.command} needs the project's checkout: the package has {', '.join(INSTALLED)}")
     of_language = str(getattr(arguments, "name", None)).startswith(PREFIX)
     if of_language:
         language_spec(arguments.name)  # a name that there is not is refused whatever the command

@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +14,7 @@ import torch
 from abc_nb.bias import Causal, Window
 from abc_nb.bias.lines import Line, Lines
 from abc_nb.calibration.calibrate import PAPER, Calibration
-from abc_nb.common import config, devices, files
+from abc_nb.common import config, devices
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import replacement, write_bytes, write_text
 from abc_nb.model.transformer import ModelConfig
@@ -92,15 +91,6 @@ def test_an_error_of_the_system_names_the_file_that_was_to_be_written(tmp_path: 
 def test_an_error_about_another_file_keeps_its_name(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="'elsewhere'"), replacement(tmp_path / "table.csv"):
         Path("elsewhere").read_text()
-
-
-def test_what_killed_processes_left_is_removed_once_it_is_old(tmp_path: Path) -> None:
-    for name, age in ((".tmp-1-table.csv", 2), (".tmp-2-table.csv", 0.5), (".tmp-1-other.csv", 2)):
-        (tmp_path / name).touch()
-        then = time.time() - age * files.ABANDONED
-        os.utime(tmp_path / name, (then, then))
-    write_text(tmp_path / "table.csv", "new")
-    assert {path.name for path in tmp_path.iterdir()} == {".tmp-2-table.csv", ".tmp-1-other.csv", "table.csv"}
 
 
 @pytest.fixture(autouse=True)

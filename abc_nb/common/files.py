@@ -2,13 +2,10 @@
 
 import json
 import os
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
-
-ABANDONED = 3600  # seconds after which no process still writes to a temporary file
 
 
 def write_text(path: Path, text: str) -> Path:
@@ -40,10 +37,6 @@ def replacement(path: Path) -> Iterator[Path]:
     temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        for old in path.parent.glob(f".tmp-*-{path.name}"):  # of killed processes
-            with suppress(FileNotFoundError):  # another process was faster
-                if time.time() - old.stat().st_mtime > ABANDONED:
-                    old.unlink()
         yield temporary
         os.replace(temporary, path)
     except OSError as error:

@@ -113,9 +113,6 @@ def kept(folder: Path, _: int) -> Pack:
     return Pack(folder)
 
 
-# ---- writing ----------------------------------------------------------------------------------------
-
-
 def add(folder: Path, runs: Sequence[Run], weights: bool) -> None:
     """Add runs, with weights or without, in place of those of the same name; nothing else may write meanwhile."""
     pack, new = Pack(folder), {run.spec.run_name(run.seed): row_of(run, weights) for run in runs}

@@ -78,7 +78,7 @@ def make(experiment: Spec, seed: int, report: Report | None = None) -> Run:
         tables["lines"] = pd.DataFrame(map(asdict, own.bias.lines))
         tables["thresholds"] = own.tried
     store.write_run(experiment, seed, partial, facts, tables)
-    for checkpoint in partial.glob("attempt-*"):
+    for checkpoint in partial.glob("*attempt-*"):  # and what a killed process has left of one
         checkpoint.unlink()
     folder = partial.rename(paths.runs() / experiment.key(seed))
     return store.read_run(experiment, seed, folder)

@@ -55,8 +55,7 @@ def read_run(experiment: Spec, seed: int, folder: Path) -> Run:
 
 
 def frame(rows: list[Any], columns: Mapping[str, type]) -> pd.DataFrame:
-    kinds = {name: object if kind is str else kind for name, kind in columns.items()}
-    return pd.DataFrame({name: np.array([row.get(name) for row in rows], kind) for name, kind in kinds.items()})
+    return pd.DataFrame({name: np.array([row.get(name) for row in rows], kind) for name, kind in columns.items()})
 
 
 def write_run(

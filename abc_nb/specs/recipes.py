@@ -101,13 +101,6 @@ PROFILES = {
 }
 
 
-def longer(training: TrainingConfig) -> TrainingConfig:
-    """For products (a carry has two digits or more) and lists in lists: four times the steps, in smaller batches."""
-    return replace(training, steps=4 * training.steps, hold=4 * training.hold, held_batch=128)
-
-
-# ---- tests ------------------------------------------------------------------------------------------
-
 TABLE = (6, 10, 15, 20, 60)  # lengths of table 1
 SIZES = (3, 4, 5, 6, 7, 10, 20)  # of two factors that have so many digits each, or items of a list
 BEYOND = dict.fromkeys((*CURVE, 100, 200), 1_000)  # of the models that are meant to extrapolate

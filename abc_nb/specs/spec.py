@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -24,7 +23,7 @@ from abc_nb.specs.changes import changed, without
 from abc_nb.specs.model import PERIOD, Model, layers
 from abc_nb.specs.models import models_of
 from abc_nb.specs.names import CLASSIFIER, Name, parse
-from abc_nb.specs.recipes import PROFILES, TESTS, longer
+from abc_nb.specs.recipes import PROFILES, TESTS
 from abc_nb.training.progress import TrainingConfig
 
 SEEDS = (0, 1, 2, 3, 4)  # those that come with the project, and with which methods were developed
@@ -33,7 +32,7 @@ GROUPS = {  # of seeds: the first was named before any run of it was made, and n
     "5 to 9": tuple(range(5, 10)),
     "0 to 4": SEEDS,
 }
-# Tasks and profiles with four layers and four times the steps.
+# Products, whose carries have several digits, and lists in lists: four layers, four times the steps, smaller batches.
 LONGER = [(task, "quick") for task in ("n-by-2", "n-by-3", "direct-n-by-n", "direct-listops-nested")]
 MOST_TOKENS = 2 * 10**6  # of a test problem's output
 LABELS = ("identity", "profile", "changes", "tests")  # fields that do not change a run's weights
@@ -72,8 +71,7 @@ class Spec:
     @cached_property
     def data(self) -> dict[str, Any]:
         """All that a run depends on but its seed, defaults included, as plain data."""
-        own: dict[str, Any] = json.loads(json.dumps(to_data(replace(self, parent=None))))
-        own = {name: value for name, value in own.items() if name not in LABELS}
+        own = {name: value for name, value in to_data(replace(self, parent=None)).items() if name not in LABELS}
         return own if self.parent is None else own | {"parent": self.parent.data}
 
     @cached_property
@@ -165,7 +163,8 @@ def practised(identity: Name, model: Model, profile: str, changes: tuple[str, ..
 def training_config(model: Model, task: Task, profile: str) -> TrainingConfig:
     """The training that a profile gives to a model, changed for tasks that take longer or have two answers."""
     chosen = PROFILES[profile].trainings[model.training]
-    chosen = longer(chosen) if (task.name, profile) in LONGER else chosen
+    if (task.name, profile) in LONGER:
+        chosen = replace(chosen, steps=4 * chosen.steps, hold=4 * chosen.hold, held_batch=128)
     guessing = isinstance(task, FinalOnly) and task.base == 2  # gets half of the answers right
     return replace(chosen, learned=0.75) if guessing else chosen
 
