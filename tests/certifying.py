@@ -9,9 +9,8 @@ import torch
 
 from abc_nb.bias import Bias, Window
 from abc_nb.bias.lines import OUTPUT, PROBLEM, Line, Lines
-from abc_nb.certificates.contexts import Block, Contexts
+from abc_nb.certificates.contexts import Block, Contexts, Shape
 from abc_nb.certificates.rounding import Rounding
-from abc_nb.certificates.shapes import Shape
 from abc_nb.certificates.states import States
 from abc_nb.model.positions import NoPosition, PositionEncoding, Sinusoidal
 from abc_nb.model.transformer import ModelConfig, Transformer
@@ -69,6 +68,8 @@ def lines_of(task: str) -> Lines:
 def bias_of(task: str, kind: str) -> Bias:
     if kind == "window":
         return Window(1)
+    if kind == "cross":
+        return replace(lines_of(task), lines=tuple(line for line in lines_of(task).lines if line.attention == "cross"))
     itself = Line("source", 0, 0, "diagonal", PROBLEM, 0, 0.25)
     start = Line("source", 0, 1, "vertical", "$", 0, 0.5)
     of_problem = (itself, replace(itself, offset=-1), replace(itself, head=1), start) if kind == "decoder-only" else ()

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from abc_nb import certify_model
-from abc_nb.certificates.certify import Passes, contexts_under
-from abc_nb.certificates.contexts import Block, Contexts
-from abc_nb.certificates.rounding import Rounding
-from abc_nb.certificates.shapes import Shape
+from abc_nb.bias.base import CLOSED
+from abc_nb.certificates import few_keys
+from abc_nb.certificates.certify import Passes, contexts_of
+from abc_nb.certificates.contexts import Block, Contexts, Shape
+from abc_nb.certificates.rounding import MOST, Rounding
 from abc_nb.certificates.states import States
 from abc_nb.model.positions import NoPosition, PositionEncoding, Sinusoidal
 from abc_nb.model.transformer import ModelConfig, Transformer
@@ -30,7 +31,7 @@ CASES = [
     ("successor", "decoder-only", Sinusoidal(3)),
     ("n-by-n", "lines", NoPosition()),
 ]
-shared = lru_cache(contexts_under)
+shared = lru_cache(contexts_of)
 
 
 def with_contexts(task: str, kind: str, position: PositionEncoding, seed: int = 0) -> tuple[Transformer, Contexts]:
@@ -81,34 +82,8 @@ def permute(linear: nn.Linear, order: Tensor) -> None:
     linear.bias.copy_(linear.bias[order])
 
 
-@pytest.mark.parametrize(("task", "kind", "position"), CASES)
-@settings(max_examples=6, deadline=None)
-@given(st.integers(0, 1000))
-def test_float32_in_any_order_is_within_the_bound_of_float64(
-    task: str, kind: str, position: PositionEncoding, seed: int
-) -> None:
-    model, contexts = with_contexts(task, kind, position, seed)
-    shape, block = some_contexts(contexts, seed)
-    x, error = final(Rounding(model), contexts, shape, block)
-    exact, less = final(Rounding(deepcopy(model).double()), contexts, shape, block)
-    assert (less < 1e-6 * error).all()
-    assert ((x - exact).norm(dim=1) <= error).all() and (error > 0).all()
-    other, _ = final(Rounding(shuffled(model, np.random.default_rng(seed))), contexts, shape, block)
-    assert not torch.equal(other, x) and ((other - exact).norm(dim=1) <= error).all()
-
-
-@pytest.mark.parametrize(("task", "kind", "position"), CASES)
-@settings(max_examples=6, deadline=None)
-@given(st.integers(0, 1000))
-def test_errors_as_large_as_the_arithmetic_allows_stay_within_the_bound(
-    task: str, kind: str, position: PositionEncoding, seed: int
-) -> None:
-    """In float64, each linear map is off by gamma times absolute values, with random signs for each number."""
-    model, contexts = with_contexts(task, kind, position, seed)
-    shape, block = some_contexts(contexts, seed)
-    double = deepcopy(model).double()
-    exact, error = final(Rounding(double, U), contexts, shape, block)
-    draw = torch.Generator().manual_seed(seed)
+def disturbed(model: Transformer, draw: torch.Generator) -> Transformer:
+    """Each linear map is off by as much as the arithmetic allows: gamma times absolute values, with random signs."""
 
     def disturb(module: nn.Module, given: tuple[Tensor], value: Tensor) -> Tensor:
         assert isinstance(module, nn.Linear)
@@ -117,13 +92,31 @@ def test_errors_as_large_as_the_arithmetic_allows_stay_within_the_bound(
         sign = torch.randint(0, 2, value.shape, generator=draw) * 2 - 1
         return value + gamma * size * sign
 
-    disturbed = deepcopy(double)
-    for module in disturbed.modules():
+    found = deepcopy(model)
+    for module in found.modules():
         if isinstance(module, nn.Linear):
             module.register_forward_hook(disturb)
-    states = States(Rounding(disturbed, U), shape.atoms, contexts.task.base, 0).take(block.values)
-    with torch.inference_mode():
-        moved = torch.cat([x for x, _ in states.layer(shape.root, states.every)])
+    return found
+
+
+@pytest.mark.parametrize(("task", "kind", "position"), CASES)
+@settings(max_examples=6, deadline=None)
+@given(st.integers(0, 1000))
+def test_every_evaluation_is_within_the_bound_of_float64(
+    task: str, kind: str, position: PositionEncoding, seed: int
+) -> None:
+    """In float32 in any order of sums, and in float64 with errors as large as those of float32 can be."""
+    model, contexts = with_contexts(task, kind, position, seed)
+    shape, block = some_contexts(contexts, seed)
+    double = deepcopy(model).double()
+    x, error = final(Rounding(model), contexts, shape, block)
+    exact, less = final(Rounding(double), contexts, shape, block)
+    assert (less < 1e-6 * error).all()
+    assert ((x - exact).norm(dim=1) <= error).all() and (error > 0).all()
+    other, _ = final(Rounding(shuffled(model, np.random.default_rng(seed))), contexts, shape, block)
+    assert not torch.equal(other, x) and ((other - exact).norm(dim=1) <= error).all()
+    _, error = final(Rounding(double, U), contexts, shape, block)
+    moved, _ = final(Rounding(disturbed(double, torch.Generator().manual_seed(seed)), U), contexts, shape, block)
     distance = (moved - exact).norm(dim=1)
     assert (distance <= error).all() and (distance > 0).any()
 
@@ -166,10 +159,77 @@ def test_a_margin_within_the_bound_is_not_certified() -> None:
 def test_a_certificate_says_its_arithmetic() -> None:
     sampler = sampler_of("successor")
     model = model_of(sampler, bias_of("successor", "lines"))
-    rounding = certify_model(model, sampler).rounding
-    assert rounding["bits"] in (32, 64) and rounding["bound"] > 0
     with torch.no_grad():  # every logit is far from every other one: a bound for float32 is enough
         model.head.weight.zero_()
         model.head.bias.copy_(torch.arange(len(model.head.bias)))
     found = certify_model(model, sampler)
-    assert found.rounding["bits"] == 32 and "float32" in found.statement
+    assert found.rounding["bits"] == 32 and found.rounding["bound"] > 0 and "float32" in found.statement
+
+
+# ---- attention to a few keys, compiled and by PyTorch
+
+
+@given(
+    st.sampled_from([torch.float32, torch.float64]),
+    *(st.integers(1, most) for most in (20, 9, 4)),
+    st.sampled_from([1, 4, 8, 16]),
+    st.sampled_from([0.0, 0.4, 1.0]),
+    st.integers(0, 2**32),
+)
+def test_both_ways_give_what_the_formula_gives(
+    dtype: torch.dtype, count: int, slots: int, heads: int, size: int, closed: float, seed: int
+) -> None:
+    """With heads that a key is closed to, and heads without an open key."""
+    draw = torch.Generator().manual_seed(seed)
+    width = heads * size
+    query, key, value = (torch.randn(n, heads, size, generator=draw, dtype=dtype) for n in (count, 30, 30))
+    rows = torch.randint(30, (count, slots), generator=draw)
+    bias = 3 * torch.randn(slots, heads, generator=draw, dtype=dtype)
+    bias = bias.masked_fill(torch.rand(bias.shape, generator=draw) < closed, CLOSED)
+    table = torch.cat([x.flatten(1) for x in (key, value, key.square().sum(2), value.square().sum(2))], 1)
+
+    keys, values = key[rows].double(), value[rows].double()
+    weights = torch.exp((query.double()[:, None] * keys).sum(3) / size**0.5 + bias.double())
+    weights = weights / weights.sum(1, keepdim=True).clamp_min(1e-300)
+    wanted = (weights[..., None] * values).sum(1)
+    spreads = [
+        (weights * (x - (weights[..., None] * x).sum(1)[:, None]).square().sum(3)).sum(1) for x in (keys, values)
+    ]
+    with torch.inference_mode():
+        compiled = few_keys.mixed(query.flatten(1), table, rows, bias)
+    lost = 2 * torch.finfo(dtype).eps * MOST
+    near = {"rtol": 1e3 * torch.finfo(dtype).eps, "atol": 1e3 * torch.finfo(dtype).eps}
+    for mean, spread, share, length in (compiled, few_keys.by_torch(query.flatten(1), table, rows, bias, lost)):
+        torch.testing.assert_close(mean.double(), wanted.flatten(1), **near)
+        torch.testing.assert_close(share.double(), weights.amax(2), **near)
+        torch.testing.assert_close(length.double(), query.double().norm(dim=2), **near)
+        # what is lost by rounding is added to a spread, so that none comes out too small
+        exact, size_of = torch.cat(spreads, 1).sqrt(), table[rows][..., 2 * width :].double().amax(1)
+        assert (spread >= exact * (1 - 1e-6) - 1e-12).all()
+        assert (spread.double().square() <= exact.square() + 2 * lost * size_of + 1e-12).all()
+
+
+def test_an_exponential_is_within_what_certificates_allow_for() -> None:
+    """Two keys, the second with the value 1: its weight is exp(x) / (1 + exp(x)). Eight roundings are allowed."""
+    for dtype in (torch.float32, torch.float64):
+        query, table, rows = torch.zeros(1, 8, dtype=dtype), torch.zeros(2, 18, dtype=dtype), torch.tensor([[0, 1]])
+        table[1, 8:16] = 1
+        for x in torch.linspace(-80, 0, 101, dtype=dtype):
+            with torch.inference_mode():
+                found = few_keys.mixed(query, table, rows, torch.stack([0 * x, x])[:, None])[0]
+            assert (found.double() / torch.sigmoid(x.double()) - 1).abs().max() < 8 * torch.finfo(dtype).eps / 2
+
+
+def test_the_number_of_threads_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("abc_nb.certificates.states.ROWS", 7)
+    sampler, found = sampler_of("successor"), []
+    model, before = model_of(sampler, bias_of("successor", "decoder-only")), torch.get_num_threads()
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            made = certify_model(model, sampler)
+            found.append(repr((made.wrong, made.margin, made.rounding, made.counterexamples)))
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    assert found[0] == found[1]

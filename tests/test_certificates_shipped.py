@@ -54,16 +54,15 @@ def test_a_certified_model_is_right_with_any_number_of_zeros_in_front(task: str,
     assert data["facts"]["narrowest"] <= width and exact_match(run.model(), batch).all()
 
 
-@pytest.mark.parametrize("arguments", [[], ["parity-abc", "--check", "x.json"], ["--check", "absent.json"]])
-def test_bad_input_is_one_sentence(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["certify", *arguments]) == 2
-    assert len(capsys.readouterr().err.splitlines()) == 1
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"type": "certificate"}', "[" * 10**5])
-def test_a_file_that_is_no_certificate_is_refused(text: str, tmp_path: Path) -> None:
-    (tmp_path / "x.json").write_text(text)
-    assert cli.main(["certify", "--check", str(tmp_path / "x.json")]) == 2
+def test_bad_input_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "x.json"
+    for arguments in ([], ["parity-abc", "--check", "x.json"], ["--check", str(path)]):
+        assert cli.main(["certify", *arguments]) == 2
+        assert len(capsys.readouterr().err.splitlines()) == 1
+    for text in ("", "[]", "{}", '{"type": "certificate"}', "[" * 10**5):
+        path.write_text(text)
+        assert cli.main(["certify", "--check", str(path)]) == 2
+        assert "holds no certificate" in capsys.readouterr().err
 
 
 def test_every_shipped_certificate_is_of_shipped_weights() -> None:

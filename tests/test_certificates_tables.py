@@ -69,17 +69,10 @@ def test_a_trained_model_is_certified_and_perturbed_weights_lose_the_certificate
     assert not lost.certified and lost.wrong > 0 and lost.counterexamples
 
 
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        ({"decoder_layers": 2}, "of several layers"),
-        ({"position": Sinusoidal(3)}, "with positions, or without lines"),
-        ({"bias": Causal()}, "with positions, or without lines"),
-    ],
-)
-def test_models_without_such_a_certificate_are_refused(change: dict[str, object], sentence: str) -> None:
+@pytest.mark.parametrize("change", [{"decoder_layers": 2}, {"position": Sinusoidal(3)}, {"bias": Causal()}])
+def test_models_without_such_a_certificate_are_refused(change: dict[str, object]) -> None:
     task = Task("n-by-n", 2)
     model = Transformer(replace(table_model(task).config, **change), len(task.vocabulary))  # type: ignore[arg-type]
-    with pytest.raises(InputError, match=sentence):
+    with pytest.raises(InputError, match="with positions, without lines or of several layers"):
         certify_model(model, Sampler(task))
     assert not can_be_certified(model, Sampler(task)) and can_be_certified(table_model(task), Sampler(task))

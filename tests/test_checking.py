@@ -1,6 +1,7 @@
 """The independent check of certificates: it agrees with those that are right, and with no other."""
 
 from dataclasses import asdict
+from itertools import product
 
 import pytest
 from certifying import CASES, bias_of, lines_of, model_of, sampler_of, table_model
@@ -9,18 +10,12 @@ from abc_nb import InputError, certify_model
 from abc_nb.certificates.certify import weights_of
 from abc_nb.certificates.checking.check import check
 from abc_nb.common.config import to_data
-from abc_nb.model.positions import NoPosition, PositionEncoding, Sinusoidal
+from abc_nb.model.positions import PositionEncoding, Sinusoidal
 from abc_nb.problems.sampling import Sampler
 from abc_nb.problems.tasks import Task
 
-MORE = [
-    ("subtraction", "lines", NoPosition()),
-    ("subtraction", "window", Sinusoidal(3)),
-    ("subtraction", "decoder-only", Sinusoidal(3)),
-    ("cycle-navigation", "lines", NoPosition()),
-    ("cycle-navigation", "window", NoPosition()),
-    ("cycle-navigation", "decoder-only", Sinusoidal(3)),
-]
+MORE = [*product(("subtraction", "cycle-navigation"), ("lines", "window", "decoder-only"), [Sinusoidal(3)])]
+MORE += [("successor", "cross", Sinusoidal(3))]  # no keys in self-attention
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 """Practice: what is wrong is practised with problems of training alone, until a certificate finds nothing wrong."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -32,16 +31,14 @@ ROUNDS = 3
 NOTHING = 1e-30  # a rate at which weights stay as they are
 
 
-@contextmanager
-def watched() -> Iterator[list[Batch]]:
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[Batch]:
     """Every batch that is trained on."""
-    seen: list[Batch] = []
-    original = Trainer.gradients
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            Trainer, "gradients", lambda self, batch, *rest: seen.append(batch) or original(self, batch, *rest)
-        )
-        yield seen
+    seen, original = list[Batch](), Trainer.gradients
+    monkeypatch.setattr(
+        Trainer, "gradients", lambda self, batch, *rest: seen.append(batch) or original(self, batch, *rest)
+    )
+    return seen
 
 
 def damaged(name: str = "parity-window-cyclic", noise: float = 0.5) -> tuple[Transformer, Sampler]:
@@ -55,11 +52,10 @@ def damaged(name: str = "parity-window-cyclic", noise: float = 0.5) -> tuple[Tra
     return model, run.spec.sampler
 
 
-def test_a_model_made_wrong_is_certified_after_practice_with_numbers_of_training_alone() -> None:
+def test_a_model_made_wrong_is_certified_after_practice_with_numbers_of_training_alone(seen: list[Batch]) -> None:
     model, sampler = damaged()
     before = certify_model(model, sampler)
-    with watched() as seen:
-        found = practise(model, sampler, CONFIG, 0, ROUNDS)
+    found = practise(model, sampler, CONFIG, 0, ROUNDS)
     after = certify_model(model, sampler)
     assert before.wrong > 0 == after.wrong and after.certified and found.certificates[-1][0].certified
     facts = found.facts
@@ -82,12 +78,11 @@ def test_a_certified_model_is_rounded_to_8_bits_and_left_as_it_is() -> None:
 
 
 @pytest.mark.parametrize(("steps", "rounds"), [(1, 5), (4, 2), (50, 2)])
-def test_every_round_trains_and_practice_ends(steps: int, rounds: int) -> None:
+def test_every_round_trains_and_practice_ends(steps: int, rounds: int, seen: list[Batch]) -> None:
     """Also where the rate falls long before a round ends, and where nothing is learned."""
     model, sampler = damaged()
     config = replace(CONFIG, steps=steps, hold=2, learning_rate=NOTHING, matrix_learning_rate=NOTHING, validation=3)
-    with watched() as seen:
-        found = practise(model, sampler, config, 0, rounds)
+    found = practise(model, sampler, config, 0, rounds)
     assert found.facts["rounds"] == rounds and not found.certificates[-1][0].certified
     assert found.progress.step == len(seen) == rounds * min(steps, 20)
     assert len(found.certificates) == rounds + 1
@@ -108,13 +103,11 @@ def test_the_rate_falls_after_some_rounds(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["successor-window-cyclic", pytest.param("n-by-1-window-cyclic", marks=pytest.mark.long)]
-)
-def test_each_problem_that_is_practised_is_answered_wrong_in_training(name: str) -> None:
+def test_each_problem_that_is_practised_is_answered_wrong_in_training() -> None:
     """At its width, with the index started somewhere."""
-    model, sampler = damaged(name, 0.1)
-    found = practised_problems(model, sampler)
+    model, sampler = damaged("successor-window-cyclic", 0.1)
+    contexts = contexts_of(model, sampler)
+    found = problems_of(contexts, results_of(model, contexts))
     assert found
     for each in found[:: max(1, len(found) // 50)]:
         assert each.width in sampler.widths and max(integers(each.operands[0], 10)) <= 2**20
@@ -126,23 +119,19 @@ def test_each_problem_that_is_practised_is_answered_wrong_in_training(name: str)
         assert wrong
 
 
-def practised_problems(model: Transformer, sampler: Sampler) -> list[Candidate]:
-    contexts = contexts_of(model, sampler)
-    return problems_of(contexts, results_of(model, contexts))
-
-
 def problems_of(contexts: SampledContexts, results: list[Result]) -> list[Candidate]:
     practice = ToPractise(contexts.sampler, CONFIG, 0)
     practice.add(contexts, results)
     return practice.problems
 
 
-def test_contexts_that_no_training_number_shows_are_practised_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_contexts_that_no_training_number_shows_are_practised_alone(
+    seen: list[Batch], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Batches are as in training, and the loss of the wrong contexts' own tokens is added."""
     model, sampler = damaged()
     monkeypatch.setattr(practice, "fits", lambda *_: False)
-    with watched() as seen:
-        found = practise(model, sampler, CONFIG, 0, ROUNDS)
+    found = practise(model, sampler, CONFIG, 0, ROUNDS)
     assert found.alone > 0 and found.certificates[0][0].wrong > 0 and found.certificates[-1][0].certified
     usual = [sampler.training_batch(0, step, 32).source for step in range(len(seen))]
     assert all(torch.equal(batch.source, own) for batch, own in zip(seen, usual, strict=True))
@@ -184,14 +173,13 @@ def test_a_context_of_a_training_table_is_found_again(base: int, more: tuple[Lin
         assert any(shape == results[step].shape and next(rows(block)) == wanted for shape, block in contexts_of_it)
 
 
-def test_practice_of_tables_trains_on_sizes_of_training(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_practice_of_tables_trains_on_sizes_of_training(seen: list[Batch], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(practice, "EXAMPLES", 3)  # of an untrained model, which is wrong on most contexts
     monkeypatch.setattr(tables, "DRAWN", 100)
     task = Task("n-by-n", 2)
     sampler = Sampler(task, width_count=3)
     config = TrainingConfig(steps=4, batch=8, held_batch=8, warmup=1, hold=2, learned=2.0, validate_every=4)
-    with watched() as seen:
-        found = practise(table_model(task), sampler, config, 0, 2)
+    found = practise(table_model(task), sampler, config, 0, 2)
     assert found.facts["wrong_before"] > 0 and found.progress.step == 8
     sizes = np.array([[operand.places for operand in batch.layout.operands] for batch in seen])
     assert (sizes <= np.array(sampler.widest)).all()

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from helpers import build, integers
+from helpers import build, integers, places_of
 
 import abc_nb
 from abc_nb.certificates.counterexamples import shortest_wrong
@@ -51,10 +51,7 @@ def test_problems_have_so_many_places(task: str) -> None:
     own = Task(task)
     for places in (1, 2, 9):
         first, *second = own.hard_operands(places, 400, np.random.default_rng(places))
-        lengths = {len(f"{number:b}" if own.base == 2 else str(number)) for number in integers(first, own.base)}
-        assert lengths == {places}
+        assert {places_of(number, own.base) for number in integers(first, own.base)} == {places}
         if task == "addition":
-            shown = {len(str(number)) for number in integers(second[0], 10)}
-            assert shown == {*range(1, places + 1)}
-    repeated = sum(len({*row[:-1]}) <= 2 for row in first.tolist())
-    assert repeated >= 200
+            assert {places_of(number, 10) for number in integers(second[0], 10)} == {*range(1, places + 1)}
+    assert sum(len({*row[:-1]}) <= 2 for row in first.tolist()) >= 200

@@ -11,7 +11,7 @@ import pandas as pd
 from abc_nb.analysis.results import Results, identity
 from abc_nb.bias.lines import Lines
 from abc_nb.certificates import files
-from abc_nb.certificates.certify import contexts_under, weights_of
+from abc_nb.certificates.certify import contexts_of, weights_of
 from abc_nb.certificates.checksum import checksum
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import store
@@ -170,7 +170,7 @@ def verdict_on(found: Results, name: Name, made: dict[Name, dict[Any, Any]]) -> 
 
 def count_under(own: Spec, bias: Lines | None) -> int:
     """How many contexts there are to try, counted without weights."""
-    return sum(contexts_under(own.under(bias), own.sampler).counts.values())
+    return sum(contexts_of(own.under(bias), own.sampler).counts.values())
 
 
 def shortest_wrong(found: Results) -> pd.DataFrame:

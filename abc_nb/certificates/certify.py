@@ -15,15 +15,14 @@ import numpy as np
 import torch
 from tqdm.auto import tqdm
 
-from abc_nb.certificates.checksum import checksum, checksum_of_data
-from abc_nb.certificates.contexts import Block, Context, Contexts
+from abc_nb.certificates.checksum import checksum
+from abc_nb.certificates.contexts import Block, Context, Contexts, Shape
 from abc_nb.certificates.counterexamples import Counterexample
 from abc_nb.certificates.places import NumberContexts
 from abc_nb.certificates.rounding import Rounding
-from abc_nb.certificates.shapes import Shape
 from abc_nb.certificates.states import States
 from abc_nb.certificates.tables import TableContexts
-from abc_nb.common.config import to_data
+from abc_nb.common.config import sha256_of, to_data
 from abc_nb.common.devices import one_thread
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import ModelConfig, Transformer
@@ -105,15 +104,11 @@ class Result:
         self.narrow = sorted(self.narrow, key=lambda each: each[0])[:NARROW]
 
 
-def contexts_of(model: Transformer, sampler: Sampler) -> SampledContexts:
-    """What the steps of a model can look at; InputError for a model that can have no certificate of this kind."""
-    if not isinstance(model, Transformer) or not isinstance(sampler, Sampler):
+def contexts_of(model: Transformer | ModelConfig, sampler: Sampler) -> SampledContexts:
+    """What the steps of a model can look at, whatever its weights; InputError where finitely many do not cover it."""
+    config = model.config if isinstance(model, Transformer) else model
+    if not isinstance(config, ModelConfig) or not isinstance(sampler, Sampler):
         raise InputError("a certificate needs a Transformer and the Sampler of its problems")
-    return contexts_under(model.config, sampler)
-
-
-def contexts_under(config: ModelConfig, sampler: Sampler) -> SampledContexts:
-    """The same of every model with a configuration, whatever its weights."""
     if config.encoder_layers:
         raise InputError("no certificate for a model with encoder layers: each of them looks at the whole source")
     return (TableContexts if isinstance(sampler.task, Tables) else NumberContexts)(config, sampler)
@@ -155,9 +150,9 @@ def attempt(model: Transformer, contexts: Contexts) -> Attempt:
         rounding={"bits": results[0].bits, "bound": max(each.bound for each in results), "left": left},
         seconds=round(time.perf_counter() - start, 2),
         device=model.head.weight.device.type,
-        facts=contexts.facts,
+        facts={"task": task.name, "base": task.base} | contexts.facts,
         weights=checksum(weights_of(model)),
-        bias=checksum_of_data(to_data(model.config.bias)),
+        bias=sha256_of(to_data(model.config.bias)),
     )
     return Attempt(results, certificate)
 
@@ -210,10 +205,7 @@ class Passes:
 
 
 def results_of(model: Transformer, contexts: Contexts) -> list[Result]:
-    """The result of every shape, with a progress bar where it takes more than a few seconds.
-
-    InputError where there are too many contexts, or the model can have no certificate.
-    """
+    """The result of every shape; InputError where there are too many contexts."""
     total = sum(contexts.counts.values())
     if total > MOST:
         raise InputError(f"no certificate: there are {total:,} contexts, and at most {MOST:,} are tried")
@@ -223,24 +215,19 @@ def results_of(model: Transformer, contexts: Contexts) -> list[Result]:
         evaluating(model),
         tqdm(total=total, unit=" contexts", unit_scale=True, delay=3, mininterval=1, leave=False) as bar,
     ):
-        for passes.exact in (False, True):
-            bar.n = bar.last_print_n = 0  # `reset` would draw the bar at once
-            found = in_one_way(contexts, passes, bar)
-            if found is not None:
-                break
-    assert found is not None
-    return found
+        return in_one_way(contexts, passes, bar)
 
 
-def in_one_way(contexts: Contexts, passes: Passes, bar: "tqdm[Any]") -> list[Result] | None:
-    """The same in one of the two ways; None as soon as rounding in float32 leaves it open whether one is right."""
+def in_one_way(contexts: Contexts, passes: Passes, bar: "tqdm[Any]") -> list[Result]:
+    """The same; all again in the exact way as soon as rounding in float32 leaves it open whether one is right."""
     found = []
     for shape, count in contexts.counts.items():
         each = Result(shape, bits=64 if passes.exact else 32)
         for block in filter(len, contexts.blocks(shape)):
             margin, left = passes(shape, block)
             if not passes.exact and ((margin > 0) & ~(left > 0)).any():
-                return None
+                passes.exact, bar.n, bar.last_print_n = True, 0, 0  # `reset` would draw the bar at once
+                return in_one_way(contexts, passes, bar)
             each.add(block, margin, left)
             bar.update(len(block))
         bar.update(count - each.contexts)

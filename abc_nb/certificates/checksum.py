@@ -1,9 +1,7 @@
-"""Checksums that tie a certificate to weights and a bias."""
+"""The checksum that ties a certificate to weights."""
 
 import hashlib
-import json
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -16,8 +14,3 @@ def checksum(weights: Mapping[str, np.ndarray]) -> str:
         found.update(f"{name} {array.shape}\n".encode())
         found.update(array.tobytes())
     return found.hexdigest()
-
-
-def checksum_of_data(data: Mapping[str, Any]) -> str:
-    """SHA-256 of plain data as JSON with sorted keys."""
-    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()

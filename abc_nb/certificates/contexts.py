@@ -1,11 +1,13 @@
 """What a certificate needs to know of a task: the shapes of its steps, their contexts, and the right token of each.
 
+A shape is the tree of tokens that a step depends on, without the names of the places where they stand.
+
 Outputs that follow the places of numbers or lists are in `places`, those that stand in a text in `spans`, and tables in
 `tables`.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,17 +15,88 @@ from typing import Any
 import numpy as np
 
 from abc_nb.certificates.counterexamples import Counterexample
-from abc_nb.certificates.shapes import Atom, Shape
 from abc_nb.model.transformer import Transformer
+from abc_nb.problems.automaton import Kind
 from abc_nb.problems.digits import Digits
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.sampling import Batch
 from abc_nb.problems.tasks import Task, Width
 
+# ("token", token, 0), ("factor", 0, place), ("digit", operand, place), ("output", 0, place); of tables see `tables`
+Atom = tuple[str, int, int]
 Site = tuple[Width, int]  # where a step stands: the width of the problem, and how many output tokens come before it
 Context = tuple[np.ndarray, int]  # the tokens at a shape's atoms, and the token that is right there
-Wrong = Sequence[tuple[Shape, Context]]  # contexts that a model gets wrong
 ASKED = 3 * 10**7  # contexts, of which a minute tells whether each has one right token
+
+
+@dataclass(frozen=True)
+class Token:
+    """An embedded token with the residue of its index."""
+
+    atom: Atom
+    index: int
+
+    @property
+    def atoms(self) -> frozenset[Atom]:
+        """The token, if it can vary."""
+        return frozenset() if self.atom[0] == "token" else frozenset([self.atom])
+
+    def renamed(self, names: Mapping[int, int]) -> "Token":
+        kind, number, place = self.atom
+        return Token((kind, number, names[place]), self.index) if kind in ("digit", "output") else self
+
+
+@dataclass(frozen=True)
+class Node:
+    """A state of layer `layer`, and what it is computed from; each key with the bias of every head, as bytes.
+
+    A state of the problem, which a decoder-only model has, looks at keys of its `own` alone.
+    """
+
+    layer: int
+    before: "Node | Token"
+    own: "tuple[tuple[bytes, Node | Token], ...]"
+    cross: "tuple[tuple[bytes, Node | Token], ...]"
+
+    @cached_property
+    def atoms(self) -> frozenset[Atom]:
+        """The tokens that it depends on and that can vary."""
+        return self.before.atoms.union(*(key.atoms for _, key in (*self.own, *self.cross)))
+
+    def renamed(self, names: Mapping[int, int]) -> "Node":
+        """The same with other numbers for the places."""
+        own = tuple((bias, key.renamed(names)) for bias, key in self.own)
+        cross = tuple((bias, key.renamed(names)) for bias, key in self.cross)
+        return Node(self.layer, self.before.renamed(names), own, cross)
+
+
+@dataclass(frozen=True)
+class Place:
+    """One place of the numbers of a problem."""
+
+    kind: Kind
+    digits: tuple[int, ...]  # the operands whose digit is seen
+    output: bool  # whether the output digit is seen
+    asked: bool  # whether it is the one to predict
+
+    @property
+    def seen(self) -> int:
+        """How many digits are seen or asked for here."""
+        return len(self.digits) + self.output + self.asked
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What all steps of one shape have in common: they compute the same function of the tokens at its atoms."""
+
+    root: Node
+    atoms: tuple[Atom, ...]  # all that a context gives a value to
+    label: int | None  # the right token where it is the same in every context
+    places: tuple[Place, ...] = ()  # from the units up, of outputs that follow places
+    case: tuple[Hashable, ...] = ()  # of tables: what else decides which tokens can stand there, and which is right
+
+
+Wrong = Sequence[tuple[Shape, Context]]  # contexts that a model gets wrong
 
 
 @dataclass(frozen=True)
@@ -48,7 +121,7 @@ class Contexts(ABC):
 
     task: Task
     statement: str  # what is proven, in words, if no context is wrong
-    facts: dict[str, Any]  # what the statement is about, for an independent check: nothing that follows from the model
+    facts: dict[str, Any]  # more of what it is about, for an independent check: nothing that follows from the model
 
     @abstractmethod
     def sites(self) -> Iterator[Site]:
@@ -80,17 +153,10 @@ class Contexts(ABC):
         """All contexts of a shape, each once."""
 
     def determined(self) -> bool:
-        """Whether every context has one right token, so that a model that sees no more can be right at all.
-
-        False where there are too many to ask.
-        """
-        if sum(self.counts.values()) > ASKED:
-            return False
-        for shape in self.shapes:
-            values = np.concatenate([block.values for block in self.blocks(shape)])
-            if len(np.unique(values, axis=0)) < len(values):
-                return False
-        return True
+        """Whether every context has one right token, which any model needs; False where there are too many to ask."""
+        every = (np.concatenate([block.values for block in self.blocks(shape)]) for shape in self.shapes)
+        few = sum(self.counts.values()) <= ASKED
+        return few and all(len(np.unique(values, axis=0)) == len(values) for values in every)
 
     @abstractmethod
     def tokens(self, batch: Batch, site: Site, atom: Atom) -> np.ndarray:

@@ -2,15 +2,15 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from itertools import product
 
 import numpy as np
 
 from abc_nb.certificates import walks
-from abc_nb.certificates.contexts import Block, Context, Contexts, Site, Wrong
+from abc_nb.certificates.contexts import Atom, Block, Context, Contexts, Node, Place, Shape, Site, Wrong
 from abc_nb.certificates.counterexamples import Candidate, Counterexample, shortest_first
 from abc_nb.certificates.reach import MARGIN, Unrolled, furthest, period
-from abc_nb.certificates.shapes import Atom, Node, Place, Shape
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.automaton import Kind
@@ -31,19 +31,15 @@ class PlaceContexts(Contexts):
         """`token` gives the tokens of symbols, as of those that stand before the first output and are the last one."""
         self.config, self.task, self.automaton = config, task, task.automaton()
         self.token, self.start, self.end = token, start, token(end)
-        self.widths: dict[tuple[Width, int], Unrolled] = {}
+        self.unrolled = lru_cache(maxsize=256)(self.trees)
 
     @abstractmethod
     def layout(self, width: Width) -> Layout:
         """Where the tokens of problems of a width stand."""
 
-    def unrolled(self, width: Width, phase: int = 0) -> Unrolled:
+    def trees(self, width: Width, phase: int) -> Unrolled:
         """The trees of a width; the index begins `phase` places further on."""
-        if (width, phase) not in self.widths:
-            self.widths[width, phase] = Unrolled(
-                self.config, self.task, self.layout(width), self.near, phase, self.token, self.start
-            )
-        return self.widths[width, phase]
+        return Unrolled(self.config, self.task, self.layout(width), self.near, phase, self.token, self.start)
 
     @abstractmethod
     def kinds(self, width: Width, zeros: bool = True) -> list[Kind]:
@@ -135,8 +131,7 @@ class NumberContexts(PlaceContexts):
         apart = 2 * self.near * config.decoder_layers + self.automaton.settled() + 1
         self.narrowest = single(task.width(1, sampler.regime))
         self.widest = max(self.narrowest + index - 1, 2 * apart + 2 * index)
-        self.facts = {"task": task.name, "base": task.base, "arrangement": sampler.arrangement}
-        self.facts |= {"narrowest": self.narrowest}
+        self.facts = {"arrangement": sampler.arrangement, "narrowest": self.narrowest}
         self.statement = (
             f"Greedy decoding writes every token right for every problem of {task.title} in base {task.base} at every "
             f"width W >= {self.narrowest} ({sampler.regime}): {task.covered()}."
@@ -151,11 +146,11 @@ class NumberContexts(PlaceContexts):
         return self.task.kinds(single(width), lead=not zeros and single(width) > self.narrowest)
 
     def sites(self) -> Iterator[Site]:
-        return (site for width in range(self.narrowest, self.widest + 1) for site in self.steps(width))
+        return self.steps(range(self.narrowest, self.widest + 1))
 
-    def steps(self, width: Width) -> list[Site]:
-        """All steps of a width."""
-        return [(width, step) for step in range(self.unrolled(width).layout.target_length)]
+    def steps(self, widths: Iterable[Width]) -> Iterator[Site]:
+        """All steps of some widths."""
+        return ((width, step) for width in widths for step in range(self.layout(width).target_length))
 
     def counterexamples(self, model: Transformer, wrong: Wrong) -> list[Counterexample]:
         return shortest_first(model, self.sampler, self.candidates(wrong))
@@ -163,10 +158,8 @@ class NumberContexts(PlaceContexts):
     def in_training(self, wanted: Iterable[Shape]) -> dict[Shape, list[Site]]:
         """Lowest steps first. Training starts the index at any residue: then lower places may show a shape, too."""
         found: dict[Shape, list[Site]] = {shape: [] for shape in wanted}
-        for width in self.sampler.widths:
-            for phase in range(self.config.position.phases()):
-                for site in self.steps(width):
-                    shape = self.shape(site, phase)
-                    if shape in found:
-                        found[shape].append(site)
+        for site, phase in product(self.steps(self.sampler.widths), range(self.config.position.phases())):
+            shape = self.shape(site, phase)
+            if shape in found:
+                found[shape].append(site)
         return {shape: sorted(sites, key=lambda site: site[::-1]) for shape, sites in found.items()}

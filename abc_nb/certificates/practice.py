@@ -20,10 +20,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from abc_nb.certificates.certify import Attempt, Certificate, Result, SampledContexts, attempt, contexts_of
-from abc_nb.certificates.contexts import Context, Contexts
+from abc_nb.certificates.contexts import Context, Contexts, Shape
 from abc_nb.certificates.counterexamples import Candidate
 from abc_nb.certificates.rounding import Exact
-from abc_nb.certificates.shapes import Shape
 from abc_nb.certificates.states import States
 from abc_nb.common.errors import InputError
 from abc_nb.model.eight_bits import round_weights
@@ -110,8 +109,7 @@ class PractiseTrainer(Trainer):
 
 def poor(result: Result) -> list[Context]:
     """The contexts of a shape that are wrong or nearly so, as far as they are kept."""
-    nearly = [context for margin, context in result.narrow if 0 < margin < SMALL]
-    return [*result.examples[:EXAMPLES], *nearly]
+    return [*result.examples[:EXAMPLES], *(context for margin, context in result.narrow if 0 < margin < SMALL)]
 
 
 def loss_of_contexts(model: Transformer, shape: Shape, values: np.ndarray, right: Sequence[int] | np.ndarray) -> Tensor:
@@ -152,8 +150,7 @@ def practise(
     """Train a model on until it is certified, at most so many rounds; of a certified one weights are rounded, no more.
 
     `config` is the training of one of the first rounds; later ones have a lower rate. Of every second batch,
-    `config.again` problems hold wrong contexts.
-    The history begins with the model before practice. InputError for a model that can have no certificate.
+    `config.again` problems hold wrong contexts. InputError for a model that can have no certificate.
     """
     contexts, practice = contexts_of(model, sampler), ToPractise(sampler, config, seed)
     count, most = sum(contexts.counts.values()), MOST * config.steps * rounds

@@ -12,7 +12,7 @@ as the same. Steps of one shape compute the same function of the tokens, and the
 Proof that finitely many widths show all shapes. Windows and lines put a key at a column that is affine
 in the step with slope 0 or one place, and close it where it leaves its span. So an open key lies within
 r places of the units, of the query's own place or of the highest place, where r is the largest offset
-and a margin; `Unrolled.check` confirms this for every row that is read, and a key that moves otherwise
+and a margin; `Unrolled.keys` confirms this for every row that is read, and a key that moves otherwise
 (half a place a step, or against the step) is refused. After L layers the tree lies within R = L r places
 of those three. Let M = 2 R + settled + 1, let T be the period of the index, and let W > 2 M + 2 T. If
 i > M + T, the tree at i in width W and the tree at i - T in width W - T are equal up to names: distances
@@ -32,7 +32,7 @@ import numpy as np
 from abc_nb.bias.base import CLOSED, Attention, Bias
 from abc_nb.bias.lines import Lines
 from abc_nb.bias.window import Window
-from abc_nb.certificates.shapes import Atom, Node, Token
+from abc_nb.certificates.contexts import Atom, Node, Token
 from abc_nb.common.errors import InputError
 from abc_nb.model.positions import NoPosition, PositionEncoding, Sinusoidal
 from abc_nb.model.transformer import ModelConfig
@@ -107,34 +107,21 @@ class Unrolled:
                 found[column] = ("factor", 0, place % self.task.factor) if few else ("digit", number, place)
         return found
 
-    def target(self, step: int) -> Token:
-        """The input of a step: the token before the one that it predicts."""
-        atom = ("token", self.token(self.start), 0) if step == 0 else ("output", 0, step - 1)
-        return Token(atom, self.target_index[step])
+    def keys(self, name: Attention, layer: int, query: int, *place: int) -> tuple[tuple[bytes, Node | Token], ...]:
+        """The open keys of a query of a layer, which may stand at a place: the bias of every head, and the key's tree.
 
-    def source(self, column: int) -> Token:
-        return Token(self.columns[column], self.source_index[column])
-
-    def check(self, place: int, query: int | None) -> None:
-        """InputError for a key that is far from the units, from the query's place and from the highest places."""
-        near = (*self.landmarks, *([] if query is None else [query]))
-        if min(abs(place - landmark) for landmark in near) > self.near:
-            raise InputError(
-                "no certificate for this bias: a line moves by another distance than one place a step, so that "
-                "what an output looks at grows apart with the length"
-            )
-
-    def keys(
-        self, name: Attention, layer: int, query: int, place: int | None
-    ) -> tuple[tuple[bytes, Node | Token], ...]:
-        """The open keys of a query of a layer, which stands at a place: the bias of every head, and the key's tree."""
+        InputError for a key that is far from the units, from the query's place and from the highest places.
+        """
         index, value = (part[query] for part in self.rows[layer - 1][name])
         found, below = [], self.node if name == "self" else self.problem
         for slot in np.flatnonzero((value > CLOSED).any(1)):
             key = int(index[slot])
             kind, _, at = ("digit", 0, key) if name == "self" else self.columns[key]
-            if kind == "digit":
-                self.check(at, place)
+            if kind == "digit" and min(abs(at - landmark) for landmark in (*self.landmarks, *place)) > self.near:
+                raise InputError(
+                    "no certificate for this bias: a line moves by another distance than one place a step, so that "
+                    "what an output looks at grows apart with the length"
+                )
             found.append((value[slot].tobytes(), below(layer - 1, key)))
         return tuple(found)
 
@@ -145,9 +132,10 @@ class Unrolled:
         return found
 
     def node(self, layer: int, step: int) -> Node | Token:
-        """The tree of a state; of layer 0 the embedded input token alone."""
+        """The tree of a state; of layer 0 the embedded input alone, which is the token before the one to predict."""
         if layer == 0:
-            return self.target(step)
+            atom = ("output", 0, step - 1) if step else ("token", self.token(self.start), 0)
+            return Token(atom, self.target_index[step])
         where = ("answer", layer, step)
         if where not in self.known:
             own, cross = self.keys("self", layer, step, step), self.keys("cross", layer, step, step)
@@ -157,11 +145,11 @@ class Unrolled:
     def problem(self, layer: int, column: int) -> Node | Token:
         """The tree of a source column's state; without source attention the embedded token in every layer."""
         if layer == 0 or "source" not in self.rows[0]:
-            return self.source(column)
+            return Token(self.columns[column], self.source_index[column])
         where = ("problem", layer, column)
         if where not in self.known:
             kind, _, place = self.columns[column]
-            own = self.keys("source", layer, column, place if kind == "digit" else None)
+            own = self.keys("source", layer, column, *([place] if kind == "digit" else []))
             self.known[where] = Node(layer, self.problem(layer - 1, column), own, ())
         return self.known[where]
 

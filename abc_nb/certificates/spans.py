@@ -7,7 +7,7 @@ keys of one position by the same angle, which leaves their products as they are.
 `rounding`.
 
 **Finitely many lengths are enough.** As in `reach`, every key lies within r places of the units, of the query's place
-or of the highest place of a number, where r is the largest offset, and `check` confirms this for every row that is
+or of the highest place of a number, where r is the largest offset, and `keys` confirms this for every row that is
 read. After L layers the tree lies within R = L r places of these landmarks: units, step, and the length of each long
 number. Between two neighbouring landmarks all places are alike: the same numbers have a digit there. Let M = 2 R +
 settled + 1, where places of each such kind have settled, with digits of all numbers and of some. Where two neighbours
@@ -27,12 +27,11 @@ import torch
 
 from abc_nb.bias.lines import Lines
 from abc_nb.bias.spans import ITSELF
-from abc_nb.certificates.contexts import Block, Context, Site, Wrong
+from abc_nb.certificates.contexts import Block, Context, Shape, Site, Wrong
 from abc_nb.certificates.counterexamples import MOST, Counterexample
 from abc_nb.certificates.places import PlaceContexts
 from abc_nb.certificates.reach import furthest
 from abc_nb.certificates.rounding import Rounding
-from abc_nb.certificates.shapes import Shape
 from abc_nb.certificates.states import States
 from abc_nb.common.errors import InputError
 from abc_nb.model.positions import NoPosition, Rotary
@@ -41,7 +40,7 @@ from abc_nb.problems.automaton import Kind
 from abc_nb.problems.digits import Digits
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.sampling import Batch
-from abc_nb.problems.spans import END, EQUALS, Pattern, tokens_of
+from abc_nb.problems.spans import END, EQUALS, VOCABULARY, Pattern, tokens_of
 from abc_nb.problems.tasks import Width
 from abc_nb.training.writer import Writer, text_bias
 
@@ -58,12 +57,12 @@ class SpanContexts(PlaceContexts):
             raise InputError("no certificate for a bias under which a problem's tokens see others than themselves")
         config = ModelConfig(lines.heads, lines.heads, decoder_layers=layers, kind="decoder-only")
         config = replace(config, position=NoPosition(), bias=lines)
-        super().__init__(config, pattern.task, token_of, EQUALS, END)
+        super().__init__(config, pattern.task, VOCABULARY.index, EQUALS, END)
         self.pattern = pattern
         empty = [(), *((number,) for number in range(self.task.long_operands))]
         settled, self.near = max(map(self.automaton.settled, empty)), furthest(lines)
         self.apart = 2 * self.near * layers + settled + 2
-        self.facts = {"task": self.task.name, "base": self.task.base, "form": pattern.form}
+        self.facts = {"form": pattern.form}
         self.statement = (
             f"Greedy decoding writes the answer to every problem of {self.task.title} right that stands in a text as "
             f"{pattern.form}, for numbers of any lengths, whatever text stands around it."
@@ -83,11 +82,8 @@ class SpanContexts(PlaceContexts):
     def kinds(self, width: Width, zeros: bool = True) -> list[Kind]:
         """Which operands have no digit at each place, up to the one that a result alone can need."""
         long = lengths_of(width)[: self.task.long_operands]
-        empty = [
-            tuple(number for number, length in enumerate(long) if place >= length)
-            for place in range(max(long) + self.task.grows)
-        ]
-        return [operands or "any" for operands in empty]
+        places = range(max(long) + self.task.grows)
+        return [tuple(number for number, own in enumerate(long) if place >= own) or "any" for place in places]
 
     def sites(self) -> Iterator[Site]:
         """Of every length at which some step's landmarks can be near each other, those steps."""
@@ -99,7 +95,6 @@ class SpanContexts(PlaceContexts):
                 marks = sorted([0, step, *lengths[: self.task.long_operands]])
                 if max(second - first for first, second in pairwise(marks)) <= self.apart:
                     yield width, step
-            self.widths.pop((width, 0), None)  # as many as they are they would fill the memory
 
     def blocks(self, shape: Shape) -> Iterator[Block]:
         """Behind the longest number a zero is no digit but the end, and what follows a carry follows a digit."""
@@ -141,10 +136,6 @@ class SpanContexts(PlaceContexts):
 
 def lengths_of(width: Width) -> tuple[int, ...]:
     return width if isinstance(width, tuple) else (width,)
-
-
-def token_of(character: str) -> int:
-    return tokens_of(character)[0]
 
 
 @torch.inference_mode()

@@ -15,15 +15,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from abc_nb.certificates.contexts import Atom, Node, Token
 from abc_nb.certificates.few_keys import mixed
 from abc_nb.certificates.rounding import Rounding, Sizes, by_head
-from abc_nb.certificates.shapes import Atom, Node, Token
 from abc_nb.common.errors import InputError
 from abc_nb.model.attention import MultiHeadAttention
 from abc_nb.model.layers import DecoderLayer, Layer
 
 ROWS = 2**11  # contexts computed at once: what a processor's cache holds is fastest
-MANY = 4  # times as many states as contexts are reason not to make keys and queries of all of these
+MANY = 4  # times as many states as contexts are too many to make keys and queries of all: that takes time and memory
 # None where PyTorch was built without it
 ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if torch.backends.mkldnn.is_available() else None
 T = TypeVar("T")
@@ -97,8 +97,7 @@ class States:
 
     def logits(self, root: Node) -> Tensor:
         """Logits (N, vocabulary) of the token after the root's step."""
-        states = torch.cat([x for x, _ in self.layer(root, self.every)])
-        return self.model.head(self.model.decoder_norm(states))
+        return self.model.head(self.model.decoder_norm(self.whole(root, self.every).states))
 
     @property
     def every(self) -> Tensor:

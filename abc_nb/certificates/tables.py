@@ -20,10 +20,9 @@ import numpy as np
 
 from abc_nb.bias.base import CLOSED, ENCODER_DECODER, Attention, Bias
 from abc_nb.bias.lines import OUTPUT, Lines, on_lines
-from abc_nb.certificates.contexts import Block, Context, Contexts, Site, Wrong
+from abc_nb.certificates.contexts import Atom, Block, Context, Contexts, Node, Shape, Site, Token, Wrong
 from abc_nb.certificates.counterexamples import Candidate, Counterexample, shortest_first, wrong_among
 from abc_nb.certificates.reach import everywhere, furthest
-from abc_nb.certificates.shapes import Atom, Node, Shape, Token
 from abc_nb.common.errors import InputError
 from abc_nb.model.positions import NoPosition
 from abc_nb.model.transformer import ModelConfig, Transformer
@@ -87,25 +86,17 @@ class Steps:
         for slot, line in enumerate(lines):
             key, value = int(opened.index[step, slot]), opened.value[:, step, slot].numpy()
             if (value > CLOSED).any():
-                names.setdefault(key, self.cell(line, key, step) if name == "self" else self.given(line, key))
+                names.setdefault(key, self.on(line, name, key, step))
                 values[key] = np.maximum(values.get(key, CLOSED), value)
-        return tuple(
-            sorted(
-                ((values[key].tobytes(), Token(names[key], 0)) for key in values), key=lambda own: (own[1].atom, own[0])
-            )
-        )
+        named = sorted((names[key], value.tobytes()) for key, value in values.items())
+        return tuple((value, Token(atom, 0)) for atom, value in named)
 
-    def cell(self, line: Followed, key: int, step: int) -> Atom:
-        """What stands at a key of the table that a line opens."""
+    def on(self, line: Followed, name: Attention, key: int, step: int) -> Atom:
+        """What stands at a key that a line opens."""
         direction, span, offset = line
-        if key in (0, step):
-            return self.before(key)
-        assert span == OUTPUT
-        return "cell", -int(direction == "above"), offset - 1
-
-    def given(self, line: Followed, key: int) -> Atom:
-        """What stands at a key of the problem that a line opens."""
-        direction, span, offset = line
+        if name == "self":
+            assert key in (0, step) or span == OUTPUT
+            return self.before(key) if key in (0, step) else ("cell", -int(direction == "above"), offset - 1)
         symbol = dict(self.layout.symbols).get(key)
         if symbol is not None:
             return "token", self.task.token(symbol), 0
@@ -122,17 +113,13 @@ class TableContexts(Contexts):
     def __init__(self, config: ModelConfig, sampler: Sampler) -> None:
         assert isinstance(sampler.task, Tables)
         self.sampler, self.task = sampler, sampler.task
-        if config.decoder_layers != 1:
+        if config.decoder_layers != 1 or type(config.position) is not NoPosition or not isinstance(config.bias, Lines):
             raise InputError(
-                "no certificate of a table for a model of several layers: choose one with one decoder layer"
-            )
-        if type(config.position) is not NoPosition or not isinstance(config.bias, Lines):
-            raise InputError(
-                "no certificate of a table for a model with positions, or without lines: choose ABS or ABC"
+                "no certificate of a table for a model with positions, without lines or of several layers: choose ABS "
+                "or ABC with one decoder layer"
             )
         self.furthest, self.steps = furthest(config.bias), cache(partial(Steps, config.bias, sampler))
-        self.facts = {"task": self.task.name, "base": self.task.base, "arrangement": sampler.arrangement}
-        self.facts |= {"narrowest": 1}
+        self.facts = {"arrangement": sampler.arrangement, "narrowest": 1}
         self.statement = (
             f"Greedy decoding writes every token of the table right for every problem of {self.task.title} in base "
             f"{self.task.base}: {self.task.covered()}."
@@ -224,8 +211,4 @@ class TableContexts(Contexts):
         """The largest sizes first: more digits, more ways to a cell."""
         most = np.max([pair(width) for width in self.sampler.widths], axis=0)
         small = {shape: [site for site in self.shapes[shape] if (np.array(site[0]) <= most).all()] for shape in wanted}
-
-        def size(site: Site) -> tuple[int, Width]:
-            return -int(np.prod(site[0])), site[0]
-
-        return {shape: sorted(sites, key=size) for shape, sites in small.items()}
+        return {shape: sorted(own, key=lambda site: (-prod(pair(site[0])), site[0])) for shape, own in small.items()}

@@ -6,12 +6,10 @@ automaton's state. What is seen is one number, its digits in the task's base.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from abc_nb.certificates.contexts import Block
-from abc_nb.certificates.shapes import Place, Shape
+from abc_nb.certificates.contexts import Block, Place, Shape
 from abc_nb.common.errors import InputError
 from abc_nb.problems.automaton import Automaton, Kind
 
@@ -20,18 +18,10 @@ LARGEST = 2**62  # a number that still fits
 Fixed = Mapping[int, Mapping[tuple[str, int], int]]  # what is given of a place: digits by operand, the output digit
 
 
-@dataclass(frozen=True)
 class Moves:
     """What one place can add, for each state: ragged rows of (seen, following state), without repeats."""
 
-    radix: int
-    first: np.ndarray  # (states,): where a state's moves begin
-    count: np.ndarray  # (states,)
-    seen: np.ndarray
-    state: np.ndarray
-
-    @classmethod
-    def of(cls, automaton: Automaton, place: Place) -> "Moves":
+    def __init__(self, automaton: Automaton, place: Place) -> None:
         inputs = np.flatnonzero(allowed(automaton, place.kind, {})[0])
         output = automaton.output[:, inputs]
         parts = [np.broadcast_to(automaton.digits[inputs, operand], output.shape) for operand in place.digits]
@@ -40,21 +30,18 @@ class Moves:
         for part in parts:
             code = code * automaton.base + part
         rows = [distinct(row) for row in code * automaton.states + automaton.following[:, inputs]]
-        count, joined = np.array([len(row) for row in rows]), np.concatenate(rows)
-        seen, state = np.divmod(joined, automaton.states)
-        return cls(automaton.base**place.seen, np.cumsum(count) - count, count, seen, state)
+        self.radix, self.states = automaton.base**place.seen, automaton.states
+        self.count = np.array([len(row) for row in rows])  # of a state's moves
+        self.first = np.cumsum(self.count) - self.count  # where they begin
+        self.seen, self.state = np.divmod(np.concatenate(rows), automaton.states)
 
-    def extend(self, codes: np.ndarray, states: np.ndarray, total: int) -> tuple[np.ndarray, np.ndarray]:
-        """Distinct pairs of what was seen and the state, of `total` states, one place further, sorted."""
+    def extend(self, codes: np.ndarray, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Distinct pairs of what was seen and the state, one place further, sorted."""
         count = self.count[states]
         move = np.arange(count.sum()) + np.repeat(self.first[states] - np.cumsum(count) + count, count)
-        pairs = (np.repeat(codes, count) * self.radix + self.seen[move]) * total + self.state[move]
-        after, state = np.divmod(distinct(pairs), total)
+        pairs = (np.repeat(codes, count) * self.radix + self.seen[move]) * self.states + self.state[move]
+        after, state = np.divmod(distinct(pairs), self.states)
         return after, state
-
-    def after(self, states: np.ndarray, total: int) -> Counter[bytes]:
-        """The sets of states that can follow a set, and how many different things are seen on the way to each."""
-        return sets_of(*self.extend(np.zeros(len(states), np.int64), states, total))
 
 
 def distinct(numbers: np.ndarray) -> np.ndarray:
@@ -85,9 +72,10 @@ def count(shape: Shape, automaton: Automaton) -> int:
     """
     sets = sets_of(*beginning(shape, automaton))
     for place in shape.places:
-        moves, following = Moves.of(automaton, place), Counter[bytes]()
+        moves, following = Moves(automaton, place), Counter[bytes]()
         for states, many in sets.items():
-            for after, ways in moves.after(np.frombuffer(states, np.int64), automaton.states).items():
+            before = np.frombuffer(states, np.int64)
+            for after, ways in sets_of(*moves.extend(np.zeros_like(before), before)).items():
                 following[after] += many * ways
         sets = following
     return sum(sets.values())
@@ -98,21 +86,21 @@ def contexts(shape: Shape, automaton: Automaton) -> Iterator[Block]:
     columns = len(shape.atoms) + any(place.asked for place in shape.places)
     if automaton.base**columns * automaton.states > LARGEST:
         raise InputError(f"no certificate: an output looks at {columns - 1} tokens, too many to try all")
-    moves = [Moves.of(automaton, place) for place in shape.places]
-    for codes in walked(*beginning(shape, automaton), moves, automaton.states):
+    moves = [Moves(automaton, place) for place in shape.places]
+    for codes in walked(*beginning(shape, automaton), moves):
         yield decoded(codes, shape, automaton.base)
 
 
-def walked(codes: np.ndarray, states: np.ndarray, moves: Sequence[Moves], total: int) -> Iterator[np.ndarray]:
+def walked(codes: np.ndarray, states: np.ndarray, moves: Sequence[Moves]) -> Iterator[np.ndarray]:
     """Codes of whole walks; where they are many, all that begin alike go on together."""
     for number, move in enumerate(moves):
         if move.count[states].sum() > ROWS and codes[0] != codes[-1]:
             middle = int(np.searchsorted(codes, codes[len(codes) // 2]))
             middle = middle or int(np.searchsorted(codes, codes[0], side="right"))
             for part in (slice(middle), slice(middle, None)):
-                yield from walked(codes[part], states[part], moves[number:], total)
+                yield from walked(codes[part], states[part], moves[number:])
             return
-        codes, states = move.extend(codes, states, total)
+        codes, states = move.extend(codes, states)
     yield distinct(codes)
 
 

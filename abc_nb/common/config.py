@@ -74,9 +74,14 @@ def fits(value: Any, hint: Any) -> bool:
     return isinstance(value, (int, float) if hint is float else hint)
 
 
+def sha256_of(data: Any) -> str:
+    """The checksum of plain data, as JSON with sorted keys."""
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+
+
 def digest(data: Any) -> str:
     """A short name for plain data that changes whenever the data does."""
-    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:12]
+    return sha256_of(data)[:12]
 
 
 def load(package: str, folder: Iterable[str]) -> None:

@@ -18,8 +18,7 @@ from torch.nn.functional import pad
 from abc_nb.bias.base import CLOSED, OpenKeys
 from abc_nb.bias.lines import Lines
 from abc_nb.bias.spans import SpanLines
-from abc_nb.certificates.contexts import Block
-from abc_nb.certificates.shapes import Node, Shape, Token
+from abc_nb.certificates.contexts import Block, Node, Shape, Token
 from abc_nb.certificates.spans import SpanContexts
 from abc_nb.common.errors import InputError
 from abc_nb.hf.text import token_of

@@ -11,9 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from abc_nb.certificates.certify import Attempt
-from abc_nb.certificates.contexts import Block, Contexts
+from abc_nb.certificates.contexts import Block, Contexts, Shape
 from abc_nb.certificates.practice import SMALL, Alone, Practised, in_rounds, loss_of_contexts, poor, put
-from abc_nb.certificates.shapes import Shape
 from abc_nb.certificates.spans import SpanContexts
 from abc_nb.common.errors import InputError
 from abc_nb.language.mixture import Mixture, TextBatch

@@ -17,7 +17,7 @@ from abc_nb.bias.lines import Lines
 from abc_nb.calibration.calibrate import Calibration, Determining
 from abc_nb.calibration.of_model import SHARES, Calibrated, average_attention, calibrate_model, sparsest
 from abc_nb.certificates import files
-from abc_nb.certificates.certify import contexts_under
+from abc_nb.certificates.certify import contexts_of
 from abc_nb.certificates.practice import practise
 from abc_nb.common import paths
 from abc_nb.common.devices import device, device_name, one_thread
@@ -173,7 +173,7 @@ def lines_of(experiment: Spec, model: Transformer, batch: Batch, settings: Calib
         return calibrate_model(model, batch, settings)
 
     def determines(bias: Lines) -> float:
-        return float(contexts_under(experiment.under(bias), experiment.sampler).determined())
+        return float(contexts_of(experiment.under(bias), experiment.sampler).determined())
 
     averages = average_attention(model, batch, settings.source)
     return sparsest(averages, batch.layout, settings, determines, (1.0, 0.7, *SHARES))

@@ -1,7 +1,7 @@
 """Check a certificate: every context again, enumerated and computed independently in float64."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -12,8 +12,8 @@ from tqdm.auto import tqdm
 from abc_nb.certificates.checking.enumerate import Question, contexts, questions, settled
 from abc_nb.certificates.checking.forward import Forward, State
 from abc_nb.certificates.checking.geometry import Facts, Tree, Width
-from abc_nb.certificates.checksum import checksum, checksum_of_data
-from abc_nb.common.config import fits
+from abc_nb.certificates.checksum import checksum
+from abc_nb.common.config import fits, sha256_of
 from abc_nb.common.errors import InputError
 
 ROWS = 2**19  # contexts computed at once
@@ -46,16 +46,14 @@ def check(certificate: Mapping[str, Any], weights: Mapping[str, np.ndarray], mod
     if not all(fits(certificate.get(name), kind) for name, kind in FIELDS.items()):
         raise InputError("this is no certificate: a field is missing or not of its type")
     facts = Facts(**{name: certificate["facts"].get(name) for name in SAID}, **of_model(weights, model))
-    if checksum(weights) != certificate["weights"] or checksum_of_data(bias) != certificate["bias"]:
+    if checksum(weights) != certificate["weights"] or sha256_of(bias) != certificate["bias"]:
         raise InputError("this certificate belongs to other weights or another bias: certify the model again")
     count, wrong, margin, left = 0, 0, float("inf"), float("inf")
     forward = Forward(weights, facts)
-    with tqdm(unit=" contexts", unit_scale=True, delay=3, mininterval=1, leave=False) as bar:
-        for question in asked(facts, bias):
-            for found, bound in margins(forward, question):
-                count, wrong = count + len(found), wrong + int((~(found > 0)).sum())
-                margin, left = min(margin, float(found.min())), min(left, float((found - bound).min()))
-                bar.update(len(found))
+    blocks = (block for question in asked(facts, bias) for block in margins(forward, question))
+    for found, bound in tqdm(blocks, unit=" blocks", delay=3, mininterval=1, leave=False):
+        count, wrong = count + len(found), wrong + int((~(found > 0)).sum())
+        margin, left = min(margin, float(found.min())), min(left, float((found - bound).min()))
     agrees = (count, wrong) == (certificate["contexts"], certificate["wrong"])
     agrees = agrees and abs(margin - certificate["margin"]) < CLOSE and (left > 0) >= certificate["certified"]
     said = (
@@ -67,14 +65,13 @@ def check(certificate: Mapping[str, Any], weights: Mapping[str, np.ndarray], mod
 
 def of_model(weights: Mapping[str, np.ndarray], model: Mapping[str, Any]) -> dict[str, Any]:
     """What weights and configuration say of a model."""
-    layers = [name for name in weights if name.startswith("decoder.") and name.endswith(".self_attention.query.weight")]
-    if "decoder_norm.weight" not in weights:
-        raise InputError("the checker knows no model whose LayerNorms come after its sums: give one of norm 'pre'")
+    if "decoder_norm.weight" not in weights or model["encoder_layers"]:
+        raise InputError("the checker knows no model whose LayerNorms come after its sums, or with encoder layers")
     position = model["position"]
     if position["type"] not in ("NoPosition", "Sinusoidal") or (position.get("period", 1) is None):
         raise InputError(f"the checker knows no positions of type {position['type']!r}, or none that never repeat")
     return {
-        "layers": len(layers),
+        "layers": sum(name.endswith(".self_attention.query.weight") for name in weights),  # of the decoder
         "alone": not any(".cross_attention." in name for name in weights),
         "heads": model["heads"],
         "source_index": model["source_index"],
@@ -83,7 +80,7 @@ def of_model(weights: Mapping[str, np.ndarray], model: Mapping[str, Any]) -> dic
     }
 
 
-def asked(facts: Facts, bias: dict[str, Any]) -> Iterator[Question]:
+def asked(facts: Facts, bias: dict[str, Any]) -> Iterable[Question]:
     """One step for each shape, of the widths that show all of them (see `reach` for the proof)."""
     if bias["type"] not in ("Window", "Lines") or bias.get("floor") is not None:
         raise InputError(f"the checker knows no bias of type {bias['type']!r}, or none with a floor")
@@ -97,12 +94,10 @@ def asked(facts: Facts, bias: dict[str, Any]) -> Iterator[Question]:
         raise InputError(f"this bias reaches {furthest} columns far: at most {FURTHEST} are checked")
     near, gap = furthest + MARGIN, settled(facts)
     apart = 2 * near * facts.layers + gap + 1
-    known = set[Tree]()
+    found: dict[Tree, Question] = {}
     for width in range(facts.narrowest, max(facts.narrowest + facts.period - 1, 2 * apart + 2 * facts.period) + 1):
-        for shape, question in questions(Width(facts, bias, width, near), gap).items():
-            if shape not in known:
-                known.add(shape)
-                yield question
+        found = questions(Width(facts, bias, width, near), gap) | found
+    return found.values()
 
 
 def margins(model: Forward, question: Question) -> Iterator[State]:
@@ -111,7 +106,7 @@ def margins(model: Forward, question: Question) -> Iterator[State]:
         for start in range(0, len(right), ROWS):
             some = {atom: column[start : start + ROWS] for atom, column in values.items()}
             wanted = right[start : start + ROWS, None]
-            logits, bound = model.logits(question.tree, some, len(wanted))
+            logits, bound = model.logits(question[2], some, len(wanted))
             own = np.take_along_axis(logits, wanted, 1)[:, 0]
             np.put_along_axis(logits, wanted, -np.inf, 1)
             yield own - logits.max(1), bound

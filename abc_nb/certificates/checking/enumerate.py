@@ -1,7 +1,6 @@
 """Every context of a step, by counting through digits place by place with plain arithmetic."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -9,15 +8,7 @@ from abc_nb.certificates.checking.geometry import LISTS, Atom, Facts, Tree, Widt
 from abc_nb.common.errors import InputError
 
 MOST = 2**22  # rows at once
-
-
-@dataclass(frozen=True)
-class Question:
-    """One step of one width that stands for all of its shape."""
-
-    width: Width
-    step: int
-    tree: Tree
+Question = tuple[Width, int, Tree]  # a step of one width, which stands for all of its shape, and its tree
 
 
 def place_once(facts: Facts, run: np.ndarray, factor: np.ndarray, digits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -60,7 +51,7 @@ def questions(width: Width, settled: int) -> dict[Tree, Question]:
             gaps.append((min(free, settled), other, width.kind(place), place == step))
             before = place
         names = {place: number for number, place in enumerate(seen)}
-        found.setdefault((renamed(tree, names), tuple(gaps), step == width.width), Question(width, step, tree))
+        found.setdefault((renamed(tree, names), tuple(gaps), step == width.width), (width, step, tree))
     return found
 
 
@@ -92,8 +83,8 @@ def settled(facts: Facts) -> int:
 
 def contexts(question: Question) -> Iterator[tuple[dict[Atom, np.ndarray], np.ndarray]]:
     """The tokens of every context, each once, and the token that is right there, in parts."""
-    width, facts = question.width, question.width.facts
-    seen, asked = atoms(question.tree), question.step
+    width, asked, tree = question
+    facts, seen = width.facts, atoms(tree)
     last = max([place for kind, _, place in seen if kind != "factor"] + [asked if asked < width.width else -1])
     order: list[Atom] = sorted(atom for atom in seen if atom[0] == "factor")
     for place in range(last + 1):
@@ -104,7 +95,7 @@ def contexts(question: Question) -> Iterator[tuple[dict[Atom, np.ndarray], np.nd
     for _, _, place in [atom for atom in order if atom[0] == "factor"]:
         code = code * facts.base + factor // facts.base**place % facts.base
     new = np.argsort(code, kind="stable")
-    for found in spread(question, order, 0, last, code[new], factor[new], run[new]):
+    for found in spread(width, order, 0, code[new], factor[new], run[new]):
         values = {}
         for atom in reversed(order):
             found, values[atom] = np.divmod(found, facts.base)
@@ -112,24 +103,17 @@ def contexts(question: Question) -> Iterator[tuple[dict[Atom, np.ndarray], np.nd
         yield values, np.full(len(found), facts.token("&")) if right is None else right
 
 
-def spread(
-    question: Question,
-    order: list[Atom],
-    place: int,
-    last: int,
-    code: np.ndarray,
-    factor: np.ndarray,
-    run: np.ndarray,
-) -> Iterator[np.ndarray]:
-    """Every way on from a place: what is seen as one number, each once. Where they are many, some at a time."""
-    if place > last:
+def spread(width: Width, order: list[Atom], place: int, *ways: np.ndarray) -> Iterator[np.ndarray]:
+    """What is seen on every way on from a place, as one number, each once; some at a time where they are many."""
+    code, factor, run = ways  # what was seen, the factor and what is carried
+    if all(where < place for kind, _, where in order if kind != "factor"):
         yield np.unique(code)
         return
-    facts, digits = question.width.facts, inputs(question.width.facts, question.width.kind(place))
+    facts, digits = width.facts, inputs(width.facts, width.kind(place))
     new = np.flatnonzero(np.diff(code, prepend=-1))  # equal codes are neighbours, and stay together
     if len(new) > 1 and len(code) * len(digits) > MOST:
         for part in np.split(np.arange(len(code)), [new[len(new) // 2]]):
-            yield from spread(question, order, place, last, code[part], factor[part], run[part])
+            yield from spread(width, order, place, *(own[part] for own in ways))
         return
     rows, choice = np.divmod(np.arange(len(code) * len(digits)), len(digits))
     output, after = place_once(facts, run[rows], factor[rows], digits[choice])
@@ -139,5 +123,4 @@ def spread(
             code = code * facts.base + (digits[choice, number] if kind == "digit" else output)
     size = radix(facts)
     whole = np.unique((code * size + factor[rows]) * size + after)
-    code, factor, run = whole // size**2, whole // size % size, whole % size
-    yield from spread(question, order, place + 1, last, code, factor, run)
+    yield from spread(width, order, place + 1, whole // size**2, whole // size % size, whole % size)

@@ -22,14 +22,14 @@ EVALUATIONS = 2.01  # two evaluations are so many times the bound apart, the bou
 
 
 @dataclass(frozen=True)
-class Key:
-    """One key of attention for many contexts."""
+class Keys:
+    """The keys of one attention, K for each of many contexts: distinct ones, and which of them each context has."""
 
-    bias: np.ndarray  # (H,)
+    bias: np.ndarray  # (K, H)
     keys: np.ndarray  # (rows, H, d), divided by the root of d
     values: np.ndarray  # (rows, H, d)
     bounds: np.ndarray  # (rows, 2): of keys and of values
-    rows: np.ndarray  # (contexts,)
+    rows: np.ndarray  # (contexts, K)
 
 
 def gamma(terms: int) -> float:
@@ -112,68 +112,54 @@ class Forward:
         own = [(bias, self.states(key, values, count)) for bias, key in (*tree[2], *(tree[3] if alone else ()))]
         cross = [(bias, self.states(key, values, count)) for bias, key in (() if alone else tree[3])]
         own = [(bias, (self.norm(f"{name}.self_residual.norm", key), at)) for bias, (key, at) in own]
-        of_answer = [self.key(f"{name}.self_attention", *each) for each in own]
-        of_problem = [self.key(f"{name}.cross_attention", *each) for each in cross]
+        of_answer = self.keys(f"{name}.self_attention", own, count)
+        of_problem = None if alone else self.keys(f"{name}.cross_attention", cross, count)
         found, off = np.empty((count, self.width)), np.empty(count)
         for start in range(0, count, ROWS):
             part = slice(start, start + ROWS)
             x = self.attended(f"{name}.self", (states[rows[part]], bounds[rows[part]]), of_answer, part)
-            x = x if alone else self.attended(f"{name}.cross", x, of_problem, part)
-            inner = self.norm(f"{name}.forward_residual.norm", x)
-            found[part], off[part] = self.added(x, self.forward(f"{name}.feed_forward", inner))
+            x = x if of_problem is None else self.attended(f"{name}.cross", x, of_problem, part)
+            hidden, bound = self.linear(f"{name}.feed_forward.0", self.norm(f"{name}.forward_residual.norm", x))
+            hidden = np.maximum(hidden, 0.0, out=hidden)  # which moves no two numbers apart
+            found[part], off[part] = self.added(x, self.linear(f"{name}.feed_forward.3", (hidden, bound)))
         return found, off
 
-    def key(self, name: str, bias: tuple[float, ...], table: Table) -> Key:
-        """Keys and values of distinct states."""
-        states, rows = table
-        (keys, of_keys), (values, of_values) = (self.linear(f"{name}.{part}", states) for part in ("key", "value"))
-        shape = len(keys), self.facts.heads, -1
-        root = (self.width / self.facts.heads) ** 0.5
-        bounds = np.stack([of_keys / root, of_values], 1)
-        return Key(np.array(bias), keys.reshape(shape) / root, values.reshape(shape), bounds, rows)
+    def keys(self, name: str, found: list[tuple[tuple[float, ...], Table]], count: int) -> Keys:
+        """Keys and values of distinct states, which stand at open keys with a bias for each head."""
+        heads, size = self.facts.heads, self.width // self.facts.heads
+        starts = np.cumsum([0, *(len(bounds) for _, ((_, bounds), _) in found)])
+        rows = np.array([own + start for (_, (_, own)), start in zip(found, starts, strict=False)], np.int64)
+        states = np.concatenate([np.empty((0, self.width)), *(states for _, ((states, _), _) in found)])
+        bounds = np.concatenate([np.empty(0), *(bounds for _, ((_, bounds), _) in found)])
+        keys, values = (self.linear(f"{name}.{part}", (states, bounds)) for part in ("key", "value"))
+        return Keys(
+            np.array([bias for bias, _ in found]).reshape(-1, heads),
+            keys[0].reshape(-1, heads, size) / size**0.5,
+            values[0].reshape(-1, heads, size),
+            np.stack([keys[1] / size**0.5, values[1]], 1),
+            rows.reshape(-1, count).T,
+        )
 
-    def forward(self, name: str, state: State) -> State:
-        """ReLU moves no two numbers apart."""
-        inner, bound = self.linear(f"{name}.0", state)
-        return self.linear(f"{name}.3", (np.maximum(inner, 0.0, out=inner), bound))
+    def attended(self, name: str, state: State, keys: Keys, part: slice) -> State:
+        """Softmax over the open keys of each head; a head without any adds nothing.
 
-    def attended(self, name: str, state: State, keys: list[Key], part: slice) -> State:
-        inner = self.norm(f"{name}_residual.norm", state)
-        return self.added(state, self.attend(f"{name}_attention", inner, keys, part))
-
-    def attend(self, name: str, state: State, keys: list[Key], part: slice) -> State:
-        """Softmax over the open keys of each head; a head without any adds nothing."""
-        query, bound = self.linear(f"{name}.query", state)
-        query = query.reshape(len(query), self.facts.heads, -1)
-        total, mixed = np.zeros(query.shape[:2]), np.zeros_like(query)
-        logits = [np.einsum("nhd,nhd->nh", query, key.keys[key.rows[part]]) + key.bias for key in keys]
-        peak = np.max(logits, axis=0) if logits else 0.0
-        peak = np.where(np.isfinite(peak), peak, 0.0)
-        weights = [np.exp(logit - peak) for logit in logits]  # of a closed key zero
-        for weight, key in zip(weights, keys, strict=True):
-            total += weight
-            mixed += weight[..., None] * key.values[key.rows[part]]
-        total = np.where(total > 0, total, 1.0)
-        mixed /= total[..., None]
-        shares = [weight / total for weight in weights]
-        off = self.mixing((query, bound), mixed, shares, keys, part)
-        return self.linear(f"{name}.out", (mixed.reshape(len(bound), -1), off))
-
-    def mixing(
-        self, query: State, mixed: np.ndarray, shares: list[np.ndarray], keys: list[Key], part: slice
-    ) -> np.ndarray:
-        """The bound of means of values: if no logit moves by more than t, weights change by factors up to exp(4 t)."""
-        (q, off), found = (length(query[0]), query[1][:, None]), np.zeros_like(mixed[..., 0])
-        moved = np.zeros_like(found)
-        for share, key in zip(shares, keys, strict=True):
-            k, of_key = length(key.keys)[key.rows[part]], key.bounds[key.rows[part], :1]
-            bias = abs(np.where(np.isfinite(key.bias), key.bias, 0.0))
-            logit = (q + 2 * off) * of_key + off * (k + 2 * of_key)
-            logit = logit + gamma(mixed.shape[2] + 16) * ((q + 2 * off) * (k + 2 * of_key) + bias)
-            moved = np.maximum(moved, np.where(share > 0, logit, 0.0))
-        change = np.expm1(4 * moved + gamma(8 * len(keys) + 8))
-        for share, key in zip(shares, keys, strict=True):
-            value, of_value = key.values[key.rows[part]], key.bounds[key.rows[part], 1:]
-            found += change * share * length(value - mixed) + (1 + change) * share * of_value
-            found += gamma(2 * len(keys) + 8) * (length(value) + of_value) * (share > 0)
-        return length(found)
+        The bound of means of values: if no logit moves by more than t, weights change by factors up to exp(4 t).
+        """
+        query, off = self.linear(f"{name}_attention.query", self.norm(f"{name}_residual.norm", state))
+        query, off = query.reshape(len(query), 1, self.facts.heads, -1), off[:, None, None]
+        rows = keys.rows[part]
+        key, value, of_key, of_value = keys.keys[rows], keys.values[rows], *np.split(keys.bounds[rows], 2, 2)
+        logits = np.einsum("nkhd,nkhd->nkh", np.broadcast_to(query, key.shape), key) + keys.bias
+        peak = logits.max(1, initial=-np.inf, keepdims=True)
+        weights = np.exp(logits - np.where(np.isfinite(peak), peak, 0.0))  # of a closed key zero
+        total = weights.sum(1, keepdims=True)
+        share = weights / np.where(total > 0, total, 1.0)
+        mixed = np.einsum("nkh,nkhd->nhd", share, value)
+        q, k, bias = length(query) + 2 * off, length(key) + 2 * of_key, np.where(np.isfinite(keys.bias), keys.bias, 0.0)
+        logit = q * of_key + off * k + gamma(key.shape[3] + 16) * (q * k + abs(bias))
+        moved = np.where(share > 0, logit, 0.0).max(1, initial=0.0, keepdims=True)
+        change = np.expm1(4 * moved + gamma(8 * rows.shape[1] + 8))
+        found = change * share * length(value - mixed[:, None]) + (1 + change) * share * of_value
+        found = found + gamma(2 * rows.shape[1] + 8) * (length(value) + of_value) * (share > 0)
+        mixed = mixed.reshape(len(mixed), -1)
+        return self.added(state, self.linear(f"{name}_attention.out", (mixed, length(found.sum(1)))))

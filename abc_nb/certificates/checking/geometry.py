@@ -5,7 +5,7 @@ check that shares it.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,6 @@ WORDS = {"listops-sm": "SM", "listops-max": "MAX", "listops-min": "MIN"}
 LISTS = (*WORDS, "cycle-navigation")
 OPERATORS = {"addition": "+", "subtraction": "-"} | WORDS | dict.fromkeys(FACTORS, "*")
 KNOWN = ("successor", "parity", "cycle-navigation", *OPERATORS)
-SIDES = {"one": 0, "both": 1}
 
 
 @dataclass(frozen=True)
@@ -64,18 +63,12 @@ class Facts:
         return self.base + ["+", "*", "$", "&", "@", *own].index(symbol)
 
 
-@dataclass
 class Width:
     """One width: its columns, and the trees of its steps."""
 
-    facts: Facts
-    bias: dict[str, Any]
-    width: int
-    near: int
-    trees: dict[tuple[str, int, int], Tree] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        facts, width = self.facts, self.width
+    def __init__(self, facts: Facts, bias: dict[str, Any], width: int, near: int) -> None:
+        self.facts, self.bias, self.width, self.near = facts, bias, width, near
+        self.trees: dict[tuple[str, int, int], Tree] = {}
         aligned = facts.arrangement == "aligned" and facts.task in ("addition", "subtraction", "n-by-1")
         digits = [[("digit", number, place) for place in reversed(range(width))] for number in range(facts.long)]
         if facts.short:
@@ -95,10 +88,6 @@ class Width:
         else:
             self.columns = [start, *symbol, *first, end]
             self.last = [len(self.columns) - 2]
-
-    def index(self, column: int) -> int:
-        """The residue of a source column's position, counted from the right."""
-        return (len(self.columns) - 1 - column) % self.facts.period
 
     def open(self, attention: str, layer: int, step: int) -> dict[int, tuple[float, ...]]:
         """Open keys with the bias of every head."""
@@ -121,7 +110,7 @@ class Width:
             return [step]
         if attention == "self":
             return [step - back for back in range(w + 1)]
-        left = w * SIDES[self.bias.get("sides", "both")]
+        left = w * (self.bias["sides"] == "both")
         units = self.last
         return {unit - self.stride * step + side for unit in units for side in range(-left, w + 1)}
 
@@ -157,29 +146,23 @@ class Width:
     def of_problem(self, layer: int, column: int) -> Tree:
         """The tree of a token of the problem, which only a decoder-only model changes from layer to layer."""
         if layer == 0 or not self.facts.alone:
-            return "in", self.columns[column], self.index(column)
+            return "in", self.columns[column], (len(self.columns) - 1 - column) % self.facts.period
         where = ("problem", layer, column)
         if where not in self.trees:
             kind, _, place = self.columns[column]
-            own = self.keys("source", layer, column, place if kind == "digit" else None)
+            own = self.keys("source", layer, column, *([place] if kind == "digit" else []))
             self.trees[where] = layer, self.of_problem(layer - 1, column), own, ()
         return self.trees[where]
 
-    def keys(self, attention: str, layer: int, query: int, place: int | None) -> tuple[tuple[Any, Tree], ...]:
-        """The open keys of a query, which stands at a place: their biases and trees."""
-        found = []
+    def keys(self, attention: str, layer: int, query: int, *place: int) -> tuple[tuple[Any, Tree], ...]:
+        """The open keys of a query, which may stand at a place: their biases and trees."""
+        found, below = [], self.tree if attention == "self" else self.of_problem
         for key, bias in sorted(self.open(attention, layer - 1, query).items()):
             kind, _, at = ("digit", 0, key) if attention == "self" else self.columns[key]
-            if kind == "digit":
-                self.must_be_near(at, place)
-            below = self.tree if attention == "self" else self.of_problem
+            if kind == "digit" and min(abs(at - near) for near in (0, self.width, *place)) > self.near:
+                raise InputError("this bias opens keys that move by another distance than one place a step")
             found.append((bias, below(layer - 1, key)))
         return tuple(found)
-
-    def must_be_near(self, place: int, query: int | None) -> None:
-        apart = self.width if query is None else abs(place - query)
-        if min(place, apart, abs(place - self.width)) > self.near:
-            raise InputError("this bias opens keys that move by another distance than one place a step")
 
     def kind(self, place: int) -> str:
         """Which digits a place can hold."""
