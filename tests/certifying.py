@@ -90,13 +90,12 @@ def model_of(sampler: Sampler, bias: Bias, position: PositionEncoding = POSITION
 
 
 def table_model(task: Task, more: tuple[Line, ...] = ()) -> Transformer:
-    """ABS of a table with random weights, and more lines if they are given."""
-    layout = task.layout((3, 3) if len(task.operand_places(3)) == 2 else 3)
-    config = ModelConfig(width=20, heads=5, feed_forward=24, decoder_layers=1)
+    """ABS of products with random weights, and more lines if they are given."""
     torch.manual_seed(0)
-    bias = Lines.one_key_per_head(layout, 5, 1)
+    bias = Lines.one_key_per_head(task.layout((3, 3)), 5, 1)
     bias = replace(bias, lines=(*more, *bias.lines))  # the first line that opens a key would name it
-    return Transformer(replace(config, position=NoPosition(), bias=bias), len(task.vocabulary)).eval()
+    config = ModelConfig(20, 5, 24, decoder_layers=1, position=NoPosition(), bias=bias)
+    return Transformer(config, len(task.vocabulary)).eval()
 
 
 def problems(sampler: Sampler, width: int, samples: int, seed: int = 0) -> Batch:
