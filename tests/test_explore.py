@@ -82,17 +82,14 @@ def test_the_sentence_of_a_step_names_the_largest_weights_and_the_needed_ones(
 
 
 @pytest.mark.parametrize("step", [1, 4, 8])
-def test_text_and_map_hide_later_steps_and_mark_wrong_tokens(study: AttentionStudy, figure: Figure, step: int) -> None:
+def test_a_map_hides_later_steps_and_marks_wrong_tokens(study: AttentionStudy, figure: Figure, step: int) -> None:
     decoded = explore.ask(study, "123+989")[1]
-    table = explore.digits(decoded, step)
     said = [("" if right else "✗ ") + token for token, right in zip(decoded.outputs, decoded.right, strict=True)]
-    shown = [f"[{said[step - 1]}]", *said[: step - 1][::-1]]
-    assert table.loc["model"].to_list() == ["·"] * (len(said) - step) + shown
     explore.draw_head(figure, decoded.head("cross", 0, 1), step)
     np.testing.assert_array_equal(cells(figure)[:step], decoded.weights["cross", 0][1][:step])
     assert np.isnan(cells(figure)[step:]).all()
     labels = figure.axes[0].get_yticklabels()
-    assert [label.get_text() for label in labels[:step]] == said[:step]
+    assert [label.get_text() for label in labels] == said[:step] + ["·"] * (len(said) - step)
     assert [label.get_fontweight() == "bold" for label in labels[:step]] == [
         not right for right in decoded.right[:step]
     ]

@@ -8,7 +8,6 @@ from html import escape
 
 import ipywidgets as w
 import numpy as np
-import pandas as pd
 from matplotlib.figure import Figure
 
 from abc_nb.analysis.attention import AttentionStudy, Decoded, HeadMap
@@ -16,7 +15,7 @@ from abc_nb.api import load
 from abc_nb.bias.base import Attention
 from abc_nb.common.errors import InputError
 from abc_nb.show import pictures
-from abc_nb.show.explorers.frame import Controls, Explorer, choice, or_sentence, slider, table, typed, verdict
+from abc_nb.show.explorers.frame import Controls, Explorer, choice, or_sentence, slider, typed, verdict
 
 LONGEST = 64  # places: more do not fit on the picture
 
@@ -43,10 +42,7 @@ def explore_attention(
         chosen = decoded.head(attention, layer - 1, head - 1)
         draw_head(figure, chosen, step)
         draw_all_heads(figure, decoded, attention, layer - 1, head - 1)
-        return (
-            f"{verdict(said)}{table(digits(decoded, step), 92, index=True, header=False)}"
-            f'<span class="abc-step">{escape(step_sentence(decoded, chosen, step))}</span>'
-        )
+        return f'{verdict(said)}<div class="abc-step">{escape(step_sentence(decoded, chosen, step))}</div>'
 
     controls = {
         "problem": typed("problem", problem or study.run.spec.task.problem, 460),
@@ -55,7 +51,7 @@ def explore_attention(
         "layer": slider("layer", first[0] + 1, 1, config.decoder_layers, 220),
         "head": slider("head", first[1] + 1, 1, config.heads, 280),
     }
-    return Explorer(controls, look, 440, 168, adjust)
+    return Explorer(controls, look, 440, 56, adjust)
 
 
 def ask(study: AttentionStudy, text: str) -> tuple[str, Decoded]:
@@ -69,13 +65,6 @@ def ask(study: AttentionStudy, text: str) -> tuple[str, Decoded]:
     wrong = decoded.right.count(False)
     judged = f"✗ wrong in {wrong} of {len(decoded.right)} tokens; right is {right}" if wrong else "✓ right"
     return f"{text.strip()} = {answer} {judged}", decoded
-
-
-def digits(decoded: Decoded, step: int) -> pd.DataFrame:
-    """The answer over the right one, token by token, units at the right; this step's in brackets, later ones dots."""
-    said = [token if right else f"✗ {token}" for token, right in zip(decoded.outputs, decoded.right, strict=True)]
-    said = [*said[: step - 1], f"[{said[step - 1]}]", *"·" * (len(said) - step)]
-    return pd.DataFrame([said[::-1], decoded.expected[::-1]], index=["model", "right"])
 
 
 def step_sentence(decoded: Decoded, chosen: HeadMap, step: int) -> str:

@@ -119,9 +119,8 @@ def choice(description: str, options: Any, value: Any, width: int = 240) -> w.Dr
     return control(w.Dropdown, description, width, options=options, value=value)
 
 
-def table(frame: pd.DataFrame, height: int, index: bool = False, header: bool = True) -> str:
+def table(frame: pd.DataFrame, height: int) -> str:
     """A frame as HTML of a fixed height that scrolls."""
     look = "<style>.abc-table td, .abc-table th {padding: 2px 5px; text-align: right; white-space: nowrap}</style>"
-    number = "{:.3f}".format
-    body = frame.to_html(index=index, header=header, border=0, float_format=number, classes="abc-table")
+    body = frame.to_html(index=False, border=0, float_format="{:.3f}".format, classes="abc-table")
     return f'{look}<div style="height:{height}px;overflow:auto;font-size:13px;line-height:1.3">{body}</div>'
