@@ -16,7 +16,6 @@ from abc_nb.problems.layouts import Arrangement, Layout, binary_natural, unary
 from abc_nb.problems.tasks import Task
 
 ARRANGEMENTS: tuple[Arrangement, ...] = ("natural", "units-first", "as-written")
-
 INFINITY = float("inf")
 WIDTHS = st.integers(1, 12)
 LAYOUTS = layouts(WIDTHS)
@@ -24,11 +23,6 @@ TABLES = st.builds(
     lambda first, second, rows, columns: table((first, second), (rows, columns)), *(st.integers(1, 5),) * 4
 )
 ATTENTIONS: list[Attention] = ["self", "cross"]
-
-
-def natural_tokens(width: int, second: int) -> list[str]:
-    first, other = ([f"{name}{place}" for place in reversed(range(n))] for name, n in (("a", width), ("b", second)))
-    return ["$", *first, "+", *other, "&"]
 
 
 # ---- the definition, cell by cell -------------------------------------------------------------------
@@ -160,7 +154,8 @@ def test_lines_that_a_layout_or_a_bias_has_no_place_for_are_an_error() -> None:
 def test_by_head_every_head_has_keys_of_its_own_and_together_they_see_what_a_place_needs(
     few: int, heads: int, width: int
 ) -> None:
-    layout, tokens = binary_natural(width, "*", few), natural_tokens(width, few)
+    layout = binary_natural(width, "*", few)
+    tokens = ["$", *(f"a{i}" for i in range(width)[::-1]), "*", *(f"b{i}" for i in range(few)[::-1]), "&"]
     bias = Lines.by_head(layout, heads, layers=2)
     needed = 2 * few  # digits of the factor, and as many places of the number
     for layer in (0, 1):

@@ -16,6 +16,7 @@ from abc_nb.common.errors import InputError
 SOS, EOS = "$", "&"  # the first token of a sequence and its last
 Arrangement = Literal["natural", "aligned", "units-first", "as-written"]  # see `Task.layout`
 AnswerOrder = Literal["units first", "units last"]
+Symbols = tuple[tuple[int, str], ...]  # (column, token) of SOS, operator and EOS
 SourceIndex = Literal["right", "left", "place", "running"]  # what tokens of the source are counted by
 
 
@@ -46,7 +47,7 @@ class Layout:
 
     width: int  # places of a multi-digit operand, of a table's first one
     operands: tuple[Operand, ...]
-    symbols: tuple[tuple[int, str], ...]  # (column, token) of SOS, operator and EOS
+    symbols: Symbols
     target_length: int  # output tokens, EOS included
     filled: int | None = None  # places that numbers fill, if not all of them: zeros stand in front
     row: int | None = None  # output tokens in a row, if the output is a table
@@ -67,9 +68,7 @@ class Layout:
 
     def is_short(self, operand: Operand) -> bool:
         """Whether an operand has so many places at any width: a factor of one digit, or a few."""
-        if self.unpadded:
-            return operand.few
-        return self.row is None and operand.places < self.width
+        return operand.few if self.unpadded else self.row is None and operand.places < self.width
 
     @property
     def source_length(self) -> int:
@@ -109,9 +108,6 @@ class Layout:
         return np.arange(self.target_length) + self.source_length * (counted == "running")
 
 
-Symbols = tuple[tuple[int, str], ...]
-
-
 def in_a_row(between: Sequence[Sequence[str]], places: Sequence[int]) -> tuple[tuple[Operand, ...], Symbols]:
     """Operands of so many places, units last, with the tokens before, `between` and after them; symbols by column."""
     symbols, operands, column = list[tuple[int, str]](), list[Operand](), 0
@@ -134,6 +130,5 @@ def binary_natural(width: int, operator: str, second: int) -> Layout:
 
 def binary_aligned(width: int, operator: str) -> Layout:
     """`$ + a_n b_n ... a_1 b_1 &`: the digits of one place side by side (v4 section C.4)."""
-    end = 2 * width + 2
-    symbols = ((0, SOS), (1, operator), (end, EOS))
-    return Layout(width, (Operand(end - 2, 2, width), Operand(end - 1, 2, width)), symbols, width + 1)
+    symbols = (0, SOS), (1, operator), (2 * width + 2, EOS)
+    return Layout(width, (Operand(2 * width, 2, width), Operand(2 * width + 1, 2, width)), symbols, width + 1)

@@ -19,11 +19,7 @@ COMBINE: dict[str, Callable[..., np.ndarray]] = {  # the operators of lists, wit
 class Lists(Task):
     """A list of digits, one column an item: a zero in front would be an item too."""
 
-    unit = "items"
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        return tuple(COMBINE)
+    unit, words = "items", tuple(COMBINE)
 
     def covered(self) -> str:
         return f"the list has exactly W {self.unit}"
@@ -83,12 +79,8 @@ class CycleNavigation(Lists, name="cycle-navigation"):
 
     title, example, unit, bases = "Cycle navigation", "1 -1 0 1", "steps", (5,)
     words = ()
-    takes = "steps -1, 0 and 1"
+    takes, inputs = "steps -1, 0 and 1", np.array([0, 1, 4])
     items = {"0": "0", "1": "1", "-1": "4"}  # noqa: RUF012 (a step back is four steps on)
-
-    @property
-    def inputs(self) -> np.ndarray:
-        return np.array([0, 1, 4])
 
     def step(self, place: np.ndarray, move: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         place = (place + move) % self.base

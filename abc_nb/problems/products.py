@@ -99,9 +99,6 @@ class Product(Tables, Numbers, name="n-by-n"):
         return "\n".join([" " * len("x 0 | ") + indents[0] + head, *products])
 
 
-# ---- which cells can stand together -----------------------------------------------------------------
-
-
 @cache
 def sums(base: int, first_row: bool) -> np.ndarray:
     """Which cells a row can have: booleans (digit of its factor, digit of the column's, cell); `base` is any digit.
