@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from test_hf import (
     HEADS,
     LAYERS,
@@ -33,7 +30,6 @@ from torch import Tensor
 from abc_nb import InputError, Task
 from abc_nb.bias import Lines
 from abc_nb.bias.sequence import token_count
-from abc_nb.hf.rows import Rows, real_tokens
 from abc_nb.problems.layouts import binary_aligned, binary_natural
 
 transformers = pytest.importorskip("transformers")
@@ -98,28 +94,6 @@ def test_mixed_widths_are_generated_together_with_the_cache_and_without(make: An
             if layout is LAYOUTS[-1]:
                 best = model.generate(parts[row][None], num_beams=2, **own)[0, len(parts[row]) :]
                 assert torch.equal(beams[row, :end], best)
-
-
-@given(st.data())
-def test_the_bias_of_rows_is_the_one_of_the_definition(data: st.DataObject) -> None:
-    """A token of a problem has that problem's bias to its tokens; all else is closed, cell by cell."""
-    layouts = data.draw(st.lists(st.sampled_from(LAYOUTS), min_size=1, max_size=3))
-    free = max(token_count(layout) for layout in layouts) + data.draw(st.integers(0, 3))
-    real = [sorted(data.draw(st.permutations(range(free)))[: token_count(layout)]) for layout in layouts]
-    mask = torch.zeros(len(layouts), free, dtype=torch.long)
-    for row, columns in enumerate(real):
-        mask[row, columns] = 1
-    new = data.draw(st.integers(1, free))
-    matrices = [whole(Drawn(), layout, 1) for layout in layouts]
-    parts = tuple(lambda _, __, first, last, own=own: own[:, first:last, :last] for own in matrices)
-    where = real_tokens(mask, (len(layouts), new), free - new, None)
-    found = Rows(parts, where, free - new, free).bias(1, matrices[0][None])
-    wanted = torch.full((len(layouts), HEADS, free, free), -math.inf)
-    for row, (own, columns) in enumerate(zip(matrices, real, strict=True)):
-        for query, at in enumerate(columns):
-            for key, under in enumerate(columns):
-                wanted[row, :, at, under] = own[:, query, key]
-    assert torch.equal(found, wanted[:, :, free - new :])
 
 
 def test_rows_that_do_not_fit_are_refused_in_a_sentence() -> None:

@@ -203,8 +203,6 @@ def trained_tokenizer(kind: str) -> Any:
     if kind == "bytes":  # as of GPT-2
         found.pre_tokenizer, found.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
         alphabet = pre_tokenizers.ByteLevel.alphabet()
-    elif kind == "metaspace":
-        found.pre_tokenizer, found.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
     else:  # as of Llama 2
         found.normalizer = normalizers.Replace(" ", "▁")
         found.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
@@ -216,7 +214,7 @@ def trained_tokenizer(kind: str) -> Any:
 SUMS = PATTERNS[:2]
 
 
-@pytest.mark.parametrize("kind", ["bytes", "metaspace", "no parts"])
+@pytest.mark.parametrize("kind", ["bytes", "no parts"])
 @torch.no_grad()
 def test_a_tokenizer_that_merges_digits_is_refused_and_is_given_one_digit_tokens(kind: str) -> None:
     merging, bias = trained_tokenizer(kind), SpanLines.one_key_per_head(SUMS, HEADS, LAYERS)

@@ -70,15 +70,13 @@ def problems_of(patterns: Sequence[Pattern], text: str) -> tuple[str, list[Probl
         text += EQUALS
     spans = spans_in(text, patterns)
     for span in spans:
-        own, after = text[span.start : span.end], text[span.end : span.end + 1]
+        own, after = text[span.start : span.end], text[span.equals + 1 : span.equals + 2]
         if not span.finished:
             raise InputError(
                 f"the problem {shortened(own)!r} at the end is not finished: write it as {span.pattern.form}"
             )
-        if span.answer:
-            raise InputError(f"the problem {shortened(own)!r} has an answer already: leave out what follows its '='")
         if after == EQUALS or after.isdigit():
-            raise InputError(f"the problem {shortened(own)!r} goes on with {after!r}: leave out what follows its '='")
+            raise InputError(f"the problem {shortened(own)!r} goes on behind its '=': leave out what follows that")
     waiting = {span.equals for span in spans}
     for match in LIKE_ONE.finditer(text):
         if match.end() - 1 not in waiting:

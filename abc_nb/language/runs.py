@@ -102,15 +102,18 @@ def ensure(spec: LanguageSpec, seed: int, report: Report | None = None) -> Langu
 @one_thread()
 def make(spec: LanguageSpec, seed: int, path: Path, report: Report | None) -> LanguageRun:
     """Train, round the weights to 8 bits, practise, evaluate, and write the record last."""
-    checkpoint, model = path.with_suffix(".pt"), start(spec, seed).to(device())
+    checkpoint, bias = path.with_suffix(".pt"), None
+    if spec.parent is not None and spec.calibration is not None:  # ABC, under lines of its parent
+        bias = calibrated(ensure(spec.parent, seed).model(), spec.calibration, spec.mixture.longest, seed)
+    model = spec.build(seed, bias).to(device())
     trainer = LanguageTrainer(model, spec.mixture, spec.training, seed)
     progress = trainer.run(checkpoint, report)
     trained = {"text": text_loss(model), "steps": progress.step, "seconds": round(progress.seconds, 1)}
     model = model.cpu()  # of which certificates speak
     round_weights(model)
-    bias = to_data(model.config.bias) if isinstance(model.config.bias, SpanLines) else None
-    record: dict[str, Any] = {"key": spec.key(seed), "spec": spec.data, "seed": seed, "bias": bias, "trained": trained}
-    record["history"] = list(progress.history)
+    record: dict[str, Any] = {"key": spec.key(seed), "spec": spec.data, "seed": seed}
+    record["bias"] = to_data(model.config.bias) if isinstance(model.config.bias, SpanLines) else None
+    record |= {"trained": trained, "history": [*progress.history]}
     if spec.rounds:
         practised = practise_language(model, spec.mixture, spec.practice, seed, spec.rounds, report)
         record["wrong"] = [[each.wrong for each in own] for own in practised.certificates]
@@ -133,14 +136,6 @@ def make(spec: LanguageSpec, seed: int, path: Path, report: Report | None) -> La
     write_text(path, json.dumps(record) + "\n")
     checkpoint.unlink(missing_ok=True)
     return LanguageRun(spec, seed, record, path.with_suffix(".safetensors"))
-
-
-def start(spec: LanguageSpec, seed: int) -> Transformer:
-    """The untrained model, with ABC under lines of its parent."""
-    if spec.parent is None or spec.calibration is None:
-        return spec.build(seed)
-    parent = ensure(spec.parent, seed).model()
-    return spec.build(seed, calibrated(parent, spec.calibration, spec.mixture.longest, seed))
 
 
 def ship(run: LanguageRun) -> Path:
