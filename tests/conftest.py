@@ -82,13 +82,11 @@ def figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="session")
 def tiny() -> Spec:
-    """An experiment that trains in a fraction of a second."""
     return tiny_experiment()
 
 
 @pytest.fixture(scope="session")
 def child(tiny: Spec) -> Spec:
-    """An experiment that calibrates and retrains the tiny one."""
     return child_of(tiny)
 
 

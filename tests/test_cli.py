@@ -38,9 +38,6 @@ def output(capsys: Capture, *arguments: str) -> str:
     return capsys.readouterr().out
 
 
-# ---- what commands print ----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("words", [[], *([command] for command in COMMANDS)], ids=" ".join)
 def test_help_names_every_command_and_each_explains_itself(words: list[str], capsys: Capture) -> None:
     with pytest.raises(SystemExit, match=r"^0$"):
@@ -84,9 +81,6 @@ def test_another_recipe_is_another_run(capsys: Capture, folders: Folders, monkey
     text = output(capsys, "train", "addition-vanilla", *SMOKE, *change)
     assert f"12 steps in 0 s, kept in {folders.runs}" in re.sub(r"in \d+ s", "in 0 s", text) and "accuracy" in text
     assert len(output(capsys, "compute", "addition-vanilla", "1+2", *SMOKE, *change)) > 1
-
-
-# ---- bad input --------------------------------------------------------------------------------------
 
 
 BAD = {  # commands, and what is said
@@ -165,9 +159,6 @@ def test_a_runs_folder_that_cannot_be_written_is_one_sentence(
     assert folders.runs.read_text() == "not a folder"
 
 
-# ---- lines of standard input ------------------------------------------------------------------------
-
-
 LINES = st.sampled_from([b"1+2", b"4+5", b"123456789+1", b"", b"  ", b"12a+3", b"+", b"\xff+3"])
 
 
@@ -189,9 +180,6 @@ def test_every_line_gets_one_line_and_those_without_an_answer_are_named(
     out, err = capsys.readouterr()
     assert out.split("\n") == [expected.get(line, "") for line in lines] + [""]
     assert re.findall(r"^abc-nb: line (\d+): cannot read '", err, re.MULTILINE) == [*map(str, refused)]
-
-
-# ---- where it runs ----------------------------------------------------------------------------------
 
 
 @pytest.mark.slow

@@ -7,20 +7,19 @@ from pathlib import Path
 import nbformat
 import pytest
 from conftest import Folders
+from helpers import assert_same_result
 from nbformat.v4 import new_code_cell, new_notebook
 
 from abc_nb import reproduce
 from abc_nb.cli import main
 from abc_nb.common import paths
+from abc_nb.common.errors import InputError
 from abc_nb.runs import store, sweep
 from abc_nb.show import notebooks
 from abc_nb.specs.spec import Spec
 
 Capture = pytest.CaptureFixture[str]
 FAILED = "addition-vanilla seed 3 failed: no memory"
-
-
-# ---- runs that fail ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("failures", "status"), [([], 0), ([FAILED], 1)])
@@ -48,9 +47,6 @@ def test_a_reproduction_whose_run_failed_runs_no_notebook(
     assert reproduce.reproduce("smoke", [0]) == 1
 
 
-# ---- notebooks --------------------------------------------------------------------------------------
-
-
 @pytest.mark.notebooks
 def test_a_notebook_is_refreshed_in_place_without_the_traces_of_this_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -69,9 +65,6 @@ def test_a_notebook_is_refreshed_in_place_without_the_traces_of_this_machine(
     assert "papermill" not in path.read_text() and "version" not in done.metadata.get("language_info", {})
 
 
-# ---- ship and list ----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("options", [[], ["--weights"]])
 def test_shipped_runs_come_with_weights_only_if_asked_and_list_tells_which_have_them(
     options: list[str], run: store.Run, folders: Folders, capsys: Capture, monkeypatch: pytest.MonkeyPatch
@@ -84,7 +77,11 @@ def test_shipped_runs_come_with_weights_only_if_asked_and_list_tells_which_have_
     shipped = store.find(tiny, 0, ("shipped",))
     assert shipped is not None
     assert shipped.manifest["shipped"] is True
-    assert (shipped.weights is not None) == bool(options)
+    if options:
+        assert_same_result(shipped, run)
+    else:
+        with pytest.raises(InputError, match="was shipped without its weights: run `abc-nb train successor-vanilla"):
+            shipped.model()
     shutil.rmtree(run.folder)
     assert main(["list", "--profile", "smoke"]) == 0
     _, line = capsys.readouterr().out.splitlines()

@@ -37,14 +37,6 @@ def test_a_shipped_run_is_the_run_to_the_bit(calibrated: Run) -> None:
     assert found.manifest == facts | {"shipped": True}
 
 
-def test_without_weights_the_numbers_are_shipped_alone(run: Run) -> None:
-    store.ship(run, weights=False)
-    found = shipped(run.spec)
-    assert found.weights is None and found.checksum == run.checksum
-    with pytest.raises(InputError, match="was shipped without its weights: run `abc-nb train successor-vanilla"):
-        found.model()
-
-
 def test_runs_are_added_and_replaced(run: Run, folders: Folders) -> None:
     """One run more leaves the others as they are; the same name and seed again takes the old one's place."""
     second = runner.ensure(run.spec, 1)
@@ -76,16 +68,6 @@ def test_a_damaged_table_is_named(run: Run, folders: Folders, file: str) -> None
     pack.kept.cache_clear()
     with pytest.raises(InputError, match="the shipped results are damaged: copy"):
         shipped(run.spec).evaluation()
-
-
-def test_weights_that_were_changed_are_refused(run: Run, folders: Folders) -> None:
-    store.ship(run, weights=True)
-    path = next((folders.shipped / "weights").iterdir())
-    content = bytearray(path.read_bytes())
-    content[-5] ^= 1
-    path.write_bytes(content)
-    with pytest.raises(InputError, match="does not hold the weights of"):
-        shipped(run.spec).model()
 
 
 def test_every_shipped_run_is_that_of_todays_recipe() -> None:

@@ -1,9 +1,9 @@
 """Making runs: trained once, resumed to the bit, calibrated, tested later; nothing half-made is ever found."""
 
-import json
 import os
 import pickle
 import signal
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
@@ -25,8 +25,6 @@ from abc_nb.training import trainer
 from abc_nb.training.progress import Progress
 from abc_nb.training.trainer import Trainer
 
-# ---- keys -------------------------------------------------------------------------------------------
-
 
 def assert_all_there(value: Any, data: dict[str, Any]) -> None:
     """Every field of a configuration, however deep, stands in its plain data."""
@@ -46,9 +44,6 @@ def test_every_field_that_training_depends_on_is_part_of_the_key(name: str) -> N
     if parent := chosen.parent:
         other = replace(parent, training=replace(parent.training, steps=5))
         assert replace(chosen, parent=other).digest != chosen.digest
-
-
-# ---- made once, and resumed -------------------------------------------------------------------------
 
 
 def test_a_finished_run_is_not_made_again_and_another_seed_is_another_run(run: Run) -> None:
@@ -114,30 +109,22 @@ def test_two_processes_do_not_make_a_run_twice(folders: Folders) -> None:
         process.join()
 
 
-# ---- damage -----------------------------------------------------------------------------------------
+DAMAGE = {  # of the record or the weights
+    "truncated": (store.RECORD, lambda content: content[:200]),
+    "another seed": (store.RECORD, lambda content: content.replace(b'"seed": 0', b'"seed": 3')),
+    "other weights": (store.WEIGHTS, lambda content: content[:-5] + bytes([content[-5] ^ 1]) + content[-4:]),
+    "no weights": (store.WEIGHTS, lambda content: b""),
+    "a pickle": (store.WEIGHTS, lambda content: pickle.dumps({"head.weight": [0.0]})),
+}
 
 
-@pytest.mark.parametrize("damage", ["truncated", "another", "weights", "no weights", "a pickle"])
-def test_a_damaged_run_is_named_and_not_used(run: Run, damage: str) -> None:
-    record, weights = run.folder / store.RECORD, run.folder / store.WEIGHTS
-    if damage == "truncated":
-        record.write_text(record.read_text()[:200])
-    elif damage == "another":
-        record.write_text(json.dumps(json.loads(record.read_text()) | {"seed": 3}))
-    elif damage == "weights":
-        content = bytearray(weights.read_bytes())
-        content[-5] ^= 1
-        weights.write_bytes(content)
-    else:
-        weights.write_bytes(b"" if damage == "no weights" else pickle.dumps({"head.weight": [0.0]}))
+@pytest.mark.parametrize(("file", "damage"), DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_run_is_named_and_not_used(run: Run, file: str, damage: Callable[[bytes], bytes]) -> None:
+    path = run.folder / file
+    path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(InputError, match=r"train (it|the run) again"):
-        found = store.find(run.spec, 0)
-        assert found is not None
-        found.model()
-    assert record.exists() and weights.exists(), "nothing is deleted"
-
-
-# ---- calibrated runs --------------------------------------------------------------------------------
+        runner.ensure(run.spec, 0, never).model()
+    assert path.exists(), "nothing is deleted"
 
 
 def test_a_calibrated_run_keeps_its_lines_and_where_they_are_from(calibrated: Run, child: Spec) -> None:

@@ -14,7 +14,7 @@ from abc_nb.bias import Window
 from abc_nb.calibration.calibrate import Calibration
 from abc_nb.common.config import classes, from_data, to_data
 from abc_nb.common.errors import InputError
-from abc_nb.model.positions import PositionEncoding, Rotary, Sinusoidal
+from abc_nb.model.positions import PositionEncoding, Sinusoidal
 from abc_nb.problems.numbers import Numbers
 from abc_nb.problems.tasks import REGISTRY, Task
 from abc_nb.specs import studies
@@ -23,17 +23,12 @@ from abc_nb.specs.names import CLASSIFIER, Name, parse
 from abc_nb.specs.recipes import PROFILES, TESTS
 from abc_nb.specs.spec import Spec, calibrated, spec, train_command
 
-# ---- names ------------------------------------------------------------------------------------------
-
 TYPED = [Name(task, model) for task in REGISTRY if task != CLASSIFIER.task for model in models_of(Task(task))]
 TYPED.append(CLASSIFIER)
 
 
 def test_what_is_typed_stands_for_one_name() -> None:
-    assert all(parse(str(name)) == name for name in TYPED)
-    assert all(parse(str(name)) == name for name in studies.names_of(*studies.STUDIES)), (
-        "what notebooks show can be typed"
-    )
+    assert all(parse(str(name)) == name for name in {*TYPED, *studies.names_of(*studies.STUDIES)})
 
 
 @given(st.sampled_from(TYPED), st.integers(2, 16))
@@ -84,9 +79,6 @@ def test_the_command_that_trains_names_all_that_is_not_usual() -> None:
     assert spec("addition-abc", changes=["accept=0.5"]).name == "addition-abc --set accept=0.5"
 
 
-# ---- specs ------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("profile", PROFILES)
 def test_every_experiment_has_a_spec_and_its_plain_data_say_all(profile: str) -> None:
     digests: dict[str, list[Spec]] = {}
@@ -106,8 +98,6 @@ def test_practice_is_the_last_part_of_abs_and_abc() -> None:
         assert own.parent and own.parent.training.steps == 3200 and own.training.steps == spec(name).training.steps
         assert (own.practice, own.start, own.calibration) == (2, "parent", None)
         assert (own.model, own.sampler) == (own.parent.model, own.parent.sampler)
-    with pytest.raises(InputError, match="cannot set 'optimiser=adamw'"):
-        spec("addition-abs", changes=["optimiser=adamw"])
 
 
 def test_a_plain_model_can_be_calibrated_in_any_base() -> None:
@@ -123,16 +113,10 @@ def test_a_test_length_that_a_position_does_not_reach_is_left_out() -> None:
     assert lengths and max(lengths) < 1024 < max(TESTS["far"])
 
 
-# ---- changes ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("change", "read"),
     [
         ("training.steps=3200", lambda own: own.training.steps == 3200),
-        ("training.optimizer=adamw", lambda own: own.training.optimizer == "adamw"),
-        ("model.heads=4", lambda own: own.model.heads == 4),
-        ("model.position=Rotary", lambda own: own.model.position == Rotary()),
         ('model.position={"type": "Sinusoidal", "period": 5}', lambda own: own.model.position == Sinusoidal(5)),
         ('model.bias={"type": "Window", "w": 2}', lambda own: own.model.bias == Window(2)),
         ("sampler.regime=padded", lambda own: own.sampler.regime == "padded"),
@@ -156,14 +140,12 @@ def test_a_bias_made_by_hand_follows_the_size_that_is_set() -> None:
     ("change", "sentence"),
     [
         ("training.steps", "give FIELD=VALUE"),
-        ("training.step=3", "a field is one of steps, batch"),
         ("train.steps=3", "has no part 'train'"),
         ("parent.start=new", "has no part 'parent'"),
         ("training.steps=0", "a training cannot have steps=0: give 1 or more"),
         ("model.position=Rotate", "'Rotate' is not possible as position of a ModelConfig"),
         ("accept=high", "'high' is not possible as accept of a Spec"),
         ("model.heads=7", "7 heads cannot share a width of 64"),
-        ("sampler.regime=tihgt", "tihgt"),
         ("identity=3", "a field is one of"),
         ('model.bias={"type": "Wall"}', "unknown configuration type 'Wall'"),
     ],
@@ -171,9 +153,6 @@ def test_a_bias_made_by_hand_follows_the_size_that_is_set() -> None:
 def test_a_change_that_is_not_possible_is_a_sentence(change: str, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         spec("addition-vanilla", changes=[change])
-
-
-# ---- studies and the table of models ----------------------------------------------------------------
 
 
 def test_a_pattern_matches_what_studies_name() -> None:
