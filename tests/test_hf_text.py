@@ -187,7 +187,7 @@ def test_a_bias_is_saved_beside_the_model_and_comes_back_with_it(of_text: bool, 
         copy.deepcopy(model).save_pretrained(tmp_path / "copy")
     model.save_pretrained(tmp_path / "plain")
     for name in ("own", "copy"):
-        again = hf.load(tmp_path / name, dtype="float32")
+        again = hf.load(tmp_path / name)
         assert torch.equal(again(tokens).logits, wanted)
         handle = hf.attached(again)
         assert handle is not None and handle.bias == (BIAS if of_text else lines)

@@ -94,11 +94,8 @@ def attach(
     return handle
 
 
-def load(folder: str | Path, **more: Any) -> PreTrainedModel:
-    """A causal language model that was saved under its bias, with the bias on it.
-
-    `more` goes to `from_pretrained`. InputError for a folder without a bias.
-    """
+def load(folder: str | Path) -> PreTrainedModel:
+    """A causal language model that was saved under its bias, with the bias on it; InputError for one without a bias."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     file = Path(folder) / FILE
@@ -107,7 +104,7 @@ def load(folder: str | Path, **more: Any) -> PreTrainedModel:
     data = json.loads(file.read_text(encoding="utf-8"))
     known = [*classes(Bias).values(), Line, Pattern, Task, Layout, Operand]
     bias, layout = (from_data(data[name], known) for name in ("bias", "layout"))
-    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(folder, **more)
+    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(folder)
     attach(model, bias, layout or None, data["period"], AutoTokenizer.from_pretrained(folder) if data["text"] else None)
     return model.eval()
 

@@ -61,9 +61,8 @@ class Certificate:
 
     def __str__(self) -> str:
         if not self.certified:
-            return (
-                f"{self.form} is not certified: {self.wrong:,} of {self.contexts:,} contexts are wrong: {self.problem}"
-            )
+            wrong = f"{self.wrong:,} of {self.contexts:,} contexts are wrong"
+            return f"{self.form} is not certified: {wrong}: {self.problem}"
         return (
             f"{self.form} for numbers of any lengths, in any text: in each of {self.contexts:,} contexts the right "
             f"token leads by a margin of {self.margin:.2f} or more. Where margins are smallest, float32 and float64 "

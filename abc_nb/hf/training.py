@@ -55,10 +55,7 @@ def train(
 
 
 def one_cycle(
-    optimizer: torch.optim.Optimizer,
-    steps: Collection[int],
-    loss: Callable[[int], Tensor],
-    clip: float = inf,
+    optimizer: torch.optim.Optimizer, steps: Collection[int], loss: Callable[[int], Tensor], clip: float = inf
 ) -> list[float]:
     """Descend, under a one-cycle learning rate whose highest is the optimizer's own; the loss of each step."""
     rate, weights = optimizer.param_groups[0]["lr"], optimizer.param_groups[0]["params"]
