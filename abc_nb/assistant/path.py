@@ -72,8 +72,7 @@ class Path(Answers):
         )
         head = self.head[0].weight.to(self.states)
         state = found.last_hidden_state[0, len(self.characters) :]
-        logits: Tensor = state @ (head if tokens is None else head[tokens]).T
-        return logits
+        return state @ (head if tokens is None else head[tokens]).T
 
     @torch.inference_mode()
     def answer(self, pattern: Pattern, operands: Sequence[str]) -> str:

@@ -155,8 +155,7 @@ def shipped() -> dict[str, Any]:
     file = paths.SHIPPED / RESULTS
     if not file.exists():
         raise InputError(f"{file} is not there: run `python -m abc_nb.assistant.smollm2`")
-    found: dict[str, Any] = json.loads(file.read_bytes())
-    return found
+    return json.loads(file.read_bytes())
 
 
 def summary(facts: dict[str, Any]) -> str:

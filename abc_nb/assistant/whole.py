@@ -44,8 +44,7 @@ def loss_of(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: S
     """Nats a token, of all but the first of each row."""
     own: Any = tokenizer([*texts], return_tensors="pt", padding=True, add_special_tokens=False)
     wanted = own["input_ids"].masked_fill(own["attention_mask"] == 0, -100)
-    loss: Tensor = model(**own, labels=wanted, use_cache=False).loss
-    return loss
+    return model(**own, labels=wanted, use_cache=False).loss
 
 
 def text_loss(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> float:

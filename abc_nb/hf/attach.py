@@ -104,7 +104,7 @@ def load(folder: str | Path) -> PreTrainedModel:
     data = json.loads(file.read_text(encoding="utf-8"))
     known = [*classes(Bias).values(), Line, Pattern, Task, Layout, Operand]
     bias, layout = (from_data(data[name], known) for name in ("bias", "layout"))
-    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(folder)
     attach(model, bias, layout or None, data["period"], AutoTokenizer.from_pretrained(folder) if data["text"] else None)
     return model.eval()
 

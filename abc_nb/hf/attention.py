@@ -112,8 +112,7 @@ def by_blocks(
     inputs = [x.contiguous() for x in (query, key, value)]  # since a kernel is of one order in memory
     try:
         with config.patch(recompile_limit=COMPILED):
-            mixed: Tensor = compiled()(*inputs, score, blocks(few, rows.tokens, rows.before))
-            return mixed
+            return compiled()(*inputs, score, blocks(few, rows.tokens, rows.before))
     except (exc.TorchDynamoException, exc.FailOnRecompileLimitHit) as error:
         handle.long, reason = sys.maxsize, str(error).strip().partition("\n")[0]
         warnings.warn(f"FlexAttention is not compiled, so attention takes the dense matrix: {reason}", stacklevel=2)

@@ -96,8 +96,7 @@ def logits(model: nn.Module, tokens: Tensor, **more: Tensor) -> Tensor:
     """What a model says of tokens, (row, token, vocabulary); InputError if it cannot be run on them."""
     try:
         with evaluating(model):
-            found: Tensor = model(input_ids=tokens, use_cache=False, **more).logits
-            return found.float()
+            return model(input_ids=tokens, use_cache=False, **more).logits.float()
     except InputError:
         raise
     except Exception as error:

@@ -160,12 +160,11 @@ def one_digit_tokens(tokenizer: PreTrainedTokenizerBase, patterns: Sequence[Patt
     """
     from tokenizers import Regex, pre_tokenizers
 
-    own: Any = copy.deepcopy(tokenizer)
+    own = copy.deepcopy(tokenizer)
     if getattr(own, "backend_tokenizer", None) is None:
         raise InputError("this tokenizer is not one of the library `tokenizers`: load it with use_fast=True")
     signs = {sign for pattern in patterns for literal in pattern.literals for sign in literal if not sign.isalnum()}
     alone = pre_tokenizers.Split(Regex(f"[0-9{re.escape(''.join(sorted(signs | {EQUALS, END})))}]"), "isolated")
     before = own.backend_tokenizer.pre_tokenizer
     own.backend_tokenizer.pre_tokenizer = alone if before is None else pre_tokenizers.Sequence([before, alone])
-    found: PreTrainedTokenizerBase = own
-    return found
+    return own

@@ -75,8 +75,7 @@ def answer_logits(model: PreTrainedModel, batch: Batch, attached: Attached | Non
     """Logits (batch, answer token, vocabulary) of each token of the answer, given those before it."""
     if attached is not None:
         attached.layout = batch.layout
-    logits: Tensor = model(sequence(batch), use_cache=False).logits
-    return logits[:, batch.layout.source_length :]
+    return model(sequence(batch), use_cache=False).logits[:, batch.layout.source_length :]
 
 
 @torch.no_grad()
