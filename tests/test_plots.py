@@ -26,13 +26,6 @@ def test_curves_are_the_median_over_seeds_with_a_band_from_the_worst_to_the_best
     assert [label.get_text() for label in second.get_xticklabels()] == ["1", "6", "20", "60"]
 
 
-def test_reach_is_drawn_from_the_training_length_to_the_longest_that_holds() -> None:
-    table = tables.reach(rows("ABC", {60: [1.0], 10_000: [1.0]}), "Addition")
-    (panel,) = plots.reach(table).axes
-    assert [list(line.get_xdata()) for line in panel.lines] == table[["trained", "tested"]].to_numpy().tolist()
-    assert "10,000" in [text.get_text() for text in panel.texts]
-
-
 def test_a_map_has_the_median_by_window_and_period_and_leaves_empty_what_was_not_tested() -> None:
     places = [("–", 0, 10.0), ("–", 3, 20.0), ("1", 0, 30.0), ("1", 3, 99.7), ("1", 4, 100.0)]
     frame = pd.DataFrame(places, columns=["w", "T", "ours"]).assign(task="Addition", seeds=1)
