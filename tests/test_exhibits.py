@@ -18,8 +18,6 @@ from abc_nb.specs.spec import SEEDS
 
 SHOW = Exhibits("07_every_length", "quick")
 FIGURES = paths.ROOT / "figures"
-SHIPPED = Results("quick", "shipped", SEEDS)
-SMOKE = Results("smoke", "runs", [0])
 
 
 @pytest.fixture
@@ -90,7 +88,7 @@ def test_the_report_that_comes_with_the_project_is_that_of_its_results(
     """Written into a copy of the figures, which lies elsewhere."""
     shutil.copytree(FIGURES, tmp_path / "figures", ignore=shutil.ignore_patterns("smoke", "REPORT.md"))
     monkeypatch.setenv("ABC_NB_FIGURES", str(tmp_path / "figures"))
-    text = report.write(SHIPPED).read_text()
+    text = report.write(Results("quick", "shipped", SEEDS)).read_text()
     moved = re.sub(r"\]\([./\w-]+(notebooks/\w+\.ipynb)\)", r"](../\1)", text)
     assert moved == (FIGURES / "REPORT.md").read_text(), "the results have changed: run `abc-nb report`"
     assert (tmp_path / "figures" / "runs.csv").read_bytes() == (FIGURES / "runs.csv").read_bytes()
@@ -107,5 +105,5 @@ def test_figures_and_tables_are_those_that_notebooks_save_and_each_has_its_capti
 def test_what_the_ledger_holds_is_escaped() -> None:
     """Without runs the report is written all the same."""
     ledger.record([claims.Verdict("C02", "differs", "None.", "<script>alert(1)</script> $x$ | y")], "02", "smoke")
-    text = report.write(SMOKE).read_text()
+    text = report.write(Results("smoke", "runs", [0])).read_text()
     assert r"\<script>" in text and r"\$x\$ \| y" in text
