@@ -75,10 +75,8 @@ def new_path(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Path
 
 def chat(tokenizer: PreTrainedTokenizerBase, question: str, begun: str = "") -> str:
     """A question as the model's template writes a chat, with the beginning of its answer."""
-    written = tokenizer.apply_chat_template(
-        [{"role": "user", "content": question}], tokenize=False, add_generation_prompt=True
-    )
-    return str(written) + begun
+    turn = {"role": "user", "content": question}
+    return tokenizer.apply_chat_template([turn], tokenize=False, add_generation_prompt=True) + begun
 
 
 def reply(
@@ -86,9 +84,8 @@ def reply(
 ) -> str:
     """What the model writes after a text, greedily, with the calculator or without one; at most so many tokens."""
     tokens: Any = tokenizer(text, return_tensors="pt", add_special_tokens=False)
-    generate: Any = model.generate
     own = [] if calculator is None else [calculator]
-    found = generate(**tokens, max_new_tokens=most, do_sample=False, pad_token_id=2, logits_processor=own)
+    found = model.generate(**tokens, max_new_tokens=most, do_sample=False, pad_token_id=2, logits_processor=own)
     return str(tokenizer.decode(found[0, tokens["input_ids"].shape[1] :], skip_special_tokens=True))
 
 
@@ -101,9 +98,8 @@ def asked(
     """
     rng = generator(TEST_SEED, TEST)
     for pattern in patterns:
-        for length, operands in [
-            (n, test_operands(pattern, n, rng)) for n, count in tests.items() for _ in range(count)
-        ]:
+        for length in [length for length, count in tests.items() for _ in range(count)]:
+            operands = test_operands(pattern, length, rng)
             problem = pattern.problem(operands)
             for where, text in (("alone", problem), ("chat", chat(tokenizer, f"What is {problem[:-1]}?", problem))):
                 yield {"problem": pattern.form, "where": where, "digits": length}, pattern, operands, text

@@ -129,7 +129,9 @@ def practise_language(
 
     def trainer(attempts: Sequence[Attempt], step: int) -> PractiseTrainer:
         practice.add(attempts)
-        return PractiseTrainer(model, mixture, config, seed + 2**20 * practice.rounds, practice)
+        found = PractiseTrainer(model, mixture, config, seed + 2**20 * practice.rounds)
+        found.practice = practice
+        return found
 
     return in_rounds(model, contexts, rounds, trainer, report)
 
@@ -177,11 +179,7 @@ def together(blocks: Sequence[Block]) -> Block:
 class PractiseTrainer(LanguageTrainer):
     """Trains one round: the loss of contexts alone, and how far predictions in text are from those before practice."""
 
-    def __init__(
-        self, model: Transformer, mixture: Mixture, config: TrainingConfig, seed: int, practice: ToPractise
-    ) -> None:
-        super().__init__(model, mixture, config, seed)
-        self.practice = practice
+    practice: ToPractise
 
     def gradients(self, batch: TextBatch, phase: Tensor | int) -> tuple[Tensor, Tensor]:  # type: ignore[override]
         self.model.zero_grad()
