@@ -23,7 +23,6 @@ from abc_nb.runs.run import Run as Run
 from abc_nb.specs.spec import Spec, spec
 
 ANYWHERE = ("runs", "shipped")  # made here, or come with the project
-MODELS = ("abs", "abc")  # that an installed package has
 RECORD, WEIGHTS = "run.json", "weights.safetensors"  # the files of a run's folder
 
 
@@ -101,5 +100,5 @@ def ship(run: Run, weights: bool) -> Path:
 
 def pack_models(folder: Path = paths.MODELS) -> None:
     """Write the pack that an installed package has: ABS and ABC of four tasks, seed 0, as they are shipped."""
-    names = [f"{task}-{model}" for task in ("successor", "addition", "n-by-1", "parity") for model in MODELS]
+    names = [f"{task}-{model}" for task in ("successor", "addition", "n-by-1", "parity") for model in ("abs", "abc")]
     pack.add(folder, [run for name in names if (run := find(spec(name), 0, ("shipped",)))], weights=True)
