@@ -79,8 +79,6 @@ def half_trained(config: ModelConfig, batch: Batch, vocabulary_size: int, seed: 
     return model
 
 
-# ---- trainings --------------------------------------------------------------------------------------
-
 TINY = ModelConfig(width=8, heads=2, feed_forward=16, encoder_layers=1, decoder_layers=1)
 SHORT = TrainingConfig(steps=8, batch=8, held_batch=8, warmup=2, again=3, validate_every=3, validation=12)
 SAMPLER = Sampler(Task("addition"), width_count=3)
@@ -145,9 +143,6 @@ def child_of(parent: Spec) -> Spec:
     )
 
 
-# ---- attention --------------------------------------------------------------------------------------
-
-
 def random_attention(layout: Layout, name: Attention, heads: int, seed: int, contrast: float = 1.0) -> Tensor:
     """Attention (head, query, key) of random logits; the higher the contrast, the fewer keys hold most of it."""
     rng = torch.Generator().manual_seed(seed)
@@ -155,9 +150,6 @@ def random_attention(layout: Layout, name: Attention, heads: int, seed: int, con
     if name == "self":
         logits = logits.masked_fill(torch.ones_like(logits).triu(1).bool(), -float("inf"))
     return logits.softmax(-1)
-
-
-# ---- runs -------------------------------------------------------------------------------------------
 
 
 def never(progress: Progress) -> None:
@@ -170,9 +162,6 @@ def assert_same_result(first: Run, second: Run) -> None:
     for table in TABLES:
         one, other = (run.table(table).drop(columns="seconds", errors="ignore") for run in (first, second))
         pd.testing.assert_frame_equal(one, other, check_dtype=False)
-
-
-# ---- evaluation rows --------------------------------------------------------------------------------
 
 
 def rows(model: str, accuracy: dict[int, list[float]], task: str = "Addition") -> pd.DataFrame:
@@ -202,9 +191,6 @@ def interrupted_and_resumed(chosen: Spec, monkeypatch: pytest.MonkeyPatch) -> st
     run = runner.ensure(chosen, 0, lambda progress: steps.append(progress.step))
     assert steps == [4]
     return run
-
-
-# ---- biases -----------------------------------------------------------------------------------------
 
 
 def assert_open_keys_are(keys: OpenKeys, matrix: Tensor) -> None:

@@ -28,9 +28,6 @@ def serve() -> None:
         ensure_running()
 
 
-# ---- Python -----------------------------------------------------------------------------------------
-
-
 def execute(code: str, folder: Path, environment: Mapping[str, str], output: Path) -> None:
     os.environ.clear()
     os.environ.update(environment)
@@ -71,9 +68,6 @@ print(json.dumps(said))
 def commands(words: list[list[str]], folder: Path, environment: Mapping[str, str]) -> list[tuple[int, str]]:
     """The status of each `abc-nb` command, and what it says."""
     return [(code, text) for code, text in json.loads(python(RUN.format(commands=words), folder, environment))]
-
-
-# ---- kernels ----------------------------------------------------------------------------------------
 
 
 def kernel(command: list[str], environment: Mapping[str, str], folder: str | None, apart: Any) -> None:
