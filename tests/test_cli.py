@@ -14,7 +14,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import abc_nb
-from abc_nb import cli
 from abc_nb.cli import main
 from abc_nb.common import paths
 from abc_nb.runs.run import Run
@@ -91,7 +90,6 @@ BAD = {  # commands, and what is said
     "compute addition-vanilla 1+2": "is not trained yet: run `abc-nb train addition-vanilla",
     "train addition-vanila": "did you mean addition-vanilla",
     "train addition-vanilla --profile huge": "choose one of smoke, quick, paper",
-    "train addition-vanilla --seed -1": "seed",
     "train addition-vanilla --set training.step=9": "one of steps, batch",
     "evaluate addition-vanilla --lengths 0": "a length is a whole number from 1",
     "evaluate addition-vanilla --lengths six": "'six' is not possible: a length is a whole number from 1",
@@ -122,10 +120,6 @@ def assert_one_sentence(capsys: Capture, status: int, sentence: str) -> None:
 def test_bad_input_is_one_sentence_and_status_two(command: str, capsys: Capture, folders: Folders) -> None:
     capsys.readouterr()
     assert_one_sentence(capsys, main(shlex.split(command)), BAD[command])
-
-
-def test_a_seed_that_is_given_twice_counts_once() -> None:
-    assert cli.numbers("seed", "1,0,0-2,1") == [1, 0, 2]
 
 
 @pytest.mark.parametrize(

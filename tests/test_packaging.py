@@ -23,8 +23,6 @@ from abc_nb.specs.spec import GROUPS
 
 ROOT = Path(__file__).resolve().parents[1]
 MACHINE_PATH = r"(?<![\w.-])/" + "work" + r"/"
-
-
 APART = "smol"  # the extra that brings a language model of 93 MB: not locked, and not installed for tests
 
 

@@ -21,7 +21,7 @@ from abc_nb.specs import studies
 from abc_nb.specs.models import models_of
 from abc_nb.specs.names import CLASSIFIER, Name, parse
 from abc_nb.specs.recipes import PROFILES, TESTS
-from abc_nb.specs.spec import Spec, calibrated, spec, train_command
+from abc_nb.specs.spec import Spec, calibrated, spec
 
 TYPED = [Name(task, model) for task in REGISTRY if task != CLASSIFIER.task for model in models_of(Task(task))]
 TYPED.append(CLASSIFIER)
@@ -71,12 +71,6 @@ def test_a_task_whose_name_begins_like_another_is_found(addition_mod: str) -> No
     operands = [np.array([[9, 9]]), np.array([[2, 0]])]
     assert own.task.answer(operands).tolist() == [[1, 0]], "99 + 2, modulo 100"
     assert parse("addition-mod-abc-base7") == Name(addition_mod, "abc", 7)
-
-
-def test_the_command_that_trains_names_all_that_is_not_usual() -> None:
-    assert train_command("addition-abc") == "abc-nb train addition-abc"
-    assert train_command("addition-abc", 3, "smoke") == "abc-nb train addition-abc --profile smoke --seed 3"
-    assert spec("addition-abc", changes=["accept=0.5"]).name == "addition-abc --set accept=0.5"
 
 
 @pytest.mark.parametrize("profile", PROFILES)
