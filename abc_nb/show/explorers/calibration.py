@@ -49,7 +49,7 @@ def explore_calibration(name: str = "addition-vanilla", seed: int = 0, profile: 
 
     layers = bench.parent.spec.model.decoder_layers
     controls = {
-        "share": control(w.FloatSlider, "share", 300, value=SHARE, min=0.05, max=0.6, step=0.01),
+        "share": control(w.FloatSlider, "share", 300, value=bench.share, min=0.05, max=0.6, step=0.01),
         "attention": choice("attention", ["cross", "self"], "cross", 170),
         "layer": slider("layer", layers, 1, layers, 200),
         "digits": slider("digits", 16, 6, 60),
@@ -84,11 +84,19 @@ class Bench:
         tests = tuple((length, min(samples, 200)) for length, samples in self.abc.tests)
         return replace(self.abc, calibration=Calibration(share=share), tests=tests)
 
+    @cached_property
+    def made(self) -> Run | None:
+        """ABC's run, where it is there."""
+        return store.find(self.abc, self.parent.seed)
+
+    @property
+    def share(self) -> float:
+        """The threshold that ABC chose, where it is there."""
+        return SHARE if self.made is None else float(self.made.table("thresholds").share.iloc[-1])
+
     def earlier(self) -> dict[str, pd.DataFrame]:
         """Accuracy of the plain model, and of ABC where it is there."""
-        runs, abc = {"Vanilla": self.parent}, store.find(self.abc, self.parent.seed)
-        if abc is not None and len(tried := abc.table("thresholds")):
-            runs[f"ABC (its share: {tried.share.iloc[-1]:g})"] = abc
+        runs = {"Vanilla": self.parent} | ({} if self.made is None else {f"ABC (its share: {self.share:g})": self.made})
         return {name: run.evaluation() for name, run in runs.items()}
 
     def draw(self, figure: Figure, share: float, attention: Attention, layer: int, digits: int) -> str:
