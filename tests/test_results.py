@@ -16,7 +16,6 @@ from abc_nb.common.errors import InputError
 from abc_nb.paper import tables as beside
 from abc_nb.runs import runner, store
 from abc_nb.show import tables
-from abc_nb.show.titles import of_model
 from abc_nb.specs.spec import Spec
 from abc_nb.training.evaluation import wilson
 
@@ -92,13 +91,9 @@ def test_the_papers_number_stands_beside_ours() -> None:
     assert list(table.paper[:4]) == [100, 99.9, 97.2, 21.3]
     assert np.isnan(table.paper[4])
     assert beside.wide(table).loc[("Addition", "RPE"), 10] == "99.9 | 50.0"
-    ours = pd.concat([rows(model, {60: [1.0]}) for model in ("window-cyclic", "abc-unpractised", "nope-window")])
-    for paper, known in (
-        ("table1", {"window-cyclic": 100, "nope-window": 99.35}),
-        ("table3", {"abc-unpractised": 99.8}),
-    ):
-        table = beside.beside_paper(ours, paper).set_index("model").paper
-        assert {name: table[of_model(name)] for name in known} == known, "names of models are those of before practice"
+    ours = pd.concat([rows(model, {60: [1.0]}) for model in ("window-cyclic", "nope-window")])
+    assert beside.beside_paper(ours, "table1").paper.tolist() == [100, 99.35], "ours are models before practice"
+    assert beside.beside_paper(rows("abc-unpractised", {60: [1.0]}), "table3").paper.tolist() == [99.8]
 
 
 def test_parity_with_scratchpad_is_compared_with_the_papers_scratchpad_row() -> None:
