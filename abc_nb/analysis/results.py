@@ -147,7 +147,8 @@ class Results:
 
     def provenance(self, names: Sequence[str | Name]) -> str:
         """Where the results of these experiments come from, in one line."""
-        runs, made = self.runs(names), [run.manifest for run in self.runs(names)]
+        runs = self.runs(names)
+        made = [run.manifest for run in runs]
         regimes = sorted({run.spec.sampler.regime for run in runs})
         devices = sorted({facts["device"].partition(" ")[0] for facts in made})
         versions = sorted({facts["versions"]["torch"].partition("+")[0] for facts in made})

@@ -37,11 +37,12 @@ def from_data(data: Any, types: Iterable[type]) -> Any:
     if not isinstance(name, str) or name not in known:
         raise InputError(f"unknown configuration type {name!r}: choose one of {', '.join(sorted(known))}")
     values = {key: from_data(item, types) for key, item in data.items() if key != "type"}
-    accepted = {field.name: field.default is field.default_factory is MISSING for field in fields(known[name])}
-    for key in values | accepted:
-        if key not in accepted:
-            raise InputError(f"{name} has no setting {key!r}: it takes {', '.join(accepted)}")
-        if not fits(values[key], hints(known[name])[key]) if key in values else accepted[key]:
+    needed = {field.name: field.default is field.default_factory is MISSING for field in fields(known[name])}
+    for key in values | needed:
+        if key not in needed:
+            raise InputError(f"{name} has no setting {key!r}: it takes {', '.join(needed)}")
+        possible = fits(values[key], hints(known[name])[key]) if key in values else not needed[key]
+        if not possible:
             raise InputError(f"the setting {key!r} of {name} is missing or not of its type")
     return known[name](**values)
 

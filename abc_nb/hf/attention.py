@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import sys
 import warnings
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from abc_nb.bias.base import OpenKeys
+from abc_nb.bias.base import Bias, OpenKeys
 from abc_nb.common.errors import InputError
-from abc_nb.hf.flex import ScoreMod, bias_at, biased, blocks
+from abc_nb.hf.flex import At, ScoreMod, bias_at, biased, blocks
 from abc_nb.hf.rows import Rows, values
 from abc_nb.model.attention import over_all_keys, softmax_or_zero
+from abc_nb.problems.layouts import Layout
 
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask
@@ -103,20 +104,32 @@ def by_blocks(
     short = (rows.tokens - rows.before) * rows.tokens < handle.long**2
     if rows.layout is None or short or (learns and query.device.type == "cpu") or torch.compiler.is_compiling():
         return None
-    few = values(handle.bias, rows.layout, layer, query.shape[1], query.device)
-    if not isinstance(few, OpenKeys) or few.index.shape[1] > SLOTS:
+    own = parts(handle.bias, rows.layout, layer, query.shape[1], query.device, rows.before, rows.tokens)
+    if own is None:
         return None
     from torch._dynamo import config, exc  # takes seconds, which short problems need not wait for
 
-    score = biased(bias_at(few, rows.before), softcap)
+    score = biased(own[0], softcap)
     inputs = [x.contiguous() for x in (query, key, value)]  # since a kernel is of one order in memory
     try:
         with config.patch(recompile_limit=COMPILED):
-            return compiled()(*inputs, score, blocks(few, rows.tokens, rows.before))
+            return compiled()(*inputs, score, own[1])
     except (exc.TorchDynamoException, exc.FailOnRecompileLimitHit) as error:
         handle.long, reason = sys.maxsize, str(error).strip().partition("\n")[0]
         warnings.warn(f"FlexAttention is not compiled, so attention takes the dense matrix: {reason}", stacklevel=2)
         return None
+
+
+@lru_cache(maxsize=32)  # layers: a pass asks for the same as the one before
+@torch.inference_mode(False)  # used in training later
+def parts(
+    bias: Bias, layout: Layout, layer: int, heads: int, device: torch.device, before: int, tokens: int
+) -> tuple[At, BlockMask] | None:
+    """A layer's bias as kernels look it up, and the blocks that they compute; None for too many open keys."""
+    few = values(bias, layout, layer, heads, device)
+    if not isinstance(few, OpenKeys) or few.index.shape[1] > SLOTS:
+        return None
+    return bias_at(few, before), blocks(few, tokens, before)
 
 
 @cache
