@@ -154,7 +154,7 @@ def test_reproduce_trains_what_is_missing_and_writes_figures_tables_and_the_ledg
     """One test of one reproduction, as two workers would each make their own."""
     said, count, figures = reproduced(tmp_path), len(studies.needed("smoke")), tmp_path / "figures" / "smoke"
     assert f"runs asked for: {count}, to be made: {len(LEFT)}" in said
-    pictures = [f"{name}.{end}" for name in ("figure-04-curves", "figure-0-1-headline") for end in ("png", "svg")]
+    pictures = [f"{name}.{end}" for name in ("figure-a0-1-curves", "figure-0-1-headline") for end in ("png", "svg")]
     tables = [f"table-{number}.{end}" for number in (1, 2, 3) for end in ("csv", "md", "tex")]
     assert {*pictures, *tables} <= {path.name for path in figures.iterdir()}
     assert all(len(pd.read_csv(figures / f"table-{number}.csv")) >= 4 for number in (1, 2, 3))

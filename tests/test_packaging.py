@@ -137,7 +137,7 @@ def test_the_numbers_of_the_readme_are_those_of_the_shipped_results() -> None:
     assert "Elsewhere eight ABC models are not: two of Parity" in readme
     assert "three decoder-only ones and three language models." in readme
     verdicts = ledger.ledger("quick").verdict.value_counts()
-    text = "Of the paper's {0} claims {holds} hold, {holds with changes} with changes, {in part} in part; "
-    text += "{differs} differ; {1} are undecided or untested"
+    text = "Of the paper's {0} claims {holds} hold, {holds with changes} with changes, {in part} in part, "
+    text += "{differs} differ, and {1} are undecided or untested"
     judged = verdicts.drop("definition").sum()
     assert text.format(judged, verdicts["undecided"] + verdicts["not tested"], **verdicts) in readme

@@ -48,7 +48,7 @@ def of_run(run: Run) -> dict[str, Any]:
         "on digits": len(near_by_head),
         "near the place": near_by_head.sum(),
         "lines": len(lines),
-        "with a value": (lines.value != 0).sum(),
+        "value below 0": (lines.value != 0).sum(),
     }
 
 

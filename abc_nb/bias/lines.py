@@ -136,7 +136,7 @@ class Lines(Bias):
 
     @staticmethod
     def by_head(layout: Layout, heads: int, layers: int) -> "Lines":
-        """ABS made of lines, for factors of a few digits: every head looks at one key of the problem.
+        """Made by hand, for factors of a few digits: every head looks at one key of the problem.
 
         That is this place of an operand, one below it that such a factor reaches to, or one of the factor's digits.
         """
@@ -145,7 +145,7 @@ class Lines(Bias):
 
     @staticmethod
     def one_key_per_head(layout: Layout, heads: int, layers: int) -> "Lines":
-        """ABS of a decoder-only model, where all keys share one softmax: every head looks at one key of a window.
+        """Made by hand, for a decoder-only model, where all keys share one softmax: a head looks at one key.
 
         The window has the digits of this place and of the place below it, and the last two tokens of the answer; for
         a cell of a table, the digits of its column and row and the cells above it that it needs. Tokens of the problem

@@ -45,7 +45,7 @@ class SpanLines(Bias):
 
     @classmethod
     def one_key_per_head(cls, patterns: Sequence[Pattern], heads: int, layers: int) -> "SpanLines":
-        """ABS by hand: a head sees one digit of this place or of the place below, or the sign that names the task."""
+        """Made by hand: a head sees one digit of this place or of the place below, or the sign that names the task."""
         lines = []
         for pattern in patterns:
             layout = pattern.layout((1,) * len(pattern.few))

@@ -19,7 +19,6 @@ from abc_nb.show.titles import of_model
 from abc_nb.specs.names import Name
 
 OURS = re.compile(r"(figure|table)-(a?\d+)-(\d+)-[a-z][\w-]*")  # notebook, place in its reading order
-THEIRS = {"figure": ", after the paper's", "table": " of the paper"}
 
 
 def captions() -> dict[str, str]:
@@ -31,14 +30,13 @@ def captions() -> dict[str, str]:
 def caption(name: str) -> str:
     """Number and caption in Markdown; InputError for a name without one.
 
-    `figure-7-1-reach` is `Figure 7.1`, `table-a1-2-x` is `Table A1.2`, `figure-04-x` is `Figure 4, after the
-    paper's`, and `table-1` is `Table 1 of the paper`.
+    `figure-7-1-reach` is `Figure 7.1`, `table-a1-2-x` is `Table A1.2`, and `table-1` is `Table 1 of the paper`.
     """
     known = captions()
     if name not in known:
         raise InputError(f"{name} has no caption: add a line to abc_nb/data/captions.csv")
     kind, first, *rest = name.split("-")
-    number = f"{first.upper()}.{rest[0]}" if OURS.fullmatch(name) else first.lstrip("0") + THEIRS[kind]
+    number = f"{first.upper()}.{rest[0]}" if OURS.fullmatch(name) else f"{first} of the paper"
     return f"**{kind.capitalize()} {number}.** {known[name]}"
 
 

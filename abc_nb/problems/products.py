@@ -88,15 +88,14 @@ class Product(Tables, Numbers, name="n-by-n"):
         return [varied_digits(self.base, count, places, rng) for places in pair(width)]
 
     def written_table(self, tokens: Sequence[int], layout: Layout, operands: Sequence[Digits]) -> str:
-        """The rows under the first factor: each behind its digit of the second one, a column left of the row above."""
+        """The first factor, and the rows below it, each behind its digit of the second factor."""
         assert layout.row is not None
         rows = self.read_table(tokens, layout.row)[:, ::-1].tolist()
         lines = [" ".join(self.cell_text(cell) if cell >= 0 else " ?" for cell in row) for row in rows]
         first, second = (self.text(digits[0].tolist()) for digits in operands)
-        indents = [" " * len("00 ") * (len(second) - 1 - row) for row in range(len(second))]
         head = " ".join(f"{digit:>2}" for digit in ("", *reversed(first)))
-        products = [f"x {digit} | {indent}{line}" for digit, indent, line in zip(second, indents, lines, strict=False)]
-        return "\n".join([" " * len("x 0 | ") + indents[0] + head, *products])
+        products = [f"x {digit} | {line}" for digit, line in zip(second, lines, strict=False)]
+        return "\n".join([" " * len("x 0 | ") + head, *products])
 
 
 @cache

@@ -176,9 +176,7 @@ PLACED["alibi-by-place"] = replace(
 METHODS = (*WIDENED, *MODERN, "abs", "abc")  # what appendix a1 compares
 VARIANTS = ("rope-right", "rpe-right", "alibi-cross")  # baselines that show why a baseline fails
 DECODER_ABC = decoder_only(ABC, source_index="right", parent="decoder-vanilla", tested="long")
-BY_HAND = scaffold(
-    "ABS, one key per head", positions.NoPosition(), arrangement="natural", training="anew", tested="long"
-)
+BY_HAND = scaffold("One key per head", positions.NoPosition(), arrangement="natural", training="anew", tested="long")
 DECODER_ONLY = {
     "decoder-vanilla": decoder_only(BASIC["vanilla"]),
     "decoder-abs-unpractised": decoder_only(BY_HAND, bias=Lines.one_key_per_head, source_index="right"),

@@ -18,7 +18,7 @@ def traced(title: str, position: positions.PositionEncoding, tested: str = "tabl
 
 ENCODER_DECODER = {
     "vanilla": traced("Vanilla", positions.Sinusoidal(), extends=False, training="traced_plain"),
-    "abs-unpractised": traced("ABS, one key per head", positions.NoPosition(), "tables", bias=Lines.one_key_per_head),
+    "abs-unpractised": traced("One key per head", positions.NoPosition(), "tables", bias=Lines.one_key_per_head),
     # Lines that have half of their head's attention: weaker ones tell apart the columns of one size, not of others.
     "abc-unpractised": traced(
         "ABC", positions.NoPosition(), "tables", calibration=Calibration(share=0.5), start="new", accept=1.0
