@@ -25,8 +25,8 @@ DIGITS = ("operand", "output")  # beginnings of spans that digits stand in
 def wiring(found: Results) -> pd.DataFrame:
     """A row a run of ABC on the four tasks: how many of its heads see one key, and on which keys their lines are.
 
-    `one line` and `no value` count heads and lines; `on digits` the heads with a line on digits; `near the place` those
-    of them all of whose lines on digits the bias made by hand has, too, in whatever head or layer.
+    `one line` counts the heads with one; `on digits` those with a line on digits; `near the place` those of the latter
+    all of whose lines on digits the bias made by hand has, too, in whatever head or layer.
     """
     names = [f"{task}-abc-unpractised" for task in ARITHMETIC]
     return pd.DataFrame([of_run(run) for run in found.existing(names)])
@@ -47,8 +47,6 @@ def of_run(run: Run) -> dict[str, Any]:
         "one line": (by_head == 1).sum(),
         "on digits": len(near_by_head),
         "near the place": near_by_head.sum(),
-        "lines": len(lines),
-        "value below 0": (lines.value != 0).sum(),
     }
 
 
