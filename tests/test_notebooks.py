@@ -26,7 +26,7 @@ BOOKS = notebooks.sequence()
 COURSE = [path for path in BOOKS if path.stem[0].isdigit()]
 APPENDICES = [path for path in BOOKS if re.match(r"a\d", path.stem)]  # results, for reference
 ALONE = "your_own_model"
-PRINTED = ("10_language_model", ALONE)  # they show text, and small tables without a number
+PRINTED = ("02_vanilla_failure", "06_rpe_connection", "10_language_model", ALONE)  # text, small tables
 NAME = re.compile(r'"((?:figure|table)-[\w-]+)"')
 NBVAL = ["-q", "-s", "-o", "addopts=", "--nbval-lax", "--nbval-current-env", "--nbval-cell-timeout=600"]
 NBVAL += [f"--nbval-sanitize-with={Path(__file__).parent / 'sanitize.cfg'}"]

@@ -40,7 +40,7 @@ def abc_index(queries: int, keys: int, read: tuple[int, int]) -> np.ndarray:
 
 
 def indices() -> dict[str, np.ndarray]:
-    """Figure 6.1: the two indices of a matrix of 8 x 8, RPE's clipped at 3 and ABC's read from one of 3 x 5."""
+    """Figure A0.6: the two indices of a matrix of 8 x 8, RPE's clipped at 3 and ABC's read from one of 3 x 5."""
     return {"RPE, c = 3": offsets(8, 8).clip(-3, 3), "ABC, read from 3 x 5": abc_index(8, 8, read=(3, 5))}
 
 
