@@ -3,12 +3,18 @@
 Each object carries its class name, so that a bias or a position encoding is restored as what it was.
 Unknown classes, unknown or missing fields and values of another type are errors. Classes are found in folders of which
 each file adds some; no list of names is kept.
+
+The digest of a configuration's data is the identity of what was made with it, so it must survive change:
+
+- A field that is added later is declared with `later`: records that lack it mean one value, which is left out of the
+  data for ever, whatever the default becomes. So a new field changes no digest, and a new default does.
+- A field that is removed stays in `RETIRED` of its class, as a pair of its name and the only value that records have.
 """
 
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, Field, field, fields, is_dataclass
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
@@ -18,12 +24,26 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from abc_nb.common.errors import InputError
 
 
+MEANT = "meant"  # the key of a field's metadata: the value that records mean which lack the field
+
+
+def later(meant: Any, default: Any) -> Any:
+    """A field of a configuration that was added when records without it were there already, which mean `meant`."""
+    return field(default=default, metadata={MEANT: meant})
+
+
 def to_data(value: Any) -> Any:
     """Plain dicts, lists and scalars."""
     if is_dataclass(value):
         kind = getattr(value, "MADE_BY", type(value).__name__)  # as `Task` makes every task
-        return {"type": kind} | {f.name: to_data(getattr(value, f.name)) for f in fields(value)}
+        written = {f.name: to_data(getattr(value, f.name)) for f in fields(value) if is_written(f, value)}
+        return {"type": kind, **dict(getattr(value, "RETIRED", ()))} | written
     return [to_data(item) for item in value] if isinstance(value, tuple) else value
+
+
+def is_written(setting: "Field[Any]", value: Any) -> bool:
+    """Whether a field stands in the data of a configuration: not if its value is what records mean by lacking it."""
+    return MEANT not in setting.metadata or setting.metadata[MEANT] != getattr(value, setting.name)
 
 
 def from_data(data: Any, types: Iterable[type]) -> Any:
@@ -36,8 +56,10 @@ def from_data(data: Any, types: Iterable[type]) -> Any:
     name = data.get("type")
     if not isinstance(name, str) or name not in known:
         raise InputError(f"unknown configuration type {name!r}: choose one of {', '.join(sorted(known))}")
-    values = {key: from_data(item, types) for key, item in data.items() if key != "type"}
-    needed = {field.name: field.default is field.default_factory is MISSING for field in fields(known[name])}
+    without_value = [("type", name), *getattr(known[name], "RETIRED", ())]
+    values = {own.name: own.metadata[MEANT] for own in fields(known[name]) if MEANT in own.metadata}
+    values |= {key: from_data(item, types) for key, item in data.items() if (key, item) not in without_value}
+    needed = {own.name: own.default is own.default_factory is MISSING for own in fields(known[name])}
     for key in values | needed:
         if key not in needed:
             raise InputError(f"{name} has no setting {key!r}: it takes {', '.join(needed)}")

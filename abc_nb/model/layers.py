@@ -23,12 +23,13 @@ from abc_nb.problems.layouts import SourceIndex
 class ModelConfig:
     """A model's sizes and kind (v4 appendix B); the vocabulary size comes from the task."""
 
+    RETIRED = (("norm", "pre"),)  # fields of older records
+
     width: int = 64  # D, embedding size
     heads: int = 8
     feed_forward: int = 256
     encoder_layers: int = 0  # 0: the identity encoder of the authors' code
     decoder_layers: int = 2
-    norm: Literal["pre"] = "pre"  # LayerNorms come before attention and feed-forward networks
     dropout: float = 0.0
     position: PositionEncoding = field(default_factory=Sinusoidal)
     bias: Bias = field(default_factory=Causal)

@@ -58,11 +58,12 @@ def split_numbers(seed: int, limit: int = NUMBERS) -> tuple[np.ndarray, np.ndarr
 class Sampler:
     """Training and validation problems of a task, as the model sees them."""
 
+    RETIRED = (("fixed", None),)  # fields of older records
+
     task: Task
     arrangement: Arrangement = "natural"
     regime: Regime = "tight"  # how many columns operands take: see `Numbers.width_for`
     width_count: int = 1  # consecutive training widths, tight regime
-    fixed: None = None  # every batch is fresh
 
     def __post_init__(self) -> None:
         check_fields(self)

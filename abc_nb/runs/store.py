@@ -1,87 +1,236 @@
-"""The store: finished runs, those made here in a folder each, those shipped in the pack.
+"""The store: finished runs, those made here and those that come with the project.
 
-A folder is finished or absent: it is written aside and moved into place in one step.
+A run is a record and a file of tensors, whatever the kind of its model. The record is one JSON object: `key` and whose
+run it is, `spec` (the digest of all that it depends on), `facts`, `tables`, the `bias` that was read out of a parent's
+attention, and its `certificates`.
+
+runs/KEY/run.json, weights.safetensors   made here. A folder is finished or absent: it is moved into place in one step
+results/runs.jsonl                       shipped, a line a record. Shipping appends, and the last line of a key counts
+results/specs.jsonl                      what their digests stand for, a line each
+results/weights/                         tensors of one run or of several, whose names then begin with seed0/, seed1/
 """
 
+import hashlib
 import json
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-import numpy as np
 import pandas as pd
 from filelock import FileLock
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
 
+from abc_nb.bias import Bias, Lines
+from abc_nb.bias.lines import Line
+from abc_nb.bias.spans import SpanLines
 from abc_nb.common import paths
+from abc_nb.common.config import from_data, to_data
 from abc_nb.common.errors import InputError
-from abc_nb.common.files import write_text
-from abc_nb.runs import pack
-from abc_nb.runs.run import TABLES, weights_in
-from abc_nb.runs.run import Run as Run
-from abc_nb.specs.spec import Spec, spec
+from abc_nb.common.files import write_bytes, write_text
+from abc_nb.model.eight_bits import packed, unpacked
+from abc_nb.model.transformer import Transformer
+from abc_nb.problems.spans import Pattern
+from abc_nb.problems.tasks import Task
+from abc_nb.specs.experiment import Experiment, train_command
 
 ANYWHERE = ("runs", "shipped")  # made here, or come with the project
 RECORD, WEIGHTS = "run.json", "weights.safetensors"  # the files of a run's folder
+RUNS, SPECS = "runs.jsonl", "specs.jsonl"  # the files of shipped runs
+FIRST = '{"key": "'  # what a line of `RUNS` begins with
+TABLES: dict[str, dict[str, Any]] = {  # the columns that every table of that name has; some have more
+    # A row a test: problems asked for, how many there are (fewer where no more exist), and how many are right.
+    "evaluation": dict(length=int, asked=int, samples=int, correct=int),
+    "history": dict(step=int, seconds=float, loss=float, accuracy=float),  # a row a validation
+    "thresholds": dict(share=float, lines=int, skill=float, validation=float),  # that calibration tried
+    "shortest": dict(problem=str, answer=str, right=str),  # wrong problem that a search found
+}
+Data = dict[str, Any]
 
 
-def find(experiment: Spec, seed: int, origins: Sequence[str] = ANYWHERE) -> Run | None:
+@dataclass(frozen=True)
+class Run:
+    """The result of an experiment for one seed, made here or shipped."""
+
+    spec: Any  # an `Experiment`: of arithmetic a `Spec`, of language a `LanguageSpec`
+    seed: int
+    record: Mapping[str, Any] = field(compare=False, repr=False)
+    folder: Path  # of its files; of a shipped run, the folder of all shipped results
+    weights: Path | None = None  # the file of its tensors; None where only its numbers were shipped
+    prefix: str = ""  # what their names begin with there
+
+    @property
+    def key(self) -> str:
+        return str(self.spec.key(self.seed))
+
+    @property
+    def shipped(self) -> bool:
+        return self.folder.name != self.key
+
+    @property
+    def facts(self) -> Data:
+        """Steps, seconds, device, versions, where the weights come from, and their checksum."""
+        return dict(self.record["facts"])
+
+    @property
+    def certificates(self) -> list[Data]:
+        """What trying every context gave, as plain data: one certificate, or one for each form of a language model."""
+        return list(self.record.get("certificates", []))
+
+    def table(self, name: str) -> pd.DataFrame:
+        """One of the tables in `TABLES`, which may be empty."""
+        columns = {column: [] for column in TABLES[name]} | self.record["tables"].get(name, {})
+        frame = pd.DataFrame(columns)
+        return frame.astype({column: kind for column, kind in TABLES[name].items() if kind is not str})
+
+    def bias(self) -> Lines | SpanLines | None:
+        """The bias that was read out of a parent's attention, or None for a run that has none."""
+        data = self.record.get("bias")
+        return None if data is None else from_data(by_row(data), (SpanLines, Pattern, Task, Lines, Line))
+
+    def model(self) -> Transformer:
+        """The trained model, ready to evaluate; InputError where only its numbers were shipped."""
+        model: Transformer = self.spec.build(self.seed, self.bias())
+        model.load_state_dict(self.state())
+        return model.eval()
+
+    def state(self) -> dict[str, Tensor]:
+        """The trained weights; InputError if they are not there, or not those of this run."""
+        if self.weights is None:
+            raise InputError(f"{self.spec.name} was shipped without its weights: run `{train_command(self.spec, self.seed)}`")
+        tensors = weights_in(self.weights, self.prefix)
+        if checksum(tensors) != self.facts["weights"]:
+            raise InputError(f"{self.folder} does not hold the weights of {self.key}: train it again")
+        return tensors
+
+
+# ---- files of tensors, and their checksum
+
+
+def weights_in(path: Path, prefix: str = "") -> dict[str, Tensor]:
+    """The weights in a file whose names there begin with `prefix`; InputError for a file that holds none."""
+    try:
+        with safe_open(path, "pt") as file:
+            names = [name for name in file.keys() if name.startswith(prefix)]  # noqa: SIM118 (not a dict)
+            return unpacked({name.removeprefix(prefix): file.get_tensor(name) for name in names})
+    except (SafetensorError, FileNotFoundError) as error:
+        raise InputError(f"{path} holds no weights: remove it and train the run again") from error
+
+
+def checksum(tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 of weights, the same in whatever file they are kept."""
+    return hashlib.sha256(save({name: tensor.contiguous() for name, tensor in tensors.items()})).hexdigest()
+
+
+# ---- records: the lines of a bias are written column by column, and so are tables
+
+
+def record_of(
+    spec: Experiment,
+    seed: int,
+    facts: Mapping[str, Any],
+    tables: Mapping[str, pd.DataFrame],
+    bias: Bias | None = None,
+    certificates: Sequence[Mapping[str, Any]] = (),
+) -> Data:
+    """The record of a run as plain data; tables by the names in `TABLES`, those that are empty are left out."""
+    identity = spec.identity
+    record: Data = {"key": spec.key(seed), "task": identity.task, "model": identity.model, "base": identity.base}
+    record |= {"profile": spec.profile, "changes": [*spec.changes], "seed": seed, "spec": spec.digest}
+    columns = {name: frame.astype(object).where(frame.notna(), None) for name, frame in tables.items() if len(frame)}
+    record |= {"facts": dict(facts), "tables": {name: frame.to_dict("list") for name, frame in columns.items()}}
+    record |= {} if bias is None else {"bias": by_column(to_data(bias))}
+    return record | ({"certificates": [*certificates]} if certificates else {})
+
+
+def by_column(data: Any) -> Any:
+    """Plain data in which every list of lines is a table: a list for each field."""
+    if isinstance(data, dict):
+        return {name: by_column(value) for name, value in data.items()}
+    if isinstance(data, list) and data and isinstance(data[0], dict) and data[0].get("type") == "Line":
+        return {name: [line[name] for line in data] for name in data[0] if name != "type"}
+    return [by_column(item) for item in data] if isinstance(data, list) else data
+
+
+def by_row(data: Any) -> Any:
+    """What `by_column` was given."""
+    if isinstance(data, dict) and "type" not in data:
+        return [{"type": "Line"} | dict(zip(data, row, strict=True)) for row in zip(*data.values(), strict=True)]
+    if isinstance(data, dict):
+        return {name: by_row(value) for name, value in data.items()}
+    return [by_row(item) for item in data] if isinstance(data, list) else data
+
+
+# ---- finding runs
+
+
+def find(spec: Experiment, seed: int, origins: Sequence[str] = ANYWHERE) -> Run | None:
     """The finished run, made here or else shipped, as far as `origins` has these."""
-    folder = paths.runs() / experiment.key(seed)
+    folder = paths.runs() / spec.key(seed)
     if "runs" in origins and folder.exists():
-        return read_run(experiment, seed, folder)
-    return pack.open_pack(paths.SHIPPED).run(experiment, seed) if "shipped" in origins else None
+        return read(spec, seed, folder)
+    line = shipped_lines(paths.SHIPPED).get(spec.key(seed)) if "shipped" in origins else None
+    if line is None:
+        return None
+    record = json.loads(line)
+    tensors = record.get("tensors")
+    return Run(spec, seed, record, paths.SHIPPED, *((paths.SHIPPED / tensors[0], tensors[1]) if tensors else ()))
 
 
-def with_weights(experiment: Spec, seed: int) -> Run | None:
+def with_weights(spec: Experiment, seed: int) -> Run | None:
     """The same if it has weights, which training can go on from and which can be looked at."""
-    run = find(experiment, seed)
+    run = find(spec, seed)
     return run if run is not None and run.weights is not None else None
 
 
-def read_run(experiment: Spec, seed: int, folder: Path) -> Run:
+def read(spec: Experiment, seed: int, folder: Path) -> Run:
     """The run in a folder; InputError if that is not what was written there."""
     try:
         record = json.loads((folder / RECORD).read_bytes())
-        same = record["experiment"] == experiment.data and record["seed"] == seed
-        tables = {name: frame(record["tables"][name], columns) for name, columns in TABLES.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        same = (record["spec"], record["seed"]) == (spec.digest, seed) and {"facts", "tables"} <= record.keys()
+    except (OSError, ValueError, KeyError, TypeError):
         same = False
     if not same:
         raise InputError(f"{folder} does not hold the run that its name says: move it away, and train the run again")
-    return Run(experiment, seed, record["facts"], tables.__getitem__, partial(weights_in, folder / WEIGHTS), folder)
+    return Run(spec, seed, record, folder, folder / WEIGHTS)
 
 
-def frame(rows: list[Any], columns: Mapping[str, type]) -> pd.DataFrame:
-    return pd.DataFrame({name: np.array([row.get(name) for row in rows], kind) for name, kind in columns.items()})
+def seeds(spec: Experiment, origins: Sequence[str] = ANYWHERE) -> list[int]:
+    """The seeds for which there is a finished run."""
+    before, after = spec.key(0).rsplit("seed0", 1)
+    keys = [path.parent.name for path in paths.runs().glob(f"*/{RECORD}")] if "runs" in origins else []
+    keys += shipped_lines(paths.SHIPPED) if "shipped" in origins else []
+    numbers = (key.removeprefix(f"{before}seed").removesuffix(after) for key in keys if key.startswith(before))
+    return sorted({int(number) for number in numbers if number.isdecimal()})
 
 
-def write_run(
-    experiment: Spec, seed: int, folder: Path, facts: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]
-) -> None:
-    """Write the record of a run; `tables` by the names in `TABLES`, those that are not given are empty."""
-    rows = {name: tables[name].to_dict("records") if name in tables else [] for name in TABLES}
-    record = {"experiment": experiment.data, "seed": seed, "facts": facts, "tables": rows}
-    write_text(folder / RECORD, json.dumps(record, indent=1) + "\n")
+def shipped_lines(folder: Path) -> dict[str, str]:
+    """The lines of the shipped records in a folder, by their keys; read once as long as the file stays the same."""
+    path = folder / RUNS
+    return lines_of(path, path.stat().st_mtime_ns if path.exists() else 0)
+
+
+@lru_cache(maxsize=4)
+def lines_of(path: Path, changed: int) -> dict[str, str]:
+    lines = path.read_text(encoding="utf-8").splitlines() if changed else []
+    if not all(line.startswith(FIRST) and line.endswith("}") for line in lines):
+        raise InputError(f"the shipped results are damaged: copy {path} anew from where it came from")
+    return {line[len(FIRST) : line.index('"', len(FIRST))]: line for line in lines}
 
 
 def nothing_shipped() -> str:
     """What to do where not all results are at hand, as the end of a sentence; empty where they are."""
-    if (paths.SHIPPED / pack.RUNS).exists() and paths.SHIPPED != paths.MODELS:
+    if (paths.SHIPPED / RUNS).exists() and paths.SHIPPED != paths.MODELS:
         return ""
     some = "only the story's models" if paths.SHIPPED == paths.MODELS else "no shipped results"
     return f", or set ABC_NB_RESULTS to the folder results of a checkout, for {paths.SHIPPED} holds {some}"
 
 
-def seeds() -> dict[str, list[int]]:
-    """Which seeds have a run, made here or shipped, by `name-profile` of the experiment."""
-    known = defaultdict[str, set[int]](set)
-    made = [path.parent.name.rpartition("-")[0] for path in paths.runs().glob(f"*/{RECORD}")]
-    for run in (*pack.open_pack(paths.SHIPPED).rows, *made):
-        name, _, seed = run.rpartition("-seed")
-        known[name].add(int(seed))
-    return {name: sorted(numbers) for name, numbers in known.items()}
+# ---- keeping runs
 
 
 def lock(key: str) -> FileLock:
@@ -91,14 +240,34 @@ def lock(key: str) -> FileLock:
     return FileLock(folder / f"{key}.lock")
 
 
-def ship(run: Run, weights: bool) -> Path:
-    """Add a run to the pack of shipped results, with its weights only if asked; gives the folder of the pack."""
-    with lock("pack"):
-        pack.add(paths.SHIPPED, [run], weights)
-    return paths.SHIPPED
+def keep(record: Mapping[str, Any], tensors: Mapping[str, Tensor], folder: Path) -> None:
+    """Write the files of a run into a folder, which is not in its place yet."""
+    write_bytes(folder / WEIGHTS, save(packed(tensors)))
+    write_text(folder / RECORD, json.dumps(record, indent=1) + "\n")
 
 
-def pack_models(folder: Path = paths.MODELS) -> None:
-    """Write the pack that an installed package has: ABS and ABC of four tasks, seed 0, as they are shipped."""
-    names = [f"{task}-{model}" for task in ("successor", "addition", "n-by-1", "parity") for model in ("abs", "abc")]
-    pack.add(folder, [run for name in names if (run := find(spec(name), 0, ("shipped",)))], weights=True)
+def ship(run: Run, weights: bool, folder: Path | None = None) -> Path:
+    """Append a run to the shipped results, with its weights only if asked; gives the folder that has it now."""
+    folder, record = folder or paths.SHIPPED, {name: own for name, own in run.record.items() if name != "tensors"}
+    if weights:
+        name = f"weights/{run.key.removesuffix(f'-{run.spec.digest}')}.safetensors"
+        tensors = {f"seed{run.seed}/{name}": tensor for name, tensor in packed(run.state()).items()}
+        write_bytes(folder / name, save(tensors))
+        record["tensors"] = [name, f"seed{run.seed}/"]
+    with lock("shipped"):
+        known = {json.loads(line)["digest"] for line in read_lines(folder / SPECS)}
+        new = [] if run.spec.digest in known else [{"digest": run.spec.digest, "spec": run.spec.data}]
+        append(folder / SPECS, new)
+        append(folder / RUNS, [record])
+    return folder
+
+
+def read_lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+
+
+def append(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
+    """Add lines to a file, all or none of them."""
+    lines = "".join(json.dumps(record) + "\n" for record in records)
+    if lines:
+        write_text(path, "".join(line + "\n" for line in read_lines(path)) + lines)

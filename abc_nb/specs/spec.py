@@ -12,7 +12,7 @@ import torch
 
 from abc_nb.bias import Bias, Lines
 from abc_nb.calibration.calibrate import Calibration
-from abc_nb.common.config import check_fields, digest, to_data
+from abc_nb.common.config import check_fields, to_data
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.layouts import Layout
@@ -22,7 +22,8 @@ from abc_nb.problems.tasks import REGISTRY, FinalOnly, Task
 from abc_nb.specs.changes import changed, without
 from abc_nb.specs.model import PERIOD, Model, layers
 from abc_nb.specs.models import models_of
-from abc_nb.specs.names import CLASSIFIER, Name, parse
+from abc_nb.specs.experiment import LABELS, Experiment, Name
+from abc_nb.specs.names import CLASSIFIER, parse
 from abc_nb.specs.recipes import PROFILES, TESTS
 from abc_nb.training.progress import TrainingConfig
 
@@ -35,11 +36,10 @@ GROUPS = {  # of seeds: the first was named before any run of it was made, and n
 # Products, whose carries have several digits, and lists in lists: four layers, four times the steps, smaller batches.
 LONGER = [(task, "quick") for task in ("n-by-2", "n-by-3", "direct-n-by-n", "direct-listops-nested")]
 MOST_TOKENS = 2 * 10**6  # of a test problem's output
-LABELS = ("identity", "profile", "changes", "tests")  # fields that do not change a run's weights
 
 
 @dataclass(frozen=True)
-class Spec:
+class Spec(Experiment):
     """All that determines a run, but for its seed. Every field but `LABELS` is part of its key."""
 
     sampler: Sampler
@@ -51,18 +51,13 @@ class Spec:
     accept: float = 0.0  # validation accuracy below which more lines are read, and the model is trained anew
     rank: int = 0  # of a low-rank change of queries and keys, the only thing that is trained (LoRA)
     practice: int = 0  # rounds, at most: training goes on with what the parent gets wrong until it is certified
-    tests: tuple[tuple[int, int], ...] = ()  # (length, samples) of its evaluation; more can be made later
+    tests: tuple[tuple[int, int], ...] = field(default=(), compare=False)  # (length, samples); more can be made later
     identity: Name = field(default=Name("addition", "vanilla"), compare=False)
     profile: str = field(default="quick", compare=False)
     changes: tuple[str, ...] = field(default=(), compare=False)  # of what the name says, as in training.steps=3200
 
     def __post_init__(self) -> None:
         check_fields(self)
-
-    @property
-    def name(self) -> str:
-        """As people type it: `addition-vanilla`."""
-        return " ".join([str(self.identity), *(f"--set {change}" for change in self.changes)])
 
     @property
     def task(self) -> Task:
@@ -73,21 +68,6 @@ class Spec:
         """All that a run depends on but its seed, defaults included, as plain data."""
         own = {name: value for name, value in to_data(replace(self, parent=None)).items() if name not in LABELS}
         return own if self.parent is None else own | {"parent": self.parent.data}
-
-    @cached_property
-    def digest(self) -> str:
-        """A short name that changes whenever a field does."""
-        return digest(self.data)
-
-    def key(self, seed: int) -> str:
-        """The name of its run: readable, and ending in a digest of all that it depends on."""
-        if not isinstance(seed, int) or seed < 0:
-            raise InputError(f"a seed of {seed!r} is not possible: give a whole number from 0 on")
-        return f"{self.identity}-{self.profile}-seed{seed}-{self.digest}"
-
-    def run_name(self, seed: int) -> str:
-        """What a run is called in tables and among certificates, whatever its digest."""
-        return f"{self.name}-{self.profile}-seed{seed}"
 
     def calibration_batch(self, seed: int) -> Batch:
         """The parent's training problems, over which its attention is averaged."""
@@ -202,8 +182,3 @@ def calibrated(name: str, profile: str = "quick") -> Spec:
     if identity is None or identity.model not in CALIBRATED or identity == CLASSIFIER:
         raise InputError(f"{name!r} cannot be calibrated here: name a plain model such as addition-vanilla")
     return specify(replace(identity, model=CALIBRATED[identity.model]), profile)
-
-
-def train_command(name: str | Name, seed: int = 0, profile: str = "quick") -> str:
-    """What to type to train an experiment."""
-    return f"abc-nb train {name}" + f" --profile {profile}" * (profile != "quick") + f" --seed {seed}" * (seed != 0)

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from typing import Any
 
 import torch
 
 from abc_nb.bias.spans import SpanLines
 from abc_nb.calibration.calibrate import Calibration
-from abc_nb.common.config import digest, to_data
+from abc_nb.common.config import to_data
 from abc_nb.common.errors import InputError
 from abc_nb.language.mixture import Mixture
 from abc_nb.model.positions import Rotary
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.spans import VOCABULARY, Pattern
 from abc_nb.problems.tasks import Task
+from abc_nb.specs.changes import changed
+from abc_nb.specs.experiment import LABELS, LANGUAGE, Experiment, Name
 from abc_nb.training.progress import TrainingConfig
 
-PREFIX = "language-"
 FORMS = {"addition": "{a}+{b}=", "n-by-1": "{a}*{d}=", "successor": "succ({a})=", "parity": "parity({bits})="}
 HEADS, LAYERS = 8, 2
 TRAINING = TrainingConfig(
@@ -30,6 +31,7 @@ PRACTICE = replace(PRACTICE, learning_rate=1e-3, matrix_learning_rate=2e-3)
 TRAINING_ALONE = replace(TRAINING, steps=2000, batch=64, held_batch=64, hold=1000)
 ROUNDS = 9
 LINES = Calibration()  # the sparsest lines that determine the answer
+PARTS = ("mixture", "model", "training", "practice")  # of a spec, of which fields can be changed
 PLACES = 16  # positions that a problem takes where a token stands at its place: more than a number has in training
 
 
@@ -39,10 +41,9 @@ def patterns() -> tuple[Pattern, ...]:
 
 
 @dataclass(frozen=True)
-class LanguageSpec:
+class LanguageSpec(Experiment):
     """All that determines a run of a language model, but for its seed."""
 
-    name: str  # as people type it
     mixture: Mixture
     model: ModelConfig
     training: TrainingConfig = TRAINING
@@ -50,17 +51,16 @@ class LanguageSpec:
     practice: TrainingConfig = PRACTICE  # one round of it
     parent: LanguageSpec | None = None  # whose attention in problems is calibrated
     calibration: Calibration | None = None  # how lines are read out of the parent's attention
+    identity: Name = field(default=Name(LANGUAGE, "text"), compare=False)
+    profile: str = field(default="quick", compare=False)
+    changes: tuple[str, ...] = field(default=(), compare=False)
 
     @cached_property
     def data(self) -> dict[str, Any]:
         """All that a run depends on but its seed, as plain data."""
-        unused = {"name"} if self.rounds else {"name", "practice"}
-        own = {name: value for name, value in to_data(replace(self, parent=None)).items() if name not in unused}
-        return own | {"vocabulary": VOCABULARY} | ({"parent": self.parent.data} if self.parent else {})
-
-    def key(self, seed: int) -> str:
-        """The name of its run: readable, and ending in a digest of all that it depends on."""
-        return f"{self.name}-seed{seed}-{digest(self.data)}"
+        unused = {*LABELS} if self.rounds else {*LABELS, "practice"}
+        used = {name: value for name, value in to_data(replace(self, parent=None)).items() if name not in unused}
+        return used | {"vocabulary": VOCABULARY} | ({"parent": self.parent.data} if self.parent else {})
 
     def build(self, seed: int, bias: SpanLines | None = None) -> Transformer:
         """The untrained model; its initial weights follow from the seed. `bias` replaces the configured one."""
@@ -70,22 +70,27 @@ class LanguageSpec:
             return Transformer(config, len(VOCABULARY))
 
 
-def language_spec(name: str) -> LanguageSpec:
-    """The spec of a name, as `language-abs`; InputError for any other."""
-    known = {spec.name: spec for spec in language_specs()}
-    if name not in known:
-        raise InputError(f"unknown language model {name!r}: choose one of {', '.join(known)}")
-    return known[name]
+def language_spec(identity: Name, profile: str, changes: tuple[str, ...]) -> LanguageSpec:
+    """The spec of a language model; InputError for a profile that there is not, or a change that is not possible."""
+    if profile != "quick":
+        raise InputError(f"{identity} has no profile {profile!r}: language models have quick alone")
+    for change in changes:
+        if change.partition(".")[0] not in PARTS:
+            raise InputError(f"cannot set {change!r}: {identity} has the parts {', '.join(PARTS)}, as in training.steps=9")
+    plain = language_models()[identity.model]
+    parts = {part: changed(getattr(plain, part), part, changes) for part in PARTS}
+    return replace(plain, **parts, identity=identity, changes=changes)
 
 
-def language_specs() -> tuple[LanguageSpec, ...]:
-    """Text alone; text and problems plain, with ABS and with ABC; and the model whose attention ABC is read out of.
+@cache
+def language_models() -> dict[str, LanguageSpec]:
+    """By name: text alone; text and problems plain, with ABS and with ABC; and the model that ABC is read out of.
 
-    The last one, `language-placed`, is a plain model of problems alone: a token sees all of its problem before it, and
-    its position is its place.
+    The last one, `placed`, is a plain model of problems alone: a token sees all of its problem before it, and its
+    position is its place.
     """
-    own = patterns()
-    scaffold = SpanLines.one_key_per_head(own, HEADS, LAYERS)
+    forms = patterns()
+    scaffold = SpanLines.one_key_per_head(forms, HEADS, LAYERS)
     config = ModelConfig(
         width=128,
         heads=HEADS,
@@ -95,14 +100,13 @@ def language_specs() -> tuple[LanguageSpec, ...]:
         source_index="running",
         kind="decoder-only",
     )
-    alone = Mixture(own, characters=64, text=False)
-    placed = LanguageSpec(
-        f"{PREFIX}placed", alone, replace(config, bias=SpanLines.whole(own, HEADS, PLACES)), TRAINING_ALONE
-    )
-    return (
-        LanguageSpec(f"{PREFIX}text", Mixture(()), config),
-        LanguageSpec(f"{PREFIX}plain", Mixture(own), config),
-        LanguageSpec(f"{PREFIX}abs", Mixture(own), replace(config, bias=scaffold), rounds=ROUNDS),
-        LanguageSpec(f"{PREFIX}abc", Mixture(own), config, rounds=ROUNDS, parent=placed, calibration=LINES),
-        placed,
-    )
+    whole = replace(config, bias=SpanLines.whole(forms, HEADS, PLACES))
+    alone = Mixture(forms, characters=64, text=False)
+    placed = LanguageSpec(alone, whole, TRAINING_ALONE, identity=Name(LANGUAGE, "placed"))
+    return {
+        "text": LanguageSpec(Mixture(()), config),
+        "plain": LanguageSpec(Mixture(forms), config),
+        "abs": LanguageSpec(Mixture(forms), replace(config, bias=scaffold), rounds=ROUNDS),
+        "abc": LanguageSpec(Mixture(forms), config, rounds=ROUNDS, parent=placed, calibration=LINES),
+        "placed": placed,
+    }
