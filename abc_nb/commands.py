@@ -1,32 +1,26 @@
-"""What each `abc-nb` command does; the function is called like the command (`list_` spares the builtin)."""
+"""What each `abc-nb` command does, for any kind of model; the function is called like it (`list_` spares the builtin)."""
 
+import json
 import sys
 import warnings
 from argparse import Namespace
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from dataclasses import asdict
 from io import TextIOWrapper
 from pathlib import Path
 
 import pandas as pd
-from tqdm.auto import tqdm
 
 from abc_nb import api
-from abc_nb.analysis import certified
-from abc_nb.analysis.results import Results
-from abc_nb.certificates import files
-from abc_nb.certificates.certify import Certificate, certify_model, weights_of
-from abc_nb.certificates.checking.check import check
+from abc_nb.certificates.certify import Certificate, attempt
 from abc_nb.common import devices, paths
-from abc_nb.common.config import to_data
 from abc_nb.common.errors import InputError
+from abc_nb.common.files import write_text
 from abc_nb.runs import runner, store
-from abc_nb.runs.run import Run
-from abc_nb.show import titles
-from abc_nb.specs import studies
-from abc_nb.specs.spec import SEEDS, spec
-from abc_nb.training import evaluation
-from abc_nb.training.progress import Progress
+from abc_nb.runs.store import Run
+from abc_nb.specs.names import matching
+from abc_nb.specs.spec import spec
+from abc_nb.training.progress import shown
 
 
 def trained(arguments: Namespace) -> Run:
@@ -39,15 +33,12 @@ def show(frame: pd.DataFrame) -> None:
 
 
 def list_(arguments: Namespace) -> None:
-    rows, folders = [], store.seeds()
-    for name in studies.matching(arguments.pattern, arguments.profile):
-        own = spec(name, arguments.profile)
-        runs = [store.find(own, seed) for seed in folders.get(f"{own.name}-{arguments.profile}", [])]
-        seeds = " ".join(str(run.seed) for run in runs if run)
-        weights = " ".join(str(run.seed) for run in runs if run and run.weights)
-        rows.append((own.name, own.task.title, titles.of_model(own.identity.model), own.sampler.regime, seeds, weights))
-    columns = ["experiment", "task", "model", "regime", "seeds_with_results", "seeds_with_weights"]
-    show(pd.DataFrame(rows, columns=columns))
+    rows = []
+    for experiment in (spec(name, arguments.profile) for name in matching(arguments.pattern)):
+        runs = [run for seed in store.seeds(experiment) if (run := store.find(experiment, seed)) is not None]
+        seeds = " ".join(str(run.seed) for run in runs)
+        rows.append((experiment.name, experiment.title, seeds, " ".join(str(run.seed) for run in runs if run.weights)))
+    show(pd.DataFrame(rows, columns=["experiment", "model", "seeds_with_results", "seeds_with_weights"]))
     if advice := store.nothing_shipped():
         warnings.warn(f"not all results are here: train some{advice}", stacklevel=2)
 
@@ -55,44 +46,30 @@ def list_(arguments: Namespace) -> None:
 def train(arguments: Namespace) -> None:
     experiment = spec(arguments.name, arguments.profile, arguments.changes)
     paths.runs().mkdir(parents=True, exist_ok=True)  # a folder that cannot be written is named before the bar
-    for each in runner.untrained(experiment, arguments.seed):
-        with bar(each.training.steps, each.name) as report:
-            runner.ensure(each, arguments.seed, report)
+    for needed in runner.untrained(experiment, arguments.seed):
+        with shown(needed.name, needed.training.steps) as report:
+            runner.ensure(needed, arguments.seed, report)
     run = runner.ensure(experiment, arguments.seed)
-    seconds = run.manifest["seconds"]["training"]
-    print(f"{experiment.name} seed {run.seed}: {run.manifest['steps']} steps in {seconds:.0f} s, kept in {run.folder}")
-    show(run.evaluation())
-
-
-@contextmanager
-def bar(steps: int, name: str) -> Iterator[Callable[[Progress], None]]:
-    """What shows the progress of a training in a bar."""
-    with tqdm(total=steps, unit="step", desc=name) as shown:
-
-        def report(progress: Progress) -> None:
-            if progress.history:
-                shown.set_postfix_str(f"validation {progress.history[-1]['accuracy']:.1%}", refresh=False)
-            shown.update(progress.step - shown.n)
-
-        yield report
+    steps, seconds = run.facts["steps"], run.facts["seconds"]["training"]
+    print(f"{experiment.name} seed {run.seed}: {steps} steps in {seconds:.0f} s, kept in {run.folder}")
+    show(run.table("evaluation"))
 
 
 def evaluate(arguments: Namespace) -> None:
     run = trained(arguments)
     tests = [(length, arguments.samples) for length in arguments.lengths]
-    model = run.model().to(devices.device())
-    show(evaluation.evaluate(model, run.spec.sampler, tests, run.spec.name, run.seed))
+    show(run.spec.evaluate(run.model().to(devices.device()), tests))
 
 
 @devices.one_thread()  # one token at a time is too little to share
 def compute(arguments: Namespace) -> int:
     experiment, typed = spec(arguments.name, arguments.profile, arguments.changes), arguments.expression
     if typed != "-":
-        experiment.task.read(typed)  # bad input is named before a missing model
+        experiment.check(typed)  # bad input is named before a missing model
     model = trained(arguments).model()
     if typed == "-":
-        return answer_lines(lambda line: next(evaluation.answers(model, experiment.sampler, [line], arguments.text)))
-    print(*evaluation.answers(model, experiment.sampler, [typed], arguments.text))
+        return answer_lines(lambda line: next(experiment.answers(model, [line], arguments.text)))
+    print(*experiment.answers(model, [typed], arguments.text))
     return 0
 
 
@@ -106,7 +83,7 @@ def answer_lines(answer: Callable[[str], str]) -> int:
     status = 0
     for number, line in enumerate(sys.stdin, 1):
         try:
-            print(answer(line.rstrip("\n")), flush=True)
+            print(answer(line.rstrip("\r\n")).replace("\n", " "), flush=True)
         except InputError as error:
             print(flush=True)
             if line.strip():
@@ -116,66 +93,38 @@ def answer_lines(answer: Callable[[str], str]) -> int:
 
 
 def certify(arguments: Namespace) -> int:
-    if (arguments.name is None) == (arguments.check is None):
-        raise InputError("give either an experiment to certify, as in addition-abc, or --check and a file")
-    if arguments.check is not None:
-        return checked(Path(arguments.check))
     run = trained(arguments)
-    found = certify_model(run.model(), run.spec.sampler)
+    model = run.model()
+    certificates = [attempt(model, contexts).certificate for contexts in run.spec.contexts(model)]
     if arguments.output is not None:
-        files.write(found, run.spec.name, run.seed, arguments.profile, Path(arguments.output))
-    return said(found)
+        data = {"experiment": run.spec.name, "profile": run.spec.profile, "seed": run.seed}
+        data |= {"certificates": [asdict(certificate) for certificate in certificates]}
+        write_text(Path(arguments.output), json.dumps(data, indent=1, ensure_ascii=False) + "\n")
+    return max(said(certificate) for certificate in certificates)
 
 
-def said(found: Certificate) -> int:
+def said(certificate: Certificate) -> int:
     """Print what a certificate says; the status is 1 where it does not hold."""
-    print(tried(found.contexts, found.wrong, found.margin, found.seconds))
-    print(f"rounding in float{found.rounding['bits']} leaves at least {found.rounding['left']:.2g} of a margin")
-    if found.certified:
-        print(f"certified: {found.statement}")
+    counted = f"{certificate.contexts:,} contexts in {certificate.seconds:.1f} s, {certificate.wrong:,} wrong"
+    print(f"{counted}, smallest margin {certificate.margin:.4g}")
+    print(f"rounding leaves at least {certificate.rounding['left']:.2g} of a margin")
+    if certificate.certified:
+        print(f"certified: {certificate.statement}")
         return 0
-    for example in reversed(found.counterexamples):
+    for example in reversed(certificate.counterexamples):
         alone = " where these zeros in front are kept" if example.zeros else ""
         print(f"wrong{alone}: {example.problem} = {example.right}, the model says {example.answer}")
-    reasons = [f"the shortest problem that shows it is {example.problem}" for example in found.counterexamples[:1]]
-    reasons += ["no problem that was tried shows a wrong context"] * (found.wrong > 0)
+    reasons = [f"the shortest problem that shows it is {example.problem}" for example in certificate.counterexamples[:1]]
+    reasons += ["no problem that was tried shows a wrong context"] * (certificate.wrong > 0)
     print("not certified: " + (reasons or ["the smallest margin is within what rounding can change"])[0])
     return 1
-
-
-def tried(contexts: int, wrong: int, margin: float, seconds: float) -> str:
-    return f"{contexts:,} contexts in {seconds:.1f} s, {wrong:,} wrong, smallest margin {margin:.4g}"
-
-
-def checked(path: Path) -> int:
-    """Print what an independent check of a certificate says, against the weights of its run."""
-    data = files.read(path)
-    model = api.load(data["experiment"], data["seed"], data["profile"]).model()
-    found = check(data, weights_of(model), to_data(model.config))
-    print(tried(found.contexts, found.wrong, found.margin, found.seconds))
-    print(f"rounding in float64 leaves at least {found.left:.2g} of a margin; tried: {found.statement}")
-    print("the certificate holds" if found.agrees else "the certificate does not hold")
-    return 0 if found.agrees else 1
 
 
 def sweep(arguments: Namespace) -> int:
     from abc_nb.runs import sweep as sweeping
 
-    names = studies.matching(arguments.pattern, arguments.profile)
-    jobs = [(spec(name, arguments.profile), seed) for seed in arguments.seeds for name in names]
-    return 1 if sweeping.sweep(jobs, arguments.dask) else 0
-
-
-def reproduce(arguments: Namespace) -> int:
-    from abc_nb.reproduce import reproduce
-
-    return reproduce(arguments.profile, arguments.seeds)
-
-
-def report(arguments: Namespace) -> None:
-    from abc_nb.paper import report as page
-
-    print(page.write(Results("quick", "shipped", SEEDS)))
+    experiments = [spec(name, arguments.profile) for name in matching(arguments.pattern)]
+    return 1 if sweeping.sweep([(each, seed) for seed in arguments.seeds for each in experiments], arguments.dask) else 0
 
 
 def notebooks(arguments: Namespace) -> None:
@@ -189,6 +138,4 @@ def ship(arguments: Namespace) -> None:
     run = store.find(experiment, arguments.seed, ("runs",))
     if run is None:
         raise InputError(f"{experiment.name}, seed {arguments.seed}, was not made here: there is nothing new to ship")
-    certificate = certified.of_run(run, ("runs",)) if arguments.weights else None
     print(f"{run.key} is in {store.ship(run, arguments.weights)}")
-    files.ship(experiment.run_name(run.seed), certificate)
