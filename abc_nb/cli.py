@@ -58,9 +58,9 @@ def numbers(kind: str, text: str) -> list[int]:
     return [*found]
 
 
-def add_experiment(sub: argparse.ArgumentParser, **name: Any) -> None:
+def add_experiment(sub: argparse.ArgumentParser) -> None:
     """The options that say which run a command is about."""
-    sub.add_argument("name", metavar="NAME", help="an experiment, as in addition-vanilla or addition-abs-base4", **name)
+    sub.add_argument("name", metavar="NAME", help="an experiment, as in addition-vanilla or addition-abs-base4")
     sub.add_argument("--seed", type=partial(number, "seed"), default=0, help="default 0")
     text = "another value of a field of its spec, as in training.steps=3200 or model.position=Rotary: another run"
     sub.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", dest="changes", help=text)
@@ -95,9 +95,8 @@ def build_parser() -> Parser:
     sub.add_argument("--text", action="store_true", help=all_written)
 
     sub = command("certify", "prove a model right at every length, or find the shortest problem it gets wrong")
-    add_experiment(sub, nargs="?")
+    add_experiment(sub)
     sub.add_argument("--output", metavar="FILE", help="write the certificate to this file, in JSON")
-    sub.add_argument("--check", metavar="FILE", help="check a certificate independently instead of making one")
 
     sub = command("sweep", "train many experiments, in parallel")
     sub.add_argument("pattern", metavar="PATTERN", help="a task, names as in 'addition-*', or a study, as in proven")
@@ -125,7 +124,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     if not paths.CHECKOUT and arguments.command not in INSTALLED:
         raise InputError(f"{arguments.command} needs the project's checkout: the package has {', '.join(INSTALLED)}")
-    of_language = str(getattr(arguments, "name", None)).startswith(PREFIX)
+    of_language = getattr(arguments, "name", "").startswith(PREFIX)
     if of_language:
         language_spec(arguments.name)  # a name that there is not is refused whatever the command
     name = {"list": "list_"}.get(arguments.command, arguments.command)

@@ -15,10 +15,8 @@ from abc_nb import api
 from abc_nb.analysis import certified
 from abc_nb.analysis.results import Results
 from abc_nb.certificates import files
-from abc_nb.certificates.certify import Certificate, certify_model, weights_of
-from abc_nb.certificates.checking.check import check
+from abc_nb.certificates.certify import Certificate, certify_model
 from abc_nb.common import devices, paths
-from abc_nb.common.config import to_data
 from abc_nb.common.errors import InputError
 from abc_nb.runs import runner, store
 from abc_nb.runs.run import Run
@@ -116,10 +114,6 @@ def answer_lines(answer: Callable[[str], str]) -> int:
 
 
 def certify(arguments: Namespace) -> int:
-    if (arguments.name is None) == (arguments.check is None):
-        raise InputError("give either an experiment to certify, as in addition-abc, or --check and a file")
-    if arguments.check is not None:
-        return checked(Path(arguments.check))
     run = trained(arguments)
     found = certify_model(run.model(), run.spec.sampler)
     if arguments.output is not None:
@@ -129,7 +123,8 @@ def certify(arguments: Namespace) -> int:
 
 def said(found: Certificate) -> int:
     """Print what a certificate says; the status is 1 where it does not hold."""
-    print(tried(found.contexts, found.wrong, found.margin, found.seconds))
+    counts = f"{found.contexts:,} contexts in {found.seconds:.1f} s, {found.wrong:,} wrong"
+    print(f"{counts}, smallest margin {found.margin:.4g}")
     print(f"rounding in float{found.rounding['bits']} leaves at least {found.rounding['left']:.2g} of a margin")
     if found.certified:
         print(f"certified: {found.statement}")
@@ -141,21 +136,6 @@ def said(found: Certificate) -> int:
     reasons += ["no problem that was tried shows a wrong context"] * (found.wrong > 0)
     print("not certified: " + (reasons or ["the smallest margin is within what rounding can change"])[0])
     return 1
-
-
-def tried(contexts: int, wrong: int, margin: float, seconds: float) -> str:
-    return f"{contexts:,} contexts in {seconds:.1f} s, {wrong:,} wrong, smallest margin {margin:.4g}"
-
-
-def checked(path: Path) -> int:
-    """Print what an independent check of a certificate says, against the weights of its run."""
-    data = files.read(path)
-    model = api.load(data["experiment"], data["seed"], data["profile"]).model()
-    found = check(data, weights_of(model), to_data(model.config))
-    print(tried(found.contexts, found.wrong, found.margin, found.seconds))
-    print(f"rounding in float64 leaves at least {found.left:.2g} of a margin; tried: {found.statement}")
-    print("the certificate holds" if found.agrees else "the certificate does not hold")
-    return 0 if found.agrees else 1
 
 
 def sweep(arguments: Namespace) -> int:

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from tqdm.auto import tqdm
 
-from abc_nb.certificates.checking.enumerate import Question, contexts, questions, settled
-from abc_nb.certificates.checking.forward import Forward, State
-from abc_nb.certificates.checking.geometry import Facts, Tree, Width
 from abc_nb.certificates.checksum import checksum
 from abc_nb.common.config import fits, sha256_of
 from abc_nb.common.errors import InputError
+from oracle.enumerate import Question, contexts, questions, settled
+from oracle.forward import Forward, State
+from oracle.geometry import Facts, Tree, Width
 
 ROWS = 2**19  # contexts computed at once
 SAID = ("task", "base", "arrangement", "narrowest")  # what a statement is about: all that a check takes from one

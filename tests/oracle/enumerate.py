@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from abc_nb.certificates.checking.geometry import LISTS, Atom, Facts, Tree, Width, atoms, renamed
 from abc_nb.common.errors import InputError
+from oracle.geometry import LISTS, Atom, Facts, Tree, Width, atoms, renamed
 
 MOST = 2**22  # rows at once
 Question = tuple[Width, int, Tree]  # a step of one width, which stands for all of its shape, and its tree

@@ -10,7 +10,7 @@ from functools import cache
 
 import numpy as np
 
-from abc_nb.certificates.checking.geometry import Atom, Facts, Tree, atoms
+from oracle.geometry import Atom, Facts, Tree, atoms
 
 Values = dict[Atom, np.ndarray]
 State = tuple[np.ndarray, np.ndarray]  # numbers (rows, D), and the bound of each row
