@@ -7,7 +7,7 @@ import re
 import signal
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
@@ -99,14 +99,9 @@ def build_parser() -> Parser:
     sub.add_argument("--output", metavar="FILE", help="write the certificate to this file, in JSON")
 
     sub = command("sweep", "train many experiments, in parallel")
-    sub.add_argument("pattern", metavar="PATTERN", help="a task, names as in 'addition-*', or a study, as in proven")
+    sub.add_argument("pattern", metavar="PATTERN", help="a task, or names as in 'addition-*'")
     sub.add_argument("--seeds", type=seeds, default=[0], help="as in 0,1 or 0-4 (default 0)")
     sub.add_argument("--dask", metavar="ADDRESS", help="on a Dask cluster: its scheduler, as in tcp://host:8786")
-
-    sub = command("reproduce", "train the models of the story, certify them, run all notebooks, write the report")
-    sub.add_argument("--seeds", type=seeds, default=[0], help="as in 0,1 or 0-4 (default 0)")
-
-    command("report", "write the report on the figures and tables of the shipped results", profile=False)
 
     sub = command("notebooks", "run the notebooks in place on the shipped results", profile=False)
     sub.add_argument("notebook", nargs="*", metavar="NOTEBOOK", help="as in 01_data (default: all)")
@@ -135,12 +130,17 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    return guarded(lambda: run(build_parser().parse_args(argv)))
+
+
+def guarded(command: Callable[[], int]) -> int:
+    """The exit status of a command; of what goes wrong it prints one sentence."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # what its encoding lacks is escaped, as on standard error
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_, **__: print(f"abc-nb: {message}", file=sys.stderr)
-            return run(build_parser().parse_args(argv))
+            return command()
     except InputError as error:
         return fail(str(error))
     except BrokenPipeError:  # whoever reads our output has seen enough, as in `abc-nb list | head`

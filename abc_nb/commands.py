@@ -13,7 +13,6 @@ from tqdm.auto import tqdm
 
 from abc_nb import api
 from abc_nb.analysis import certified
-from abc_nb.analysis.results import Results
 from abc_nb.certificates import files
 from abc_nb.certificates.certify import Certificate, certify_model
 from abc_nb.common import devices, paths
@@ -21,8 +20,8 @@ from abc_nb.common.errors import InputError
 from abc_nb.runs import runner, store
 from abc_nb.runs.run import Run
 from abc_nb.show import titles
-from abc_nb.specs import studies
-from abc_nb.specs.spec import SEEDS, spec
+from abc_nb.specs.names import matching
+from abc_nb.specs.spec import spec
 from abc_nb.training import evaluation
 from abc_nb.training.progress import Progress
 
@@ -38,7 +37,7 @@ def show(frame: pd.DataFrame) -> None:
 
 def list_(arguments: Namespace) -> None:
     rows, folders = [], store.seeds()
-    for name in studies.matching(arguments.pattern, arguments.profile):
+    for name in matching(arguments.pattern):
         own = spec(name, arguments.profile)
         runs = [store.find(own, seed) for seed in folders.get(f"{own.name}-{arguments.profile}", [])]
         seeds = " ".join(str(run.seed) for run in runs if run)
@@ -141,21 +140,9 @@ def said(found: Certificate) -> int:
 def sweep(arguments: Namespace) -> int:
     from abc_nb.runs import sweep as sweeping
 
-    names = studies.matching(arguments.pattern, arguments.profile)
+    names = matching(arguments.pattern)
     jobs = [(spec(name, arguments.profile), seed) for seed in arguments.seeds for name in names]
     return 1 if sweeping.sweep(jobs, arguments.dask) else 0
-
-
-def reproduce(arguments: Namespace) -> int:
-    from abc_nb.reproduce import reproduce
-
-    return reproduce(arguments.profile, arguments.seeds)
-
-
-def report(arguments: Namespace) -> None:
-    from abc_nb.paper import report as page
-
-    print(page.write(Results("quick", "shipped", SEEDS)))
 
 
 def notebooks(arguments: Namespace) -> None:

@@ -13,12 +13,9 @@ import pandas as pd
 from scipy.stats import fisher_exact, t
 
 from abc_nb.analysis import certified
-from abc_nb.analysis.results import Results
 from abc_nb.analysis.statistics import ends
 from abc_nb.common import paths
 from abc_nb.common.files import write_text
-from abc_nb.paper.ledger import ledger
-from abc_nb.paper.report import LENGTHS, ROWS
 from abc_nb.problems.tables import Tables
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import store
@@ -27,7 +24,11 @@ from abc_nb.show.titles import of_models, of_task
 from abc_nb.specs.names import Name
 from abc_nb.specs.recipes import TABLE
 from abc_nb.specs.spec import spec, train_command
-from abc_nb.specs.studies import names_of
+from audit import DATA
+from audit.ledger import ledger
+from audit.report import LENGTHS, ROWS
+from audit.results import Results
+from audit.studies import names_of
 
 ALARM = 0.01  # chance that any count of the table differs where chance alone is at work
 TABULATED = dict.fromkeys(("baselines", "scaffolds", "abc"), "a0_papers_tables")  # tables 1 to 3 of the paper
@@ -151,7 +152,7 @@ def report(profile: str, seeds: Sequence[int]) -> tuple[str, bool]:
     rows = [(each.what, in_words(each.shipped), in_words([each.here]), each.verdict(level)) for each in every]
     frame = pd.DataFrame(rows, columns=COLUMNS)
     number = frame.verdict.value_counts().reindex([SAME, DIFFERS, OPEN], fill_value=0)
-    template = (paths.DATA / "statements.md").read_text(encoding="utf-8").rstrip()
+    template = (DATA / "statements.md").read_text(encoding="utf-8").rstrip()
     text = template.format(
         table=frame.to_markdown(index=False, disable_numparse=True),
         alarm=ALARM,

@@ -7,8 +7,8 @@ from filelock import FileLock
 
 from abc_nb.common import paths
 from abc_nb.common.files import write_text
-from abc_nb.paper.claims import Verdict, known
 from abc_nb.specs.recipes import PROFILES
+from audit.claims import Verdict, known
 
 METHODS = ("abs", "abc", "positions")  # topics of claims on what ABS, ABC and Algorithm 1 do
 CLAIM = ["id", "topic", "claim", "criterion"]

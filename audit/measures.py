@@ -8,18 +8,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from abc_nb.analysis import connections
 from abc_nb.analysis.attention import AttentionStudy
 from abc_nb.analysis.calibration_study import CalibrationStudy
-from abc_nb.analysis.results import Results, identity
+from abc_nb.analysis.results import identity
 from abc_nb.bias.base import ENCODER_DECODER
 from abc_nb.bias.lines import Line, cells_of
 from abc_nb.calibration.of_model import INTERPOLATES
 from abc_nb.common.errors import InputError
 from abc_nb.runs.run import Run
 from abc_nb.specs.recipes import PROFILES
-from abc_nb.specs.studies import names_of
 from abc_nb.training.evaluation import TEST_SEED
+from audit import attention, calibration, connections
+from audit.results import Results
+from audit.studies import names_of
 
 Row = dict[str, Any]
 ABOUT = ["task", "model", "base", "seed", "regime", "validation"]  # which run a row is of, and how well it learned
@@ -70,7 +71,7 @@ def needed_cells(study: AttentionStudy) -> Row:
     columns = [f"{study.length} digits, {part}" for part in ("inside", "beyond")]
     for name in ENCODER_DECODER:
         inside, beyond = heads[heads.attention == name].sort_values(columns[0]).iloc[-1][columns]
-        even_inside, even_beyond = study.even(name)
+        even_inside, even_beyond = attention.even(study, name)
         left = (beyond - even_beyond) / (inside - even_inside)
         row |= {f"{name}_inside": inside, f"{name}_beyond": beyond, f"{name}_left": left}
     return row
@@ -81,9 +82,9 @@ def operands(study: AttentionStudy) -> Row:
 
     `untrained` is how many look at either so in the model that the training began with.
     """
-    heads = study.by_operand()
+    heads = attention.by_operand(study)
     first, second = preferring(heads)
-    untrained = preferring(study.by_operand(study.run.spec.build(study.run.seed)))
+    untrained = preferring(attention.by_operand(study, study.run.spec.build(study.run.seed)))
     return {"first": first, "second": second, "untrained": sum(untrained), "heads": len(heads)}
 
 
@@ -95,7 +96,7 @@ def preferring(sources: pd.DataFrame) -> tuple[int, int]:
 
 def needed_digits(study: AttentionStudy) -> Row:
     """Over output digits the correlation of attention on the needed digit with accuracy, and the latter's spread."""
-    steps = study.steps()
+    steps = attention.steps(study)
     return {"correlation": steps.mass.corr(steps.accuracy), "spread": np.ptp(steps.accuracy)}
 
 
@@ -107,7 +108,7 @@ def calibrated(measure: Callable[[CalibrationStudy], Row]) -> Callable[[Results]
 def costs(study: CalibrationStudy) -> Row:
     """Problems seen to 99% in validation, ABC's over the plain model's: between `low` and `high`; and seconds."""
     (before, own), (parent_before, parent) = map(problems_seen, (study.run, study.parent_run))
-    return {"low": before / parent, "high": own / max(parent_before, 1), "seconds": study.cost()["seconds"]}
+    return {"low": before / parent, "high": own / max(parent_before, 1), "seconds": calibration.cost(study)["seconds"]}
 
 
 def problems_seen(run: Run) -> tuple[int, float]:
@@ -176,7 +177,7 @@ def verticals(results: Results) -> list[Row]:
     rows, regime = [], PROFILES[results.profile].regime
     for seed, studies in by_seed.items():
         if len(studies) == len(names):
-            lines = pd.concat([study.verticals() for study in studies])
+            lines = pd.concat([calibration.verticals(study) for study in studies])
             share = lines.share[~lines.token.str.startswith("operand")].sum() / lines.share.sum()
             about_seed = {"task": "", "model": "abc-unpractised", "base": 0, "seed": seed, "regime": regime}
             rows.append(about_seed | {"share": float(share)})

@@ -25,11 +25,11 @@ from typing import Any, NamedTuple, cast
 import pandas as pd
 
 from abc_nb.analysis import statistics
-from abc_nb.analysis.results import Results
-from abc_nb.common import paths
-from abc_nb.paper.measures import frame, measured
 from abc_nb.show import titles
-from abc_nb.specs.models import PAPER_BATCH
+from audit import DATA
+from audit.measures import frame, measured
+from audit.models import PAPER_BATCH
+from audit.results import Results
 
 VERDICTS = ("holds", "holds with changes", "in part", "differs", "undecided", "not tested", "definition", "not run")
 ABOUT = ("all", "some", "none")  # of the runs: what a claim says
@@ -60,7 +60,7 @@ def known() -> dict[str, Any]:
 
 
 def rows_of(table: str) -> list[Any]:
-    return [*pd.read_csv(paths.DATA / f"{table}.csv", dtype=str, keep_default_na=False).itertuples(index=False)]
+    return [*pd.read_csv(DATA / f"{table}.csv", dtype=str, keep_default_na=False).itertuples(index=False)]
 
 
 def judge(results: Results, ids: Sequence[str]) -> list[Verdict]:

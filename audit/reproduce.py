@@ -3,13 +3,13 @@
 import os
 from collections.abc import Sequence
 
-from abc_nb.analysis.results import Results
 from abc_nb.common import paths
-from abc_nb.paper import report, statements
 from abc_nb.runs import sweep
 from abc_nb.show import notebooks
 from abc_nb.specs.spec import SEEDS
-from abc_nb.specs.studies import needed
+from audit import NOTEBOOKS, report, statements
+from audit.results import Results
+from audit.studies import needed
 
 
 def reproduce(profile: str, seeds: Sequence[int]) -> int:
@@ -27,7 +27,8 @@ def reproduce(profile: str, seeds: Sequence[int]) -> int:
     results = Results(profile, "any", sorted({*seeds, *SEEDS}) if compared else [*seeds])
     print("stage 2 of 3: notebooks", flush=True)
     parameters = {"profile": profile, "results": results.origin, "seeds": results.seeds}
-    notebooks.execute_all(paths.BUILD / "notebooks" / profile, parameters)
+    books = [*notebooks.sequence(NOTEBOOKS), *notebooks.sequence()]
+    notebooks.execute_all(books, paths.BUILD / "notebooks" / profile, parameters)
     print("stage 3 of 3: report", flush=True)
     page = report.write(results)
     text, same = statements.report(profile, seeds) if compared else ("", True)

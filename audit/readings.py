@@ -7,13 +7,12 @@ from typing import Any
 from abc_nb.calibration.calibrate import PAPER, SCRIPT, Calibration
 from abc_nb.model import positions
 from abc_nb.specs.model import PERIOD, Model, Start, reading
+from abc_nb.specs.models import ABC
 
 INDEX = {"none": positions.NoPosition(), "plain": positions.Sinusoidal(), "mod3": positions.Sinusoidal(PERIOD)}
 INDEX_TITLES = {"none": "no positions", "plain": "plain index", "mod3": "index modulo 3"}
 WEIGHTS: dict[str, Start] = {"new": "new", "warm": "parent"}  # by the ends of names
 WEIGHTS_TITLES = {"new": "new weights", "warm": "the plain model's weights"}
-# New weights under the lines and no positions, as the method's text has it (v4 section 4).
-ABC = reading("ABC", INDEX["none"], "new", Calibration(), tested="beyond", training="anew", accept=1.0)
 READINGS = {  # ABC by positions and initial weights; none and new is `abc`
     f"abc-{index}-{weights}": reading(
         f"ABC, {INDEX_TITLES[index]}, {WEIGHTS_TITLES[weights]}", position, start, Calibration()

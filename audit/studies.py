@@ -1,19 +1,16 @@
-"""Studies: the experiments that notebooks show, each a product of tasks, models and bases. No others exist."""
+"""Studies: the experiments that notebooks show, each a product of tasks, models and bases."""
 
-import fnmatch
 from dataclasses import dataclass, replace
 from itertools import product
 
-from abc_nb.common.errors import InputError
-from abc_nb.problems.tasks import REGISTRY
-from abc_nb.specs import models, readings, traced
-from abc_nb.specs.names import Name
+from abc_nb.specs import models as course
+from abc_nb.specs import traced
+from abc_nb.specs.names import ARITHMETIC, LISTS, Name, matching
 from abc_nb.specs.spec import Spec, specify
+from audit import models, readings
 
-ARITHMETIC = ("successor", "addition", "n-by-1", "parity")  # the paper's four tasks
 ABLATED = ("successor", "addition", "n-by-1")  # the tasks of the ablations, and of padded problems
 BINARY = ("addition", "n-by-1")
-LISTS = ("listops-sm", "listops-max", "listops-min")
 FACTORS = ("n-by-2", "n-by-3")
 BASES = (2, 4, 8, 16)
 CERTIFIED = ("window-cyclic", "abs", "abc-unpractised", "abc")  # ABS to one side, and ABC with new weights
@@ -38,7 +35,7 @@ TIGHT = ("smoke", "quick")  # in the profile `paper` all problems are padded
 STORY = "story"  # what plain `reproduce` trains in the profile `quick`; the others are taken from the shipped results
 STUDIES = {
     STORY: Study(ARITHMETIC, ("vanilla", "window", "window-cyclic", "abs", "abc-unpractised", "abc"), corner=None),
-    "baselines": Study(ARITHMETIC, models.BASELINES, corner=None),
+    "baselines": Study(ARITHMETIC, course.BASELINES, corner=None),
     "scaffolds": Study(ARITHMETIC, models.SCAFFOLDS, corner=None),
     "practised": Study(ARITHMETIC, ("abs", "abc"), corner=None),
     "abc": Study(ARITHMETIC, ("abc-unpractised",), corner=None),
@@ -57,9 +54,9 @@ STUDIES = {
     "deep": Study(("successor", "addition"), tuple(models.DEEP), profiles=("quick",)),
     "paper size": Study(("successor", "addition"), tuple(models.PAPER_SIZED), profiles=("quick",)),
     "paper size and batch": Study(ABLATED, tuple(models.PAPER_BATCH), profiles=("quick",)),
-    "grid": Study(ARITHMETIC, tuple(models.GRID)),
+    "grid": Study(ARITHMETIC, tuple(course.GRID)),
     "periods": Study(BINARY, tuple(models.PERIODS)),
-    "windows": Study(("successor", "addition"), tuple(models.WINDOWS)),
+    "windows": Study(("successor", "addition"), tuple(course.WINDOWS)),
     "rope sizes": Study(("addition",), ("rope-64", "rope-128", "rope-512"), corner=1),
     "methods": Study(ARITHMETIC, models.METHODS),
     "places": Study(BINARY, (*models.PLACED, "coupling", "abs")),
@@ -80,7 +77,7 @@ STUDIES = {
     "sizes": Study(("addition",), ("window-cyclic-both", *models.SIZED)),
     "smallest": Study(("addition",), tuple(models.SMALLEST), profiles=("quick",)),
     "decoder-only": Study(DECODED, tuple(models.DECODER_ONLY)),
-    "practised decoders": Study(DECODED, tuple(models.PRACTISED_DECODERS)),
+    "practised decoders": Study(DECODED, tuple(course.PRACTISED_DECODERS)),
     "sparsest lines in base 16": Study(("n-by-1",), SPARSE, (16,), profiles=("quick",)),
     "sparsest lines of Parity": Study(("parity",), SPARSE, profiles=("quick",)),
     "sparsest lines of decoders": Study(
@@ -108,15 +105,9 @@ def studies_of(profile: str) -> list[str]:
     return [name for name, study in STUDIES.items() if profile in study.profiles]
 
 
-def matching(pattern: str, profile: str = "quick") -> list[Name]:
-    """The names of a study or a task, or those that match a pattern with wildcards; InputError if none do."""
-    if pattern in studies_of(profile):
-        return names_of(pattern, profile=profile)
-    wanted = f"{pattern}-*" if pattern in REGISTRY else pattern
-    matched = [name for name in names_of(*studies_of(profile)) if fnmatch.fnmatch(str(name), wanted)]
-    if not matched:
-        raise InputError(f"no experiment matches {pattern!r}, a pattern as in 'addition-*': `abc-nb list` shows all")
-    return matched
+def of_pattern(pattern: str, profile: str = "quick") -> list[Name]:
+    """The names of a study, or those that `names.matching` gives; InputError if there are none."""
+    return names_of(pattern, profile=profile) if pattern in studies_of(profile) else matching(pattern)
 
 
 def needed(profile: str) -> list[Spec]:

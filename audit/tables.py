@@ -4,18 +4,21 @@ from typing import Any
 
 import pandas as pd
 
-from abc_nb.analysis.results import Results, identity
-from abc_nb.analysis.statistics import BAR, ends, median_seed, medians, over_seeds, percent
+from abc_nb.analysis.results import identity
+from abc_nb.analysis.statistics import ends, median_seed
 from abc_nb.bias.lines import cells_of
-from abc_nb.common import paths
 from abc_nb.runs.run import Run
-from abc_nb.show.tables import arranged
 from abc_nb.show.titles import named, of_task
 from abc_nb.specs.model import BEFORE, UNPRACTISED
-from abc_nb.specs.models import MODELS, SIX_LAYERS
-from abc_nb.specs.readings import ALGORITHM_1, READINGS
+from abc_nb.specs.models import known
+from abc_nb.specs.names import ARITHMETIC
 from abc_nb.specs.recipes import PROFILES, TABLE
-from abc_nb.specs.studies import ARITHMETIC
+from audit import DATA
+from audit.frames import arranged
+from audit.models import SIX_LAYERS
+from audit.readings import ALGORITHM_1, READINGS
+from audit.results import Results
+from audit.statistics import BAR, medians, over_seeds, percent
 
 TITLES = {"+ w=1": "Window", "+ T=3": "ABS", "NoPE + w=1": "Window, no positions"}  # the paper's names, and ours
 LENGTHS = {"table1": TABLE, "table3": (6, 10, 20, 60)}
@@ -24,13 +27,13 @@ LENGTHS = {"table1": TABLE, "table3": (6, 10, 20, 60)}
 def beside_paper(rows: pd.DataFrame, table: str) -> pd.DataFrame:
     """`over_seeds` at the table's lengths, with the paper's percentage in the column `paper`."""
     ours = named(over_seeds(rows[rows.length.isin(LENGTHS[table])]))
-    known = pd.read_csv(paths.DATA / "paper_tables.csv", dtype=str).replace({"model": TITLES})
-    known = known[(known.table == table) & known.length_digits.str.isdigit().fillna(False)]
-    known = known.assign(length=known.length_digits.astype(int), paper=pd.to_numeric(known.accuracy_percent))
-    if (known.model == "+ scratchpad").any():  # as the paper calls Vanilla on Parity, where it has that
+    papers = pd.read_csv(DATA / "paper_tables.csv", dtype=str).replace({"model": TITLES})
+    papers = papers[(papers.table == table) & papers.length_digits.str.isdigit().fillna(False)]
+    papers = papers.assign(length=papers.length_digits.astype(int), paper=pd.to_numeric(papers.accuracy_percent))
+    if (papers.model == "+ scratchpad").any():  # as the paper calls Vanilla on Parity, where it has that
         ours.loc[(ours.task == "Parity") & (ours.model == "Vanilla"), "model"] = "+ scratchpad"
     keys = [ours.task, ours.model.str.removesuffix(BEFORE), ours.length]  # the paper has no practice
-    ours.insert(3, "paper", known.set_index(["task", "model", "length"]).paper.reindex(keys).to_numpy())
+    ours.insert(3, "paper", papers.set_index(["task", "model", "length"]).paper.reindex(keys).to_numpy())
     return ours
 
 
@@ -43,7 +46,7 @@ def wide(frame: pd.DataFrame) -> pd.DataFrame:
 def interpolation(rows: pd.DataFrame) -> pd.DataFrame:
     """Table 2, of evaluation rows: is Vanilla right in 99% of validation and of problems of 60 digits, or more?"""
     by_task = named(rows[(rows.model == "vanilla") & (rows.length == 60)]).groupby("task", sort=False)
-    paper = pd.read_csv(paths.DATA / "paper_tables.csv", dtype=str)
+    paper = pd.read_csv(DATA / "paper_tables.csv", dtype=str)
     paper = paper[paper.table == "table2"].pivot(index="task", columns="length_digits", values="accuracy_percent")
     columns: dict[str, pd.Series] = {}
     for what, column, title in (
@@ -61,7 +64,7 @@ def readings(results: Results, regime: str) -> pd.DataFrame:
     end = "" if regime == "tight" else f"-{regime}"
     ours = f"abc{end or UNPRACTISED}"
     shown = {ours: "ABC: no positions, new weights"}
-    shown |= {f"{model}{end}": MODELS[model].title for model in (*READINGS, *ALGORITHM_1)}
+    shown |= {f"{model}{end}": known()[model].title for model in (*READINGS, *ALGORITHM_1)}
     rows = results.rows("abc", "readings", "algorithm 1", "padded")
     rows = rows[(rows.length == 60) & rows.model.isin(shown)]
     counts = rows.accuracy.ge(BAR).groupby([rows.model, rows.task]).agg(["sum", "size"])
@@ -118,7 +121,7 @@ def kept(run: Run) -> dict[str, Any]:
     accuracy, model = run.evaluation().set_index("length").accuracy, own.identity.model
     end = next((f", {title}" for end, title in SIX_LAYERS.items() if model.endswith(end)), "")
     return identity(run) | {
-        "reading": MODELS[model].title.removesuffix(end),
+        "reading": known()[model].title.removesuffix(end),
         "layers": own.model.decoder_layers,
         "embedding size": own.model.width,
         "batch": own.training.batch,

@@ -8,17 +8,18 @@ from typing import Any
 import pandas as pd
 
 from abc_nb.analysis import certified
-from abc_nb.analysis.results import Results
-from abc_nb.analysis.statistics import percent
 from abc_nb.common import paths
 from abc_nb.common.files import write_text
-from abc_nb.paper import exhibits
-from abc_nb.paper.claims import VERDICTS
-from abc_nb.paper.ledger import ledger, unlike_the_paper, usual_size
 from abc_nb.runs.run import Run
 from abc_nb.show.titles import of_models
-from abc_nb.specs.models import MODELS
-from abc_nb.specs.studies import ARITHMETIC, names_of, studies_of
+from abc_nb.specs.models import known
+from abc_nb.specs.names import ARITHMETIC
+from audit import DATA
+from audit.claims import VERDICTS
+from audit.ledger import ledger, unlike_the_paper, usual_size
+from audit.results import Results
+from audit.statistics import percent
+from audit.studies import names_of, studies_of
 
 SHOWN_LENGTHS = (6, 10, 60)
 ROWS = of_models(["vanilla", "abs", "abc", "decoder-vanilla", "decoder-abs", "decoder-abc"])
@@ -32,10 +33,9 @@ def write(results: Results) -> Path:
     write_text(folder / "runs.csv", pd.DataFrame([run_row(run) for run in runs]).to_csv(index=False))
     book, shipped = ledger(profile), sum(run.manifest["shipped"] for run in runs)
     counts = book.verdict.value_counts()
-    template = (paths.DATA / "report.md").read_text(encoding="utf-8")
+    template = (DATA / "report.md").read_text(encoding="utf-8")
     page = template.format(
         profile=profile,
-        caption=exhibits.caption("figure-0-1-headline"),
         seeds=", ".join(map(str, results.seeds)),
         worst=worst_runs(results),
         claims=len(book),
@@ -83,7 +83,7 @@ def worst_runs(results: Results, models: Sequence[str] = tuple(ROWS)) -> str:
             worst = [own[own.length == length].accuracy.min() for length in LENGTHS]
             cells = ["–" if value != value else percent(100 * value) for value in worst]
             mine = proven[proven.model == model].after
-            trained = results.existing([f"{task}-{MODELS[model].parent}" for task in ARITHMETIC])
+            trained = results.existing([f"{task}-{known()[model].parent}" for task in ARITHMETIC])
             rows.append((ROWS[model], *cells, f"{mine.sum()} of {max(len(mine), len(trained))}" if len(mine) else "–"))
     head = [("", *(f"{length} digits" for length in LENGTHS), "certified"), ("---",) * (len(LENGTHS) + 2)]
     return "\n".join(f"| {' | '.join(cells)} |".replace("|  |", "| |") for cells in [*head, *rows] if rows)
