@@ -24,7 +24,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@touch $@
 
 reproduce: $(STAMP) ## train, evaluate and plot the results (PROFILE=quick)
-	$(BIN)/abc-nb reproduce --profile $(PROFILE)
+	$(BIN)/python -m audit reproduce --profile $(PROFILE)
 
 # loadgroup hands a worker one test at a time, in the order of tests/conftest.py.
 test: lint types ## run every check: lint, types, tests (long ones in a short form), notebooks
@@ -40,15 +40,16 @@ lint: $(STAMP) ## check style, formatting and the order of parts
 
 types: $(STAMP) ## check types in the package and the notebooks
 	$(BIN)/mypy
-	$(BIN)/nbqa mypy notebooks
+	PYTHONPATH="$(CURDIR)" $(BIN)/nbqa mypy notebooks
 
 # Figures of changed parameters must not replace the committed ones.
 lab: $(STAMP) ## open the notebooks in JupyterLab; their figures go to build/figures
-	ABC_NB_FIGURES="$(CURDIR)/build/figures" $(BIN)/jupyter lab notebooks
+	PYTHONPATH="$(CURDIR)" ABC_NB_FIGURES="$(CURDIR)/build/figures" $(BIN)/jupyter lab notebooks
 
 figures: $(STAMP) ## run the notebooks in place on the shipped results; write figures/ and its report
 	$(BIN)/abc-nb notebooks
-	$(BIN)/abc-nb report
+	$(BIN)/python -m audit notebooks
+	$(BIN)/python -m audit report
 
 bench: $(STAMP) ## measure speed
 	$(BIN)/python benchmarks/run.py

@@ -7,7 +7,7 @@ import re
 import signal
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
@@ -58,9 +58,9 @@ def numbers(kind: str, text: str) -> list[int]:
     return [*found]
 
 
-def add_experiment(sub: argparse.ArgumentParser, **name: Any) -> None:
+def add_experiment(sub: argparse.ArgumentParser) -> None:
     """The options that say which run a command is about."""
-    sub.add_argument("name", metavar="NAME", help="an experiment, as in addition-vanilla or addition-abs-base4", **name)
+    sub.add_argument("name", metavar="NAME", help="an experiment, as in addition-vanilla or addition-abs-base4")
     sub.add_argument("--seed", type=partial(number, "seed"), default=0, help="default 0")
     text = "another value of a field of its spec, as in training.steps=3200 or model.position=Rotary: another run"
     sub.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", dest="changes", help=text)
@@ -95,19 +95,13 @@ def build_parser() -> Parser:
     sub.add_argument("--text", action="store_true", help=all_written)
 
     sub = command("certify", "prove a model right at every length, or find the shortest problem it gets wrong")
-    add_experiment(sub, nargs="?")
+    add_experiment(sub)
     sub.add_argument("--output", metavar="FILE", help="write the certificate to this file, in JSON")
-    sub.add_argument("--check", metavar="FILE", help="check a certificate independently instead of making one")
 
     sub = command("sweep", "train many experiments, in parallel")
-    sub.add_argument("pattern", metavar="PATTERN", help="a task, names as in 'addition-*', or a study, as in proven")
+    sub.add_argument("pattern", metavar="PATTERN", help="a task, or names as in 'addition-*'")
     sub.add_argument("--seeds", type=seeds, default=[0], help="as in 0,1 or 0-4 (default 0)")
     sub.add_argument("--dask", metavar="ADDRESS", help="on a Dask cluster: its scheduler, as in tcp://host:8786")
-
-    sub = command("reproduce", "train the models of the story, certify them, run all notebooks, write the report")
-    sub.add_argument("--seeds", type=seeds, default=[0], help="as in 0,1 or 0-4 (default 0)")
-
-    command("report", "write the report on the figures and tables of the shipped results", profile=False)
 
     sub = command("notebooks", "run the notebooks in place on the shipped results", profile=False)
     sub.add_argument("notebook", nargs="*", metavar="NOTEBOOK", help="as in 01_data (default: all)")
@@ -125,7 +119,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     if not paths.CHECKOUT and arguments.command not in INSTALLED:
         raise InputError(f"{arguments.command} needs the project's checkout: the package has {', '.join(INSTALLED)}")
-    of_language = str(getattr(arguments, "name", None)).startswith(PREFIX)
+    of_language = getattr(arguments, "name", "").startswith(PREFIX)
     if of_language:
         language_spec(arguments.name)  # a name that there is not is refused whatever the command
     name = {"list": "list_"}.get(arguments.command, arguments.command)
@@ -136,12 +130,17 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    return guarded(lambda: run(build_parser().parse_args(argv)))
+
+
+def guarded(command: Callable[[], int]) -> int:
+    """The exit status of a command; of what goes wrong it prints one sentence."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # what its encoding lacks is escaped, as on standard error
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_, **__: print(f"abc-nb: {message}", file=sys.stderr)
-            return run(build_parser().parse_args(argv))
+            return command()
     except InputError as error:
         return fail(str(error))
     except BrokenPipeError:  # whoever reads our output has seen enough, as in `abc-nb list | head`

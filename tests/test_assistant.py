@@ -15,11 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
-from abc_nb.assistant import smollm2, whole
-from abc_nb.assistant.path import Calculator, Path
 from abc_nb.bias.sequence import dense_bias
 from abc_nb.bias.spans import SpanLines
-from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.hf import certificates as training
 from abc_nb.hf.certificates import certify_all as certify
@@ -29,8 +26,9 @@ from abc_nb.language.mixture import Mixture
 from abc_nb.problems.sampling import generator
 from abc_nb.problems.spans import Pattern
 from abc_nb.problems.tasks import Task
+from examples.smollm2 import smollm2, whole
+from examples.smollm2.path import Calculator, Path
 
-ROOT = File(__file__).parents[1]
 ADDITION = Pattern(Task("addition"), "{a}+{b}=")
 PARITY = Pattern(Task("parity"), "parity({bits})=")
 NUMBERS = st.integers(0, 10**8 - 1).map(str)
@@ -234,10 +232,10 @@ def test_the_loss_of_rows_of_different_lengths_is_that_of_each_token() -> None:
 
 def test_the_page_on_smollm2_has_what_was_measured_and_the_shipped_path_is_the_certified_one() -> None:
     facts = smollm2.shipped()
-    assert smollm2.summary(facts) in (ROOT / "docs" / "assistant.md").read_text(encoding="utf-8")
+    assert smollm2.summary(facts) in (smollm2.HERE / "README.md").read_text(encoding="utf-8")
     assert all(each["wrong"] == 0 < each["margin"] for each in facts["certificates"][-1])
     for each, pattern in zip(facts["certificates"][-1], smollm2.PATTERNS, strict=True):
         bias = SpanLines.one_key_per_head(smollm2.PATTERNS, 9, smollm2.DEPTH)
         assert each["contexts"] == sum(len(contexts.right) for contexts, _ in every_context(bias, pattern))
-    shapes = {name: tuple(tensor.shape) for name, tensor in load_file(paths.SHIPPED / smollm2.WEIGHTS).items()}
+    shapes = {name: tuple(tensor.shape) for name, tensor in load_file(smollm2.WEIGHTS).items()}
     assert shapes["layers.1.mlp.down_proj.weight"] == (576, 1536)

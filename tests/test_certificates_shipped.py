@@ -12,23 +12,20 @@ from abc_nb.analysis import certified
 from abc_nb.analysis.results import Results
 from abc_nb.certificates import files
 from abc_nb.certificates.checksum import checksum
+from abc_nb.common.errors import InputError
 from abc_nb.runs import store
 from abc_nb.specs.spec import spec
 from abc_nb.training.evaluation import exact_match
 
 
 @pytest.mark.slow
-def test_a_certificate_is_made_written_and_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_certificate_is_made_and_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "parity.json"
     assert cli.main(["certify", "parity-abc", "--output", str(path)]) == 0
     assert "certified: Greedy decoding writes every token right" in capsys.readouterr().out
-    assert cli.main(["certify", "--check", str(path)]) == 0
     data = json.loads(path.read_text())
     assert data["certified"] and data["wrong"] == 0 and data["margin"] > 10
-    path.write_text(json.dumps(data | {"margin": data["margin"] + 1}))
-    assert cli.main(["certify", "--check", str(path)]) == 1
-    path.write_text(json.dumps(data | {"weights": "0"}))
-    assert cli.main(["certify", "--check", str(path)]) == 2
+    assert data["weights"] == files.shipped()["parity-abc-quick-seed0"]["weights"]
 
 
 @pytest.mark.slow
@@ -54,15 +51,12 @@ def test_a_certified_model_is_right_with_any_number_of_zeros_in_front(task: str,
     assert data["facts"]["narrowest"] <= width and exact_match(run.model(), batch).all()
 
 
-def test_bad_input_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_holds_no_certificate_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
-    for arguments in ([], ["parity-abc", "--check", "x.json"], ["--check", str(path)]):
-        assert cli.main(["certify", *arguments]) == 2
-        assert len(capsys.readouterr().err.splitlines()) == 1
     for text in ("", "[]", "{}", '{"type": "certificate"}', "[" * 10**5):
         path.write_text(text)
-        assert cli.main(["certify", "--check", str(path)]) == 2
-        assert "holds no certificate" in capsys.readouterr().err
+        with pytest.raises(InputError, match="holds no certificate"):
+            files.read(path)
 
 
 def test_every_shipped_certificate_is_of_shipped_weights() -> None:

@@ -5,14 +5,18 @@ from itertools import product
 
 import pytest
 from certifying import CASES, bias_of, lines_of, model_of, sampler_of, table_model
+from oracle.check import check
 
 from abc_nb import InputError, certify_model
+from abc_nb.certificates import files
 from abc_nb.certificates.certify import weights_of
-from abc_nb.certificates.checking.check import check
 from abc_nb.common.config import to_data
 from abc_nb.model.positions import PositionEncoding, Sinusoidal
 from abc_nb.problems.sampling import Sampler
+from abc_nb.problems.tables import Tables
 from abc_nb.problems.tasks import Task
+from abc_nb.runs import store
+from abc_nb.specs.spec import spec
 
 MORE = [*product(("subtraction", "cycle-navigation"), ("lines", "window", "decoder-only"), [Sinusoidal(3)])]
 MORE += [("successor", "cross", Sinusoidal(3))]  # no keys in self-attention
@@ -61,3 +65,24 @@ def test_a_task_that_the_check_does_not_know_is_refused() -> None:
     model = table_model(sampler.task)
     with pytest.raises(InputError, match="knows no task 'n-by-n'"):
         check(asdict(certify_model(model, sampler)), weights_of(model), to_data(model.config))
+
+
+FEW, MANY = 50_000, 3_000_000  # contexts: a second of checking, and a minute
+CHECKED = {
+    name: data
+    for name, data in files.shipped().items()
+    if data["contexts"] <= MANY and not isinstance(Task(data["task"]), Tables)
+}
+FIRST = {data["experiment"]: name for name, data in reversed(CHECKED.items()) if data["contexts"] <= FEW}.values()
+SHIPPED = [pytest.param(name, marks=[pytest.mark.long] * (name not in FIRST)) for name in CHECKED]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_certificates_hold(name: str) -> None:
+    """Those with few contexts, the first seed's in every run; those of tables are not known to the oracle."""
+    data = CHECKED[name]
+    run = store.find(spec(data["experiment"], data["profile"]), data["seed"], ("shipped",))
+    assert run is not None
+    model = run.model()
+    assert check(data, weights_of(model), to_data(model.config)).agrees

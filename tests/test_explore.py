@@ -5,12 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from helpers import rows
 from matplotlib.collections import PatchCollection
 from matplotlib.figure import Figure
 
-import abc_nb
 from abc_nb.analysis.attention import AttentionStudy
 from abc_nb.bias.base import ENCODER_DECODER, Attention
 from abc_nb.bias.lines import cells_of
@@ -18,18 +16,15 @@ from abc_nb.bias.window import Sides, Window
 from abc_nb.calibration.calibrate import Calibration
 from abc_nb.calibration.of_model import calibrate_model
 from abc_nb.common.errors import InputError
-from abc_nb.model.attention import Record
 from abc_nb.model.positions import Sinusoidal
-from abc_nb.problems.spans import VOCABULARY, tokens_of
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import store
 from abc_nb.show import pictures
 from abc_nb.show.explorers import attention as explore
 from abc_nb.show.explorers import calibration as calibrating
-from abc_nb.show.explorers import contexts, text, window
+from abc_nb.show.explorers import window
 from abc_nb.specs.spec import calibrated, spec
 from abc_nb.training.evaluation import answers
-from abc_nb.training.writer import logits, rows_of
 
 
 @pytest.fixture(scope="module")
@@ -162,66 +157,3 @@ def test_cells_on_kept_lines_are_framed_and_closed_cells_of_the_bias_are_grey(
     dense = bias.dense(bench.parent.spec.sampler.layout(12), "cross", 0, bias.heads)
     assert np.isnan(cells(figure, 1)).sum() == (~dense.isfinite()).sum()
     assert f"{len(bias.lines)} lines, {len(bias.of('cross', 0))} of them in this map" in text
-
-
-def test_wrong_contexts_are_those_of_the_certificate(figure: Figure) -> None:
-    run = abc_nb.load("successor-window-cyclic")
-    model, sampler, sites = run.model(), run.spec.sampler, contexts.wrong_sites(run)
-    assert sites
-    for problem, step in sites:
-        drawn = pictures.fixed_figure(940, 330)
-        said = contexts.draw(drawn, model, sampler.task, sampler.typed_batch(problem), step - 1)
-        assert f"Output {step} " in said and f"right is {str(int(problem) + 1)[::-1][step - 1]}; margin -" in said
-    said = contexts.draw(figure, model, sampler.task, sampler.typed_batch("5992995"), 3)
-    assert "Output 4 is 2 ✓ right; margin " in said
-    maps = [np.ma.getdata(axes.images[0].get_array()) for axes in figure.axes[1:-1]]  # the last is the scale
-    assert len(maps) == 4 and all(np.allclose(weights.sum(1), 1, atol=1e-5) for weights in maps)
-    keys = [label.get_text() for axes in figure.axes[1:] for label in axes.get_xticklabels()]
-    assert {"a\n2", "a-1\n9", "y-1\n9", "y-2\n9"} <= {*keys}
-
-
-TEXT = "so " * 85 + "7256+12345=30691; and the rest"
-
-
-@pytest.mark.parametrize("at", [0, 100, 255, 256, 262, 266, 268, len(TEXT) - 1])
-def test_attention_of_a_token_is_that_of_one_pass_over_the_whole_text(at: int) -> None:
-    model, record = abc_nb.api.language_run("language-abs").model(), Record()
-    with torch.inference_mode():
-        after = logits(model, torch.tensor([tokens_of(TEXT)]), rows_of(model, [TEXT]), record=record)[0, at]
-    weights, following = text.attention_at(model, TEXT, at)
-    for layer, found in enumerate(weights):
-        closed = record.logits["self", layer][0, :, at].isinf()
-        np.testing.assert_array_equal(np.isnan(found), closed)
-        np.testing.assert_allclose(np.nan_to_num(found), record.weights["self", layer][0, :, at], atol=1e-5)
-    assert following == VOCABULARY[int(after.argmax())]
-    assert f"a head sees at most {(~closed).sum(1).max()}" in text.sentence(TEXT, [], at, weights[-1], following)
-
-
-def test_answers_to_a_text_are_judged_by_integers_and_marked() -> None:
-    model = abc_nb.api.language_run("language-abs").model()
-    written, answers = text.ask(model, "<b> 95+7= or 99*8= and succ(999)=, parity(1101)=")
-    assert written == "<b> 95+7=201; or 99*8=297; and succ(999)=0001;, parity(1101)=1101;"
-    assert [(said, right) for _, said, right in answers] == [(n, n) for n in ("102", "792", "1000", "1")]
-    shown = text.marked(written, [(answers[0][0], "103", "102"), *answers[1:]], 0)
-    assert (shown.count("✓"), shown.count("✗ right: 102"), shown.count("&lt;")) == (3, 1, 1)
-    coloured = [part.partition("</span>")[0] for part in shown.split('background:#f7cba8;">')[1:]]
-    assert coloured == ["2", "0", "1"]
-    with pytest.raises(InputError, match="a text of 2,001 characters is too long"):
-        text.ask(model, "1+1=" + "x" * 1997)
-
-
-@pytest.mark.parametrize(("length", "at"), [(30, 4), (80, 79), (81, 3), (700, 500)])
-def test_drawn_characters_are_those_around_what_heads_look_at(figure: Figure, length: int, at: int) -> None:
-    weights = np.random.default_rng(0).dirichlet(np.full(length, 0.003), 8)
-    weights[:, at + 1 :] = np.nan
-    written = "".join(chr(97 + i % 26) for i in range(length))
-    keys = text.kept(weights, at).tolist()
-    assert {at, *np.nan_to_num(weights).argmax(1)} <= {*keys} and len(keys) == min(length, len(keys), 80)
-    assert length > 80 or len(keys) == length
-    text.draw(figure, weights, written, at, 1)
-    labels = np.array([label.get_text() for label in figure.axes[0].get_xticklabels()])
-    np.testing.assert_array_equal(labels == "…", (cells(figure) == 2).all(0))
-    np.testing.assert_array_equal(cells(figure)[:, labels != "…"], weights[:, keys])
-    assert "".join(labels[labels != "…"]) == "".join(written[key] for key in keys)
-    (box,) = figure.axes[0].patches
-    assert labels[round(box.get_x() + 0.5)] == written[at]  # type: ignore[attr-defined]

@@ -129,27 +129,3 @@ def test_a_retraining_that_fails_says_why(bench: Explorer, monkeypatch: pytest.M
 
     monkeypatch.setattr(runner, "ensure", full)
     assert press(bench) == "⚠ No space left on device"
-
-
-def test_a_wrong_context_is_shown_first_and_a_typed_problem_replaces_it() -> None:
-    explorer = built(abc_nb.explore_contexts("successor-window-cyclic", 0))
-    first, wrong, step = explorer.picture.value, explorer.controls["wrong"], explorer.controls["step"]
-    assert wrong.index == 1 and "✗" in explorer.text.value
-    assert wrong.value == (explorer.controls["problem"].value, step.value) and step.max == 8
-    assert changed(explorer, step=1) == (True, True)
-    assert wrong.index == 0 and "Output 1 " in explorer.text.value and "✓" in explorer.text.value
-    wrong.index = 1
-    assert explorer.picture.value == first
-    assert changed(explorer, problem="1x") == (False, False) and "⚠" in explorer.message.value
-    assert changed(explorer, problem="19") == (True, True) and wrong.index == 0 and "✓" in explorer.text.value
-
-
-def test_a_text_is_answered_and_its_tokens_and_layers_show_other_maps() -> None:
-    explorer = built(abc_nb.explore_text("language-abs", "it is 12+34= here"))
-    said = unescape(explorer.text.value)
-    assert "right by Python's integers: 1 of 1" in said and "Token 12 of 20, '=' of the answer to 12+34" in said
-    assert changed(explorer, token=13) == (True, True)
-    assert "Likeliest next is '4'" in unescape(explorer.text.value)
-    assert changed(explorer, layer=2)[1]
-    assert changed(explorer, text="1+2+3=") == (False, False) and "⚠ cannot read" in explorer.message.value
-    assert changed(explorer, text="407*8=") == (True, True) and explorer.controls["token"].value == 6

@@ -16,7 +16,7 @@ from abc_nb.problems.layouts import SOS, Layout
 from abc_nb.problems.sampling import Batch
 from abc_nb.problems.tasks import TRAINED
 from abc_nb.runs.store import Run
-from abc_nb.training.evaluation import TEST_SEED, correct_digits, exact_match, greedy, record
+from abc_nb.training.evaluation import TEST_SEED, exact_match, greedy, record
 
 
 @dataclass(frozen=True)
@@ -99,14 +99,6 @@ def masses(weights: Mapping[tuple[Attention, int], Tensor], layout: Layout, trai
     return pd.DataFrame(rows, columns=["attention", "layer", "head", "inside", "beyond"])
 
 
-def weakest_operand(weights: Mapping[tuple[Attention, int], Tensor], layout: Layout) -> np.ndarray:
-    """Cross-attention on the needed digit by step: its best head's, of the operand that is looked at least."""
-    cross = torch.cat([own for (name, _), own in weights.items() if name == "cross"], dim=1)
-    operands = range(len(layout.operands))
-    best = [on_cells(cross, needed(layout, "cross", operand), layout).amax(0) for operand in operands]
-    return torch.stack(best).amin(0).numpy()
-
-
 @dataclass(frozen=True)
 class AttentionStudy:
     """One run's attention, teacher-forced on problems of `length` digits, and on any problem that is typed."""
@@ -132,13 +124,6 @@ class AttentionStudy:
         batch = self.batch(TRAINED)
         return self.masses_of(record(self.model, batch).weights, batch.layout)
 
-    def steps(self) -> pd.DataFrame:
-        """By output digit: attention on the needed digits and accuracy of the digit, both from 0 to 1."""
-        batch = self.batch(self.length)
-        accuracy = correct_digits(self.model, batch)[:, : batch.layout.width].float().mean(0).numpy()
-        mass = weakest_operand(record(self.model, batch).weights, batch.layout)
-        return pd.DataFrame({"mass": mass, "accuracy": accuracy})
-
     def best_heads(self) -> pd.DataFrame:
         """In each layer the head that looks most at the needed cells when the model is right, and its fate."""
         batch, first = self.batch(self.length), f"{TRAINED} digits"
@@ -153,23 +138,6 @@ class AttentionStudy:
         own = self.known[self.known.attention == name].sort_values("inside", ascending=False)
         return [*own[["layer", "head"]].itertuples(index=False, name=None)]
 
-    def even(self, name: Attention) -> tuple[float, float]:
-        """Mean mass, inside the training length and beyond, of attention that is evenly spread over open keys."""
-        layout = self.batch(self.length).layout
-        cells = torch.ones(1, 1, layout.target_length, key_count(layout, name))
-        cells = cells.tril() if name == "self" else cells
-        (row,) = self.masses_of({(name, 0): cells / cells.sum(-1, keepdim=True)}, layout).to_dict("records")
-        return row["inside"], row["beyond"]
-
-    def by_operand(self, model: Transformer | None = None) -> pd.DataFrame:
-        """The share of each cross-attention head (row) on each operand (column) at training length, of any model."""
-        batch = self.batch(TRAINED)
-        every = record(model or self.model, batch, average=True).weights
-        kept = [own for (name, _), own in every.items() if name == "cross"]
-        means = torch.cat([weights[:, : batch.layout.width].mean(1) for weights in kept]).numpy()  # (head, key)
-        operands = enumerate(batch.layout.operands, 1)
-        return pd.DataFrame({f"operand {number}": means[:, part.columns].sum(-1) for number, part in operands})
-
     def example(self, text: str) -> Decoded:
         """A problem, decoded greedily and as wide as it is written (zeros in front count), and the attention there."""
         task, batch = self.run.spec.task, self.run.spec.sampler.typed_batch(text)
@@ -182,12 +150,6 @@ class AttentionStudy:
     def best_maps(self, example: Decoded, *names: Attention) -> list[HeadMap]:
         """The map of each attention's best head."""
         return [example.head(name, *self.ranked_heads(name)[0]) for name in names]
-
-
-def best_heads(studies: Sequence[AttentionStudy]) -> pd.DataFrame:
-    """`AttentionStudy.best_heads` of several tasks."""
-    rows = pd.concat({study.run.spec.task.title: study.best_heads() for study in studies}, names=["task"])
-    return rows.round(3).reset_index("task").reset_index(drop=True)
 
 
 def far_digits_closed(runs: Sequence[Run], lengths: Sequence[int], samples: int = 100) -> pd.DataFrame:

@@ -1,6 +1,5 @@
 """One calibration to look at: the parent's averaged attention, its lines, and the bias they become."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,8 +10,7 @@ from torch import Tensor
 
 from abc_nb.bias.base import Attention
 from abc_nb.bias.lines import Line, Lines, cells_of
-from abc_nb.calibration.calibrate import SHARE, Calibration, calibrate
-from abc_nb.calibration.of_model import INTERPOLATES, Averages, average_attention
+from abc_nb.calibration.of_model import Averages, average_attention
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.layouts import Layout
@@ -94,32 +92,6 @@ class CalibrationStudy:
     def opened(self, name: Attention, layer: int) -> np.ndarray:
         """Which cells (head, query, key) of the averaged attention lie on kept lines."""
         return self.bias.covers(self.layout, name, layer).numpy()
-
-    def verticals(self) -> pd.DataFrame:
-        """Strong vertical lines of cross-attention wherever they stand: token, share of a head's attention."""
-        tokens, wanted, rows = dict(self.layout.symbols), Calibration(anchor="whole", share=SHARE), []
-        for number, operand in enumerate(self.layout.operands, 1):
-            tokens |= dict.fromkeys(operand.columns.tolist(), f"operand {number}")
-        for (name, layer), weights in self.averages.items():
-            for line in calibrate(weights, None, "cross", wanted, layer) if name == "cross" else []:
-                if line.direction == "vertical":
-                    rows.append((tokens[line.offset], weights[line.head, :, line.offset].mean().item()))
-        return pd.DataFrame(rows, columns=["token", "share"])
-
-    def cost(self) -> dict[str, object]:
-        """Task, seed, threshold, lines, skill left, and what retraining costs, in shares of what the parent cost.
-
-        `problems`, `steps` and `seconds` (with calibration; they depend on how busy the machine was) up to the first
-        validation of 99%, infinite if there was none; `whole` is the problems of both to their end.
-        """
-        tried = self.run.table("thresholds").iloc[-1]
-        own, parent = self.run.reached(INTERPOLATES), self.parent_run.reached(INTERPOLATES)
-        own["seconds"] += self.run.manifest["calibration_seconds"]
-        row = {"task": self.run.spec.task.title, "seed": self.run.seed, "share": tried.share}
-        row |= {"lines": len(self.bias.lines), "skill": tried.skill}
-        costs = {"problems": "problems", "steps": "step", "seconds": "seconds"}
-        row |= {name: own[of] / parent[of] if parent[of] < math.inf else math.inf for name, of in costs.items()}
-        return row | {"whole": self.run.problems() / self.parent_run.problems()}
 
 
 def line_table(lines: Sequence[Line], averages: Averages, layout: Layout) -> pd.DataFrame:

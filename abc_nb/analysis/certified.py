@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
 from abc_nb.analysis.results import Results, identity
-from abc_nb.bias.lines import Lines
 from abc_nb.certificates import files
-from abc_nb.certificates.certify import contexts_of, weights_of
+from abc_nb.certificates.certify import weights_of
 from abc_nb.certificates.checksum import checksum
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import store
 from abc_nb.runs.store import Run
-from abc_nb.specs.models import MODELS as EVERY_MODEL
-from abc_nb.specs.names import Name
-from abc_nb.specs.spec import GROUPS, Spec, spec
-from abc_nb.specs.studies import ABLATED, ARITHMETIC, BASES, LISTS, STUDIES
-from abc_nb.specs.traced import TRACED
+from abc_nb.specs.names import ARITHMETIC, Name, parse
+from abc_nb.specs.spec import spec
 
 MODELS = ("abs", "abc")
 DECODERS = ("decoder-abs", "decoder-abc", "decoder-abc-twice")
 PRACTISED = (*MODELS, *DECODERS)  # models whose training ends with practice
-TABLES_PRACTISED = tuple(name for name, model in TRACED.items() if model.practice)
-WRONG = ["task", "model", "seed", "problem", "answer", "right"]
 COLUMNS = ["task", "model", "seed", "certified", "contexts", "wrong", "margin", "left", "bits"]
 COLUMNS += ["base", "experiment", "statement", "counterexamples"]
 PRACTICE = ["task", "model", "seed", "before", "after", "rounds", "wrong before", "wrong after", "alone"]
@@ -34,7 +27,7 @@ PRACTICE += ["seconds", "seconds before"]
 
 
 def table(found: Results) -> pd.DataFrame:
-    """The certificates of these results' profile and seeds, a row each.
+    """The certificates of these results' profile and seeds, a row each, of the models that are known.
 
     Where either will do, one that was made here replaces the shipped one, and a run that was made here has no shipped
     one: that is of other weights. `left` is the least that rounding leaves of a margin, in `bits` bits.
@@ -42,10 +35,11 @@ def table(found: Results) -> pd.DataFrame:
     made = files.made_here() if found.origin != "shipped" else {}
     shipped, rows = files.shipped() if found.origin != "runs" else {}, []
     for key, data in (shipped | made).items():
-        own, seed = spec(data["experiment"], data["profile"]), data["seed"]
-        others = found.origin == "any" and key not in made and store.find(own, seed, ("runs",))
-        if data["profile"] == found.profile and seed in found.seeds and not others:
-            name = own.identity
+        name, seed = parse(data["experiment"]), data["seed"]
+        if name is None or data["profile"] != found.profile or seed not in found.seeds:
+            continue
+        own = spec(name, found.profile)
+        if found.origin != "any" or key in made or not store.find(own, seed, ("runs",)):
             rows.append(data | data["rounding"] | {"task": name.task, "model": name.model, "base": name.base})
     return pd.DataFrame(rows, columns=COLUMNS).sort_values(["experiment", "seed"], ignore_index=True)
 
@@ -73,18 +67,6 @@ def share(part: pd.Series[bool]) -> str:
     return f"{int(part.sum())} of {len(part)}"
 
 
-def smallest(found: Results) -> pd.DataFrame:
-    """The study of small Addition models that have a certificate, one row a run, those with most parameters first."""
-    study, sizes = STUDIES["smallest"], []
-    frame = rows(found, study.models, study.tasks)
-    for own in [spec(name, found.profile) for name in frame.experiment]:
-        parameters = sum(weights.numel() for weights in own.build(0).parameters())
-        sizes.append((own.model.width, own.model.feed_forward, parameters))
-    size = pd.DataFrame(sizes, columns=["embedding size", "feed-forward", "parameters"])
-    about = frame[["seed", "certified", "contexts", "wrong", "margin"]]
-    return size.join(about).sort_values("parameters", ascending=False, ignore_index=True)
-
-
 def practice(found: Results, models: Sequence[str] = PRACTISED, tasks: Sequence[str] = ARITHMETIC) -> pd.DataFrame:
     """A row a run whose training ends with practice: whether it is certified before and after it, and what it took.
 
@@ -108,91 +90,6 @@ def practice_summary(found: Results, models: Sequence[str] = MODELS, tasks: Sequ
     certificates = rows(found, models, tasks).groupby(["task", "model"], sort=False)
     proven = certificates.agg({"contexts": "max", "margin": "min"})
     return runs.join(proven).rename(columns={"before": "certified before", "after": "certified after"})
-
-
-def by_seeds(found: Results) -> pd.DataFrame:
-    """Certified models of the four tasks by method and group of seeds, after practice and before it."""
-    parts = [practice(replace(found, seeds=seeds)).assign(seeds=group) for group, seeds in GROUPS.items()]
-    frame = pd.concat([part for part in parts if len(part)] or parts[:1])
-    counts = frame.groupby(["model", "seeds"], sort=False).agg({"after": share, "before": share})
-    cells = (counts.after + " (" + counts.before + ")").unstack("seeds")
-    return cells.reindex(columns=[group for group in GROUPS if group in cells]).fillna("–")
-
-
-def resisting(found: Results) -> pd.DataFrame:
-    """Practised models of every group of seeds that are not certified: contexts, wrong ones, shortest problem."""
-    every = replace(found, seeds=sorted({seed for seeds in GROUPS.values() for seed in seeds}))
-    frame = practice(every)
-    left = frame.loc[~frame.after.astype(bool), ["task", "model", "seed", "wrong after"]]
-    examples = counterexamples(every)[["task", "model", "seed", "problem"]]
-    jobs = zip(left.task, left.model, left.seed, strict=True)
-    runs = [replace(found, seeds=[seed]).one(Name(task, model)) for task, model, seed in jobs]
-    counts = [count_under(run.spec, run.bias()) for run in runs]
-    return left.assign(contexts=counts).merge(examples, how="left", on=["task", "model", "seed"])
-
-
-def lists_and_bases(found: Results) -> pd.DataFrame:
-    """Lists, the three tasks in other bases, and a factor of two digits: a row an experiment, of the first seed.
-
-    `verdict` says certified or not, or that there is no certificate. `wrong` and the shortest wrong `problem` are
-    those before practice, `margin` is the last certificate's. Contexts are counted without weights, of ABC from its
-    lines; a model whose lines are not there is left out.
-    """
-    names = [Name(task, model) for task in LISTS for model in MODELS]
-    names += [Name(task, model, base) for task in ABLATED for base in BASES for model in MODELS]
-    names += [Name("n-by-1", "abc-sparse", 16), Name("n-by-2", "by-head", 4)]
-    made = {Name(row["task"], row["model"], row["base"]): row for row in table(found.first).to_dict("records")}
-    rows = [verdict_on(found.first, name, made) for name in names]
-    return pd.DataFrame([row for row in rows if row])
-
-
-def verdict_on(found: Results, name: Name, made: dict[Name, dict[Any, Any]]) -> dict[str, Any] | None:
-    """The row of one experiment in `lists_and_bases`, from all certificates; None without a model's lines."""
-    own, row = spec(name, found.profile), {"task": name.task, "base": name.base, "model": name.model}
-    before = own.parent if own.practice and own.parent else own  # the model that a practised one was made from
-    if (last := made.get(name) or made.get(before.identity)) is None:
-        runs = found.existing([before.identity]) if before.calibration is not None else []
-        if before.calibration is not None and not runs:
-            return None
-        contexts = count_under(before, runs[0].bias() if runs else None)
-        return row | {"contexts": contexts, "verdict": "no certificate", "wrong": None, "margin": None, "problem": ""}
-    first = made.get(before.identity, last)
-    facts: dict[str, Any] = next((run.manifest.get("practice", {}) for run in found.existing([name])), {})
-    verdict = "certified" if last["certified"] else "not certified"
-    return row | {
-        "contexts": first["contexts"],
-        "verdict": verdict + " after practice" * (facts.get("rounds", 0) > 0),
-        "wrong": facts.get("wrong_before", first["wrong"]),  # none was counted where practice was refused
-        "margin": last["margin"],
-        "problem": next((example["problem"] for example in first["counterexamples"]), ""),
-    }
-
-
-def count_under(own: Spec, bias: Lines | None) -> int:
-    """How many contexts there are to try, counted without weights."""
-    return sum(contexts_of(own.under(bias), own.sampler).counts.values())
-
-
-def shortest_wrong(found: Results) -> pd.DataFrame:
-    """The shortest wrong problem of each model, `found by` certificate or search, which may have found none."""
-    parts = {"certificate": counterexamples(found), "search": searched(found)}
-    return pd.concat([part.assign(**{"found by": how}) for how, part in parts.items()], ignore_index=True)
-
-
-def counterexamples(found: Results) -> pd.DataFrame:
-    """The shortest wrong problem of each model that is not certified, the model's answer to it, and the right one."""
-    before = [EVERY_MODEL[model].parent for model in PRACTISED]
-    every = rows(found, [*PRACTISED, *before]).to_dict("records")
-    return pd.DataFrame([row | row["counterexamples"][0] for row in every if row["counterexamples"]], columns=WRONG)
-
-
-def searched(found: Results, tasks: Sequence[str] = ARITHMETIC) -> pd.DataFrame:
-    """The shortest wrong problem, kept or searched now, of the first seed's models without any certificate."""
-    studies = ("baselines", "lora", "variants", "methods", "places", "decoder-only")
-    runs = found.first.existing([name for name in found.names(*studies) if name.task in tasks])
-    examples = [(run, example) for run in runs if (example := run.shortest_wrong()) is not None]
-    made = [identity(run) | example._asdict() for run, example in examples]
-    return pd.DataFrame(made, columns=WRONG)
 
 
 def of_run(run: Run, origins: Sequence[str] = store.ANYWHERE) -> files.Data | None:

@@ -11,7 +11,7 @@ from abc_nb.bias.base import CLOSED
 from abc_nb.problems.layouts import Arrangement
 from abc_nb.problems.sampling import Batch, Sampler, split_numbers
 from abc_nb.problems.tasks import Task
-from abc_nb.specs.studies import ARITHMETIC, LISTS
+from abc_nb.specs.names import ARITHMETIC, LISTS
 
 
 def on_paper(task: Task, problem: str, arrangement: Arrangement) -> Batch:

@@ -1,6 +1,6 @@
 """Products of two long numbers: how models of N x N do by size, and which of them are certified."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import reduce
 
 import numpy as np
@@ -11,19 +11,20 @@ from abc_nb.analysis.results import Results
 from abc_nb.problems.products import Product
 from abc_nb.problems.sampling import Batch
 from abc_nb.runs.run import Run
-from abc_nb.specs.model import UNPRACTISED
-from abc_nb.specs.traced import TRACED
+from abc_nb.specs.names import Name
 from abc_nb.training.evaluation import TEST_SEED, correct_digits
 
 SIZES = (6, 7, 20, 100, 1_000)  # digits of both factors
 
 
-def accuracy(found: Results) -> pd.DataFrame:
-    """A row a model: how many seeds, and the worst run's percent right by size; NaN where a size was not tested."""
-    rows = found.rows("products")
-    rows = rows[~rows.model.str.endswith(UNPRACTISED)]
+def accuracy(found: Results, models: Sequence[str]) -> pd.DataFrame:
+    """A row a model that has a result: how many seeds, and the worst run's percent right by size.
+
+    NaN where a size was not tested.
+    """
+    rows = found.evaluation(found.there([Name("n-by-n", model) for model in models]))
     worst = rows.pivot_table(index="model", columns="length", values="accuracy", aggfunc="min")
-    worst = (100 * worst).reindex(columns=[*SIZES]).loc[[name for name in TRACED if name in worst.index]]
+    worst = (100 * worst).reindex(columns=[*SIZES]).loc[[name for name in models if name in worst.index]]
     worst.insert(0, "seeds", rows.groupby("model").seed.nunique())
     return worst
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import pandas as pd
 
-from abc_nb.analysis.statistics import ends
 from abc_nb.common.errors import InputError
 from abc_nb.runs import store
 from abc_nb.runs.run import Run
 from abc_nb.runs.store import ANYWHERE
-from abc_nb.specs.names import Name
+from abc_nb.specs.names import ARITHMETIC, Name
 from abc_nb.specs.recipes import PROFILES
 from abc_nb.specs.spec import spec, train_command
-from abc_nb.specs.studies import ARITHMETIC, names_of
 
 AnyName = TypeVar("AnyName", str, Name)
 
@@ -111,22 +108,9 @@ class Results:
         jobs = [(wanted, seed) for wanted in [spec(name, self.profile) for name in names] for seed in self.seeds]
         return [run for wanted, seed in jobs if (run := store.find(wanted, seed, origins))]
 
-    def every_seed(self, name: str | Name) -> list[Run]:
-        """The runs of an experiment that are there, of any seed: for claims about what single models look at."""
-        return replace(self, seeds=store.seeds().get(f"{name}-{self.profile}") or self.seeds).existing([name])
-
     def there(self, names: Sequence[AnyName]) -> list[AnyName]:
         """Those of the experiments that have a result."""
         return [name for name in names if self.existing([name])]
-
-    def names(self, *studies: str) -> list[Name]:
-        """The experiments of some studies in this profile; where shipped runs are taken too, those with a result."""
-        found = names_of(*studies, profile=self.profile)
-        return self.there(found) if self.origin == "any" else found
-
-    def rows(self, *studies: str) -> pd.DataFrame:
-        """Evaluation rows of some studies, as `evaluation` has them."""
-        return self.evaluation(self.names(*studies))
 
     def evaluation(self, names: Sequence[str | Name]) -> pd.DataFrame:
         """Evaluation rows with task, model, base, and the run's last validation accuracy (a fraction)."""
@@ -135,31 +119,6 @@ class Results:
         runs = self.runs(names)
         parts = [run.evaluation().assign(validation=run.validation, **identity(run)) for run in runs]
         return pd.concat(parts, ignore_index=True)
-
-    def trainings(self, names: Sequence[str | Name]) -> pd.DataFrame:
-        """One row a run: steps, seconds, final validation accuracy, and when it first was 100% (infinite: never)."""
-        rows = []
-        for run in self.runs(names):
-            first, seconds = run.reached(1.0), run.manifest["seconds"]["training"]
-            row = identity(run) | {"steps": run.manifest["steps"], "validation": run.validation}
-            rows.append(row | {"steps_to_100": first["step"], "seconds_to_100": first["seconds"], "seconds": seconds})
-        return pd.DataFrame(rows)
-
-    def provenance(self, names: Sequence[str | Name]) -> str:
-        """Where the results of these experiments come from, in one line."""
-        runs = self.runs(names)
-        made = [run.manifest for run in runs]
-        regimes = sorted({run.spec.sampler.regime for run in runs})
-        devices = sorted({facts["device"].partition(" ")[0] for facts in made})
-        versions = sorted({facts["versions"]["torch"].partition("+")[0] for facts in made})
-        seeds, dates = sorted({run.seed for run in runs}), sorted({facts["date"] for facts in made})
-        counts = Counter("shipped" if facts["shipped"] else "made here" for facts in made)
-        origins = [f"{count} {word}" if len(counts) > 1 else word for word, count in sorted(counts.items())]
-        return (
-            f"Profile {self.profile}: {len(runs)} runs, {' and '.join(origins)}; "
-            f"seed{'s' * (len(seeds) > 1)} {ends(seeds)}; {' and '.join(regimes)} problems; "
-            f"trained on {' and '.join(devices)}, {ends(dates)}, torch {' and '.join(versions)}."
-        )
 
 
 def identity(run: Run) -> dict[str, str | int]:

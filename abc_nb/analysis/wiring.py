@@ -13,7 +13,7 @@ from abc_nb.analysis.results import Results
 from abc_nb.bias.lines import Lines
 from abc_nb.model.transformer import Transformer
 from abc_nb.runs.run import Run
-from abc_nb.specs.studies import ARITHMETIC
+from abc_nb.specs.names import ARITHMETIC
 from abc_nb.training.evaluation import evaluate
 
 TESTS = ((60, 200), (200, 200))  # of a model whose lines lost their values: (length, samples)

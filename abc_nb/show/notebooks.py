@@ -22,15 +22,13 @@ TIMEOUT = 1800  # seconds a cell may take
 KEPT_OUT = "metadata.papermill cell.metadata.papermill metadata.language_info.version"
 
 
-def sequence() -> list[Path]:
-    """The notebooks in the order of the story: the course, appendices, and what stands on its own."""
-    return [
-        path for names in ("[0-9]*", "a[0-9]*", "your_*") for path in sorted(paths.NOTEBOOKS.glob(f"{names}.ipynb"))
-    ]
+def sequence(folder: Path = paths.NOTEBOOKS) -> list[Path]:
+    """The notebooks of a folder by name: the course in its order, and what stands on its own."""
+    return sorted(folder.glob("*.ipynb"))
 
 
-def path_of(name: str) -> Path:
-    known = {path.stem: path for path in sequence()}
+def path_of(name: str, folder: Path = paths.NOTEBOOKS) -> Path:
+    known = {path.stem: path for path in sequence(folder)}
     if name not in known:
         raise InputError(f"unknown notebook {name!r}: choose one of {', '.join(known)}")
     return known[name]
@@ -46,7 +44,7 @@ def execute(notebook: Path, output: Path, parameters: Mapping[str, Any], bar: bo
 
     accepted = papermill.inspect_notebook(str(notebook))
     own = {name: value for name, value in parameters.items() if name in accepted}
-    options: dict[str, Any] = {"kernel_name": "python3", "cwd": str(paths.NOTEBOOKS), "progress_bar": bar}
+    options: dict[str, Any] = {"kernel_name": "python3", "cwd": str(notebook.parent), "progress_bar": bar}
     options["execution_timeout"] = TIMEOUT
     failure = None
     with tempfile.TemporaryDirectory() as folder, replacement(output) as temporary:
@@ -61,9 +59,8 @@ def execute(notebook: Path, output: Path, parameters: Mapping[str, Any], bar: bo
         raise failure
 
 
-def execute_all(folder: Path, parameters: Mapping[str, Any]) -> None:
-    """Run every notebook, as many at the same time as there are cores; the copies go into `folder`."""
-    books = sequence()
+def execute_all(books: Sequence[Path], folder: Path, parameters: Mapping[str, Any]) -> None:
+    """Run notebooks, as many at the same time as there are cores; the copies go into `folder`."""
     # For the kernels: two that train on two threads each, with two cores, take ten times as long as on one.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -78,9 +75,9 @@ def execute_all(folder: Path, parameters: Mapping[str, Any]) -> None:
         print(f"notebook {number} of {len(books)}: {text}", flush=True)
 
 
-def refresh(names: Sequence[str]) -> None:
-    """Re-run notebooks in place with their default parameters and normalise them for the repository."""
-    for notebook in [path_of(name) for name in names] or sequence():
+def refresh(names: Sequence[str], folder: Path = paths.NOTEBOOKS) -> None:
+    """Re-run a folder's notebooks in place, all or some, with their default parameters; normalise them for git."""
+    for notebook in [path_of(name, folder) for name in names] or sequence(folder):
         output = paths.BUILD / "notebooks" / notebook.name
         execute(notebook, output, {})
         command = [sys.executable, "-m", "nbstripout", "--keep-output", "--keep-count", "--extra-keys", KEPT_OUT]

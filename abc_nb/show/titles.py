@@ -1,15 +1,12 @@
 """Titles: what tables and figures call tasks and models. Frames carry names; titles are put in where they are shown."""
 
-from collections import Counter
 from collections.abc import Iterable
 
 import pandas as pd
 
 from abc_nb.problems.tasks import REGISTRY, Task
-from abc_nb.specs.models import MODELS, WIDENED
+from abc_nb.specs.models import known
 from abc_nb.specs.traced import TRACED
-
-KNOWN = TRACED | MODELS
 
 
 def of_model(name: str) -> str:
@@ -23,12 +20,15 @@ def of_models(names: Iterable[str]) -> dict[str, str]:
     Decoder-only models, and baselines trained at three widths, say so where the others are shown, too.
     """
     titles = {name: name for name in names}
-    models = {name: KNOWN[name] for name in titles if name in KNOWN}
+    every = TRACED | known()
+    models = {name: every[name] for name in titles if name in every}
     both_kinds = len({model.kind for model in models.values()}) > 1
     for name, model in models.items():
         titles[name] = model.title + ", decoder-only" * (both_kinds and model.kind == "decoder-only")
-    counts = Counter(titles.values())
-    return {name: title + ", three widths" * (name in WIDENED and counts[title] > 1) for name, title in titles.items()}
+    of_one_width = {titles[name] for name, model in models.items() if not model.extends}
+    for name, model in models.items():
+        titles[name] += ", three widths" * (model.extends and titles[name] in of_one_width)
+    return titles
 
 
 def of_task(name: str, base: int | None = None) -> str:

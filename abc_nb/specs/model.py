@@ -1,6 +1,6 @@
 """A row of the table of models, and what makes rows that share most of their settings."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -44,10 +44,6 @@ class Model:
 Models = dict[str, Model]  # by name
 
 
-def embedding_size(size: int) -> dict[str, int]:
-    return {"width": size, "feed_forward": 4 * size}
-
-
 def layers(encoder: int, decoder: int) -> dict[str, int]:
     return {"encoder_layers": encoder, "decoder_layers": decoder}
 
@@ -56,11 +52,6 @@ def scaffold(title: str, position: PositionEncoding, w: int | None = W, sides: S
     """ABS: a window, on aligned input."""
     settings: dict[str, Any] = {"bias": CAUSAL if w is None else Window(w, sides), "arrangement": "aligned"}
     return Model(title, position, **settings | {"extends": True, "tested": "beyond", "training": "scaffold"} | changes)
-
-
-def proposal(title: str, position: PositionEncoding) -> Model:
-    """Of others, in our training: several widths, the source counted from the right, where a place has one index."""
-    return Model(title, position, extends=True, tested="beyond")
 
 
 def reading(title: str, position: PositionEncoding, start: Start, calibration: Calibration, **changes: Any) -> Model:
@@ -74,14 +65,6 @@ def decoder_only(model: Model, **changes: Any) -> Model:
     """The same as a decoder-only model: one index, or one distance, runs through problem and answer."""
     settings: dict[str, Any] = {"kind": "decoder-only", "source_index": "running", "size": {"encoder_layers": 0}}
     return replace(model, **settings | changes)
-
-
-def again(
-    models: Models, names: Iterable[str], end: str, title: str = "", parent: str = "vanilla", **changes: Any
-) -> Models:
-    """Models once more with other settings: their names, and those of their parents, have this end."""
-    found = {name: replace(models[name], title=models[name].title + title, parent=f"{parent}{end}") for name in names}
-    return {f"{name.removesuffix(UNPRACTISED)}{end}": replace(own, **changes) for name, own in found.items()}
 
 
 def practised(parent: str, model: Model) -> Model:

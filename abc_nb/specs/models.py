@@ -1,32 +1,32 @@
 """The table of models: what a MODEL in an experiment's name, TASK-MODEL, stands for. A row is a `Model`."""
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
-from abc_nb.bias import ALiBi, PlacedALiBi, RunningALiBi
+from abc_nb.bias import ALiBi
 from abc_nb.bias.lines import Lines
-from abc_nb.calibration.calibrate import Calibration, Determining
+from abc_nb.calibration.calibrate import Calibration
+from abc_nb.common.errors import InputError
 from abc_nb.model import positions
 from abc_nb.problems.tables import Tables
 from abc_nb.problems.tasks import Task
 from abc_nb.specs.model import (
     PERIOD,
     Model,
+    Models,
     W,
-    again,
     all_practised,
     before_practice,
     decoder_only,
-    embedding_size,
-    layers,
     practised,
-    proposal,
+    reading,
     scaffold,
 )
-from abc_nb.specs.readings import ABC, ABLATIONS, ALGORITHM_1, BY_WEIGHTS, READINGS, TEXT_LINES
 from abc_nb.specs.traced import TRACED
 
-BASIC = {  # the papers' models, and variants that show why a baseline fails
+# New weights under the lines and no positions, as the method's text has it (v4 section 4).
+ABC = reading("ABC", positions.NoPosition(), "new", Calibration(), tested="beyond", training="anew", accept=1.0)
+BASIC = {
     "vanilla": Model("Vanilla", positions.Sinusoidal()),
     "nope": Model("NoPE", positions.NoPosition()),
     "rope": Model("RoPE", positions.Rotary(), source_index="left"),
@@ -34,147 +34,25 @@ BASIC = {  # the papers' models, and variants that show why a baseline fails
     "rpe": Model("RPE", positions.Relative(), source_index="left"),
     "window": scaffold("Window", positions.Sinusoidal()),
     "window-cyclic": scaffold("ABS", positions.Sinusoidal(PERIOD)),
-    "nope-window": scaffold("Window, no positions", positions.NoPosition()),
     "abc-unpractised": ABC,
     "lora": Model("LoRA", positions.Sinusoidal(), extends=True, tested="beyond", rank=4, training="low_rank"),
-    "rope-right": Model("RoPE, from the right", positions.Rotary()),
-    "rpe-right": Model("RPE, from the right", positions.Relative()),
-    "alibi-cross": Model("ALiBi, cross too", positions.NoPosition(), ALiBi(cross=True)),
-    "alibi-sines": Model("ALiBi, sines", positions.Sinusoidal(), ALiBi()),  # as in the authors' code
-}
-BASIC |= {  # trained three times as long, since Addition is learned late with RoPE (claim C05)
-    f"rope-{size}": replace(BASIC["rope"], title=f"RoPE, size {size}", size=embedding_size(size), training="patient")
-    for size in (64, 128, 512)
 }
 BASELINES = ("vanilla", "nope", "rope", "alibi", "rpe")
-SCAFFOLDS = ("window", "window-cyclic", "nope-window")
-BOTH_SIDES = {  # the window open to both sides, as the text has it; the authors' code opens one
-    f"{name}-both": scaffold(f"{BASIC[name].title}, both sides", BASIC[name].position, sides="both", tested=tested)
-    for name, tested in {"window": "beyond", "window-cyclic": "far and many", "nope-window": "beyond"}.items()
-}
+# The source counted by place: equal places are equally far, in both operands.
+BY_PLACE = Model("RPE, by place", positions.Relative(), source_index="place", extends=True, tested="beyond")
 GRID_W, GRID_T = (None, 0, 1, 2, 3), (None, 2, 3, 4, 5, 6, 7, 8)
 GRID_NAMES = {  # of w = 1 with all periods, and of T = 3 and none with all windows
     (w, t): f"grid-w{w}-t{t}".replace("None", "x") for w in GRID_W for t in GRID_T if w == W or t in (PERIOD, None)
 }
-GRID = {}  # window, open to both sides, and period (claim C13); None: no window, an index without a period
+GRID = {}  # window, open to both sides, and period; None: no window, an index without a period
 for (w, t), name in GRID_NAMES.items():
     title = f"w={w}, T={t}".replace("w=None", "no window").replace("T=None", "no period")
     GRID[name] = scaffold(title, positions.Sinusoidal(t), w, "both", training="short", tested="few")
-PERIODS = {  # other periods with the whole training, on the tasks where a quarter of it is not enough
-    f"window-both-t{t}": scaffold(f"ABS, both sides, T={t}", positions.Sinusoidal(t), sides="both", tested="few")
-    for t in (2, 4, 5, 6, 7, 8)
-}
-WINDOWS = {  # other windows with the whole training (claim C34), to one side; w = 1 is `window-cyclic`
+WINDOWS = {  # other windows with the whole training, to one side; w = 1 is `window-cyclic`
     f"window-w{w}-t{t}": scaffold(f"w={w}, T={t}", positions.Sinusoidal(t), w, tested="few")
     for w in (2, 3)
     for t in (3, 5)
 }
-SIZES = {  # layers of encoder and decoder, width, heads (claim C30); 0/2, 64, 8 are `window-cyclic-both`
-    **{f"{m}-{n}": (f"{m}/{n} layers", layers(m, n)) for m, n in ((0, 1), (0, 4), (1, 6), (4, 4), (6, 1))},
-    **{f"width-{size}": (f"embedding size {size}", embedding_size(size)) for size in (32, 128)},
-    "heads-1": ("1 head", {"heads": 1}),
-    "heads-4": ("4 heads", {"heads": 4}),
-}
-SIZED = {
-    f"window-both-{name}": scaffold(title, positions.Sinusoidal(PERIOD), sides="both", size=size)
-    for name, (title, size) in SIZES.items()
-}
-PAPERS = BASIC | BOTH_SIDES | READINGS | ALGORITHM_1 | ABLATIONS
-PADDED_MODELS = ("vanilla", *SCAFFOLDS, *BOTH_SIDES, "abc-unpractised", *READINGS, *BY_WEIGHTS, "algorithm-1-pooled")
-PADDED = again(PAPERS, PADDED_MODELS, "-padded", regime="padded", tested="few")  # every operand to sixty digits
-PADDED["abc-padded"] = replace(PADDED["abc-padded"], training="anew_padded", tested="few_beyond")
-PADDED["window-cyclic-padded"] = replace(PADDED["window-cyclic-padded"], tested="few_beyond")
-TABLE_1_PADDED = tuple(f"{name}-padded" for name in ("vanilla", *SCAFFOLDS))
-SIX_LAYERS = {  # the paper's decoder layers, with this project's optimiser and few steps: ends of names, and of titles
-    "-deep": "six layers",
-    "-paper-size": "the paper's size",
-    "-paper-batch": "the paper's size and batch",
-}
-
-
-def six_layers(end: str, plain: tuple[str, ...], names: tuple[str, ...], **changes: Any) -> dict[str, Model]:
-    """Models with six decoder layers; `plain` ones are trained for longer."""
-    long, short = ("large", "large_anew") if end == "-paper-batch" else ("deep", "short")
-    settings: dict[str, Any] = {"accept": 0.0, "tested": "few"} | changes
-    return again(PAPERS, plain, end, f", {SIX_LAYERS[end]}", training=long, **settings) | again(
-        PAPERS, names, end, f", {SIX_LAYERS[end]}", training=short, **settings
-    )
-
-
-# In the profile's width and without dropout. Of 21 columns there are as many lines as Algorithm 1 needs, and a step
-# costs a third of one with 61.
-DEEP = six_layers(
-    "-deep", ("vanilla",), ("abc-unpractised", "abc-last-layer", *TEXT_LINES), size=layers(0, 6), regime="padded-20"
-)
-PAPER_SIZE = layers(1, 6) | {"width": 128, "feed_forward": 512}  # the paper's (v4 section B)
-LINES_SIZED = ("algorithm-1-none-new", "algorithm-1-v1")
-PAPER_SIZED = six_layers(
-    "-paper-size",
-    ("vanilla", "window-cyclic"),
-    ("abc-unpractised", *LINES_SIZED),
-    size=PAPER_SIZE | {"dropout": 0.3},
-    regime="padded",
-)
-# With the paper's batch, for a GPU. Without dropout: with 0.3 tight Addition was not learned at all in 2,400 steps.
-PAPER_BATCH = six_layers(
-    "-paper-batch",
-    ("vanilla",),
-    ("window-cyclic", "nope-window", "abc-unpractised", "abc-last-layer", *LINES_SIZED),
-    accept=0.99,
-    size=PAPER_SIZE,
-    regime="padded",
-)
-SIZES_COMPARED = ("vanilla-padded", "window-cyclic-padded", "abc-padded", *PAPER_SIZED, *PAPER_BATCH)
-WIDE = {"feed_forward": 1024}
-FACTORED = {  # on natural input: each operand's digits to heads of their own
-    "by-head": scaffold("Window by head", positions.Sinusoidal(PERIOD), bias=Lines.by_head, arrangement="natural"),
-    # A sixth of the budget is too little where the parent has learned the task in part.
-    "abc-anew": replace(
-        READINGS["abc-mod3-new"], title="ABC, index modulo 3, new weights", tested="beyond", training="scaffold"
-    ),
-}
-WIDER = {  # a factor of three digits has a thousand values
-    "by-head-wide": replace(FACTORED["by-head"], title="Window by head, wide", size=WIDE),
-    # Where the plain model of base 10 learns nothing, base 4's does, and its attention says where to look: of each
-    # head one line, for what a trained head spreads over neighbouring digits a new one would have to tell apart.
-    "abc-from-4": replace(
-        FACTORED["abc-anew"],
-        title="ABC, index modulo 3, new weights, base 4's lines, wide",
-        parent_base=4,
-        calibration=Calibration(share=1.0),
-        size=WIDE,
-    ),
-}
-MODERN = {
-    "rpe-short": proposal("RPE, short clip", positions.ShortRelative()),
-    "learned": proposal("Learned positions", positions.Learned(longest=1024)),
-    "transformer-xl": proposal("Transformer-XL", positions.TransformerXL()),
-    "randomized": proposal("Randomized positions", positions.Randomized()),
-    "kerple": proposal("KERPLE", positions.Kerple()),
-    "sandwich": proposal("Sandwich", positions.Sandwich()),
-    "rope-interpolated": proposal("RoPE, interpolated", positions.InterpolatedRotary()),
-    "rope-ntk": proposal("RoPE, NTK-aware", positions.NTKRotary()),
-    "fire": proposal("FIRE", positions.Fire()),
-    "abacus": proposal("Abacus", positions.Abacus()),
-    "coupling": proposal("Position coupling", positions.Coupling()),
-}
-WIDTHS = {  # baselines at one width of their problems, and trained like the proposals, at three
-    name: f"{name.removesuffix('-right')}-widened"
-    for name in ("vanilla", "nope", "rope-right", "rpe-right", "alibi-cross")
-}
-LIKE_PROPOSALS: dict[str, Any] = {"source_index": "right", "extends": True, "tested": "beyond"}
-WIDENED = again(BASIC, ("vanilla", "nope", "rope", "alibi-cross", "rpe"), "-widened", **LIKE_PROPOSALS)
-DISTANCES = ("transformer-xl", "randomized", "kerple", "sandwich", "fire")
-PLACED = {  # encodings of distance, the source counted by place: equal places are equally far, in both operands
-    f"{name.removesuffix('-widened')}-by-place": replace(model, title=f"{model.title}, by place", source_index="place")
-    for name, model in (WIDENED | MODERN).items()
-    if name in ("rope-widened", "rpe-widened", "rpe-short", *DISTANCES)
-}
-PLACED["alibi-by-place"] = replace(
-    WIDENED["alibi-cross-widened"], title="ALiBi, by place", bias=PlacedALiBi(cross=True)
-)
-METHODS = (*WIDENED, *MODERN, "abs", "abc")  # what appendix a1 compares
-VARIANTS = ("rope-right", "rpe-right", "alibi-cross")  # baselines that show why a baseline fails
 DECODER_ABC = decoder_only(ABC, source_index="right", parent="decoder-vanilla", tested="long")
 BY_HAND = scaffold("One key per head", positions.NoPosition(), arrangement="natural", training="anew", tested="long")
 DECODER_ONLY = {
@@ -182,42 +60,30 @@ DECODER_ONLY = {
     "decoder-abs-unpractised": decoder_only(BY_HAND, bias=Lines.one_key_per_head, source_index="right"),
     "decoder-abc-unpractised": DECODER_ABC,
     "decoder-abc-twice-unpractised": replace(DECODER_ABC, title="ABC twice", parent="decoder-abc-unpractised"),
-    "decoder-window-cyclic": decoder_only(BASIC["window-cyclic"], source_index="right", title="ABS, one softmax"),
-    "decoder-nope": decoder_only(BASIC["nope"]),
-    "decoder-rope": decoder_only(BASIC["rope"]),
-    "decoder-alibi": decoder_only(BASIC["alibi"], bias=RunningALiBi()),
-    "decoder-rpe": decoder_only(BASIC["rpe"]),
 }
-SMALLEST = {  # one layer, six heads with one key each: how few parameters are enough for a certificate of Addition
-    f"smallest-{width}-{hidden}": replace(
-        DECODER_ONLY["decoder-abs-unpractised"],
-        title=f"embedding size {width}, feed-forward {hidden}",
-        training="scaffold",
-        tested="few",
-        size={"width": width, "feed_forward": hidden, "heads": 6} | layers(0, 1),
-    )
-    for width, hidden in ((24, 48), (12, 48), (12, 24), (6, 48), (6, 24))
-}
-FORMATS: dict[str, Model] = {}  # Addition as others write it: operands' order, answer's order and zeros in front
-for arrangement, regime in {"units-first": None, "as-written": "unpadded"}.items():
-    names, title = [*DECODER_ONLY][:3], f", {arrangement.replace('-', ' ')}"
-    settings: dict[str, Any] = {"arrangement": arrangement, "regime": regime, "tested": "beyond"}
-    FORMATS |= again(DECODER_ONLY, names, f"-{arrangement}", title, "decoder-vanilla", **settings)
 PRACTISED_DECODERS = all_practised(DECODER_ONLY)
 PRACTISED = PRACTISED_DECODERS | {  # trained on until they are certified
     "abs": practised("window-cyclic", BASIC["window-cyclic"]),
     "abc": practised("abc-unpractised", ABC),
 }
-SPARSE = {  # lines that determine the answer, where those that keep the plain model's skill leave too many contexts
-    f"{name}-sparse-unpractised": replace(own, title=f"{own.title}, sparsest lines", calibration=Determining())
-    for name, own in {"abc": ABC, "decoder-abc-twice": DECODER_ONLY["decoder-abc-twice-unpractised"]}.items()
-}
-SPARSE |= all_practised(SPARSE)
-MODELS = PAPERS | PADDED | DEEP | PAPER_SIZED | PAPER_BATCH | PERIODS | WINDOWS | SIZED | FACTORED | WIDER | MODERN
-MODELS |= WIDENED | PLACED | GRID | DECODER_ONLY | PRACTISED | SMALLEST | FORMATS | SPARSE
+MODELS = BASIC | {"rpe-by-place": BY_PLACE} | GRID | WINDOWS | DECODER_ONLY | PRACTISED
 MODELS |= before_practice(MODELS)
+_registered: Models = {}
 
 
-def models_of(task: Task) -> dict[str, Model]:
+def register(rows: Mapping[str, Model]) -> None:
+    """Add models to the table, as the audit does; InputError for a name that another model has."""
+    for name, model in rows.items():
+        if known().get(name, model) != model:
+            raise InputError(f"{name!r} is the name of another model: choose another name")
+    _registered.update(rows)
+
+
+def known() -> Models:
+    """This table's models and those that were registered, by name."""
+    return MODELS | _registered
+
+
+def models_of(task: Task) -> Models:
     """What a MODEL in TASK-MODEL stands for: of tasks whose output is a table, fewer and smaller models."""
-    return TRACED if isinstance(task, Tables) else MODELS
+    return TRACED if isinstance(task, Tables) else known()

@@ -1,9 +1,14 @@
 """What identifies an experiment: a task, a model and a base; written, as people type it, `addition-abc`."""
 
+import fnmatch
 from dataclasses import dataclass
 
+from abc_nb.common.errors import InputError
 from abc_nb.problems.tasks import REGISTRY, Task
 from abc_nb.specs.models import models_of
+
+ARITHMETIC = ("successor", "addition", "n-by-1", "parity")  # the paper's four tasks
+LISTS = ("listops-sm", "listops-max", "listops-min")
 
 
 @dataclass(frozen=True)
@@ -36,3 +41,19 @@ def parse(text: str) -> Name | None:
                 if str(name := Name(task, model, base)) == text:
                     return name
     return CLASSIFIER if text == str(CLASSIFIER) else None
+
+
+def every_name() -> list[Name]:
+    """Every experiment, a task at a time, each in its task's usual base."""
+    tasks = [task for task in REGISTRY if task != CLASSIFIER.task]
+    return [*(Name(task, model) for task in tasks for model in models_of(Task(task))), CLASSIFIER]
+
+
+def matching(pattern: str) -> list[Name]:
+    """The names of a task, or those that match a pattern with wildcards, or one in any base; InputError if none do."""
+    wanted = f"{pattern}-*" if pattern in REGISTRY else pattern
+    found = [name for name in every_name() if fnmatch.fnmatch(str(name), wanted)]
+    one = parse(pattern)
+    if not found and one is None:
+        raise InputError(f"no experiment matches {pattern!r}, a pattern as in 'addition-*': `abc-nb list` shows all")
+    return found or [one for one in [one] if one]

@@ -1,1 +1,0 @@
-"""The paper's own things: its claims and tables beside this project's results, captions, the report."""

@@ -1,0 +1,48 @@
+"""What a notebook shows: a figure or a table with its number and caption, saved and displayed."""
+
+import re
+from dataclasses import dataclass
+
+import pandas as pd
+from IPython.display import HTML, Markdown, display
+from matplotlib.figure import Figure
+
+from abc_nb.common.errors import InputError
+from abc_nb.show import pictures, tables
+
+OURS = re.compile(r"(figure|table)-(a?\d+)-(\d+)-[a-z][\w-]*")  # notebook, place in its reading order
+PAPERS = re.compile(r"(figure|table)-(\d+)")
+
+
+def numbered(name: str, caption: str) -> str:
+    """Number and caption in Markdown; InputError for a name from which no number follows.
+
+    `figure-7-1-reach` is `Figure 7.1`, `table-a1-2-x` is `Table A1.2`, and `table-1` is `Table 1 of the paper`.
+    """
+    if found := OURS.fullmatch(name):
+        number = f"{found[2].upper()}.{found[3]}"
+    elif found := PAPERS.fullmatch(name):
+        number = f"{found[2]} of the paper"
+    else:
+        raise InputError(f"no number follows from the name {name!r}: give one such as figure-7-1-reach")
+    return f"**{found[1].capitalize()} {number}.** {caption}"
+
+
+@dataclass(frozen=True)
+class Exhibits:
+    """The figures and tables of one notebook in a profile."""
+
+    profile: str
+
+    def figure(self, name: str, figure: Figure, caption: str) -> None:
+        """Save a figure as PNG and SVG; show it and below it its caption."""
+        said = Markdown(numbered(name, caption))
+        display(pictures.save(figure, name, self.profile), said)
+
+    def table(
+        self, name: str, frame: pd.DataFrame, caption: str, shown: pd.DataFrame | None = None, note: str = ""
+    ) -> None:
+        """Save a table as CSV, Markdown and LaTeX; show its caption with a note, and `shown`, or all of it."""
+        said = f"{numbered(name, caption)} {note}".strip()
+        tables.save(frame, name, self.profile, shown, said, note)
+        display(Markdown(said), HTML(tables.html(frame if shown is None else shown)))

@@ -1,0 +1,214 @@
+"""What claims measure: tidy rows, one a run, with its task, base, model, seed, regime, validation and numbers."""
+
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from abc_nb.analysis.attention import AttentionStudy
+from abc_nb.analysis.calibration_study import CalibrationStudy
+from abc_nb.analysis.results import identity
+from abc_nb.bias.base import ENCODER_DECODER
+from abc_nb.bias.lines import Line, cells_of
+from abc_nb.calibration.of_model import INTERPOLATES
+from abc_nb.common.errors import InputError
+from abc_nb.runs.run import Run
+from abc_nb.specs.recipes import PROFILES
+from abc_nb.training.evaluation import TEST_SEED
+from audit import attention, calibration, connections
+from audit.results import Results
+from audit.studies import names_of
+
+Row = dict[str, Any]
+ABOUT = ["task", "model", "base", "seed", "regime", "validation"]  # which run a row is of, and how well it learned
+
+
+def measured(results: Results, rows: str) -> pd.DataFrame:
+    """The rows of a measure, by its name in `MEASURES`, or else the accuracies of a study's runs that are there."""
+    if rows in MEASURES:
+        return frame(MEASURES[rows](results))
+    return frame([accuracies(run) for run in results.existing(names_of(rows, profile=results.profile))])
+
+
+def frame(rows: list[Row]) -> pd.DataFrame:
+    """Rows as a frame, which has the columns `ABOUT` even without any."""
+    return pd.DataFrame(rows, columns=None if rows else ABOUT)
+
+
+def about(run: Run) -> Row:
+    """The columns `ABOUT`; validation in percent."""
+    return identity(run) | {"regime": run.spec.sampler.regime, "validation": 100 * run.validation}
+
+
+def accuracies(run: Run) -> Row:
+    """Percent right at every length (`at_60`), embedding size, and the positions' period T or 0."""
+    model, tests = run.spec.model, run.evaluation()
+    row = about(run) | {"width": model.width, "T": getattr(model.position, "period", None) or 0}
+    return row | {f"at_{length}": 100 * right for length, right in zip(tests.length, tests.accuracy, strict=True)}
+
+
+def plain(task: str, measure: Callable[[AttentionStudy], Row]) -> Callable[[Results], list[Row]]:
+    """A measure of every plain model of a task whose weights are there."""
+
+    def rows(results: Results) -> list[Row]:
+        runs = [run for run in results.every_seed(f"{task}-vanilla") if run.weights]
+        return [about(run) | measure(AttentionStudy(run)) for run in runs]
+
+    return rows
+
+
+def needed_cells(study: AttentionStudy) -> Row:
+    """Of each attention its best head's on the needed cell, inside the training length and beyond.
+
+    `left` is how much of what is more than evenly spread attention inside is left beyond. (Evenly spread over the few
+    tokens before it, self-attention has much of the cell anyway.)
+    """
+    row: Row = {}
+    heads = study.best_heads()
+    columns = [f"{study.length} digits, {part}" for part in ("inside", "beyond")]
+    for name in ENCODER_DECODER:
+        inside, beyond = heads[heads.attention == name].sort_values(columns[0]).iloc[-1][columns]
+        even_inside, even_beyond = attention.even(study, name)
+        left = (beyond - even_beyond) / (inside - even_inside)
+        row |= {f"{name}_inside": inside, f"{name}_beyond": beyond, f"{name}_left": left}
+    return row
+
+
+def operands(study: AttentionStudy) -> Row:
+    """Of Addition how many heads look at one operand at least twice as much as at the other: first, second, heads.
+
+    `untrained` is how many look at either so in the model that the training began with.
+    """
+    heads = attention.by_operand(study)
+    first, second = preferring(heads)
+    untrained = preferring(attention.by_operand(study, study.run.spec.build(study.run.seed)))
+    return {"first": first, "second": second, "untrained": sum(untrained), "heads": len(heads)}
+
+
+def preferring(sources: pd.DataFrame) -> tuple[int, int]:
+    """How many heads look at the first operand at least twice as much as at the second, and the other way round."""
+    ratio = sources["operand 1"] / sources["operand 2"]
+    return int((ratio >= 2).sum()), int((ratio <= 0.5).sum())
+
+
+def needed_digits(study: AttentionStudy) -> Row:
+    """Over output digits the correlation of attention on the needed digit with accuracy, and the latter's spread."""
+    steps = attention.steps(study)
+    return {"correlation": steps.mass.corr(steps.accuracy), "spread": np.ptp(steps.accuracy)}
+
+
+def calibrated(measure: Callable[[CalibrationStudy], Row]) -> Callable[[Results], list[Row]]:
+    """A measure of every run of ABC."""
+    return lambda results: [about(run) | measure(CalibrationStudy(run)) for run in results.runs(results.names("abc"))]
+
+
+def costs(study: CalibrationStudy) -> Row:
+    """Problems seen to 99% in validation, ABC's over the plain model's: between `low` and `high`; and seconds."""
+    (before, own), (parent_before, parent) = map(problems_seen, (study.run, study.parent_run))
+    return {"low": before / parent, "high": own / max(parent_before, 1), "seconds": calibration.cost(study)["seconds"]}
+
+
+def problems_seen(run: Run) -> tuple[int, float]:
+    """Problems seen at the last validation below 99%, and at the next one, infinite if there was none."""
+    reached, steps = run.reached(INTERPOLATES), run.table("history").step
+    below = steps[steps < reached["step"]]
+    return run.problems(int(below.max())) if len(below) else 0, reached["problems"]
+
+
+def of_last_layer(study: CalibrationStudy) -> list[Line]:
+    return [line for line in study.bias.lines if (line.attention, line.layer) == ("cross", study.last)]
+
+
+def followed(study: CalibrationStudy) -> Row:
+    """How many heads of the last layer have lines that follow something in cross-attention.
+
+    Of the two operands only the `first`, or only the `second`; the `number` or its sign; the `digit` of N x 1.
+    """
+    spans: list[set[str]] = [set() for _ in range(study.bias.heads)]
+    for line in of_last_layer(study):
+        spans[line.head].add(line.span)
+    both = {"operand 1", "operand 2"}
+    return {
+        "first": sum(own & both == {"operand 1"} for own in spans),
+        "second": sum(own & both == {"operand 2"} for own in spans),
+        "number": sum(bool(own & {"operand 1", "*"}) for own in spans),
+        "digit": sum("operand 2" in own for own in spans),
+        "heads": len(spans),
+    }
+
+
+def open_elements(study: CalibrationStudy) -> Row:
+    """The `share` of the open elements of the last layer's cross-attention that lie on anti-diagonals.
+
+    In how many of its `heads` there is one (`with_one`); and how many lines all layers keep in each attention.
+    """
+    sizes: Counter[str] = Counter()
+    for line in of_last_layer(study):
+        sizes[line.direction] += len(cells_of(line, study.layout)[0])
+    with_one = {line.head for line in of_last_layer(study) if line.direction == "antidiagonal"}
+    kept = Counter(line.attention for line in study.bias.lines)
+    row = {"share": sizes["antidiagonal"] / max(1, sizes.total()), "with_one": len(with_one), "heads": study.bias.heads}
+    return row | {name: kept[name] for name in ENCODER_DECODER}
+
+
+def classified(results: Results) -> list[Row]:
+    """Accuracy (percent) of Parity as classification beyond ten digits; at `constant` lengths of one answer."""
+    rows = []
+    for run in results.existing(names_of("classifier", profile=results.profile)):
+        tests, constant = run.evaluation(), 0
+        for length, samples, correct in zip(tests.length, tests.samples, tests.correct, strict=True):
+            answers = run.spec.sampler.test_batch(length, samples, TEST_SEED).target[:, 1]
+            constant += correct in answers.bincount().tolist()
+        far = 100 * tests.accuracy[tests.length >= 10]
+        rows.append(about(run) | {"least": far.min(), "most": far.max(), "constant": constant, "lengths": len(tests)})
+    return rows
+
+
+def verticals(results: Results) -> list[Row]:
+    """Of the attention on vertical lines the `share` on tokens that carry no digit, of all tasks: a row a seed."""
+    names, by_seed = results.names("abc"), dict[int, list[CalibrationStudy]]()
+    for study in (CalibrationStudy(run) for name in names for run in results.every_seed(name)):
+        with suppress(InputError):  # another plain model is there
+            if study.parent_run.weights:
+                by_seed.setdefault(study.run.seed, []).append(study)
+    rows, regime = [], PROFILES[results.profile].regime
+    for seed, studies in by_seed.items():
+        if len(studies) == len(names):
+            lines = pd.concat([calibration.verticals(study) for study in studies])
+            share = lines.share[~lines.token.str.startswith("operand")].sum() / lines.share.sum()
+            about_seed = {"task": "", "model": "abc-unpractised", "base": 0, "seed": seed, "regime": regime}
+            rows.append(about_seed | {"share": float(share)})
+    return rows
+
+
+def indices(results: Results) -> list[Row]:
+    """Whether ABC's index in figure 12 is j - i, as RPE's, and the strongest offset of each on Successor."""
+    index = connections.indices()["ABC, read from 3 x 5"]
+    equal = np.isnan(index) | (index == connections.offsets(*index.shape))
+    offsets = connections.on_successor(results)
+    strongest = {name.lower(): int(offsets.sort_values(name)["offset"].iloc[-1]) for name in ("ABC", "RPE")}
+    return [about(results.one("successor-abc-unpractised")) | {"equal": bool(equal.all())} | strongest]
+
+
+def changes(results: Results) -> list[Row]:
+    """How far the change of the logits differs between inputs, by ABC's bias and by LoRA, on Parity."""
+    spread = connections.on_parity(results).groupby("method").spread.max()
+    return [about(results.one("parity-lora")) | {"abc": spread["ABC"], "lora": spread["LoRA"]}]
+
+
+MEASURES: dict[str, Callable[[Results], list[Row]]] = {
+    "needed cells": plain("successor", needed_cells),
+    "operands": plain("addition", operands),
+    "needed digits of successor": plain("successor", needed_digits),
+    "needed digits of addition": plain("addition", needed_digits),
+    "costs": calibrated(costs),
+    "followed": calibrated(followed),
+    "open elements": calibrated(open_elements),
+    "classified": classified,
+    "verticals": verticals,
+    "indices": indices,
+    "changes": changes,
+}

@@ -1,0 +1,89 @@
+"""The report of a profile, `REPORT.md` and `runs.csv`; and the numbers that README states, too."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from abc_nb.analysis import certified
+from abc_nb.common import paths
+from abc_nb.common.files import write_text
+from abc_nb.runs.run import Run
+from abc_nb.show.titles import of_models
+from abc_nb.specs.models import known
+from abc_nb.specs.names import ARITHMETIC
+from audit import DATA
+from audit.claims import VERDICTS
+from audit.ledger import ledger, unlike_the_paper, usual_size
+from audit.results import Results
+from audit.statistics import percent
+from audit.studies import names_of, studies_of
+
+SHOWN_LENGTHS = (6, 10, 60)
+ROWS = of_models(["vanilla", "abs", "abc", "decoder-vanilla", "decoder-abs", "decoder-abc"])
+ROWS["vanilla"] += " (plain model)"
+LENGTHS = (6, 60, 200)
+
+
+def write(results: Results) -> Path:
+    """Write `REPORT.md` and `runs.csv`, the list of these runs, next to the profile's figures; the page's path."""
+    folder, profile, runs = paths.figures(results.profile), results.profile, listed_runs(results)
+    write_text(folder / "runs.csv", pd.DataFrame([run_row(run) for run in runs]).to_csv(index=False))
+    book, shipped = ledger(profile), sum(run.manifest["shipped"] for run in runs)
+    counts = book.verdict.value_counts()
+    template = (DATA / "report.md").read_text(encoding="utf-8")
+    page = template.format(
+        profile=profile,
+        seeds=", ".join(map(str, results.seeds)),
+        worst=worst_runs(results),
+        claims=len(book),
+        verdicts=", ".join(f"{verdict} {counts[verdict]}" for verdict in VERDICTS if verdict in counts),
+        size=usual_size(profile),
+        differing="\n".join(map(sentence, unlike_the_paper(book).itertuples())),
+        shipped=f"All {shipped:,}" if shipped == len(runs) else f"{shipped:,} of {len(runs):,}",
+    )
+    return write_text(folder / "REPORT.md", page)
+
+
+def sentence(claim: Any) -> str:
+    """A claim that did not come out as the paper says, as a line of a list."""
+    counted = f" ({escape(claim.runs)})" if claim.runs else ""
+    return f"- {claim.id}, {claim.verdict}{counted}: {escape(claim.claim)}."
+
+
+def escape(text: str) -> str:
+    """Text with all that has a meaning in Markdown escaped."""
+    return re.sub(r"([\\|$*_<`\[\]])", r"\\\1", text)
+
+
+def listed_runs(results: Results) -> list[Run]:
+    """The runs that notebooks read with these results; of those not made here, shipped ones."""
+    found, profile = results if results.origin == "shipped" else results.or_shipped(), results.profile
+    return found.existing(names_of(*studies_of(profile), profile=profile))
+
+
+def run_row(run: Run) -> dict[str, object]:
+    """What was trained, how long, how well, where and when."""
+    accuracy, manifest = run.evaluation().set_index("length").accuracy, run.manifest
+    row = {"experiment": run.spec.name, "seed": run.seed, "steps": manifest["steps"]}
+    row |= {"seconds": round(sum(manifest["seconds"].values()))}
+    row |= {f"right at {n} (%)": f"{100 * accuracy[n]:.1f}" if n in accuracy else "" for n in SHOWN_LENGTHS}
+    row |= {"made": "shipped" if manifest["shipped"] else "here"} | {key: manifest[key] for key in ("device", "date")}
+    return row | {"torch": manifest["versions"]["torch"]}
+
+
+def worst_runs(results: Results, models: Sequence[str] = tuple(ROWS)) -> str:
+    """The worst run (percent) by method and length, and how many are certified: the table of README, too."""
+    proven, rows = certified.practice(results), list[tuple[str, ...]]()
+    for model in models:
+        if runs := results.existing([f"{task}-{model}" for task in ARITHMETIC]):
+            own = pd.concat([run.evaluation() for run in runs])
+            worst = [own[own.length == length].accuracy.min() for length in LENGTHS]
+            cells = ["–" if value != value else percent(100 * value) for value in worst]
+            mine = proven[proven.model == model].after
+            trained = results.existing([f"{task}-{known()[model].parent}" for task in ARITHMETIC])
+            rows.append((ROWS[model], *cells, f"{mine.sum()} of {max(len(mine), len(trained))}" if len(mine) else "–"))
+    head = [("", *(f"{length} digits" for length in LENGTHS), "certified"), ("---",) * (len(LENGTHS) + 2)]
+    return "\n".join(f"| {' | '.join(cells)} |".replace("|  |", "| |") for cells in [*head, *rows] if rows)

@@ -1,0 +1,36 @@
+"""`make reproduce`: train until proven what is missing, run every notebook, and compare with what is stated."""
+
+import os
+from collections.abc import Sequence
+
+from abc_nb.common import paths
+from abc_nb.runs import sweep
+from abc_nb.show import notebooks
+from abc_nb.specs.spec import SEEDS
+from audit import NOTEBOOKS, report, statements
+from audit.results import Results
+from audit.studies import needed
+
+
+def reproduce(profile: str, seeds: Sequence[int]) -> int:
+    """All figures and tables of a profile, from runs made here and, where none was, shipped ones.
+
+    In the profile `quick` the models of the story are trained, and compared with the shipped results.
+    All that is written goes into the folder of builds: what is committed stays as it is. 1 if a run failed, or a
+    statement of README or of the paper's tables did not come out the same.
+    """
+    print("stage 1 of 3: training", flush=True)
+    if sweep.sweep([(spec, seed) for seed in seeds for spec in needed(profile)]):
+        return 1
+    os.environ.setdefault("ABC_NB_FIGURES", str(paths.BUILD / "reproduced"))  # for this process and the kernels
+    compared = profile == "quick"
+    results = Results(profile, "any", sorted({*seeds, *SEEDS}) if compared else [*seeds])
+    print("stage 2 of 3: notebooks", flush=True)
+    parameters = {"profile": profile, "results": results.origin, "seeds": results.seeds}
+    books = [*notebooks.sequence(NOTEBOOKS), *notebooks.sequence()]
+    notebooks.execute_all(books, paths.BUILD / "notebooks" / profile, parameters)
+    print("stage 3 of 3: report", flush=True)
+    page = report.write(results)
+    text, same = statements.report(profile, seeds) if compared else ("", True)
+    print(f"figures and tables are in {paths.figures(profile)}, all on one page: {page.name}\n\n{text}".rstrip())
+    return 0 if same else 1

@@ -1,0 +1,57 @@
+"""Results of whole studies, of every seed, and of trainings; where they come from."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pandas as pd
+
+from abc_nb.analysis import results
+from abc_nb.analysis.results import identity
+from abc_nb.analysis.statistics import ends
+from abc_nb.runs import store
+from abc_nb.runs.run import Run
+from abc_nb.specs.names import Name
+from audit.studies import names_of
+
+
+class Results(results.Results):
+    """The runs of a profile, which studies name, too."""
+
+    def names(self, *studies: str) -> list[Name]:
+        """The experiments of some studies in this profile; where shipped runs are taken too, those with a result."""
+        found = names_of(*studies, profile=self.profile)
+        return self.there(found) if self.origin == "any" else found
+
+    def rows(self, *studies: str) -> pd.DataFrame:
+        """Evaluation rows of some studies, as `evaluation` has them."""
+        return self.evaluation(self.names(*studies))
+
+    def every_seed(self, name: str | Name) -> list[Run]:
+        """The runs of an experiment that are there, of any seed: for claims about what single models look at."""
+        return replace(self, seeds=store.seeds().get(f"{name}-{self.profile}") or self.seeds).existing([name])
+
+    def trainings(self, names: Sequence[str | Name]) -> pd.DataFrame:
+        """One row a run: steps, seconds, final validation accuracy, and when it first was 100% (infinite: never)."""
+        rows = []
+        for run in self.runs(names):
+            first, seconds = run.reached(1.0), run.manifest["seconds"]["training"]
+            row = identity(run) | {"steps": run.manifest["steps"], "validation": run.validation}
+            rows.append(row | {"steps_to_100": first["step"], "seconds_to_100": first["seconds"], "seconds": seconds})
+        return pd.DataFrame(rows)
+
+    def provenance(self, names: Sequence[str | Name]) -> str:
+        """Where the results of these experiments come from, in one line."""
+        runs = self.runs(names)
+        made = [run.manifest for run in runs]
+        regimes = sorted({run.spec.sampler.regime for run in runs})
+        devices = sorted({facts["device"].partition(" ")[0] for facts in made})
+        versions = sorted({facts["versions"]["torch"].partition("+")[0] for facts in made})
+        seeds, dates = sorted({run.seed for run in runs}), sorted({facts["date"] for facts in made})
+        counts = Counter("shipped" if facts["shipped"] else "made here" for facts in made)
+        origins = [f"{count} {word}" if len(counts) > 1 else word for word, count in sorted(counts.items())]
+        return (
+            f"Profile {self.profile}: {len(runs)} runs, {' and '.join(origins)}; "
+            f"seed{'s' * (len(seeds) > 1)} {ends(seeds)}; {' and '.join(regimes)} problems; "
+            f"trained on {' and '.join(devices)}, {ends(dates)}, torch {' and '.join(versions)}."
+        )

@@ -1,0 +1,179 @@
+"""What README and the paper's tables state of single models, beside what was made here: the end of `reproduce`.
+
+A statement counts test problems that are right, or models that are certified. It is compared with the shipped runs of
+all seeds, since another processor ends a training with other weights, as another seed does.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+import pandas as pd
+from scipy.stats import fisher_exact, t
+
+from abc_nb.analysis import certified
+from abc_nb.analysis.statistics import ends
+from abc_nb.common import paths
+from abc_nb.common.files import write_text
+from abc_nb.problems.tables import Tables
+from abc_nb.problems.tasks import Task
+from abc_nb.runs import store
+from abc_nb.runs.run import Run
+from abc_nb.show.titles import of_models, of_task
+from abc_nb.specs.names import Name
+from abc_nb.specs.recipes import TABLE
+from abc_nb.specs.spec import spec, train_command
+from audit import DATA
+from audit.ledger import ledger
+from audit.report import LENGTHS, ROWS
+from audit.results import Results
+from audit.studies import names_of
+
+ALARM = 0.01  # chance that any count of the table differs where chance alone is at work
+TABULATED = dict.fromkeys(("baselines", "scaffolds", "abc"), "a0_papers_tables")  # tables 1 to 3 of the paper
+STATED = TABULATED | {  # studies that the report speaks of, and the notebooks that show them
+    "practised": "07_every_length",
+    "decoder-only": "a6_decoders_and_tables",
+    "practised decoders": "08_decoder_only",
+    "products": "09_multiplication",
+    "more tasks": "a2_lists_bases_factors",
+    "sums of many": "a2_lists_bases_factors",
+}
+SHORT, LONG = sorted({*TABLE, *LENGTHS}), [20, 100, 1000]  # lengths; the latter of tasks whose output is a table
+SAME, DIFFERS, OPEN = "same", "not same", "undecided"
+COLUMNS = ["statement", "shipped", "made here", "verdict"]
+Count = tuple[int, int]  # so many, of so many
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What shipped runs say, a count a seed or one in all, and what was made here says."""
+
+    what: str
+    shipped: Sequence[Count]
+    here: Count
+    advice: str  # what to do where it is not the same
+    proven: bool = False  # whether it counts certified models, of those that were trained until they are
+
+    def verdict(self, level: float) -> str:
+        """Same or not, by `accepts`; undecided where every outcome would be the same."""
+        right, samples = self.here
+        if self.accepts(0, level) and self.accepts(samples, level):
+            return OPEN
+        return SAME if self.accepts(right, level) else DIFFERS
+
+    def accepts(self, right: int, level: float) -> bool:
+        """Whether such an outcome here would be the same: see `data/statements.md`."""
+        samples, known = self.here[1], np.array(self.shipped)
+        pooled, total = known.sum(axis=0)
+        if self.proven:
+            return bool(right == samples or pooled < total)
+        table = np.array([[right, samples - right], [pooled, total - pooled]])
+        if fisher_exact(table).pvalue >= level:
+            return True
+        shares, seeds = known[:, 0] / known[:, 1], len(known)
+        if seeds == 1:
+            return False
+        half = t.ppf(1 - level / 2, seeds - 1) * shares.std(ddof=1) * sqrt(1 + 1 / seeds)
+        return bool(abs(right / samples - shares.mean()) <= half)
+
+
+def in_words(counts: Sequence[Count]) -> str:
+    """`981 to 1,000 of 1,000, 10 seeds`; in percent where seeds have other numbers of problems."""
+    ordered = sorted(counts, key=lambda count: count[0] / count[1])
+    if len({samples for _, samples in counts}) == 1:
+        shares, unit = [f"{right:,}" for right, _ in ordered], f" of {counts[0][1]:,}"
+    else:
+        shares, unit = [f"{100 * right / samples:.1f}" for right, samples in ordered], "%"
+    return ends(shares) + unit + f", {len(counts)} seeds" * (len(counts) > 1)
+
+
+def stated(profile: str) -> dict[Name, str]:
+    """The experiments of which README or a table of the paper states something, with the notebook that shows them."""
+    tabulated = names_of(*TABULATED, profile=profile)
+    found = {name: notebook for study, notebook in STATED.items() for name in names_of(study, profile=profile)}
+    return {name: notebook for name, notebook in found.items() if name in tabulated or name.model in (*ROWS, "abs")}
+
+
+def statements(profile: str, seeds: Sequence[int]) -> list[Statement]:
+    """What the shipped runs of a profile state of what was made here for these seeds."""
+    every = sorted({seed for known in store.seeds().values() for seed in known} | {*seeds})
+    shipped, here = Results(profile, "shipped", every), Results(profile, "runs", seeds)
+    names = stated(profile)
+    titles = of_models(name.model for name in names)
+    return [*of_tests(names, titles, shipped, here), *of_certificates(list(names), titles, shipped, here)]
+
+
+def of_tests(names: dict[Name, str], titles: dict[str, str], shipped: Results, here: Results) -> Iterator[Statement]:
+    """How many problems are right: a statement a model, length and seed."""
+    for name, notebook in names.items():
+        known, made = ([test for run in found.existing([name]) for test in tests(run)] for found in (shipped, here))
+        task, another = Task(name.task), train_command(name, max(here.seeds) + 1, here.profile)
+        advice = f"read notebook {notebook}, and see whether another seed agrees: `{another}`"
+        for length, seed, count in sorted(made):
+            counts = [theirs for tested, _, theirs in known if tested == length]
+            if counts and length in (LONG if isinstance(task, Tables) else SHORT):
+                what = f"{titles[name.model]}, {of_task(name.task)}, {length} {task.unit}, seed {seed}"
+                yield Statement(what, counts, count, advice)
+
+
+def tests(run: Run) -> list[tuple[int, int, Count]]:
+    """Length, seed and right problems, of how many, of each test of a run."""
+    return [(row["length"], run.seed, (row["correct"], row["samples"])) for row in run.evaluation().to_dict("records")]
+
+
+def of_certificates(
+    names: Sequence[Name], titles: dict[str, str], shipped: Results, here: Results
+) -> Iterator[Statement]:
+    """How many models are certified: each task alone of those that were trained until proven, else all together."""
+    proven = [name for name in names if spec(name, here.profile).practice]
+    groups = {f"{titles[name.model]}, {of_task(name.task)}, certified where tried": [name] for name in proven}
+    for name in [name for name in names if name not in proven]:
+        groups.setdefault(f"{titles[name.model]}, all tasks, certified where tried", []).append(name)
+    known, made = certified.table(shipped), certified.table(here)
+    for what, group in groups.items():
+        theirs, mine = (each[each.experiment.isin([*map(str, group)])] for each in (known, made))
+        wrong = [
+            f"`abc-nb certify {row.experiment} --seed {row.seed}` names what is wrong, in {row.wrong:,} of "
+            f"{row.contexts:,} contexts"
+            for row in mine[~mine.certified.astype(bool)].itertuples()
+        ]
+        if len(theirs) and len(mine):
+            total, count = ((int(each.certified.sum()), len(each)) for each in (theirs, mine))
+            yield Statement(what, [total], count, "; ".join(wrong), proven=group[0] in proven)
+
+
+def report(profile: str, seeds: Sequence[int]) -> tuple[str, bool]:
+    """The table of what was made here, which is written beside the figures, and whether all of it is the same."""
+    every = statements(profile, seeds)
+    count = sum(not each.proven for each in every)
+    level = ALARM / max(1, count)
+    rows = [(each.what, in_words(each.shipped), in_words([each.here]), each.verdict(level)) for each in every]
+    frame = pd.DataFrame(rows, columns=COLUMNS)
+    number = frame.verdict.value_counts().reindex([SAME, DIFFERS, OPEN], fill_value=0)
+    template = (DATA / "statements.md").read_text(encoding="utf-8").rstrip()
+    text = template.format(
+        table=frame.to_markdown(index=False, disable_numparse=True),
+        alarm=ALARM,
+        count=count,
+        verdicts=verdicts(profile),
+        same=number[SAME],
+        decided=number[SAME] + number[DIFFERS],
+        undecided=number[OPEN],
+    )
+    wrong = [f"- {each.what}: {each.advice}" for each in every if each.verdict(level) == DIFFERS]
+    text += "\n\nWhat to do where one was not:\n\n" * bool(wrong) + "\n".join(wrong)
+    folder = paths.figures(profile)
+    write_text(folder / "statements.csv", frame.to_csv(index=False))
+    write_text(folder / "statements.md", text + "\n")
+    return text, not wrong
+
+
+def verdicts(profile: str) -> str:
+    """How many verdicts on the paper's claims are those that are committed, in a sentence that names the others."""
+    known = pd.read_csv(paths.HOME / "figures" / "claims.csv", dtype=str).set_index("id").verdict.to_dict()
+    found = ledger(profile).set_index("id").verdict.to_dict()
+    others = [f"{id} was {known.get(id)} and is {now}" for id, now in found.items() if known.get(id) != now]
+    text = f"{len(found) - len(others)} of {len(found)} verdicts on the paper's claims are those in figures/claims.csv"
+    return "; ".join([text, *others]) + "."

@@ -1,0 +1,148 @@
+"""The paper's numbers beside ours, and what its Algorithm 1 keeps."""
+
+from typing import Any
+
+import pandas as pd
+
+from abc_nb.analysis.results import identity
+from abc_nb.analysis.statistics import ends, median_seed
+from abc_nb.bias.lines import cells_of
+from abc_nb.runs.run import Run
+from abc_nb.show.titles import named, of_task
+from abc_nb.specs.model import BEFORE, UNPRACTISED
+from abc_nb.specs.models import known
+from abc_nb.specs.names import ARITHMETIC
+from abc_nb.specs.recipes import PROFILES, TABLE
+from audit import DATA
+from audit.frames import arranged
+from audit.models import SIX_LAYERS
+from audit.readings import ALGORITHM_1, READINGS
+from audit.results import Results
+from audit.statistics import BAR, medians, over_seeds, percent
+
+TITLES = {"+ w=1": "Window", "+ T=3": "ABS", "NoPE + w=1": "Window, no positions"}  # the paper's names, and ours
+LENGTHS = {"table1": TABLE, "table3": (6, 10, 20, 60)}
+
+
+def beside_paper(rows: pd.DataFrame, table: str) -> pd.DataFrame:
+    """`over_seeds` at the table's lengths, with the paper's percentage in the column `paper`."""
+    ours = named(over_seeds(rows[rows.length.isin(LENGTHS[table])]))
+    papers = pd.read_csv(DATA / "paper_tables.csv", dtype=str).replace({"model": TITLES})
+    papers = papers[(papers.table == table) & papers.length_digits.str.isdigit().fillna(False)]
+    papers = papers.assign(length=papers.length_digits.astype(int), paper=pd.to_numeric(papers.accuracy_percent))
+    if (papers.model == "+ scratchpad").any():  # as the paper calls Vanilla on Parity, where it has that
+        ours.loc[(ours.task == "Parity") & (ours.model == "Vanilla"), "model"] = "+ scratchpad"
+    keys = [ours.task, ours.model.str.removesuffix(BEFORE), ours.length]  # the paper has no practice
+    ours.insert(3, "paper", papers.set_index(["task", "model", "length"]).paper.reindex(keys).to_numpy())
+    return ours
+
+
+def wide(frame: pd.DataFrame) -> pd.DataFrame:
+    """For reading: a row per task and model, and for each length `paper | ours (worst–best seed)` in percent."""
+    paper = frame.paper.map(lambda value: "–" if pd.isna(value) else f"{value:.4g}")
+    return arranged(frame, ["task", "model"], "length", paper + " | " + medians(frame))
+
+
+def interpolation(rows: pd.DataFrame) -> pd.DataFrame:
+    """Table 2, of evaluation rows: is Vanilla right in 99% of validation and of problems of 60 digits, or more?"""
+    by_task = named(rows[(rows.model == "vanilla") & (rows.length == 60)]).groupby("task", sort=False)
+    paper = pd.read_csv(DATA / "paper_tables.csv", dtype=str)
+    paper = paper[paper.table == "table2"].pivot(index="task", columns="length_digits", values="accuracy_percent")
+    columns: dict[str, pd.Series] = {}
+    for what, column, title in (
+        ("interpolation", "validation", "validation"),
+        ("extrapolation", "accuracy", "60 digits"),
+    ):
+        ours = by_task[column].agg(median_seed)
+        columns |= {f"{what}, paper": paper[what], f"{what}, ours": ours.ge(BAR).map({True: "yes", False: "no"})}
+        columns[f"{title} (%)"] = 100 * ours
+    return pd.DataFrame(columns).loc[list(by_task.groups)].rename_axis("task").reset_index()
+
+
+def readings(results: Results, regime: str) -> pd.DataFrame:
+    """ABC by whose lines, which positions and which weights: runs at the bar at 60 digits, of those made."""
+    end = "" if regime == "tight" else f"-{regime}"
+    ours = f"abc{end or UNPRACTISED}"
+    shown = {ours: "ABC: no positions, new weights"}
+    shown |= {f"{model}{end}": known()[model].title for model in (*READINGS, *ALGORITHM_1)}
+    rows = results.rows("abc", "readings", "algorithm 1", "padded")
+    rows = rows[(rows.length == 60) & rows.model.isin(shown)]
+    counts = rows.accuracy.ge(BAR).groupby([rows.model, rows.task]).agg(["sum", "size"])
+    cells = (counts["sum"].astype(str) + " of " + counts["size"].astype(str)).unstack(fill_value="")
+    cells = cells.loc[
+        [model for model in shown if model in cells.index], [task for task in ARITHMETIC if task in cells]
+    ]
+    return cells.rename(index=shown, columns=of_task).rename_axis("reading").rename_axis(columns=None)
+
+
+def setting(profile: str, regime: str = "") -> str:
+    """Regime, size and optimiser of our numbers, in words, for tables with the paper's numbers."""
+    chosen = PROFILES[profile]
+    size, training = chosen.size, chosen.trainings["plain"]
+    optimizer = "Muon and AdamW" if training.optimizer == "muon" else "AdamW"
+    return (
+        f"Ours: {regime or chosen.regime} problems, {size.encoder_layers} encoder and {size.decoder_layers} decoder "
+        f"layers of embedding size {size.width}, feed-forward {size.feed_forward}, dropout {size.dropout:g}, "
+        f"pre-normalisation, {optimizer}. The paper: padded problems, "
+        "1 and 6 layers of size 128, feed-forward 512, dropout 0.3, Adam."
+    )
+
+
+COMPARED = ("abc", "abc-unpractised", "abc-last-layer", *ALGORITHM_1)
+ENDS = ("", "-padded", *SIX_LAYERS)  # of the names of the same reading in other regimes and sizes
+SHARES = {  # from 0 to 1, and what readers see
+    "open_heads": "heads without a line",
+    "skill": "skill",
+    "validation": "validation",
+    "twenty": "20 digits",
+    "sixty": "60 digits",
+}
+
+
+def algorithm_1(results: Results) -> pd.DataFrame:
+    """A row a run of ABC and of Algorithm 1: task, model, reading, layers, regime, seed, and what `kept` measures."""
+    names = results.there(results.names("abc", "algorithm 1", "padded", "deep", "paper size", "paper size and batch"))
+    wanted = {f"{model}{end}" for model in COMPARED for end in ENDS}
+    return pd.DataFrame([kept(run) for run in results.runs(names) if run.spec.identity.model in wanted])
+
+
+def kept(run: Run) -> dict[str, Any]:
+    """The last layer's lines of a run, and what its models get right.
+
+    Short lines are seen at less than half of the steps. A head without a line sees every key, unless it is one of
+    ours. Skill is the plain model's under all lines; validation, twenty and sixty digits are the retrained model's.
+    """
+    own, bias = run.spec, run.bias()
+    assert bias is not None
+    last = max((line.layer for line in bias.lines), default=0)
+    lines = [line for line in bias.lines if line.layer == last]
+    heads = {(line.attention, line.head) for line in lines}
+    layout = own.calibration_batch(run.seed).layout
+    accuracy, model = run.evaluation().set_index("length").accuracy, own.identity.model
+    end = next((f", {title}" for end, title in SIX_LAYERS.items() if model.endswith(end)), "")
+    return identity(run) | {
+        "reading": known()[model].title.removesuffix(end),
+        "layers": own.model.decoder_layers,
+        "embedding size": own.model.width,
+        "batch": own.training.batch,
+        "regime": own.sampler.regime,
+        "lines": len(lines),
+        "short": sum(2 * len(cells_of(line, layout)[0]) < layout.target_length for line in lines),
+        "open_heads": 1 - len(heads) / (2 * bias.heads),
+        "skill": run.table("thresholds").skill.iloc[-1],
+        "validation": run.validation,
+        "twenty": accuracy[20],
+        "sixty": accuracy[60],
+    }
+
+
+def by_reading(table: pd.DataFrame) -> pd.DataFrame:
+    """`algorithm_1` for reading: a row per reading, regime and size, with its tasks and each measure's range."""
+    keys = ["layers", "embedding size", "batch", "regime", "reading"]
+    rows = []
+    for where, own in table.groupby(keys, sort=False):
+        row = dict(zip(keys, where, strict=True)) | {"tasks": ", ".join(map(of_task, own.task.unique()))}
+        row |= {"runs": len(own)} | {name: ends(sorted(own[name]), "–") for name in ("lines", "short")}
+        shares = {title: sorted(100 * own[name]) for name, title in SHARES.items()}
+        rows.append(row | {title: ends([*map(percent, own)], "–") for title, own in shares.items()})
+    return pd.DataFrame(rows)

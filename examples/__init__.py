@@ -1,0 +1,1 @@
+"""Programs that use the package as a stranger would: each imports it, and nothing of it imports them."""
