@@ -114,18 +114,11 @@ def build_parser() -> Parser:
 
 def run(arguments: argparse.Namespace) -> int:
     """Carry out one command; imports wait until they are needed, so that --help is quick."""
-    from abc_nb import commands, language_commands
-    from abc_nb.language.spec import PREFIX, language_spec
+    from abc_nb import commands
 
     if not paths.CHECKOUT and arguments.command not in INSTALLED:
         raise InputError(f"{arguments.command} needs the project's checkout: the package has {', '.join(INSTALLED)}")
-    of_language = getattr(arguments, "name", "").startswith(PREFIX)
-    if of_language:
-        language_spec(arguments.name)  # a name that there is not is refused whatever the command
-    name = {"list": "list_"}.get(arguments.command, arguments.command)
-    function = getattr(language_commands if of_language else commands, name, None)
-    if function is None:
-        raise InputError(f"{arguments.name} is a language model: there are train, compute, certify and ship for it")
+    function = getattr(commands, {"list": "list_"}.get(arguments.command, arguments.command))
     return int(function(arguments) or 0)
 
 

@@ -20,7 +20,7 @@ from abc_nb.runs import runner, store
 from abc_nb.runs.store import Run
 from abc_nb.specs.names import matching
 from abc_nb.specs.spec import spec
-from abc_nb.training.progress import shown
+from abc_nb.training.status import Status
 
 
 def trained(arguments: Namespace) -> Run:
@@ -47,7 +47,7 @@ def train(arguments: Namespace) -> None:
     experiment = spec(arguments.name, arguments.profile, arguments.changes)
     paths.runs().mkdir(parents=True, exist_ok=True)  # a folder that cannot be written is named before the bar
     for needed in runner.untrained(experiment, arguments.seed):
-        with shown(needed.name, needed.training.steps) as report:
+        with Status(needed.name) as report:
             runner.ensure(needed, arguments.seed, report)
     run = runner.ensure(experiment, arguments.seed)
     steps, seconds = run.facts["steps"], run.facts["seconds"]["training"]

@@ -20,13 +20,15 @@ WRITTEN = 1500  # characters that a model writes by itself
 AROUND = 120  # characters of held-out text before a problem, and behind it
 
 
-def evaluate(model: Transformer, patterns: Sequence[Pattern]) -> list[dict[str, Any]]:
+def evaluate(
+    model: Transformer, patterns: Sequence[Pattern], tests: Sequence[tuple[int, int]] = TESTS
+) -> list[dict[str, Any]]:
     """Exact match of answers and their ends, of random problems with text before and behind them.
 
     One pass over the right answer says what greedy decoding would write: see `training.evaluation`.
     """
     rows = []
-    for pattern, (length, samples) in product(patterns, TESTS):
+    for pattern, (length, samples) in product(patterns, tests):
         rng = generator(TEST_SEED, TEST, length)
         right = sum(is_right(model, pattern, test_operands(pattern, length, rng), rng) for _ in range(samples))
         low, high = wilson(right, samples)

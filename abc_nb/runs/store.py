@@ -37,6 +37,7 @@ from abc_nb.model.transformer import Transformer
 from abc_nb.problems.spans import Pattern
 from abc_nb.problems.tasks import Task
 from abc_nb.specs.experiment import Experiment, train_command
+from abc_nb.training.evaluation import tidy
 
 ANYWHERE = ("runs", "shipped")  # made here, or come with the project
 RECORD, WEIGHTS = "run.json", "weights.safetensors"  # the files of a run's folder
@@ -81,6 +82,22 @@ class Run:
         """What trying every context gave, as plain data: one certificate, or one for each form of a language model."""
         return list(self.record.get("certificates", []))
 
+    @property
+    def checksum(self) -> str | None:
+        """That of the weights; None where it is unknown."""
+        return self.facts.get("weights")
+
+    @property
+    def validation(self) -> float:
+        """Accuracy (a fraction) at the last validation; 0 if there was none."""
+        history = self.table("history")
+        return float(history.accuracy.iloc[-1]) if len(history) else 0.0
+
+    def evaluation(self) -> pd.DataFrame:
+        """A row for each length that was tested, with its interval (see `tidy`)."""
+        tests = self.table("evaluation")[["length", "samples", "correct"]]
+        return tidy(self.spec.name, self.seed, self.spec.sampler.regime, tests.itertuples(index=False, name=None))
+
     def table(self, name: str) -> pd.DataFrame:
         """One of the tables in `TABLES`, which may be empty."""
         columns = {column: [] for column in TABLES[name]} | self.record["tables"].get(name, {})
@@ -103,7 +120,7 @@ class Run:
         if self.weights is None:
             raise InputError(f"{self.spec.name} was shipped without its weights: run `{train_command(self.spec, self.seed)}`")
         tensors = weights_in(self.weights, self.prefix)
-        if checksum(tensors) != self.facts["weights"]:
+        if checksum(tensors) != self.checksum:
             raise InputError(f"{self.folder} does not hold the weights of {self.key}: train it again")
         return tensors
 

@@ -43,6 +43,9 @@ class Experiment:
     identity: Name
     profile: str
     changes: tuple[str, ...]  # of what the name says, as in training.steps=3200
+    parent: Any  # an experiment of the same kind whose attention or weights it begins with, or None
+    training: Any  # the recipe
+    tests: tuple[tuple[int, int], ...]  # (length, samples) of its evaluation; more can be made later
 
     @property
     def data(self) -> dict[str, Any]:

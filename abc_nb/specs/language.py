@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any
 
+import pandas as pd
 import torch
 
 from abc_nb.bias.spans import SpanLines
 from abc_nb.calibration.calibrate import Calibration
 from abc_nb.common.config import to_data
 from abc_nb.common.errors import InputError
+from abc_nb.certificates.spans import SpanContexts
+from abc_nb.language.answering import problems_of, spoken
+from abc_nb.language.evaluation import TESTS, evaluate
 from abc_nb.language.mixture import Mixture
+from abc_nb.language.training import contexts_of_text
 from abc_nb.model.positions import Rotary
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.spans import VOCABULARY, Pattern
@@ -31,6 +37,7 @@ PRACTICE = replace(PRACTICE, learning_rate=1e-3, matrix_learning_rate=2e-3)
 TRAINING_ALONE = replace(TRAINING, steps=2000, batch=64, held_batch=64, hold=1000)
 ROUNDS = 9
 LINES = Calibration()  # the sparsest lines that determine the answer
+TITLES = {"text": "text alone", "plain": "plain", "abs": "ABS", "abc": "ABC", "placed": "problems alone, by place"}
 PARTS = ("mixture", "model", "training", "practice")  # of a spec, of which fields can be changed
 PLACES = 16  # positions that a problem takes where a token stands at its place: more than a number has in training
 
@@ -54,6 +61,7 @@ class LanguageSpec(Experiment):
     identity: Name = field(default=Name(LANGUAGE, "text"), compare=False)
     profile: str = field(default="quick", compare=False)
     changes: tuple[str, ...] = field(default=(), compare=False)
+    tests: tuple[tuple[int, int], ...] = field(default=TESTS, compare=False)  # (length, samples)
 
     @cached_property
     def data(self) -> dict[str, Any]:
@@ -61,6 +69,27 @@ class LanguageSpec(Experiment):
         unused = {*LABELS} if self.rounds else {*LABELS, "practice"}
         used = {name: value for name, value in to_data(replace(self, parent=None)).items() if name not in unused}
         return used | {"vocabulary": VOCABULARY} | ({"parent": self.parent.data} if self.parent else {})
+
+    @property
+    def title(self) -> str:
+        """What it is, in words."""
+        return f"language model, {TITLES[self.identity.model]}"
+
+    def check(self, typed: str) -> None:
+        """InputError for a text that a model cannot answer."""
+        problems_of(self.mixture.patterns, typed)
+
+    def answers(self, model: Transformer, texts: Iterable[str], trace: bool = False) -> Iterator[str]:
+        """The answers to the problems of each text, a line each, or with `trace` the text as the model writes it."""
+        return (spoken(model, text, trace, "\n") for text in texts)
+
+    def evaluate(self, model: Transformer, tests: Sequence[tuple[int, int]]) -> pd.DataFrame:
+        """Rows of accuracy for each form and each (length, samples)."""
+        return pd.DataFrame(evaluate(model, self.mixture.patterns, tests))
+
+    def contexts(self, model: Transformer) -> list[SpanContexts]:
+        """All that the answers of a model can look at, a form at a time."""
+        return contexts_of_text(model)
 
     def build(self, seed: int, bias: SpanLines | None = None) -> Transformer:
         """The untrained model; its initial weights follow from the seed. `bias` replaces the configured one."""

@@ -1,59 +1,37 @@
-"""What identifies an experiment: a task, a model and a base; written, as people type it, `addition-abc`."""
+"""The table of experiments: every name that people type, with what it stands for, one to one."""
 
 import fnmatch
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 from abc_nb.common.errors import InputError
 from abc_nb.problems.tasks import REGISTRY, Task
+from abc_nb.specs.experiment import LANGUAGE, Name
+from abc_nb.specs.language import language_models
 from abc_nb.specs.models import models_of
 
 ARITHMETIC = ("successor", "addition", "n-by-1", "parity")  # the paper's four tasks
 LISTS = ("listops-sm", "listops-max", "listops-min")
 
 
-@dataclass(frozen=True)
-class Name:
-    """An experiment's identity. Raises InputError for an unknown task or a base that the task cannot have."""
-
-    task: str
-    model: str
-    base: int = 0  # 0: the task's usual one
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "base", Task(self.task, self.base).base)
-
-    def __str__(self) -> str:
-        if self.task == "parity-classification":
-            return "parity-classifier"  # Parity without a scratchpad, by the plain model
-        usual = self.base == Task(self.task).base
-        return f"{self.task}-{self.model}" + ("" if usual else f"-base{self.base}")
-
-
-CLASSIFIER = Name("parity-classification", "vanilla")
+def every_name(any_base: bool = False) -> Iterator[Name]:
+    """Every experiment, a task at a time, in its task's usual base or in each of them; language models last."""
+    for task in REGISTRY:
+        for model in models_of(Task(task)):
+            yield from (Name(task, model, base) for base in (Task(task).bases if any_base else (0,)))
+    yield from (Name(LANGUAGE, model) for model in language_models())
 
 
 def parse(text: str) -> Name | None:
-    """The name that is written so, or None; where the names of two tasks are its beginning, the longer one counts."""
-    for task in sorted(REGISTRY, key=len, reverse=True):
-        model = text.removeprefix(f"{task}-").partition("-base")[0]
-        if model in models_of(Task(task)):
-            for base in Task(task).bases:
-                if str(name := Name(task, model, base)) == text:
-                    return name
-    return CLASSIFIER if text == str(CLASSIFIER) else None
-
-
-def every_name() -> list[Name]:
-    """Every experiment, a task at a time, each in its task's usual base."""
-    tasks = [task for task in REGISTRY if task != CLASSIFIER.task]
-    return [*(Name(task, model) for task in tasks for model in models_of(Task(task))), CLASSIFIER]
+    """What a name stands for, or None where there is no such experiment."""
+    usual = {str(name): name for name in every_name()}
+    return usual.get(text) or ({str(name): name for name in every_name(any_base=True)}.get(text) if "-base" in text else None)
 
 
 def matching(pattern: str) -> list[Name]:
     """The names of a task, or those that match a pattern with wildcards, or one in any base; InputError if none do."""
-    wanted = f"{pattern}-*" if pattern in REGISTRY else pattern
-    found = [name for name in every_name() if fnmatch.fnmatch(str(name), wanted)]
+    wanted = f"{pattern}-*" if pattern in (*REGISTRY, LANGUAGE) else pattern
+    names = [name for name in every_name() if fnmatch.fnmatch(str(name), wanted)]
     one = parse(pattern)
-    if not found and one is None:
+    if not names and one is None:
         raise InputError(f"no experiment matches {pattern!r}, a pattern as in 'addition-*': `abc-nb list` shows all")
-    return found or [one for one in [one] if one]
+    return names or [one for one in [one] if one]

@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any, Literal
 
+import pandas as pd
 import torch
 
 from abc_nb.bias import Bias, Lines
 from abc_nb.calibration.calibrate import Calibration
+from abc_nb.certificates.certify import contexts_of
+from abc_nb.certificates.contexts import Contexts
 from abc_nb.common.config import check_fields, to_data
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tables import Tables
-from abc_nb.problems.tasks import REGISTRY, FinalOnly, Task
+from abc_nb.problems.tasks import FinalOnly, Task
 from abc_nb.specs.changes import changed, without
 from abc_nb.specs.model import PERIOD, Model, layers
 from abc_nb.specs.models import models_of
-from abc_nb.specs.experiment import LABELS, Experiment, Name
-from abc_nb.specs.names import CLASSIFIER, parse
+from abc_nb.specs.experiment import LABELS, LANGUAGE, Experiment, Name
+from abc_nb.specs.language import LanguageSpec, language_models, language_spec
+from abc_nb.specs.names import every_name, parse
 from abc_nb.specs.recipes import PROFILES, TESTS
-from abc_nb.training.progress import TrainingConfig
+from abc_nb.training import evaluation
+from abc_nb.training.recipe import TrainingConfig
 
 SEEDS = (0, 1, 2, 3, 4)  # those that come with the project, and with which methods were developed
 GROUPS = {  # of seeds: the first was named before any run of it was made, and nothing was chosen by it
@@ -69,6 +74,29 @@ class Spec(Experiment):
         own = {name: value for name, value in to_data(replace(self, parent=None)).items() if name not in LABELS}
         return own if self.parent is None else own | {"parent": self.parent.data}
 
+    @property
+    def title(self) -> str:
+        """What it is, in words."""
+        return f"{self.task.title}, {models_of(self.task)[self.identity.model].title}, {self.sampler.regime} problems"
+
+    def check(self, typed: str) -> None:
+        """InputError for what is no problem of the task."""
+        self.task.read(typed)
+
+    def answers(self, model: Transformer, problems: Iterable[str], trace: bool = False) -> Iterator[str]:
+        """The answers to typed problems; with `trace` each comes after the table that it was read from."""
+        return evaluation.answers(model, self.sampler, problems, trace)
+
+    def evaluate(self, model: Transformer, tests: Sequence[tuple[int, int]]) -> pd.DataFrame:
+        """Rows of accuracy for each (length, samples)."""
+        rows = evaluation.evaluate(model, self.sampler, tests)
+        rows.insert(1, "asked", [samples for _, samples in tests])
+        return rows[["length", "asked", "samples", "correct"]]
+
+    def contexts(self, model: Transformer) -> list[Contexts]:
+        """All that a model's steps can look at; InputError where finitely many contexts do not cover it."""
+        return [contexts_of(model, self.sampler)]
+
     def calibration_batch(self, seed: int) -> Batch:
         """The parent's training problems, over which its attention is averaged."""
         assert self.parent is not None and self.calibration is not None, "ABC before practice"
@@ -85,7 +113,7 @@ class Spec(Experiment):
         return self.model if bias is None else replace(self.model, bias=bias)
 
 
-def spec(name: str | Name, profile: str = "quick", changes: Sequence[str] = ()) -> Spec:
+def spec(name: str | Name, profile: str = "quick", changes: Sequence[str] = ()) -> Spec | LanguageSpec:
     """The spec of a name; InputError for a name, profile or change that is not possible.
 
     Changes are of fields, as in `training.steps=3200`, and give another run.
@@ -93,12 +121,19 @@ def spec(name: str | Name, profile: str = "quick", changes: Sequence[str] = ()) 
     if profile not in PROFILES:
         raise InputError(f"unknown profile {profile!r}: choose one of {', '.join(PROFILES)}")
     identity = name if isinstance(name, Name) else parse(name)
-    if identity is None or identity.model not in models_of(Task(identity.task)):
-        known = {str(Name(task, model)) for task in REGISTRY for model in models_of(Task(task))}
-        near = difflib.get_close_matches(str(name), known, 3)
+    if identity is None or not is_there(identity):
+        near = difflib.get_close_matches(str(name), map(str, every_name()), 3)
         question = f"did you mean {', '.join(near)}? " if near else ""
         raise InputError(f"unknown experiment {str(name)!r}: {question}`abc-nb list` shows all")
+    if identity.task == LANGUAGE:
+        return language_spec(identity, profile, tuple(changes))
     return specify(identity, profile, tuple(changes))
+
+
+def is_there(identity: Name) -> bool:
+    """Whether the table of models has it."""
+    models = language_models() if identity.task == LANGUAGE else models_of(Task(identity.task))
+    return identity.model in models
 
 
 @cache
@@ -179,6 +214,6 @@ CALIBRATED = {"vanilla": "abc-unpractised", "decoder-vanilla": "decoder-abc-unpr
 def calibrated(name: str, profile: str = "quick") -> Spec:
     """ABC of a plain model, before practice; InputError for any other model."""
     identity = parse(name)
-    if identity is None or identity.model not in CALIBRATED or identity == CLASSIFIER:
+    if identity is None or identity.model not in CALIBRATED or identity.task == LANGUAGE:
         raise InputError(f"{name!r} cannot be calibrated here: name a plain model such as addition-vanilla")
     return specify(replace(identity, model=CALIBRATED[identity.model]), profile)

@@ -1,0 +1,112 @@
+"""How a run of arithmetic is trained: from nothing, under lines read out of its parent, or on from its parent."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+
+from abc_nb.bias.lines import Lines
+from abc_nb.calibration.calibrate import Calibration, Determining
+from abc_nb.calibration.of_model import SHARES, Calibrated, average_attention, calibrate_model, sparsest
+from abc_nb.certificates.certify import contexts_of
+from abc_nb.certificates.practice import practise
+from abc_nb.common.devices import device
+from abc_nb.common.errors import InputError
+from abc_nb.model import lora
+from abc_nb.model.transformer import Transformer
+from abc_nb.problems.sampling import Batch
+from abc_nb.runs.store import Run
+from abc_nb.runs.trained import Trained
+from abc_nb.specs.spec import Spec
+from abc_nb.training.fit import Report
+from abc_nb.training.problems import train
+
+
+def train_arithmetic(spec: Spec, seed: int, parent: Run | None, folder: Path, report: Report | None) -> Trained:
+    """The trained model of a spec; checkpoints are kept in a folder."""
+    if spec.practice and parent is not None:
+        return practised(spec, seed, parent, report)
+    return until_accepted(spec, seed, parent, folder, report)
+
+
+def until_accepted(spec: Spec, seed: int, parent: Run | None, folder: Path, report: Report | None) -> Trained:
+    """Train; while validation is below what is accepted, read more lines and train anew; the best attempt."""
+    best, highest, seconds, calibrating = None, -1.0, 0.0, 0.0
+    validated: dict[int, float] = {}  # by the row of the threshold whose lines were trained
+    for number, (bias, thresholds, calibrating) in enumerate(readings(spec, seed, parent)):
+        model = start(spec, seed, bias, parent)
+        progress = train(model, spec.sampler, spec.training, seed, folder / f"attempt-{number}.pt", report)
+        lora.merge(model)
+        seconds += progress.seconds
+        tried = thresholds.assign(validation=pd.Series(validated, dtype=float))
+        validation = progress.history[-1]["accuracy"] if progress.history else 0.0
+        if validation > highest:
+            best, highest = Trained(model, progress.step, 0.0, progress.history, bias, tried), validation
+        validated[len(thresholds) - 1] = validation
+        if validation >= spec.accept:
+            break
+    assert best is not None
+    facts = {"calibration_seconds": round(calibrating, 3)} if parent is not None else {}
+    return replace(best, seconds=seconds, facts=facts)
+
+
+def readings(spec: Spec, seed: int, parent: Run | None) -> Iterator[tuple[Lines | None, pd.DataFrame, float]]:
+    """The bias of each attempt, all thresholds so far, and the seconds of all calibrations so far.
+
+    Only a spec that chooses its threshold itself has more lines to read.
+    """
+    settings = spec.calibration
+    if parent is None or settings is None:
+        yield None, pd.DataFrame(), 0.0
+        return
+    model, batch = parent.model().to(device()), spec.calibration_batch(seed)
+    lines, tried, seconds, wanted = None, pd.DataFrame(), 0.0, [settings]
+    for calibration in wanted:  # grows once
+        begin = time.perf_counter()
+        calibrated = lines_of(spec, model, batch, calibration)
+        tried, seconds = pd.concat([tried, calibrated.tried], ignore_index=True), seconds + time.perf_counter() - begin
+        if calibration.share is None and calibration.kappa is None:
+            lowest = calibrated.tried.share.iloc[-1]
+            wanted += [replace(settings, share=share) for share in SHARES if share < lowest]
+        if {*calibrated.bias.lines} != lines:
+            yield calibrated.bias, tried, seconds
+            lines = {*calibrated.bias.lines}
+
+
+def lines_of(spec: Spec, model: Transformer, batch: Batch, settings: Calibration) -> Calibrated:
+    """The lines that the settings ask for; of a bias that has to determine the answer all contexts are asked."""
+    if not isinstance(settings, Determining):
+        return calibrate_model(model, batch, settings)
+
+    def determines(bias: Lines) -> float:
+        return float(contexts_of(spec.under(bias), spec.sampler).determined())
+
+    averages = average_attention(model, batch, settings.source)
+    return sparsest(averages, batch.layout, settings, determines, (1.0, 0.7, *SHARES))
+
+
+def start(spec: Spec, seed: int, bias: Lines | None, parent: Run | None) -> Transformer:
+    """The model to train: a new one, or one with the parent's weights."""
+    model = spec.build(seed, bias)
+    if spec.start == "parent" and parent is not None:
+        model.load_state_dict(parent.state())
+    if spec.rank:
+        lora.adapt(model, spec.rank, seed)
+    return model.to(device())
+
+
+def practised(spec: Spec, seed: int, parent: Run, report: Report | None) -> Trained:
+    """The parent's model, trained on until its certificate holds; as it is if it can have none."""
+    bias = parent.bias()
+    assert not isinstance(bias, tuple)
+    model = start(spec, seed, bias, parent)
+    recipe = replace(spec.training, steps=max(1, spec.training.steps // spec.practice))
+    facts = {"calibration_seconds": 0.0}
+    try:
+        made = practise(model, spec.sampler, recipe, seed, spec.practice, report)
+    except InputError as error:
+        return Trained(model, bias=bias, facts=facts | {"practice": {"rounds": 0, "refused": str(error)}})
+    progress, facts = made.progress, facts | {"practice": made.facts}
+    return Trained(model, progress.step, progress.seconds, progress.history, bias, facts=facts, certificates=made.certificates)
