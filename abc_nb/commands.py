@@ -1,4 +1,4 @@
-"""What each `abc-nb` command does, for any kind of model; the function is called like it (`list_` spares the builtin)."""
+"""What each `abc-nb` command does, for any kind of model; functions are called like them (`list_` spares a builtin)."""
 
 import json
 import sys
@@ -114,7 +114,9 @@ def said(certificate: Certificate) -> int:
     for example in reversed(certificate.counterexamples):
         alone = " where these zeros in front are kept" if example.zeros else ""
         print(f"wrong{alone}: {example.problem} = {example.right}, the model says {example.answer}")
-    reasons = [f"the shortest problem that shows it is {example.problem}" for example in certificate.counterexamples[:1]]
+    reasons = [
+        f"the shortest problem that shows it is {example.problem}" for example in certificate.counterexamples[:1]
+    ]
     reasons += ["no problem that was tried shows a wrong context"] * (certificate.wrong > 0)
     print("not certified: " + (reasons or ["the smallest margin is within what rounding can change"])[0])
     return 1
@@ -124,7 +126,9 @@ def sweep(arguments: Namespace) -> int:
     from abc_nb.runs import sweep as sweeping
 
     experiments = [spec(name, arguments.profile) for name in matching(arguments.pattern)]
-    return 1 if sweeping.sweep([(each, seed) for seed in arguments.seeds for each in experiments], arguments.dask) else 0
+    return (
+        1 if sweeping.sweep([(each, seed) for seed in arguments.seeds for each in experiments], arguments.dask) else 0
+    )
 
 
 def notebooks(arguments: Namespace) -> None:

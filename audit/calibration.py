@@ -7,6 +7,7 @@ import pandas as pd
 from abc_nb.analysis.calibration_study import CalibrationStudy
 from abc_nb.calibration.calibrate import SHARE, Calibration, calibrate
 from abc_nb.calibration.of_model import INTERPOLATES
+from audit.results import problems, reached
 
 
 def verticals(study: CalibrationStudy) -> pd.DataFrame:
@@ -28,10 +29,10 @@ def cost(study: CalibrationStudy) -> dict[str, object]:
     validation of 99%, infinite if there was none; `whole` is the problems of both to their end.
     """
     tried = study.run.table("thresholds").iloc[-1]
-    own, parent = study.run.reached(INTERPOLATES), study.parent_run.reached(INTERPOLATES)
-    own["seconds"] += study.run.manifest["calibration_seconds"]
+    own, parent = reached(study.run, INTERPOLATES), reached(study.parent_run, INTERPOLATES)
+    own["seconds"] += study.run.facts["calibration_seconds"]
     row = {"task": study.run.spec.task.title, "seed": study.run.seed, "share": tried.share}
     row |= {"lines": len(study.bias.lines), "skill": tried.skill}
     costs = {"problems": "problems", "steps": "step", "seconds": "seconds"}
     row |= {name: own[of] / parent[of] if parent[of] < math.inf else math.inf for name, of in costs.items()}
-    return row | {"whole": study.run.problems() / study.parent_run.problems()}
+    return row | {"whole": problems(study.run) / problems(study.parent_run)}

@@ -9,9 +9,13 @@ import pandas as pd
 from abc_nb.analysis.certified import MODELS, PRACTISED, practice, rows, share, table
 from abc_nb.analysis.results import identity
 from abc_nb.bias.lines import Lines
-from abc_nb.certificates.certify import contexts_of
+from abc_nb.certificates.certify import can_be_certified, contexts_of
+from abc_nb.certificates.counterexamples import Shortest
+from abc_nb.certificates.counterexamples import shortest_wrong as shortest_wrong_of
+from abc_nb.runs.store import Run
+from abc_nb.specs.experiment import Name
 from abc_nb.specs.models import known
-from abc_nb.specs.names import ARITHMETIC, LISTS, Name
+from abc_nb.specs.names import ARITHMETIC, LISTS
 from abc_nb.specs.spec import GROUPS, Spec, spec
 from abc_nb.specs.traced import TRACED
 from audit.results import Results
@@ -80,7 +84,7 @@ def verdict_on(found: Results, name: Name, made: dict[Name, dict[Any, Any]]) -> 
         contexts = count_under(before, runs[0].bias() if runs else None)
         return row | {"contexts": contexts, "verdict": "no certificate", "wrong": None, "margin": None, "problem": ""}
     first = made.get(before.identity, last)
-    facts: dict[str, Any] = next((run.manifest.get("practice", {}) for run in found.existing([name])), {})
+    facts: dict[str, Any] = next((run.facts.get("practice", {}) for run in found.existing([name])), {})
     verdict = "certified" if last["certified"] else "not certified"
     return row | {
         "contexts": first["contexts"],
@@ -114,6 +118,18 @@ def searched(found: Results, tasks: Sequence[str] = ARITHMETIC) -> pd.DataFrame:
     """The shortest wrong problem, kept or searched now, of the first seed's models without any certificate."""
     studies = ("baselines", "lora", "variants", "methods", "places", "decoder-only")
     runs = found.first.existing([name for name in found.names(*studies) if name.task in tasks])
-    examples = [(run, example) for run in runs if (example := run.shortest_wrong()) is not None]
+    examples = [(run, example) for run in runs if (example := shortest_of(run)) is not None]
     made = [identity(run) | example._asdict() for run, example in examples]
     return pd.DataFrame(made, columns=WRONG)
+
+
+def shortest_of(run: Run) -> Shortest | None:
+    """The shortest wrong problem of a model that can have no certificate: as a search left it, or searched now.
+
+    None where nothing is kept and the weights are not there either, or the model can have a certificate.
+    """
+    kept = [Shortest(*row) for row in run.table("shortest").itertuples(index=False)]
+    if kept or run.weights is None:
+        return kept[0] if kept else None
+    model, sampler = run.model(), run.spec.sampler
+    return None if can_be_certified(model, sampler) else shortest_wrong_of(model, sampler)

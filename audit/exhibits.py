@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from abc_nb.common.errors import InputError
 from abc_nb.show import exhibits
 from abc_nb.show.titles import of_model
-from abc_nb.specs.names import Name
+from abc_nb.specs.experiment import Name
 from audit import DATA, claims, frames, ledger, plots
 from audit.results import Results
 from audit.statistics import over_seeds

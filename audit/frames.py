@@ -12,8 +12,9 @@ from abc_nb.bias.window import Window
 from abc_nb.model.positions import Sinusoidal
 from abc_nb.problems.tasks import LONGEST
 from abc_nb.show.titles import named, of_task
+from abc_nb.specs.experiment import Name
 from abc_nb.specs.models import BASELINES, known
-from abc_nb.specs.names import ARITHMETIC, Name
+from abc_nb.specs.names import ARITHMETIC
 from abc_nb.specs.spec import GROUPS, spec
 from audit import DATA
 from audit.models import WIDTHS

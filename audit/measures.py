@@ -15,11 +15,11 @@ from abc_nb.bias.base import ENCODER_DECODER
 from abc_nb.bias.lines import Line, cells_of
 from abc_nb.calibration.of_model import INTERPOLATES
 from abc_nb.common.errors import InputError
-from abc_nb.runs.run import Run
+from abc_nb.runs.store import Run
 from abc_nb.specs.recipes import PROFILES
 from abc_nb.training.evaluation import TEST_SEED
 from audit import attention, calibration, connections
-from audit.results import Results
+from audit.results import Results, problems, reached
 from audit.studies import names_of
 
 Row = dict[str, Any]
@@ -113,9 +113,9 @@ def costs(study: CalibrationStudy) -> Row:
 
 def problems_seen(run: Run) -> tuple[int, float]:
     """Problems seen at the last validation below 99%, and at the next one, infinite if there was none."""
-    reached, steps = run.reached(INTERPOLATES), run.table("history").step
-    below = steps[steps < reached["step"]]
-    return run.problems(int(below.max())) if len(below) else 0, reached["problems"]
+    first, steps = reached(run, INTERPOLATES), run.table("history").step
+    below = steps[steps < first["step"]]
+    return problems(run, int(below.max())) if len(below) else 0, first["problems"]
 
 
 def of_last_layer(study: CalibrationStudy) -> list[Line]:

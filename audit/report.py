@@ -10,7 +10,7 @@ import pandas as pd
 from abc_nb.analysis import certified
 from abc_nb.common import paths
 from abc_nb.common.files import write_text
-from abc_nb.runs.run import Run
+from abc_nb.runs.store import Run
 from abc_nb.show.titles import of_models
 from abc_nb.specs.models import known
 from abc_nb.specs.names import ARITHMETIC
@@ -31,7 +31,7 @@ def write(results: Results) -> Path:
     """Write `REPORT.md` and `runs.csv`, the list of these runs, next to the profile's figures; the page's path."""
     folder, profile, runs = paths.figures(results.profile), results.profile, listed_runs(results)
     write_text(folder / "runs.csv", pd.DataFrame([run_row(run) for run in runs]).to_csv(index=False))
-    book, shipped = ledger(profile), sum(run.manifest["shipped"] for run in runs)
+    book, shipped = ledger(profile), sum(run.shipped for run in runs)
     counts = book.verdict.value_counts()
     template = (DATA / "report.md").read_text(encoding="utf-8")
     page = template.format(
@@ -66,12 +66,12 @@ def listed_runs(results: Results) -> list[Run]:
 
 def run_row(run: Run) -> dict[str, object]:
     """What was trained, how long, how well, where and when."""
-    accuracy, manifest = run.evaluation().set_index("length").accuracy, run.manifest
-    row = {"experiment": run.spec.name, "seed": run.seed, "steps": manifest["steps"]}
-    row |= {"seconds": round(sum(manifest["seconds"].values()))}
+    accuracy, facts = run.evaluation().set_index("length").accuracy, run.facts
+    row = {"experiment": run.spec.name, "seed": run.seed, "steps": facts["steps"]}
+    row |= {"seconds": round(sum(facts["seconds"].values()))}
     row |= {f"right at {n} (%)": f"{100 * accuracy[n]:.1f}" if n in accuracy else "" for n in SHOWN_LENGTHS}
-    row |= {"made": "shipped" if manifest["shipped"] else "here"} | {key: manifest[key] for key in ("device", "date")}
-    return row | {"torch": manifest["versions"]["torch"]}
+    row |= {"made": "shipped" if run.shipped else "here"} | {key: facts[key] for key in ("device", "date")}
+    return row | {"torch": facts["versions"]["torch"]}
 
 
 def worst_runs(results: Results, models: Sequence[str] = tuple(ROWS)) -> str:

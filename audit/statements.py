@@ -19,11 +19,11 @@ from abc_nb.common.files import write_text
 from abc_nb.problems.tables import Tables
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import store
-from abc_nb.runs.run import Run
+from abc_nb.runs.store import Run
 from abc_nb.show.titles import of_models, of_task
-from abc_nb.specs.names import Name
+from abc_nb.specs.experiment import Name, train_command
 from abc_nb.specs.recipes import TABLE
-from abc_nb.specs.spec import spec, train_command
+from abc_nb.specs.spec import spec
 from audit import DATA
 from audit.ledger import ledger
 from audit.report import LENGTHS, ROWS
@@ -98,7 +98,7 @@ def stated(profile: str) -> dict[Name, str]:
 
 def statements(profile: str, seeds: Sequence[int]) -> list[Statement]:
     """What the shipped runs of a profile state of what was made here for these seeds."""
-    every = sorted({seed for known in store.seeds().values() for seed in known} | {*seeds})
+    every = sorted({record["seed"] for origin in store.ANYWHERE for record in store.records(origin)} | {*seeds})
     shipped, here = Results(profile, "shipped", every), Results(profile, "runs", seeds)
     names = stated(profile)
     titles = of_models(name.model for name in names)

@@ -5,7 +5,8 @@ from itertools import product
 
 from abc_nb.specs import models as course
 from abc_nb.specs import traced
-from abc_nb.specs.names import ARITHMETIC, LISTS, Name, matching
+from abc_nb.specs.experiment import Name
+from abc_nb.specs.names import ARITHMETIC, LISTS, matching
 from abc_nb.specs.spec import Spec, specify
 from audit import models, readings
 

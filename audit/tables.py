@@ -7,7 +7,7 @@ import pandas as pd
 from abc_nb.analysis.results import identity
 from abc_nb.analysis.statistics import ends, median_seed
 from abc_nb.bias.lines import cells_of
-from abc_nb.runs.run import Run
+from abc_nb.runs.store import Run
 from abc_nb.show.titles import named, of_task
 from abc_nb.specs.model import BEFORE, UNPRACTISED
 from abc_nb.specs.models import known

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
+from abc_nb.paper import tables
 
 from abc_nb.bias.lines import Line, Lines
-from abc_nb.paper import tables
 from abc_nb.specs.spec import spec
 
 DIAGONAL = Line("self", 1, 0, "diagonal", "whole", 0, 0.0)

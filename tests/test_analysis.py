@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from abc_nb.analysis.connections import abc_index, adapted_in_one, logit_change
 from helpers import SAMPLER, TINY, build, integers
 
 import abc_nb
 from abc_nb.analysis import connections, products, wiring
-from abc_nb.analysis.connections import abc_index, adapted_in_one, logit_change
 from abc_nb.analysis.contexts import contexts_met, every_context
 from abc_nb.analysis.language import compared
 from abc_nb.analysis.results import Results

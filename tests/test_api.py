@@ -11,7 +11,7 @@ from conftest import Folders
 import abc_nb
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
-from abc_nb.runs.run import Run
+from abc_nb.runs.store import Run
 from abc_nb.specs.spec import spec
 
 

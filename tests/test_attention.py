@@ -9,7 +9,7 @@ from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.layouts import SOS
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task
-from abc_nb.runs.run import Run
+from abc_nb.runs.store import Run
 from abc_nb.show import maps
 from abc_nb.training.evaluation import greedy, record
 

@@ -41,7 +41,7 @@ def test_a_run_without_calibration_and_a_parent_with_other_weights_are_errors(st
     for name in ("addition-vanilla", "addition-lora"):
         with pytest.raises(InputError, match=f"{name} has no calibrated bias: take an experiment such as addition-abc"):
             CalibrationStudy(replace(study.run, spec=spec(name, "smoke")))
-    other = {**study.run.manifest, "parent": {**study.run.manifest["parent"], "weights": "0" * 64}}
+    other = {**study.run.facts, "parent": {**study.run.facts["parent"], "weights": "0" * 64}}
     with pytest.raises(InputError, match="the addition-vanilla that addition-abc-unpractised was made from is not"):
         _ = CalibrationStudy(replace(study.run, manifest=other)).parent
 
@@ -71,7 +71,7 @@ def test_costs_are_counted_to_the_first_validation_of_99_percent(study: Calibrat
     columns = ["step", "seconds", "accuracy"]
     child = pd.DataFrame([(10, 2.0, 0.98), (20, 4.0, 0.99), (30, 6.0, 1.0)], columns=columns)
     parent = pd.DataFrame([(25, 5.0, 0.4), (50, 10.0, 0.995)], columns=columns)
-    facts = {**study.run.manifest, "calibration_seconds": 1.0}
+    facts = {**study.run.facts, "calibration_seconds": 1.0}
     tables = {name: study.run.table(name) for name in ("thresholds", "lines")} | {"history": child}
     planted = CalibrationStudy(replace(study.run, manifest=facts, table=tables.__getitem__))
     vars(planted)["parent_run"] = replace(study.parent_run, table=lambda name: parent)

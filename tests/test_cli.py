@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import abc_nb
 from abc_nb.cli import main
 from abc_nb.common import paths
-from abc_nb.runs.run import Run
+from abc_nb.runs.store import Run
 from abc_nb.specs import studies
 from abc_nb.training.evaluation import COLUMNS
 

@@ -76,7 +76,7 @@ def test_shipped_runs_come_with_weights_only_if_asked_and_list_tells_which_have_
     assert capsys.readouterr().out.strip() == f"{run.key} is in {folders.shipped}"
     shipped = store.find(tiny, 0, ("shipped",))
     assert shipped is not None
-    assert shipped.manifest["shipped"] is True
+    assert shipped.facts["shipped"] is True
     if options:
         assert_same_result(shipped, run)
     else:

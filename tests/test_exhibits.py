@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from abc_nb.paper import claims, exhibits, ledger, report
+from abc_nb.paper.exhibits import Exhibits
 from IPython.display import HTML, Image, Markdown
 
 from abc_nb.analysis.results import Results
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
-from abc_nb.paper import claims, exhibits, ledger, report
-from abc_nb.paper.exhibits import Exhibits
 from abc_nb.show import notebooks, pictures, titles
 from abc_nb.specs.spec import SEEDS
 

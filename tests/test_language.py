@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from abc_nb.language.spec import HEADS, LAYERS, LanguageSpec, language_spec, language_specs, patterns
 from conftest import Folders
 from test_spans import PATTERNS, model
 
@@ -24,7 +25,6 @@ from abc_nb.language import calibration, evaluation, runs
 from abc_nb.language.answering import answered_text, problems_of, spoken
 from abc_nb.language.calibration import calibrated
 from abc_nb.language.mixture import Mixture, texts
-from abc_nb.language.spec import HEADS, LAYERS, LanguageSpec, language_spec, language_specs, patterns
 from abc_nb.language.training import LanguageTrainer, losses, text_loss
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.spans import spans_in, text_of

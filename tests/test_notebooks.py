@@ -9,15 +9,15 @@ import matplotlib.pyplot as plt
 import nbformat
 import pandas as pd
 import pytest
+from abc_nb.paper import exhibits
+from abc_nb.paper.claims import VERDICTS
+from abc_nb.reproduce import reproduce
 from IPython.core.interactiveshell import InteractiveShell
 
 from abc_nb.analysis import results
 from abc_nb.certificates import practice, tables
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
-from abc_nb.paper import exhibits
-from abc_nb.paper.claims import VERDICTS
-from abc_nb.reproduce import reproduce
 from abc_nb.runs import sweep
 from abc_nb.show import notebooks
 from abc_nb.specs import studies

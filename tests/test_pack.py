@@ -5,6 +5,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 import torch
+from abc_nb.runs.run import checksum
 from conftest import Folders
 from helpers import assert_same_result
 
@@ -12,9 +13,8 @@ from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.model.eight_bits import split, value
 from abc_nb.runs import pack, runner, store
-from abc_nb.runs.run import checksum
 from abc_nb.runs.store import Run
-from abc_nb.specs.names import Name
+from abc_nb.specs.experiment import Name
 from abc_nb.specs.spec import Spec, spec
 
 
@@ -32,9 +32,9 @@ def test_a_shipped_run_is_the_run_to_the_bit(calibrated: Run) -> None:
     assert found.bias() == calibrated.bias()
     pd.testing.assert_frame_equal(found.table("history"), calibrated.table("history"), check_dtype=False)
     torch.testing.assert_close(found.model().state_dict(), calibrated.model().state_dict(), rtol=0, atol=0)
-    facts = {name: value for name, value in calibrated.manifest.items() if name != "shipped"}
+    facts = {name: value for name, value in calibrated.facts.items() if name != "shipped"}
     facts["bias"] = {name: value for name, value in facts["bias"].items() if value is not None}
-    assert found.manifest == facts | {"shipped": True}
+    assert found.facts == facts | {"shipped": True}
 
 
 def test_runs_are_added_and_replaced(run: Run, folders: Folders) -> None:
@@ -45,7 +45,7 @@ def test_runs_are_added_and_replaced(run: Run, folders: Folders) -> None:
     changed = replace(run.spec, training=replace(run.spec.training, steps=5))
     store.ship(runner.ensure(changed, 0), weights=True)
     assert_same_result(shipped(run.spec, 1), second)
-    assert shipped(changed).manifest["steps"] == 5
+    assert shipped(changed).facts["steps"] == 5
     rows = pack.Pack(folders.shipped).rows
     assert [row["seed"] for row in rows.values()] == [0, 1]
 
@@ -54,7 +54,7 @@ def test_weights_of_8_bits_and_others_take_each_others_place(run: Run) -> None:
     """Nothing is left of the exponents that rounded weights have beside them."""
     assert run.weights is not None
     rounded = {name: value(*split(tensor)) for name, tensor in run.weights().items()}
-    facts = {**run.manifest, "weights": checksum(rounded)}
+    facts = {**run.facts, "weights": checksum(rounded)}
     for each in (replace(run, weights=lambda: rounded, manifest=facts), run):
         store.ship(each, weights=True)
         found, wanted = shipped(run.spec).model().state_dict(), each.model().state_dict()

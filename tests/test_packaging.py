@@ -12,6 +12,7 @@ from pathlib import Path
 import pandas
 import processes
 import pytest
+from abc_nb.paper import ledger, report
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -19,7 +20,6 @@ from abc_nb.analysis import certified
 from abc_nb.analysis.results import Results
 from abc_nb.api import language_run
 from abc_nb.common import paths
-from abc_nb.paper import ledger, report
 from abc_nb.runs import store
 from abc_nb.specs.spec import GROUPS
 

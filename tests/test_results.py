@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from abc_nb.paper import tables as beside
 from conftest import Folders
 from helpers import rows
 
 from abc_nb.analysis import results, statistics
 from abc_nb.analysis.results import Results
 from abc_nb.common.errors import InputError
-from abc_nb.paper import tables as beside
 from abc_nb.runs import runner, store
 from abc_nb.show import tables
 from abc_nb.specs.spec import Spec
@@ -45,7 +45,7 @@ def test_of_shipped_results_one_seed_is_enough_and_without_any_those_that_are_th
     shutil.rmtree(run.folder)
     if origin != "runs":
         (found,) = Results("smoke", origin, [1, 0, 2]).runs([NAME])
-        assert (found.seed, found.manifest["shipped"]) == (0, True)
+        assert (found.seed, found.facts["shipped"]) == (0, True)
     says = rf"no results of {NAME}, seed 7, were {where}: run `abc-nb train {NAME} .*or take the seeds .*there \(0\)"
     with pytest.raises(InputError, match=says):
         Results("smoke", origin, [7]).runs([NAME])
@@ -57,7 +57,7 @@ def test_of_runs_made_here_and_shipped_ones_those_of_the_seeds_asked_for_are_tak
         store.ship(runner.ensure(tiny, seed), weights=False)
         shutil.rmtree(runner.ensure(tiny, seed).folder)
     found = Results("smoke", "runs", [0, 1, 7]).or_shipped()
-    assert [(each.seed, each.manifest["shipped"]) for each in found.runs([NAME])] == [(0, False), (1, True)]
+    assert [(each.seed, each.facts["shipped"]) for each in found.runs([NAME])] == [(0, False), (1, True)]
     assert "6 runs, 3 made here and 3 shipped; seeds 0 to 1; tight" in found.provenance([NAME] * 3)
     assert "1 runs, made here; seed 0; tight" in Results("smoke", "runs", [0]).provenance([NAME])
     assert "1 runs, shipped; seed 1; tight" in Results("smoke", "any", [1]).provenance([NAME])

@@ -20,7 +20,8 @@ from abc_nb.model.transformer import Transformer
 from abc_nb.problems.sampling import Batch
 from abc_nb.runs import runner, store
 from abc_nb.runs.store import Run
-from abc_nb.specs.spec import LABELS, Spec, spec
+from abc_nb.specs.experiment import LABELS
+from abc_nb.specs.spec import Spec, spec
 from abc_nb.training import trainer
 from abc_nb.training.progress import Progress
 from abc_nb.training.trainer import Trainer
@@ -131,7 +132,7 @@ def test_a_calibrated_run_keeps_its_lines_and_where_they_are_from(calibrated: Ru
     assert child.parent is not None
     bias, parent = calibrated.bias(), runner.ensure(child.parent, 0)
     assert bias is not None and bias.lines
-    made_from = calibrated.manifest["parent"]
+    made_from = calibrated.facts["parent"]
     assert (made_from["run"], made_from["weights"]) == (parent.key, parent.checksum)
     assert calibrated.model().config.bias == bias
     assert calibrated.table("thresholds").lines.tolist() == [len(bias.lines)]

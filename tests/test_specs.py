@@ -18,8 +18,9 @@ from abc_nb.model.positions import PositionEncoding, Sinusoidal
 from abc_nb.problems.numbers import Numbers
 from abc_nb.problems.tasks import REGISTRY, Task
 from abc_nb.specs import studies
+from abc_nb.specs.experiment import Name
 from abc_nb.specs.models import models_of
-from abc_nb.specs.names import CLASSIFIER, Name, parse
+from abc_nb.specs.names import CLASSIFIER, parse
 from abc_nb.specs.recipes import PROFILES, TESTS
 from abc_nb.specs.spec import Spec, calibrated, spec
 

@@ -7,6 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from abc_nb.paper import statements
+from abc_nb.paper.statements import DIFFERS, OPEN, SAME, Count, Statement
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,10 +16,8 @@ from abc_nb import reproduce
 from abc_nb.analysis.results import Results
 from abc_nb.cli import main
 from abc_nb.common import paths
-from abc_nb.paper import statements
-from abc_nb.paper.statements import DIFFERS, OPEN, SAME, Count, Statement
 from abc_nb.runs import store
-from abc_nb.specs.names import Name
+from abc_nb.specs.experiment import Name
 from abc_nb.specs.spec import spec
 
 LEVEL = 1e-4
@@ -97,7 +97,7 @@ def made_here(name: str, right_at_6: int) -> None:
     rows = shipped.table("evaluation").assign(asked=1000)
     rows.loc[rows.length == 6, "correct"] = right_at_6
     folder = paths.runs() / shipped.key
-    store.write_run(spec(name), 0, folder, {**shipped.manifest, "shipped": False}, {"evaluation": rows})
+    store.write_run(spec(name), 0, folder, {**shipped.facts, "shipped": False}, {"evaluation": rows})
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from abc_nb.runs.store import Run
 
 def made_from(run: Run) -> Run:
     """The run that a run was made from; InputError if it is not there, but perhaps one with other weights."""
-    name, experiment, wanted = run.spec.name, run.spec.parent, run.manifest["parent"]["weights"]
+    name, experiment, wanted = run.spec.name, run.spec.parent, run.facts["parent"]["weights"]
     assert experiment is not None
     for origin in store.ANYWHERE:
         found = store.find(experiment, run.seed, (origin,))

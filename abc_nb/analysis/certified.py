@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
 from abc_nb.analysis.results import Results, identity
-from abc_nb.certificates import files
-from abc_nb.certificates.certify import weights_of
-from abc_nb.certificates.checksum import checksum
-from abc_nb.problems.tasks import Task
+from abc_nb.problems.tasks import REGISTRY, Task
 from abc_nb.runs import store
-from abc_nb.runs.store import Run
-from abc_nb.specs.names import ARITHMETIC, Name, parse
-from abc_nb.specs.spec import spec
+from abc_nb.specs.experiment import Name
+from abc_nb.specs.names import ARITHMETIC
+from abc_nb.specs.spec import is_there, spec
 
 MODELS = ("abs", "abc")
 DECODERS = ("decoder-abs", "decoder-abc", "decoder-abc-twice")
@@ -32,16 +29,25 @@ def table(found: Results) -> pd.DataFrame:
     Where either will do, one that was made here replaces the shipped one, and a run that was made here has no shipped
     one: that is of other weights. `left` is the least that rounding leaves of a margin, in `bits` bits.
     """
-    made = files.made_here() if found.origin != "shipped" else {}
-    shipped, rows = files.shipped() if found.origin != "runs" else {}, []
-    for key, data in (shipped | made).items():
-        name, seed = parse(data["experiment"]), data["seed"]
-        if name is None or data["profile"] != found.profile or seed not in found.seeds:
-            continue
-        own = spec(name, found.profile)
-        if found.origin != "any" or key in made or not store.find(own, seed, ("runs",)):
-            rows.append(data | data["rounding"] | {"task": name.task, "model": name.model, "base": name.base})
-    return pd.DataFrame(rows, columns=COLUMNS).sort_values(["experiment", "seed"], ignore_index=True)
+    certified: dict[tuple[str, int], dict[str, Any]] = {}
+    for origin in ("shipped", "runs") if found.origin == "any" else (found.origin,):
+        for record in store.records(origin):
+            name = name_of(record)
+            if name is None or record["profile"] != found.profile or record["seed"] not in found.seeds:
+                continue
+            certified.pop((str(name), record["seed"]), None)
+            for data in record.get("certificates", []):
+                whose = {"experiment": str(name), "seed": record["seed"], "model": name.model}
+                certified[str(name), record["seed"]] = data | data["rounding"] | whose
+    return pd.DataFrame(certified.values(), columns=COLUMNS).sort_values(["experiment", "seed"], ignore_index=True)
+
+
+def name_of(record: Mapping[str, Any]) -> Name | None:
+    """The experiment of arithmetic whose run a record is; None for one that was changed or is not known any more."""
+    if record["changes"] or record["task"] not in REGISTRY:
+        return None
+    name = Name(record["task"], record["model"], record["base"])
+    return name if is_there(name) and spec(name, record["profile"]).digest == record["spec"] else None
 
 
 def rows(found: Results, models: Sequence[str] = PRACTISED, tasks: Sequence[str] = ARITHMETIC) -> pd.DataFrame:
@@ -75,10 +81,10 @@ def practice(found: Results, models: Sequence[str] = PRACTISED, tasks: Sequence[
     """
     proven, made = rows(found, models, tasks).set_index(["experiment", "seed"]).certified, []
     for run in found.existing([Name(task, model) for model in models for task in tasks]):
-        facts, after = run.manifest["practice"], bool(proven.get((run.spec.name, run.seed), False))
+        facts, after = run.facts["practice"], bool(proven.get((run.spec.name, run.seed), False))
         row = identity(run) | {fact.replace("_", " "): value for fact, value in facts.items()}
         row |= {"before": after and facts["rounds"] == 0, "after": after}
-        row |= {"seconds": run.manifest["seconds"]["training"], "seconds before": run.manifest["parent"]["seconds"]}
+        row |= {"seconds": run.facts["seconds"]["training"], "seconds before": run.facts["parent"]["seconds"]}
         made.append(row)
     return pd.DataFrame(made, columns=PRACTICE)
 
@@ -90,10 +96,3 @@ def practice_summary(found: Results, models: Sequence[str] = MODELS, tasks: Sequ
     certificates = rows(found, models, tasks).groupby(["task", "model"], sort=False)
     proven = certificates.agg({"contexts": "max", "margin": "min"})
     return runs.join(proven).rename(columns={"before": "certified before", "after": "certified after"})
-
-
-def of_run(run: Run, origins: Sequence[str] = store.ANYWHERE) -> files.Data | None:
-    """The certificate of a run's weights, made here or shipped; None without one."""
-    own, known = checksum(weights_of(run.model())), {"runs": files.made_here, "shipped": files.shipped}
-    every = (data for origin in origins for data in known[origin]().values())
-    return next((data for data in every if data.get("weights") == own), None)

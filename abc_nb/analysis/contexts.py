@@ -7,7 +7,7 @@ import pandas as pd
 
 from abc_nb.certificates.certify import Passes, SampledContexts, contexts_of
 from abc_nb.certificates.contexts import Block, Shape
-from abc_nb.runs.run import Run
+from abc_nb.runs.store import Run
 from abc_nb.training.evaluation import evaluating
 
 

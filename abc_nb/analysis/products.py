@@ -10,8 +10,8 @@ import torch
 from abc_nb.analysis.results import Results
 from abc_nb.problems.products import Product
 from abc_nb.problems.sampling import Batch
-from abc_nb.runs.run import Run
-from abc_nb.specs.names import Name
+from abc_nb.runs.store import Run
+from abc_nb.specs.experiment import Name
 from abc_nb.training.evaluation import TEST_SEED, correct_digits
 
 SIZES = (6, 7, 20, 100, 1_000)  # digits of both factors

@@ -10,11 +10,11 @@ import pandas as pd
 
 from abc_nb.common.errors import InputError
 from abc_nb.runs import store
-from abc_nb.runs.run import Run
-from abc_nb.runs.store import ANYWHERE
-from abc_nb.specs.names import ARITHMETIC, Name
+from abc_nb.runs.store import ANYWHERE, Run
+from abc_nb.specs.experiment import Name, train_command
+from abc_nb.specs.names import ARITHMETIC
 from abc_nb.specs.recipes import PROFILES
-from abc_nb.specs.spec import spec, train_command
+from abc_nb.specs.spec import spec
 
 AnyName = TypeVar("AnyName", str, Name)
 
@@ -96,7 +96,7 @@ class Results:
         """One sentence on a run that is not there."""
         where = {"runs": "made here", "shipped": "shipped", "any": "made here or shipped"}[self.origin]
         advice = f"run `{train_command(name, seed, self.profile)}` and take results 'runs'"
-        there = store.seeds().get(f"{name}-{self.profile}", [])
+        there = store.seeds(spec(name, self.profile))
         others = f", or take the seeds that are there ({', '.join(map(str, there))})" if there else ""
         if self.origin != "runs":
             others += store.nothing_shipped()

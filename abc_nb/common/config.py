@@ -23,7 +23,6 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from abc_nb.common.errors import InputError
 
-
 MEANT = "meant"  # the key of a field's metadata: the value that records mean which lack the field
 
 

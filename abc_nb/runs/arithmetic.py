@@ -33,9 +33,10 @@ def train_arithmetic(spec: Spec, seed: int, parent: Run | None, folder: Path, re
 
 def until_accepted(spec: Spec, seed: int, parent: Run | None, folder: Path, report: Report | None) -> Trained:
     """Train; while validation is below what is accepted, read more lines and train anew; the best attempt."""
-    best, highest, seconds, calibrating = None, -1.0, 0.0, 0.0
+    best, highest, seconds, calibration_seconds = None, -1.0, 0.0, 0.0
     validated: dict[int, float] = {}  # by the row of the threshold whose lines were trained
     for number, (bias, thresholds, calibrating) in enumerate(readings(spec, seed, parent)):
+        calibration_seconds = calibrating
         model = start(spec, seed, bias, parent)
         progress = train(model, spec.sampler, spec.training, seed, folder / f"attempt-{number}.pt", report)
         lora.merge(model)
@@ -48,7 +49,7 @@ def until_accepted(spec: Spec, seed: int, parent: Run | None, folder: Path, repo
         if validation >= spec.accept:
             break
     assert best is not None
-    facts = {"calibration_seconds": round(calibrating, 3)} if parent is not None else {}
+    facts = {"calibration_seconds": round(calibration_seconds, 3)} if parent is not None else {}
     return replace(best, seconds=seconds, facts=facts)
 
 
@@ -109,4 +110,6 @@ def practised(spec: Spec, seed: int, parent: Run, report: Report | None) -> Trai
     except InputError as error:
         return Trained(model, bias=bias, facts=facts | {"practice": {"rounds": 0, "refused": str(error)}})
     progress, facts = made.progress, facts | {"practice": made.facts}
-    return Trained(model, progress.step, progress.seconds, progress.history, bias, facts=facts, certificates=made.certificates)
+    return Trained(
+        model, progress.step, progress.seconds, progress.history, bias, facts=facts, certificates=made.certificates
+    )

@@ -13,11 +13,11 @@ results/weights/                         tensors of one run or of several, whose
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pandas as pd
 from filelock import FileLock
@@ -118,7 +118,9 @@ class Run:
     def state(self) -> dict[str, Tensor]:
         """The trained weights; InputError if they are not there, or not those of this run."""
         if self.weights is None:
-            raise InputError(f"{self.spec.name} was shipped without its weights: run `{train_command(self.spec, self.seed)}`")
+            raise InputError(
+                f"{self.spec.name} was shipped without its weights: run `{train_command(self.spec, self.seed)}`"
+            )
         tensors = weights_in(self.weights, self.prefix)
         if checksum(tensors) != self.checksum:
             raise InputError(f"{self.folder} does not hold the weights of {self.key}: train it again")
@@ -225,6 +227,17 @@ def seeds(spec: Experiment, origins: Sequence[str] = ANYWHERE) -> list[int]:
     return sorted({int(number) for number in numbers if number.isdecimal()})
 
 
+def records(origin: str) -> list[Data]:
+    """All records that were made here, or those that come with the project; a folder that holds none is passed over."""
+    if origin == "shipped":
+        return [json.loads(line) for line in shipped_lines(paths.SHIPPED).values()]
+    made = list[Data]()
+    for path in sorted(paths.runs().glob(f"*/{RECORD}")):
+        with suppress(ValueError, OSError):
+            made.append(json.loads(path.read_bytes()))
+    return made
+
+
 def shipped_lines(folder: Path) -> dict[str, str]:
     """The lines of the shipped records in a folder, by their keys; read once as long as the file stays the same."""
     path = folder / RUNS
@@ -265,12 +278,11 @@ def keep(record: Mapping[str, Any], tensors: Mapping[str, Tensor], folder: Path)
 
 def ship(run: Run, weights: bool, folder: Path | None = None) -> Path:
     """Append a run to the shipped results, with its weights only if asked; gives the folder that has it now."""
-    folder, record = folder or paths.SHIPPED, {name: own for name, own in run.record.items() if name != "tensors"}
+    folder, record = folder or paths.SHIPPED, {name: part for name, part in run.record.items() if name != "tensors"}
     if weights:
-        name = f"weights/{run.key.removesuffix(f'-{run.spec.digest}')}.safetensors"
-        tensors = {f"seed{run.seed}/{name}": tensor for name, tensor in packed(run.state()).items()}
-        write_bytes(folder / name, save(tensors))
-        record["tensors"] = [name, f"seed{run.seed}/"]
+        file, prefix = f"weights/{run.key.removesuffix(f'-{run.spec.digest}')}.safetensors", f"seed{run.seed}/"
+        write_bytes(folder / file, save({prefix + name: tensor for name, tensor in packed(run.state()).items()}))
+        record["tensors"] = [file, prefix]
     with lock("shipped"):
         known = {json.loads(line)["digest"] for line in read_lines(folder / SPECS)}
         new = [] if run.spec.digest in known else [{"digest": run.spec.digest, "spec": run.spec.data}]
@@ -288,3 +300,4 @@ def append(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
     lines = "".join(json.dumps(record) + "\n" for record in records)
     if lines:
         write_text(path, "".join(line + "\n" for line in read_lines(path)) + lines)
+

@@ -72,4 +72,6 @@ def train_command(experiment: Experiment | str | Name, seed: int = 0, profile: s
     """What to type to train an experiment."""
     if isinstance(experiment, Experiment):
         experiment, profile = experiment.name, experiment.profile
-    return f"abc-nb train {experiment}" + f" --profile {profile}" * (profile != "quick") + f" --seed {seed}" * (seed != 0)
+    return (
+        f"abc-nb train {experiment}" + f" --profile {profile}" * (profile != "quick") + f" --seed {seed}" * (seed != 0)
+    )

@@ -12,9 +12,9 @@ import torch
 
 from abc_nb.bias.spans import SpanLines
 from abc_nb.calibration.calibrate import Calibration
+from abc_nb.certificates.spans import SpanContexts
 from abc_nb.common.config import to_data
 from abc_nb.common.errors import InputError
-from abc_nb.certificates.spans import SpanContexts
 from abc_nb.language.answering import problems_of, spoken
 from abc_nb.language.evaluation import TESTS, evaluate
 from abc_nb.language.mixture import Mixture
@@ -105,7 +105,9 @@ def language_spec(identity: Name, profile: str, changes: tuple[str, ...]) -> Lan
         raise InputError(f"{identity} has no profile {profile!r}: language models have quick alone")
     for change in changes:
         if change.partition(".")[0] not in PARTS:
-            raise InputError(f"cannot set {change!r}: {identity} has the parts {', '.join(PARTS)}, as in training.steps=9")
+            raise InputError(
+                f"cannot set {change!r}: {identity} has the parts {', '.join(PARTS)}, as in training.steps=9"
+            )
     plain = language_models()[identity.model]
     parts = {part: changed(getattr(plain, part), part, changes) for part in PARTS}
     return replace(plain, **parts, identity=identity, changes=changes)

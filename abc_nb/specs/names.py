@@ -24,7 +24,9 @@ def every_name(any_base: bool = False) -> Iterator[Name]:
 def parse(text: str) -> Name | None:
     """What a name stands for, or None where there is no such experiment."""
     usual = {str(name): name for name in every_name()}
-    return usual.get(text) or ({str(name): name for name in every_name(any_base=True)}.get(text) if "-base" in text else None)
+    return usual.get(text) or (
+        {str(name): name for name in every_name(any_base=True)}.get(text) if "-base" in text else None
+    )
 
 
 def matching(pattern: str) -> list[Name]:

@@ -23,10 +23,10 @@ from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tables import Tables
 from abc_nb.problems.tasks import FinalOnly, Task
 from abc_nb.specs.changes import changed, without
-from abc_nb.specs.model import PERIOD, Model, layers
-from abc_nb.specs.models import models_of
 from abc_nb.specs.experiment import LABELS, LANGUAGE, Experiment, Name
 from abc_nb.specs.language import LanguageSpec, language_models, language_spec
+from abc_nb.specs.model import PERIOD, Model, layers
+from abc_nb.specs.models import models_of
 from abc_nb.specs.names import every_name, parse
 from abc_nb.specs.recipes import PROFILES, TESTS
 from abc_nb.training import evaluation

@@ -16,10 +16,11 @@ from abc_nb.runs import store
 from abc_nb.show import pictures
 from abc_nb.show.explorers.frame import Explorer, choice, control, or_sentence, slider
 from abc_nb.show.maps import percent_map
+from abc_nb.specs.experiment import Name, train_command
 from abc_nb.specs.models import GRID_NAMES, GRID_T, GRID_W, WINDOWS
-from abc_nb.specs.names import ARITHMETIC, Name
+from abc_nb.specs.names import ARITHMETIC
 from abc_nb.specs.recipes import TABLE
-from abc_nb.specs.spec import spec, train_command
+from abc_nb.specs.spec import spec
 
 TESTED = 60  # digits
 NUMBERS = {"none" if value is None else str(value): value for value in (*GRID_W, *GRID_T)}  # by their labels
