@@ -10,7 +10,7 @@ import pytest
 from abc_nb.analysis.dataset import the_problem
 from abc_nb.problems.tasks import Task
 from abc_nb.show import notebooks
-from abc_nb.specs.studies import ARITHMETIC
+from abc_nb.specs.names import ARITHMETIC
 
 
 class Case(NamedTuple):

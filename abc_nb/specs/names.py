@@ -45,14 +45,16 @@ def parse(text: str) -> Name | None:
 
 def every_name() -> list[Name]:
     """Every experiment, a task at a time, each in its task's usual base."""
-    tasks = [task for task in REGISTRY if task != CLASSIFIER.task]
-    return [*(Name(task, model) for task in tasks for model in models_of(Task(task))), CLASSIFIER]
+    found = [CLASSIFIER]
+    for task in map(Task, [name for name in REGISTRY if name != CLASSIFIER.task]):
+        possible = {None, *task.bases}  # bases of a parent
+        found += [Name(task.name, name) for name, model in models_of(task).items() if model.parent_base in possible]
+    return found
 
 
 def matching(pattern: str) -> list[Name]:
     """The names of a task, or those that match a pattern with wildcards, or one in any base; InputError if none do."""
-    wanted = f"{pattern}-*" if pattern in REGISTRY else pattern
-    found = [name for name in every_name() if fnmatch.fnmatch(str(name), wanted)]
+    found = [name for name in every_name() if name.task == pattern or fnmatch.fnmatch(str(name), pattern)]
     one = parse(pattern)
     if not found and one is None:
         raise InputError(f"no experiment matches {pattern!r}, a pattern as in 'addition-*': `abc-nb list` shows all")
