@@ -16,6 +16,7 @@ from abc_nb.common import paths
 from abc_nb.runs import runner, store
 from abc_nb.specs.spec import Spec, spec
 
+os.environ["PYTHONPATH"] = str(paths.ROOT)  # of kernels and commands: the audit and the examples are not installed
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # of notebooks' kernels, since a worker runs on each core
 torch.set_num_threads(1)  # what the store trains with; bit-for-bit comparisons need a fixed count
 settings.register_profile("suite", deadline=None, max_examples=50)

@@ -10,6 +10,7 @@ from abc_nb.paper import tables
 
 from abc_nb.bias.lines import Line, Lines
 from abc_nb.specs.spec import spec
+from audit import tables
 
 DIAGONAL = Line("self", 1, 0, "diagonal", "whole", 0, 0.0)
 FEW_CELLS = Line("self", 1, 0, "diagonal", "whole", -6, 0.0)  # of eight steps it is seen at the last two

@@ -9,11 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from abc_nb.analysis.connections import abc_index, adapted_in_one, logit_change
 from helpers import SAMPLER, TINY, build, integers
 
 import abc_nb
-from abc_nb.analysis import connections, products, wiring
+from abc_nb.analysis import products, wiring
 from abc_nb.analysis.contexts import contexts_met, every_context
 from abc_nb.analysis.language import compared
 from abc_nb.analysis.results import Results
@@ -27,6 +26,8 @@ from abc_nb.problems.sampling import Sampler
 from abc_nb.problems.tasks import NUMBERS, Task
 from abc_nb.show import maps
 from abc_nb.training.evaluation import record
+from audit import connections
+from audit.connections import abc_index, adapted_in_one, logit_change
 
 
 def test_every_context_of_parity_is_shown_once_with_the_right_bit_and_the_certificates_margin() -> None:

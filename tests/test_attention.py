@@ -12,6 +12,7 @@ from abc_nb.problems.tasks import Task
 from abc_nb.runs.store import Run
 from abc_nb.show import maps
 from abc_nb.training.evaluation import greedy, record
+from audit.attention import weakest_operand
 
 TASKS = ("successor", "addition", "n-by-1")
 
@@ -55,11 +56,11 @@ def test_of_two_operands_the_one_that_is_looked_at_less_decides() -> None:
     """Uniform attention is the same for both; without the first operand's weights nothing is left."""
     task, batch = batch_of("addition")
     weights = record(uniform_model(task), batch).weights
-    np.testing.assert_allclose(attention.weakest_operand(weights, batch.layout), 1 / batch.layout.source_length)
+    np.testing.assert_allclose(weakest_operand(weights, batch.layout), 1 / batch.layout.source_length)
     closed = torch.ones(batch.layout.source_length)
     closed[batch.layout.operands[0].columns] = 0.0
     cross = {where: own * closed for where, own in weights.items() if where[0] == "cross"}
-    assert (attention.weakest_operand(cross, batch.layout) == 0).all()
+    assert (weakest_operand(cross, batch.layout) == 0).all()
 
 
 def test_a_heat_map_shows_the_weights_to_the_end_of_the_answer_and_marks_wrong_tokens() -> None:

@@ -14,6 +14,7 @@ from abc_nb.common.errors import InputError
 from abc_nb.problems.layouts import Layout
 from abc_nb.runs import runner
 from abc_nb.specs.spec import spec
+from audit.calibration import cost, verticals
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +76,7 @@ def test_costs_are_counted_to_the_first_validation_of_99_percent(study: Calibrat
     tables = {name: study.run.table(name) for name in ("thresholds", "lines")} | {"history": child}
     planted = CalibrationStudy(replace(study.run, manifest=facts, table=tables.__getitem__))
     vars(planted)["parent_run"] = replace(study.parent_run, table=lambda name: parent)
-    row = planted.cost()
+    row = cost(planted)
     training = study.run.spec.training
     assert training.batch == training.held_batch, "so problems are steps times this"
     assert (row["steps"], row["problems"], row["seconds"]) == (20 / 50, 20 / 50, pytest.approx(0.5))
@@ -91,4 +92,4 @@ def test_vertical_lines_are_named_by_the_token_they_stand_on(study: CalibrationS
     own[0, :, 0], own[1, :, 2] = 0.875, 0.375
     vars(planted)["averages"] = {("cross", 0): cross, ("self", 0): own}
     expected = {("operand 2", 0.5), ("&", 0.25), ("+", 0.75)}
-    assert {*planted.verticals().itertuples(index=False, name=None)} == expected
+    assert {*verticals(planted).itertuples(index=False, name=None)} == expected

@@ -9,7 +9,6 @@ from conftest import Folders
 
 from abc_nb import commands
 from abc_nb.analysis import certified
-from abc_nb.analysis.results import Results
 from abc_nb.certificates import files
 from abc_nb.certificates.certify import weights_of
 from abc_nb.certificates.checksum import checksum
@@ -17,8 +16,10 @@ from abc_nb.certificates.counterexamples import Shortest
 from abc_nb.cli import main
 from abc_nb.common.files import write_text
 from abc_nb.runs import runner, store
-from abc_nb.show import tables
 from abc_nb.specs.spec import Spec, spec
+from audit import certified as audited
+from audit import frames
+from audit.results import Results
 
 FOUND = Results("quick", "shipped", [0, 1, 2, 3, 4])
 NAME = "successor-abc"  # which the run below stands for
@@ -101,7 +102,7 @@ def test_without_certificates_tables_are_empty(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(files, "shipped", dict)
     assert certified.rows(FOUND).empty
     nothing = Results("smoke", "shipped", [0])
-    tables_of = (certified.practice_summary, certified.by_seeds, certified.resisting)
+    tables_of = (certified.practice_summary, audited.by_seeds, audited.resisting)
     assert all(table(nothing).empty for table in tables_of), "nothing of this profile is shipped"
 
 
@@ -110,7 +111,7 @@ def test_without_certificates_tables_are_empty(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.slow
 def test_the_table_has_the_models_without_a_certificate_whose_weights_are_there() -> None:
-    frame = certified.searched(Results("quick", "shipped", [0, 1]), tasks=["parity"])
+    frame = audited.searched(Results("quick", "shipped", [0, 1]), tasks=["parity"])
     assert {*frame.model} >= {"vanilla", "decoder-vanilla"} and not {"abc", "window-cyclic"} & {*frame.model}
     assert {*frame.seed} == {0} and not frame.duplicated(["task", "model"]).any()
     for row in frame.itertuples():
@@ -129,15 +130,15 @@ def test_a_search_that_found_none_is_told_apart_from_none_that_was_made(monkeypa
         ],
     )
     examples = {"model": ["decoder-abs", "abs"], "task": "n-by-1", "seed": 4, "problem": ["6614*7", "9110*9"]}
-    monkeypatch.setattr(certified, "counterexamples", lambda found: pd.DataFrame(examples))
-    frame = certified.shortest_wrong(Results("quick", "shipped", [0]))
+    monkeypatch.setattr(audited, "counterexamples", lambda found: pd.DataFrame(examples))
+    frame = audited.shortest_wrong(Results("quick", "shipped", [0]))
     assert frame[["task", "model", "problem", "found by"]].values.tolist() == [
         ["n-by-1", "decoder-abs", "6614*7", "certificate"],
         ["n-by-1", "abs", "9110*9", "certificate"],
         ["parity", "nope", "", "search"],
         ["addition", "nope", "44+70", "search"],
     ]
-    shown = tables.shortest_wrong(frame)
+    shown = frames.shortest_wrong(frame)
     assert shown.columns.to_list() == ["Successor", "Addition", "N x 1", "Parity"]
     assert shown.loc[("NoPE", "search")].to_list() == ["", "44+70", "", "none"]
     assert shown.loc[("ABS", "certificate")].to_list() == ["", "", "9110*9", ""], "decoder-only models are not shown"
@@ -147,7 +148,7 @@ def test_of_a_models_seeds_the_shortest_wrong_problem_is_shown_and_of_searched_m
     found = [("window-cyclic", 2, "5998400*5", "certificate"), ("window-cyclic", 3, "9110*9", "certificate")]
     found += [("window-cyclic", 4, "1234*9", "certificate"), ("vanilla", 0, "1006066*1", "search")]
     frame = pd.DataFrame([*found, ("fire", 0, "4000400*6", "search")], columns=["model", "seed", "problem", "found by"])
-    shown = tables.shortest_wrong(frame.assign(task="n-by-1"))
+    shown = frames.shortest_wrong(frame.assign(task="n-by-1"))
     assert shown["N x 1"].to_dict() == {
         ("ABS, before practice", "certificate"): "9110*9",
         ("Vanilla", "search"): "1006066*1",

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from abc_nb.paper import claims, ledger, measures
-from abc_nb.paper.claims import Count, Verdict
-from abc_nb.specs.studies import STUDIES
 from hypothesis import given
 from hypothesis import strategies as st
 
 from abc_nb.analysis.calibration_study import CalibrationStudy
-from abc_nb.analysis.results import Results
 from abc_nb.problems.tasks import REGISTRY
 from abc_nb.training.evaluation import TEST_SEED
+from audit import claims, ledger, measures
+from audit.claims import Count, Verdict
+from audit.results import Results
+from audit.studies import STUDIES
 
 THREE = ("successor", "addition", "n-by-1")
 FOUR = (*THREE, "parity")

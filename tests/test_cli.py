@@ -17,11 +17,11 @@ import abc_nb
 from abc_nb.cli import main
 from abc_nb.common import paths
 from abc_nb.runs.store import Run
-from abc_nb.specs import studies
+from abc_nb.specs.names import every_name
 from abc_nb.training.evaluation import COLUMNS
 
 SMOKE = ["--profile", "smoke"]
-COMMANDS = ["list", "train", "evaluate", "compute", "sweep", "reproduce", "report", "notebooks", "ship"]
+COMMANDS = ["list", "train", "evaluate", "compute", "sweep", "notebooks", "ship"]
 Capture = pytest.CaptureFixture[str]
 
 
@@ -55,7 +55,7 @@ def test_help_does_not_wait_for_torch() -> None:
 
 def test_list_names_every_experiment(capsys: Capture, folders: Folders) -> None:
     head, *listed = output(capsys, "list").splitlines()
-    assert [line.split()[0] for line in listed] == [*map(str, studies.names_of(*studies.STUDIES))]
+    assert [line.split()[0] for line in listed] == [*map(str, every_name())]
     assert head.split() == ["experiment", "task", "model", "regime", "seeds_with_results", "seeds_with_weights"]
 
 

@@ -10,13 +10,13 @@ from conftest import Folders
 from helpers import assert_same_result
 from nbformat.v4 import new_code_cell, new_notebook
 
-from abc_nb import reproduce
 from abc_nb.cli import main
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.runs import store, sweep
 from abc_nb.show import notebooks
 from abc_nb.specs.spec import Spec
+from audit import reproduce
 
 Capture = pytest.CaptureFixture[str]
 FAILED = "addition-vanilla seed 3 failed: no memory"
@@ -71,7 +71,7 @@ def test_shipped_runs_come_with_weights_only_if_asked_and_list_tells_which_have_
 ) -> None:
     tiny = run.spec
     monkeypatch.setattr("abc_nb.commands.spec", lambda *_, **__: tiny)
-    monkeypatch.setattr("abc_nb.specs.studies.matching", lambda *_: [tiny.name])
+    monkeypatch.setattr("abc_nb.commands.matching", lambda *_: [tiny.name])
     assert main(["ship", tiny.name, "--profile", "smoke", *options]) == 0
     assert capsys.readouterr().out.strip() == f"{run.key} is in {folders.shipped}"
     shipped = store.find(tiny, 0, ("shipped",))

@@ -6,57 +6,58 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from abc_nb.paper import claims, exhibits, ledger, report
-from abc_nb.paper.exhibits import Exhibits
 from IPython.display import HTML, Image, Markdown
 
-from abc_nb.analysis.results import Results
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
-from abc_nb.show import notebooks, pictures, titles
+from abc_nb.show import exhibits, notebooks, pictures, titles
+from abc_nb.show.exhibits import Exhibits
 from abc_nb.specs.spec import SEEDS
+from audit import NOTEBOOKS, claims, ledger, report
+from audit import exhibits as audited
+from audit.results import Results
 
-SHOW = Exhibits("07_every_length", "quick")
+SHOW = Exhibits("quick")
 FIGURES = paths.ROOT / "figures"
 
 
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch, figures: Path) -> list[object]:
-    """What is displayed, one after another; files go to `figures`, and three names have captions."""
+    """What is displayed, one after another; files go to `figures`."""
     found: list[object] = []
     monkeypatch.setattr(exhibits, "display", lambda *objects: found.extend(objects))
-    names = ["figure-7-1-reach", "table-7-2-far", "table-1"]
-    monkeypatch.setattr(exhibits, "captions", lambda: {name: f"The caption of {name}." for name in names})
     return found
 
 
 def test_the_number_follows_from_the_name() -> None:
-    assert exhibits.caption("figure-7-1-contexts").startswith("**Figure 7.1.** ")
-    assert exhibits.caption("table-a1-2-places").startswith("**Table A1.2.** ")
-    assert exhibits.caption("table-1").startswith("**Table 1 of the paper.** ")
+    assert exhibits.numbered("figure-7-1-contexts", "All.") == "**Figure 7.1.** All."
+    assert exhibits.numbered("table-a1-2-places", "All.") == "**Table A1.2.** All."
+    assert exhibits.numbered("table-1", "All.") == "**Table 1 of the paper.** All."
 
 
-def test_a_name_without_caption_is_refused(shown: list[object]) -> None:
-    with pytest.raises(InputError, match="figure-7-9-none has no caption"):
-        SHOW.figure("figure-7-9-none", pictures.new_figure(1)[0])
+def test_what_has_no_number_or_in_the_audit_no_caption_is_refused(shown: list[object]) -> None:
+    with pytest.raises(InputError, match="no number follows from the name 'figure-7-none'"):
+        SHOW.figure("figure-7-none", pictures.new_figure(1)[0], "All.")
+    with pytest.raises(InputError, match="figure-a5-9-none has no caption"):
+        audited.Exhibits("a5_certificates", "quick").figure("figure-a5-9-none", pictures.new_figure(1)[0])
     assert shown == []
 
 
 def test_a_figure_is_saved_and_shown_above_its_caption(shown: list[object], figures: Path) -> None:
-    SHOW.figure("figure-7-1-reach", pictures.new_figure(1)[0])
+    SHOW.figure("figure-7-1-reach", pictures.new_figure(1)[0], "How far.")
     picture, caption = shown
     assert isinstance(picture, Image) and isinstance(caption, Markdown)
     assert picture.data == (figures / "figure-7-1-reach.png").read_bytes()
-    assert caption.data == "**Figure 7.1.** The caption of figure-7-1-reach."
+    assert caption.data == "**Figure 7.1.** How far."
 
 
 def test_a_table_is_saved_whole_and_shown_below_its_caption(shown: list[object], figures: Path) -> None:
     frame = pd.DataFrame({"task": ["addition"] * 2, "model": ["abc", "decoder-abc"], "accuracy": [1 / 3, 2000.0]})
     for display in (frame.set_index(["task", "model"]), frame[["model", "accuracy"]]):
-        SHOW.table("table-7-2-far", frame, display, "Of one run.")
+        SHOW.table("table-7-2-far", frame, "How far.", display, "Of one run.")
         caption, table = shown[-2:]
         assert isinstance(caption, Markdown) and isinstance(table, HTML)
-        assert caption.data == "**Table 7.2.** The caption of table-7-2-far. Of one run."
+        assert caption.data == "**Table 7.2.** How far. Of one run."
         assert re.findall(r"<td>([^<]*)</td>", str(table.data))[-1] == "2,000" and "0.3333" in str(table.data)
         saved = pd.read_csv(figures / "table-7-2-far.csv")
         assert saved.columns.to_list() == ["task", "model", "accuracy", "setting"]
@@ -88,16 +89,19 @@ def test_the_report_that_comes_with_the_project_is_that_of_its_results(
     shutil.copytree(FIGURES, tmp_path / "figures", ignore=shutil.ignore_patterns("smoke", "REPORT.md"))
     monkeypatch.setenv("ABC_NB_FIGURES", str(tmp_path / "figures"))
     text = report.write(Results("quick", "shipped", SEEDS)).read_text()
-    moved = re.sub(r"\]\([./\w-]+(notebooks/\w+\.ipynb)\)", r"](../\1)", text)
-    assert moved == (FIGURES / "REPORT.md").read_text(), "the results have changed: run `abc-nb report`"
+    moved = re.sub(r"\]\([./\w-]+(notebooks/[\w/]+\.ipynb)\)", r"](../\1)", text)
+    assert moved == (FIGURES / "REPORT.md").read_text(), "the results have changed: run `python -m audit report`"
     assert (tmp_path / "figures" / "runs.csv").read_bytes() == (FIGURES / "runs.csv").read_bytes()
 
 
 def test_figures_and_tables_are_those_that_notebooks_save_and_each_has_its_caption() -> None:
-    sources = "".join(path.read_text() for path in notebooks.sequence()).replace("\\", "")
-    saved = set(re.findall(r'"((?:figure|table)-[\w-]+)"', sources))
+    named = re.compile(r'"((?:figure|table)-[\w-]+)"')
+    course, audit = (
+        {*named.findall("".join(path.read_text() for path in notebooks.sequence(folder)).replace("\\", ""))}
+        for folder in (paths.NOTEBOOKS, NOTEBOOKS)
+    )
     files = [path.stem for pattern in ("figure-*.png", "table-*.csv") for path in FIGURES.glob(pattern)]
-    assert saved == set(files) == set(exhibits.captions()) - {"benchmarks"}
+    assert course | audit == {*files} and audit == {*audited.captions()} and not course & audit
 
 
 @pytest.mark.usefixtures("figures", "folders")

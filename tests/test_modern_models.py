@@ -11,9 +11,9 @@ from torch import Tensor
 
 from abc_nb.model.positions import ShortRelative
 from abc_nb.specs import recipes as profiles
-from abc_nb.specs.models import MODERN
 from abc_nb.specs.spec import spec
 from abc_nb.training.trainer import Trainer, loss_of
+from audit.models import MODERN
 
 
 def trainer(name: str) -> Trainer:

@@ -19,12 +19,14 @@ from abc_nb.certificates import practice, tables
 from abc_nb.common import paths
 from abc_nb.common.errors import InputError
 from abc_nb.runs import sweep
-from abc_nb.show import notebooks
-from abc_nb.specs import studies
+from abc_nb.show import exhibits, notebooks
+from audit import NOTEBOOKS, studies
+from audit.claims import VERDICTS
+from audit.reproduce import reproduce
 
-BOOKS = notebooks.sequence()
+APPENDICES = notebooks.sequence(NOTEBOOKS)  # results, for reference
+BOOKS = [*notebooks.sequence(), *APPENDICES]
 COURSE = [path for path in BOOKS if path.stem[0].isdigit()]
-APPENDICES = [path for path in BOOKS if re.match(r"a\d", path.stem)]  # results, for reference
 ALONE = "your_own_model"
 PRINTED = ("02_vanilla_failure", "06_rpe_connection", "10_language_model", ALONE)  # text, small tables
 NAME = re.compile(r'"((?:figure|table)-[\w-]+)"')
@@ -131,7 +133,7 @@ def run_here(notebook: Path, output: Path, parameters: dict[str, object], bar: b
 
 
 def reproduced(folder: Path) -> str:
-    """`abc-nb reproduce` in the smoke profile, where most runs are finished: a process for each would take minutes."""
+    """`make reproduce` in the smoke profile, most runs being finished: a process for each would take minutes."""
     jobs = [(each, 0) for each in studies.needed("smoke") if each.name not in LEFT]
     printed = io.StringIO()
     with pytest.MonkeyPatch.context() as patched:
@@ -176,7 +178,8 @@ def test_every_figure_and_table_is_shown_with_its_number_and_caption(path: Path)
     names, texts = shown(path)
     assert names or path.stem in PRINTED
     for name in names:
-        assert any(text.startswith(exhibits.caption(name)) for text in texts), name
+        number = exhibits.numbered(name, "")
+        assert any(text.startswith(number) and len(text) > len(number) + 20 for text in texts), name
 
 
 @pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)

@@ -17,11 +17,12 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from abc_nb.analysis import certified
-from abc_nb.analysis.results import Results
 from abc_nb.api import language_run
 from abc_nb.common import paths
 from abc_nb.runs import store
 from abc_nb.specs.spec import GROUPS
+from audit import ledger, report
+from audit.results import Results
 
 ROOT = Path(__file__).resolve().parents[1]
 MACHINE_PATH = r"(?<![\w.-])/" + "work" + r"/"
@@ -110,7 +111,7 @@ def test_links_of_a_page_lead_to_files_of_the_project(page: Path) -> None:
 
 def test_the_page_of_folders_has_the_rooms_in_the_order_of_the_contract_and_modules_that_exist() -> None:
     rows = re.findall(r"^\| `(\w+)` \|[^|]*\|([^|]*)\|$", (ROOT / "docs" / "folders.md").read_text(), re.MULTILINE)
-    (contract,) = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (contract, _) = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     assert [f"abc_nb.{room}" for room, _ in rows] == contract["layers"][::-1]
     named = [ROOT / "abc_nb" / room / module for room, modules in rows for module in re.findall(r"`(\S+)`", modules)]
     assert len(named) > 40
@@ -135,7 +136,8 @@ def test_the_numbers_of_the_readme_are_those_of_the_shipped_results() -> None:
     }
     assert failed == {"abs": 0, "abc": 3}
     others = "two of Parity, three decoder-only ones and three language models."
-    assert f"In other settings eight ABC models are not ([a5](notebooks/a5_certificates.ipynb)): {others}" in readme
+    page = "notebooks/audit/a5_certificates.ipynb"
+    assert f"In other settings eight ABC models are not ([a5]({page})): {others}" in readme
     verdicts = ledger.ledger("quick").verdict.value_counts()
     held, changed = verdicts["holds"] + verdicts["holds with changes"], verdicts["holds with changes"]
     opened = verdicts["undecided"] + verdicts["not tested"]

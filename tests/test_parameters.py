@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import nbformat
 import pytest
-from abc_nb.specs.studies import ARITHMETIC
 
 from abc_nb.analysis.dataset import the_problem
 from abc_nb.problems.tasks import Task
 from abc_nb.show import notebooks
+from abc_nb.specs.names import ARITHMETIC
 
 
 class Case(NamedTuple):

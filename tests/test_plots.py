@@ -12,7 +12,9 @@ from helpers import rows
 from abc_nb.analysis import dataset
 from abc_nb.bias.lines import Line, Lines
 from abc_nb.problems.tasks import Task
-from abc_nb.show import maps, pictures, plots, tables
+from abc_nb.show import maps, pictures
+from audit import frames, plots
+from audit import maps as audited
 
 
 def test_curves_are_the_median_over_seeds_with_a_band_from_the_worst_to_the_best() -> None:
@@ -29,7 +31,7 @@ def test_curves_are_the_median_over_seeds_with_a_band_from_the_worst_to_the_best
 def test_a_map_has_the_median_by_window_and_period_and_leaves_empty_what_was_not_tested() -> None:
     places = [("–", 0, 10.0), ("–", 3, 20.0), ("1", 0, 30.0), ("1", 3, 99.7), ("1", 4, 100.0)]
     frame = pd.DataFrame(places, columns=["w", "T", "ours"]).assign(task="Addition", seeds=1)
-    (panel,) = maps.grid(frame).axes
+    (panel,) = audited.grid(frame).axes
     assert panel.get_title() == "Addition (one seed)"
     assert [label.get_text() for label in panel.get_yticklabels()] == ["–", "1"]
     assert [text.get_text() for text in panel.texts] == ["10", "20", "30", "99.7", "100"]
@@ -37,7 +39,7 @@ def test_a_map_has_the_median_by_window_and_period_and_leaves_empty_what_was_not
 
 def test_a_line_is_numbered_by_the_column_at_which_it_meets_the_first_row() -> None:
     matrix = np.arange(1.0, 13).reshape(3, 4) / 12
-    _, *panels = maps.directions(matrix, (list("abcd"), list("123"))).axes
+    _, *panels = audited.directions(matrix, (list("abcd"), list("123"))).axes
     sums: dict[str, dict[int, list[float]]] = {"diagonal": {}, "antidiagonal": {}, "vertical": {}}
     for (row, column), value in np.ndenumerate(matrix):
         for title, line in (("diagonal", column - row), ("antidiagonal", column + row), ("vertical", column)):
@@ -65,7 +67,7 @@ def test_heads_that_see_the_same_share_a_panel_and_panels_at_the_edges_have_toke
 def test_drawing_and_saving_use_one_style_and_leave_matplotlibs_settings_alone(
     figures: Path,
 ) -> None:
-    table = tables.reach(rows("Vanilla", {1: [1.0], 6: [0.5]}), "Addition")
+    table = frames.reach(rows("Vanilla", {1: [1.0], 6: [0.5]}), "Addition")
     written = []
     for chosen in ({}, {"font.size": 17.0, "axes.grid": True, "savefig.bbox": None, "axes.facecolor": "0.2"}):
         with matplotlib.rc_context(chosen):

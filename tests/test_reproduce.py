@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from abc_nb import reproduce
 from abc_nb.common import paths
+from audit import reproduce
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMITTED = ("figures", "notebooks", "results")
@@ -43,7 +43,7 @@ def test_nothing_that_is_committed_is_written(tmp_path: Path, monkeypatch: pytes
     assert paths.figures("smoke") == tmp_path / "build" / "reproduced" / "smoke"
     assert (paths.figures("smoke") / "REPORT.md").exists()
     assert all(output.is_relative_to(tmp_path / "build" / "notebooks") for output in outputs)
-    assert len(outputs) == len(list((ROOT / "notebooks").glob("*.ipynb")))
+    assert len(outputs) == len(list((ROOT / "notebooks").rglob("*.ipynb")))
 
 
 @pytest.mark.long

@@ -11,13 +11,15 @@ from abc_nb.paper import tables as beside
 from conftest import Folders
 from helpers import rows
 
-from abc_nb.analysis import results, statistics
-from abc_nb.analysis.results import Results
+from abc_nb.analysis import results
 from abc_nb.common.errors import InputError
 from abc_nb.runs import runner, store
 from abc_nb.show import tables
 from abc_nb.specs.spec import Spec
 from abc_nb.training.evaluation import wilson
+from audit import frames, statistics
+from audit import tables as beside
+from audit.results import Results
 
 NAME = "successor-vanilla"
 
@@ -114,7 +116,7 @@ def test_table_2_says_yes_where_the_median_seed_reaches_the_bar() -> None:
 
 def test_accuracies_by_length_say_how_far_seeds_differ_and_how_many_problems() -> None:
     far = rows("ABC", {60: [1.0, 0.75, 1.0], 1000: [0.5, 1.0, 0.75]}).assign(samples=lambda x: x.length + 40)
-    table = tables.by_length(statistics.over_seeds(pd.concat([far, rows("ABS", {60: [1.0], 1000: [0.998]})])))
+    table = frames.by_length(statistics.over_seeds(pd.concat([far, rows("ABS", {60: [1.0], 1000: [0.998]})])))
     assert table.loc[("Addition", "ABC", "3")].to_list() == ["100.0 (75.0–100.0)", "75.0 (50.0–100.0)"]
     assert table.loc[("Addition", "ABS", "1")].to_list() == ["100.0", "99.8"]
     assert table.loc[("problems", "", "")].to_list() == ["100 to 1000", "1000 to 1040"]
@@ -123,7 +125,7 @@ def test_accuracies_by_length_say_how_far_seeds_differ_and_how_many_problems() -
 def test_reach_ends_where_the_median_first_falls_below_the_bar() -> None:
     far = rows("ABC", {6: [1.0], 60: [1.0, 0.995, 0.2], 100: [0.98], 200: [1.0]})
     never = rows("ABS", {6: [0.5], 60: [1.0]})
-    table = tables.reach(pd.concat([far, never, rows("ABC", {500: [1.0]}, "Successor")]), "Addition")
+    table = frames.reach(pd.concat([far, never, rows("ABC", {500: [1.0]}, "Successor")]), "Addition")
     ours = table[table.source == "this notebook"].set_index("system")
     assert ours.tested.to_dict() == {"ABC, here": 60, "ABS, here": 0}
     assert ours.trained.to_list() == [7, 7], "2**20 has seven digits"

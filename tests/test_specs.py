@@ -17,15 +17,15 @@ from abc_nb.common.errors import InputError
 from abc_nb.model.positions import PositionEncoding, Sinusoidal
 from abc_nb.problems.numbers import Numbers
 from abc_nb.problems.tasks import REGISTRY, Task
-from abc_nb.specs import studies
+from abc_nb.specs import models
 from abc_nb.specs.experiment import Name
-from abc_nb.specs.models import models_of
-from abc_nb.specs.names import CLASSIFIER, parse
+from abc_nb.specs.models import models_of, register
+from abc_nb.specs.names import every_name, matching, parse
 from abc_nb.specs.recipes import PROFILES, TESTS
 from abc_nb.specs.spec import Spec, calibrated, spec
+from audit import studies
 
-TYPED = [Name(task, model) for task in REGISTRY if task != CLASSIFIER.task for model in models_of(Task(task))]
-TYPED.append(CLASSIFIER)
+TYPED = every_name()
 
 
 def test_what_is_typed_stands_for_one_name() -> None:
@@ -150,10 +150,28 @@ def test_a_change_that_is_not_possible_is_a_sentence(change: str, sentence: str)
         spec("addition-vanilla", changes=[change])
 
 
-def test_a_pattern_matches_what_studies_name() -> None:
-    assert [str(name) for name in studies.matching("addition-window")] == ["addition-window"]
-    assert all(str(name).endswith("-abc") for name in studies.matching("*-abc"))
-    assert studies.matching("proven") == studies.names_of("proven") and len(studies.matching("proven")) == 16
+def test_a_pattern_matches_names_and_the_name_of_a_study_its_experiments() -> None:
+    assert [str(name) for name in matching("addition-window")] == ["addition-window"]
+    assert matching("addition-abc-base4") == [Name("addition", "abc", 4)]
+    assert {name.task for name in matching("parity")} == {"parity"}
+    every = [*map(str, matching("*-abc"))]
+    assert all(name.endswith("-abc") for name in every) and {"addition-abc", "n-by-n-decoder-abc"} <= {*every}
+    assert studies.of_pattern("proven") == studies.names_of("proven") and len(studies.of_pattern("proven")) == 16
+    with pytest.raises(InputError, match="no experiment matches 'proven'"):
+        matching("proven")
+
+
+def test_a_registered_model_is_found_by_name_and_takes_no_other_models_name() -> None:
+    model = replace(models_of(Task("addition"))["vanilla"], title="Mine")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(models, "_registered", {})
+        register({"mine": model})
+        register({"mine": model})
+        assert parse("addition-mine-base4") == Name("addition", "mine", 4)
+        for name in ("mine", "vanilla"):
+            with pytest.raises(InputError, match=f"'{name}' is the name of another model"):
+                register({name: replace(model, title="Yours")})
+    assert parse("addition-mine") is None
 
 
 def test_every_encoding_can_be_named_and_comes_back_from_plain_data() -> None:

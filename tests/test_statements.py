@@ -12,13 +12,14 @@ from abc_nb.paper.statements import DIFFERS, OPEN, SAME, Count, Statement
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abc_nb import reproduce
-from abc_nb.analysis.results import Results
-from abc_nb.cli import main
 from abc_nb.common import paths
 from abc_nb.runs import store
 from abc_nb.specs.experiment import Name
 from abc_nb.specs.spec import spec
+from audit import reproduce, statements
+from audit.__main__ import main
+from audit.results import Results
+from audit.statements import DIFFERS, OPEN, SAME, Count, Statement
 
 LEVEL = 1e-4
 PERFECT: list[Count] = [(1000, 1000)] * 5
@@ -115,7 +116,7 @@ def test_a_run_that_differs_makes_the_reproduction_fail_and_says_what_to_do(
     made_here("addition-vanilla", right)
     monkeypatch.setattr(reproduce.sweep, "sweep", lambda jobs: [])
     given: list[object] = []
-    monkeypatch.setattr(reproduce.notebooks, "execute_all", lambda folder, parameters: given.append(parameters))
+    monkeypatch.setattr(reproduce.notebooks, "execute_all", lambda books, folder, parameters: given.append(parameters))
     monkeypatch.setattr(reproduce.report, "write", lambda found: places / "REPORT.md")
     assert main(["reproduce"]) == status
     assert given == [{"profile": "quick", "results": "any", "seeds": [0, 1, 2, 3, 4]}]

@@ -60,8 +60,6 @@ def changed(explorer: Explorer, **values: Any) -> tuple[bool, bool]:
         ("calibration", "addition-abc", {"profile": "smoke"}, "is not trained yet"),
         ("calibration", "addition-nope", {"profile": "smoke"}, "name a plain model such as addition"),
         ("window", "division", {}, "choose one of successor, addition, n-by-1, parity"),
-        ("contexts", "addition-nope", {"seed": 0}, "run `abc-nb train addition-nope` first"),
-        ("text", "language-text", {}, "choose one of language-abs, language-abc"),
     ],
 )
 def test_what_cannot_be_shown_is_a_sentence(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import pandas as pd
 
@@ -69,11 +69,11 @@ class Results:
         check_parameters(profile=self.profile, results=self.origin, seeds=self.seeds)
 
     @property
-    def first(self) -> Results:
+    def first(self) -> Self:
         """Those of the first seed alone."""
         return replace(self, seeds=self.seeds[:1])
 
-    def or_shipped(self) -> Results:
+    def or_shipped(self) -> Self:
         """The same, and shipped runs where none were made here: for what takes many runs."""
         return replace(self, origin="any")
 

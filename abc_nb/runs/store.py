@@ -300,4 +300,3 @@ def append(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
     lines = "".join(json.dumps(record) + "\n" for record in records)
     if lines:
         write_text(path, "".join(line + "\n" for line in read_lines(path)) + lines)
-

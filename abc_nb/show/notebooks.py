@@ -22,12 +22,12 @@ TIMEOUT = 1800  # seconds a cell may take
 KEPT_OUT = "metadata.papermill cell.metadata.papermill metadata.language_info.version"
 
 
-def sequence(folder: Path = paths.NOTEBOOKS) -> list[Path]:
-    """The notebooks of a folder by name: the course in its order, and what stands on its own."""
-    return sorted(folder.glob("*.ipynb"))
+def sequence(folder: Path | None = None) -> list[Path]:
+    """The notebooks of a folder by name: by default the course in its order, and what stands on its own."""
+    return sorted((folder or paths.NOTEBOOKS).glob("*.ipynb"))
 
 
-def path_of(name: str, folder: Path = paths.NOTEBOOKS) -> Path:
+def path_of(name: str, folder: Path | None = None) -> Path:
     known = {path.stem: path for path in sequence(folder)}
     if name not in known:
         raise InputError(f"unknown notebook {name!r}: choose one of {', '.join(known)}")
@@ -75,7 +75,7 @@ def execute_all(books: Sequence[Path], folder: Path, parameters: Mapping[str, An
         print(f"notebook {number} of {len(books)}: {text}", flush=True)
 
 
-def refresh(names: Sequence[str], folder: Path = paths.NOTEBOOKS) -> None:
+def refresh(names: Sequence[str], folder: Path | None = None) -> None:
     """Re-run a folder's notebooks in place, all or some, with their default parameters; normalise them for git."""
     for notebook in [path_of(name, folder) for name in names] or sequence(folder):
         output = paths.BUILD / "notebooks" / notebook.name

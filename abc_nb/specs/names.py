@@ -15,24 +15,21 @@ LISTS = ("listops-sm", "listops-max", "listops-min")
 
 def every_name(any_base: bool = False) -> Iterator[Name]:
     """Every experiment, a task at a time, in its task's usual base or in each of them; language models last."""
-    for task in REGISTRY:
-        for model in models_of(Task(task)):
-            yield from (Name(task, model, base) for base in (Task(task).bases if any_base else (0,)))
+    for task in map(Task, REGISTRY):
+        for name, model in models_of(task).items():
+            if model.parent_base in (None, *task.bases):
+                yield from (Name(task.name, name, base) for base in (task.bases if any_base else (0,)))
     yield from (Name(LANGUAGE, model) for model in language_models())
 
 
 def parse(text: str) -> Name | None:
     """What a name stands for, or None where there is no such experiment."""
-    usual = {str(name): name for name in every_name()}
-    return usual.get(text) or (
-        {str(name): name for name in every_name(any_base=True)}.get(text) if "-base" in text else None
-    )
+    return {str(name): name for name in every_name(any_base="-base" in text)}.get(text)
 
 
 def matching(pattern: str) -> list[Name]:
     """The names of a task, or those that match a pattern with wildcards, or one in any base; InputError if none do."""
-    wanted = f"{pattern}-*" if pattern in (*REGISTRY, LANGUAGE) else pattern
-    names = [name for name in every_name() if fnmatch.fnmatch(str(name), wanted)]
+    names = [name for name in every_name() if name.task == pattern or fnmatch.fnmatch(str(name), pattern)]
     one = parse(pattern)
     if not names and one is None:
         raise InputError(f"no experiment matches {pattern!r}, a pattern as in 'addition-*': `abc-nb list` shows all")
