@@ -6,7 +6,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
-from abc_nb.paper import tables
 
 from abc_nb.bias.lines import Line, Lines
 from abc_nb.specs.spec import spec

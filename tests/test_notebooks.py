@@ -9,9 +9,6 @@ import matplotlib.pyplot as plt
 import nbformat
 import pandas as pd
 import pytest
-from abc_nb.paper import exhibits
-from abc_nb.paper.claims import VERDICTS
-from abc_nb.reproduce import reproduce
 from IPython.core.interactiveshell import InteractiveShell
 
 from abc_nb.analysis import results

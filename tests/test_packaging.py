@@ -12,7 +12,6 @@ from pathlib import Path
 import pandas
 import processes
 import pytest
-from abc_nb.paper import ledger, report
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from abc_nb.paper import tables as beside
 from conftest import Folders
 from helpers import rows
 

@@ -7,8 +7,6 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from abc_nb.paper import statements
-from abc_nb.paper.statements import DIFFERS, OPEN, SAME, Count, Statement
 from hypothesis import given
 from hypothesis import strategies as st
 
