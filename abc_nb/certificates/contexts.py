@@ -10,13 +10,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from abc_nb.certificates.counterexamples import Counterexample
 from abc_nb.model.transformer import Transformer
-from abc_nb.problems.automaton import Kind
 from abc_nb.problems.digits import Digits
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.sampling import Batch
@@ -24,6 +23,8 @@ from abc_nb.problems.tasks import Task, Width
 
 # ("token", token, 0), ("factor", 0, place), ("digit", operand, place), ("output", 0, place); of tables see `tables`
 Atom = tuple[str, int, int]
+# What digits a place can hold: all, all but zeros alone, or all of those operands that have a digit there, without these.
+Kind = Literal["any", "lead"] | tuple[int, ...]
 Site = tuple[Width, int]  # where a step stands: the width of the problem, and how many output tokens come before it
 Context = tuple[np.ndarray, int]  # the tokens at a shape's atoms, and the token that is right there
 ASKED = 3 * 10**7  # contexts, of which a minute tells whether each has one right token
@@ -78,6 +79,7 @@ class Place:
     digits: tuple[int, ...]  # the operands whose digit is seen
     output: bool  # whether the output digit is seen
     asked: bool  # whether it is the one to predict
+    ends: bool = False  # whether the answer ends here, unless more than zeros is left of the result
 
     @property
     def seen(self) -> int:

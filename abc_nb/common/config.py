@@ -21,8 +21,8 @@ from abc_nb.common.errors import InputError
 def to_data(value: Any) -> Any:
     """Plain dicts, lists and scalars."""
     if is_dataclass(value):
-        kind = getattr(value, "MADE_BY", type(value).__name__)  # as `Task` makes every task
-        return {"type": kind} | {f.name: to_data(getattr(value, f.name)) for f in fields(value)}
+        stored = [field.name for field in fields(value) if field.metadata.get("stored", True)]
+        return {"type": type(value).__name__} | {name: to_data(getattr(value, name)) for name in stored}
     return [to_data(item) for item in value] if isinstance(value, tuple) else value
 
 

@@ -7,7 +7,6 @@ from abc_nb.bias import ALiBi, PlacedALiBi, RunningALiBi
 from abc_nb.bias.lines import Lines
 from abc_nb.calibration.calibrate import Calibration, Determining
 from abc_nb.model import positions
-from abc_nb.problems.tables import Tables
 from abc_nb.problems.tasks import Task
 from abc_nb.specs.model import (
     PERIOD,
@@ -220,4 +219,4 @@ MODELS |= before_practice(MODELS)
 
 def models_of(task: Task) -> dict[str, Model]:
     """What a MODEL in TASK-MODEL stands for: of tasks whose output is a table, fewer and smaller models."""
-    return TRACED if isinstance(task, Tables) else MODELS
+    return TRACED if task.table else MODELS

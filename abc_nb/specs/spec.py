@@ -17,8 +17,7 @@ from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.sampling import Batch, Sampler
-from abc_nb.problems.tables import Tables
-from abc_nb.problems.tasks import REGISTRY, FinalOnly, Task
+from abc_nb.problems.tasks import REGISTRY, Task
 from abc_nb.specs.changes import changed, without
 from abc_nb.specs.model import PERIOD, Model, layers
 from abc_nb.specs.models import models_of
@@ -165,7 +164,7 @@ def training_config(model: Model, task: Task, profile: str) -> TrainingConfig:
     chosen = PROFILES[profile].trainings[model.training]
     if (task.name, profile) in LONGER:
         chosen = replace(chosen, steps=4 * chosen.steps, hold=4 * chosen.hold, held_batch=128)
-    guessing = isinstance(task, FinalOnly) and task.base == 2  # gets half of the answers right
+    guessing = task.rule.final_only and task.base == 2  # gets half of the answers right
     return replace(chosen, learned=0.75) if guessing else chosen
 
 
@@ -184,7 +183,7 @@ def model_config(model: Model, sampler: Sampler, profile: str, changes: tuple[st
 
 def tests(model: Model, sampler: Sampler, config: ModelConfig, profile: str) -> tuple[tuple[int, int], ...]:
     """The (length, samples) of an evaluation, as far as the position encoding reaches."""
-    usual = isinstance(sampler.task, Tables) or sampler.task.base == Task(sampler.task.name).base
+    usual = sampler.task.table or sampler.task.base == Task(sampler.task.name).base
     tested = PROFILES[profile].tests or TESTS[model.tested if usual else "beyond"]
 
     def fits(layout: Layout) -> bool:
