@@ -164,9 +164,14 @@ class Contexts(ABC):
     def tokens(self, batch: Batch, site: Site, atom: Atom) -> np.ndarray:
         """What stands at an atom of a step's shape, in every problem of a batch."""
 
+    def width(self, layout: Layout) -> Width:
+        """The width of a layout's problems; of operands that each have a length of their own, both."""
+        places = tuple(operand.places for operand in layout.operands)
+        return (places[0], places[1]) if layout.unpadded and len(places) == 2 else layout.width
+
     def seen(self, batch: Batch, step: int) -> tuple[Shape, Block]:
         """The shape of a step, and its context in every problem of a batch."""
-        site = width_of(batch.layout), step
+        site = self.width(batch.layout), step
         shape = self.shape(site)
         values = np.empty((len(batch.source), len(shape.atoms)), np.int64)
         for number, atom in enumerate(shape.atoms):
@@ -180,9 +185,3 @@ class Contexts(ABC):
     @abstractmethod
     def counterexamples(self, model: Transformer, wrong: Wrong) -> list[Counterexample]:
         """The shortest problems with wrong contexts that a model gets wrong, at most `counterexamples.MOST`."""
-
-
-def width_of(layout: Layout) -> Width:
-    """The width of its problems; of two operands that each have a length of their own, both."""
-    first, *second = (operand.places for operand in layout.operands)
-    return (first, second[0]) if second and (layout.unpadded or layout.row is not None) else layout.width

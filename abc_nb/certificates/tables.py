@@ -34,7 +34,7 @@ from abc_nb.common.errors import InputError
 from abc_nb.model.positions import NoPosition
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.digits import Digits
-from abc_nb.problems.layouts import EOS, SOS
+from abc_nb.problems.layouts import EOS, SOS, Layout
 from abc_nb.problems.rules import EDGE, OUTPUT, Address, Where
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Width, pair
@@ -151,6 +151,12 @@ class TableContexts(Contexts):
             for step in range(self.steps(width).layout.target_length):
                 yield width, step
 
+    def width(self, layout: Layout) -> Width:
+        """Places and rows."""
+        assert layout.row is not None
+        rows = (layout.target_length - 1) // layout.row
+        return layout.row - self.rule.wider(rows), rows
+
     def shape(self, site: Site) -> Shape:
         (width, step), steps = site, self.steps(site[0])
         where, root, needed = steps.where(step), steps.root(step), steps.needed(step)
@@ -160,8 +166,9 @@ class TableContexts(Contexts):
         return Shape(root, names, label, case=(where.row == 0, where.column == 0, tuple(needed), shown))
 
     def offset(self, where: Where, atom: Atom) -> Offset:
-        """How far away a cell stands; the token before one in the first column is the last cell of the row above."""
-        return (-1, where.columns - 1) if atom == BEFORE and where.column == 0 else atom[1:]
+        """How far away a cell stands; before one in the first column stands the last cell of the row above."""
+        index = where.row * where.columns + where.column + atom[1] * where.columns + atom[2]
+        return index // where.columns - where.row, index % where.columns - where.column
 
     def given(self, where: Where, atom: Atom) -> tuple[bool, ...]:
         """Which operands hold something where a cell stands; of an operand written by cell, whether its mark stands."""
@@ -187,13 +194,14 @@ class TableContexts(Contexts):
 
     def choices(self, shape: Shape) -> list[np.ndarray]:
         """What can stand at each atom, cells without the offset of their tokens."""
-        found = []
-        for (kind, number, _), given in zip(shape.atoms, shape.case[3], strict=True):
-            operand = self.rule.inputs[number - 1]
-            marked = kind == "by cell" and operand.mark is not None and given[0]
-            every = np.array([operand.mark]) if marked else operand.alphabet
-            found.append(self.cells.written(given) if kind == "cell" else every)
-        return found
+        return [self.standing(atom, given) for atom, given in zip(shape.atoms, shape.case[3], strict=True)]
+
+    def standing(self, atom: Atom, given: tuple[bool, ...]) -> np.ndarray:
+        if atom[0] == "cell":
+            return self.cells.written(given)
+        operand = self.rule.inputs[atom[1] - 1]
+        marked = atom[0] == "by cell" and operand.mark is not None and given[0]
+        return np.array([operand.mark]) if marked else operand.alphabet
 
     def count(self, shape: Shape) -> int:
         """All tokens, also those that cannot stand together."""
