@@ -16,7 +16,6 @@ from abc_nb.analysis import certified
 from abc_nb.analysis.statistics import ends
 from abc_nb.common import paths
 from abc_nb.common.files import write_text
-from abc_nb.problems.tables import Tables
 from abc_nb.problems.tasks import Task
 from abc_nb.runs import store
 from abc_nb.runs.store import Run
@@ -113,7 +112,7 @@ def of_tests(names: dict[Name, str], titles: dict[str, str], shipped: Results, h
         advice = f"read notebook {notebook}, and see whether another seed agrees: `{another}`"
         for length, seed, count in sorted(made):
             counts = [theirs for tested, _, theirs in known if tested == length]
-            if counts and length in (LONG if isinstance(task, Tables) else SHORT):
+            if counts and length in (LONG if task.table else SHORT):
                 what = f"{titles[name.model]}, {of_task(name.task)}, {length} {task.unit}, seed {seed}"
                 yield Statement(what, counts, count, advice)
 

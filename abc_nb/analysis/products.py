@@ -8,8 +8,8 @@ import pandas as pd
 import torch
 
 from abc_nb.analysis.results import Results
-from abc_nb.problems.products import Product
 from abc_nb.problems.sampling import Batch
+from abc_nb.problems.tasks import Task
 from abc_nb.runs.store import Run
 from abc_nb.specs.experiment import Name
 from abc_nb.training.evaluation import TEST_SEED, correct_digits
@@ -35,7 +35,6 @@ def of_sizes(run: Run, sizes: Iterable[tuple[int, int]], samples: int = 1) -> pd
     A problem is right if a teacher-forced pass gets every token right, and its table leads to the product.
     """
     model, sampler, rows = run.model(), run.spec.sampler, []
-    assert isinstance(sampler.task, Product)
     for size in sizes:
         batch = sampler.test_batch(size, samples, TEST_SEED)
         written = enumerate(correct_digits(model, batch).all(1).tolist())
@@ -44,12 +43,12 @@ def of_sizes(run: Run, sizes: Iterable[tuple[int, int]], samples: int = 1) -> pd
     return pd.DataFrame(rows, columns=["factors", "cells", "problems", "right"])
 
 
-def says_the_product(task: Product, batch: Batch, row: int) -> bool:
+def says_the_product(task: Task, batch: Batch, row: int) -> bool:
     """Whether a problem's table leads to the product of its factors, as Python's integers have it."""
     assert batch.layout.row is not None
     first, second = (as_integer(digits[0], task.base) for digits in batch.operands(torch.tensor([row]), task))
     table = task.read_table(batch.target[row, 1:-1].tolist(), batch.layout.row)
-    return as_integer(task.result(table[None])[0], task.base) == first * second
+    return as_integer(task.rule.result(table[None])[0], task.base) == first * second
 
 
 def as_integer(digits: np.ndarray, base: int) -> int:

@@ -27,7 +27,6 @@ from abc_nb.common.devices import one_thread
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.sampling import Sampler
-from abc_nb.problems.tables import Tables
 from abc_nb.training.evaluation import evaluating
 
 MOST = 2 * 10**9  # contexts: at three millionths of a second each they take 100 minutes
@@ -111,7 +110,7 @@ def contexts_of(model: Transformer | ModelConfig, sampler: Sampler) -> SampledCo
         raise InputError("a certificate needs a Transformer and the Sampler of its problems")
     if config.encoder_layers:
         raise InputError("no certificate for a model with encoder layers: each of them looks at the whole source")
-    return (TableContexts if isinstance(sampler.task, Tables) else NumberContexts)(config, sampler)
+    return (TableContexts if sampler.task.table else NumberContexts)(config, sampler)
 
 
 def can_be_certified(model: Transformer, sampler: Sampler) -> bool:

@@ -10,13 +10,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from abc_nb.certificates.counterexamples import Counterexample
 from abc_nb.model.transformer import Transformer
-from abc_nb.problems.automaton import Kind
 from abc_nb.problems.digits import Digits
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.sampling import Batch
@@ -24,6 +23,8 @@ from abc_nb.problems.tasks import Task, Width
 
 # ("token", token, 0), ("factor", 0, place), ("digit", operand, place), ("output", 0, place); of tables see `tables`
 Atom = tuple[str, int, int]
+# What digits a place can hold: all, all but zeros alone, or all of those operands that have a digit there, without these.
+Kind = Literal["any", "lead"] | tuple[int, ...]
 Site = tuple[Width, int]  # where a step stands: the width of the problem, and how many output tokens come before it
 Context = tuple[np.ndarray, int]  # the tokens at a shape's atoms, and the token that is right there
 ASKED = 3 * 10**7  # contexts, of which a minute tells whether each has one right token
@@ -78,6 +79,7 @@ class Place:
     digits: tuple[int, ...]  # the operands whose digit is seen
     output: bool  # whether the output digit is seen
     asked: bool  # whether it is the one to predict
+    ends: bool = False  # whether the answer ends here, unless more than zeros is left of the result
 
     @property
     def seen(self) -> int:
@@ -162,9 +164,14 @@ class Contexts(ABC):
     def tokens(self, batch: Batch, site: Site, atom: Atom) -> np.ndarray:
         """What stands at an atom of a step's shape, in every problem of a batch."""
 
+    def width(self, layout: Layout) -> Width:
+        """The width of a layout's problems; of operands that each have a length of their own, both."""
+        places = tuple(operand.places for operand in layout.operands)
+        return (places[0], places[1]) if layout.unpadded and len(places) == 2 else layout.width
+
     def seen(self, batch: Batch, step: int) -> tuple[Shape, Block]:
         """The shape of a step, and its context in every problem of a batch."""
-        site = width_of(batch.layout), step
+        site = self.width(batch.layout), step
         shape = self.shape(site)
         values = np.empty((len(batch.source), len(shape.atoms)), np.int64)
         for number, atom in enumerate(shape.atoms):
@@ -178,9 +185,3 @@ class Contexts(ABC):
     @abstractmethod
     def counterexamples(self, model: Transformer, wrong: Wrong) -> list[Counterexample]:
         """The shortest problems with wrong contexts that a model gets wrong, at most `counterexamples.MOST`."""
-
-
-def width_of(layout: Layout) -> Width:
-    """The width of its problems; of two operands that each have a length of their own, both."""
-    first, *second = (operand.places for operand in layout.operands)
-    return (first, second[0]) if second and (layout.unpadded or layout.row is not None) else layout.width

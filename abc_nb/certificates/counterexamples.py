@@ -12,6 +12,7 @@ import torch
 
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.digits import Digits
+from abc_nb.problems.drawing import hard_operands
 from abc_nb.problems.layouts import SOS
 from abc_nb.problems.sampling import Sampler, generator
 from abc_nb.problems.tasks import Width
@@ -99,7 +100,7 @@ def shortest_wrong(model: Transformer, sampler: Sampler, samples: int = 200, lon
     task = sampler.task
     for places in range(1, longest + 1):
         width = task.width_for(places, sampler.regime)
-        operands = task.widen(task.hard_operands(places, samples, generator(TEST_SEED, places)), width)
+        operands = task.widen(hard_operands(task, places, samples, generator(TEST_SEED, places)), width)
         problems = {task.typed(each.operands): each for each in wrong_among(model, sampler, operands, width)}
         in_order = sorted(problems, key=lambda text: (len(text), text))[:TRIED]
         for example in decoded(model, sampler, [problems[text] for text in in_order]):

@@ -8,15 +8,14 @@ from itertools import product
 import numpy as np
 
 from abc_nb.certificates import walks
-from abc_nb.certificates.contexts import Atom, Block, Context, Contexts, Node, Place, Shape, Site, Wrong
+from abc_nb.certificates.contexts import Atom, Block, Context, Contexts, Kind, Node, Place, Shape, Site, Wrong
 from abc_nb.certificates.counterexamples import Candidate, Counterexample, shortest_first
 from abc_nb.certificates.reach import MARGIN, Unrolled, furthest, period
 from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import ModelConfig, Transformer
-from abc_nb.problems.automaton import Kind
+from abc_nb.problems.automaton import certified_automaton
 from abc_nb.problems.digits import Digits
 from abc_nb.problems.layouts import EOS, SOS, Layout
-from abc_nb.problems.lists import Lists
 from abc_nb.problems.sampling import Batch, Sampler
 from abc_nb.problems.tasks import Task, Width, single
 
@@ -25,11 +24,14 @@ class PlaceContexts(Contexts):
     """The contexts of outputs that follow places; the automaton says what lower places mean for higher ones."""
 
     near: int  # so many places around its landmarks a step sees
+    ends = False  # whether an answer ends at the first place from which on there are zeros alone
     narrowest = 1  # width of all problems
 
     def __init__(self, config: ModelConfig, task: Task, token: Callable[[str], int], start: str, end: str) -> None:
         """`token` gives the tokens of symbols, as of those that stand before the first output and are the last one."""
-        self.config, self.task, self.automaton = config, task, task.automaton()
+        self.config, self.task, self.automaton = config, task, certified_automaton(task.rule)
+        if self.automaton.grows != task.grows:
+            raise InputError(f"no certificate: results of {task.title} do not need {task.grows} places more, as its rule says")
         self.token, self.start, self.end = token, start, token(end)
         self.unrolled = lru_cache(maxsize=256)(self.trees)
 
@@ -68,17 +70,24 @@ class PlaceContexts(Contexts):
         for number, place in enumerate(kept):
             digits = tuple(sorted(operand for kind, operand, at in root.atoms if (kind, at) == ("digit", place)))
             output = ("output", 0, place) in root.atoms
-            places.append(Place(kinds[place], digits, output, place == site[1]))
+            places.append(Place(kinds[place], digits, output, place == site[1], self.can_end(kinds[place])))
             atoms += [("digit", operand, number) for operand in digits] + [("output", 0, number)] * output
         label = self.end if site[1] == len(kinds) else None
         names = {place: number for number, place in enumerate(kept)}
         return Shape(root.renamed(names), tuple(atoms), label, tuple(places))
 
+    def can_end(self, kind: Kind) -> bool:
+        """Whether an answer can end at a place: at one where no operand has a digit."""
+        return self.ends and len(kind) == self.task.rule.long and kind not in ("any", "lead")
+
     def count(self, shape: Shape) -> int:
         return walks.count(shape, self.automaton)
 
     def blocks(self, shape: Shape) -> Iterator[Block]:
-        return walks.contexts(shape, self.automaton)
+        """All contexts of a shape; where the answer ends, the end is right."""
+        for block in walks.contexts(shape, self.automaton):
+            right = np.where(block.right == self.automaton.base, self.end, block.right) if self.ends else block.right
+            yield Block(block.values, right)
 
     def tokens(self, batch: Batch, site: Site, atom: Atom) -> np.ndarray:
         (kind, number, place), kept = atom, self.step(site)[2]
@@ -90,14 +99,17 @@ class PlaceContexts(Contexts):
     def problem(self, shape: Shape, context: Context, site: Site, zeros: bool = True) -> list[Digits] | None:
         """The operands of a problem that holds a context; with any number of `zeros` in front or with none."""
         kept, (values, right), step = self.step(site)[2], context, site[1]
-        fixed: dict[int, dict[tuple[str, int], int]] = {} if shape.label is not None else {step: {("output", 0): right}}
+        kinds = self.kinds(site[0], zeros)
+        fixed = {place: {("left", 0): 1} for place, kind in enumerate(kinds[:step]) if self.can_end(kind)}
+        if shape.label is None:
+            fixed[step] = {("left", 0): 0} if self.ends and right == self.end else {("output", 0): right}
         factor: dict[int, int] = {}
         for (kind, number, place), value in zip(shape.atoms, values.tolist(), strict=True):
             if kind == "factor":
                 factor[place] = value
             else:
                 fixed.setdefault(kept[place], {})[kind, number] = value
-        path = walks.shortest(self.automaton, self.kinds(site[0], zeros), fixed, factor)
+        path = walks.shortest(self.automaton, kinds, fixed, factor)
         if path is None:
             return None
         start, inputs = path
@@ -132,18 +144,25 @@ class NumberContexts(PlaceContexts):
         self.narrowest = single(task.width(1, sampler.regime))
         self.widest = max(self.narrowest + index - 1, 2 * apart + 2 * index)
         self.facts = {"arrangement": sampler.arrangement, "narrowest": self.narrowest}
+        most = f"W - {task.grows}" if task.grows else "W"
+        covered = f"the list has exactly W {task.unit}."
+        if task.pads:
+            covered = f"operands of up to {most} digits, with any number of zeros in front. "
+            covered += "Numbers that are typed without them are given zeros up to the width."
         self.statement = (
             f"Greedy decoding writes every token right for every problem of {task.title} in base {task.base} at every "
-            f"width W >= {self.narrowest} ({sampler.regime}): {task.covered()}."
-            + " Numbers that are typed without them are given zeros up to the width."
-            * (not isinstance(task, Lists))
+            f"width W >= {self.narrowest} ({sampler.regime}): {covered}"
         )
 
     def layout(self, width: Width) -> Layout:
         return self.task.layout(width, self.sampler.arrangement)
 
     def kinds(self, width: Width, zeros: bool = True) -> list[Kind]:
-        return self.task.kinds(single(width), lead=not zeros and single(width) > self.narrowest)
+        """All digits, and above them zeros where results alone can need a place; without zeros in front, no zeros."""
+        every: list[Kind] = ["any"] * (single(width) - self.task.grows)
+        if not zeros and single(width) > self.narrowest and self.task.pads:
+            every[-1] = "lead"
+        return every + [(*range(self.task.rule.long),)] * self.task.grows
 
     def sites(self) -> Iterator[Site]:
         return self.steps(range(self.narrowest, self.widest + 1))

@@ -57,9 +57,12 @@ def period(position: PositionEncoding) -> int:
 
 def furthest(bias: Bias) -> int:
     """The largest offset of a bias in columns; InputError for one under which outputs look everywhere."""
-    if not isinstance(bias, Window | Lines):
+    if type(bias) is Window:
+        largest = bias.w
+    elif type(bias) is Lines:
+        largest = max((abs(line.offset) for line in bias.lines), default=0)
+    else:  # also what derives from them, and may open other keys
         raise everywhere(type(bias).__name__)
-    largest = bias.w if isinstance(bias, Window) else max((abs(line.offset) for line in bias.lines), default=0)
     if largest > FURTHEST:
         raise InputError(f"no certificate for a bias that reaches {largest} columns far: at most {FURTHEST} are tried")
     return largest
@@ -86,7 +89,7 @@ class Unrolled:
 
     def __post_init__(self) -> None:
         config, layout, self.known = self.config, self.layout, dict[tuple[str, int, int], Node | Token]()
-        self.landmarks = (0, *(operand.places for operand in layout.operands[: self.task.long_operands]))
+        self.landmarks = (0, *(operand.places for operand in layout.operands[: self.task.rule.long]))
         counted, residues, stride = config.source_index, period(config.position), layout.operands[0].stride
         self.source_index = ((layout.source_index(counted) + self.phase * stride) % residues).tolist()
         self.target_index = ((layout.target_index(counted) + self.phase) % residues).tolist()
@@ -102,9 +105,9 @@ class Unrolled:
         for column, symbol in self.layout.symbols:
             found[column] = ("token", self.token(symbol), 0)
         for number, operand in enumerate(self.layout.operands):
-            few = number >= self.task.long_operands  # that of one digit can stand at every place
+            few = number >= self.task.rule.long  # that of one digit can stand at every place
             for place, column in enumerate(operand.columns.tolist()):
-                found[column] = ("factor", 0, place % self.task.factor) if few else ("digit", number, place)
+                found[column] = ("factor", 0, place % self.task.rule.factor) if few else ("digit", number, place)
         return found
 
     def keys(self, name: Attention, layer: int, query: int, *place: int) -> tuple[tuple[bytes, Node | Token], ...]:

@@ -22,12 +22,11 @@ from dataclasses import replace
 from itertools import pairwise, product
 from typing import Self
 
-import numpy as np
 import torch
 
 from abc_nb.bias.lines import Lines
 from abc_nb.bias.spans import ITSELF
-from abc_nb.certificates.contexts import Block, Context, Shape, Site, Wrong
+from abc_nb.certificates.contexts import Context, Kind, Shape, Site, Wrong
 from abc_nb.certificates.counterexamples import MOST, Counterexample
 from abc_nb.certificates.places import PlaceContexts
 from abc_nb.certificates.reach import furthest
@@ -36,7 +35,6 @@ from abc_nb.certificates.states import States
 from abc_nb.common.errors import InputError
 from abc_nb.model.positions import NoPosition, Rotary
 from abc_nb.model.transformer import ModelConfig, Transformer
-from abc_nb.problems.automaton import Kind
 from abc_nb.problems.digits import Digits
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.sampling import Batch
@@ -51,6 +49,8 @@ class SpanContexts(PlaceContexts):
     A problem stands at one position, so that its model is one without positions.
     """
 
+    ends = True
+
     def __init__(self, lines: Lines, layers: int, pattern: Pattern) -> None:
         inside = [line for line in lines.lines if line.attention == "source"]
         if any((line.attention, line.direction, line.span, line.offset) not in ITSELF for line in inside):
@@ -59,7 +59,7 @@ class SpanContexts(PlaceContexts):
         config = replace(config, position=NoPosition(), bias=lines)
         super().__init__(config, pattern.task, VOCABULARY.index, EQUALS, END)
         self.pattern = pattern
-        empty = [(), *((number,) for number in range(self.task.long_operands))]
+        empty = [(), *((number,) for number in range(self.task.rule.long))]
         settled, self.near = max(map(self.automaton.settled, empty)), furthest(lines)
         self.apart = 2 * self.near * layers + settled + 2
         self.facts = {"form": pattern.form}
@@ -81,37 +81,24 @@ class SpanContexts(PlaceContexts):
 
     def kinds(self, width: Width, zeros: bool = True) -> list[Kind]:
         """Which operands have no digit at each place, up to the one that a result alone can need."""
-        long = lengths_of(width)[: self.task.long_operands]
+        long = lengths_of(width)[: self.task.rule.long]
         places = range(max(long) + self.task.grows)
         return [tuple(number for number, own in enumerate(long) if place >= own) or "any" for place in places]
 
     def sites(self) -> Iterator[Site]:
         """Of every length at which some step's landmarks can be near each other, those steps."""
-        longest = (1 + self.task.long_operands) * self.apart
-        choices = [[self.task.factor] if few else range(1, longest + 1) for few in self.pattern.few]
+        longest = (1 + self.task.rule.long) * self.apart
+        choices = [[self.task.rule.factor] if few else range(1, longest + 1) for few in self.pattern.few]
         for lengths in sorted(product(*choices), key=lambda own: (sum(own), own)):
             width: Width = (lengths[0], lengths[1]) if len(lengths) == 2 else lengths[0]
             for step in range(len(self.kinds(width)) + 1):
-                marks = sorted([0, step, *lengths[: self.task.long_operands]])
+                marks = sorted([0, step, *lengths[: self.task.rule.long]])
                 if max(second - first for first, second in pairwise(marks)) <= self.apart:
                     yield width, step
 
-    def blocks(self, shape: Shape) -> Iterator[Block]:
-        """Behind the longest number a zero is no digit but the end, and what follows a carry follows a digit."""
-        places = shape.places
-        beyond = self.task.grows and places[-1].kind == (*range(self.task.long_operands),)
-        for block in super().blocks(shape):
-            if beyond and places[-1].asked:
-                yield Block(block.values, np.where(block.right == 0, self.end, block.right))
-            elif beyond and shape.label is not None:
-                yield block.part(block.values[:, shape.atoms.index(("output", 0, len(places) - 1))] != 0)
-            else:
-                yield block
-
     def problem(self, shape: Shape, context: Context, site: Site, zeros: bool = True) -> list[Digits] | None:
         """The numbers of a problem that holds a context, without what stands in front of them on a walk."""
-        values, right = context
-        operands = super().problem(shape, (values, 0 if right == self.end else right), site, zeros)
+        operands = super().problem(shape, context, site, zeros)
         if operands is None:
             return None
         return [digits[:, :length] for digits, length in zip(operands, lengths_of(site[0]), strict=True)]

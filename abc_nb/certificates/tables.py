@@ -6,9 +6,14 @@ of an operand from the row or the column, or is a symbol. Which keys are open de
 the cell from the four edges of the table, up to the largest offset K of a line. Where a line follows the first factor
 from row to row, or the second one from column to column, it also depends on how far the cell stands past the end of
 that factor. So sizes up to 3 (K + 2) show every shape of a step of every size: also those far past the end of a
-factor that has a middle. The right cell is decided by a few tokens, which the task names (`needed`). Those that no
-line shows are tried as well, and then no answer would be right for all of them. Atoms are named as in
-`problems.tables`.
+factor that has a middle. The right cell is decided by what the rule reads. Tokens of that which no
+line shows are tried as well, and then no answer would be right for all of them. Which can stand together follows from
+the rule: see `cells`. Atoms are named by where they stand, as seen from the token in row r and column c:
+
+    ("by column", o, k)   the token of operand o, counted from 1, at place c - k
+    ("by row", o, k)      the token of operand o at place r - k
+    ("by cell", o, k)     the token k before the one that stands in operand o where the cell stands in the table
+    ("cell", i, j)        the cell in row r + i and column c + j; (0, -1) is the token before, whatever that is
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,7 +24,9 @@ from math import prod
 import numpy as np
 
 from abc_nb.bias.base import CLOSED, ENCODER_DECODER, Attention, Bias
-from abc_nb.bias.lines import OUTPUT, Lines, on_lines
+from abc_nb.bias.lines import OUTPUT as OUTPUTS
+from abc_nb.bias.lines import Lines, on_lines
+from abc_nb.certificates.cells import Cells, Key, Offset, Situation
 from abc_nb.certificates.contexts import Atom, Block, Context, Contexts, Node, Shape, Site, Token, Wrong
 from abc_nb.certificates.counterexamples import Candidate, Counterexample, shortest_first, wrong_among
 from abc_nb.certificates.reach import everywhere, furthest
@@ -27,16 +34,19 @@ from abc_nb.common.errors import InputError
 from abc_nb.model.positions import NoPosition
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.digits import Digits
-from abc_nb.problems.layouts import EOS, SOS
+from abc_nb.problems.layouts import EOS, SOS, Layout
+from abc_nb.problems.rules import EDGE, OUTPUT, Address, Where
 from abc_nb.problems.sampling import Batch, Sampler
-from abc_nb.problems.tables import BEFORE, Tables, Where
 from abc_nb.problems.tasks import Width, pair
 
+BEFORE: Atom = ("cell", 0, -1)
+ALONG = {"place": "by column", "row": "by row", "cell": "by cell"}
 CHUNK = 2**16  # contexts computed at once
 DRAWN = 5_000  # random problems of a width, in search of one that is wrong
 BRED = 2_048  # problems of one generation, in search of one that holds a context
 GENERATIONS = 12
-EDGE = 2  # distances from an edge that count as different, beyond the largest offset
+EDGES = 2  # distances from an edge that count as different, beyond the largest offset
+NO_POOL = np.empty(0, np.int64)
 Followed = tuple[str, str, int]  # direction, span and offset of a line
 
 
@@ -44,7 +54,6 @@ class Steps:
     """The trees of all steps of one size."""
 
     def __init__(self, bias: Bias, sampler: Sampler, width: Width) -> None:
-        assert isinstance(sampler.task, Tables)
         self.task, self.layout = sampler.task, sampler.task.layout(width, sampler.arrangement)
         assert self.layout.row is not None and isinstance(bias, Lines)
         self.columns, self.rows = self.layout.row, (self.layout.target_length - 1) // self.layout.row
@@ -60,21 +69,32 @@ class Steps:
         return Where(step // self.columns, step % self.columns, self.rows, self.columns)
 
     def root(self, step: int) -> Node:
-        names = {self.digit(atom, step): atom for atom in self.needed(step) if atom[0] != "cell"}
+        reads = zip(self.needed(step), self.task.rule.reads, strict=True)
+        names = {self.digit(atom, step): atom for atom, at in reads if atom and at.operand != OUTPUT}
         return Node(1, Token(self.before(step), 0), self.keys("self", step, {}), self.keys("cross", step, names))
 
     def before(self, step: int) -> Atom:
         return BEFORE if step else ("token", self.task.token(SOS), 0)
 
-    def needed(self, step: int) -> list[Atom]:
-        """What decides the cell there; nothing decides the end."""
-        where = self.where(step)
-        return [] if where.end else self.task.needed(where)
+    def needed(self, step: int) -> list[Atom | None]:
+        """What the rule reads there, in its order, and None where nothing stands; nothing decides the end."""
+        where, rule = self.where(step), self.task.rule
+        stands = [None if where.end else where.reads(rule, address) for address in rule.reads]
+        return [self.name(address) if there else None for address, there in zip(rule.reads, stands, strict=True)]
+
+    def name(self, address: Address) -> Atom:
+        """The atom at an address: in narrow tables a cell of the row above can be the token before."""
+        if address.operand == OUTPUT:
+            before = address.rows * self.columns + address.columns == -1
+            return BEFORE if before else ("cell", address.rows, address.columns)
+        along = self.task.rule.inputs[address.operand].along
+        return ALONG[along], address.operand + 1, -(address.rows if along == "row" else address.columns)
 
     def digit(self, atom: Atom, step: int) -> int:
         """Where the token of an operand stands."""
-        kind, number, back = atom
-        return self.layout.operands[number - 1].columns[self.where(step).followed(kind) - back]
+        (kind, number, back), where = atom, self.where(step)
+        followed = {"by column": where.column, "by row": where.row, "by cell": step}[kind]
+        return self.layout.operands[number - 1].columns[followed - back]
 
     def keys(self, name: Attention, step: int, names: dict[int, Atom]) -> tuple[tuple[bytes, Token], ...]:
         """The open keys of a step with the bias of every head, named by `names` or the first line that opens each.
@@ -95,7 +115,7 @@ class Steps:
         """What stands at a key that a line opens."""
         direction, span, offset = line
         if name == "self":
-            assert key in (0, step) or span == OUTPUT
+            assert key in (0, step) or span == OUTPUTS
             return self.before(key) if key in (0, step) else ("cell", -int(direction == "above"), offset - 1)
         symbol = dict(self.layout.symbols).get(key)
         if symbol is not None:
@@ -108,65 +128,108 @@ class Steps:
 class TableContexts(Contexts):
     """The contexts of a table's cells; zeros in front of a number are always a part of the problems."""
 
-    task: Tables
-
     def __init__(self, config: ModelConfig, sampler: Sampler) -> None:
-        assert isinstance(sampler.task, Tables)
-        self.sampler, self.task = sampler, sampler.task
-        if config.decoder_layers != 1 or type(config.position) is not NoPosition or not isinstance(config.bias, Lines):
+        self.sampler, self.task, self.rule = sampler, sampler.task, sampler.task.rule
+        if config.decoder_layers != 1 or type(config.position) is not NoPosition or type(config.bias) is not Lines:
             raise InputError(
                 "no certificate of a table for a model with positions, without lines or of several layers: choose ABS "
                 "or ABC with one decoder layer"
             )
         self.furthest, self.steps = furthest(config.bias), cache(partial(Steps, config.bias, sampler))
+        self.cells = Cells(self.rule)
+        self.situations = cache(self.situations_of)
         self.facts = {"arrangement": sampler.arrangement, "narrowest": 1}
+        zeros = ", with any number of zeros in front of a number" * (self.rule.notation == "number")
         self.statement = (
             f"Greedy decoding writes every token of the table right for every problem of {self.task.title} in base "
-            f"{self.task.base}: {self.task.covered()}."
+            f"{self.task.base}: {self.rule.lengths}{zeros}."
         )
 
     def sites(self) -> Iterator[Site]:
-        most = 3 * (self.furthest + EDGE)
+        most = 3 * (max(self.furthest, self.cells.reach) + EDGES)
         for width in product(range(1, most + 1), range(1, most + 1)):
             for step in range(self.steps(width).layout.target_length):
                 yield width, step
 
-    def shape(self, site: Site) -> Shape:
-        (width, step), task = site, self.task
-        steps = self.steps(width)
-        where, root, needed = steps.where(step), steps.root(step), steps.needed(step)
-        names = tuple(sorted(root.atoms | {*needed}))
-        label = task.token(EOS) if where.end else None
-        counts = tuple(task.cells_at(where, atom) for atom in names if atom[0] == "cell")
-        return Shape(root, names, label, case=(where.row == 0, where.column == 0, tuple(needed), counts))
+    def width(self, layout: Layout) -> Width:
+        """Places and rows."""
+        assert layout.row is not None
+        rows = (layout.target_length - 1) // layout.row
+        return layout.row - self.rule.wider(rows), rows
 
-    def where(self, shape: Shape) -> Where:
-        """Where a step of this shape stands in a table."""
-        width, step = self.shapes[shape][0]
-        return self.steps(width).where(step)
+    def shape(self, site: Site) -> Shape:
+        (width, step), steps = site, self.steps(site[0])
+        where, root, needed = steps.where(step), steps.root(step), steps.needed(step)
+        names = tuple(sorted(root.atoms | {atom for atom in needed if atom}))
+        label = self.task.token(EOS) if where.end else None
+        shown = tuple(self.given(where, atom) for atom in names)
+        return Shape(root, names, label, case=(where.row == 0, where.column == 0, tuple(needed), shown))
+
+    def offset(self, where: Where, atom: Atom) -> Offset:
+        """How far away a cell stands; before one in the first column stands the last cell of the row above."""
+        index = where.row * where.columns + where.column + atom[1] * where.columns + atom[2]
+        return index // where.columns - where.row, index % where.columns - where.column
+
+    def given(self, where: Where, atom: Atom) -> tuple[bool, ...]:
+        """Which operands hold something where a cell stands; of an operand written by cell, whether its mark stands."""
+        if atom[0] == "by cell":
+            return ((where.column - atom[2]) % where.columns == where.columns - 1,)
+        pattern = self.cells.at(where, self.offset(where, atom)) if atom[0] == "cell" else ()
+        assert pattern is not None
+        return self.cells.given(pattern)
+
+    def situations_of(self, shape: Shape) -> list[Situation]:
+        """What must hold of the atoms, by their numbers, in one or another of the sites of a shape."""
+        found: dict[Situation, None] = {}
+        for width, step in self.shapes[shape]:
+            where, shown, cells = self.steps(width).where(step), dict[Key, int](), dict[Offset, int]()
+            for number, (kind, first, second) in enumerate(shape.atoms):
+                if kind == "cell":
+                    cells[self.offset(where, (kind, first, second))] = number
+                elif kind == ALONG[self.rule.inputs[first - 1].along]:
+                    shown[(first - 1, 0, -second) if kind == "by cell" else (first - 1, -second)] = number
+            shown |= {(OUTPUT, *offset): number for offset, number in cells.items()}
+            found[self.cells.situation(where, shown, cells)] = None
+        return [*found]
 
     def choices(self, shape: Shape) -> list[np.ndarray]:
         """What can stand at each atom, cells without the offset of their tokens."""
-        cells, digits = partial(self.task.cells_at, self.where(shape)), self.task.inputs
-        return [np.arange(cells(atom)) if atom[0] == "cell" else digits for atom in shape.atoms]
+        return [self.standing(atom, given) for atom, given in zip(shape.atoms, shape.case[3], strict=True)]
+
+    def standing(self, atom: Atom, given: tuple[bool, ...]) -> np.ndarray:
+        if atom[0] == "cell":
+            return self.cells.written(given)
+        operand = self.rule.inputs[atom[1] - 1]
+        marked = atom[0] == "by cell" and operand.mark is not None and given[0]
+        return np.array([operand.mark]) if marked else operand.alphabet
 
     def count(self, shape: Shape) -> int:
         """All tokens, also those that cannot stand together."""
         return prod(map(len, self.choices(shape)))
 
     def blocks(self, shape: Shape) -> Iterator[Block]:
-        where, first, choices = self.where(shape), self.task.first_cell, self.choices(shape)
+        first, choices = self.task.first_cell, self.choices(shape)
         total, sizes = self.count(shape), [*map(len, choices)]
+        cells = np.array([first * (atom[0] == "cell") for atom in shape.atoms], np.int64)
         for start in range(0, total, CHUNK):
             numbers = np.arange(start, min(start + CHUNK, total))
-            rows = np.unravel_index(numbers, sizes, order="F")
-            values = {atom: own[row] for atom, own, row in zip(shape.atoms, choices, rows, strict=True)}
-            tokens = np.stack([own + first * (atom[0] == "cell") for atom, own in values.items()], 1)
-            if shape.label is None:
-                right = first + self.task.right(where, values)
-            else:
-                right = np.full(len(numbers), shape.label)
-            yield Block(tokens, right).part(self.task.possible(where, values))
+            rows = np.unravel_index(numbers, sizes, order="F") if sizes else ()
+            values = {number: alphabet[row] for number, (alphabet, row) in enumerate(zip(choices, rows, strict=True))}
+            fine = np.full(len(numbers), not values)
+            for situation in self.situations(shape) if values else []:
+                left = np.flatnonzero(~fine)
+                fine[left] = self.cells.possible(situation, {name: own[left] for name, own in values.items()})
+            chosen = np.stack([own[fine] for own in values.values()], 1) if values else np.empty((1, 0), np.int64)
+            yield Block(chosen + cells, self.right(shape, chosen))
+
+    def right(self, shape: Shape, values: np.ndarray) -> np.ndarray:
+        """The token that the rule writes for values of a shape's atoms, (contexts, atoms)."""
+        if shape.label is not None:
+            return np.full(len(values), shape.label)
+        nothing, atoms = np.full(len(values), EDGE), [*shape.atoms]
+        read = (nothing if atom is None else values[:, atoms.index(atom)] for atom in shape.case[2])
+        written = self.rule.step(self.rule.start, *read)[0]
+        return self.task.first_cell + np.broadcast_to(written, len(values)).astype(np.int64)
 
     def tokens(self, batch: Batch, site: Site, atom: Atom) -> np.ndarray:
         (width, step), (kind, rows, columns) = site, atom
@@ -176,14 +239,15 @@ class TableContexts(Contexts):
 
     def problem(self, shape: Shape, context: Context, site: Site) -> list[Digits] | None:
         """Found by breeding: random problems that have the context's digits, until one has its cells, too."""
-        (width, step), rng = site, np.random.default_rng(0)
-        where, given, cells = self.steps(width).where(step), list[tuple[int, int, int]](), list[tuple[int, int]]()
-        for (kind, x, y), token in zip(shape.atoms, context[0].tolist(), strict=True):
-            if kind == "cell":
-                cells.append((step + x * where.columns + y, token))
+        (width, step), rng, steps = site, np.random.default_rng(0), self.steps(site[0])
+        given, cells = list[tuple[int, int, int]](), list[tuple[int, int]]()
+        for atom, token in zip(shape.atoms, context[0].tolist(), strict=True):
+            if atom[0] == "cell":
+                cells.append((step + atom[1] * steps.columns + atom[2], token))
             else:
-                given.append((x - 1, where.followed(kind) - y, token))
-        operands = self.sampler.draw(np.empty(0, np.int64), BRED, width, rng)
+                place = [*steps.layout.operands[atom[1] - 1].columns].index(steps.digit(atom, step))
+                given.append((atom[1] - 1, place, token))
+        operands = self.sampler.draw(NO_POOL, BRED, width, rng)
         for _ in range(GENERATIONS):
             for operand, place, token in given:
                 operands[operand][:, place] = token
@@ -192,7 +256,7 @@ class TableContexts(Contexts):
             if held.max() == len(cells):
                 return [digits[held.argmax()][None] for digits in operands]
             parents = rng.choice(np.flatnonzero(held == held.max()), BRED)
-            fresh = self.sampler.draw(np.empty(0, np.int64), BRED, width, rng)
+            fresh = self.sampler.draw(NO_POOL, BRED, width, rng)
             operands = [
                 np.where(rng.random(new.shape) < 0.4, new, old[parents])
                 for new, old in zip(fresh, operands, strict=True)
@@ -203,7 +267,7 @@ class TableContexts(Contexts):
         """Of random problems of training widths that a teacher-forced pass gets wrong."""
         found, rng = list[Candidate](), np.random.default_rng(0)
         for width in sorted(self.sampler.widths, key=str) if wrong else []:
-            operands = self.sampler.draw(np.empty(0, np.int64), DRAWN, width, rng)
+            operands = self.sampler.draw(NO_POOL, DRAWN, width, rng)
             found += wrong_among(model, self.sampler, operands, width, zeros=True)
         return shortest_first(model, self.sampler, found)
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from abc_nb.certificates.contexts import Block, Place, Shape
+from abc_nb.certificates.contexts import Block, Kind, Place, Shape
 from abc_nb.common.errors import InputError
-from abc_nb.problems.automaton import Automaton, Kind
+from abc_nb.problems.automaton import Automaton
 
 ROWS = 2**19  # pairs extended at once
 LARGEST = 2**62  # a number that still fits
@@ -19,18 +19,25 @@ Fixed = Mapping[int, Mapping[tuple[str, int], int]]  # what is given of a place:
 
 
 class Moves:
-    """What one place can add, for each state: ragged rows of (seen, following state), without repeats."""
+    """What one place can add, for each state: ragged rows of (seen, following state), without repeats.
+
+    Where the answer ends that is the base in place of a digit, if it is asked for, and nothing can follow otherwise.
+    """
 
     def __init__(self, automaton: Automaton, place: Place) -> None:
         inputs = np.flatnonzero(allowed(automaton, place.kind, {})[0])
         output = automaton.output[:, inputs]
-        parts = [np.broadcast_to(automaton.digits[inputs, operand], output.shape) for operand in place.digits]
-        parts += [output] * (place.output + place.asked)
-        code = np.zeros(output.shape, np.int64)
-        for part in parts:
-            code = code * automaton.base + part
-        rows = [distinct(row) for row in code * automaton.states + automaton.following[:, inputs]]
-        self.radix, self.states = automaton.base**place.seen, automaton.states
+        code, ended = np.zeros(output.shape, np.int64), place.ends & (automaton.remaining == 0)[:, None]
+        for operand in place.digits:
+            code = code * automaton.base + automaton.digits[inputs, operand]
+        for _ in range(place.output):
+            code = code * automaton.base + output
+        if place.asked:
+            code = code * (automaton.base + place.ends) + np.where(ended, automaton.base, output)
+        pairs = code * automaton.states + automaton.following[:, inputs]
+        rows = [distinct(row[: len(row) * (place.asked or not over)]) for row, over in zip(pairs, ended, strict=True)]
+        self.radix = automaton.base ** (place.seen - place.asked) * (automaton.base + place.ends) ** place.asked
+        self.states = automaton.states
         self.count = np.array([len(row) for row in rows])  # of a state's moves
         self.first = np.cumsum(self.count) - self.count  # where they begin
         self.seen, self.state = np.divmod(np.concatenate(rows), automaton.states)
@@ -84,7 +91,7 @@ def count(shape: Shape, automaton: Automaton) -> int:
 def contexts(shape: Shape, automaton: Automaton) -> Iterator[Block]:
     """All contexts of a shape, each once, in blocks."""
     columns = len(shape.atoms) + any(place.asked for place in shape.places)
-    if automaton.base**columns * automaton.states > LARGEST:
+    if (automaton.base + 1) ** columns * automaton.states > LARGEST:
         raise InputError(f"no certificate: an output looks at {columns - 1} tokens, too many to try all")
     moves = [Moves(automaton, place) for place in shape.places]
     for codes in walked(*beginning(shape, automaton), moves):
@@ -111,7 +118,7 @@ def decoded(codes: np.ndarray, shape: Shape, base: int) -> Block:
     number = len(shape.atoms)
     for place in reversed(shape.places):
         if place.asked:
-            codes, right = np.divmod(codes, base)
+            codes, right = np.divmod(codes, base + place.ends)
         for _ in range(place.seen - place.asked):
             number -= 1
             codes, values[:, number] = np.divmod(codes, base)
@@ -149,8 +156,10 @@ def allowed(automaton: Automaton, kind: Kind, fixed: Mapping[tuple[str, int], in
     if isinstance(kind, tuple):
         found &= (automaton.digits[:, list(kind)] == 0).all(1)
     elif kind != "any":
-        zero = np.arange(len(automaton.digits)) == 0
-        found &= zero if kind == "zero" else ~zero
+        found &= np.arange(len(automaton.digits)) > 0
     for (name, number), value in fixed.items():
-        found &= automaton.output == value if name == "output" else automaton.digits[:, number] == value
+        if name == "left":  # whether more than zeros is left to write
+            found &= (automaton.remaining > 0)[:, None] == bool(value)
+        else:
+            found &= automaton.output == value if name == "output" else automaton.digits[:, number] == value
     return found

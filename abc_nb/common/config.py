@@ -34,14 +34,18 @@ def later(meant: Any, default: Any) -> Any:
 def to_data(value: Any) -> Any:
     """Plain dicts, lists and scalars."""
     if is_dataclass(value):
-        kind = getattr(value, "MADE_BY", type(value).__name__)  # as `Task` makes every task
         written = {f.name: to_data(getattr(value, f.name)) for f in fields(value) if is_written(f, value)}
-        return {"type": kind, **dict(getattr(value, "RETIRED", ()))} | written
+        return {"type": type(value).__name__, **dict(getattr(value, "RETIRED", ()))} | written
     return [to_data(item) for item in value] if isinstance(value, tuple) else value
 
 
 def is_written(setting: "Field[Any]", value: Any) -> bool:
-    """Whether a field stands in the data of a configuration: not if its value is what records mean by lacking it."""
+    """Whether a field stands in the data of a configuration: not if its value is what records mean by lacking it.
+
+    Nor if its metadata say that it is not `stored`, because it follows from the others.
+    """
+    if not setting.metadata.get("stored", True):
+        return False
     return MEANT not in setting.metadata or setting.metadata[MEANT] != getattr(value, setting.name)
 
 

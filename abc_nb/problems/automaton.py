@@ -1,23 +1,20 @@
-"""The automaton of a task that is a machine with few states, which reads and writes a digit at each place.
+"""The automaton of a rule with few states: what each state writes at each place, and which state follows.
 
-From the units up, the state before a place and the digits of that place give the output digit and the
-state after it. For sums the state is the carry; for a product with a short factor, that factor and the carry; for
-Parity and lists, the running value. If it says all that lower places say about higher ones, contexts are exact.
+States are those that can be reached, from the units up. For sums the state is the carry; for a product with a short
+factor, that factor and the carry; for Parity and lists, the running value. All that lower places mean for higher ones
+is in the state, so contexts are exact.
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import product
-from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from abc_nb.problems.tasks import Task
+from abc_nb.common.errors import InputError
+from abc_nb.problems.rules import Rule
 
 MOST = 5_000  # states: a factor of two digits has 4,951 in base 10
-# What digits a place can hold: all, zeros alone, all but zeros alone; or the operands that have no digit there.
-Kind = Literal["any", "zero", "lead"] | tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,23 +46,53 @@ class Automaton:
             most = max(most, places)
         return most
 
+    @cached_property
+    def remaining(self) -> np.ndarray:
+        """(states,): how many more places at which zeros stand the result needs; -1 where no number is enough."""
+        zeros, after = self.output[:, 0] == 0, self.following[:, 0]
+        dead = zeros
+        while not np.array_equal(further := dead & dead[after], dead):  # zeros for ever
+            dead = further
+        left = np.where(dead, 0, -1)
+        while (new := (left < 0) & (left[after] >= 0)).any():
+            left[new] = left[after[new]] + 1
+        return left
 
-def automaton_of(task: "Task") -> Automaton:
-    """The automaton of a task, with states in the order in which they are met; InputError for more than MOST."""
-    base, few = task.base, task.factor
-    inputs = np.array([*product(task.inputs.tolist(), repeat=task.long_operands)])
-    states = [(factor, task.start) for factor in product(range(base), repeat=few)]
+    @property
+    def grows(self) -> int:
+        """Places that a result can need more than its operands: none where it never ends, as a running value."""
+        after = self.remaining[np.unique(self.following)]
+        return 0 if (after < 0).any() else int(after.max())
+
+
+@lru_cache(maxsize=256)
+def automaton_of(rule: Rule) -> Automaton:
+    """The automaton of a rule, with states in the order in which they are met; InputError for more than MOST."""
+    base, few = rule.base, rule.factor
+    inputs = np.array([*product(*(given.alphabet.tolist() for given in rule.inputs[: rule.long]))])
+    states = [(factor, rule.start) for factor in product(range(base), repeat=few)]
     first, numbers = np.arange(len(states)), {state: number for number, state in enumerate(states)}
     output, following = [], []
     for factor, carry in states:  # grows while it is read, until no state is new
         value = [np.array(factor) @ base ** np.arange(few)] * bool(few)
-        digits, carries = (np.broadcast_to(part, len(inputs)).tolist() for part in task.step(carry, *inputs.T, *value))
+        digits, carries = (np.broadcast_to(part, len(inputs)).tolist() for part in rule.step(carry, *inputs.T, *value))
         for after in carries:
             if numbers.setdefault((factor, after), len(states)) == len(states):
                 states.append((factor, after))
         if len(states) > MOST:
-            raise task.uncertified()
+            raise uncertified(rule)
         output.append(digits)
         following.append([numbers[factor, after] for after in carries])
     factors = np.array([factor for factor, _ in states], np.int64).reshape(len(states), few)
     return Automaton(base, first, np.array(output), np.array(following), inputs, factors)
+
+
+def certified_automaton(rule: Rule) -> Automaton:
+    """The automaton that a certificate needs; InputError for a task that is no local rule, or writes the end alone."""
+    if rule.whole or rule.final_only:
+        raise uncertified(rule)
+    return automaton_of(rule)
+
+
+def uncertified(rule: Rule) -> InputError:
+    return InputError(f"{rule.title} has no certificate: what lower places mean for higher ones has no few states")

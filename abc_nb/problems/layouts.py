@@ -13,7 +13,8 @@ import numpy as np
 from abc_nb.common.config import check_fields
 from abc_nb.common.errors import InputError
 
-SOS, EOS = "$", "&"  # the first token of a sequence and its last
+SOS, EOS, PAD = "$", "&", "@"  # the first token of a sequence, its last, and one that fills up rows
+SYMBOLS = ("+", "*", SOS, EOS, PAD)  # the tokens after the digits of every vocabulary
 Arrangement = Literal["natural", "aligned", "units-first", "as-written"]  # see `Task.layout`
 AnswerOrder = Literal["units first", "units last"]
 Symbols = tuple[tuple[int, str], ...]  # (column, token) of SOS, operator and EOS

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from abc_nb.common.config import check_fields
 from abc_nb.common.errors import InputError
+from abc_nb.problems import drawing
 from abc_nb.problems.digits import Digits
 from abc_nb.problems.layouts import Arrangement, Layout
 from abc_nb.problems.tasks import NUMBERS, PADDED, Regime, Task, Width, single
@@ -62,7 +63,7 @@ class Sampler:
 
     task: Task
     arrangement: Arrangement = "natural"
-    regime: Regime = "tight"  # how many columns operands take: see `Numbers.width_for`
+    regime: Regime = "tight"  # how many columns operands take: see `Task.width_for`
     width_count: int = 1  # consecutive training widths, tight regime
 
     def __post_init__(self) -> None:
@@ -86,7 +87,7 @@ class Sampler:
     @property
     def pads(self) -> bool:
         """Whether zeros stand in front of numbers, so that the same problem can be given at any width."""
-        return self.regime != "unpadded" and self.task.can_pad
+        return self.regime != "unpadded" and self.task.pads
 
     def training_batch(
         self, seed: int, step: int, size: int, again: Sequence[Digits] = (), width: Width | None = None
@@ -102,12 +103,12 @@ class Sampler:
 
     def draw(self, pool: np.ndarray, count: int, width: Width, rng: np.random.Generator) -> list[Digits]:
         """The operands of so many problems, from numbers of `pool`: of unpadded ones, those that fill the width."""
-        if self.regime == "unpadded" and self.task.can_pad:
+        if self.regime == "unpadded" and self.task.pads:
             low, high = self.task.base ** (single(width) - 1), self.task.base ** single(width)
             pool = pool[(pool >= low) & (pool < high)]
             if not len(pool):
                 raise InputError(f"no number of {width} digits in base {self.task.base} is left: take another regime")
-        return self.task.draw(pool, count, width, rng)
+        return drawing.training_operands(self.task, pool, count, width, rng)
 
     def batch(self, operands: Sequence[Digits], width: Width) -> Batch:
         layout = self.task.layout(width, self.arrangement)
@@ -141,7 +142,7 @@ class Sampler:
         """The test set of `length`-digit operands; of two lengths for factors that lead to a table."""
         width = length if isinstance(length, tuple) else self.task.width(length, self.regime)
         size = width if isinstance(width, tuple) else (single(length),)
-        operands = self.task.test_operands(length, samples, width, generator(seed, TEST, *size))
+        operands = drawing.test_operands(self.task, length, samples, width, generator(seed, TEST, *size))
         return self.batch(operands, width)
 
     def typed_batch(self, text: str, zeros: bool = True) -> Batch:

@@ -17,7 +17,6 @@ from abc_nb.common.config import check_fields
 from abc_nb.common.errors import InputError
 from abc_nb.problems.digits import DIGITS
 from abc_nb.problems.layouts import Layout, in_a_row
-from abc_nb.problems.numbers import Numbers
 from abc_nb.problems.tasks import Task
 
 EQUALS, END = "=", ";"
@@ -35,7 +34,9 @@ class Pattern:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if not isinstance(self.task, Numbers) or self.task.base > 10:
+        rule = self.task.rule
+        digits = rule.notation == "number" and "".join(rule.alphabet) == DIGITS[: min(self.task.base, 10)]
+        if not digits or self.task.table or rule.whole or rule.final_only:
             raise InputError(f"{self.task.title} in base {self.task.base} cannot be written into a text")
         ends = self.form.endswith(("}=", ")=")) and self.form.count(EQUALS) == 1
         numbers = len(self.literals) - 1 == len(self.few) and all(self.literals[1:])
@@ -53,14 +54,14 @@ class Pattern:
     @cached_property
     def few(self) -> tuple[bool, ...]:
         """Whether each number is a factor of a few digits."""
-        return (False,) * self.task.long_operands + (True,) * bool(self.task.factor)
+        return (False,) * self.task.rule.long + (True,) * bool(self.task.rule.factor)
 
     @cached_property
     def parts(self) -> list[str]:
         """Its characters and numbers as regular expressions, a group for each number."""
         digit, found = f"[0-{self.task.digits[-1]}]", [*map(re.escape, self.literals[0])]
         for few, literal in zip(self.few, self.literals[1:], strict=True):
-            found += [f"({digit}{{{self.task.factor}}})" if few else f"({digit}+)", *map(re.escape, literal)]
+            found += [f"({digit}{{{self.task.rule.factor}}})" if few else f"({digit}+)", *map(re.escape, literal)]
         return found
 
     @property
@@ -100,12 +101,13 @@ class Pattern:
         return [*found.groups()]
 
     def answer(self, operands: Sequence[str]) -> str:
-        """The right answer as it follows the `=`, units first: a digit more than the longest number if it is needed."""
+        """The right answer as it follows the `=`, units first: more digits than the longest number if they are needed."""
         places = self.answer_places([*map(len, operands)])
+        longest = places - self.task.grows
         filled = [own if few else own.zfill(places) for own, few in zip(operands, self.few, strict=True)]
         digits = self.task.answer([np.array([[*map(int, reversed(own))]]) for own in filled])[0].tolist()
         written = "".join(map(str, digits))
-        return written.removesuffix("0") if self.task.grows else written
+        return written[:longest] + written[longest:].rstrip("0")
 
 
 @dataclass(frozen=True)

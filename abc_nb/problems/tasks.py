@@ -1,140 +1,109 @@
-"""A task: what is computed, how a problem is written, and what every family of tasks has in common.
+"""A task: a rule with the tokens, layouts and widths of its problems, and how people write them.
 
-The vocabulary and the tasks of the paper are those of v4 section 2, v2/3 section 3.3 and v1 appendix C. A task is a
-class with a name: `Task("addition", 4)` makes an instance of the one that is registered as `addition`.
+The vocabulary and the tasks of the paper are those of v4 section 2, v2/3 section 3.3 and v1 appendix C.
+`Task("addition", 4)` has the rule that is registered by that name; `Task.of(rule)` has a reader's.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
 from abc_nb.common.errors import InputError
-from abc_nb.problems.automaton import Automaton, Kind, automaton_of
-from abc_nb.problems.digits import DIGITS, Digits, digit_count, distinct_digits, varied_digits
-from abc_nb.problems.layouts import EOS, SOS, Arrangement, Layout, Operand, binary_aligned, binary_natural, unary
+from abc_nb.problems import notation
+from abc_nb.problems.automaton import automaton_of
+from abc_nb.problems.digits import Digits, digit_count
+from abc_nb.problems.layouts import EOS, SOS, SYMBOLS, Arrangement, Layout, Operand, binary_aligned, in_a_row
+from abc_nb.problems.library import REGISTRY
+from abc_nb.problems.rules import OUTPUT, Rule
 
-PAD = "@"
-SYMBOLS = ("+", "*", SOS, EOS, PAD)
 Regime = Literal["tight", "padded", "padded-20", "unpadded"]
 PADDED: dict[str, int] = {"padded": 60, "padded-20": 20}  # all problems have the columns of so many digits
 NUMBERS = 2**20  # training operands come from [0, NUMBERS]
 TRAINED = 6  # digits that most of them have: the training length
 LONGEST = len(str(NUMBERS))  # digits of the longest
+SIZES = ((4, 3), (5, 4), (6, 3), (3, 5), (6, 6))  # of tables in training
 
 Width = int | tuple[int, int]  # columns given to an operand; of operands with two sizes, both of them
-REGISTRY: dict[str, "type[Task]"] = {}
 
 
 @dataclass(frozen=True)
 class Task:
-    """A task in a base. Raises InputError for an unknown name, or a base that the task cannot have."""
+    """A rule as problems. Raises InputError for an unknown name, or a base that the task cannot have."""
 
     name: str
     base: int = 0  # 0: the task's usual one, which is 2 for Parity and 10 for most others
-
-    MADE_BY: ClassVar[str] = "Task"  # what files call an instance of any class of tasks
-    title: ClassVar[str]
-    example: ClassVar[str]  # a problem in base ten
-    factor: ClassVar[int] = 0  # digits of a further operand that has only a few
-    operator: ClassVar[str] = ""
-    unit: ClassVar[str] = "digits"  # what the length of a problem counts
-    grows: ClassVar[int] = 0  # places that the result can need more than the operands
-    bases: ClassVar[Sequence[int]] = range(2, 17)
-    can_pad: ClassVar[bool] = False  # whether a problem can be given at any width, with zeros in front
-
-    def __init_subclass__(cls, name: str = "") -> None:
-        if name:
-            REGISTRY[name] = cls
-
-    def __new__(cls, name: str, base: int = 0) -> Self:
-        kind = REGISTRY.get(name) if isinstance(name, str) else None
-        if kind is None or not issubclass(kind, cls):
-            known = [other for other, task in REGISTRY.items() if issubclass(task, cls)]
-            raise InputError(f"unknown task {name!r}: choose one of {', '.join(known)}")
-        return object.__new__(kind)
-
-    def __reduce__(self) -> "tuple[type[Task], tuple[str, int]]":
-        return type(self), (self.name, self.base)
+    rule: Rule = field(default=None, repr=False, metadata={"stored": False})  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
-        if self.base == 0:
-            object.__setattr__(self, "base", 10 if 10 in self.bases else self.bases[0])
-        if self.base not in self.bases:
-            possible = " to ".join(map(str, sorted({self.bases[0], self.bases[-1]})))
-            raise InputError(f"base {self.base} is not possible: {self.title} is written in base {possible}")
+        if self.rule is not None:
+            return
+        family = REGISTRY.get(self.name) if isinstance(self.name, str) else None
+        if family is None:
+            raise InputError(f"unknown task {self.name!r}: choose one of {', '.join(REGISTRY)}")
+        bases = family.bases
+        base = self.base or (10 if 10 in bases else bases[0])
+        if base not in bases:
+            possible, title = " to ".join(map(str, sorted({bases[0], bases[-1]}))), made(self.name, bases[0]).title
+            raise InputError(f"base {base} is not possible: {title} is written in base {possible}")
+        object.__setattr__(self, "base", base)
+        object.__setattr__(self, "rule", made(self.name, base))
 
-    # ---- what the task does, place by place, and what a certificate needs to know of that
+    @classmethod
+    def of(cls, rule: Rule) -> "Task":
+        """A reader's task, which need not be registered."""
+        return cls(rule.name, rule.base, rule)
+
+    def __reduce__(self) -> "tuple[type[Task], tuple[object, ...]]":
+        known = self.name in REGISTRY and made(self.name, self.base) is self.rule
+        return type(self), (self.name, self.base) if known else (self.name, self.base, self.rule)
 
     @property
-    def long_operands(self) -> int:
-        """How many operands have many digits."""
-        return 1
+    def bases(self) -> Sequence[int]:
+        """The bases in which there is a task of this name."""
+        return REGISTRY[self.name].bases if self.name in REGISTRY else (self.base,)
 
     @property
-    def inputs(self) -> np.ndarray:
-        """The tokens that can stand at a place of an operand, zero first."""
-        return np.arange(self.base)
+    def title(self) -> str:
+        return self.rule.title
 
     @property
-    def start(self) -> int:
-        """The state before the units, or before the first item."""
-        return 0
+    def unit(self) -> str:
+        return self.rule.unit
 
-    def step(self, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
-        """The output digit of one place and the state after it, from the state before it and the place's digits.
+    @property
+    def operator(self) -> str:
+        return self.rule.operator
 
-        A factor of a few digits comes last, as a number. All can be arrays. InputError for a task that has no step.
-        """
-        raise self.uncertified()
+    @property
+    def table(self) -> bool:
+        """Whether the output is a table."""
+        return self.rule.table
 
-    def answer(self, operands: Sequence[Digits]) -> Digits:
-        """The output tokens before the end, shape (samples, outputs): digits, place 0 first, or a table row by row."""
-        long, few = operands[: self.long_operands], operands[self.long_operands :]
-        factor = [digits @ self.base ** np.arange(self.factor) for digits in few]
-        state, output = self.start, []
-        for place in range(long[0].shape[1]):
-            digit, state = self.step(state, *(operand[:, place] for operand in long), *factor)
-            output.append(digit)
-        return np.stack(output, axis=1)
-
-    def automaton(self) -> Automaton:
-        """All states and what they do; InputError for a task that is no machine with few states."""
-        return automaton_of(self)
-
-    def uncertified(self) -> InputError:
-        return InputError(f"{self.title} has no certificate: what lower places mean for higher ones has no few states")
-
-    def kinds(self, width: int, lead: bool) -> list[Kind]:
-        """Which digits each place of a width can hold; `lead`: one operand has as many digits as fit.
-
-        The places that results alone can need hold zeros.
-        """
-        kinds: list[Kind] = ["any"] * (width - self.grows)
-        if lead and self.can_pad:
-            kinds[-1] = "lead"
-        return kinds + ["zero"] * self.grows
-
-    def covered(self) -> str:
-        """The problems of a width W that a certificate covers, in words."""
-        raise NotImplementedError
+    @property
+    def pads(self) -> bool:
+        """Whether a problem can be given at any width, with zeros in front."""
+        return self.rule.notation == "number" and not self.table
 
     # ---- tokens
 
     @cached_property
     def vocabulary(self) -> tuple[str, ...]:
-        """Token `i` of the model: the base's digits, then + * $ & @, then what else the task's problems hold."""
-        return (*self.digits, *SYMBOLS, *self.words)
+        """Token `i` of the model: the alphabet, then + * $ & @, then what else the task's problems hold."""
+        rule = self.rule
+        sign = (rule.operator,) if rule.operator and rule.operator not in (*SYMBOLS, *rule.words) else ()
+        return (*rule.alphabet, *SYMBOLS, *sign, *rule.words, *rule.writes)
 
     @property
-    def digits(self) -> str:
-        return DIGITS[: self.base]
+    def digits(self) -> Sequence[str]:
+        return self.rule.alphabet
 
     @property
-    def words(self) -> tuple[str, ...]:
-        return (self.operator,) if self.operator and self.operator not in SYMBOLS else ()
+    def first_cell(self) -> int:
+        """The token of cell 0 of a table."""
+        return len(self.vocabulary) - len(self.rule.writes) if self.rule.writes else 0
 
     def token(self, symbol: str) -> int:
         return self.vocabulary.index(symbol)
@@ -142,18 +111,34 @@ class Task:
     def text(self, tokens: Sequence[int]) -> list[str]:
         return [self.vocabulary[token] for token in tokens]
 
+    # ---- lengths and widths
+
+    @cached_property
+    def grows(self) -> int:
+        """Places that the result can need more than the operands: those after which all that is handed on is used."""
+        if self.table or self.rule.grows is not None:
+            return self.rule.grows or 0
+        return automaton_of(self.rule).grows
+
     def places(self, length: int) -> int:
         """Places of the longest operand of `length` digits or items."""
         if length < 1:
             raise InputError(f"length {length} is not possible: lengths are whole numbers from 1 on")
-        return length
+        if self.rule.counted_in:
+            return digit_count(self.rule.counted_in**length - 1, self.base)
+        return self.rule.whole.item_places(length) if self.rule.whole else length
+
+    def range_of(self, length: int) -> tuple[int, int]:
+        """The smallest number of a length, and the smallest longer one."""
+        base = self.rule.counted_in or self.base
+        return base ** (length - 1), base**length
 
     def largest(self, number: int) -> int:
         """The largest result of operands up to `number`, or the operand where results don't grow."""
-        written = np.base_repr(number, self.base).lower()
+        written = np.base_repr(number, self.base).lower() if self.pads else ""
         if self.result_places(len(written)) == len(written):
             return number
-        others = [DIGITS[self.base - 1] * self.factor or written] * bool(self.operator)
+        others = [self.digits[-1] * self.rule.factor or written] * (len(self.rule.inputs) - 1)
         return int(self.right_answer(self.operator.join([written, *others])), self.base)
 
     @cached_property
@@ -167,34 +152,76 @@ class Task:
         return NUMBERS - (self.largest(NUMBERS) >= self.base**self.training_width)
 
     def training_widths(self, regime: Regime, count: int) -> tuple[Width, ...]:
-        """The widths seen in training: every length up to the longest training number's; `count` is for numbers."""
-        return tuple(self.width(length, regime) for length in range(1, self.training_width + 1))
+        """The widths seen in training: of numbers so many from what results need on, of lists those of every length.
+
+        Of unpadded numbers those of every length but one digit, of which too few are held out for validation; of tables
+        five sizes, or the first one alone for a plain model.
+        """
+        if self.table:
+            most = digit_count(NUMBERS + 1, self.base) - 1 if self.two_numbers else NUMBERS  # no larger number
+            sizes = SIZES[: None if count > 1 else 1]
+            return tuple(dict.fromkeys((min(first, most), min(second, most)) for first, second in sizes))
+        if not self.pads or regime == "unpadded":
+            lengths = range(2, TRAINED + 1) if self.pads else range(1, self.training_width + 1)
+            return tuple(self.width(length, regime) for length in lengths)
+        narrowest = single(self.width(1, regime))
+        return tuple(range(narrowest, narrowest + (1 if regime in PADDED else count)))
+
+    @property
+    def two_numbers(self) -> bool:
+        """Whether a table has a number along its places and another along its rows."""
+        return self.table and self.rule.notation == "number" and not self.rule.stacked
 
     def width(self, length: int, regime: Regime) -> Width:
         """Columns given to operands of `length` digits or items."""
         return self.width_for(self.places(length), regime)
 
     def width_for(self, places: int, regime: Regime) -> Width:
-        """Columns given to operands of so many places, never fewer than in training."""
-        return places
+        """Columns given to operands of so many places: of numbers as many as their result can need, and as training's.
+
+        Of padded ones no fewer than the result of 60 digits or 20 needs; of unpadded ones and of lists their places.
+        """
+        if self.table:
+            return places, places
+        if regime == "unpadded" or not self.pads:
+            return places
+        narrowest = self.result_places(self.places(PADDED[regime])) if regime in PADDED else self.training_width
+        return max(self.result_places(places), narrowest)
 
     def width_of(self, operands: Sequence[Digits], regime: Regime | None = None) -> Width:
         """Columns that hold a problem and its result; with a regime, no fewer than in its training."""
+        if self.rule.stacked:
+            columns = 1 + int((operands[0][0] == self.rule.inputs[0].mark).argmax())
+            rows = operands[0].shape[1] // columns
+            return columns - self.rule.wider(rows), rows
+        if self.table:
+            return operands[0].shape[1], operands[-1].shape[1]
         places = max(digits.shape[1] for digits in operands)
         return self.result_places(places) if regime is None else self.width_for(places, regime)
 
     def result_places(self, places: int) -> int:
         """The most places that a result of operands of so many places can need."""
-        return places + self.grows
+        return self.rule.whole.output_places(places) if self.rule.whole else places + self.grows
+
+    def size(self, width: Width) -> tuple[int, int]:
+        """Rows and columns of a table."""
+        places, rows = pair(width)
+        return rows, places + self.rule.wider(rows)
 
     def operand_places(self, width: Width) -> list[int]:
         """The columns that each operand takes in a problem of this width, as people write it."""
-        return [single(width)]
+        if self.table:
+            places, rows = pair(width)
+            along = {"place": places, "row": rows, "cell": rows * (places + self.rule.wider(rows))}
+            return [along[given.along] for given in self.rule.inputs]
+        return [given.digits or single(width) for given in self.rule.inputs]
 
     def widen(self, operands: Sequence[Digits], width: Width) -> list[Digits]:
         """The same problems with zeros in front, up to the places that each operand takes at this width."""
         pairs = zip(operands, self.operand_places(width), strict=True)
         return [np.pad(digits, [(0, 0), (0, places - digits.shape[1])]) for digits, places in pairs]
+
+    # ---- layouts
 
     @lru_cache(maxsize=1024, typed=True)  # noqa: B019 (a frozen value, and few of them)
     def layout(self, width: Width, arrangement: Arrangement = "natural") -> Layout:
@@ -206,35 +233,56 @@ class Task:
         """
         if arrangement not in get_args(Arrangement):
             raise InputError(f"{arrangement!r} is no arrangement: choose one of {', '.join(get_args(Arrangement))}")
-        if arrangement == "aligned" and self.can_pad and self.operator and self.factor < 2:
+        if arrangement == "aligned" and self.pads and len(self.rule.inputs) == 2 and self.rule.factor < 2:
             return binary_aligned(single(width), self.operator)
         layout = self.natural(width)
         if arrangement == "units-first":
             turned = (Operand(int(one.columns[-1]), -one.stride, one.places) for one in layout.operands)
             return replace(layout, operands=tuple(turned))
         if arrangement == "as-written":
-            if layout.row is not None:
+            if self.table:
                 raise InputError("a table is written row by row, units first: choose another arrangement")
             return replace(layout, target_length=layout.target_length + self.grows, answer="units last")
         return layout
 
     def natural(self, width: Width) -> Layout:
-        """The layout of operands one after the other."""
-        first, *second = self.operand_places(width)
-        return binary_natural(first, self.operator, *second) if second else unary(first, self.operator)
+        """Operands one after the other."""
+        places, sign = self.operand_places(width), [self.operator] if self.operator else []
+        between = [[SOS], *[sign] * (len(places) - 1), [EOS]] if len(places) > 1 else [[SOS, *sign], [EOS]]
+        operands, symbols = in_a_row(between, places)
+        if not self.table:
+            return Layout(places[0], operands, symbols, 2 if self.rule.final_only else places[0] + 1)
+        rows, columns = self.size(width)
+        above = sorted(at.columns for at in self.rule.reads if at.operand == OUTPUT and at.rows)
+        operands = tuple(replace(one, rows=self.rule.stacked) for one in operands)
+        return Layout(places[0], operands, symbols, rows * columns + 1, row=columns, above=tuple(above))
 
     def source(self, operands: Sequence[Digits], layout: Layout) -> np.ndarray:
         """Source tokens of shape (samples, source_length); a single digit fills every place given to it."""
         tokens = np.empty((len(operands[0]), layout.source_length), np.int64)
         for column, symbol in layout.symbols:
             tokens[:, column] = self.token(symbol)
-        for digits, operand in zip(operands, layout.operands, strict=True):
-            tokens[:, operand.columns] = digits
+        for digits, one in zip(operands, layout.operands, strict=True):
+            tokens[:, one.columns] = digits
         return tokens
 
     def operands(self, source: np.ndarray, layout: Layout) -> list[Digits]:
-        """The operands that source tokens hold."""
-        return [source[:, operand.columns] for operand in layout.operands]
+        """The operands that source tokens hold; of a digit that fills every place of an aligned problem, the digit."""
+        pairs = zip(layout.operands, self.rule.inputs, strict=True)
+        return [source[:, one.columns][:, : given.digits or None] for one, given in pairs]
+
+    # ---- answers
+
+    def answer(self, operands: Sequence[Digits]) -> Digits:
+        """The output tokens before the end, shape (samples, outputs): digits, place 0 first, or a table row by row."""
+        if self.table:
+            return self.first_cell + self.cells(operands).reshape(len(operands[0]), -1)
+        output = self.rule.whole.answer(operands) if self.rule.whole else self.rule.row(operands)
+        return output[:, -1:] if self.rule.final_only else output
+
+    def cells(self, operands: Sequence[Digits]) -> np.ndarray:
+        """The cells of a table (samples, rows, columns), numbered from 0."""
+        return self.rule.cells_of(operands, *self.size(self.width_of(operands)))
 
     def target(self, operands: Sequence[Digits], layout: Layout) -> np.ndarray:
         """Target tokens `$ y_1 ... y_n &` of shape (samples, target_length + 1)."""
@@ -244,59 +292,61 @@ class Task:
             answer = self.answer(operands)
         return np.pad(answer, [(0, 0), (1, 1)], constant_values=[(0, 0), (self.token(SOS), self.token(EOS))])
 
-    def draw(self, pool: np.ndarray, count: int, width: Width, rng: np.random.Generator) -> list[Digits]:
-        """The operands of training problems: independent numbers of `pool`, all of which fit, or random tokens."""
-        return [self.inputs[rng.integers(len(self.inputs), size=(count, single(width)))]]
-
-    def test_operands(self, length: Width, samples: int, width: Width, rng: np.random.Generator) -> list[Digits]:
-        """At most so many different problems whose operands have exactly `length` digits or items, uniformly drawn."""
-        high = len(self.inputs) ** single(length)
-        return [self.inputs[distinct_digits(0, high, len(self.inputs), single(width), min(high, samples), rng)]]
-
-    def hard_operands(self, places: int, count: int, rng: np.random.Generator) -> list[Digits]:
-        """Operands of at most so many places, in which long carries and repeated digits come up."""
-        return [self.inputs[varied_digits(len(self.inputs), count, places, rng)]]
+    # ---- typed problems
 
     @property
     def problem(self) -> str:
-        """The example, in the digits of the task's base."""
-        return "".join(str(min(int(each), self.base - 1)) if each.isdigit() else each for each in self.example)
+        """The example, in what the task's base has."""
+        return notation.example(self.rule)
 
     @property
     def takes(self) -> str:
         """What a problem is written in."""
-        return f"digits {self.digits[0]}-{self.digits[-1]}"
+        return self.rule.takes or f"digits {self.digits[0]}-{self.digits[-1]}"
 
     def read(self, text: str, zeros: bool = False) -> list[Digits]:
         """The operands of a typed problem, (1, places) each, with zeros in front or without; InputError for others."""
         try:
-            return self.parsed(text.strip())
+            operands = notation.read(self.rule, self.vocabulary, text.strip())
         except InputError as reason:
             takes = f"{self.title} takes a problem in {self.takes}, as in {self.problem}"
             raise InputError(f"cannot read {text.strip()!r}: {reason}; {takes}") from None
-
-    def parsed(self, text: str) -> list[Digits]:
-        """The operands as they are typed; InputError, for `read`, if the text is not one of the task's problems."""
-        raise NotImplementedError
+        if zeros or self.rule.notation != "number" or self.rule.stacked:
+            return operands
+        return [digits[:, : np.flatnonzero(digits[0]).max(initial=0) + 1] for digits in operands]
 
     def typed(self, operands: Sequence[Digits], zeros: bool = False) -> str:
         """The first problem as a person types it; with `zeros` in front as far as a result leaves room for them."""
-        raise NotImplementedError
+        size = pair(self.width_of(operands)) if self.rule.stacked else (0, 0)
+        return notation.typed(self.rule, self.vocabulary, operands, size, self.grows if zeros else None)
 
     def write(self, tokens: Sequence[int], layout: Layout | None = None) -> str:
         """The answer in output tokens, as a person writes it, `?` for what is no digit; `layout` is the problem's."""
+        if self.table:
+            cells = self.read_table(tokens, (layout.row if layout else None) or len(tokens) or 1)
+            return notation.of_table(self.rule, cells)
         symbols = self.text(tokens)
         output = symbols[: symbols.index(EOS)] if EOS in symbols else symbols
-        digits = [symbol if symbol in DIGITS else "?" for symbol in output] or ["?"]
+        digits = [symbol if symbol in self.digits else "?" for symbol in output] or ["?"]
         return self.said(digits[::-1] if layout is not None and layout.answer == "units last" else digits)
 
     def said(self, digits: Sequence[str]) -> str:
         """The answer as a person writes it, from the output's digits, units first."""
-        raise NotImplementedError
+        return notation.joined(self.rule, digits[::-1]) if self.rule.said == "number" else digits[-1]
+
+    def read_table(self, tokens: Sequence[int], row: int) -> np.ndarray:
+        """The cells that output tokens stand for, (rows, columns): -1 for a token that is no cell."""
+        cells = np.array(tokens[: len(tokens) // row * row], np.int64).reshape(-1, row) - self.first_cell
+        return np.where((cells < 0) | (cells >= self.rule.cells), -1, cells)
 
     def written_table(self, tokens: Sequence[int], layout: Layout, operands: Sequence[Digits]) -> str:
-        """The table that output tokens make, as people write it; InputError for a task that shows none."""
-        raise InputError(f"{self.title} shows no table: take N x N")
+        """The first operand, and below it the rows that output tokens make, each behind what stands along it."""
+        if not self.table or self.rule.stacked or layout.row is None:
+            raise InputError(f"{self.title} shows no table: take N x N")
+        names = self.rule.writes or self.rule.alphabet
+        rows = [[names[at] if at >= 0 else "?" for at in row] for row in self.read_table(tokens, layout.row)[:, ::-1]]
+        first, second = (self.text(digits[0].tolist()) for digits in (operands[0], operands[-1]))
+        return notation.side_by_side(self.operator, first, second, rows)
 
     def right_answer(self, text: str) -> str:
         """The right answer to a typed problem, computed digit by digit from the task's definition."""
@@ -305,17 +355,10 @@ class Task:
         return self.write(self.answer(self.widen(operands, width))[0].tolist(), self.layout(width))
 
 
-class FinalOnly(Task):
-    """A family's task whose output is the last digit alone, without what leads to it."""
-
-    def natural(self, width: Width) -> Layout:
-        return replace(super().natural(width), target_length=2)
-
-    def answer(self, operands: Sequence[Digits]) -> Digits:
-        return super().answer(operands)[:, -1:]
-
-    def automaton(self) -> Automaton:
-        raise self.uncertified()
+@lru_cache(maxsize=256)
+def made(name: str, base: int) -> Rule:
+    """The rule of a registered task, the same object whenever it is asked for."""
+    return REGISTRY[name].make(base)
 
 
 def single(width: Width) -> int:

@@ -19,7 +19,6 @@ from abc_nb.bias.base import Attention
 from abc_nb.bias.lines import Line, Lines
 from abc_nb.bias.window import Window
 from abc_nb.problems.layouts import EOS
-from abc_nb.problems.products import Product
 from abc_nb.problems.sampling import Batch
 from abc_nb.problems.tasks import Task
 from abc_nb.show.pictures import (
@@ -132,9 +131,9 @@ def trace(problem: str) -> Figure:
 
     A cell shows its digit and, smaller, what it carries on. Digits of the product are green.
     """
-    task = Product("n-by-n")
+    task = Task("n-by-n")
     operands = task.read(problem)
-    (carries, digits), (first, second) = np.divmod(task.table(operands)[0], task.base), (each[0] for each in operands)
+    (carries, digits), (first, second) = np.divmod(task.cells(operands)[0], task.base), (each[0] for each in operands)
     rows, columns = digits.shape
     figure, (axes,) = new_figure(size=(0.7 * columns + 2.0, 0.55 * rows + 1.0))
     texts: list[tuple[float, float, str, Any, int]]

@@ -36,12 +36,12 @@ def of_task(name: str, base: int | None = None) -> str:
     if name not in REGISTRY:
         return name
     usual = base is None or base == Task(name).base
-    return REGISTRY[name].title + ("" if usual else f", base {base}")
+    return Task(name).title + ("" if usual else f", base {base}")
 
 
 def length_unit(title: str) -> str:
     """What the lengths of a task count, by its title with or without a base."""
-    return next(task.unit for task in REGISTRY.values() if title.partition(", base")[0] == task.title)
+    return next(task.unit for task in map(Task, REGISTRY) if title.partition(", base")[0] == task.title)
 
 
 def named(frame: pd.DataFrame) -> pd.DataFrame:

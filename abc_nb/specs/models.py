@@ -8,7 +8,6 @@ from abc_nb.bias.lines import Lines
 from abc_nb.calibration.calibrate import Calibration
 from abc_nb.common.errors import InputError
 from abc_nb.model import positions
-from abc_nb.problems.tables import Tables
 from abc_nb.problems.tasks import Task
 from abc_nb.specs.model import (
     PERIOD,
@@ -86,4 +85,4 @@ def known() -> Models:
 
 def models_of(task: Task) -> Models:
     """What a MODEL in TASK-MODEL stands for: of tasks whose output is a table, fewer and smaller models."""
-    return TRACED if isinstance(task, Tables) else known()
+    return TRACED if task.table else known()

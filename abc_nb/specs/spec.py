@@ -20,8 +20,7 @@ from abc_nb.common.errors import InputError
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.layouts import Layout
 from abc_nb.problems.sampling import Batch, Sampler
-from abc_nb.problems.tables import Tables
-from abc_nb.problems.tasks import FinalOnly, Task
+from abc_nb.problems.tasks import REGISTRY, Task
 from abc_nb.specs.changes import changed, without
 from abc_nb.specs.experiment import LABELS, LANGUAGE, Experiment, Name
 from abc_nb.specs.language import LanguageSpec, language_models, language_spec
@@ -148,17 +147,23 @@ def specify(identity: Name, profile: str, changes: tuple[str, ...] = ()) -> Spec
         part, dot, _ = change.partition("=")[0].partition(".")
         if dot and part not in ("sampler", "model", "training", *["parent"] * has_parent):
             raise InputError(f"cannot set {change!r}: {identity} has no part {part!r}")
-    regime = model.regime or PROFILES[profile].regime
-    sampler = changed(Sampler(task, model.arrangement, regime, PERIOD if model.extends else 1), "sampler", changes)
-    config = model_config(model, sampler, profile, changes)
-    training = changed(training_config(model, task, profile), "training", changes)
-    tested = tests(model, sampler, config, profile)
-    own = Spec(sampler, config, training, tests=tested, identity=identity, profile=profile, changes=changes)
+    own = replace(specify_task(task, identity.model, profile, changes), identity=identity)
     if has_parent:
         fields = {name: getattr(model, name) for name in ("calibration", "start", "accept", "rank")}
         parent = Name(task.name, model.parent, model.parent_base or task.base)
         own = replace(own, parent=specify(parent, profile, without("parent", changes)), **fields)
     return changed(own, "", changes)
+
+
+def specify_task(task: Task, name: str, profile: str, changes: tuple[str, ...] = ()) -> Spec:
+    """The spec of a model that has no parent, on any task: the name is that of a model."""
+    model = models_of(task)[name]
+    regime = model.regime or PROFILES[profile].regime
+    sampler = changed(Sampler(task, model.arrangement, regime, PERIOD if model.extends else 1), "sampler", changes)
+    config = model_config(model, sampler, profile, changes)
+    training = changed(training_config(model, task, profile), "training", changes)
+    tested = tests(model, sampler, config, profile)
+    return Spec(sampler, config, training, tests=tested, profile=profile, changes=changes)
 
 
 def practised(identity: Name, model: Model, profile: str, changes: tuple[str, ...]) -> Spec:
@@ -180,7 +185,7 @@ def training_config(model: Model, task: Task, profile: str) -> TrainingConfig:
     chosen = PROFILES[profile].trainings[model.training]
     if (task.name, profile) in LONGER:
         chosen = replace(chosen, steps=4 * chosen.steps, hold=4 * chosen.hold, held_batch=128)
-    guessing = isinstance(task, FinalOnly) and task.base == 2  # gets half of the answers right
+    guessing = task.rule.final_only and task.base == 2  # gets half of the answers right
     return replace(chosen, learned=0.75) if guessing else chosen
 
 
@@ -199,7 +204,7 @@ def model_config(model: Model, sampler: Sampler, profile: str, changes: tuple[st
 
 def tests(model: Model, sampler: Sampler, config: ModelConfig, profile: str) -> tuple[tuple[int, int], ...]:
     """The (length, samples) of an evaluation, as far as the position encoding reaches."""
-    usual = isinstance(sampler.task, Tables) or sampler.task.base == Task(sampler.task.name).base
+    usual = sampler.task.table or sampler.task.name not in REGISTRY or sampler.task.base == Task(sampler.task.name).base
     tested = PROFILES[profile].tests or TESTS[model.tested if usual else "beyond"]
 
     def fits(layout: Layout) -> bool:

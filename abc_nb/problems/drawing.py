@@ -1,0 +1,88 @@
+"""Operands that are drawn at random: of training problems, of test sets, and of problems that are hard to get right."""
+
+import numpy as np
+
+from abc_nb.problems.digits import Digits, distinct_digits, is_less, to_digits, varied_digits
+from abc_nb.problems.notation import stack
+from abc_nb.problems.tasks import Task, Width, pair, single
+
+
+def training_operands(
+    task: Task, pool: np.ndarray, count: int, width: Width, rng: np.random.Generator
+) -> list[Digits]:
+    """Independent numbers of `pool`, all of which fit, or random tokens; of tables random numbers of the size."""
+    rule = task.rule
+    if rule.whole and rule.whole.draw:
+        return [rule.whole.draw(count, single(width), rng)]
+    if rule.stacked:
+        digits, numbers = pair(width)
+        return [stack(rule, varied_digits(task.base, count, numbers * digits, rng).reshape(count, numbers, digits))]
+    if task.pads:
+        drawn = [to_digits(rng.choice(pool, count), task.base, single(width)) for _ in range(rule.long)]
+        return completed(task, drawn, rng)
+    if task.two_numbers:
+        return [varied_digits(task.base, count, places, rng) for places in task.operand_places(width)]
+    pairs = zip(rule.inputs, task.operand_places(width), strict=True)
+    return [given.alphabet[rng.integers(len(given.alphabet), size=(count, places))] for given, places in pairs]
+
+
+def test_operands(task: Task, length: Width, samples: int, width: Width, rng: np.random.Generator) -> list[Digits]:
+    """At most so many different problems whose operands have exactly `length` digits or items, uniformly drawn.
+
+    Each operand's numbers are distinct; a factor of a few digits is any number of so many.
+    """
+    rule = task.rule
+    if rule.whole and rule.whole.draw:
+        return [np.unique(rule.whole.draw(samples, single(width), rng), axis=0)]
+    if rule.stacked:
+        digits, numbers = pair(width)
+        drawn = rng.integers(task.base, size=(samples, numbers, digits))
+        drawn[:, :, -1] = rng.integers(1, task.base, size=(samples, numbers))
+        return [stack(rule, drawn)]
+    if rule.notation == "number":
+        ranges = [task.range_of(places) for places in pair(length)[: rule.long + task.table]]
+        count = min(samples, *(high - low for low, high in ranges))
+        sizes = zip(ranges, task.operand_places(width), strict=False)  # a factor is drawn later
+        long = [distinct_digits(low, high, task.base, places, count, rng) for (low, high), places in sizes]
+        return completed(task, long, rng)
+    if task.table:
+        return training_operands(task, np.empty(0), samples, width, rng)
+    every, places = rule.inputs[0].alphabet, single(length)
+    high = len(every) ** places
+    return [every[distinct_digits(0, high, len(every), places, min(high, samples), rng)]]
+
+
+def hard_operands(task: Task, places: int, count: int, rng: np.random.Generator) -> list[Digits]:
+    """Operands of at most so many places, in which long carries and repeated digits come up.
+
+    The first number has exactly so many digits; a second one as many in half of the problems, else fewer.
+    """
+    rule, base = task.rule, task.base
+    if rule.notation != "number" or rule.stacked:
+        every = rule.inputs[0].alphabet[rule.inputs[0].alphabet < task.base]  # no operators of lists in lists
+        return [every[varied_digits(len(every), count, places, rng)]]
+    first = varied_digits(base, count, places, rng)
+    first[:, -1] = np.maximum(first[:, -1], places > 1)
+    if len(rule.inputs) == 1:
+        return [first]
+    second = varied_digits(base, count, rule.factor or places, rng)
+    if rule.factor:
+        return [first, second]
+    shorter = rng.integers(1, places + 1, count)[:, None]
+    second[(np.arange(places) >= shorter) & (rng.random((count, 1)) < 0.5)] = 0
+    return in_order(task, [first, second])
+
+
+def completed(task: Task, long: list[Digits], rng: np.random.Generator) -> list[Digits]:
+    """All operands: long ones in an order that the task allows, or one and a uniform factor of few digits."""
+    factor = [rng.integers(task.base, size=(len(long[0]), task.rule.factor))] if task.rule.factor else []
+    return in_order(task, long) + factor
+
+
+def in_order(task: Task, long: list[Digits]) -> list[Digits]:
+    """Two numbers of the same places, the larger one first where the task wants that."""
+    if not task.rule.larger_first:
+        return long
+    first, second = long
+    turned = is_less(first, second)[:, None]
+    return [np.where(turned, second, first), np.where(turned, first, second)]

@@ -1,0 +1,176 @@
+"""The rules of this project's tasks, each for any base that it can have: numbers, lists and tables."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from abc_nb.problems.digits import DIGITS, Digits, digit_count
+from abc_nb.problems.rules import EDGE, Input, Rule, Step, cell, operand
+
+Make = Callable[[int], Rule]
+
+
+@dataclass(frozen=True)
+class Family:
+    """A rule for each of some bases."""
+
+    make: Make
+    bases: Sequence[int]
+
+
+REGISTRY: dict[str, Family] = {}
+
+
+def named(name: str, bases: Sequence[int] = range(2, 17)) -> Callable[[Make], Make]:
+    """Make a rule known by its name, so that experiments can be called by it."""
+
+    def register(make: Make) -> Make:
+        REGISTRY[name] = Family(make, bases)
+        return make
+
+    return register
+
+
+def carried(base: int, total: Callable[..., Any]) -> Step:
+    """The digit of a total, and what is carried to the next place."""
+    return lambda carry, *digits: (total(carry, *digits) % base, abs(total(carry, *digits) // base))
+
+
+def running(combine: Callable[..., Any]) -> Step:
+    """A running value, which is written after each item."""
+    return lambda value, item: (combine(value, item),) * 2
+
+
+# ---- numbers
+
+
+@named("successor")
+def successor(base: int) -> Rule:
+    step = carried(base, lambda carry, digit: digit + carry)  # what is added is carried into the units
+    return Rule("successor", step, (Input("place", base),), DIGITS[:base], start=1, operator="", title="Successor", example="999")
+
+
+@named("addition")
+def addition(base: int) -> Rule:
+    step = carried(base, lambda carry, a, b: a + b + carry)
+    both, words = (Input("place", base),) * 2, {"title": "Addition", "example": "123+456", "operator": "+"}
+    return Rule("addition", step, both, DIGITS[:base], **words)
+
+
+@named("subtraction")
+def subtraction(base: int) -> Rule:
+    step = carried(base, lambda borrow, a, b: a - b - borrow)
+    both, words = (Input("place", base),) * 2, {"title": "Subtraction", "example": "456-123", "operator": "-"}
+    return Rule("subtraction", step, both, DIGITS[:base], larger_first=True, **words)
+
+
+def by_few(name: str, title: str, example: str, digits: int) -> Make:
+    """A number times a factor of a few digits, which needs as many places more."""
+
+    def make(base: int) -> Rule:
+        step = carried(base, lambda carry, digit, factor: digit * factor + carry)
+        inputs, words = (Input("place", base), Input("all", base, digits)), {"title": title, "example": example}
+        return Rule(name, step, inputs, DIGITS[:base], grows=digits, operator="*", **words)
+
+    return named(name)(make)
+
+
+by_few("n-by-1", "N x 1", "123*4", 1)
+
+
+@named("parity", bases=(2,))
+def parity(base: int) -> Rule:
+    """The scratchpad of Parity: y_1 = x_1, y_i = y_{i-1} xor x_i (v2/3 section 3.3); lengths count decimal digits."""
+    words = {"title": "Parity", "example": "1011", "unit": "decimal digits"}
+    step = running(lambda value, bit: value ^ bit)
+    return Rule("parity", step, (Input("place", 2),), DIGITS[:2], operator="", counted_in=10, said="last", **words)
+
+
+by_few("n-by-2", "N x 2", "123*45", 2)
+by_few("n-by-3", "N x 3", "123*456", 3)
+
+# ---- lists
+
+COMBINE: dict[str, Callable[..., Any]] = {  # the operators of lists, with their base
+    "SM": lambda x, y, base: (x + y) % base,
+    "MAX": lambda x, y, base: np.maximum(x, y),
+    "MIN": lambda x, y, base: np.minimum(x, y),
+}
+
+
+def list_of(name: str, operator: str) -> Make:
+    """One operator over all items, written as a running value."""
+
+    def make(base: int) -> Rule:
+        step, start = running(lambda x, y: COMBINE[operator](x, y, base)), (base - 1) * (operator == "MIN")
+        words = {"title": f"ListOps {operator}", "example": "3 9 4", "operator": operator, "words": tuple(COMBINE)}
+        inputs = (Input("place", base),)
+        return Rule(name, step, inputs, DIGITS[:base], (), start, notation="items", said="last", unit="items", **words)
+
+    return named(name)(make)
+
+
+by_operator = [list_of(f"listops-{operator.lower()}", operator) for operator in COMBINE]
+
+
+@named("cycle-navigation", bases=(5,))
+def cycle_navigation(base: int) -> Rule:
+    """Steps around a ring of five places, written as the place after each (Deletang et al. 2023, appendix A)."""
+    step, back = running(lambda place, move: (place + move) % base), base - 1  # a step back is four steps on
+    words = {"title": "Cycle navigation", "example": "1 -1 0 1", "unit": "steps", "takes": "steps -1, 0 and 1"}
+    settings: dict[str, Any] = {"operator": "", "notation": "items", "said": "last", "typed": {"-1": DIGITS[back]}}
+    return Rule("cycle-navigation", step, (Input("place", (0, 1, back)),), DIGITS[:base], **settings, **words)
+
+
+# ---- tables
+
+
+def with_carry(base: int, cells: int) -> tuple[str, ...]:
+    """The names of cells that are a carry times the base and a digit."""
+    return tuple(DIGITS[number // base] + DIGITS[number % base] for number in range(cells))
+
+
+@named("n-by-n")
+def n_by_n(base: int) -> Rule:
+    """The product of two long numbers: row `r` adds `a * b_r` to the row above, which stands one column further left.
+
+    Cell (r, c) is (digit of cell (r - 1, c + 1)) + a_c b_r + (carry of cell (r, c - 1)): its digit and its carry.
+    """
+
+    def step(_: int, a: Digits, b: Digits, above: Digits, before: Digits) -> tuple[Digits, int]:
+        product = np.where(a == EDGE, 0, a * b)
+        return product + np.where(above == EDGE, 0, above % base) + np.where(before == EDGE, 0, before // base), _
+
+    def result(table: np.ndarray) -> Digits:
+        """Column 0 from the top, then what is left of the last row."""
+        return np.concatenate([table[:, :, 0], table[:, -1, 1:]], axis=1) % base
+
+    inputs, reads = (Input("place", base), Input("row", base)), (operand(0), operand(1), cell(-1, 1), cell(0, -1))
+    cells = {"writes": with_carry(base, base**2), "wider": lambda rows: 1, "result": result}
+    words = {"title": "N x N", "example": "123*456", "operator": "*", "lengths": "factors of any two lengths"}
+    return Rule("n-by-n", step, inputs, DIGITS[:base], reads, **cells, **words)
+
+
+@named("sum-of-many")
+def sum_of_many(base: int) -> Rule:
+    """Row `r` is the sum of the last `r + 1` numbers, whose digits are written row by row as the table is.
+
+    Each has zeros in front as far as the sum needs them, and a plus before them, in the last column. Cell (r, c) is the
+    digit of number `r`, the digit above it and the carry of the cell before, together less than twice the base.
+    """
+
+    def step(_: int, digit: Digits, above: Digits, before: Digits) -> tuple[Digits, int]:
+        total = np.where(digit == EDGE, 0, digit) + np.where(above == EDGE, 0, above % base)
+        return total + np.where(before == EDGE, 0, before // base), _
+
+    plus, reads = base, (operand(0), cell(-1, 0), cell(0, -1))  # the first token after the digits
+    cells = {"writes": with_carry(base, 2 * base), "wider": lambda rows: digit_count(rows, base)}
+    result, words = {"result": lambda table: table[:, -1] % base}, {"title": "Sum of many numbers"}
+    words |= {"example": "12+34+56", "takes": "numbers with a + between them"}
+    lengths = "any number of numbers of any length"
+    inputs = (Input("cell", base, mark=plus),)
+    return Rule(
+        "sum-of-many", step, inputs, DIGITS[:base], reads, operator="", lengths=lengths, **cells, **result, **words
+    )

@@ -1,0 +1,221 @@
+"""A rule: what an output token reads, and which token it then is. A task is a rule, and all else follows from it.
+
+Outputs stand in one row and are written from the units up, or in a table, which is written row by row. In one row a
+token reads what stands at its place in every operand, and hands a *state* on to the next place: a carry, or a running
+value. In a table it reads tokens of the operands and cells that are written already, and hands nothing on, since what
+is needed later is written. How the right answer, typed problems, lines by hand and a certificate's contexts follow is
+in `tasks`, `drawing`, `bias.lines` and `certificates`; none of these knows what a rule computes.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from abc_nb.common.errors import InputError
+from abc_nb.problems.digits import DIGITS, Digits
+
+EDGE = -1  # what is read where nothing stands
+OUTPUT = -1  # the number of the operand that a cell's address has
+Along = Literal["place", "row", "cell", "all"]
+Notation = Literal["number", "items", "symbols"]
+Step = Callable[..., tuple[Any, Any]]  # (state, *what is read) to (token, state), over arrays of samples
+
+
+@dataclass(frozen=True)
+class Input:
+    """An operand of a rule: along what it runs, and which tokens can stand in it.
+
+    Along "place": a token for each place of the output's row. "row": one for each row of a table. "cell": one for each
+    cell, so that rows of the operand are as long as the table's. "all": a number of `digits` digits for all outputs.
+    """
+
+    along: Along
+    tokens: int | tuple[int, ...]  # those below a number, or these, what stands for zero first
+    digits: int = 0
+    mark: int | None = None  # along "cell": the token in the last column, where nothing can be read
+
+    @cached_property
+    def alphabet(self) -> np.ndarray:
+        return np.arange(self.tokens) if isinstance(self.tokens, int) else np.array(self.tokens)
+
+
+class Address(NamedTuple):
+    """Where a token stands that is read, as seen from the one that is written."""
+
+    operand: int  # its number, from 0 on; OUTPUT for a cell of the table
+    rows: int = 0  # further down
+    columns: int = 0  # further on, in the order in which a row is written
+
+
+def operand(number: int, back: int = 0) -> Address:
+    """An operand's token at this place, row or cell, or so many of them `back`."""
+    return Address(number, -back, -back)
+
+
+def cell(rows: int, columns: int) -> Address:
+    """The cell so many rows down and columns on: it must be written before, so the row is 0 or -1."""
+    return Address(OUTPUT, rows, columns)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """What a task says for itself that is no rule of this kind, and so has no certificate."""
+
+    answer: Callable[[Sequence[Digits]], Digits]  # the output tokens (samples, outputs) of operands
+    output_places: Callable[[int], int] = int  # of operands that have so many
+    item_places: Callable[[int], int] = int  # tokens of a list with so many items
+    draw: Callable[[int, int, np.random.Generator], Digits] | None = None  # so many lists of so many tokens
+    fits: Callable[[Digits], bool] = lambda operand: True  # whether a typed list is a problem
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """What a task computes, and in what words. InputError for addresses and operands that do not go together.
+
+    `step` is given the state and what is read, in the order of `reads`, each an array with a number for every sample:
+    tokens of an operand, cells numbered from 0, EDGE where nothing stands, and the number that an operand along "all"
+    holds. It returns the token (a number in `alphabet`, or in `writes` where that is given) and the next state.
+    """
+
+    name: str
+    step: Step
+    inputs: tuple[Input, ...]
+    alphabet: Sequence[str] = DIGITS[:10]  # what operands are written in; for numbers, the digits of their base
+    reads: tuple[Address, ...] = ()  # of a table; in one row every operand's token at this place is read
+    start: int = 0  # the state before the first place
+    writes: Sequence[str] = ()  # the names of a table's cells, where they are no tokens of the alphabet
+    wider: Callable[[int], int] = lambda rows: 0  # columns of a table with so many rows beyond the first operand's
+    grows: int | None = None  # places that a result can need more than its operands; computed where it can be
+    final_only: bool = False  # whether the last token alone is written
+    whole: Whole | None = None  # instead of `step` and `reads`
+    # ---- how people write it
+    title: str = ""
+    example: str = ""  # a problem; the digits of one in base ten are lowered to what the base has
+    operator: str = "*"  # between operands, or in front of a single one
+    words: tuple[str, ...] = ()  # tokens beside the alphabet and the usual signs
+    notation: Notation = "number"  # zeros in front mean nothing; or items with spaces between; or symbols side by side
+    typed: dict[str, str] = field(default_factory=dict)  # other ways to type an item, which are how it is shown
+    takes: str = ""  # what problems are written in
+    said: Literal["number", "last"] = "number"  # what of an output in one row is the answer
+    result: Callable[[np.ndarray], np.ndarray] = lambda table: table[:, -1]  # of tables (samples, rows, columns)
+    unit: str = "digits"  # what the length of a problem counts
+    counted_in: int = 0  # the base in which lengths of numbers are counted, where that is another
+    larger_first: bool = False  # whether the first of two numbers is never smaller
+    lengths: str = "operands of any lengths"  # that a certificate of tables covers
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "title", self.title or self.name)
+        kinds = [given.along for given in self.inputs]
+        if self.table:
+            possible = kinds == ["cell"] or ({*kinds} == {"place", "row"} and kinds[0] == "place")
+            written = all(not at.rows or at.rows == -1 for at in self.reads if at.operand == OUTPUT)
+            before = all((at.rows, at.columns) < (0, 0) for at in self.reads if at.operand == OUTPUT)
+            possible = possible and bool(self.reads) and written and before
+        else:
+            short = kinds.count("all")
+            possible = 0 <= short <= 1 and kinds == ["place"] * (len(kinds) - short) + ["all"] * short != ["all"]
+            possible = possible and not self.reads
+        if not possible or any(at.operand >= len(kinds) for at in self.reads):
+            raise InputError(
+                f"{self.name} is no rule: in one row it has operands along places, then one for all at most, and no "
+                "addresses; in a table operands along places and rows, or one along cells, and addresses of operands, "
+                "of the row above and of cells before"
+            )
+
+    @property
+    def table(self) -> bool:
+        """Whether the output is a table."""
+        return any(given.along in ("row", "cell") for given in self.inputs)
+
+    @property
+    def stacked(self) -> bool:
+        """Whether the operand is written row by row as the table is."""
+        return self.inputs[0].along == "cell"
+
+    @property
+    def base(self) -> int:
+        return len(self.alphabet)
+
+    @property
+    def long(self) -> int:
+        """How many operands run along places."""
+        return sum(given.along == "place" for given in self.inputs)
+
+    @property
+    def factor(self) -> int:
+        """Digits of the operand for all outputs, if there is one."""
+        return self.inputs[-1].digits
+
+    @property
+    def cells(self) -> int:
+        """How many different tokens are written in a table."""
+        return len(self.writes) or self.base
+
+    def row(self, operands: Sequence[Digits]) -> Digits:
+        """The output of one row (samples, places), all samples at once."""
+        factor = [digits @ self.base ** np.arange(self.factor) for digits in operands[self.long :]]
+        state, output = self.start, []
+        for place in range(operands[0].shape[1]):
+            token, state = self.step(state, *(digits[:, place] for digits in operands[: self.long]), *factor)
+            output.append(token)
+        return np.stack(output, axis=1)
+
+    def cells_of(self, operands: Sequence[Digits], rows: int, columns: int) -> np.ndarray:
+        """The cells (samples, rows, columns) of a table."""
+        samples = len(operands[0])
+        cells, nothing = np.empty((rows * columns, samples), np.int64), np.full(samples, EDGE)
+        tokens = [np.ascontiguousarray(digits.T) for digits in operands]
+        for number in range(rows * columns):
+            at = Where(*divmod(number, columns), rows, columns)
+            stands = (at.reads(self, address) for address in self.reads)
+            values = (
+                nothing if there is None else (cells if there.operand == OUTPUT else tokens[there.operand])[there.place]
+                for there in stands
+            )
+            cells[number] = self.step(self.start, *values)[0]
+        return np.moveaxis(cells.reshape(rows, columns, samples), -1, 0)
+
+
+class Stands(NamedTuple):
+    """Where a token stands: in an operand, at a place, or in the table (OUTPUT), as a cell counted row by row."""
+
+    operand: int
+    place: int
+
+
+class Where(NamedTuple):
+    """Where a token is written in a table; the end stands in the row after the last."""
+
+    row: int
+    column: int
+    rows: int
+    columns: int
+
+    @property
+    def end(self) -> bool:
+        return self.row == self.rows
+
+    def reads(self, rule: Rule, address: Address) -> Stands | None:
+        """What stands at an address; None where nothing can be read."""
+        row, column = self.row + address.rows, self.column + address.columns
+        if address.operand == OUTPUT:
+            inside = 0 <= row < self.rows and 0 <= column < self.columns
+            return Stands(OUTPUT, row * self.columns + column) if inside else None
+        given = rule.inputs[address.operand]
+        place, places = self.counted(given.along, address), self.places(rule, given)
+        marked = given.mark is not None and place % self.columns == self.columns - 1
+        return Stands(address.operand, place) if 0 <= place < places and not marked else None
+
+    def counted(self, along: Along, address: Address) -> int:
+        """The place of an operand's token that follows the place, the row or the cell."""
+        if along == "cell":
+            return self.row * self.columns + self.column + address.columns
+        return self.row + address.rows if along == "row" else self.column + address.columns
+
+    def places(self, rule: Rule, given: Input) -> int:
+        """How many places an operand has."""
+        by_cell = self.rows * self.columns
+        return {"row": self.rows, "cell": by_cell}.get(given.along, self.columns - rule.wider(self.rows))
