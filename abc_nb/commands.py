@@ -3,13 +3,11 @@
 import sys
 import warnings
 from argparse import Namespace
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from io import TextIOWrapper
 from pathlib import Path
 
 import pandas as pd
-from tqdm.auto import tqdm
 
 from abc_nb import api
 from abc_nb.analysis import certified
@@ -26,7 +24,7 @@ from abc_nb.show import titles
 from abc_nb.specs import studies
 from abc_nb.specs.spec import SEEDS, spec
 from abc_nb.training import evaluation
-from abc_nb.training.progress import Progress
+from abc_nb.training.status import Status
 
 
 def trained(arguments: Namespace) -> Run:
@@ -56,25 +54,12 @@ def train(arguments: Namespace) -> None:
     experiment = spec(arguments.name, arguments.profile, arguments.changes)
     paths.runs().mkdir(parents=True, exist_ok=True)  # a folder that cannot be written is named before the bar
     for each in runner.untrained(experiment, arguments.seed):
-        with bar(each.training.steps, each.name) as report:
+        with Status(each.name) as report:
             runner.ensure(each, arguments.seed, report)
     run = runner.ensure(experiment, arguments.seed)
     seconds = run.manifest["seconds"]["training"]
     print(f"{experiment.name} seed {run.seed}: {run.manifest['steps']} steps in {seconds:.0f} s, kept in {run.folder}")
     show(run.evaluation())
-
-
-@contextmanager
-def bar(steps: int, name: str) -> Iterator[Callable[[Progress], None]]:
-    """What shows the progress of a training in a bar."""
-    with tqdm(total=steps, unit="step", desc=name) as shown:
-
-        def report(progress: Progress) -> None:
-            if progress.history:
-                shown.set_postfix_str(f"validation {progress.history[-1]['accuracy']:.1%}", refresh=False)
-            shown.update(progress.step - shown.n)
-
-        yield report
 
 
 def evaluate(arguments: Namespace) -> None:

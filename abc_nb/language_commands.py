@@ -6,15 +6,16 @@ import pandas as pd
 
 from abc_nb import api
 from abc_nb.certificates.certify import attempt
-from abc_nb.commands import answer_lines, bar, said, show
+from abc_nb.commands import answer_lines, said, show
 from abc_nb.language import answering, runs
 from abc_nb.language.spec import language_spec
 from abc_nb.language.training import contexts_of_text
+from abc_nb.training.status import Status
 
 
 def train(arguments: Namespace) -> None:
     own = language_spec(arguments.name)
-    with bar(own.training.steps, own.name) as report:
+    with Status(own.name) as report:
         run = runs.ensure(own, arguments.seed, report)
     print(f"{run.weights} holds {own.name}, seed {run.seed}; {run.record['text']:.4f} nats per character of text")
     show(pd.DataFrame(run.record["evaluation"]))

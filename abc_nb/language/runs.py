@@ -24,12 +24,12 @@ from abc_nb.common.files import read_lines, write_bytes, write_lines, write_text
 from abc_nb.language.calibration import calibrated
 from abc_nb.language.evaluation import evaluate, generated
 from abc_nb.language.spec import LanguageSpec
-from abc_nb.language.training import LanguageTrainer, practise_language, text_loss
+from abc_nb.language.training import practise_language, text_loss, training_on_text
 from abc_nb.model.eight_bits import packed, round_weights, unpacked
 from abc_nb.model.transformer import Transformer
 from abc_nb.problems.spans import Pattern
 from abc_nb.problems.tasks import Task
-from abc_nb.training.trainer import Report
+from abc_nb.training.fit import Report
 
 RECORDS = "language.jsonl"  # of the shipped runs, a line each
 
@@ -106,8 +106,7 @@ def make(spec: LanguageSpec, seed: int, path: Path, report: Report | None) -> La
     if spec.parent is not None and spec.calibration is not None:  # ABC, under lines of its parent
         bias = calibrated(ensure(spec.parent, seed).model(), spec.calibration, spec.mixture.longest, seed)
     model = spec.build(seed, bias).to(device())
-    trainer = LanguageTrainer(model, spec.mixture, spec.training, seed)
-    progress = trainer.run(checkpoint, report)
+    progress = training_on_text(model, spec.mixture, spec.training, seed).run(checkpoint, report)
     trained = {"text": text_loss(model), "steps": progress.step, "seconds": round(progress.seconds, 1)}
     model = model.cpu()  # of which certificates speak
     round_weights(model)
@@ -116,13 +115,13 @@ def make(spec: LanguageSpec, seed: int, path: Path, report: Report | None) -> La
     record |= {"trained": trained, "history": [*progress.history]}
     if spec.rounds:
         practised = practise_language(model, spec.mixture, spec.practice, seed, spec.rounds, report)
-        record["wrong"] = [[each.wrong for each in own] for own in practised.certificates]
-        record["certificates"] = [to_data(each) for each in practised.certificates[-1]]
+        record["wrong"] = practised.wrong
+        record["certificates"] = [to_data(certificate) for certificate in practised.certificates]
         record["history"] += [row | {"step": progress.step + row["step"]} for row in practised.progress.history]
         record["practised"] = {
             "text": text_loss(model),
             "steps": practised.progress.step,
-            "rounds": len(practised.certificates) - 1,
+            "rounds": practised.rounds,
             "seconds": round(practised.progress.seconds, 1),
         }
     model.eval()

@@ -17,7 +17,7 @@ from abc_nb.model.positions import Rotary
 from abc_nb.model.transformer import ModelConfig, Transformer
 from abc_nb.problems.spans import VOCABULARY, Pattern
 from abc_nb.problems.tasks import Task
-from abc_nb.training.progress import TrainingConfig
+from abc_nb.training.recipe import TrainingConfig
 
 PREFIX = "language-"
 FORMS = {"addition": "{a}+{b}=", "n-by-1": "{a}*{d}=", "successor": "succ({a})=", "parity": "parity({bits})="}

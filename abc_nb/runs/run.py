@@ -21,7 +21,6 @@ from abc_nb.model.eight_bits import unpacked
 from abc_nb.model.transformer import Transformer
 from abc_nb.specs.spec import Spec, train_command
 from abc_nb.training.evaluation import tidy
-from abc_nb.training.progress import schedule
 
 TABLES: dict[str, dict[str, type]] = {  # what a run consists of, beside its facts: the columns of each table
     # A row a test: problems asked for, how many there are (fewer where no more exist), and how many are right.
@@ -79,7 +78,7 @@ class Run:
         """How many problems the first `steps` steps (by default all) went through; the same on any machine."""
         config, steps = self.spec.training, int(self.manifest["steps"]) if steps is None else steps
         history: list[Any] = self.table("history").to_dict("records")
-        held = min(steps, schedule(history, config).fall)
+        held = min(steps, config.schedule(history).fall)
         return held * config.held_batch + (steps - held) * config.batch
 
     def reached(self, accuracy: float) -> dict[str, float]:

@@ -31,8 +31,9 @@ from abc_nb.runs import store
 from abc_nb.runs.run import TABLES, Run, checksum
 from abc_nb.specs.spec import Spec
 from abc_nb.training.evaluation import evaluate
-from abc_nb.training.progress import Validation
-from abc_nb.training.trainer import Report, Trainer
+from abc_nb.training.fit import Report
+from abc_nb.training.problems import train
+from abc_nb.training.recipe import Validation
 
 PACKAGES = ("torch", "numpy", "pandas", "safetensors")
 
@@ -127,10 +128,8 @@ def train_until_accepted(
     validated: dict[int, float] = {}  # by the row of the threshold whose lines were trained
     for number, (bias, thresholds, calibrating) in enumerate(readings(experiment, seed, parent)):
         model = start(experiment, seed, bias, parent)
-        trainer = Trainer(model, experiment.sampler, experiment.training, seed)
         checkpoint = partial / f"attempt-{number}.pt"
-        progress = trainer.run(checkpoint, report)
-        trainer.save(checkpoint)
+        progress = train(model, experiment.sampler, experiment.training, seed, checkpoint, report)
         lora.merge(model)
         seconds += progress.seconds
         tried = thresholds.assign(validation=pd.Series(validated, dtype=float))
@@ -198,6 +197,6 @@ def practised(experiment: Spec, seed: int, parent: Run, report: Report | None) -
         found = practise(model, experiment.sampler, config, seed, experiment.practice, report)
     except InputError as error:
         return Trained(model, bias, facts={"practice": {"rounds": 0, "refused": str(error)}})
-    files.write(found.certificates[-1][0], experiment.name, seed, experiment.profile)
+    files.write(found.certificates[0], experiment.name, seed, experiment.profile)
     progress, facts = found.progress, {"practice": found.facts}
     return Trained(model, bias, progress.step, progress.seconds, history=progress.history, facts=facts)

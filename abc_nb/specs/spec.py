@@ -24,7 +24,7 @@ from abc_nb.specs.model import PERIOD, Model, layers
 from abc_nb.specs.models import models_of
 from abc_nb.specs.names import CLASSIFIER, Name, parse
 from abc_nb.specs.recipes import PROFILES, TESTS
-from abc_nb.training.progress import TrainingConfig
+from abc_nb.training.recipe import TrainingConfig
 
 SEEDS = (0, 1, 2, 3, 4)  # those that come with the project, and with which methods were developed
 GROUPS = {  # of seeds: the first was named before any run of it was made, and nothing was chosen by it
